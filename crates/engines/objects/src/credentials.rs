@@ -1,8 +1,8 @@
 //! Settings from the files of the AWS tools: `~/.aws/credentials` and `~/.aws/config`.
 //!
-//! Read if the environment has no credentials. Keys, token, region and endpoint of a profile are used.
-//! Profiles that start a program, assume a role or sign in (SSO) are refused, because they would need
-//! the tools themselves: `aws configure export-credentials --format env` gives such credentials.
+//! Keys, token, region and endpoint of a profile are used, unless the environment sets them. Profiles
+//! that start a program, assume a role or sign in (SSO) have no keys here, because they would need the
+//! tools themselves: `aws configure export-credentials --format env` gives such credentials.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,6 +18,8 @@ pub(crate) struct Profile {
     pub(crate) token: Option<String>,
     pub(crate) region: Option<String>,
     pub(crate) endpoint: Option<String>,
+    /// Why there are no keys although the profile has another source of them.
+    pub(crate) unsupported: Option<String>,
 }
 
 /// Reads the profile that `AWS_PROFILE` names, or the default one.
@@ -45,29 +47,31 @@ pub(crate) fn profile(variable: impl Fn(&str) -> Option<String>) -> Result<Profi
         all.get_or_insert_default().extend(more);
     }
     match all {
-        Some(all) => read(&name, all),
+        Some(all) => Ok(read(&name, all)),
         None if named.is_some() => Err(format!("no profile '{name}' in the files of AWS settings")),
         None => Ok(Profile::default()),
     }
 }
 
-fn read(name: &str, mut all: Section) -> Result<Profile, String> {
+fn read(name: &str, mut all: Section) -> Profile {
     let mut take = |key: &str| all.remove(key).filter(|value| !value.is_empty());
-    let profile = Profile {
+    let mut profile = Profile {
         key_id: take("aws_access_key_id"),
         secret: take("aws_secret_access_key"),
         token: take("aws_session_token"),
         region: take("region"),
         endpoint: take("endpoint_url"),
+        unsupported: None,
     };
     let other = ["credential_process", "role_arn", "sso_session", "sso_start_url"];
-    match other.into_iter().find(|key| take(key).is_some()) {
-        Some(key) if profile.key_id.is_none() => Err(format!(
+    let other = other.into_iter().find(|key| take(key).is_some());
+    if let Some(key) = other.filter(|_| profile.key_id.is_none()) {
+        profile.unsupported = Some(format!(
             "the profile '{name}' uses {key}, which is not supported; run 'eval \"$(aws configure \
              export-credentials --profile {name} --format env)\"' first"
-        )),
-        _ => Ok(profile),
+        ));
     }
+    profile
 }
 
 /// Parses a file of sections. Indented lines belong to nested settings and are skipped.
@@ -121,6 +125,7 @@ mod tests {
             token: None,
             region: text("eu"),
             endpoint: text("http://x"),
+            unsupported: None,
         };
         assert_eq!(found, expected);
         let default = with_files(config, credentials, None).unwrap();
@@ -131,7 +136,9 @@ mod tests {
     fn profiles_that_cannot_be_used_are_errors() {
         let missing = with_files("", "", Some("p")).unwrap_err();
         assert!(missing.contains("no profile 'p'"), "{missing}");
-        let sso = with_files("[profile p]\nsso_session = x\n", "", Some("p")).unwrap_err();
+        let sso = with_files("[profile p]\nsso_session = x\nregion = eu\n", "", Some("p")).unwrap();
+        assert_eq!(sso.region.as_deref(), Some("eu"));
+        let sso = sso.unsupported.unwrap();
         assert!(sso.contains("sso_session, which is not supported"), "{sso}");
         assert_eq!(with_files("", "", None), Ok(Profile::default()));
     }

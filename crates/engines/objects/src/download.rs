@@ -8,7 +8,7 @@
 //! its length verified only.
 
 use crate::error::{Action, Kind, ObjectError};
-use crate::options::Options;
+use crate::options::{Options, until_set};
 use crate::reason::Reason;
 use crate::record::digits;
 use crate::run::{Run, run};
@@ -25,6 +25,7 @@ use object_store::{GetOptions, ObjectStore};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Errors that are kept.
@@ -38,7 +39,7 @@ const NAME_TRIES: u32 = 8;
 pub enum Place {
     /// Below this directory, by their keys relative to the prefix.
     Below(PathBuf),
-    /// One object to this file.
+    /// One object to this file, or to that of the symbolic link. Special files are refused.
     As(PathBuf),
 }
 
@@ -66,8 +67,13 @@ pub fn download(
     place: &Place,
     options: &Options<'_>,
 ) -> Result<Downloaded, ObjectError> {
-    let work =
-        Writing { place, root: store.location().url(), store, own_name: AtomicBool::default() };
+    let work = Writing {
+        place,
+        root: store.location().url(),
+        store,
+        stop: options.stop.clone(),
+        own_name: AtomicBool::default(),
+    };
     let mut run = run(store, options, &work)?;
     let (mut verified, mut length_only, mut errors) = (0, 0, Vec::new());
     for local in std::mem::take(&mut run.locals) {
@@ -83,6 +89,7 @@ struct Writing<'a> {
     place: &'a Place,
     root: String,
     store: &'a Store,
+    stop: Arc<AtomicBool>,
     /// Whether a file has the name of the location: an object of that name and one below it with the
     /// same last segment would be one file.
     own_name: AtomicBool,
@@ -203,7 +210,15 @@ impl Writing<'_> {
             }
             Ok(Some(digits(&sum.finalize())))
         };
-        let (read, seen) = runtime.block_on(watched(read));
+        let read = async {
+            tokio::select! {
+                read = watched(read) => Some(read),
+                () = until_set(&self.stop) => None,
+            }
+        };
+        let Some((read, seen)) = runtime.block_on(read) else {
+            return Err(failed(Kind::Interrupted, "the run was stopped".to_owned()).into());
+        };
         let read = read.map_err(|error| {
             let reason = Reason::of(&error, &seen);
             failed(reason.kind, reason.text)
@@ -213,7 +228,10 @@ impl Writing<'_> {
     }
 
     fn begin_file(&self, index: usize, url: &str) -> Result<Partial, WorkError> {
-        let path = self.path_of(url);
+        let path = match self.place {
+            Place::As(path) => replaced(path)?,
+            Place::Below(_) => self.path_of(url),
+        };
         let directory = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
@@ -238,6 +256,31 @@ impl Writing<'_> {
         };
         Ok(Partial { file: Some(file), hidden, path, sum: Md5::new(), expected: None })
     }
+}
+
+/// Returns the file that a copy to `path` replaces: that of a symbolic link. A device, a pipe or
+/// another special file would be lost, so it is refused.
+fn replaced(path: &Path) -> Result<PathBuf, WorkError> {
+    let found = match call("stat", || std::fs::metadata(path)) {
+        // Also a link to a file that does not exist, which is replaced itself.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(path.to_owned()),
+        found => found.map_err(PathError::on(Operation::Stat, path))?,
+    };
+    if !found.is_file() && !found.is_dir() {
+        return Err(format!(
+            "cannot copy to {}: it is not a regular file, and a copy would replace it; copy to a file \
+             first",
+            quoted(path)
+        )
+        .into());
+    }
+    let link = call("stat", || std::fs::symlink_metadata(path))
+        .map_err(PathError::on(Operation::Stat, path))?;
+    if !link.is_symlink() {
+        return Ok(path.to_owned());
+    }
+    Ok(call("resolve", || std::fs::canonicalize(path))
+        .map_err(PathError::on(Operation::Resolve, path))?)
 }
 
 impl Work for Writing<'_> {

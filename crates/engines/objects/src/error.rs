@@ -54,6 +54,12 @@ pub enum Kind {
     Missing,
     /// The server denied the request.
     Denied,
+    /// The object is in an archive.
+    Archived,
+    /// The clock of this machine differs too much from that of the server.
+    Clock,
+    /// The server refused to write because of the present state of the object.
+    Conflict,
     /// The bucket is in another region.
     Region,
     /// The server refused the request because there were too many.
@@ -115,6 +121,8 @@ impl ObjectError {
                 "check the credentials, and that they permit s3:AbortMultipartUpload"
             }
             Kind::Denied => "check the credentials, and that they permit s3:GetObject",
+            Kind::Archived => "restore the object from the archive first",
+            Kind::Clock => "set the clock of this machine",
             Kind::Region => "set AWS_REGION to the region of the bucket",
             Kind::Changed => "run again when the object is no longer replaced",
             Kind::Memory => "raise the memory budget",

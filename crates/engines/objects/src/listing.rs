@@ -2,15 +2,18 @@
 
 use crate::error::{Action, Kind, ObjectError};
 use crate::location::Location;
+use crate::options::until_set;
 use crate::reason::Reason;
 use crate::retries::Retries;
 use crate::store::Store;
 use crate::wire::watched;
 use futures_util::StreamExt;
 use object_store::aws::AmazonS3;
+use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectMeta, ObjectStore};
 use std::collections::HashSet;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Most attempts of a page whose response breaks off or is not a list.
@@ -137,8 +140,7 @@ async fn of_the_prefix(store: &Store) -> Result<Option<Listed>, ObjectError> {
     if location.is_prefix {
         return Ok(None);
     }
-    // Whether it may be described is another permission than whether the prefix may be listed, so a
-    // refusal says nothing yet. Without an answer it may be there.
+    // Without an answer it may be there.
     match watched(describe(&store.patient, &location.key)).await {
         (Ok(meta), _) => Ok(Some(Listed::of(meta))),
         (Err(error), seen) => {
@@ -150,10 +152,22 @@ async fn of_the_prefix(store: &Store) -> Result<Option<Listed>, ObjectError> {
                 | Kind::Busy
                 | Kind::Server
                 | Kind::Interrupted => Err(unlisted(location, reason, 1)),
+                Kind::Denied => Ok(listed_itself(store).await),
                 _ => Ok(None),
             }
         }
     }
+}
+
+/// Returns the object that has the name of the prefix from a listing. Whether it may be described is
+/// another permission than whether it may be listed, so a refusal does not show that there is none; the
+/// request for its contents will fail, too, and report it.
+async fn listed_itself(store: &Store) -> Option<Listed> {
+    let key = &store.location.key;
+    let options = PaginatedListOptions { max_keys: Some(1), ..PaginatedListOptions::default() };
+    // The listing of what is below reports a failure.
+    let page = store.patient.list_paginated(Some(key.as_ref()), options).await.ok()?;
+    page.result.objects.into_iter().next().filter(|meta| meta.location == *key).map(Listed::of)
 }
 
 /// Returns the error of an object whose key the client cannot represent.
@@ -194,17 +208,23 @@ async fn visit_one<F: Future<Output = bool>>(
     }
 }
 
-/// Lists every object of the location until `each` returns false. It gets an error of the kind
-/// [`Kind::Unsupported`] for each object with a key that the client cannot represent.
+/// Lists every object of the location until `each` returns false or `stop` is set. `each` gets an error
+/// of the kind [`Kind::Unsupported`] for each object with a key that the client cannot represent.
 ///
 /// # Errors
 ///
 /// Returns why the listing failed or ended early.
 pub fn list(
     store: &Store,
+    stop: &AtomicBool,
     mut each: impl FnMut(Result<Listed, ObjectError>) -> bool,
 ) -> Result<(), ObjectError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| store.no_client(&error))?;
-    runtime.block_on(visit(store, true, |listed| std::future::ready(each(listed))))
+    runtime.block_on(async {
+        tokio::select! {
+            listed = visit(store, true, |listed| std::future::ready(each(listed))) => listed,
+            () = until_set(stop) => Ok(()),
+        }
+    })
 }

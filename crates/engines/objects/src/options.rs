@@ -3,7 +3,7 @@
 use crate::retries::PAUSE;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How a run proceeds.
@@ -53,6 +53,13 @@ impl fmt::Debug for Options<'_> {
             f,
             "Options {{ {memory} bytes, {threads} threads, {window:?} of {window_max}, polite {polite} }}"
         )
+    }
+}
+
+/// Waits until a flag is set. A signal handler sets it, so it is polled.
+pub(crate) async fn until_set(flag: &AtomicBool) {
+    while !flag.load(Ordering::Relaxed) {
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 

@@ -78,6 +78,7 @@ impl Problem {
                 Kind::NoStore
                     | Kind::NoBucket
                     | Kind::Credentials
+                    | Kind::Clock
                     | Kind::Unreachable
                     | Kind::Region
                     | Kind::Configuration

@@ -66,10 +66,16 @@ fn of_status(status: u16, seen: &Seen) -> Reason {
         (_, "AuthorizationHeaderMalformed" | "PermanentRedirect") if seen.region.is_some() => {
             Kind::Region
         }
+        (_, "InvalidObjectState") => Kind::Archived,
+        (_, "RequestTimeTooSkewed") => Kind::Clock,
+        (_, "ExpiredToken" | "InvalidToken") => Kind::Denied,
+        // Another request for the same bucket or object is being carried out.
+        (_, "OperationAborted" | "ConditionalRequestConflict") => Kind::Server,
         // Documents of stores have an error code.
         (404 | 405 | 501, "") if seen.has_document => Kind::NoStore,
         (404, _) => Kind::Missing,
         (401 | 403, _) => Kind::Denied,
+        (409 | 412, _) if seen.writes => Kind::Conflict,
         (409 | 412, _) => Kind::Changed,
         (301 | 302 | 307 | 308, _) => Kind::Region,
         (408 | 500 | 502..=599, _) => Kind::Server,
@@ -113,4 +119,33 @@ fn invalid_path(error: &path::Error) -> String {
          not supported",
         key.escape_debug()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(status: u16, code: &str, writes: bool) -> Reason {
+        let code = Some(code.to_owned()).filter(|code| !code.is_empty());
+        let message = code.as_ref().map(|_| "Text".to_owned());
+        of_status(status, &Seen { code, message, writes, ..Seen::default() })
+    }
+
+    #[test]
+    fn the_code_of_the_server_decides_before_the_status() {
+        for (status, code, writes, kind) in [
+            (403, "InvalidObjectState", false, Kind::Archived),
+            (403, "RequestTimeTooSkewed", false, Kind::Clock),
+            (400, "ExpiredToken", false, Kind::Denied),
+            (409, "OperationAborted", true, Kind::Server),
+            (403, "AccessDenied", true, Kind::Denied),
+            (412, "PreconditionFailed", true, Kind::Conflict),
+            (412, "PreconditionFailed", false, Kind::Changed),
+            (409, "", false, Kind::Changed),
+        ] {
+            assert_eq!(of(status, code, writes).kind, kind, "{status} {code}");
+        }
+        assert_eq!(of(412, "PreconditionFailed", true).text, "Text (PreconditionFailed)");
+        assert_eq!(of(412, "", false).text, "it was replaced while it was read");
+    }
 }

@@ -6,12 +6,16 @@
 use ioloom_failure::{Operation, PathError};
 use ioloom_sys::fault::call;
 use md5::{Digest, Md5};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 /// End of the name of a record.
 const SUFFIX: &str = ".upload";
+
+/// What to do if a record cannot be written.
+const ADVICE: &str = "uploads in parts are recorded there: set XDG_STATE_HOME to a writable directory \
+                      on a file system with locks";
 
 /// Returns the digits of a sum.
 pub(crate) fn digits(sum: &[u8]) -> String {
@@ -27,7 +31,14 @@ pub(crate) struct Record {
 
 impl Record {
     /// Writes and syncs the record of an upload of `url` to the server `endpoint`.
-    pub(crate) fn create(
+    ///
+    /// # Errors
+    /// Returns the message. Nothing remains in the directory.
+    pub(crate) fn create(directory: &Path, of: (&str, &str, &str)) -> Result<Self, String> {
+        Self::written(directory, of).map_err(|error| format!("{error}; {ADVICE}"))
+    }
+
+    fn written(
         directory: &Path,
         (endpoint, url, id): (&str, &str, &str),
     ) -> Result<Self, PathError> {
@@ -35,20 +46,27 @@ impl Record {
             .map_err(PathError::on(Operation::CreateDir, directory))?;
         let name = digits(&Md5::digest(format!("{endpoint}\n{url}\n{id}")));
         let path = directory.join(name + SUFFIX);
-        let failed = |operation| PathError::on(operation, &path);
         let mut file =
             call("create", || OpenOptions::new().write(true).create_new(true).open(&path))
-                .map_err(failed(Operation::Create))?;
+                .map_err(PathError::on(Operation::Create, &path))?;
         let text = format!("{endpoint}\n{url}\n{id}\n");
-        let written = call("write", || {
-            // Another process skips a record whose lock is held, or which is not complete.
-            file.lock()?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            File::open(directory)?.sync_all()
+        // Another process skips a record whose lock is held, or which is not complete.
+        let locked = call("lock", || file.lock()).map_err(PathError::on(Operation::Lock, &path));
+        let written = locked.and_then(|()| {
+            let written = call("write", || {
+                file.write_all(text.as_bytes())?;
+                file.sync_all()?;
+                File::open(directory)?.sync_all()
+            });
+            written.map_err(PathError::on(Operation::Write, &path))
         });
-        written.map_err(failed(Operation::Write))?;
-        Ok(Self { file, path })
+        match written {
+            Ok(()) => Ok(Self { file, path }),
+            Err(error) => {
+                let _ = call("unlink", || std::fs::remove_file(&path));
+                Err(error)
+            }
+        }
     }
 
     /// Removes the record of an upload that has ended.
@@ -74,9 +92,18 @@ pub(crate) fn left(directory: &Path, endpoint: &str, root: &str) -> Vec<(Record,
         if !path.as_os_str().as_encoded_bytes().ends_with(SUFFIX.as_bytes()) {
             continue;
         }
-        let Ok(mut file) = call("open", || File::open(&path)) else { continue };
+        // Over NFS an exclusive lock needs a file that is open for writing.
+        let open = || OpenOptions::new().read(true).write(true).open(&path);
+        let Ok(mut file) = call("open", open) else { continue };
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => continue,
+            // Without locks it is unknown whether its process runs, which would lose its parts. New
+            // uploads report that there are no locks.
+            Err(TryLockError::Error(_)) => continue,
+        }
         let mut text = String::new();
-        if file.try_lock().is_err() || file.read_to_string(&mut text).is_err() {
+        if file.read_to_string(&mut text).is_err() {
             continue;
         }
         let lines: Vec<&str> = text.lines().collect();
@@ -106,6 +133,14 @@ mod tests {
             assert!(below.iter().all(|url| is_below(url, root)), "{root}");
             assert!(!is_below(other, root), "{root}");
         }
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_written_has_advice() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        let error = Record::create(&dir.path().join("file"), ("e", "u", "i")).unwrap_err();
+        assert!(error.contains("cannot create directory") && error.contains("XDG_STATE_HOME"));
     }
 
     #[test]

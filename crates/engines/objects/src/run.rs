@@ -106,12 +106,16 @@ pub fn run<W: Work>(
     let (locals, cancelled) = std::thread::scope(|scope| {
         let threads: Vec<_> =
             (0..options.threads.max(1)).map(|_| scope.spawn(|| crew.serve())).collect();
-        let cancelled = runtime.block_on(drive(&crew, &fetch, options, &mut pilot));
+        let driven = || runtime.block_on(drive(&crew, &fetch, options, &mut pilot));
+        // Threads that wait for the queue would never end.
+        let cancelled = catch_unwind(AssertUnwindSafe(driven));
+        gate.stop();
         crew.queue.close();
         let locals: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
         (locals, cancelled)
     });
     runtime.shutdown_timeout(Duration::from_millis(100));
+    let cancelled = cancelled.unwrap_or_else(|payload| resume_unwind(payload));
     let mut all = Vec::new();
     for local in locals {
         match local {
@@ -288,7 +292,9 @@ async fn drive<W: Work>(
             break options.stop.load(Ordering::Relaxed);
         }
     };
+    // A listing that panicked closed its channel like one that ended.
     listing.abort();
+    pass_on(listing.await);
     cancelled
 }
 

@@ -16,6 +16,7 @@ use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Size of a part, and the largest file that is sent whole.
 pub(crate) const PART: u64 = 8 << 20;
@@ -23,6 +24,11 @@ pub(crate) const PART: u64 = 8 << 20;
 const PARTS_MAX: u64 = 10_000;
 /// Parts of a file in flight.
 const IN_FLIGHT: usize = 16;
+
+/// Pause before the second abort of an upload.
+const ABORT_AGAIN: Duration = Duration::from_millis(200);
+/// Longest time of an abort after the run was stopped. The record remains for the next run.
+const ABORT_AFTER_STOP: Duration = Duration::from_secs(5);
 
 /// What all files of a run share.
 #[derive(Debug)]
@@ -94,27 +100,53 @@ impl Sender {
         let record = match Record::create(&self.records, (&store.endpoint, &url, &id)) {
             Ok(record) => record,
             Err(error) => {
-                let _ = store.patient.abort_multipart(&source.key, &id).await;
-                return Err(error.to_string().into());
+                self.abort(&source, &id).await;
+                return Err(error.into());
             }
         };
-        let sent = self.parts(&source, &id).await;
-        if matches!(sent, Ok(Sent::Verified | Sent::LengthOnly)) || self.abort(&source, &id).await {
+        let (sent, ended) = match self.parts(&source, &id).await {
+            Ok((sent, ended)) => (Ok(sent), ended),
+            Err(problem) => (Err(problem), false),
+        };
+        if ended || self.abort(&source, &id).await {
             record.remove();
         }
         sent
     }
 
-    /// Aborts an upload. Returns whether it exists no more.
+    /// Aborts an upload. Returns whether it and its parts are known to be gone. After a stop of the
+    /// run, a server that is silent is not waited for.
     #[allow(clippy::ptr_arg, reason = "the type of MultipartStore")]
     async fn abort(&self, source: &Source, id: &String) -> bool {
-        let abort = self.paced.store.patient.abort_multipart(&source.key, id);
-        let (aborted, seen) = watched(abort).await;
-        aborted.is_ok() || seen.status == Some(404)
+        let limit = async {
+            self.paced.gate.until_stopped().await;
+            tokio::time::sleep(ABORT_AFTER_STOP).await;
+        };
+        tokio::select! {
+            gone = self.abort_twice(source, id) => gone,
+            () = limit => false,
+        }
     }
 
+    /// A part that arrives during an abort can stay, so only an upload that does not exist any more, or
+    /// a second abort after a pause, proves that no part is left.
     #[allow(clippy::ptr_arg, reason = "the type of MultipartStore")]
-    async fn parts(&self, source: &Source, id: &String) -> Result<Sent, Problem> {
+    async fn abort_twice(&self, source: &Source, id: &String) -> bool {
+        for pause in [Duration::ZERO, ABORT_AGAIN] {
+            tokio::time::sleep(pause).await;
+            let abort = self.paced.store.patient.abort_multipart(&source.key, id);
+            let (aborted, seen) = watched(abort).await;
+            match aborted {
+                Ok(()) => {}
+                Err(_) => return seen.status == Some(404),
+            }
+        }
+        true
+    }
+
+    /// Sends and completes an upload. Returns also whether the upload is known to exist no more.
+    #[allow(clippy::ptr_arg, reason = "the type of MultipartStore")]
+    async fn parts(&self, source: &Source, id: &String) -> Result<(Sent, bool), Problem> {
         let size = source.before.len();
         let part = PART.max(size.div_ceil(PARTS_MAX));
         let sent = stream::iter(0..size.div_ceil(part))
@@ -123,7 +155,7 @@ impl Sender {
             .try_collect::<Vec<_>>()
             .await?;
         let Some(sent) = sent.into_iter().collect::<Option<Vec<_>>>() else {
-            return Ok(Sent::Stopped);
+            return Ok((Sent::Stopped, false));
         };
         source.check_unchanged()?;
         let (parts, sums): (Vec<PartId>, Vec<_>) = sent.into_iter().unzip();
@@ -132,17 +164,18 @@ impl Sender {
         let completed = self.paced.small(complete).await;
         let sent = Contents { key: &source.key, size, part, sums: &sums, in_parts: true };
         match completed {
-            Ok((put, seen)) => self.paced.verify(&sent, put.e_tag.as_deref(), &seen).await,
-            Err(Unsent::Stopped) => Ok(Sent::Stopped),
+            Ok((put, seen)) => {
+                let verified = self.paced.verify(&sent, put.e_tag.as_deref(), &seen).await?;
+                Ok((verified, verified != Sent::Stopped))
+            }
+            Err(Unsent::Stopped) => Ok((Sent::Stopped, false)),
             Err(unsent) => {
-                // The upload is gone, or the answer was: the object shows whether it is complete. If it
-                // is not there and the upload can be aborted, it never will be.
+                // The upload is gone, or the answer was: the object shows whether it is complete. An
+                // object with the same contents can be older than the upload, whose parts would stay.
+                let gone = self.abort(source, id).await;
                 let perhaps = unsent.is_missing() || unsent.perhaps_done();
-                if perhaps
-                    && (self.paced.is_there(&sent).await
-                        || self.abort(source, id).await && self.paced.is_there(&sent).await)
-                {
-                    return Ok(Sent::Verified);
+                if perhaps && self.paced.is_there(&sent).await {
+                    return Ok((Sent::Verified, gone));
                 }
                 Err(self.paced.failure(Action::Write, &source.key, unsent))
             }

@@ -21,7 +21,7 @@ const SILENCE_OF_WRITES: Duration = Duration::from_secs(300);
 const RETRIES: usize = 5;
 const RETRY_TIME: Duration = Duration::from_secs(60);
 
-/// Variables that make the files of the AWS tools unnecessary.
+/// Variables that replace the keys of a profile.
 const CREDENTIALS: [&str; 5] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_SKIP_SIGNATURE",
@@ -83,31 +83,27 @@ impl Store {
         }
         let given = |names: &[&str]| names.iter().any(|name| variables.contains_key(*name));
         let mut endpoint = ENDPOINTS.iter().find_map(|name| variables.get(*name)).cloned();
+        let profile = credentials::profile(|name| variables.get(name).cloned()).map_err(wrong)?;
         if !given(&CREDENTIALS) {
-            let profile =
-                credentials::profile(|name| variables.get(name).cloned()).map_err(wrong)?;
+            if let Some(reason) = profile.unsupported {
+                return Err(wrong(reason));
+            }
             if let (Some(key_id), Some(secret)) = (profile.key_id, profile.secret) {
                 builder = builder.with_access_key_id(key_id).with_secret_access_key(secret);
                 builder = profile.token.into_iter().fold(builder, AmazonS3Builder::with_token);
             }
-            if let Some(region) = profile.region.filter(|_| !given(&REGIONS)) {
-                builder = builder.with_region(region);
-            }
-            if endpoint.is_none() {
-                endpoint = profile.endpoint;
-                builder = endpoint.iter().fold(builder, |builder, url| builder.with_endpoint(url));
-            }
         }
-        // An endpoint with http: is a request for it.
+        // Also with credentials of the environment: without them the data would go to another server.
+        if let Some(region) = profile.region.filter(|_| !given(&REGIONS)) {
+            builder = builder.with_region(region);
+        }
+        if endpoint.is_none() {
+            endpoint = profile.endpoint;
+            builder = endpoint.iter().fold(builder, |builder, url| builder.with_endpoint(url));
+        }
         let endpoint = endpoint.unwrap_or_default();
-        let has_scheme = |url: &str| url.starts_with("http://") || url.starts_with("https://");
-        if !endpoint.is_empty() && !has_scheme(&endpoint) {
-            let shown = ioloom_failure::quoted(std::path::Path::new(&endpoint));
-            return Err(wrong(format!(
-                "the endpoint {shown} does not begin with http:// or https://; set AWS_ENDPOINT_URL \
-                 to a URL such as http://localhost:9000"
-            )));
-        }
+        check_endpoint(&endpoint).map_err(wrong)?;
+        // An endpoint with http: is a request for it.
         let plain = endpoint.starts_with("http://");
         let options = |silence| {
             ClientOptions::new()
@@ -144,5 +140,46 @@ impl Store {
     /// Returns the location that was opened.
     pub fn location(&self) -> &Location {
         &self.location
+    }
+}
+
+/// Refuses an endpoint without a scheme.
+fn check_endpoint(endpoint: &str) -> Result<(), String> {
+    let has_scheme = |url: &str| url.starts_with("http://") || url.starts_with("https://");
+    if endpoint.is_empty() || has_scheme(endpoint) {
+        return Ok(());
+    }
+    let shown = ioloom_failure::quoted(std::path::Path::new(endpoint));
+    Err(format!(
+        "the endpoint {shown} does not begin with http:// or https://; set AWS_ENDPOINT_URL to a URL \
+         such as http://localhost:9000"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_the_environment_leave_the_other_settings_of_the_profile() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("config");
+        let text = "[default]\nendpoint_url = http://profile:1\nregion = eu\nsso_session = x\n";
+        std::fs::write(&config, text).unwrap();
+        let config = config.to_str().unwrap();
+        let open = |more: &[(&str, &str)]| {
+            let all = [("AWS_CONFIG_FILE", config)].into_iter().chain(more.iter().copied());
+            Store::with_variables(Location::parse("s3://b/k").unwrap(), all)
+        };
+        let keys = [("AWS_ACCESS_KEY_ID", "id"), ("AWS_SECRET_ACCESS_KEY", "secret")];
+        let store = open(&keys).unwrap();
+        assert_eq!(store.endpoint, "http://profile:1");
+        assert!(format!("{:?}", store.reading).contains("region: \"eu\""), "{store:?}");
+        let public = open(&[("AWS_SKIP_SIGNATURE", "true")]).unwrap();
+        assert_eq!(public.endpoint, "http://profile:1");
+        let other = [keys[0], keys[1], ("AWS_ENDPOINT_URL", "http://other:2")];
+        assert_eq!(open(&other).unwrap().endpoint, "http://other:2");
+        let error = open(&[]).unwrap_err().to_string();
+        assert!(error.contains("sso_session, which is not supported"), "{error}");
     }
 }

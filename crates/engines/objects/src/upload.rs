@@ -2,7 +2,7 @@
 
 use crate::error::{Action, ObjectError};
 use crate::gate::Gate;
-use crate::options::{Options, Progress};
+use crate::options::{Options, Progress, until_set};
 use crate::paced::{Paced, Problem};
 use crate::pilot::{INTERVAL, Pilot};
 use crate::reason::Reason;
@@ -157,7 +157,10 @@ async fn abort_left(store: &Store, records: &Path, options: &Options<'_>, done: 
         if options.stop.load(Ordering::Relaxed) {
             return;
         }
-        let (aborted, seen) = watched(store.patient.abort_multipart(&key, &id)).await;
+        let (aborted, seen) = tokio::select! {
+            aborted = watched(store.patient.abort_multipart(&key, &id)) => aborted,
+            () = until_set(&options.stop) => return,
+        };
         match aborted {
             Ok(()) => done.aborted += 1,
             Err(_) if seen.status == Some(404) => {}

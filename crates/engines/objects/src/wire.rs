@@ -38,6 +38,8 @@ pub(crate) struct Seen {
     pub(crate) transport: Option<(HttpErrorKind, String)>,
     /// Whether the object is encrypted in a way that makes its `ETag` another sum than its MD5.
     pub(crate) no_md5: bool,
+    /// Whether the request would have changed the store.
+    pub(crate) writes: bool,
     /// Whether the request was for credentials rather than for the store.
     pub(crate) for_credentials: bool,
     /// What was removed from the pages of a listing, all of an operation.
@@ -110,6 +112,7 @@ impl HttpService for Noting {
 impl Noting {
     async fn execute(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let is_list = request.uri().query().is_some_and(|query| query.contains("list-type=2"));
+        let writes = !matches!(request.method().as_str(), "GET" | "HEAD");
         // Metadata services of virtual machines and containers.
         let host = request.uri().host().unwrap_or_default();
         let for_credentials =
@@ -129,7 +132,7 @@ impl Noting {
         let key = header("x-amz-server-side-encryption").is_some_and(|name| name != "AES256");
         let no_md5 = key || header("x-amz-server-side-encryption-customer-algorithm").is_some();
         let seen = Seen { status: Some(status), region, no_md5, ..Seen::default() };
-        let mut seen = Seen { for_credentials, ..seen };
+        let mut seen = Seen { for_credentials, writes, ..seen };
         if status < 300 {
             return if is_list {
                 without_odd_keys(response, seen).await

@@ -221,7 +221,7 @@ fn every_object_is_either_read_or_reported() {
             *(if listed.is_ok() { &mut found } else { &mut errors }) += 1;
             true
         };
-        list(&store, each).unwrap();
+        list(&store, &AtomicBool::new(false), each).unwrap();
         assert_eq!((found, errors), (EVEN.len(), ODD.len()));
     }
 }
@@ -281,7 +281,7 @@ fn a_listing_can_be_ended() {
         found.push(format!("s3://{BUCKET}/{}", listed.unwrap().key));
         found.len() < 5
     };
-    list(&store(&server, "s3://bucket/dir"), each).unwrap();
+    list(&store(&server, "s3://bucket/dir"), &AtomicBool::new(false), each).unwrap();
     assert!(found.iter().eq(all.keys().take(5)), "{found:?}");
 }
 

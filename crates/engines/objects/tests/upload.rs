@@ -276,6 +276,7 @@ fn an_object_that_was_there_before_is_no_proof_of_success() {
         let done = send(&server, &file, "s3://bucket/", &records);
         assert_eq!((done.verified, done.failed == 0), (u64::from(succeeds), succeeds), "{done:?}");
         assert!(server.get("file").unwrap() == *before);
+        assert_eq!((server.open_uploads(), std::fs::read_dir(&records).unwrap().count()), (0, 0));
     });
 }
 

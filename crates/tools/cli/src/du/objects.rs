@@ -46,7 +46,7 @@ pub(super) fn scan(args: &DuArgs, url: &str, lines: &Lines, print: bool) -> Resu
             errors.push(error.to_string());
         }
     };
-    let listed = ioloom_objects::list(&store, |object| {
+    let listed = ioloom_objects::list(&store, &signals.flag, |object| {
         match object {
             Ok(object) => {
                 seen.0.fetch_add(1, Ordering::Relaxed);
@@ -58,6 +58,8 @@ pub(super) fn scan(args: &DuArgs, url: &str, lines: &Lines, print: bool) -> Resu
         stopped = signals.flag.load(Ordering::Relaxed);
         !stopped
     });
+    // The listing itself ends at a signal, too.
+    stopped |= signals.flag.load(Ordering::Relaxed);
     status.finish();
     listed.err().into_iter().for_each(failed);
     // As with a directory that cannot be opened, nothing listed means no line.

@@ -1,0 +1,90 @@
+//! How runs end: stops, panics, refusals, and targets that cannot be replaced.
+
+use ioloom_bucket::{Fault, First, Law, Server, Target};
+use ioloom_objects::{Location, Options, Place, Progress, Store, download, list, objects};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+fn store(server: &Server, url: &str) -> Store {
+    Store::with_variables(Location::parse(url).unwrap(), server.environment()).unwrap()
+}
+
+fn one_at_a_time() -> Options<'static> {
+    Options { memory: 1 << 20, threads: 2, window: Some(1), ..Options::default() }
+}
+
+#[test]
+fn special_files_are_not_replaced_and_links_are_followed() {
+    let server = Server::start(Law::default());
+    server.put("a", "one");
+    let dir = tempfile::tempdir().unwrap();
+    let [socket, link, file] = ["socket", "link", "file"].map(|name| dir.path().join(name));
+    let _socket = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    std::fs::write(&file, "old").unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    std::os::unix::fs::symlink(&socket, dir.path().join("to socket")).unwrap();
+    let options = Options { recursive: false, ..one_at_a_time() };
+    let copy = |to: &std::path::Path| {
+        download(&store(&server, "s3://bucket/a"), &Place::As(to.to_owned()), &options).unwrap()
+    };
+    for to in [&socket, &dir.path().join("to socket")] {
+        let errors = copy(to).errors;
+        assert!(errors.len() == 1 && errors[0].contains("not a regular file"), "{errors:?}");
+    }
+    assert!(!std::fs::metadata(&socket).unwrap().is_file());
+    assert_eq!(copy(&link).errors, [""; 0]);
+    assert!(link.is_symlink());
+    assert_eq!(std::fs::read(&file).unwrap(), b"one");
+}
+
+#[test]
+fn an_object_that_may_not_be_read_is_not_left_out() {
+    for (key, failed) in [("p", 1), ("q", 0)] {
+        let first = [Target::Describe, Target::Read].map(|target| {
+            let count = if target == Target::Describe { u64::MAX } else { failed };
+            First::new(target, Fault::Denied, count)
+        });
+        let server = Server::start(Law { first: first.into(), ..Law::default() });
+        server.put(key, "one");
+        server.put("p/a", "two");
+        server.put("p-x", "three");
+        let store = store(&server, "s3://bucket/p");
+        let read = objects(&store, &one_at_a_time(), |object| object.bytes().to_vec()).unwrap();
+        assert_eq!(read.errors.len() as u64, failed, "{:?}", read.errors);
+        assert_eq!(read.values, [("s3://bucket/p/a".to_owned(), b"two".to_vec())]);
+        for error in &read.errors {
+            assert!(error.to_string().contains("cannot read 's3://bucket/p'"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_silent_server_does_not_delay_a_stop() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", silent.local_addr().unwrap());
+    let variables = [("AWS_ENDPOINT_URL", endpoint.as_str()), ("AWS_SKIP_SIGNATURE", "true")];
+    let store = Store::with_variables(Location::parse("s3://b/p/").unwrap(), variables).unwrap();
+    let stop = AtomicBool::new(false);
+    let began = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(50));
+            stop.store(true, Ordering::Relaxed);
+        });
+        list(&store, &stop, |_| true).unwrap();
+    });
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_panic_of_the_progress_function_ends_the_run() {
+    let latency = (Duration::from_millis(30), 0.0);
+    let server = Server::start(Law { latency, ..Law::default() });
+    (0..30).for_each(|number| server.put(&format!("dir/{number}"), "x"));
+    let store = store(&server, "s3://bucket/dir/");
+    let progress = |_: &Progress| panic!("as wanted");
+    let options = Options { progress: &progress, ..one_at_a_time() };
+    let run = || objects(&store, &options, |_| ());
+    let payload = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_err();
+    assert_eq!(payload.downcast_ref::<&str>(), Some(&"as wanted"));
+}
