@@ -61,6 +61,12 @@ impl Census {
             && self.damaged.is_empty()
     }
 
+    /// Returns the shards whose part has files that failed.
+    pub fn with_errors(&self) -> Vec<u64> {
+        let failed = self.complete().filter(|part| part.header.found.errors > 0);
+        failed.map(|part| part.header.shard).collect()
+    }
+
     /// Iterates over the valid parts by shard.
     pub fn complete(&self) -> impl Iterator<Item = &Complete> {
         self.parts.iter().flatten()

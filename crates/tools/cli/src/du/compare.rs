@@ -8,6 +8,7 @@ use super::picture::ROWS;
 use crate::exit::{Ended, Exit, Failure};
 use crate::out;
 use crate::out::readable;
+use crate::remote::url_of;
 use ioloom_du::document::{Change, Document, changes};
 use ioloom_du::{Measure, Tally};
 use ioloom_failure::{Operation, PathError, quoted};
@@ -17,6 +18,14 @@ use std::fs::File;
 use std::path::Path;
 
 pub(super) fn run(args: &DuArgs, old: &Path) -> Ended {
+    let url = args.paths.iter().map(Path::new).chain([old]).find(|path| url_of(path).is_some());
+    if let Some(url) = url {
+        return Err(Failure::refused(format!(
+            "cannot compare {}: --diff compares files and saved scans; save the scan of a URL with \
+             --save first",
+            quoted(url)
+        )));
+    }
     let old = read(old)?;
     let (new, exit) = match saved(args)? {
         Some(new) => (new, Exit::Ok),

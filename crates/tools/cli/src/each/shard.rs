@@ -60,7 +60,9 @@ pub(super) fn run(args: &EachArgs, job: &Job) -> Ended {
     let path = claim.as_ref().map(|claim| claim.path().to_owned());
     outcome.shard = Some(document(&plan, entry, path.as_deref()));
     if let Some(claim) = claim.filter(|_| outcome.exit(&stop) != Exit::Interrupted) {
-        let body = record::encode(records(&mut outcome, files)?.iter());
+        let records = records(&mut outcome, files)?;
+        check_present(&plan, &records)?;
+        let body = record::encode(records.iter());
         let found = found(job, &outcome);
         let path = claim.path().to_owned();
         if let Committed::Late(part) =
@@ -95,6 +97,23 @@ fn enter(plan: &Plan) -> Result<(), Failure> {
             .map_err(advice)?;
     }
     Ok(())
+}
+
+/// Refuses the result of a shard of which no file exists: a host on which the tree is not mounted would
+/// complete its shards with errors, which later runs skip.
+fn check_present(plan: &Plan, records: &[Record]) -> Result<(), Failure> {
+    let is_gone = |record: &Record| matches!(record, Record::Failed { gone: true, .. });
+    if records.is_empty() || !records.iter().all(is_gone) {
+        return Ok(());
+    }
+    let header = &plan.header;
+    let files = format_counted(records.len() as u64, "file", "files");
+    Err(Failure::failed(format!(
+        "cannot complete the shard: none of its {files} exists in {}; mount the tree of '{}' here, or \
+         plan again if the files were removed",
+        quoted(header.directory.path()),
+        header.host
+    )))
 }
 
 fn absolute(path: PathBuf) -> Result<PathBuf, Failure> {

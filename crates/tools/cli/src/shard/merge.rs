@@ -86,8 +86,12 @@ pub(super) fn run(args: &MergeArgs) -> Ended {
     if combined.gone > 0 {
         let files = format_counted(combined.gone, "file was", "files were");
         stderr::message(&format!(
-            "{files} removed after the plan was made; plan again to omit them"
+            "{files} missing when the shard ran: removed after the plan was made, or not mounted there"
         ));
+    }
+    if let Some(shards) = text::with_errors(&census) {
+        let files = format_counted(summary.errors, "file", "files");
+        stderr::message(&format!("{files} failed in {shards}"));
     }
     let changed = changes.as_ref().is_some_and(|changes| changes.new + changes.gone > 0);
     if let Some(changes) = changes.as_ref().filter(|_| changed) {

@@ -5,7 +5,7 @@ use crate::each::output::{ERRORS_PRINTED, one_line};
 use crate::each::selection::Selection;
 use crate::exit::{Ended, Exit, Failure};
 use crate::sharding::{failure, host, now_ns};
-use crate::{out, stderr};
+use crate::{out, remote, stderr};
 use clap::Args;
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::units::{format_count, format_counted};
@@ -14,8 +14,10 @@ use ioloom_shard::plan::{FILES_PER_SHARD, Plan, PlanHeader, SHARDS_MAX, shards_f
 use ioloom_sys::stdio::Stream;
 use ioloom_walk::{PathList, Separator, read_list};
 use serde_json::json;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Errors whose text a plan keeps.
@@ -78,6 +80,7 @@ pub(super) fn run(args: &PlanArgs) -> Ended {
     };
     Plan::check_absent(&out).map_err(failure)?;
     let planned = list(args)?;
+    check_outside(&out, &planned.once)?;
     for warning in &planned.warnings {
         stderr::message(&one_line(warning));
     }
@@ -126,7 +129,10 @@ fn list(args: &PlanArgs) -> Result<Planned, Failure> {
         (None, _) if args.zero => {
             return Err(Failure::usage("-0 is for lists; give - or --files-from"));
         }
-        (None, paths) => return Ok(input::planned(&args.selection, paths)),
+        (None, paths) => {
+            paths.iter().try_for_each(|path| check_local(path))?;
+            return Ok(input::planned(&args.selection, paths));
+        }
     };
     if !args.selection.words().is_empty() {
         return Err(Failure::usage(
@@ -158,9 +164,41 @@ fn read(list: &Path, zero: bool) -> Result<PathList, Failure> {
     while let Some(path) = reader.next_path() {
         // A plan of a part of the list would lose files.
         let path = path.map_err(|error| Failure::failed(input::list_error(&name, &error)))?;
+        check_local(Path::new(OsStr::from_bytes(path)))?;
         paths.push(path);
     }
     Ok(paths)
+}
+
+/// Refuses the URL of an object store.
+fn check_local(path: &Path) -> Result<(), Failure> {
+    match remote::url_of(path) {
+        None => Ok(()),
+        Some(url) => Err(Failure::refused(format!(
+            "cannot plan {}: objects cannot be split into shards; write a local path of this name as \
+             ./{url}",
+            quoted(path)
+        ))),
+    }
+}
+
+/// Refuses a plan below a directory that it lists: the plan would be a new file of it.
+fn check_outside(out: &Path, roots: &[PathBuf]) -> Result<(), Failure> {
+    let above = out.parent().filter(|above| !above.as_os_str().is_empty());
+    // If the directory above does not exist, writing the plan reports it.
+    let Ok(above) = above.unwrap_or(Path::new(".")).canonicalize() else { return Ok(()) };
+    let out_is_below = |root: &&PathBuf| {
+        root.is_dir() && root.canonicalize().is_ok_and(|root| above.starts_with(root))
+    };
+    match roots.iter().find(out_is_below) {
+        None => Ok(()),
+        Some(root) => Err(Failure::refused(format!(
+            "cannot create the plan {} below {}, whose files it lists; choose another directory with \
+             --out",
+            quoted(out),
+            quoted(root)
+        ))),
+    }
 }
 
 /// Returns the name of the argument, or `list`, with `.shards`.

@@ -89,8 +89,9 @@ fn words(plan: &Plan, census: &Census, summary: &Summary, progress: &Progress, n
         text += &format!(", {} left", format_ns(eta as f64));
     }
     text.push('\n');
-    if summary.errors > 0 {
-        text += &format!("errors      {}\n", format_counted(summary.errors, "file", "files"));
+    if let Some(shards) = text::with_errors(census) {
+        let files = format_counted(summary.errors, "file", "files");
+        text += &format!("errors      {files} in {shards}\n");
     }
     text += &text::hosts(summary);
     for begun in running {

@@ -81,6 +81,18 @@ pub(super) fn faults(census: &Census) -> Vec<String> {
     lines
 }
 
+/// Returns which shards have files that failed, and what to do, if there are any.
+pub(super) fn with_errors(census: &Census) -> Option<String> {
+    let shards = census.with_errors();
+    let (word, them) = if shards.len() == 1 { ("shard", "it") } else { ("shards", "them") };
+    (!shards.is_empty()).then(|| {
+        format!(
+            "{word} {}; run {them} again with 'ioloom each --shard … --redo' when the cause is corrected",
+            ranges(&shards)
+        )
+    })
+}
+
 /// Returns the same for JSON.
 pub(super) fn faults_json(census: &Census) -> Value {
     let files = |files: &[(PathBuf, Invalid)]| {

@@ -343,3 +343,48 @@ fn killed_workers_leave_nothing_that_counts_wrongly() {
     let hidden = fs::read_dir(place.at("parts")).unwrap().map(|e| e.unwrap().file_name());
     assert_eq!(hidden.filter(|name| name.to_string_lossy().starts_with('.')).count(), 0);
 }
+
+#[test]
+fn a_shard_without_any_of_its_files_is_not_complete() {
+    let place = quick();
+    (0..4).for_each(|number| place.write(&format!("t/{number}"), "x"));
+    plan(&place, 2, &[]);
+    fs::create_dir(place.at("parts")).unwrap();
+    fs::rename(place.at("t"), place.at("elsewhere")).unwrap();
+    fs::create_dir(place.at("t")).unwrap();
+    let ran = place.each(&one(1, 2, &["-q"])).ended(1);
+    assert!(ran.err.contains("none of its 2 files exists in"), "{ran:?}");
+    assert!(fs::read_dir(place.at("parts")).unwrap().next().is_none(), "no part and no marker");
+    fs::remove_dir(place.at("t")).unwrap();
+    fs::rename(place.at("elsewhere"), place.at("t")).unwrap();
+    place.each(&one(1, 2, &["-q"])).ended(0);
+    // One of two files is gone: the part counts, and its shard is named.
+    fs::rename(place.at("t/3"), place.at("3")).unwrap();
+    place.each(&one(2, 2, &["-q"])).ended(1);
+    let status = shard(&place, &["status", "t.shards", "parts"]).ended(0);
+    assert!(status.text().contains("errors      1 file in shard 2; run it again"), "{status:?}");
+    let merged = shard(&place, &["merge", "t.shards", "parts"]).ended(1);
+    assert!(merged.err.contains("1 file failed in shard 2; run it again with"), "{merged:?}");
+    assert!(!merged.err.contains("plan again"), "{merged:?}");
+    fs::rename(place.at("3"), place.at("t/3")).unwrap();
+    place.each(&one(2, 2, &["-q", "--redo"])).ended(0);
+    shard(&place, &["merge", "t.shards", "parts"]).ended(0);
+}
+
+#[test]
+fn a_plan_below_its_tree_and_plans_of_objects_are_refused() {
+    let place = quick();
+    place.odd_tree("t");
+    place.write("list", "t/x\ns3://bucket/key\n");
+    for (args, words) in [
+        (&["plan", "."][..], "choose another directory with --out"),
+        (&["plan", "t", "--out", "t/plan"], "choose another directory with --out"),
+        (&["plan", "s3://bucket/key"], "objects cannot be split into shards"),
+        (&["plan", "--files-from", "list"], "objects cannot be split into shards"),
+    ] {
+        let refused = shard(&place, args);
+        assert!(refused.code != Some(0) && refused.err.contains(words), "{args:?}: {refused:?}");
+        assert!(refused.code != Some(1), "{args:?}: {refused:?}");
+    }
+    shard(&place, &["plan", "t", "--out", "t.plan"]).ended(0);
+}
