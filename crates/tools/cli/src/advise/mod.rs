@@ -175,11 +175,9 @@ fn advise(args: &AdviseArgs, profiles: &mut Profiles) -> Ended {
     }
     // The sweep would leave no time for it.
     let total = search.total();
+    let plan = found.tried[chosen].plan;
     let swept = match args.exhaustive {
-        true => Some(Swept::of(
-            search.exhaustive(found.mean, found.tried[chosen].plan)?,
-            found.tried[chosen].plan,
-        )),
+        true => Some(Swept::of(search.exhaustive(found.mean, plan)?, plan)),
         false => None,
     };
     if stop.load(Ordering::Relaxed) {
@@ -189,7 +187,7 @@ fn advise(args: &AdviseArgs, profiles: &mut Profiles) -> Ended {
         let costs = found.tried[0].cost().zip(found.tried[chosen].cost());
         profiles.keep(Entry {
             key: key(found.mean, found.before),
-            plan: found.tried[chosen].plan.to_string(),
+            plan: plan.to_string(),
             gain: costs.map_or(1.0, |(default, own)| default / own),
             learnt_unix_ms: ioloom_sys::clock::unix_ms(),
         })?;

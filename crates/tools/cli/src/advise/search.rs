@@ -30,6 +30,8 @@ const BYTES_LEAST: f64 = (64 << 20) as f64;
 /// Files of the last rounds relative to those of the first ones, in turn: their start and end show in the
 /// difference.
 const SIZES: [f64; 2] = [1.5, 0.5];
+/// Least files of a run if only one plan runs.
+const FILES_ALONE: usize = 8;
 /// Most files whose pages are counted before the trial, and the share of the time for them.
 const LOOKED_AT: usize = 512;
 const LOOK: f64 = 0.03;
@@ -172,18 +174,11 @@ impl<'a> Search<'a> {
         plans.truncate(count);
         let left_out = offered.saturating_sub(plans.len());
         let mut tried: Vec<Tried> = plans.into_iter().map(Tried::new).collect();
-        let all: Vec<usize> = (0..tried.len()).collect();
-        let mut among = all.clone();
         let total = first.clone();
         if tried.len() == 1 {
             tried[0].trials.push(first);
-        } else {
-            self.rounds(&mut tried, &all, &[files; FIRST_ROUNDS])?;
-            among = finalists(&tried);
-            let sizes: Vec<usize> =
-                (0..LAST_ROUNDS).map(|i| (files as f64 * SIZES[i % 2]) as usize).collect();
-            self.rounds(&mut tried, &among, &sizes)?;
         }
+        let among = self.all_rounds(&mut tried, files)?;
         let chosen = best(&tried, &among);
         let spent = self.start.elapsed();
         let cold = cold(total, &tried).filter(|_| counted);
@@ -195,6 +190,21 @@ impl<'a> Search<'a> {
         };
         let found = Found { tried, chosen, mean, before, condition, cold, spent, left_out };
         Ok((self, found))
+    }
+
+    /// Runs all rounds. Returns the plans of the last ones. A single plan has only these, which show its
+    /// rate and its spread.
+    fn all_rounds(&mut self, tried: &mut [Tried], files: usize) -> Result<Vec<usize>, Failure> {
+        let mut among: Vec<usize> = (0..tried.len()).collect();
+        if tried.len() > 1 {
+            self.rounds(tried, &among, &[files; FIRST_ROUNDS])?;
+            among = finalists(tried);
+        } else if files < FILES_ALONE {
+            return Ok(among);
+        }
+        let sizes = |i: usize| (files as f64 * SIZES[i % 2]) as usize;
+        self.rounds(tried, &among, &(0..LAST_ROUNDS).map(sizes).collect::<Vec<_>>())?;
+        Ok(among)
     }
 
     /// Returns the share of the files in memory, where that is known and the trial does not change it.

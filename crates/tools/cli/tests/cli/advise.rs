@@ -35,14 +35,30 @@ fn the_advice_is_a_plan_that_runs_and_the_profile_is_verified_and_forgotten() {
     assert_eq!(run["files"], 1500);
 
     let shown = home.run(&["advise", "--profile", "show"]).well().out;
+    if first["condition"] == "unknown" {
+        assert!(shown.starts_with("no profile"), "{shown}");
+        return;
+    }
     assert!(shown.contains("xxh3") && shown.contains(plan), "{shown}");
     let again = home.run(&advise).well().json();
     if again["condition"] == first["condition"] {
         assert_eq!(again["learnt_plan"], first["plan"], "the profile is looked up");
+        let others = again["tried"].as_array().unwrap().len();
+        assert!(others > 3, "a known plan does not exclude others: {again:#}");
     }
+    assert_ne!(again["seed"], first["seed"], "each trial reads other files");
     let text = home.run(&["advise", dir, "--budget-time", "1s"]).well().out;
     for label in ["advice", "use", "expected", "faster disk", "more cores", "regret", "spent"] {
         assert!(text.lines().any(|line| line.starts_with(label)), "{label}: {text}");
+    }
+    let elsewhere = home.run(&["advise", "--profile", "show", "/proc"]).well().out;
+    assert!(elsewhere.starts_with("no profile"), "{elsewhere}");
+    let here = home.run(&["advise", "--profile", "show", dir]).well().out;
+    assert!(here.contains("xxh3"), "{here}");
+    home.run(&["advise", "--profile", "forget", "/proc"]).well();
+    assert!(home.run(&["advise", "--profile", "show"]).well().out.contains("xxh3"));
+    for action in ["show", "forget"] {
+        home.run(&["advise", "--profile", action, "/no/such"]).one_error(1, &["/no/such"]);
     }
     home.run(&["advise", "--profile", "forget", dir]).well();
     let shown = home.run(&["advise", "--profile", "show", "--json"]).well().json();
@@ -58,6 +74,28 @@ fn the_budget_of_bytes_is_kept() {
     let advice = home.run(&args).well().json();
     assert!(advice["bytes_read"].as_u64().unwrap() <= 4 << 20, "{advice:#}");
     assert_eq!(advice["files"], 400);
+}
+
+#[test]
+fn work_that_takes_longer_than_the_budget_is_stopped() {
+    let home = Home::new();
+    let dir = files(&home, 4, 10);
+    for compute in ["sleep:90s", "spin:90s"] {
+        let start = std::time::Instant::now();
+        let args = ["advise", dir.to_str().unwrap(), "--compute", compute, "--budget-time", "1s"];
+        home.run(&args).one_error(1, &["--budget-time"]);
+        assert!(start.elapsed().as_secs() < 45, "{compute}: {:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn no_disk_makes_work_faster_that_waits() {
+    let home = Home::new();
+    let dir = files(&home, 2000, 10);
+    let dir = dir.to_str().unwrap();
+    let args = ["advise", dir, "--compute", "sleep:20ms", "--budget-time", "3s", "--json"];
+    let advice = home.run(&args).well().json();
+    assert!(advice["faster_storage_ns"].is_null(), "{advice:#}");
 }
 
 #[test]
