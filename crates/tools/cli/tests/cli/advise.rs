@@ -149,8 +149,8 @@ fn what_could_not_be_read_is_named() {
     };
     let all: Vec<PathBuf> =
         fs::read_dir(dir.join("d0")).unwrap().map(|e| e.unwrap().path()).collect();
-    // A trial reads only a part of the files.
-    all[1..].iter().for_each(|path| close(path));
+    // A trial reads only a random part of the files.
+    all[20..].iter().for_each(|path| close(path));
     let some = home.run(&["advise", dir.to_str().unwrap()]);
     assert_eq!(some.code, Some(1), "{}", some.err);
     assert!(some.out.contains("advice"), "{}", some.out);
