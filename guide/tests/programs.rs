@@ -11,8 +11,14 @@ const NEVER: Duration = Duration::from_secs(10);
 
 /// Runs a program and returns its standard output.
 fn run(program: &str, args: &[&str]) -> String {
+    run_with(program, args, &[])
+}
+
+/// Runs a program with these variables as well.
+fn run_with(program: &str, args: &[&str], variables: &[(&str, &str)]) -> String {
     let mut child = Command::new(program)
         .args(args)
+        .envs(variables.iter().copied())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -66,6 +72,17 @@ fn inside_rayon() {
     let out = run(env!("CARGO_BIN_EXE_inside_rayon"), &[text(one.path()), text(two.path())]);
     let sums: Vec<&str> = out.lines().map(|line| line.split("  ").next().unwrap()).collect();
     assert_eq!(sums, ["3", "7"]);
+}
+
+/// Each file has several parts for rayon, and there are more runs than threads of rayon.
+#[test]
+fn inside_rayon_no_run_occupies_the_threads_that_its_function_needs() {
+    let large = "\x01".repeat(3 << 20);
+    let (one, two) = (dir(&[("a", large.as_str())]), dir(&[("b", large.as_str())]));
+    let args = [text(one.path()), text(two.path())];
+    let one_thread = ("RAYON_NUM_THREADS", "1");
+    let out = run_with(env!("CARGO_BIN_EXE_inside_rayon"), &args, &[one_thread]);
+    assert_eq!(out.lines().filter(|line| line.starts_with("3145728  ")).count(), 2, "{out}");
 }
 
 #[test]

@@ -46,6 +46,11 @@ impl BlockingThreads {
         self.active.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Takes back the count of a thread that could not be started.
+    pub(crate) fn leaves(&self) {
+        self.active.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// Sets how many threads may run.
     pub(crate) fn set_limit(&self, limit: u32) {
         self.limit.store(limit, Ordering::Relaxed);

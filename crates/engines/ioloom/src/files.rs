@@ -259,8 +259,8 @@ impl<'a, K> Files<'a, K> {
         self
     }
 
-    /// Sets a function that reports progress about ten times a second, called on the thread that
-    /// called `run`.
+    /// Sets a function that reports progress about ten times a second. It is called on the thread that
+    /// waits for the run: the caller of `run`, or a thread of its own in `scope` and iterators.
     pub fn progress(mut self, report: impl Fn(Progress) + Sync + Send + 'a) -> Self {
         self.progress = Some(Box::new(report));
         self.current = Some(Arc::default());
@@ -443,22 +443,29 @@ impl<'a, K> Files<'a, K> {
         let (current, bytes_total) = (self.current.clone(), self.bytes_total);
         let report = self.progress.as_ref().map(|report| {
             let (source, tally) = (&source, &tally);
-            move |files, bytes, known: Option<u64>| {
+            move |now: engine::ProgressNow| {
                 let current = current.as_ref().and_then(|current| current.next());
                 let (arrived, ended) = source.arrived();
                 let walked = tally.as_ref().map_or(0, |tally| tally.found());
-                let files_found = known.unwrap_or(arrived as u64).max(walked);
-                let files_total = known.or(ended.then_some(arrived as u64));
+                let files_found = now.total.unwrap_or(arrived as u64).max(walked);
+                let files_total = now.total.or(ended.then_some(arrived as u64));
                 let files_found = files_total.unwrap_or(files_found);
-                report(Progress { files, bytes, files_found, files_total, bytes_total, current });
+                let engine::ProgressNow { files, failed, bytes, .. } = now;
+                report(Progress {
+                    files,
+                    failed,
+                    bytes,
+                    files_found,
+                    files_total,
+                    bytes_total,
+                    current,
+                });
             }
         });
         let measure = self.observing.measure.clone().unwrap_or_default();
         let options = RunOptions {
             cancel: self.cancel.clone(),
-            progress: report
-                .as_ref()
-                .map(|report| report as &(dyn Fn(u64, u64, Option<u64>) + Sync)),
+            progress: report.as_ref().map(|report| report as &(dyn Fn(engine::ProgressNow) + Sync)),
             tracing: self.lab.tracing.or(wanted.as_ref().map(TraceWanted::tracing)),
             on_demand: self.on_demand.unwrap_or(!self.pinned),
             mmap: self.lab.mmap,
@@ -473,7 +480,10 @@ impl<'a, K> Files<'a, K> {
             engine::execute(&source, plan, budget, &options, work)
         })?;
         drop(source);
-        let walked = tally.map(|tally| tally.walked());
+        let walked = tally.map(|tally| {
+            tally.finish();
+            tally.walked()
+        });
         Ok(Driven { executed, walked, cpus: self.observing.cpus() })
     }
 }

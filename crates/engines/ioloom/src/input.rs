@@ -8,6 +8,7 @@ use crate::source::{Listed, Source};
 use crate::tree::{Found, Tally, TreeOptions, Walking};
 use ioloom_model::ReadOrder;
 use ioloom_walk::PathList;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -45,7 +46,7 @@ impl Input {
         } else if ahead.is_zero() {
             Opened::Walking(Box::new(walking))
         } else {
-            let found = walking.ahead(Instant::now() + ahead, sorted_results);
+            let found = walking.ahead(Instant::now() + ahead, sorted_results, cancel);
             match Opened::of(found, Some(walking)) {
                 Opened::List(list) => Opened::Found(list),
                 opened => opened,
@@ -72,7 +73,7 @@ impl Input {
         };
         let entries = match (opened, &horizon) {
             (Opened::List(list) | Opened::Found(list), None) => {
-                return (Source::list(Listed::Shared(list), order, max), tally);
+                return (Source::list(Listed::Shared(list), order, max, cancel), tally);
             }
             (opened, _) => opened.entries(),
         };
@@ -112,6 +113,19 @@ impl Opened {
             Some(_) => Self::Walking(Box::new(Begun { found, rest })),
             None => Self::Stream(Box::new(Begun { found, rest })),
         }
+    }
+
+    /// Waits for the end of the walk, and sorts what it finds.
+    pub(crate) fn found(self) -> Found {
+        let (mut list, mut failed) = (PathList::default(), Vec::new());
+        for entry in self.entries() {
+            match entry {
+                Entry::Path(path) => list.push(path.as_os_str().as_bytes()),
+                Entry::Listed(from, at) => list.append_range(&from, at..at + 1),
+                Entry::Failed(error) => failed.push(error),
+            }
+        }
+        Found { list: PathList::sorted(&[list]), failed, ended: true }
     }
 
     fn entries(self) -> Entries {

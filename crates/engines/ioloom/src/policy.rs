@@ -32,6 +32,8 @@ pub enum Order {
 pub struct Progress {
     /// Files processed.
     pub files: u64,
+    /// Files that failed, and directories that could not be walked.
+    pub failed: u64,
     /// Bytes processed.
     pub bytes: u64,
     /// Files found so far: of a tree by its walk, of a stream by its iterator.

@@ -139,6 +139,12 @@ impl Chunks<'_> {
         {
             let permits = files.threads.or(*permits).unwrap_or(1);
             *window = (*window).min((FILES_PER_PERMIT * permits).max(FILES_MIN));
+            // Each file in progress has a copy of a chunk, and one more may be on its way.
+            let copies = 2 * u64::from(*window);
+            let plan = &mut files.plan;
+            let chunk = plan.chunk_bytes.unwrap_or(1).min(plan.memory_bytes / 2 / copies).max(1);
+            plan.chunk_bytes = Some(chunk);
+            plan.memory_bytes = plan.memory_bytes.saturating_sub(copies * chunk).max(chunk);
         }
         std::thread::scope(|scope| {
             let function = Pulling { scope, function: f, form: PhantomData::<M> };

@@ -185,9 +185,9 @@ impl<F: FileFn> Job<'_, F> {
         Ok(sink.found.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
-    /// Runs the job until it has `count` results, which are those of any files. For the first ones
-    /// in the order of the input, use [`ordered`](crate::Files::ordered) with
-    /// [`scope`](Self::scope).
+    /// Runs the job until it has `count` results, which are those of any files. With
+    /// [`ordered`](crate::Files::ordered) they are in the order of the input; for the first ones in that
+    /// order, use [`scope`](Self::scope).
     ///
     /// ```
     /// let paths = std::iter::repeat_n("Cargo.toml", 100_000);
@@ -199,8 +199,15 @@ impl<F: FileFn> Job<'_, F> {
     pub fn take_results(self, count: usize) -> Result<Run<Vec<F::Out>, F::Error>, Error<F::Error>> {
         let sink = First { left: AtomicUsize::new(count) };
         let files = if count == 0 { self.files.take(0) } else { self.files };
+        let in_order = files.order == Order::Input;
         let ended = Job { files, function: self.function }.execute(&sink)?;
-        Ok(ended.into_run(|locals| locals.into_iter().flatten().collect()))
+        Ok(ended.into_run(|locals| {
+            let mut values: Vec<_> = locals.into_iter().flatten().collect();
+            if in_order {
+                values.sort_unstable_by_key(|(index, _)| *index);
+            }
+            values.into_iter().map(|(_, value)| value).collect()
+        }))
     }
 }
 
@@ -254,17 +261,17 @@ struct First {
 }
 
 impl<T: Send> Sink<T> for First {
-    type Local = Vec<T>;
+    type Local = Vec<(usize, T)>;
 
-    fn local(&self) -> Vec<T> {
+    fn local(&self) -> Self::Local {
         Vec::new()
     }
 
-    fn take(&self, local: &mut Vec<T>, _: usize, value: T) -> ControlFlow<()> {
+    fn take(&self, local: &mut Self::Local, index: usize, value: T) -> ControlFlow<()> {
         let left =
             self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
         if left.is_ok() {
-            local.push(value);
+            local.push((index, value));
         }
         if left.is_ok_and(|left| left > 1) {
             ControlFlow::Continue(())

@@ -56,6 +56,10 @@ pub(crate) struct Shared<'e> {
     pub(crate) lookups: Lookups,
     /// Whether the last wait for a descriptor, of any thread, was in vain.
     pub(crate) gave_up: AtomicBool,
+    /// Whether the system refused a thread. The run goes on with those it has.
+    pub(crate) no_more_threads: AtomicBool,
+    /// Files that failed.
+    pub(crate) failed: AtomicU64,
     pub(crate) live: AtomicUsize,
     pub(crate) fatal: Mutex<Option<Error>>,
     pub(crate) panic: Mutex<Option<Box<dyn Any + Send>>>,
@@ -122,11 +126,16 @@ impl Shared<'_> {
         self.wake_all();
     }
 
-    /// Wakes every thread that waits for memory, a path or another thread, after a stop.
-    pub(crate) fn wake_all(&self) {
-        self.budget.close();
+    /// Lets every thread that rests look again.
+    pub(crate) fn wake_resting(&self) {
         self.source.bell().ring_all();
         self.spare_bell.ring_all();
         self.blocking.call_all();
+    }
+
+    /// Wakes every thread that waits for memory, a path or another thread, after a stop.
+    pub(crate) fn wake_all(&self) {
+        self.budget.close();
+        self.wake_resting();
     }
 }

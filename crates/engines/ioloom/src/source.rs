@@ -1,6 +1,7 @@
 //! The paths of a run: a packed list, or entries from an iterator.
 
 use crate::bell::Bell;
+use crate::cancel::Cancel;
 use crate::error::FileError;
 use crate::feed::{Entries, Entry, Feed, Taken};
 use crate::take::Take;
@@ -126,10 +127,17 @@ impl Claim {
 impl<'s> Source<'s> {
     /// Takes the first `max` paths of a list. A file keeps its position in the list whatever order
     /// it is read in.
-    pub(crate) fn list(list: Listed<'s>, order: ReadOrder, max: Option<u64>) -> Self {
+    /// If the run is cancelled meanwhile, the rest is not queried.
+    pub(crate) fn list(
+        list: Listed<'s>,
+        order: ReadOrder,
+        max: Option<u64>,
+        cancel: &Cancel,
+    ) -> Self {
         let max = max.map_or(list.len(), |m| (m as usize).min(list.len()));
         let order = (order == ReadOrder::Inode).then(|| {
-            let inodes: Vec<u64> = (0..max).map(|index| inode_of(&list, index)).collect();
+            let inode = |index| if cancel.is_cancelled() { 0 } else { inode_of(&list, index) };
+            let inodes: Vec<u64> = (0..max).map(inode).collect();
             order_of(&inodes)
         });
         Self::of(From::List { list, order, next: AtomicUsize::new(0), max })

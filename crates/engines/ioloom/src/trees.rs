@@ -1,6 +1,5 @@
 //! The entry points for trees.
 
-use crate::cancel::Cancel;
 use crate::error::FileError;
 use crate::files::Files;
 use crate::input::Input;
@@ -141,10 +140,23 @@ impl<'a> Files<'a, Tree> {
     /// # Ok::<(), ioloom::Error>(())
     /// ```
     pub fn walk(self) -> TreeList {
-        let Input::Tree(options) = self.input else { return TreeList::default() };
-        let (walking, tally) = Walking::new(options);
-        let found = walking.sorted(&Cancel::new());
-        TreeList { files: found.list, errors: found.failed, walked: tally.walked() }
+        let (found, tally) = match self.input {
+            Input::Tree(options) => {
+                let (walking, tally) = Walking::new(options);
+                (walking.sorted(&self.cancel), Some(tally))
+            }
+            other => {
+                let (opened, tally) = other.open(false, &self.cancel);
+                (opened.found(), tally)
+            }
+        };
+        let walked = tally.map(|tally| tally.walked()).unwrap_or_default();
+        let mut files = found.list;
+        if let Some(max) = self.files_max.filter(|max| *max < files.len() as u64) {
+            let all = std::mem::take(&mut files);
+            files.append_range(&all, 0..max as usize);
+        }
+        TreeList { files, errors: found.failed, walked }
     }
 
     /// Walks for up to `time` before the first file is read (default: not at all), and finds at most

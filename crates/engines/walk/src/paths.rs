@@ -72,7 +72,7 @@ impl PathList {
     }
 
     /// Appends the paths in `range` of `other`.
-    pub(crate) fn append_range(&mut self, other: &Self, range: Range<usize>) {
+    pub fn append_range(&mut self, other: &Self, range: Range<usize>) {
         let (before, base) = (self.len(), self.bytes.len() as u64);
         let (start, end) = (other.start(range.start), other.start(range.end));
         self.bytes.extend_from_slice(&other.bytes[start as usize..end as usize]);

@@ -90,6 +90,12 @@ impl Window {
         self.setting.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Takes back the count of the last worker that joined, which could not be started.
+    pub fn leaves(&self) {
+        let before = self.setting.fetch_sub(1, Ordering::Relaxed);
+        assert!(before & WORKERS > 0, "a worker that leaves has joined");
+    }
+
     /// Takes up to `wanted` free places.
     fn take(&self, wanted: u32) -> u32 {
         let mut free = self.free.load(Ordering::Relaxed);

@@ -111,10 +111,24 @@ impl OpenHow {
     }
 }
 
-/// Opens a file for reading.
+/// Opens a file for reading. If another program has a lease on it, waits until that is given up.
 #[inline]
 pub fn open(path: &Path, how: OpenHow) -> io::Result<OwnedFd> {
-    retry("open", || openat(CWD, path, how.flags(), Mode::empty()))
+    open_and_wait("open", path, how.flags())
+}
+
+#[inline]
+fn open_and_wait(
+    call: &'static str,
+    path: impl rustix::path::Arg + Copy,
+    flags: OFlags,
+) -> io::Result<OwnedFd> {
+    let open = |flags| retry(call, || openat(CWD, path, flags, Mode::empty()));
+    match open(flags) {
+        // Only regular files have leases, so it does not wait for a pipe.
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => open(flags - OFlags::NONBLOCK),
+        opened => opened,
+    }
 }
 
 /// A path that was looked up and not opened (`O_PATH`). It can be opened without another lookup.
@@ -142,7 +156,7 @@ impl Found {
     pub fn open(&self) -> io::Result<OwnedFd> {
         let link = format!("/proc/self/fd/{}", self.handle.as_raw_fd());
         let flags = OpenHow::default().flags();
-        retry("reopen", || openat(CWD, link.as_str(), flags, Mode::empty()))
+        open_and_wait("reopen", link.as_str(), flags)
     }
 }
 

@@ -113,6 +113,11 @@ impl<'p, S> Ready<'p, S> {
         self.started.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// Takes back the count of a worker whose thread could not be started.
+    pub(super) fn leaves(&self) {
+        self.started.fetch_sub(1, Ordering::AcqRel);
+    }
+
     /// Rests outside the count, with nothing in flight, ready or claimed, until the worker has a part
     /// of the window or the list has ended.
     fn rest_without_part(&self, shared: &Shared<'_>, part: &Part) {

@@ -23,7 +23,7 @@ mod traced;
 mod work;
 
 pub use traced::Tracing;
-pub use work::{Executed, Piece, RunOptions, Work};
+pub use work::{Executed, Piece, ProgressNow, RunOptions, Work};
 
 use crate::arena::Arena;
 use crate::bell::Bell;
@@ -52,7 +52,7 @@ pub fn run<W: Work>(
 ) -> Result<Executed<W::Local>, Error> {
     let budget = Arc::new(Budget::new(plan.memory_bytes));
     execute(
-        &Source::list(Listed::Borrowed(list), plan.read_order, files_max),
+        &Source::list(Listed::Borrowed(list), plan.read_order, files_max, &options.cancel),
         plan,
         budget,
         options,
@@ -136,6 +136,8 @@ fn prepare<'e>(
         refused: AtomicU64::new(0),
         lookups: Lookups::default(),
         gave_up: AtomicBool::new(false),
+        failed: AtomicU64::new(0),
+        no_more_threads: AtomicBool::new(false),
         live: AtomicUsize::new(0),
         fatal: Mutex::new(None),
         panic: Mutex::new(None),

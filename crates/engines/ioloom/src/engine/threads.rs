@@ -12,7 +12,7 @@
 use super::blocking_crew::BlockingCrew;
 use super::pilot::Pilot;
 use super::traced::{Sampled, Traced};
-use super::work::{Executed, RunOptions, Work, Worker};
+use super::work::{Executed, ProgressNow, RunOptions, Work, Worker};
 use super::{blocking, looped, roles, traced};
 use crate::bell::Bell;
 use crate::error::{Error, START_THREAD};
@@ -382,6 +382,9 @@ impl<'e, W: Work> Threads<'e, W> {
         handles: &mut Vec<ScopedJoinHandle<'scope, ThreadResult<W::Local>>>,
     ) {
         for number in numbers {
+            if self.shared.no_more_threads.load(Ordering::Relaxed) {
+                return;
+            }
             let role = self.roles[number];
             let name = format!("ioloom-{}-{number}", role.name());
             let shared = self.shared;
@@ -405,6 +408,9 @@ impl<'e, W: Work> Threads<'e, W> {
             });
             match spawned {
                 Ok(handle) => handles.push(handle),
+                Err(_) if self.options.on_demand && !handles.is_empty() => {
+                    return self.goes_without(role);
+                }
                 Err(source) => {
                     shared.live.fetch_sub(1, Ordering::AcqRel);
                     shared.fail(Error::System { operation: START_THREAD, source });
@@ -412,6 +418,22 @@ impl<'e, W: Work> Threads<'e, W> {
                 }
             }
         }
+    }
+
+    /// Takes back the counts of a thread that the system refused to start, in a run whose other threads
+    /// do the work. No further thread is tried. Those that rest look again: they may be all there are.
+    fn goes_without(self, role: Role) {
+        let shared = self.shared;
+        shared.no_more_threads.store(true, Ordering::Relaxed);
+        if role == Role::Worker {
+            shared.window.leaves();
+            self.ready.leaves();
+        }
+        if role == Role::Blocking {
+            shared.blocking.leaves();
+        }
+        shared.live.fetch_sub(1, Ordering::AcqRel);
+        shared.wake_resting();
     }
 
     /// Runs one thread, from its setup to its report.
@@ -484,8 +506,13 @@ impl<'e, W: Work> Threads<'e, W> {
                     || shared.live.load(Ordering::Acquire) == 0)
             {
                 reported_ns = now_ns;
-                let total = shared.source.len().map(|n| n as u64);
-                let report = || report(shared.gauges.files(), shared.gauges.bytes(), total);
+                let now = ProgressNow {
+                    files: shared.gauges.files(),
+                    failed: shared.failed.load(Ordering::Relaxed),
+                    bytes: shared.gauges.bytes(),
+                    total: shared.source.len().map(|n| n as u64),
+                };
+                let report = || report(now);
                 if let Err(payload) = catch_unwind(AssertUnwindSafe(report)) {
                     // Ends the run as a panic of the function does; there are no more reports.
                     shared.panicked(payload);

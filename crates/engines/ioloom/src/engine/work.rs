@@ -15,7 +15,7 @@ use ioloom_trace::Trace;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Work on the pieces of files. In whole-file form each file is one piece. In chunk form the pieces
@@ -94,12 +94,25 @@ impl Piece<'_> {
     }
 }
 
+/// What a run has done so far.
+#[derive(Debug, Clone, Copy)]
+pub struct ProgressNow {
+    /// Files whose function returned a value.
+    pub files: u64,
+    /// Files that failed, and entries that could not be listed.
+    pub failed: u64,
+    /// Bytes that the function saw.
+    pub bytes: u64,
+    /// Number of files, if known.
+    pub total: Option<u64>,
+}
+
 /// Options of a run besides its plan.
 pub struct RunOptions<'a> {
     /// Cancels the run.
     pub cancel: Cancel,
-    /// Called about ten times a second with files, bytes, and the number of files if known.
-    pub progress: Option<&'a (dyn Fn(u64, u64, Option<u64>) + Sync)>,
+    /// Called about ten times a second.
+    pub progress: Option<&'a (dyn Fn(ProgressNow) + Sync)>,
     /// How closely threads measure themselves.
     pub detail: Detail,
     /// Whether to sample the requests in flight.
@@ -307,6 +320,7 @@ impl<'e, W: Work> Worker<'e, W> {
         if self.shared.stopping() {
             return;
         }
+        self.shared.failed.fetch_add(1, Ordering::Relaxed);
         if self.work.function_failed(&mut self.local, index, path, error).is_break() {
             self.shared.stopped();
         }
@@ -318,6 +332,7 @@ impl<'e, W: Work> Worker<'e, W> {
         if self.shared.stopping() {
             return;
         }
+        self.shared.failed.fetch_add(1, Ordering::Relaxed);
         if self.work.failed(&mut self.local, error).is_break() {
             self.shared.stopped();
         }

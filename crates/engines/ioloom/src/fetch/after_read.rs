@@ -45,7 +45,8 @@ pub(crate) struct Larger {
     pub(crate) grown: bool,
 }
 
-/// Decides what a full buffer means. Queries the size of the file, except in chunk form. A file
+/// Decides what a full buffer means. Queries the size of the file; in chunk form only at the end that it
+/// had before, so that a file that has grown is read to its new end. A file
 /// that grows while it is read is read to its new end, but only while memory is free: a thread that
 /// holds a large buffer never waits for another, because two such threads could wait for each
 /// other.
@@ -57,8 +58,13 @@ pub(crate) fn full<S>(
 ) -> Result<Full, FileError> {
     if cx.shared.plan.chunk_bytes.is_some() {
         let read = progress.offset + progress.filled as u64;
-        let is_whole = progress.size.is_some_and(|size| size > 0 && read >= size);
-        return Ok(if is_whole { Full::End } else { Full::Piece });
+        if progress.size.is_none_or(|size| size == 0 || read < size) {
+            return Ok(Full::Piece);
+        }
+        // The size was queried before the file was opened, and the file may have grown since.
+        let size = size_of(cx, item, file)?;
+        progress.size = Some(size);
+        return Ok(if read == size { Full::End } else { Full::Piece });
     }
     let size = size_of(cx, item, file)?;
     progress.size = Some(size);

@@ -100,6 +100,7 @@ impl Finder {
             // Files are read by inode number. Here, the paths are still in the cache of a processor.
             let files = if self.options.sorted { files.take() } else { files.take_by_inode() };
             let batch = Batch { files, failed: std::mem::take(&mut self.batch.failed) };
+            self.tally.add(&std::mem::take(&mut self.walked));
             self.tally.found.fetch_add(batch.len() as u64, Ordering::Relaxed);
             if let Some(batch) = self.parked.park(batch) {
                 self.gone |= self.send.send(batch).is_err();

@@ -66,6 +66,15 @@ pub(crate) struct Walking {
     parked: Arc<Parked>,
 }
 
+/// Records the end of a walk, also after a panic.
+struct Ending<'t>(&'t Tally);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.ends();
+    }
+}
+
 enum State {
     /// Not started.
     Waiting(Arc<TreeOptions>, Arc<Tally>),
@@ -81,6 +90,7 @@ enum State {
 impl Walking {
     pub(crate) fn new(options: TreeOptions) -> (Self, Arc<Tally>) {
         let tally = Arc::new(Tally::default());
+        let stop = tally.stop.clone();
         let parked_max = match (options.sorted, options.ahead.is_zero()) {
             (true, _) => usize::MAX,
             (false, true) => 0,
@@ -88,7 +98,7 @@ impl Walking {
         };
         let state = State::Waiting(Arc::new(options), tally.clone());
         let parked = Arc::new(Parked::new(parked_max));
-        (Self { state, stop: Arc::default(), parked }, tally)
+        (Self { state, stop, parked }, tally)
     }
 
     /// Walks the whole tree and sorts it. Stops early if the run is cancelled.
@@ -105,10 +115,17 @@ impl Walking {
         batches.found(true, true)
     }
 
-    /// Walks until `until` or until many files are found.
-    pub(crate) fn ahead(&mut self, until: Instant, sorted: bool) -> Found {
+    /// Walks until `until`, until many files are found, or until the run is cancelled.
+    pub(crate) fn ahead(&mut self, until: Instant, sorted: bool, cancel: &Cancel) -> Found {
         let mut batches = Batches::default();
-        let received = self.receive(Some(until));
+        let received = loop {
+            let look = Instant::now() + LOOK;
+            let received = self.receive(Some(until.min(look)));
+            let goes_on = matches!(received, Received::Late) && look < until;
+            if !goes_on || cancel.is_cancelled() {
+                break received;
+            }
+        };
         let ended = matches!(received, Received::Ended);
         if let Received::Batch(batch) = received {
             // No more could be parked.
@@ -119,15 +136,27 @@ impl Walking {
     }
 
     fn start(&mut self, options: Arc<TreeOptions>, tally: Arc<Tally>) -> Option<FileError> {
+        if !tally.starts() {
+            self.state = State::Ended;
+            return None;
+        }
         let (send, batches) = sync_channel(BATCHES);
         let (stop, parked) = (self.stop.clone(), self.parked.clone());
         let thread = std::thread::Builder::new().name("ioloom-walk".to_owned());
-        match thread.spawn(move || walk(&options, &tally, &send, (stop, &parked))) {
+        let walks = {
+            let tally = tally.clone();
+            move || {
+                let _ending = Ending(&tally);
+                walk(&options, &tally, &send, (stop, &parked));
+            }
+        };
+        match thread.spawn(walks) {
             Ok(thread) => {
                 self.state = State::Running { entries: Entries::default(), batches, thread };
                 None
             }
             Err(error) => {
+                tally.ends();
                 self.state = State::Ended;
                 let error = PathError::new(Operation::Walk, PathBuf::new(), error);
                 Some(FileError::walk(0, error))

@@ -225,13 +225,17 @@ fn ordered_values_that_retain_memory_end_or_finish() {
         let paths = paths.clone();
         guarded(text.to_owned(), move || {
             let plan = plan(&format!("{text}/memory=4MiB"));
-            let run = ioloom::list(&paths).pin(plan).ordered().map(|f| f.keep()).scope(|results| {
-                let mut at = 0u64;
-                for result in results {
-                    at += 1;
-                    assert!(result.unwrap()[..] == content(at, 100_000)[..]);
+            let job =
+                ioloom::list(&paths).pin(plan).ordered().map(|f| (f.index() as u64, f.keep()));
+            let run = job.scope(|results| {
+                let mut taken = Vec::new();
+                for (index, bytes) in results.map(Result::unwrap) {
+                    taken.push(index);
+                    assert!(bytes[..] == content(index + 1, 100_000)[..]);
                 }
-                at
+                // A run that ends early may leave some out.
+                assert!(taken.is_sorted());
+                taken.len()
             });
             match run {
                 Ok(run) => assert_eq!(run.value, 200),
@@ -340,4 +344,53 @@ fn files_in_memory_do_not_all_overtake_the_others() {
         positions.iter().map(|(i, position)| position.saturating_sub(*i)).collect();
     late.sort_unstable();
     assert!(late[late.len() / 2] < 900, "half of the cold files came last: {late:?}");
+}
+
+#[test]
+fn results_that_were_taken_are_in_the_order_of_the_input_if_wanted() {
+    let paths = std::iter::repeat_n("Cargo.toml", 2000);
+    let job = ioloom::list(paths).ordered().threads(2).map(|f| f.index());
+    let taken = job.take_results(500).unwrap().value;
+    assert_eq!(taken.len(), 500);
+    assert!(taken.is_sorted());
+}
+
+#[test]
+fn a_file_that_grows_is_read_to_its_end_in_chunks() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    std::fs::write(&path, vec![1; 1 << 20]).unwrap();
+    let grow = || {
+        use std::io::Write;
+        let mut log = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+        log.write_all(&vec![1; 1 << 20]).unwrap();
+    };
+    let bytes = ioloom::list([&path])
+        .chunks(256 << 10)
+        .fold_file(
+            |_| 0,
+            |bytes, chunk| {
+                if chunk.offset() == 0 {
+                    grow();
+                }
+                *bytes += chunk.bytes().len() as u64;
+            },
+            |bytes, _| bytes,
+        )
+        .sum::<u64>();
+    assert_eq!(bytes.unwrap(), 2 << 20);
+}
+
+#[test]
+fn progress_counts_files_that_failed() {
+    use std::sync::Mutex;
+    let last = Mutex::new(None);
+    let run = ioloom::list(["Cargo.toml", "missing"])
+        .on_error(ioloom::OnError::Collect)
+        .progress(|now| *last.lock().unwrap() = Some((now.files, now.failed)))
+        .map(|f| f.len())
+        .run()
+        .unwrap();
+    assert_eq!(run.failed, 1);
+    assert_eq!(last.into_inner().unwrap(), Some((1, 1)));
 }

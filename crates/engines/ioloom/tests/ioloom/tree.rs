@@ -276,3 +276,28 @@ fn a_walk_knows_the_inodes_of_its_files() {
     let found = ioloom::tree(dir.path()).walk().files;
     assert!((0..300).all(|index| found.inode(index).is_some()));
 }
+
+#[test]
+fn a_run_that_ends_early_says_what_it_has_walked() {
+    let dir = tempfile::tempdir().unwrap();
+    for n in 0..300 {
+        std::fs::create_dir(dir.path().join(n.to_string())).unwrap();
+        std::fs::write(dir.path().join(n.to_string()).join("f"), "x").unwrap();
+    }
+    let run = ioloom::tree(dir.path()).map(|f| f.len()).take_results(1).unwrap();
+    let walked = run.walked.unwrap();
+    assert!(run.stopped && walked.files > 0 && walked.directories > 0, "{walked:?}");
+}
+
+#[test]
+fn a_list_of_a_walk_that_has_begun_is_complete() {
+    for ahead_ms in [0, 5000] {
+        let mut files = ioloom::tree("src").walk_ahead(std::time::Duration::from_millis(ahead_ms));
+        let _ = files.known_paths();
+        let found = files.walk();
+        assert!(found.errors.is_empty());
+        assert_eq!(found.files.len() as u64, found.walked.files);
+        assert!(found.files.len() > 10);
+    }
+    assert_eq!(ioloom::tree("src").take(3).walk().files.len(), 3);
+}

@@ -117,6 +117,10 @@ fn advice(limit: Limit, facts: &Facts, shares: &Shares) -> String {
             "a faster file system, or more requests in flight, would help".to_owned()
         }
         Limit::Device => "a faster device, or more reads in flight, would help".to_owned(),
+        Limit::Compute if facts.files < u64::from(facts.threads.max(2).min(facts.cores)) => {
+            "a faster function would help; one thread computes each file, so more threads would not"
+                .to_owned()
+        }
         Limit::Metadata if fewer_threads => "more threads, or fewer files, would help".to_owned(),
         Limit::Metadata => "more cores, or fewer and larger files, would help".to_owned(),
         Limit::Compute => {

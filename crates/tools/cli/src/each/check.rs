@@ -2,7 +2,7 @@
 //! `sha256sum --check`.
 
 use super::args::EachArgs;
-use super::job::{CHUNK_BYTES, Job};
+use super::job::{CHUNK_BYTES, Job, stream};
 use super::line::{Line, LineReader, unsupported};
 use super::progress::Bar;
 use super::sink::{Manner, Sink};
@@ -171,7 +171,7 @@ fn verify(args: &EachArgs, listed: &mut Listed, stop: &Arc<AtomicBool>) -> Resul
     if plan.method.is_mmap() || plan.method == Method::Null {
         return Err(Failure::refused("--check needs a method that reads; choose another --method"));
     }
-    plan.chunk_bytes = plan.chunk_bytes.or(Some(CHUNK_BYTES));
+    stream(&mut plan);
     let job = Job { plan, compute: Compute::default(), exec: None };
     let give_up = || stop.store(true, Ordering::Relaxed);
     let manner = Manner { outlives_reader: true, ..Manner::of(true, false) };

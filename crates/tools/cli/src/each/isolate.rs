@@ -14,6 +14,7 @@ use ioloom_failure::{quoted, reason};
 use ioloom_sys::map::BUS_EXIT_CODE;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
@@ -49,10 +50,7 @@ pub(super) fn run(args: &EachArgs) -> Ended {
     let signals = Signals::new([SIGINT, SIGTERM])
         .map_err(|e| Failure::failed(format!("cannot handle signals: {}", reason(&e))))?;
     let mut command = Command::new(program);
-    command.args(std::env::args_os().skip(1)).arg("--mapped-here").stderr(Stdio::piped());
-    if Bar::wanted(args) {
-        command.arg("--progress-lines");
-    }
+    command.args(arguments(std::env::args_os().skip(1), Bar::wanted(args))).stderr(Stdio::piped());
     let mut child = command
         .spawn()
         .map_err(|e| Failure::failed(format!("cannot start a child process: {}", reason(&e))))?;
@@ -79,6 +77,17 @@ pub(super) fn run(args: &EachArgs) -> Ended {
             Ok(Exit::Failed)
         }
     }
+}
+
+/// Returns the arguments of the child: those of this process, with flags for the child right after the
+/// name of the command. At the end they could follow `--`, and would be paths.
+fn arguments(own: impl Iterator<Item = OsString>, progress: bool) -> Vec<OsString> {
+    let mut all: Vec<OsString> = own.collect();
+    let command = all.iter().position(|argument| argument == "each");
+    let at = command.map_or(all.len(), |at| at + 1);
+    let flags = ["--mapped-here"].into_iter().chain(progress.then_some("--progress-lines"));
+    all.splice(at..at, flags.map(OsString::from));
+    all
 }
 
 /// Forwards the messages of the child until it ends. Returns the index of the file whose mapping
@@ -155,4 +164,18 @@ fn cut_short(args: &EachArgs, index: Option<usize>) -> String {
         "cannot map {name}: the file was truncated while it was read; run again with a --method that \
          does not map files"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_for_the_child_precede_a_double_dash() {
+        let own = ["each", "--method", "mmap:plain", "--", "t"].map(OsString::from);
+        let child = arguments(own.into_iter(), true);
+        let wanted =
+            ["each", "--mapped-here", "--progress-lines", "--method", "mmap:plain", "--", "t"];
+        assert_eq!(child, wanted.map(OsString::from));
+    }
 }

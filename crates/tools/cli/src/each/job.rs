@@ -9,6 +9,8 @@ use ioloom_model::{Compute, Method, Tuning, table};
 
 /// Bytes of one chunk when files are streamed.
 pub(super) const CHUNK_BYTES: u64 = 256 << 10;
+/// Chunks are multiples of it.
+const BLOCK_BYTES: u64 = 4096;
 
 /// Returns how many commands may run at once, if a flag or the limit on open files says so. Fewer than
 /// wanted are reported.
@@ -31,6 +33,16 @@ fn commands_at_once(exec: &Exec, args: &EachArgs) -> Result<Option<u32>, Failure
         "running {most} commands at once instead of {wanted}: the limit on open files is {limit}; {advice}"
     ));
     Ok(Some(most as u32))
+}
+
+/// Makes a plan stream, unless it cannot or has a chunk already. Direct reads need whole blocks.
+pub(super) fn stream(plan: &mut Plan) {
+    let may_chunk =
+        plan.schedule.name() != "roles" && !plan.method.is_mmap() && plan.method != Method::Null;
+    if may_chunk && plan.chunk_bytes.is_none() {
+        let bytes = CHUNK_BYTES.min(plan.memory_bytes / 64) / BLOCK_BYTES * BLOCK_BYTES;
+        plan.chunk_bytes = Some(bytes.max(BLOCK_BYTES));
+    }
 }
 
 /// A checked combination of plan and work.
@@ -77,12 +89,8 @@ impl Job {
                 plan.tuning = Tuning::Fixed;
             }
         }
-        let streams = !matches!(compute, Compute::Touch);
-        let may_chunk = plan.schedule.name() != "roles"
-            && !plan.method.is_mmap()
-            && plan.method != Method::Null;
-        if streams && may_chunk && plan.chunk_bytes.is_none() {
-            plan.chunk_bytes = Some(CHUNK_BYTES.min(plan.memory_bytes / 64).max(4096));
+        if !matches!(compute, Compute::Touch) {
+            stream(&mut plan);
         }
         table::check(&plan).map_err(Failure::refused)?;
         Ok(Self { plan, compute, exec })

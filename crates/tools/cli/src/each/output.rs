@@ -182,7 +182,7 @@ fn partial(outcome: &Outcome) -> String {
 pub(super) fn explain(args: &EachArgs) -> Ended {
     let mut text = String::new();
     if args.method_given() || args.schedule.is_some() || !args.paths.is_empty() {
-        let plan = args.plan();
+        let plan = Job::read(args)?.plan;
         let layout = layout(&plan).map_err(Failure::refused)?;
         let sentence = wrap(&layout.sentence(), 76).join("\n  ");
         text += &format!("{plan}\n  {sentence}.\n");

@@ -64,7 +64,7 @@ impl Bar {
 
     pub(super) fn update(&self, progress: &Progress) {
         self.show(&Shown {
-            files: progress.files,
+            files: progress.files + progress.failed,
             bytes: progress.bytes,
             found: progress.files_found,
             complete: progress.files_total.is_some(),
