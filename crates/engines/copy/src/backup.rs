@@ -5,6 +5,7 @@
 //! renamed.
 
 use crate::context::CopyContext;
+use crate::meta::STICKY;
 use crate::new_file::with_hidden_name;
 use crate::options::{Backup, BackupNames};
 use crate::route::Route;
@@ -91,7 +92,10 @@ fn next_number(names: BackupNames, dir: &Dir, name: &CStr) -> io::Result<Option<
 
 /// Gives the file `name` the second name `kept`. Returns true if it was renamed instead.
 fn keep(dir: &Dir, name: &CStr, kept: &CStr, replace: bool) -> io::Result<bool> {
-    let linked = if replace {
+    let linked = if !may_rename(dir, name)? {
+        // A second name could not be removed again.
+        return make::rename(dir, name, dir, kept, replace).map(|()| true);
+    } else if replace {
         with_hidden_name(kept, |hidden| make::link(dir, name, dir, hidden)).and_then(
             |(hidden, ())| {
                 let renamed = make::rename(dir, &hidden, dir, kept, true);
@@ -116,6 +120,15 @@ fn keep(dir: &Dir, name: &CStr, kept: &CStr, replace: bool) -> io::Result<bool> 
     }
 }
 
+/// Returns true unless the directory is sticky and neither it nor the file belongs to this user.
+fn may_rename(dir: &Dir, name: &CStr) -> io::Result<bool> {
+    let (own, above) = (attr::own_ids().0, attr::of_file(dir)?);
+    if own == 0 || above.mode & STICKY == 0 || above.user == own {
+        return Ok(true);
+    }
+    Ok(attr::of_name(dir, name, false)?.user == own)
+}
+
 fn with_suffix(name: &CStr, backup: &Backup, number: Option<&[u8]>) -> CString {
     let mut bytes = name.to_bytes().to_vec();
     let length = bytes.len();
@@ -134,7 +147,11 @@ fn with_suffix(name: &CStr, backup: &Backup, number: Option<&[u8]>) -> CString {
 /// can contain numbers of any length.
 fn last_number(dir: &Dir, name: &CStr) -> io::Result<Vec<u8>> {
     let mut last = Vec::new();
-    let listed = dir.open_at(b".")?;
+    let listed = match dir.open_at(b".") {
+        // It can be written but not listed. A number that is used is noticed later.
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Ok(last),
+        listed => listed?,
+    };
     listed.read(&mut ReadBuffer::new(), &mut |entry| {
         if let Some(digits) = number_of(entry.name, name.to_bytes())
             && (digits.len(), digits) > (last.len(), &last[..])

@@ -55,7 +55,12 @@ impl FileTransfer<'_> {
             bytes = self.small(buffer, hasher.as_mut())?;
             Mode::Buffered
         } else {
-            self.large(buffer, hasher.as_mut())?
+            let mode = self.large(buffer, hasher.as_mut())?;
+            if self.understates_its_size()? {
+                hasher = hasher.map(|_| Hasher::new(self.context.options.hash));
+                bytes = self.longer_than_its_size(buffer, hasher.as_mut())?;
+            }
+            mode
         };
         Ok(Transferred { bytes, hash: hasher.map(Hasher::finish), mode: Some(mode) })
     }
@@ -121,6 +126,9 @@ impl FileTransfer<'_> {
         if got < attr.bytes as usize && !self.overstates_its_size()? {
             return Err(route.changed("shrank"));
         }
+        if got > attr.bytes as usize && self.understates_its_size()? {
+            return self.longer_than_its_size(buffer, hasher);
+        }
         // If the file has grown, the second stat reports it.
         got = got.min(attr.bytes as usize);
         let mut rest = buffer.bytes(got);
@@ -160,6 +168,35 @@ impl FileTransfer<'_> {
         let now = attr::of_file(&self.source.file)
             .map_err(|e| self.route.failed_from(Operation::Stat, e))?;
         Ok(before.blocks_512 == 0 && before.same_content(&now))
+    }
+
+    /// Returns true if a source has content beyond its size and has not changed: some file systems
+    /// convert what they return, and report the size before that.
+    fn understates_its_size(&self) -> Result<bool, CopyError> {
+        let before = &self.source.attr;
+        let beyond = file::read_at(&self.source.file, &mut [0], before.bytes);
+        if beyond.map_err(|e| self.route.failed_from(Operation::Read, e))? == 0 {
+            return Ok(false);
+        }
+        let now = attr::of_file(&self.source.file)
+            .map_err(|e| self.route.failed_from(Operation::Stat, e))?;
+        Ok(before.same_content(&now))
+    }
+
+    /// Copies such a source again from its start to its end.
+    fn longer_than_its_size(
+        &self,
+        buffer: &mut Buffer,
+        hasher: Option<&mut Hasher>,
+    ) -> Result<u64, CopyError> {
+        if let Some(mode) = self.context.pinned_other_than_buffered() {
+            return Err(self.refused(mode, "the source has more content than its size says"));
+        }
+        transfer::set_len(self.new.file(), 0)
+            .map_err(|e| self.route.failed_to(Operation::Truncate, e))?;
+        self.meter().take_back_to(0);
+        let job = self.job(CopyPlan::buffered("longer than its size: read to the end"), false);
+        data::until_eof(&job, buffer, hasher).map_err(|t| self.route.transfer_error(t))
     }
 
     /// Checks that a source of size zero is really empty. Kernel files report size zero but can
@@ -288,10 +325,11 @@ impl FileTransfer<'_> {
         })
     }
 
-    /// Checks the free space if the file system cannot reserve it.
+    /// Checks the free space if the file system cannot reserve it, and if zeros will take space.
     fn check_free_space(&self, facts: &Facts) -> Result<(), CopyError> {
         let needed = self.source.attr.blocks_512.saturating_mul(512);
-        if facts.reserves || needed < data::RESERVE_BYTES_MIN {
+        let holes = self.context.options.sparse == When::Always;
+        if facts.reserves || holes || needed < data::RESERVE_BYTES_MIN {
             return Ok(());
         }
         match attr::file_system(self.new.file()) {

@@ -19,7 +19,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A device, as (major, minor).
@@ -41,6 +41,9 @@ pub(crate) struct CopyContext<'a> {
     pub(crate) progress: &'a CopyCounters,
     pub(crate) rules: Rules,
     pub(crate) links: Links<'a, CopiedName>,
+    /// Whether files are created under their final names, because the target's file system cannot give
+    /// them one later.
+    pub(crate) final_names: AtomicBool,
     /// Files that are being written in place.
     pub(crate) turns: Turns,
     /// Directories that this copy creates or writes to. They are never copied themselves.
@@ -78,6 +81,7 @@ impl<'a> CopyContext<'a> {
             progress,
             rules: Rules::new(options),
             links: Links::new(earlier),
+            final_names: AtomicBool::new(false),
             turns: Turns::default(),
             written: Mutex::default(),
             verified: EvidenceCounters::default(),

@@ -300,7 +300,10 @@ impl TargetDir {
         }
         sweep();
         let (hidden, dir, own) = match new_dirs {
-            NewDirs::Hidden => make_hidden(above, name, mode)?,
+            NewDirs::Hidden => match make_hidden(above, name, mode)? {
+                Some(made) => made,
+                None => return Self::make_visible(above, name, mode),
+            },
             NewDirs::Resumed(number) => {
                 let hidden = hidden_name(name, number);
                 make_or_reuse(above, &hidden, mode, true)?;
@@ -309,19 +312,36 @@ impl TargetDir {
                 let _ = make::try_lock(&dir);
                 (hidden, dir, own)
             }
-            NewDirs::Visible => {
-                make::directory(above, name, mode)?;
-                let (dir, own) = open_new(above, name, true)?;
-                return Ok(Self { dir, own, hidden_name: None, is_hidden: false, is_new: true });
-            }
+            NewDirs::Visible => return Self::make_visible(above, name, mode),
         };
         Ok(Self { dir, own, hidden_name: Some(hidden), is_hidden: true, is_new: true })
     }
+
+    fn make_visible(above: &Dir, name: &CStr, mode: u32) -> io::Result<Self> {
+        make::directory(above, name, mode)?;
+        let (dir, own) = open_new(above, name, true)?;
+        Ok(Self { dir, own, hidden_name: None, is_hidden: false, is_new: true })
+    }
+}
+
+/// Returns whether the file system renames a directory, by giving it the name that it has: a failure
+/// must be known before it is filled. Removes it if not.
+fn can_rename(above: &Dir, hidden: &CStr) -> bool {
+    let renamed = make::rename(above, hidden, above, hidden, true);
+    let unsupported = matches!(
+        renamed.map_err(|e| Errno::from_io_error(&e)),
+        Err(Some(Errno::NOSYS | Errno::OPNOTSUPP))
+    );
+    if unsupported {
+        // Ignore a failure: the directory is empty, and its name identifies it.
+        let _ = make::remove_directory(above, hidden);
+    }
+    !unsupported
 }
 
 /// Creates a directory under a hidden name, and locks it until it is complete: other copies remove
-/// hidden directories that are not locked.
-fn make_hidden(above: &Dir, name: &CStr, mode: u32) -> io::Result<(CString, Dir, Attr)> {
+/// hidden directories that are not locked. Returns `None` if the file system cannot rename it.
+fn make_hidden(above: &Dir, name: &CStr, mode: u32) -> io::Result<Option<(CString, Dir, Attr)>> {
     let mut tries = 0;
     loop {
         let (hidden, ()) = with_hidden_name(name, |hidden| make::directory(above, hidden, mode))?;
@@ -345,7 +365,8 @@ fn make_hidden(above: &Dir, name: &CStr, mode: u32) -> io::Result<(CString, Dir,
             let _ = make::remove_directory(above, &hidden);
         })?;
         if (locked && own.links > 0) || tries >= LOCK_TRIES {
-            return Ok((hidden, dir, Attr { mode: created.mode, ..own }));
+            let made = (hidden, dir, Attr { mode: created.mode, ..own });
+            return Ok(can_rename(above, &made.0).then_some(made));
         }
         tries += 1;
     }

@@ -93,9 +93,18 @@ pub(crate) fn copy(
             (_, TargetState::Replace(old)) if attempt.must_be_in_place(&error) => {
                 target = TargetState::InPlace(old);
             }
+            (_, TargetState::Absent)
+                if error.operation == Operation::Publish
+                    && is_unsupported(&error)
+                    && !context.final_names.swap(true, Ordering::Relaxed) => {}
             _ => return Err(error),
         }
     }
+}
+
+/// Returns true if the file system lacks the call.
+fn is_unsupported(error: &CopyError) -> bool {
+    matches!(error.errno(), Some(Errno::NOSYS | Errno::OPNOTSUPP))
 }
 
 /// One attempt to copy a file.
@@ -180,7 +189,11 @@ impl<'a> Attempt<'a> {
     fn destination(&self) -> Destination {
         match self.target {
             _ if self.route.hidden => Destination::Hidden,
-            TargetState::Absent if self.source.is_stream() => Destination::Visible,
+            TargetState::Absent
+                if self.source.is_stream() || self.context.final_names.load(Ordering::Relaxed) =>
+            {
+                Destination::Visible
+            }
             TargetState::Absent => {
                 let replace = self.context.options.existing == Existing::Replace;
                 Destination::Free { replace }
@@ -237,9 +250,9 @@ impl<'a> Attempt<'a> {
     }
 
     /// Returns true if a replacement gets the owner of the old file, which stays if that of the source
-    /// cannot be set. Root can set it, and must not let the old owner into the file before.
+    /// cannot be set. Root can set it unless it lacks the capability, and must not let the old owner into the file before.
     fn takes_over_owner(&self) -> bool {
-        !(self.context.options.preserve.owner && self.context.rules.is_root())
+        !(self.context.options.preserve.owner && self.context.rules.may_give_away())
     }
 
     fn take_over_owner(&self, old: &Attr, new: &NewFile<'_>) -> Result<(), CopyError> {
@@ -258,8 +271,11 @@ impl<'a> Attempt<'a> {
         let denied = matches!(
             error.errno(),
             Some(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::BUSY | Errno::INVAL)
-        );
-        replaces && denied && self.context.options.overwrite == Overwrite::Auto
+        ) || is_unsupported(error);
+        // An existing file needs no inode and no other name.
+        let no_room = error.operation == Operation::CreateBeside
+            && matches!(error.errno(), Some(Errno::NOSPC | Errno::DQUOT | Errno::NAMETOOLONG));
+        replaces && (denied || no_room) && self.context.options.overwrite == Overwrite::Auto
     }
 
     fn open_in_place(&self, end: Attr) -> Result<NewFile<'a>, CopyError> {

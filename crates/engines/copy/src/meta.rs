@@ -9,6 +9,7 @@ use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr, XattrOf};
 use ioloom_sys::dir::{Dir, Kind};
 use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const SET_USER: u32 = 0o4000;
 const SET_GROUP: u32 = 0o2000;
-const STICKY: u32 = 0o1000;
+pub(crate) const STICKY: u32 = 0o1000;
 const SPECIAL: u32 = SET_USER | SET_GROUP | STICKY;
 /// The permissions needed to fill a directory.
 pub(crate) const OWNER_ALL: u32 = 0o700;
@@ -33,6 +34,8 @@ pub(crate) struct Rules {
     umask: OnceLock<u32>,
     attributes: Attributes,
     own: (u32, u32),
+    /// Whether this process may change owners.
+    may_chown: bool,
     /// Whether the target rejected an extended attribute; this is reported once.
     pub(crate) no_xattrs: AtomicBool,
 }
@@ -152,7 +155,9 @@ impl Rules {
         let plain_mode = options.plain_mode && !preserve.mode;
         let (umask, no_xattrs) = (OnceLock::new(), AtomicBool::new(false));
         let (attributes, own) = (options.attributes, attr::own_ids());
-        Self { preserve, plain_mode, umask, attributes, own, no_xattrs }
+        let may_chown = rustix::thread::capabilities(None)
+            .is_ok_and(|sets| sets.effective.contains(CapabilitySet::CHOWN));
+        Self { preserve, plain_mode, umask, attributes, own, may_chown, no_xattrs }
     }
 
     /// Returns the umask of this process. It is read on first use because the kernel has to format
@@ -205,6 +210,11 @@ impl Rules {
             (false, true) => mode & !0o022,
             (false, false) => mode,
         }
+    }
+
+    /// Returns true if root may give files to other users.
+    pub(crate) fn may_give_away(&self) -> bool {
+        self.is_root() && self.may_chown
     }
 
     pub(crate) fn is_root(&self) -> bool {

@@ -12,9 +12,9 @@
 //! was not stored. An unnamed file must be open to be linked, and a hidden one keeps its lock until it
 //! has its name, so a duplicate is closed first.
 //!
-//! Hidden files of resumable copies end with `.part` alone, because the next copy continues them. Others end
-//! with `.temp.part` and are locked: one that is not is what a killed copy left, and `crate::sweep` removes
-//! it.
+//! Hidden files of resumable copies end with `.part` alone, because the next copy continues them. So do
+//! links, nodes and backups, which are renamed right after they are made. Other files end with `.temp.part`
+//! and are locked: one that is not is what a killed copy left, and `crate::sweep` removes it.
 
 use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr};
@@ -26,7 +26,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 /// Maximum length of the part of the final name that a hidden name contains, in bytes.
-const NAME_PART_MAX: usize = 180;
+/// The whole fits the shortest limit of names, 143 bytes with eCryptfs.
+const NAME_PART_MAX: usize = 100;
 
 /// Ends of hidden names: of what the next copy may continue, and of what only this process uses.
 const PART: &str = ".part";

@@ -1,7 +1,7 @@
 //! Copies the contents of one open file to another.
 //!
 //! Every method loops until its range is complete because short reads and writes are normal. A read
-//! of zero bytes means that the source was truncated; this is an error, never a shorter copy. Holes
+//! of zero bytes means that the source was truncated, which is an error; only [`changing`] ends there. Holes
 //! in the source are skipped and remain holes.
 
 mod blocks;

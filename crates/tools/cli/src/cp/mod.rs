@@ -109,7 +109,7 @@ fn print_notes(args: &CpArgs, report: &Report) {
         );
     } else if report.cancelled {
         stderr::message(
-            "interrupted: no partial file was renamed to its final name, and new directories were removed",
+            "interrupted: new files that are incomplete and new directories were removed; an existing file that is written in place may be incomplete",
         );
     }
     if report.durable != Durable::None && report.errors_count == 0 && !report.cancelled {
