@@ -121,4 +121,12 @@ mod tests {
             assert_eq!(reads_per_s_in(dir.path(), groups, None), None, "{groups:?}");
         }
     }
+
+    #[test]
+    fn the_disk_of_a_path_is_a_block_device() {
+        if let Some((major, minor)) = disk_of(Path::new("/")) {
+            assert!(Path::new(&format!("/sys/dev/block/{major}:{minor}")).exists());
+        }
+        assert_eq!(disk_of(Path::new("/no/such/path")), None);
+    }
 }

@@ -27,8 +27,8 @@ const RUNS: f64 = 0.9;
 /// Least files of one run, and least bytes if that is fewer files.
 const FILES_LEAST: usize = 64;
 const BYTES_LEAST: f64 = (64 << 20) as f64;
-/// Files of the last rounds relative to those of the first ones, in turn: their start and end show in the
-/// difference.
+/// Files of the last rounds relative to those of the first ones, alternately: their start and end show in
+/// the difference.
 const SIZES: [f64; 2] = [1.5, 0.5];
 /// Least files of a run if only one plan runs.
 const FILES_ALONE: usize = 8;

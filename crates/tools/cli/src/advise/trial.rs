@@ -306,7 +306,7 @@ fn trial(run: Run<Option<String>, FnError>, plan: &Plan, work: &Work<'_>, read: 
     let m = run.measured;
     let unfinished = work.unfinished.load(Ordering::Relaxed);
     Trial {
-        // What was not finished took time, but is no work done.
+        // What was not finished took time, but does not count as work.
         files: m.files.saturating_sub(unfinished),
         bytes: read.saturating_sub(work.unfinished_bytes.load(Ordering::Relaxed)),
         errors: run.failed,
