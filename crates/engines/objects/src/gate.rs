@@ -131,6 +131,26 @@ impl Gate {
         }
     }
 
+    /// Waits until memory is free that no request needs. Returns `None` if the run was stopped.
+    pub(crate) async fn hold(&self, bytes: u64) -> Option<()> {
+        let _turn = self.turn.lock().await;
+        loop {
+            {
+                let mut state = self.state();
+                if state.stopped {
+                    return None;
+                }
+                if state.memory == 0 || state.memory + bytes <= state.memory_limit {
+                    state.waiting = Waiting::Nothing;
+                    state.take_memory(bytes);
+                    return Some(());
+                }
+                state.waiting = Waiting::Memory;
+            }
+            self.wake.notified().await;
+        }
+    }
+
     /// Waits until the pace allows a request that is repeated. Returns `None` if the run was stopped.
     pub(crate) async fn again(&self) -> Option<Started> {
         loop {

@@ -49,6 +49,8 @@ pub(crate) struct Item {
     pub(crate) e_tag: Option<String>,
     /// The version of the first response, if the listing has none.
     pub(crate) first_e_tag: OnceLock<Option<String>>,
+    /// Memory of a copy that the function makes.
+    _held: Option<Bytes>,
     progress: Mutex<Progress>,
 }
 
@@ -84,7 +86,18 @@ impl Item {
         (size, e_tag): (u64, Option<String>),
     ) -> Self {
         let first_e_tag = OnceLock::new();
-        Self { index, url, key, size, e_tag, first_e_tag, progress: Mutex::default() }
+        let (_held, progress) = (None, Mutex::default());
+        Self { index, url, key, size, e_tag, first_e_tag, _held, progress }
+    }
+
+    /// Keeps memory until the object is dropped.
+    pub(crate) fn holding(self, bytes: Bytes) -> Self {
+        Self { _held: Some(bytes), ..self }
+    }
+
+    /// Returns whether a thread has had a range of it.
+    pub(crate) fn was_begun(&self) -> bool {
+        self.progress().next > 0
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {
@@ -121,13 +134,41 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The queue of what is ready.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct HandOver {
-    queue: Mutex<(VecDeque<Ready>, bool)>,
+    queue: Mutex<Queue>,
     bell: Condvar,
+    /// Objects that may be begun and not ended.
+    begun_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// Ranges of objects that were begun, and failures.
+    ready: VecDeque<Ready>,
+    /// First ranges.
+    first: VecDeque<Ready>,
+    begun: usize,
+    closed: bool,
+}
+
+impl Queue {
+    fn take(&mut self, begun_max: usize) -> Option<Ready> {
+        if let Some(ready) = self.ready.pop_front() {
+            return Some(ready);
+        }
+        let first = if self.begun < begun_max { self.first.pop_front() } else { None };
+        self.begun += usize::from(first.is_some());
+        first
+    }
 }
 
 impl HandOver {
+    /// Returns a queue that begins an object only if fewer than `begun_max` are begun and not ended.
+    pub(crate) fn new(begun_max: usize) -> Self {
+        Self { queue: Mutex::default(), bell: Condvar::new(), begun_max: begun_max.max(1) }
+    }
+
     /// Hands over a range that arrived. `whole`: it is all of the object, whatever was listed.
     pub(crate) fn arrived(&self, item: &Arc<Item>, offset: u64, bytes: Bytes, whole: bool) {
         let end = if whole { u64::MAX } else { offset + bytes.data.len() as u64 };
@@ -153,7 +194,13 @@ impl HandOver {
     }
 
     pub(crate) fn push(&self, ready: Ready) {
-        lock(&self.queue).0.push_back(ready);
+        {
+            let mut queue = lock(&self.queue);
+            match ready {
+                Ready::Range(_, 0, ..) => queue.first.push_back(ready),
+                _ => queue.ready.push_back(ready),
+            }
+        }
         self.bell.notify_one();
     }
 
@@ -170,9 +217,15 @@ impl HandOver {
         self.offer(item);
     }
 
+    /// Notes that an object that was begun has ended.
+    pub(crate) fn ended(&self) {
+        lock(&self.queue).begun -= 1;
+        self.bell.notify_one();
+    }
+
     /// Ends the queue.
     pub(crate) fn close(&self) {
-        lock(&self.queue).1 = true;
+        lock(&self.queue).closed = true;
         self.bell.notify_all();
     }
 
@@ -180,10 +233,11 @@ impl HandOver {
     pub(crate) fn next(&self) -> Option<Ready> {
         let mut queue = lock(&self.queue);
         loop {
-            if let Some(ready) = queue.0.pop_front() {
+            if let Some(ready) = queue.take(self.begun_max) {
                 return Some(ready);
             }
-            if queue.1 {
+            // Threads that end an object take the next one.
+            if queue.closed {
                 return None;
             }
             queue = self.bell.wait(queue).unwrap_or_else(PoisonError::into_inner);
@@ -209,7 +263,7 @@ mod tests {
 
     #[test]
     fn ranges_are_handed_over_in_order_one_at_a_time() {
-        let (gate, queue, item) = (Arc::new(Gate::new(100, 1)), HandOver::default(), item(6));
+        let (gate, queue, item) = (Arc::new(Gate::new(100, 1)), HandOver::new(usize::MAX), item(6));
         queue.arrived(&item, 4, bytes(&gate, b"ef"), false);
         queue.arrived(&item, 0, bytes(&gate, b"ab"), false);
         queue.arrived(&item, 2, bytes(&gate, b"cd"), false);
@@ -217,7 +271,13 @@ mod tests {
         for expected in [0, 2, 4] {
             let Some(Ready::Range(item, offset, bytes, last)) = queue.next() else { panic!() };
             assert_eq!((offset, last), (expected, expected == 4));
-            assert!(lock(&queue.queue).0.is_empty(), "one at a time");
+            assert!(
+                {
+                    let queue = lock(&queue.queue);
+                    queue.ready.is_empty() && queue.first.is_empty()
+                },
+                "one at a time"
+            );
             all.extend_from_slice(&bytes.data);
             drop(bytes);
             queue.give_back(&item, false);
@@ -231,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_failure_follows_what_a_thread_has_and_drops_the_rest() {
-        let (gate, queue, item) = (Arc::new(Gate::new(100, 1)), HandOver::default(), item(6));
+        let (gate, queue, item) = (Arc::new(Gate::new(100, 1)), HandOver::new(usize::MAX), item(6));
         queue.arrived(&item, 0, bytes(&gate, b"ab"), false);
         queue.arrived(&item, 4, bytes(&gate, b"ef"), false);
         queue.failed(&item, ObjectError::new(Action::Read, "u", Kind::Changed, "x"));
@@ -244,5 +304,22 @@ mod tests {
         assert!(gate.grow(100), "the ranges that were not needed are gone");
         queue.close();
         assert!(queue.next().is_none());
+    }
+
+    #[test]
+    fn no_more_objects_are_begun_than_allowed() {
+        let (gate, queue) = (Arc::new(Gate::new(100, 1)), HandOver::new(1));
+        let (one, two) = (item(4), item(2));
+        queue.arrived(&one, 0, bytes(&gate, b"ab"), false);
+        queue.arrived(&two, 0, bytes(&gate, b"xy"), false);
+        let Some(Ready::Range(first, 0, ..)) = queue.next() else { panic!() };
+        assert!(lock(&queue.queue).take(1).is_none(), "the first object has not ended");
+        queue.give_back(&first, false);
+        queue.arrived(&one, 2, bytes(&gate, b"cd"), false);
+        let Some(Ready::Range(first, 2, _, true)) = queue.next() else { panic!() };
+        assert!(first.was_begun() && lock(&queue.queue).take(1).is_none());
+        queue.ended();
+        let Some(Ready::Range(second, 0, _, true)) = queue.next() else { panic!() };
+        assert_eq!(second.size, 2);
     }
 }

@@ -95,6 +95,10 @@ impl<T: Send, F: Fn(Object<'_>) -> T + Sync> Work for Whole<F> {
         Found { values: Vec::new(), errors: Vec::new() }
     }
 
+    fn copied_max(&self) -> u64 {
+        self.largest
+    }
+
     fn begin(&self, _: usize, url: &str) -> Self::State {
         (Vec::new(), None, url.to_owned())
     }

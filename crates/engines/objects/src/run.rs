@@ -98,7 +98,7 @@ pub fn run<W: Work>(
     };
     let crew = Crew {
         work,
-        queue: Arc::default(),
+        queue: Arc::new(HandOver::new(work.begun_max())),
         done: Arc::default(),
         broken: AtomicBool::new(false),
         states: Mutex::default(),
@@ -206,7 +206,7 @@ impl<W: Work> Crew<'_, W> {
                 );
                 self.done.bytes.fetch_add(bytes.data.len() as u64, Ordering::Relaxed);
                 drop(bytes);
-                let gave_up = ended.is_err();
+                let (gave_up, has_ended) = (ended.is_err(), !matches!(ended, Ok(false)));
                 match ended {
                     Ok(ended) => {
                         self.done.objects.fetch_add(u64::from(ended), Ordering::Relaxed);
@@ -217,11 +217,17 @@ impl<W: Work> Crew<'_, W> {
                     }
                 }
                 self.queue.give_back(&item, gave_up);
+                if has_ended {
+                    self.queue.ended();
+                }
             }
             Ready::Failed(item, error) => {
                 failed();
                 self.states().remove(&item.index);
                 self.work.failed(local, Some(item.index), &error);
+                if item.was_begun() {
+                    self.queue.ended();
+                }
             }
             Ready::Unlisted(error) => {
                 failed();
@@ -267,7 +273,8 @@ async fn drive<W: Work>(
         done.clone(),
     ));
     let range = RANGE.min(options.memory / RANGES_LEAST).max(1);
-    let mut requests = tokio::spawn(request(fetch.clone(), receiver, queue, range));
+    let copied_max = crew.work.copied_max().min(options.memory / 4);
+    let mut requests = tokio::spawn(request(fetch.clone(), receiver, queue, (range, copied_max)));
     let mut interval = tokio::time::interval(INTERVAL);
     let mut reported = Instant::now();
     let cancelled = loop {
@@ -337,7 +344,7 @@ async fn request(
     fetch: Fetch,
     mut listed: mpsc::Receiver<Listed>,
     queue: Arc<HandOver>,
-    range: u64,
+    (range, copied_max): (u64, u64),
 ) {
     let mut flight = JoinSet::new();
     let mut index = 0;
@@ -356,7 +363,14 @@ async fn request(
             continue;
         };
         let url = fetch.store.location.url_of(&key);
-        let item = Arc::new(Item::new(index, url, path, (size, e_tag)));
+        let mut item = Item::new(index, url, path, (size, e_tag));
+        if size > range && size <= copied_max {
+            if fetch.gate.hold(size).await.is_none() {
+                break;
+            }
+            item = item.holding(Bytes::new(size, fetch.gate.clone()));
+        }
+        let item = Arc::new(item);
         index += 1;
         let mut offset = 0;
         loop {

@@ -32,6 +32,17 @@ pub trait Work: Sync {
     /// Creates the state of a thread.
     fn local(&self) -> Self::Local;
 
+    /// Returns how many objects may be begun and not ended at the same time.
+    fn begun_max(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Returns the size of the largest object of which the function keeps a copy until its last piece.
+    /// Copies count towards the memory budget. At most a quarter of the budget.
+    fn copied_max(&self) -> u64 {
+        0
+    }
+
     /// Begins an object.
     fn begin(&self, index: usize, url: &str) -> Self::State;
 

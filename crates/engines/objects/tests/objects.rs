@@ -77,6 +77,12 @@ fn ranges_of_large_objects_arrive_whole_within_the_budget() {
     assert_eq!(mapped.values.into_iter().collect::<BTreeMap<_, _>>(), all);
     assert!(mapped.run.requests.sent >= 12, "{:?}", mapped.run.requests);
     assert!(mapped.run.measured.budget_peak_bytes <= 1 << 20);
+    // The copy of an object counts, too, and not only its ranges.
+    let one = read(&store(&server, "s3://bucket/dir/sub 0/object+0000"), &options);
+    assert_eq!(
+        (one.values.len(), one.run.measured.budget_peak_bytes >= 150_000 + (1 << 17)),
+        (1, true)
+    );
 }
 
 #[test]

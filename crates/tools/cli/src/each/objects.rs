@@ -127,7 +127,10 @@ fn run_job(
         bar.count(now);
     };
     let options = Options { progress: &report, ..options };
-    let run = ioloom_objects::run(store, &options, &OnObjects { work: &work });
+    // Each object that was begun has a running command.
+    let begun_max = if job.exec.is_some() { options.threads as usize } else { usize::MAX };
+    let on_objects = OnObjects { work: &work, begun_max };
+    let run = ioloom_objects::run(store, &options, &on_objects);
     bar.finish();
     sink.as_ref().map_or(Ok(()), sink::Sink::finish)?;
     let Run { locals, cancelled, requests, measured, .. } =
@@ -150,6 +153,7 @@ fn run_job(
 /// The work on files, applied to objects.
 struct OnObjects<'w, 'a> {
     work: &'w EachWork<'a>,
+    begun_max: usize,
 }
 
 impl Work for OnObjects<'_, '_> {
@@ -158,6 +162,10 @@ impl Work for OnObjects<'_, '_> {
 
     fn local(&self) -> Local {
         Local::default()
+    }
+
+    fn begun_max(&self) -> usize {
+        self.begun_max
     }
 
     fn begin(&self, _: usize, url: &str) -> State {

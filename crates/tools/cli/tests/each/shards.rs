@@ -347,7 +347,7 @@ fn killed_workers_leave_nothing_that_counts_wrongly() {
 #[test]
 fn a_shard_without_any_of_its_files_is_not_complete() {
     let place = quick();
-    (0..4).for_each(|number| place.write(&format!("t/{number}"), "x"));
+    (0..4).for_each(|number| place.write(format!("t/{number}"), "x"));
     plan(&place, 2, &[]);
     fs::create_dir(place.at("parts")).unwrap();
     fs::rename(place.at("t"), place.at("elsewhere")).unwrap();

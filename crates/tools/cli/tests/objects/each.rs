@@ -66,6 +66,24 @@ fn commands_get_the_contents() {
     assert!(ran.err.contains("cannot process 's3://bucket/data/f"), "{}", ran.err);
 }
 
+/// Ranges of several objects arrive interleaved, and each object has one command.
+#[test]
+fn no_more_commands_run_than_jobs() {
+    let latency = (std::time::Duration::from_millis(5), 0.5);
+    let server = Server::start(Law { latency, ..Law::default() });
+    (0..12).for_each(|number| server.put(&format!("data/{number}"), vec![b'x'; 60_000]));
+    let dir = tempfile::tempdir().unwrap();
+    let command = format!(
+        "sh -c 'd={}; mkdir $d/$$; ls $d | wc -l; cat > /dev/null; rmdir $d/$$'",
+        dir.path().display()
+    );
+    let args = ["each", "s3://bucket/data/", "--exec", &command, "--jobs", "2", "-q"];
+    let ran = run(&server, &[&args[..], &["--memory", "128KiB"]].concat()).well();
+    let most: Vec<u32> = ran.out.lines().map(|line| line.trim().parse().unwrap()).collect();
+    assert_eq!(most.len(), 12);
+    assert!(most.iter().all(|count| *count <= 2), "{most:?}");
+}
+
 #[test]
 fn faults_do_not_change_the_result() {
     let faults = vec![(Fault::Reset, 0.05), (Fault::Busy, 0.05), (Fault::Cut, 0.05)];
