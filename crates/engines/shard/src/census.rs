@@ -9,7 +9,10 @@ use ioloom_failure::{Operation, PathError};
 use ioloom_sys::proc::is_ending;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a part that are read for its header. A longer header needs the whole part.
+const BEGINNING: u64 = 16 << 10;
 
 /// A valid part of a shard.
 #[derive(Debug, Clone)]
@@ -79,6 +82,40 @@ impl Census {
 /// # Errors
 /// A place, or a part, cannot be read.
 pub fn census(plan: &Plan, places: &[PathBuf], host: &str) -> Result<Census, ShardError> {
+    census_of(plan, places, host, whole)
+}
+
+/// Does the same without reading the results of parts: of these, only the length is verified.
+///
+/// # Errors
+/// A place, or a part, cannot be read.
+pub fn glance(plan: &Plan, places: &[PathBuf], host: &str) -> Result<Census, ShardError> {
+    census_of(plan, places, host, beginning)
+}
+
+/// The header and the checksum of a part, or what is wrong with it.
+type Opened = Result<(PartHeader, String), Invalid>;
+
+fn whole(path: &Path) -> Result<Opened, PathError> {
+    let bytes = durable::read(path)?;
+    let opened = envelope::open::<PartHeader>(Kind::Part, &bytes);
+    Ok(opened.map(|opened| (opened.header, opened.checksum)))
+}
+
+fn beginning(path: &Path) -> Result<Opened, PathError> {
+    let (bytes, size) = durable::read_beginning(path, BEGINNING)?;
+    match envelope::open_header(Kind::Part, &bytes, size) {
+        Some(opened) => Ok(opened),
+        None => whole(path),
+    }
+}
+
+fn census_of(
+    plan: &Plan,
+    places: &[PathBuf],
+    host: &str,
+    open: impl Fn(&Path) -> Result<Opened, PathError>,
+) -> Result<Census, ShardError> {
     let mut census = Census::default();
     let mut found: BTreeMap<u64, Vec<Complete>> = BTreeMap::new();
     let mut seen = std::collections::BTreeSet::new();
@@ -87,18 +124,16 @@ pub fn census(plan: &Plan, places: &[PathBuf], host: &str) -> Result<Census, Sha
         if !seen.insert(path.canonicalize().unwrap_or_else(|_| path.clone())) {
             continue;
         }
-        let bytes = durable::read(&path)?;
-        match envelope::open::<PartHeader>(Kind::Part, &bytes) {
+        match open(&path)? {
             Err(reason @ Invalid::Checksum) => census.damaged.push((path, reason)),
             // A part without its first bytes, rather than a file that was named by mistake.
             Err(reason @ Invalid::Kind(_)) if path.file_name().is_some_and(is_part) => {
                 census.damaged.push((path, reason));
             }
             Err(reason) => census.foreign.push((path, reason)),
-            Ok(opened) => match part::foreign(&opened.header, plan) {
+            Ok((header, checksum)) => match part::foreign(&header, plan) {
                 Some(reason) => census.foreign.push((path, reason)),
                 None => {
-                    let (header, checksum) = (opened.header, opened.checksum);
                     let parts = found.entry(header.shard).or_default();
                     parts.push(Complete { path, header, checksum });
                 }

@@ -55,7 +55,25 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, PathError> {
         .map_err(PathError::on(Operation::Read, path))
 }
 
+/// Reads the first `most` bytes of a file like [`read`]. Returns also its size.
+pub(crate) fn read_beginning(path: &Path, most: u64) -> Result<(Vec<u8>, u64), PathError> {
+    let read = || {
+        let mut bytes = Vec::new();
+        let file = open_regular(path)?;
+        let size = file.metadata()?.len();
+        file.take(most).read_to_end(&mut bytes)?;
+        Ok((bytes, size))
+    };
+    retry_on_interrupt(|| call("read-file", read)).map_err(PathError::on(Operation::Read, path))
+}
+
 fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_regular(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn open_regular(path: &Path) -> io::Result<File> {
     let kind = match file::kind_of(path) {
         Err(error) if error.kind() == ErrorKind::NotFound && path.is_symlink() => {
             let reason = "it is a symbolic link to a file that does not exist; remove the link";
@@ -66,9 +84,7 @@ fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
     if kind != Kind::Regular {
         return Err(io::Error::other(format!("it is {}, not a regular file", kind.word())));
     }
-    let mut bytes = Vec::new();
-    File::from(file::open(path, OpenHow::default())?).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    Ok(File::from(file::open(path, OpenHow::default())?))
 }
 
 /// Returns the directory of a path; `.` for a name alone.

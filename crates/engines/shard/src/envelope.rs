@@ -1,15 +1,18 @@
 //! The common form of plans, manifests and parts.
 //!
-//! The first line names the kind of file, its version and the XXH3-128 checksum of everything after
-//! that line. The second line is a JSON object, the header. The body follows.
+//! The first line names the kind of file, its version, the XXH3-128 checksum of everything after that
+//! line, that of the second line, and the number of bytes after the first line. The second line is a
+//! JSON object, the header. The body follows. In version 1 the first line ends after the first checksum.
 
 use crate::error::Invalid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// Version of the format.
-const VERSION: u32 = 1;
+/// Version of the format that is written.
+const VERSION: u32 = 2;
+/// Older version that is read.
+const WITHOUT_HEADER_CHECKSUM: u32 = 1;
 
 /// Kinds of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,18 +50,29 @@ pub(crate) fn seal(kind: Kind, header: &impl Serialize, body: &[u8]) -> (Vec<u8>
     // Only maps with keys that are not text fail to serialise; headers are structs.
     let mut rest = serde_json::to_vec(header).unwrap_or_default();
     rest.push(b'\n');
+    let of_header = sum(&rest);
     rest.extend_from_slice(body);
-    let checksum = format!("{:032x}", xxh3_128(&rest));
-    let mut bytes = format!("{}{VERSION} {checksum}\n", kind.magic()).into_bytes();
+    let checksum = sum(&rest);
+    let len = rest.len();
+    let first = format!("{}{VERSION} {checksum} {of_header} {len}\n", kind.magic());
+    let mut bytes = first.into_bytes();
     bytes.append(&mut rest);
     (bytes, checksum)
 }
 
-/// Verifies the bytes of a file and takes them apart.
-pub(crate) fn open<H: DeserializeOwned>(
-    kind: Kind,
-    bytes: &[u8],
-) -> Result<Opened<'_, H>, Invalid> {
+fn sum(bytes: &[u8]) -> String {
+    format!("{:032x}", xxh3_128(bytes))
+}
+
+/// The first line of a file.
+struct First<'a> {
+    checksum: &'a str,
+    /// The checksum of the header and the number of bytes after the first line.
+    more: Option<(&'a str, &'a str)>,
+    rest: &'a [u8],
+}
+
+fn first(kind: Kind, bytes: &[u8]) -> Result<First<'_>, Invalid> {
     let magic = kind.magic();
     let is_lost = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
     let wrong_kind = || match magic.as_bytes().starts_with(bytes) || is_lost(bytes) {
@@ -68,20 +82,60 @@ pub(crate) fn open<H: DeserializeOwned>(
     };
     let rest = bytes.strip_prefix(magic.as_bytes()).ok_or_else(wrong_kind)?;
     let end = rest.iter().position(|b| *b == b'\n').ok_or(Invalid::Checksum)?;
-    let first = std::str::from_utf8(&rest[..end]).map_err(|_| Invalid::Checksum)?;
-    let (version, checksum) = first.split_once(' ').ok_or(Invalid::Checksum)?;
-    match version.parse::<u32>() {
-        Ok(VERSION) => {}
-        Ok(other) => return Err(Invalid::Version(other)),
-        Err(_) => return Err(Invalid::Checksum),
-    }
+    let line = std::str::from_utf8(&rest[..end]).map_err(|_| Invalid::Checksum)?;
+    let (version, words) = line.split_once(' ').ok_or(Invalid::Checksum)?;
     let rest = &rest[end + 1..];
-    if format!("{:032x}", xxh3_128(rest)) != checksum {
+    match version.parse::<u32>() {
+        Ok(WITHOUT_HEADER_CHECKSUM) => Ok(First { checksum: words, more: None, rest }),
+        Ok(VERSION) => {
+            let (checksum, more) = words.split_once(' ').ok_or(Invalid::Checksum)?;
+            let more = more.split_once(' ').ok_or(Invalid::Checksum)?;
+            Ok(First { checksum, more: Some(more), rest })
+        }
+        Ok(other) => Err(Invalid::Version(other)),
+        Err(_) => Err(Invalid::Checksum),
+    }
+}
+
+fn header<H: DeserializeOwned>(line: &[u8]) -> Result<H, Invalid> {
+    serde_json::from_slice(line).map_err(|e| Invalid::Content(format!("its header: {e}")))
+}
+
+/// Verifies the header of a file that begins with `bytes` and has `size` bytes. The body is not
+/// verified, except for its length. Returns the header and the checksum of the file, or `None` if that
+/// needs the whole file.
+pub(crate) fn open_header<H: DeserializeOwned>(
+    kind: Kind,
+    bytes: &[u8],
+    size: u64,
+) -> Option<Result<(H, String), Invalid>> {
+    let First { checksum, more: Some((of_header, len)), rest } = first(kind, bytes).ok()? else {
+        return None;
+    };
+    let end = rest.iter().position(|b| *b == b'\n')?;
+    let after = size.checked_sub((bytes.len() - rest.len()) as u64)?;
+    if after.to_string() != len || sum(&rest[..=end]) != of_header {
+        return Some(Err(Invalid::Checksum));
+    }
+    Some(header(&rest[..end]).map(|header| (header, checksum.to_owned())))
+}
+
+/// Verifies the bytes of a file and takes them apart.
+pub(crate) fn open<H: DeserializeOwned>(
+    kind: Kind,
+    bytes: &[u8],
+) -> Result<Opened<'_, H>, Invalid> {
+    let First { checksum, more, rest } = first(kind, bytes)?;
+    if sum(rest) != checksum {
         return Err(Invalid::Checksum);
     }
     let end = rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len());
-    let header = serde_json::from_slice(&rest[..end]);
-    let header = header.map_err(|e| Invalid::Content(format!("its header: {e}")))?;
+    let line = &rest[..rest.len().min(end + 1)];
+    if more.is_some_and(|(of_header, len)| sum(line) != of_header || rest.len().to_string() != len)
+    {
+        return Err(Invalid::Checksum);
+    }
+    let header = header(&rest[..end])?;
     let body = rest.get(end + 1..).unwrap_or_default();
     Ok(Opened { header, body, checksum: checksum.to_owned() })
 }
@@ -116,8 +170,37 @@ mod tests {
     #[test]
     fn other_versions_are_named() {
         let (bytes, _) = seal(Kind::Plan, &1, b"");
-        let newer = String::from_utf8(bytes).unwrap().replacen("plan 1 ", "plan 7 ", 1);
+        let newer = String::from_utf8(bytes).unwrap().replacen("plan 2 ", "plan 7 ", 1);
         assert_eq!(open::<u8>(Kind::Plan, newer.as_bytes()).unwrap_err(), Invalid::Version(7));
+    }
+
+    #[test]
+    fn files_of_version_1_are_read() {
+        let rest = b"[1]\nbody";
+        let mut bytes = format!("ioloom-shard-part 1 {}\n", sum(rest)).into_bytes();
+        bytes.extend_from_slice(rest);
+        let opened = open::<Vec<u8>>(Kind::Part, &bytes).unwrap();
+        assert_eq!((opened.header, opened.body), (vec![1], &b"body"[..]));
+        let size = bytes.len() as u64;
+        assert!(open_header::<Vec<u8>>(Kind::Part, &bytes, size).is_none());
+    }
+
+    #[test]
+    fn a_header_is_verified_without_the_body() {
+        let (bytes, checksum) = seal(Kind::Part, &vec![1, 2], b"a long body");
+        let size = bytes.len() as u64;
+        let beginning = &bytes[..bytes.len() - 5];
+        let found = open_header::<Vec<u8>>(Kind::Part, beginning, size).unwrap().unwrap();
+        assert_eq!(found, (vec![1, 2], checksum));
+        for size in [size - 1, size + 1] {
+            let cut = open_header::<Vec<u8>>(Kind::Part, beginning, size).unwrap();
+            assert_eq!(cut.unwrap_err(), Invalid::Checksum);
+        }
+        let mut changed = beginning.to_vec();
+        let at = changed.iter().position(|byte| *byte == b'[').unwrap() + 1;
+        changed[at] = b'7';
+        let changed = open_header::<Vec<u8>>(Kind::Part, &changed, size).unwrap();
+        assert_eq!(changed.unwrap_err(), Invalid::Checksum);
     }
 
     proptest! {

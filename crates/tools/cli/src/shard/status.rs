@@ -7,14 +7,14 @@ use crate::out;
 use crate::sharding::{failure, host, now_ns};
 use clap::Args;
 use ioloom_model::units::{format_count, format_counted, format_ns};
-use ioloom_shard::census::{Census, Unfinished, census};
+use ioloom_shard::census::{Census, Unfinished, glance};
 use ioloom_shard::plan::Plan;
 use ioloom_shard::summary::{Progress, Summary};
 use serde_json::json;
 
 /// Show which shards are done, running and missing
 ///
-/// Reads the plan and the parts only; workers are not contacted. A shard that was begun is assumed to
+/// Reads the plan and the first lines of the parts only; workers are not contacted. A shard that was begun is assumed to
 /// run, unless its process was one of this host and has ended. The exit code is 0 even if shards are
 /// missing; merge verifies completeness.
 #[derive(Debug, Args)]
@@ -33,7 +33,7 @@ pub(super) struct StatusArgs {
 
 pub(super) fn run(args: &StatusArgs) -> Ended {
     let plan = Plan::read(&args.parts.plan).map_err(failure)?;
-    let census = census(&plan, &args.parts.places, &host()).map_err(failure)?;
+    let census = glance(&plan, &args.parts.places, &host()).map_err(failure)?;
     let summary = Summary::of(&census);
     let now = now_ns();
     let progress = Progress::of(&census, &summary, plan.header.files, now);
