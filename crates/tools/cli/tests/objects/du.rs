@@ -47,3 +47,9 @@ fn errors_fail_with_code_1() {
         run(&server, &[&["du"][..], args].concat()).one_error(1, words);
     }
 }
+
+#[test]
+fn a_url_is_not_compared_as_a_path() {
+    let ran = run(&server(), &["du", "--diff", "old.json", "s3://bucket/p"]);
+    ran.one_error(1, "cannot compare 's3://bucket/p'");
+}
