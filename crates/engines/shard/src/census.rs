@@ -85,7 +85,7 @@ pub fn census(plan: &Plan, places: &[PathBuf], host: &str) -> Result<Census, Sha
     census_of(plan, places, host, whole)
 }
 
-/// Does the same without reading the results of parts: of these, only the length is verified.
+/// Does the same without reading the results in the parts: only their length is verified.
 ///
 /// # Errors
 /// A place, or a part, cannot be read.
