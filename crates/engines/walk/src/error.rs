@@ -1,7 +1,7 @@
 //! The errors that a walk collects.
 
 /// Errors kept in full; further ones are only counted.
-pub const ERRORS_KEPT_MAX: usize = 1000;
+pub const ERRORS_KEPT_MAX: usize = 65_536;
 
 /// The errors of one thread: the first ones, and the number of all.
 #[derive(Debug)]

@@ -90,6 +90,31 @@ const SCRIPTS: &[(&str, User, bool, &str, &str)] = &[
         "1000 666\nnew\n",
     ),
     (
+        "root that may not change owners takes no file away",
+        User::Root,
+        false,
+        "echo new > s; chown 2000 s; echo old > d; chown 1000 d; chmod 666 d
+         setpriv --bounding-set -all --inh-caps -all $CP -a s d 2> said; echo $?; stat -c '%u %a' d; cat d",
+        "1\n1000 666\nnew\n",
+    ),
+    (
+        "no link is left to a file of another user in a sticky directory",
+        User::Root,
+        false,
+        "chmod 755 .; echo new > s; mkdir -m 1777 d; echo old > d/f; chmod 666 d/f
+         setpriv --reuid 1000 --clear-groups $CP -b s d/f 2> said; echo $?; ls -A d; stat -c %h d/f",
+        "1\nf\n1\n",
+    ),
+    (
+        "backups in a directory that cannot be listed",
+        User::Root,
+        true,
+        "chmod 755 .; echo new > s; mkdir d; echo old > d/f; chown -R 1000 d; chmod 333 d
+         setpriv --reuid 1000 --clear-groups $CP -b s d/f; setpriv --reuid 1000 --clear-groups $CP --backup=numbered s d/f
+         ls -A d",
+        "f\nf.~1~\nf~\n",
+    ),
+    (
         "a source with one byte and a hole",
         User::Any,
         true,

@@ -50,6 +50,19 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
         "1\n3\n3\n",
     ),
     (
+        "a mapped plan after which a double dash follows starts one child",
+        "mkdir t; echo x > t/f; timeout 20 $EACH --method mmap:plain -- t > out; echo $?; grep -c digest out",
+        "0\n1\n",
+    ),
+    (
+        "a small budget has small chunks, and direct reads whole blocks",
+        "echo x > f; $EACH f --per-file --compute sha256 -q > list
+         $EACH --check list --compute sha256 --memory 128KiB
+         $EACH f --per-file --compute sha256 -q --method direct:read --memory 5MB > direct 2> said
+         cmp list direct || grep -c 'does not support direct' said",
+        "f: OK\n",
+    ),
+    (
         "long output is printed whole",
         "head -c 5M /dev/urandom > f; $EACH f f f -q --exec 'cat {}' > all; cat f f f | cmp - all && echo same",
         "same\n",
