@@ -37,19 +37,41 @@ pub(crate) fn make(
         }
         return Ok(target.join(OsStr::from_bytes(below)));
     }
+    let before = made.dirs.len();
     for (at, byte) in below.iter().enumerate() {
         // A doubled slash does not name another directory.
         if *byte == b'/' && below[at - 1] != b'/' {
             let from = Path::new(OsStr::from_bytes(&bytes[..begin + at]));
             let to = target.join(OsStr::from_bytes(&below[..at]));
-            refuse_new_link(context, source, &to)?;
-            if !made.seen.contains(&to) {
-                made.dirs.push(make_one(context, from, &to)?);
-                made.seen.insert(to);
+            let next = refuse_new_link(context, source, &to).and_then(|()| {
+                let is_new = !made.seen.contains(&to);
+                is_new.then(|| make_one(context, from, &to)).transpose()
+            });
+            match next {
+                Ok(Some(dir)) => {
+                    made.dirs.push(dir);
+                    made.seen.insert(to);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    leave_old(made, before);
+                    return Err(error);
+                }
             }
         }
     }
     Ok(target.join(OsStr::from_bytes(below)))
+}
+
+/// Leaves directories that existed as they are if nothing can be copied below them.
+fn leave_old(made: &mut MadeDirs, from: usize) {
+    for dir in made.dirs.split_off(from) {
+        if dir.made.is_old {
+            made.seen.remove(&dir.target);
+        } else {
+            made.dirs.push(dir);
+        }
+    }
 }
 
 /// Returns true if the directory of the copy existed before.

@@ -109,7 +109,12 @@ fn no_file_is_lost_or_doubled_while_the_limit_changes() {
             let entries = paths.clone().into_iter().map(Entry::Path);
             Source::stream(crate::feed::one_by_one(entries), ReadOrder::List, false)
         } else {
-            Source::list(Listed::Borrowed(&list), ReadOrder::List, None, &crate::cancel::Cancel::new())
+            Source::list(
+                Listed::Borrowed(&list),
+                ReadOrder::List,
+                None,
+                &crate::cancel::Cancel::new(),
+            )
         };
         let options = RunOptions::default();
         let budget = Arc::new(Budget::new(plan.memory_bytes));
