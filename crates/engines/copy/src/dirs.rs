@@ -300,6 +300,10 @@ impl TargetDir {
         }
         sweep();
         let (hidden, dir, own) = match new_dirs {
+            // A hidden name could not be changed there.
+            NewDirs::Hidden if attr::is_append_only(above) => {
+                return Self::make_visible(above, name, mode);
+            }
             NewDirs::Hidden => match make_hidden(above, name, mode)? {
                 Some(made) => made,
                 None => return Self::make_visible(above, name, mode),

@@ -51,7 +51,7 @@ pub(crate) fn copy(
         Operation::Publish | Operation::Backup => route.failed_to(operation, e),
         making => route.not_made(context.options, target, (making, e)),
     };
-    create(context, route, target, &make_as, &put)
+    create(context, route, (target, is_link), &make_as, &put)
         .map(Outcome::Copied)
         .map_err(|failure| failure.at(operation, failed))
 }
@@ -81,7 +81,7 @@ pub(crate) fn link(
         }
         error
     };
-    create(context, route, target, &make_as, &|_| {})
+    create(context, route, (target, true), &make_as, &|_| {})
         .map(Outcome::Linked)
         .map_err(|failure| failure.at(operation, failed))
 }
@@ -129,11 +129,12 @@ impl Failure {
     }
 }
 
-/// Creates an entry with its attributes, and gives it its final name.
+/// Creates an entry with its attributes, and gives it its final name. `is_link`: it is complete as soon as
+/// it exists, and cannot replace another file, so that an unused name is its own from the start.
 fn create(
     context: &CopyContext<'_>,
     route: &Route<'_>,
-    target: &TargetState,
+    (target, is_link): (&TargetState, bool),
     make_as: &dyn Fn(&CStr) -> io::Result<()>,
     put: &dyn Fn(&CStr),
 ) -> Result<Copied, Failure> {
@@ -141,6 +142,17 @@ fn create(
         make_as(route.to_name).map_err(Failure::Make)?;
         put(route.to_name);
         return Ok(Copied::default());
+    }
+    if is_link && matches!(target, TargetState::Absent) {
+        match make_as(route.to_name) {
+            Ok(()) => {
+                put(route.to_name);
+                return Ok(Copied::default());
+            }
+            // Another program created it meanwhile.
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(Failure::Make(e)),
+        }
     }
     let (hidden, ()) = with_hidden_name(route.to_name, make_as).map_err(Failure::Make)?;
     let guard = Guard { dir: route.to, name: &hidden };

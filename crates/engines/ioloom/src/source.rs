@@ -237,6 +237,14 @@ impl<'s> Source<'s> {
         }
     }
 
+    /// Returns the first path of a list.
+    pub(crate) fn first(&self) -> Option<&Path> {
+        match &self.paths {
+            From::List { list, max, .. } => (*max > 0).then(|| list.path(0)),
+            From::Stream { .. } => None,
+        }
+    }
+
     /// Takes the next path for the thread that owns `claim`.
     #[inline]
     pub(crate) fn next<S>(&self, claim: &mut Claim, take: Take) -> Next<'_, S> {

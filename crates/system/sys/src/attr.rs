@@ -250,8 +250,8 @@ pub struct FileSystem {
 /// Returns the properties of the file system that contains an open file.
 pub fn file_system(file: impl AsFd) -> io::Result<FileSystem> {
     const BTRFS: u64 = 0x9123_683e;
-    // FUSE, NFS, 9P, SMB (two), CIFS, Ceph, AFS, Coda.
-    const REMOTE: [u64; 9] = [
+    // FUSE, NFS, 9P, SMB (two), CIFS, Ceph, AFS, Coda; Lustre, GPFS, BeeGFS, OrangeFS, VirtualBox.
+    const REMOTE: [u64; 14] = [
         0x6573_5546,
         0x6969,
         0x0102_1997,
@@ -261,6 +261,11 @@ pub fn file_system(file: impl AsFd) -> io::Result<FileSystem> {
         0x00c3_6400,
         0x5346_414f,
         0x7375_7245,
+        0x0bd0_0bd0,
+        0x4750_4653,
+        0x1983_0326,
+        0x2003_0528,
+        0x786f_4256,
     ];
     const IN_MEMORY: [u64; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
     let found = retry("fstatfs", || rustix::fs::fstatfs(&file))?;
@@ -277,6 +282,13 @@ pub fn file_system(file: impl AsFd) -> io::Result<FileSystem> {
     let remote = REMOTE.contains(&kind);
     let (reserves, without_blocks) = (!in_memory && !one_tree, found.f_blocks == 0 && !in_memory);
     Ok(FileSystem { free_bytes, without_blocks, in_memory, reserves, one_tree, remote })
+}
+
+/// Returns true if entries of a directory can be added and neither renamed nor removed.
+pub fn is_append_only(dir: impl AsFd) -> bool {
+    let ask = || statx(&dir, c"", AtFlags::EMPTY_PATH, StatxFlags::TYPE);
+    let append = rustix::fs::StatxAttributes::APPEND;
+    retry("statx", ask).is_ok_and(|found| found.stx_attributes.contains(append))
 }
 
 /// The file whose extended attributes are accessed.

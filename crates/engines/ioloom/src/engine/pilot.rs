@@ -21,6 +21,7 @@ use ioloom_control::{Auto, AutoLimits, BATCH_NS, Batch, Gather};
 use ioloom_model::layout::Role;
 use ioloom_model::{Decided, ReadAhead, Tuned, TunedPoint, Tuning};
 use ioloom_observe::GaugeCounts;
+use ioloom_sys::cgroup;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::proc::{ProcFile, Usage, parse};
 use std::path::Path;
@@ -85,7 +86,7 @@ impl<'e> Pilot<'e> {
             start: None,
             polite,
             remaining: shared.source.len().map(|files| files as u64),
-            cap_per_s: ioloom_sys::cgroup::reads_per_s(None),
+            cap_per_s: cgroup::reads_per_s(shared.source.first().and_then(cgroup::disk_of)),
         });
         let now_ns = monotonic_ns();
         Some(Self {

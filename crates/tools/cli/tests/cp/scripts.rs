@@ -115,6 +115,14 @@ const SCRIPTS: &[(&str, User, bool, &str, &str)] = &[
         "f\nf.~1~\nf~\n",
     ),
     (
+        "a tree and a link into a directory to which entries can only be added",
+        User::Root,
+        true,
+        "mkdir s d; echo x > s/f; ln -s f s/l; chattr +a d 2> said || { printf '0\\n0\\nl\\ns\\n0\\n'; exit; }
+         $CP -dr s d; echo $?; $CP -d s/l d; echo $?; ls -A d; chattr -a d; diff -r s d/s; echo $?",
+        "0\n0\nl\ns\n0\n",
+    ),
+    (
         "a source with one byte and a hole",
         User::Any,
         true,
