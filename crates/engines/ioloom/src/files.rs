@@ -219,6 +219,10 @@ impl<'a, K> Files<'a, K> {
 
     /// Requests results in the order of the input, from every form that returns several of them.
     ///
+    /// A result that is ready early is held until those before it are. What it retains with
+    /// [`File::keep`](crate::File::keep) counts against the memory budget meanwhile, and a run whose
+    /// early results fill the budget ends with [`Error::BudgetHeld`](crate::Error::BudgetHeld).
+    ///
     /// ```
     /// let paths = ["src/lib.rs", "Cargo.toml", "src/view.rs"];
     /// let job = ioloom::list(paths).ordered().map(|f| f.path().to_owned());

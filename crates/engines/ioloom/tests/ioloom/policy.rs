@@ -65,12 +65,12 @@ struct Own<'a>(std::cell::Cell<u8>, &'a str);
 
 #[test]
 fn the_first_error_of_the_function_is_returned_with_its_type() {
-    let (_dir, mut paths) = make(&roots()[0], &[10; 200]);
-    paths.push("no/such/file".into());
+    let (_dir, paths) = make(&roots()[0], &[10; 200]);
+    let missing = [paths.clone(), vec!["no/such/file".into()]].concat();
     let name = String::from("mine");
     for text in PLANS {
-        let job = || ioloom::list(&paths).pin(plan(text)).on_error(OnError::Stop);
-        let run = job().try_map(|f| match f.index() {
+        let job = |paths| ioloom::list(paths).pin(plan(text)).on_error(OnError::Stop);
+        let run = job(&paths).try_map(|f| match f.index() {
             7 => Err(Own(7.into(), &name)),
             _ => Ok(f.len()),
         });
@@ -81,7 +81,8 @@ fn the_first_error_of_the_function_is_returned_with_its_type() {
             },
             other => panic!("{text}: {other:?}"),
         }
-        let run = job().try_map(|f| if f.index() > 900 { Err(Own(0.into(), "")) } else { Ok(()) });
+        let run = job(&missing)
+            .try_map(|f| if f.index() > 900 { Err(Own(0.into(), "")) } else { Ok(()) });
         match run.run() {
             Err(Error::File(e)) => {
                 assert!(matches!(&e.cause, Cause::Io(io) if io.raw_os_error() == Some(2)));
