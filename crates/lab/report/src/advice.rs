@@ -2,10 +2,11 @@
 //!
 //! A study marks the experiments that answer a question of users (`topic`) and the arm that the tools
 //! use by default (`usual`). The line compares the default with the best other arm. The arm that looks
-//! best does so partly by luck, so it is chosen for each block from the other blocks and compared in
-//! the block that had no part in the choice. The default is worth changing if the interval of the gain
-//! is entirely above the margin of verdicts.
+//! best does so partly by luck, so it is compared in blocks that had no part in the choice
+//! (`choice.rs`). The default is worth changing if the interval of the gain is entirely above the margin
+//! of verdicts.
 
+use crate::choice::Blocks;
 use crate::estimate::Ratio;
 use crate::fit::{NAME_MAX, clipped};
 use crate::group::{ArmRuns, Group};
@@ -13,7 +14,7 @@ use crate::headline::Piece;
 use crate::quantity::{Better, percent, ratio_ends};
 use ioloom_model::study::fill;
 use ioloom_model::{AnyPlan, Condition, Doubt, Method, Plan, Schedule};
-use ioloom_stats::{Rule, median};
+use ioloom_stats::Rule;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One line of the first page.
@@ -29,7 +30,7 @@ pub struct Advice<'g, 'a> {
     pub usual: &'g ArmRuns<'a>,
     /// Whether `usual` is what the tools do by default.
     pub is_default: bool,
-    /// The best of the other arms.
+    /// The best of the other arms in the blocks that choose.
     pub best: &'g ArmRuns<'a>,
     /// Speed of the best other arm relative to `usual`, if they share blocks.
     pub ratio: Option<Ratio>,
@@ -71,43 +72,16 @@ fn of_group<'g, 'a>(group: &'g Group<'a>) -> Option<Advice<'g, 'a>> {
         };
         arm.id != usual.id && usual.factors.iter().all(same)
     });
-    let better = group.better();
-    let best = arms.iter().copied().reduce(|x, y| match (&x.estimate, &y.estimate) {
-        (Some(ex), Some(ey)) if better.prefers(ey.median, ex.median) => y,
-        _ => x,
-    })?;
-    let ratio = ratio_of_best(group, usual, &arms);
+    let all: Vec<_> = std::iter::once(usual).chain(arms.iter().copied()).collect();
+    let blocks = Blocks::of(group, &all);
+    let best = blocks.choose(group, &arms)?;
+    let ratio = blocks.gain(group, best, usual);
     let mut doubts = frequent_doubts(&[usual, best]);
-    if ratio.is_none_or(|ratio| ratio.n < Rule::FULL.blocks_min) {
+    if ratio.is_none() || usual.runs.len().min(best.runs.len()) < Rule::FULL.blocks_min {
         doubts.insert(Doubt::FewSamples);
     }
     let id = format!("{}.advice", group.id);
     Some(Advice { id, topic, group, usual, is_default: default.is_some(), best, ratio, doubts })
-}
-
-/// Returns how many times as fast as `usual` the best of the others is. The best is chosen for each
-/// block from the other blocks.
-fn ratio_of_best(group: &Group<'_>, usual: &ArmRuns<'_>, others: &[&ArmRuns<'_>]) -> Option<Ratio> {
-    let metric = &group.experiment.metric;
-    let (better, base) = (group.better(), usual.blocks(metric));
-    let columns: Vec<BTreeMap<u32, f64>> =
-        others.iter().map(|arm| arm.blocks(metric).into_iter().collect()).collect();
-    let mut chosen = Vec::new();
-    for (block, _) in &base {
-        let without = |column: &BTreeMap<u32, f64>| {
-            let rest: Vec<f64> =
-                column.iter().filter(|(b, _)| *b != block).map(|(_, v)| *v).collect();
-            (!rest.is_empty()).then(|| median(&rest))
-        };
-        let here = columns.iter().filter_map(|c| Some((without(c)?, *c.get(block)?)));
-        let best = here.reduce(|x, y| if better.prefers(y.0, x.0) { y } else { x });
-        chosen.extend(best.map(|(_, value)| (*block, value)));
-    }
-    if better == Better::Higher {
-        Ratio::paired(&chosen, &base)
-    } else {
-        Ratio::paired(&base, &chosen)
-    }
 }
 
 fn frequent_doubts(arms: &[&ArmRuns<'_>]) -> BTreeSet<Doubt> {
@@ -178,7 +152,7 @@ impl Advice<'_, '_> {
         }
     }
 
-    /// Returns the line if no ratio exists: choosing the best takes another block than comparing it.
+    /// Returns the line if no ratio exists, which takes two blocks.
     fn without_ratio(&self, usual: &str, best: &str) -> String {
         let metric = &self.group.experiment.metric;
         let medians = self.best.estimate.as_ref().zip(self.usual.estimate.as_ref());
@@ -189,7 +163,9 @@ impl Advice<'_, '_> {
                 let first = if won { best } else { usual };
                 format!("only one block ran, which decides nothing; fastest in it: {first}.")
             }
-            _ => format!("{usual} and {best} have no block in common, so nothing is decided."),
+            _ => format!(
+                "{usual} and {best} have fewer than two blocks in common, so nothing is decided."
+            ),
         }
     }
 

@@ -503,7 +503,7 @@ pub fn overview(headlines: &[&Headline<'_, '_>]) -> Option<Figure> {
     let ends = ends_words(rows.iter().filter_map(|row| row.value.ends)).replace('\u{A0}', " ");
     (!rows.is_empty()).then(|| {
         Figure::Dots(dots::Dots {
-            title: "Gain of the fastest plan over simpler ones".to_owned(),
+            title: "Gain of the best plan over simpler ones".to_owned(),
             description: format!("Paired ratio of speeds over blocks; bars: {ends}."),
             x_title: "speedup".to_owned(),
             unit: Unit::Number,

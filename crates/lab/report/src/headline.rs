@@ -2,9 +2,10 @@
 //!
 //! Everything is computed from the records. A gain is the paired ratio over blocks to the simplest
 //! plan or to the best plain-threads plan. If its interval contains 1, the sentence reports no
-//! gain; if there are too few blocks for an interval, it says so. The best plan is the one with the
-//! best median in its comparison; the table shows how many plans it was chosen from.
+//! gain; if there are too few blocks for an interval, it says so. The best plan is chosen in other
+//! blocks than those of the gain (`choice.rs`); the table shows how many plans it was chosen from.
 
+use crate::choice::Blocks;
 use crate::estimate::{Ends, Ratio};
 use crate::group::{ArmRuns, Group};
 use crate::quantity::{Better, percent, ratio_ends};
@@ -37,7 +38,7 @@ pub enum Piece {
 pub struct Headline<'g, 'a> {
     /// The comparison.
     pub group: &'g Group<'a>,
-    /// The arm with the best median.
+    /// The best arm in the blocks that choose.
     pub best: &'g ArmRuns<'a>,
     /// Whether it is the simplest arm. If so, the gain is over the next best.
     pub is_simplest: bool,
@@ -65,34 +66,28 @@ pub fn headline<'g, 'a>(group: &'g Group<'a>) -> Option<Headline<'g, 'a>> {
     if group.merges_sets || arms.len() < 2 || group.better() == Better::Neither {
         return None;
     }
-    let best = group.best()?;
+    let blocks = Blocks::of(group, &arms);
+    let best = blocks.choose(group, &arms)?;
     let simplest = arms[0];
-    let better = group.better();
-    let plain = arms
-        .iter()
-        .filter(|a| {
-            let plain = |p: &Plan| {
-                p.method == Method::Read && matches!(p.schedule, Schedule::Threads { .. })
-            };
-            a.plan.files().is_some_and(plain)
-        })
-        .copied()
-        .reduce(|x, y| match (&x.estimate, &y.estimate) {
-            (Some(ex), Some(ey)) if better.prefers(ey.median, ex.median) => y,
-            _ => x,
-        });
+    let is_plain = |arm: &&ArmRuns<'_>| {
+        let plain =
+            |p: &Plan| p.method == Method::Read && matches!(p.schedule, Schedule::Threads { .. });
+        arm.plan.files().is_some_and(plain)
+    };
+    let plain: Vec<_> = arms.iter().copied().filter(is_plain).collect();
     let mut others = vec![simplest];
-    others.extend(plain);
+    others.extend(blocks.choose(group, &plain));
     others.dedup_by(|a, b| a.id == b.id);
     others.retain(|o| o.id != best.id);
     if best.id == simplest.id {
         // No plan is simpler; comparing with the next best shows the cost of a more complex plan.
-        others = vec![next_best(&arms, best, better)?];
+        let rest: Vec<_> = arms.iter().copied().filter(|arm| arm.id != best.id).collect();
+        others = vec![blocks.choose(group, &rest)?];
     }
     let gains = others
         .into_iter()
         .enumerate()
-        .map(|(i, o)| (format!("{}.r{i}", group.id), o, group.gain(best, o)))
+        .map(|(i, o)| (format!("{}.r{i}", group.id), o, blocks.gain(group, best, o)))
         .collect();
     Some(Headline {
         group,
@@ -102,18 +97,6 @@ pub fn headline<'g, 'a>(group: &'g Group<'a>) -> Option<Headline<'g, 'a>> {
         gains,
         limit: limit(best),
     })
-}
-
-fn next_best<'g, 'a>(
-    arms: &[&'g ArmRuns<'a>],
-    best: &ArmRuns<'a>,
-    better: Better,
-) -> Option<&'g ArmRuns<'a>> {
-    let median = |a: &ArmRuns<'_>| a.estimate.as_ref().map_or(f64::NAN, |e| e.median);
-    arms.iter()
-        .copied()
-        .filter(|a| a.id != best.id)
-        .reduce(|x, y| if better.prefers(median(y), median(x)) { y } else { x })
 }
 
 fn limit(arm: &ArmRuns<'_>) -> Option<(String, String)> {
@@ -225,22 +208,19 @@ fn clause(out: &mut Vec<Piece>, h: &Headline<'_, '_>, first: bool) {
         0 if !h.is_simplest && few.is_some() => {
             words(out, "too few blocks ran to determine the fastest plan: ");
             out.push(Piece::Plan(h.best.plan.to_string()));
-            words(out, " has the best median, ");
+            words(out, " has ");
         }
         0 if !h.is_simplest => {
-            words(out, "no plan was clearly faster than the simpler ones: ");
+            words(out, "no plan is shown to be faster than the simpler ones: ");
             out.push(Piece::Plan(h.best.plan.to_string()));
-            words(out, " has the best median, ");
+            words(out, " has ");
         }
         n => {
             words(out, whose);
             out.push(Piece::Plan(h.best.plan.to_string()));
             let comma = if h.is_simplest { "," } else { "" };
             let all = n == gains.len();
-            words(
-                out,
-                &format!("{comma} {}, ", if all { "is fastest" } else { "has the best median" }),
-            );
+            words(out, &format!("{comma} {} ", if all { "is faster: it has" } else { "has" }));
         }
     }
     let count = gains.len();

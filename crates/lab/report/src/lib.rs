@@ -13,6 +13,7 @@
 
 pub mod advice;
 mod chapter;
+mod choice;
 pub mod compare;
 pub mod data;
 pub mod estimate;

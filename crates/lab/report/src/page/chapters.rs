@@ -129,9 +129,9 @@ pub(crate) fn comparisons(input: &Input, headlines: &[Headline<'_, '_>]) -> Mark
         return m;
     }
     m.tag("p").a("class", "lead").text(
-        "The plan with the best median in each comparison, and its gain over simpler plans, or \
-        over the next best plan if it is the simplest. Ratios in bold have an interval that \
-        excludes 1.",
+        "The best plan in each comparison, and its gain over simpler plans, or over the next best \
+        plan if it is the simplest. Of more than two plans, the best is chosen by every fourth block \
+        and compared in the others. Ratios in bold have an interval that excludes 1.",
     );
     let columns = [
         ("experiment", false),

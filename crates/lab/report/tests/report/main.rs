@@ -1,6 +1,7 @@
 //! The public interface of the report with synthetic runs: pages, texts, charts and timelines.
 
 mod chapters;
+mod choice;
 mod full;
 mod page;
 #[path = "../../examples/sample/records.rs"]

@@ -348,7 +348,7 @@ fn the_simplest_plan_can_win() {
     assert!(headlines[0].is_simplest);
     let [first, _] = answer(&headlines);
     let text = plain_text(&first);
-    assert!(text.contains("the simplest plan, read/threads:n=1, is fastest, "), "{text}");
+    assert!(text.contains("the simplest plan, read/threads:n=1, is faster: it has "), "{text}");
     assert!(text.contains("the speed of uring/window:l=64,p=2;"), "{text}");
 }
 
@@ -378,7 +378,7 @@ fn the_answer_is_of_the_work_directory() {
     assert_eq!(text(&input), before);
     input.records = moved;
     let slow = text(&input);
-    assert!(slow.contains("cold, on slow) mmap:plain/threads:n=8 is fastest"), "{slow}");
+    assert!(slow.contains("cold, on slow) mmap:plain/threads:n=8 is faster"), "{slow}");
 }
 
 /// Decided claims come before undecided ones; otherwise the order is kept.
@@ -538,7 +538,8 @@ fn a_line_of_advice_says_what_the_times_say() {
     insta::assert_snapshot!("advice", text);
 }
 
-/// Fewer than six blocks have no interval, and no plan is called fastest; six or more have intervals.
+/// Fewer than six blocks have no interval, and no plan is called faster; six or more have intervals. The
+/// best of several plans needs eight: two blocks to choose, six to compare.
 #[test]
 fn few_blocks_have_minimum_and_maximum() {
     let with_blocks = |seed, blocks: u32| {
@@ -573,10 +574,10 @@ fn few_blocks_have_minimum_and_maximum() {
     let value = data::document(vec![data::study(&few, &groups, &headlines(&groups))]);
     let arms = value["studies"][0]["groups"][0]["arms"].as_array().expect("arms");
     assert_eq!(arms[0]["confidence"], 0.75);
-    for text in [html(&with_blocks(1, 6)), compare(&with_blocks(1, 8), &with_blocks(2, 8))] {
+    for text in [html(&with_blocks(1, 8)), compare(&with_blocks(1, 8), &with_blocks(2, 8))] {
         assert!(
             !text.contains("Parentheses: minimum to maximum"),
-            "six values should give an interval"
+            "eight blocks should give an interval"
         );
     }
 }
