@@ -54,8 +54,9 @@ def at_looks(runs, header):
 
 
 def runs_below(directories):
-    """Returns runs by session, and the number of looks of each sequential session."""
-    runs, seen, headers = {}, set(), {}
+    """Returns runs by session, the number of looks of each sequential session, when each session
+    made its last run, and on which machine."""
+    runs, seen, headers, last, machines = {}, set(), {}, {}, {}
     for path in (p for d in directories for p in sorted(pathlib.Path(d).rglob("*.jsonl"))):
         for line in path.read_text(errors="replace").splitlines():
             if line.startswith('{"session":'):
@@ -70,6 +71,8 @@ def runs_below(directories):
             if place in seen:
                 continue
             seen.add(place)
+            machines[key["session"]] = run["machine"]
+            last[key["session"]] = max(last.get(key["session"], 0), run["started_unix_ms"])
             runs.setdefault(key["session"], []).append((key, run["outcome"], run["doubts"]))
     looks = {}
     for session, header in headers.items():
@@ -79,7 +82,7 @@ def runs_below(directories):
     for session, all_runs in runs.items():
         runs[session] = [(key, outcome["measured"], set(doubts)) for key, outcome, doubts in all_runs
                          if outcome.get("measured") is not None and "wrong-bytes" not in doubts]
-    return runs, looks
+    return runs, looks, last, machines
 
 
 def number(measured, name):
@@ -127,6 +130,17 @@ def interval(values):
     return middle, s[k - 1], s[n - k]
 
 
+def shift_test(values, shift):
+    """Returns one-sided p-values: of signed ranks, and for skewed values at least those of the sign test."""
+    below, above = signed_rank(values, shift)
+    if not skewed(values):
+        return below, above
+    n = len(values)
+    tail = lambda beyond: sum(math.comb(n, i) for i in range(n - beyond + 1)) / 2**n
+    return (max(below, tail(sum(v < shift for v in values))),
+            max(above, tail(sum(v > shift for v in values))))
+
+
 def signed_rank(values, shift):
     """Returns the exact one-sided p-values below and above the shift; zeros count against both."""
     away = [v - shift for v in values]
@@ -161,9 +175,9 @@ def rounding(bound):
 def at_least(series, bound):
     _, lo, hi = interval(series)
     if lo >= bound:
-        return True, two_sided(signed_rank(series, bound - rounding(bound))[1])
+        return True, two_sided(shift_test(series, bound - rounding(bound))[1])
     if hi < bound:
-        return False, two_sided(signed_rank(series, bound)[0])
+        return False, two_sided(shift_test(series, bound)[0])
     return None, 1.0
 
 
@@ -187,16 +201,16 @@ def ratio_answer(test, series, floor):
     within = math.exp(lo) >= 1 / math.exp(margin) and math.exp(hi) <= math.exp(margin)
     if below_noise and not within:
         return None, 1.0
-    inside = two_sided(max(signed_rank(series, -margin)[1], signed_rank(series, margin)[0]))
+    inside = two_sided(max(shift_test(series, -margin)[1], shift_test(series, margin)[0]))
     if test["claim"] == "equal":
         if within:
             return True, inside
         if lo > margin:
-            return False, two_sided(signed_rank(series, margin)[1])
+            return False, two_sided(shift_test(series, margin)[1])
         if hi < -margin:
-            return False, two_sided(signed_rank(series, -margin)[0])
+            return False, two_sided(shift_test(series, -margin)[0])
         return None, 1.0
-    below, above = signed_rank(series, 0.0)
+    below, above = shift_test(series, 0.0)
     shown = two_sided(min(below, above)) <= 1 - CONFIDENCE
     shown = shown and (lo > 0 or hi < 0 or not skewed(series))
     less = test["claim"] == "less"
@@ -379,14 +393,25 @@ def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
     verdicts = json.loads(pathlib.Path(sys.argv[1]).read_text())["claims"]
-    runs, looks = runs_below(sys.argv[2:])
+    runs, looks, last, machines = runs_below(sys.argv[2:])
     root = pathlib.Path(__file__).resolve().parents[2]
     claims = {}
     for path in sorted(root.glob("studies/*/claims.toml")):
         for claim in tomllib.loads(path.read_text())["claim"]:
             claims[claim["id"]] = claim
     families, candidates, known = {}, [], []
-    times = lambda evidence: max([looks.get(s, 1) for s in evidence["sessions"]], default=1)
+
+    def times(part):
+        """Returns the factor of a p-value: the looks of its session, and the sessions before it."""
+        own = part["evidence"]["sessions"]
+        if not own:
+            return 1.0
+        machine = machines.get(own[0])
+        when = lambda session: (last.get(session, 0), session)
+        n = 1 + sum(one["machine"] == machine and when(one["session"]) < when(own[0])
+                    for one in part["apart"])
+        return max(looks.get(s, 1) for s in own) * (1.25 if n == 1 else 5 * n * (n - 1))
+
     for verdict in verdicts:
         tests = claims[verdict.get("same_as", verdict["id"])].get("contrast", [])
         for test, part in zip(tests, verdict["parts"]):
@@ -398,7 +423,7 @@ def main():
             known.append(bare)
             evidence = part["evidence"]
             family = families.setdefault(tuple(evidence["sessions"]), [])
-            family.append(min(1.0, part["p"] * times(evidence)))
+            family.append(min(1.0, part["p"] * times(part)))
             if test["kind"] in ("ratio", "share") and "share." not in test.get("metric", ""):
                 candidates.append((verdict["id"], test, part))
     random.Random(SEED).shuffle(candidates)
@@ -422,7 +447,7 @@ def main():
             elif not close(answer[1], part["p"]):
                 wrong.append(f"p {answer[1]}, not {part['p']}")
             else:
-                q = adjusted(min(1.0, answer[1] * times(evidence)), family)
+                q = adjusted(min(1.0, answer[1] * times(part)), family)
                 if not close(q, part["p_adjusted"]):
                     wrong.append(f"adjusted p {q}, not {part['p_adjusted']}")
                 holds = answer[0] if q <= 0.05 else None

@@ -2,11 +2,13 @@
 //!
 //! 1. Each contrast is evaluated in each session separately. The newest session with a result
 //!    decides; the others are shown apart. If two sessions of the same machine, program and files
-//!    give opposite answers, neither counts.
+//!    give opposite answers, neither counts. One machine decides all contrasts of a claim: the one
+//!    with results for most of them, then the one that ran last. The others are shown apart.
 //! 2. An answer is withheld if it depends on disturbed blocks or if neighbouring blocks are alike.
 //! 3. The p-values of all contrasts that the same session decides are corrected together, so that
 //!    the expected share of false answers stays below the rule's rate. A contrast that several
-//!    claims use is counted once.
+//!    claims use is counted once. Each session with a result is one more look at the contrast, so its
+//!    p-value is first multiplied by [`Rule::spending`].
 //! 4. All contrasts of a claim decide it together. Published numbers alone never confirm or refute
 //!    a claim: their outcome is `recomputed`.
 //!
@@ -29,9 +31,14 @@ use ioloom_model::{Doubt, RunRecord, Verdict};
 use ioloom_stats::benjamini_hochberg;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A contrast with its result.
+/// A contrast with its result on one machine.
 struct Assessed<'a, 'c> {
+    machine: &'a str,
     contrast: &'c Contrast,
+    /// When the newest run of the deciding session started.
+    started: u64,
+    /// Number of sessions with a result up to the one that decides.
+    sessions: u32,
     result: Result<Finding<'a>, Gap>,
     apart: Vec<SessionEffect>,
     /// The p-value corrected for all contrasts of the session.
@@ -53,10 +60,19 @@ pub fn verdicts_at_looks(
     sequential: &BTreeSet<String>,
 ) -> Vec<ClaimVerdict> {
     let mut assessed: Vec<Assessed<'_, '_>> = Vec::new();
-    let sessions = by_session(records);
-    for test in claims.iter().flat_map(|c| c.contrasts.iter().chain(&c.notes)) {
-        if !assessed.iter().any(|known| *known.contrast == test.contrast) {
-            assessed.push(assess(&sessions, &test.contrast, rule));
+    let mut machines: BTreeMap<&str, Vec<SessionRuns<'_>>> = BTreeMap::new();
+    for session in by_session(records) {
+        machines.entry(session.machine).or_default().push(session);
+    }
+    if machines.is_empty() {
+        machines.insert("", Vec::new());
+    }
+    for (machine, sessions) in &machines {
+        let before = assessed.len();
+        for test in claims.iter().flat_map(|c| c.contrasts.iter().chain(&c.notes)) {
+            if !assessed[before..].iter().any(|known| *known.contrast == test.contrast) {
+                assessed.push(assess(machine, sessions, &test.contrast, rule));
+            }
         }
     }
     let deciding = |contrast: &Contrast| {
@@ -74,6 +90,7 @@ pub fn verdict(claim: &Claim, records: &[RunRecord], rule: Rule) -> ClaimVerdict
 /// The runs of one session.
 pub(crate) struct SessionRuns<'a> {
     name: &'a str,
+    machine: &'a str,
     started: u64,
     pub(crate) records: Vec<&'a RunRecord>,
 }
@@ -88,7 +105,8 @@ pub(crate) fn by_session(records: &[RunRecord]) -> Vec<SessionRuns<'_>> {
         .into_iter()
         .map(|(name, records)| {
             let started = records.iter().map(|r| r.started_unix_ms).max().unwrap_or(0);
-            SessionRuns { name, started, records }
+            let machine = records.first().map_or("", |r| r.machine.as_str());
+            SessionRuns { name, machine, started, records }
         })
         .collect();
     sessions.sort_by_key(|session| (session.started, session.name));
@@ -102,8 +120,9 @@ struct InSession<'a, 's> {
     scaled: bool,
 }
 
-/// Evaluates a contrast in each session and selects the one that decides.
+/// Evaluates a contrast in each session of a machine and selects the one that decides.
 fn assess<'a, 'c>(
+    machine: &'a str,
     sessions: &[SessionRuns<'a>],
     contrast: &'c Contrast,
     rule: Rule,
@@ -130,13 +149,21 @@ fn assess<'a, 'c>(
         Err(_) => (1, !s.scaled),
     };
     let chosen = (0..found.len()).max_by_key(|i| (rank(&found[*i]), *i));
-    let Some(chosen) = chosen else {
-        return Assessed { contrast, result: evaluate(&[]), apart: Vec::new(), adjusted: None };
+    let none = |result| Assessed {
+        machine,
+        contrast,
+        started: 0,
+        sessions: 1,
+        result,
+        apart: Vec::new(),
+        adjusted: None,
     };
+    let Some(chosen) = chosen else { return none(evaluate(&[])) };
+    let earlier = found[..chosen].iter().filter(|s| s.result.is_ok()).count() as u32;
     let deciding = found.remove(chosen);
     let apart = found.iter().filter_map(effect).collect();
     let result = deciding.result.map(|finding| disputed(finding, &found));
-    Assessed { contrast, result, apart, adjusted: None }
+    Assessed { started: deciding.session.started, sessions: earlier + 1, apart, ..none(result) }
 }
 
 /// Returns the effect in a session.
@@ -144,6 +171,7 @@ fn effect(of: &InSession<'_, '_>) -> Option<SessionEffect> {
     let finding = of.result.as_ref().ok()?;
     Some(SessionEffect {
         session: of.session.name.to_owned(),
+        machine: of.session.machine.to_owned(),
         effect: finding.evidence.effect,
         lo: finding.evidence.lo,
         hi: finding.evidence.hi,
@@ -193,9 +221,9 @@ fn correct(
         let several = sessions.iter().any(|session| sequential.contains(session));
         let looks = if several { rule.sequential().looks } else { rule.looks };
         let looks = f64::from(looks.max(1));
-        let adjusted = benjamini_hochberg(
-            &members.iter().map(|at| (p(at) * looks).min(1.0)).collect::<Vec<_>>(),
-        );
+        let spent = |at: &usize| looks * Rule::spending(assessed[*at].sessions);
+        let all: Vec<f64> = members.iter().map(|at| (p(at) * spent(at)).min(1.0)).collect();
+        let adjusted = benjamini_hochberg(&all);
         for (at, adjusted) in members.iter().zip(adjusted) {
             let one = &mut assessed[*at];
             one.adjusted = Some(adjusted);
@@ -221,12 +249,22 @@ fn rounded(p: f64) -> String {
 }
 
 fn of_claim(claim: &Claim, assessed: &[Assessed<'_, '_>], rule: Rule) -> ClaimVerdict {
-    let find = |test: &Test| assessed.iter().find(|known| *known.contrast == test.contrast);
-    let judge = |test: &Test, note: bool| find(test).map(|found| judged(found, test, note, rule));
+    let machine = machine_of(claim, assessed);
+    let find = |test: &Test| {
+        assessed.iter().find(|a| a.machine == machine && *a.contrast == test.contrast)
+    };
+    let judge = |test: &Test, note: bool| {
+        let mut judged = judged(find(test)?, test, note, rule);
+        let others =
+            assessed.iter().filter(|a| a.machine != machine && *a.contrast == test.contrast);
+        judged.part.apart.extend(others.flat_map(elsewhere));
+        Some(judged)
+    };
     let judged: Vec<Judged> = claim.contrasts.iter().filter_map(|t| judge(t, false)).collect();
     let notes = claim.notes.iter().filter_map(|t| judge(t, true)).map(|j| j.part);
     let (verdict, deciding, sentence) = combine(&judged, claim.combine);
-    let (verdict, sentence) = on_hardware(claim, assessed, verdict, sentence);
+    let own: Vec<&Assessed<'_, '_>> = assessed.iter().filter(|a| a.machine == machine).collect();
+    let (verdict, sentence) = on_hardware(claim, &own, verdict, sentence);
     let parts: Vec<Part> = judged.into_iter().map(|j| j.part).collect();
     let chief = deciding.first().and_then(|i| parts.get(*i)).or(parts.first());
     let doubts: BTreeSet<Doubt> =
@@ -253,15 +291,46 @@ fn of_claim(claim: &Claim, assessed: &[Assessed<'_, '_>], rule: Rule) -> ClaimVe
     }
 }
 
+/// Returns the machine that decides all contrasts of a claim: the one with runs for most of them, then
+/// the one that ran last. It does not depend on what the runs show.
+fn machine_of<'a>(claim: &Claim, assessed: &[Assessed<'a, '_>]) -> &'a str {
+    let own = |one: &&Assessed<'_, '_>| claim.contrasts.iter().any(|t| t.contrast == *one.contrast);
+    let mut found: BTreeMap<&str, (usize, usize, u64)> = BTreeMap::new();
+    for one in assessed.iter().filter(own) {
+        let (results, ran, newest) = found.entry(one.machine).or_default();
+        *results += usize::from(one.result.is_ok());
+        *ran += usize::from(!matches!(one.result, Err(Gap::Missing(_))));
+        *newest = one.started.max(*newest);
+    }
+    found.into_iter().max_by_key(|(_, rank)| *rank).map_or("", |(machine, _)| machine)
+}
+
+/// Returns the effects of a contrast on a machine that does not decide it, from old to new.
+fn elsewhere(one: &Assessed<'_, '_>) -> Vec<SessionEffect> {
+    let mut all = one.apart.clone();
+    let Ok(finding) = &one.result else { return all };
+    all.extend(finding.evidence.sessions.first().map(|session| SessionEffect {
+        session: session.clone(),
+        machine: one.machine.to_owned(),
+        effect: finding.evidence.effect,
+        lo: finding.evidence.lo,
+        hi: finding.evidence.hi,
+        blocks: finding.evidence.blocks,
+        holds: finding.holds,
+    }));
+    all
+}
+
 /// Limits a verdict about other hardware than that of the runs: it is neither confirmed nor refuted.
 fn on_hardware(
     claim: &Claim,
-    assessed: &[Assessed<'_, '_>],
+    assessed: &[&Assessed<'_, '_>],
     verdict: Verdict,
     sentence: String,
 ) -> (Verdict, String) {
     let Some(hardware) = claim.hardware.as_ref() else { return (verdict, sentence) };
-    let own = |one: &&Assessed<'_, '_>| claim.contrasts.iter().any(|t| t.contrast == *one.contrast);
+    let own =
+        |one: &&&Assessed<'_, '_>| claim.contrasts.iter().any(|t| t.contrast == *one.contrast);
     let findings = assessed.iter().filter(own).filter_map(|one| one.result.as_ref().ok());
     let here = findings.flat_map(|finding| &finding.used).all(|record| hardware.is_of(record));
     match verdict {

@@ -47,6 +47,15 @@ impl Rule {
         Self { looks: Self::LOOKS.len() as u32, ..self }
     }
 
+    /// Returns the factor of a p-value from the `n`-th session with a result for the same contrast on the
+    /// same machine, from 1. Judging again after each session is a sequence of looks, however many will
+    /// follow. The first may use 4/5 of the error rate and the `n`-th one `1 / (5 n (n - 1))`; all together
+    /// never use more than the whole.
+    pub fn spending(n: u32) -> f64 {
+        let n = f64::from(n);
+        if n <= 1.0 { 1.25 } else { 5.0 * n * (n - 1.0) }
+    }
+
     /// Returns the rule for [`ioloom_stats::decide`]; `margin` overrides the margin of this rule.
     pub(crate) fn stats(&self, margin: Option<f64>) -> ioloom_stats::Rule {
         ioloom_stats::Rule { margin: margin.unwrap_or(self.margin), blocks_min: self.blocks_min }

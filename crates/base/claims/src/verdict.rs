@@ -136,7 +136,8 @@ pub struct Part {
     pub published_size: Option<f64>,
     /// Whether the measured effect agrees with the published one; `None` without both.
     pub agreement: Option<Agreement>,
-    /// The same contrast in each other session, from old to new. Sessions are never pooled.
+    /// The same contrast in each other session of this machine, from old to new, then in those of other
+    /// machines. Sessions are never pooled.
     pub apart: Vec<SessionEffect>,
     /// Evidence for the verdict.
     pub evidence: Evidence,
@@ -184,6 +185,9 @@ impl Agreement {
 pub struct SessionEffect {
     /// The session.
     pub session: String,
+    /// Fingerprint of the machine of the session.
+    #[serde(default)]
+    pub machine: String,
     /// Effect size.
     pub effect: Option<f64>,
     /// Lower bound of its 95 % interval.

@@ -37,6 +37,17 @@ pub fn median_interval(values: &[f64], confidence: f64) -> Result<Interval, Stat
     })
 }
 
+/// Returns the one-sided p-values of the sign test of a median below and above `shift`, the test that
+/// belongs to [`median_interval`]: an interval of confidence `1 - 2 p` or more excludes the shift. Values
+/// equal to the shift count against both sides.
+pub fn sign_test(values: &[f64], shift: f64) -> (f64, f64) {
+    let n = values.len();
+    let p = |beyond: usize| tail(n, n - beyond + 1).min(1.0);
+    let below = values.iter().filter(|v| **v < shift).count();
+    let above = values.iter().filter(|v| **v > shift).count();
+    (p(below), p(above))
+}
+
 /// Returns the rank of the lower bound, from 1, and the confidence of that interval.
 fn rank(n: usize, confidence: f64) -> (usize, f64) {
     let mut rank = 1;

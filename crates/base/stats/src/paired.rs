@@ -8,12 +8,14 @@
 //! judgement.
 //!
 //! A difference is shown by the signed ranks of the blocks, which need fewer blocks than an interval
-//! between order statistics and are exact if the arms of a block are exchangeable when nothing
-//! differs. Equality is shown by the interval. So an interval can include 1 by little although the
+//! between order statistics and are exact if the arms of a block are exchangeable when nothing differs.
+//! Equality is shown by the interval. So an interval can include 1 by little although the
 //! difference is significant. Two arms with the same median, only one of which is skewed, are not
 //! exchangeable: 48 blocks would show a difference in 13 % of such studies. If the mean and the median
-//! of the logarithms differ by more than [`SKEW_MAX`] standard errors, the interval must therefore
-//! exclude 1 as well, which leaves 4 to 7 % in 12 to 48 blocks.
+//! of the logarithms differ by more than [`SKEW_MAX`] standard errors, the p-value is therefore at least
+//! that of the sign test ([`shift_test`]). It agrees with the interval: the p-value is at most `p` only if
+//! the interval of confidence `1 - p` excludes 1, also at the level that remains after a correction for
+//! many contrasts.
 //!
 //! The rule in [`decide`], with `m` as the factor `1 + margin`:
 //! - fewer blocks than the minimum, or than a 95 % interval needs (6): undecided;
@@ -26,7 +28,7 @@
 use crate::StatsError;
 use crate::bootstrap::log_ratios;
 use crate::interval::CONFIDENCE;
-use crate::order::median_interval;
+use crate::order::{median_interval, sign_test};
 use crate::signed_rank::SignedRank;
 use crate::summary::{MAD_TO_SD, mad, mean, median};
 use serde::{Deserialize, Serialize};
@@ -49,9 +51,9 @@ pub struct Ratio {
     pub confidence: f64,
     /// Number of blocks.
     pub n: usize,
-    /// Two-sided p-value of no difference, from signed ranks over the blocks.
+    /// Two-sided p-value of no difference over the blocks, by [`shift_test`].
     pub p: f64,
-    /// Whether the logarithms are skewed, so that `p` alone shows no difference.
+    /// Whether the logarithms are skewed, so that `p` is at least that of the sign test.
     #[serde(default)]
     pub skewed: bool,
     /// Scatter of single-block ratios as a share: `exp(1.4826 MAD of ln(a/b)) - 1`. With 0.1,
@@ -81,7 +83,7 @@ impl Ratio {
             hi: interval.hi,
             confidence: interval.confidence,
             n: logs.len(),
-            p: SignedRank::test(logs, 0.0)?.two_sided(),
+            p: shift_test(logs, 0.0)?.two_sided(),
             skewed: is_skewed(logs),
             noise: (MAD_TO_SD * mad(logs)).exp() - 1.0,
         })
@@ -240,7 +242,21 @@ fn decide_less(ratio: &Ratio, rule: &Rule) -> Decision {
     Decision { judgement, reason }
 }
 
-/// Reports whether the mean is far from the median.
+/// Tests whether values are centred below or above a shift: by signed ranks, and if the values are skewed
+/// by the sign test as well, whichever is less significant.
+///
+/// # Errors
+/// Fails if there are no values or one is not finite.
+pub fn shift_test(values: &[f64], shift: f64) -> Result<SignedRank, StatsError> {
+    let ranks = SignedRank::test(values, shift)?;
+    if !is_skewed(values) {
+        return Ok(ranks);
+    }
+    let (below, above) = sign_test(values, shift);
+    Ok(SignedRank { below: ranks.below.max(below), above: ranks.above.max(above), ..ranks })
+}
+
+/// Reports whether the mean is far from the median, by more than [`SKEW_MAX`] standard errors.
 fn is_skewed(values: &[f64]) -> bool {
     let n = values.len() as f64;
     let centre = mean(values);

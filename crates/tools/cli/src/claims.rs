@@ -58,7 +58,8 @@ pub(crate) struct ClaimsArgs {
     ///
     /// Runs only the arms of the selected claims, in at least 12 and at most 30 blocks, and stops when
     /// every claim is decided or more blocks would not decide it. Prints an estimate first. Ctrl-C or a
-    /// budget leaves the session unfinished; the same command continues it.
+    /// budget leaves the session unfinished; the same command continues it. The exit code is 3 if a named
+    /// claim cannot be verified here; a claim that is already decided needs no runs.
     #[arg(long)]
     verify: bool,
 
@@ -335,10 +336,13 @@ fn effect(evidence: &Evidence) -> String {
 
 /// Formats the effect in a session that did not decide.
 fn session_effect(apart: &SessionEffect) -> String {
-    let SessionEffect { session, effect, lo, hi, blocks, .. } = apart;
+    let SessionEffect { session, machine, effect, lo, hi, blocks, .. } = apart;
     let effect = effect.map_or("no effect".to_owned(), number);
     let interval = lo.zip(*hi).map(|(lo, hi)| format!(" [{}, {}]", number(lo), number(hi)));
-    format!("session {session}: {effect}{}, {blocks} blocks", interval.unwrap_or_default())
+    format!(
+        "session {session} (machine {machine}): {effect}{}, {blocks} blocks",
+        interval.unwrap_or_default()
+    )
 }
 
 /// Formats everything known about one claim.

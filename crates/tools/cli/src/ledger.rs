@@ -92,7 +92,7 @@ pub(crate) struct Evidence {
     /// Fingerprints of the tests that each session stored before its first run.
     registered: BTreeMap<String, BTreeMap<String, String>>,
     /// Sessions that were judged several times.
-    sequential: BTreeSet<String>,
+    pub(crate) sequential: BTreeSet<String>,
     /// Number of runs left out of each session because they belong to an edited study.
     pub(crate) edited: BTreeMap<String, usize>,
 }

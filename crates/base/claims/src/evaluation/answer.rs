@@ -6,7 +6,7 @@
 //! blocks, and from the resamples of the interval otherwise. An undecided contrast counts with 1.
 
 use super::gap::Gap;
-use ioloom_stats::{Interval, Resampled, SignedRank, median_interval};
+use ioloom_stats::{Interval, Resampled, SignedRank, median_interval, shift_test};
 
 /// Whether a statement holds, and the probability of such runs if the answer is wrong.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -64,7 +64,7 @@ impl<'s> Centre<'s> {
     }
 
     fn ranks(&self, shift: f64) -> SignedRank {
-        SignedRank::test(self.series, shift).unwrap_or(SignedRank { below: 1.0, above: 1.0, n: 0 })
+        shift_test(self.series, shift).unwrap_or(SignedRank { below: 1.0, above: 1.0, n: 0 })
     }
 
     /// Returns the one-sided p-value for "the median is above `bound`".

@@ -10,7 +10,7 @@ use ioloom_claims::{
 use ioloom_model::RunRecord;
 
 /// Uniform numbers from a linear congruence with an output permutation, enough for a test.
-struct Noise(u64);
+pub(crate) struct Noise(pub(crate) u64);
 
 impl Noise {
     fn uniform(&mut self) -> f64 {
@@ -27,7 +27,7 @@ impl Noise {
 }
 
 /// Returns claims `000-N0` to `000-N(n-1)`, each on a comparison of its own in experiment `eN`.
-fn claims(n: usize, claim: &str) -> Vec<Claim> {
+pub(crate) fn claims(n: usize, claim: &str) -> Vec<Claim> {
     let one = |i: usize| {
         format!(
             "[[claim]]\nid = \"000-N{i}\"\nseed = 0\nstatement = \"t\"\nscope = \"t\"\nconfirms = \
@@ -41,7 +41,7 @@ fn claims(n: usize, claim: &str) -> Vec<Claim> {
 
 /// Makes the runs of one comparison per claim: arms a, b and the second run of a. The logarithm of
 /// a block's ratio has this standard deviation.
-fn runs(noise: &mut Noise, ratios: &[f64], blocks: u32, sd: f64) -> Store {
+pub(crate) fn runs(noise: &mut Noise, ratios: &[f64], blocks: u32, sd: f64) -> Store {
     let mut all = Store::new(0);
     for (i, ratio) in ratios.iter().enumerate() {
         let mut store = Store::new(blocks);
@@ -170,7 +170,7 @@ fn the_sequential_rule_finds_effects_and_keeps_its_error_rate() {
     const SESSIONS: usize = 4;
     let claims = claims(24, "less");
     println!("scatter  true ratio  confirmed  wrong of 48  blocks per claim");
-    for (sd, ratio, least) in [(0.10, 0.88, 0.90), (0.20, 0.88, 0.20), (0.20, 0.80, 0.80)] {
+    for (sd, ratio, least) in [(0.10, 0.88, 0.90), (0.20, 0.88, 0.08), (0.20, 0.80, 0.80)] {
         let mut noise = Noise(17);
         let mut sum = Ended::default();
         for _ in 0..SESSIONS {

@@ -10,6 +10,7 @@ mod judge;
 mod ledger;
 mod properties;
 mod published;
+mod sessions;
 mod shapes;
 mod study;
 mod synthetic;

@@ -4,6 +4,7 @@
 //! number of blocks, all like those seen so far. The other claims are open, and so are the arms of
 //! their undecided contrasts. Contrasts in other studies are ignored: their runs are made elsewhere.
 
+use super::bench::Bench;
 use crate::ledger::Ledger;
 use ioloom_claims::{
     Claim, ClaimVerdict, Contrast, Rule, Verdict, forecast, pattern, verdicts_at_looks,
@@ -16,14 +17,26 @@ use ioloom_model::RunRecord;
 use std::collections::BTreeSet;
 
 /// Judges the claims of one session.
-pub(crate) struct Judge<'a> {
+pub(super) struct Judge<'a> {
     ledger: &'a Ledger,
     claims: BTreeSet<&'a str>,
+    /// Stored runs of the study on this machine: earlier sessions use a part of the error rate.
+    stored: Vec<&'a RunRecord>,
+    /// Sessions among them that were judged several times.
+    sequential: BTreeSet<String>,
 }
 
 impl<'a> Judge<'a> {
-    pub(crate) fn new(ledger: &'a Ledger, claims: &'a [String]) -> Self {
-        Self { ledger, claims: claims.iter().map(String::as_str).collect() }
+    pub(super) fn new(bench: &Bench<'a>, study: &str, claims: &'a [String]) -> Self {
+        let evidence = bench.request.evidence;
+        let machine = &bench.machine.fingerprint;
+        let own = |r: &&RunRecord| r.key.study == study && r.machine == *machine;
+        Self {
+            ledger: bench.request.ledger,
+            claims: claims.iter().map(String::as_str).collect(),
+            stored: evidence.records.iter().filter(own).collect(),
+            sequential: evidence.sequential.clone(),
+        }
     }
 }
 
@@ -48,8 +61,14 @@ impl Looks for Judge<'_> {
     fn look(&self, session: &Session) -> Needed {
         let claims = within(self.ledger, &session.header.study);
         let all: Vec<&Claim> = claims.iter().collect();
-        let name = BTreeSet::from([session.header.session.clone()]);
-        let judge = |records: &[RunRecord], rule| verdicts_at_looks(&all, records, rule, &name);
+        let name = &session.header.session;
+        let mut several = self.sequential.clone();
+        several.insert(name.clone());
+        let judge = |own: &[RunRecord], rule| {
+            let earlier = self.stored.iter().filter(|r| r.key.session != *name);
+            let records: Vec<RunRecord> = earlier.copied().chain(own).cloned().collect();
+            verdicts_at_looks(&all, &records, rule, &several)
+        };
         let now = judge(&session.runs, Rule::STANDARD);
         let last = Rule::LOOKS.last().copied().unwrap_or(0);
         let repeated = forecast::repeated(&session.runs, last);

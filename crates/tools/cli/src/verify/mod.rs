@@ -47,6 +47,7 @@ pub(crate) fn run(request: &Request<'_>) -> Ended {
     if request.dry_run {
         return Ok(Exit::Ok);
     }
+    let left_out = !planned.left_out.is_empty();
     let tasks: Vec<Task> = continued.into_iter().chain(planned.tasks).collect();
     let began = Instant::now();
     for (at, task) in tasks.iter().enumerate() {
@@ -67,7 +68,8 @@ pub(crate) fn run(request: &Request<'_>) -> Ended {
             ));
         }
     }
-    Ok(Exit::Ok)
+    // The plan has said why named claims cannot be verified.
+    Ok(if request.named && left_out { Exit::Refused } else { Exit::Ok })
 }
 
 /// Prints the blocks and minutes that the claims need, and runs nothing.
@@ -162,7 +164,7 @@ fn report_plan(continued: &[Task], planned: &Plan) {
 /// Runs one session until its claims are decided, given up, or out of budget.
 fn measure(bench: &Bench<'_>, task: &Task, budget: Option<Duration>) -> Result<Session, Failure> {
     let progress = StudyProgress::new();
-    let judge = Judge::new(bench.request.ledger, &task.rule.claims);
+    let judge = Judge::new(bench, &task.spec.name, &task.rule.claims);
     let mut options = task.options(bench, &progress);
     options.resume = task.continues;
     options.sequential = Some((task.rule.clone(), &judge));

@@ -1,0 +1,107 @@
+//! Several sessions: judging again after each, and sessions of different machines.
+
+use crate::chain::{Noise, claims, runs};
+use ioloom_claims::{Claim, ClaimVerdict, Rule, Verdict, load, verdicts};
+use ioloom_model::RunRecord;
+
+/// Returns the runs of a session of one comparison, without the second runs that limit small effects.
+fn session(
+    noise: &mut Noise,
+    n: u32,
+    machine: &str,
+    experiment: &str,
+    ratio: f64,
+) -> Vec<RunRecord> {
+    let mut records = runs(noise, &[ratio], 12, 0.15).records;
+    records.retain(|r| !r.key.arm.ends_with("(again)"));
+    for record in &mut records {
+        record.key.session = format!("s{n}");
+        record.key.experiment = experiment.to_owned();
+        record.machine = machine.to_owned();
+        record.started_unix_ms += u64::from(n) * 1_000;
+    }
+    records
+}
+
+fn judged(claims: &[Claim], records: &[RunRecord]) -> Vec<ClaimVerdict> {
+    verdicts(&claims.iter().collect::<Vec<_>>(), records, Rule::STANDARD)
+}
+
+/// Two equal arms are measured in up to eight sessions and judged after each. Anyone who stops at the
+/// first confirmation is wrong in at most 5 % of series, the error rate of one claim.
+#[test]
+fn judging_after_each_session_keeps_the_error_rate() {
+    const SERIES: usize = 400;
+    let claims = claims(1, "less");
+    let mut noise = Noise(31);
+    let mut wrong = [0; 2];
+    for _ in 0..SERIES {
+        let (mut records, mut confirmed, mut alone) = (Vec::new(), false, false);
+        for n in 0..8 {
+            let own = session(&mut noise, n, "m", "e0", 1.0);
+            alone |= judged(&claims, &own)[0].verdict == Verdict::Confirmed;
+            records.extend(own);
+            confirmed |= judged(&claims, &records)[0].verdict == Verdict::Confirmed;
+        }
+        wrong[0] += usize::from(confirmed);
+        wrong[1] += usize::from(alone);
+    }
+    let [all, alone] = wrong.map(|n| n as f64 / SERIES as f64);
+    println!("ever confirmed in 8 sessions: {all:.3}; if each were the only one: {alone:.3}");
+    assert!(all <= 0.05 && alone > 0.08, "{all} {alone}");
+}
+
+#[test]
+fn the_error_rate_is_spent_once() {
+    let spent: f64 = (1..=1_000).map(|n| 1.0 / Rule::spending(n)).sum();
+    assert!((0.999..1.0).contains(&spent), "{spent}");
+    let claims = claims(1, "less");
+    let mut noise = Noise(32);
+    let mut records = session(&mut noise, 0, "m", "e0", 0.5);
+    for (n, factor) in [(0, 1.25), (1, 10.0), (2, 30.0)] {
+        if n > 0 {
+            records.extend(session(&mut noise, n, "m", "e0", 0.5));
+        }
+        let part = judged(&claims, &records).remove(0).parts.remove(0);
+        let (p, adjusted) = (part.p.unwrap(), part.p_adjusted.unwrap());
+        assert!((adjusted - factor * p).abs() < 1e-12, "{n}: {p} {adjusted}");
+        assert_eq!(part.apart.len(), n as usize);
+    }
+}
+
+/// A claim with two contrasts, each measured on another machine, is not decided by both together.
+#[test]
+fn machines_are_shown_apart_and_never_pooled() {
+    let contrast = |e: &str| {
+        format!(
+            "[[claim.contrast]]\nkind = \"ratio\"\nat = {{ experiment = \"{e}\", set = \"E\" }}\na = \
+             \"a\"\nb = \"b\"\nclaim = \"less\"\n"
+        )
+    };
+    let text = format!(
+        "[[claim]]\nid = \"000-T\"\nseed = 0\nstatement = \"t\"\nscope = \"t\"\nconfirms = \"t\"\nrefutes \
+         = \"t\"\ncombine = \"all\"\n{}{}",
+        contrast("e0"),
+        contrast("e1")
+    );
+    let claim = load([("machines", text.as_str())]).unwrap();
+    let mut noise = Noise(33);
+    let mut records = session(&mut noise, 0, "m1", "e0", 0.5);
+    records.extend(session(&mut noise, 1, "m2", "e1", 0.5));
+    let verdict = judged(&claim, &records).remove(0);
+    assert_eq!(verdict.verdict, Verdict::Undecided, "{}", verdict.sentence);
+    assert_eq!(verdict.sessions().into_iter().collect::<Vec<_>>(), ["s1"], "the newest decides");
+    let apart = &verdict.parts[0].apart;
+    assert_eq!((apart.len(), apart[0].machine.as_str(), apart[0].blocks), (1, "m1", 12));
+    // The machine with results for both contrasts decides, although another one ran last.
+    records.extend(session(&mut noise, 2, "m1", "e1", 0.5));
+    records.extend(session(&mut noise, 3, "m2", "e0", 2.0));
+    records.retain(|r| r.key.session != "s1");
+    let verdict = judged(&claim, &records).remove(0);
+    assert_eq!(verdict.verdict, Verdict::Confirmed, "{}", verdict.sentence);
+    assert_eq!(verdict.sessions().into_iter().collect::<Vec<_>>(), ["s0", "s2"]);
+    // Sessions of other machines are not further looks at the same contrast.
+    let part = &verdict.parts[0];
+    assert!((part.p_adjusted.unwrap() - 1.25 * part.p.unwrap()).abs() < 1e-3);
+    assert_eq!(part.apart[0].machine, "m2");
+}
