@@ -354,6 +354,24 @@ fn media_need_two() {
     assert_eq!(judge(&[&text], &store, Rule::STANDARD).verdict, Verdict::Refuted);
 }
 
+/// Equal on two of three media is not equal on all.
+#[test]
+fn all_media_are_compared() {
+    let text = format!("kind = \"media\"\n{AT}arm = \"a\"\nmetric = \"elapsed_ns\"");
+    let judged = |third: f64| {
+        let mut store = Store::new(12);
+        for (medium, ms) in [("image", 100.0), ("tmpfs", 100.0), ("work", third)] {
+            store.medium = medium.to_owned();
+            store.arm("a", &[], ms);
+        }
+        judge(&[&text], &store, Rule::STANDARD)
+    };
+    assert_eq!(judged(100.0).verdict, Verdict::Confirmed);
+    let differs = judged(150.0);
+    assert_eq!(differs.verdict, Verdict::Refuted, "{}", differs.sentence);
+    assert!(differs.sentence.contains("of 3 pairs of media"), "{}", differs.sentence);
+}
+
 #[test]
 fn the_distance_of_stops_is_read_off_a_curve() {
     let judged = |step: usize, present: bool| {
