@@ -19,7 +19,7 @@ const UNSTEADY_MAX: usize = 5;
 
 /// Features that are off by default, which no other step compiles. The tests of the workspace run with
 /// them, so that their dependencies compile once; all other steps check the program without them.
-const OPTIONAL: &str = "ioloom-objects/s3,ioloom-cli/objects";
+const OPTIONAL: &str = "ioloom-objects/s3,ioloom-cli/objects,ioloom-queue/nats,ioloom-cli/queue";
 
 /// Runs all steps. Returns false if a step failed or, under `strict`, was skipped.
 pub(crate) fn run(repo: &Repo, strict: bool) -> anyhow::Result<bool> {

@@ -18,7 +18,8 @@ pub(crate) struct Packaged {
 }
 
 /// Programs from packages. `npm` is separate from `nodejs`: some distributions ship both in one.
-pub(crate) const PACKAGED: [Packaged; 17] = [
+pub(crate) const PACKAGED: [Packaged; 18] = [
+    Packaged { program: "nats-server", package: "nats-server", needed_for: "tests of queues" },
     Packaged { program: "git", package: "git", needed_for: "the commit in the version of results" },
     Packaged {
         program: "valgrind",

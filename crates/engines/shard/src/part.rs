@@ -125,7 +125,7 @@ pub(crate) fn foreign(part: &PartHeader, plan: &Plan) -> Option<Invalid> {
     if part.plan != plan.checksum {
         return Some(Invalid::OtherPlan(plan.path.clone()));
     }
-    let same = |entry: &Entry| entry.checksum == part.manifest;
+    let same = |entry: Entry| entry.checksum == part.manifest;
     match plan.entry(part.shard, part.shards).is_ok_and(same) {
         true => None,
         false => Some(Invalid::Content("its shard is not in the plan".to_owned())),

@@ -16,6 +16,7 @@ use ioloom_walk::PathList;
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
 /// Files per shard by default.
@@ -24,6 +25,9 @@ pub const FILES_PER_SHARD: u64 = 4096;
 pub const SHARDS_MAX: u64 = 10_000_000;
 /// The name of the list in the directory of a plan.
 const LIST: &str = "plan";
+const OTHER_LIST: &str = "its list of shards is not that of its header";
+/// A header is read without the list if it is not longer; it names errors and arguments.
+const HEADER_BYTES_MAX: u64 = 1 << 20;
 
 /// What a plan says about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,12 +80,54 @@ pub struct Entry {
 pub struct Plan {
     /// What it says about itself.
     pub header: PlanHeader,
-    /// All shards in order.
-    pub entries: Vec<Entry>,
+    /// The lines of all shards in order. A plan of millions of shards is held by every worker, so lines
+    /// stay as they are in the file, and copies of a plan share them.
+    list: Arc<List>,
     /// The checksum that identifies it.
     pub checksum: String,
     /// The file with the list.
     pub path: PathBuf,
+}
+
+/// The lines of a plan.
+#[derive(Debug)]
+struct List {
+    bytes: Vec<u8>,
+    /// Where each line starts.
+    starts: Vec<usize>,
+}
+
+impl List {
+    /// Takes the lines that begin at `body`, and checks that they are those of the header.
+    fn read(bytes: Vec<u8>, body: usize, header: &PlanHeader) -> Result<Self, Invalid> {
+        let mut list = Self { bytes, starts: Vec::new() };
+        let (mut at, mut files) = (body, 0u64);
+        while at < list.bytes.len() {
+            let entry = list.line(at)?;
+            if entry.shard != list.starts.len() as u64 + 1 {
+                return Err(Invalid::Content(OTHER_LIST.to_owned()));
+            }
+            files = files.saturating_add(entry.files);
+            list.starts.push(at);
+            let rest = &list.bytes[at..];
+            at += rest.iter().position(|b| *b == b'\n').map_or(rest.len(), |end| end + 1);
+        }
+        if list.starts.len() as u64 != header.shards || files != header.files {
+            return Err(Invalid::Content(OTHER_LIST.to_owned()));
+        }
+        Ok(list)
+    }
+
+    fn line(&self, at: usize) -> Result<Entry, Invalid> {
+        let line = self.bytes[at..].split(|b| *b == b'\n').next().unwrap_or_default();
+        serde_json::from_slice(line)
+            .map_err(|e| Invalid::Content(format!("a line of its list: {e}")))
+    }
+
+    /// Returns the shard at an index. Every line was read before.
+    fn get(&self, index: usize) -> Option<Entry> {
+        self.line(*self.starts.get(index)?).ok()
+    }
 }
 
 /// Returns the number of shards for a number of files.
@@ -117,19 +163,19 @@ impl Plan {
         let temporary = PathBuf::from(temporary);
         call("make-directory", || std::fs::create_dir(&temporary))
             .map_err(PathError::on(Operation::CreateDir, &temporary))?;
-        let written = fill(&temporary, &header, names).and_then(|filled| {
+        let written = fill(&temporary, &header, names).and_then(|()| {
             match durable::rename(&temporary, dir) {
                 // Another process has made a plan here since the check.
                 Err(error) if error.source.kind() == ErrorKind::DirectoryNotEmpty => {
                     Err(ShardError::Exists(dir.to_owned()))
                 }
-                renamed => Ok(renamed.map(|()| filled)?),
+                renamed => Ok(renamed?),
             }
         });
-        let (entries, checksum) = written.inspect_err(|_| {
+        written.inspect_err(|_| {
             let _ = std::fs::remove_dir_all(&temporary);
         })?;
-        Ok(Self { header, entries, checksum, path: dir.join(LIST) })
+        Self::read(dir)
     }
 
     /// Refuses a directory that a new plan cannot have: it exists and is not empty.
@@ -150,27 +196,33 @@ impl Plan {
         })?;
         let invalid = |reason| invalid_plan(&path, reason);
         let opened = envelope::open::<PlanHeader>(Kind::Plan, &bytes).map_err(invalid)?;
-        let mut entries = Vec::new();
-        for line in opened.body.split(|b| *b == b'\n').filter(|line| !line.is_empty()) {
-            let entry: Entry = serde_json::from_slice(line)
-                .map_err(|e| invalid(Invalid::Content(format!("a line of its list: {e}"))))?;
-            entries.push(entry);
+        let (header, checksum) = (opened.header, opened.checksum);
+        let body = bytes.len() - opened.body.len();
+        let list = List::read(bytes, body, &header).map_err(invalid)?;
+        Ok(Self { header, list: Arc::new(list), checksum, path })
+    }
+
+    /// Reads what a plan says about itself and its checksum, without its list, which is not verified
+    /// except for its length.
+    pub fn glance(path: &Path) -> Result<(PlanHeader, String), ShardError> {
+        let path = if path.is_dir() { path.join(LIST) } else { path.to_owned() };
+        let (bytes, size) = durable::read_beginning(&path, HEADER_BYTES_MAX)?;
+        match envelope::open_header(Kind::Plan, &bytes, size) {
+            Some(header) => header.map_err(|reason| invalid_plan(&path, reason)),
+            None => Self::read(&path).map(|plan| (plan.header, plan.checksum)),
         }
-        let numbered = entries.iter().zip(1..).all(|(entry, number)| entry.shard == number);
-        let files: u64 = entries.iter().map(|entry| entry.files).sum();
-        let header = opened.header;
-        if !numbered || entries.len() as u64 != header.shards || files != header.files {
-            let reason = "its list of shards is not that of its header".to_owned();
-            return Err(invalid(Invalid::Content(reason)));
-        }
-        Ok(Self { header, entries, checksum: opened.checksum, path })
+    }
+
+    /// Returns all shards in order.
+    pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+        (0..self.list.starts.len()).filter_map(|index| self.list.get(index))
     }
 
     /// Returns shard `shard`, which the caller expects to be one of `of`.
-    pub fn entry(&self, shard: u64, of: u64) -> Result<&Entry, ShardError> {
+    pub fn entry(&self, shard: u64, of: u64) -> Result<Entry, ShardError> {
         let shards = self.header.shards;
         let index = shard.checked_sub(1).and_then(|index| usize::try_from(index).ok());
-        let found = index.and_then(|index| self.entries.get(index)).filter(|_| of == shards);
+        let found = index.filter(|_| of == shards).and_then(|index| self.list.get(index));
         found.ok_or(ShardError::NoShard { shard, of, shards })
     }
 
@@ -207,13 +259,8 @@ fn invalid_plan(path: &Path, reason: Invalid) -> ShardError {
     ShardError::Invalid { path: path.to_owned(), reason }
 }
 
-fn fill(
-    dir: &Path,
-    header: &PlanHeader,
-    names: &PathList,
-) -> Result<(Vec<Entry>, String), ShardError> {
+fn fill(dir: &Path, header: &PlanHeader, names: &PathList) -> Result<(), ShardError> {
     let (files, shards) = (names.len() as u128, u128::from(header.shards));
-    let mut entries = Vec::new();
     let mut list = Vec::new();
     for shard in 1..=header.shards {
         // Shards differ by one file at most.
@@ -234,10 +281,8 @@ fn fill(
         // Text and numbers always serialise.
         serde_json::to_writer(&mut list, &entry).unwrap_or_default();
         list.push(b'\n');
-        entries.push(entry);
     }
-    let (bytes, checksum) = envelope::seal(Kind::Plan, header, &list);
+    let (bytes, _) = envelope::seal(Kind::Plan, header, &list);
     durable::create(&dir.join(LIST), &bytes)?;
-    durable::sync_dir(dir)?;
-    Ok((entries, checksum))
+    Ok(durable::sync_dir(dir)?)
 }

@@ -92,7 +92,7 @@ fn found(files: u64, elapsed_ns: u64) -> Found {
 
 fn claim(plan: &Plan, shard: u64, dir: &Path) -> Result<Claimed, ShardError> {
     let entry = plan.entry(shard, plan.header.shards).unwrap();
-    Claim::take(plan, entry, work("xxh3"), runner(1), dir, false)
+    Claim::take(plan, &entry, work("xxh3"), runner(1), dir, false)
 }
 
 fn run(plan: &Plan, shard: u64, dir: &Path) -> Result<bool, ShardError> {
@@ -123,13 +123,14 @@ fn a_plan_is_read_as_written_and_splits_evenly() {
         let at = dir.path().join(shards.to_string());
         let written = Plan::write(&at, header(shards, 1), &names(9)).unwrap();
         let read = Plan::read(&at).unwrap();
-        assert_eq!((&read.header, &read.entries), (&written.header, &written.entries));
+        assert_eq!(read.header, written.header);
+        assert!(read.entries().eq(written.entries()));
         assert_eq!(read.checksum, written.checksum);
         let (least, most) = (10 / shards, 10_u64.div_ceil(shards));
-        assert!(read.entries.iter().all(|entry| (least..=most).contains(&entry.files)));
+        assert!(read.entries().all(|entry| (least..=most).contains(&entry.files)));
         let mut all = PathList::new();
-        for entry in &read.entries {
-            all.append(read.names(entry).unwrap());
+        for entry in read.entries() {
+            all.append(read.names(&entry).unwrap());
         }
         assert!(all.iter().eq(names(9).iter()));
         assert!(matches!(Plan::write(&at, header(1, 2), &names(9)), Err(ShardError::Exists(_))));
@@ -222,7 +223,7 @@ fn two_claims(plan: &Plan, parts: &Path) -> [Box<Claim>; 2] {
     [1, 2].map(|started_ns| {
         let entry = plan.entry(1, 1).unwrap();
         let by = runner(started_ns);
-        match Claim::take(plan, entry, work("xxh3"), by, parts, false).unwrap() {
+        match Claim::take(plan, &entry, work("xxh3"), by, parts, false).unwrap() {
             Claimed::Run(claim) => claim,
             Claimed::Complete(_) => panic!("not claimed"),
         }
@@ -391,7 +392,7 @@ fn a_manifest_that_is_damaged_or_missing_is_one_error_with_advice() {
     let entry = plan.entry(2, 2).unwrap();
     let path = dir.path().join("plan").join(&entry.manifest);
     let whole = fs::read(&path).unwrap();
-    let refused = || plan.names(entry).unwrap_err().to_string();
+    let refused = || plan.names(&entry).unwrap_err().to_string();
     for cut in 0..whole.len() {
         fs::write(&path, &whole[..cut]).unwrap();
         assert!(refused().contains("it is damaged") && refused().contains("new plan"), "{cut}");
@@ -417,7 +418,7 @@ fn a_part_of_another_plan_or_work_is_neither_counted_nor_replaced() {
     let refused = reason(claim(&other, 1, parts.path()).unwrap_err());
     assert!(matches!(refused, Invalid::OtherPlan(_)), "{refused}");
     let entry = first.entry(1, 2).unwrap();
-    let refused = Claim::take(&first, entry, work("md5"), runner(1), parts.path(), true);
+    let refused = Claim::take(&first, &entry, work("md5"), runner(1), parts.path(), true);
     let refused = reason(refused.unwrap_err());
     assert!(matches!(refused, Invalid::OtherWork { .. }), "{refused}");
     let found = census(&other, &[parts.path().to_owned()], HOST).unwrap();
@@ -463,7 +464,7 @@ fn begun_shards_are_running_or_killed() {
     // No process has this number.
     let dead = Runner { pid: u32::MAX, ..runner(7) };
     let entry = plan.entry(3, 4).unwrap();
-    let dead = Claim::take(&plan, entry, work("xxh3"), dead, parts.path(), false).unwrap();
+    let dead = Claim::take(&plan, &entry, work("xxh3"), dead, parts.path(), false).unwrap();
     let Claimed::Run(dead) = dead else { panic!("not claimed") };
     std::mem::forget(dead);
     // It was killed while it wrote its part.
@@ -493,7 +494,7 @@ fn shards_that_overlap_are_of_different_workers() {
     let parts = scratch();
     for (shard, start, end) in [(1, 10, 20), (2, 15, 30), (3, 20, 25)] {
         let entry = plan.entry(shard, 3).unwrap();
-        let claimed = Claim::take(&plan, entry, work("xxh3"), runner(start), parts.path(), false);
+        let claimed = Claim::take(&plan, &entry, work("xxh3"), runner(start), parts.path(), false);
         let Claimed::Run(claim) = claimed.unwrap() else { panic!("not claimed") };
         claim.commit(Found { ended_ns: end, ..found(1, 5) }, b"", false).unwrap();
     }

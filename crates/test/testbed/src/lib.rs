@@ -1,6 +1,6 @@
 //! Test support shared by several crates: tests in separate processes, an unprivileged user,
 //! captured program output, a directory of odd files, directories in memory, a disk whose power can be
-//! cut, a database server, the list of stores that must survive a crash, and a self-signed certificate.
+//! cut, a database server, a message server, the list of stores that must survive a crash, and a self-signed certificate.
 //!
 //! Only tests use this crate, and `xtask`, whose crash runs are tests. Every failure panics with
 //! the reason, because a test cannot recover from it.
@@ -8,6 +8,7 @@
 mod certificate;
 mod disk;
 mod memory;
+mod nats;
 mod postgres;
 mod process;
 mod workspace;
@@ -15,6 +16,7 @@ mod workspace;
 pub use certificate::Certificate;
 pub use disk::Disk;
 pub use memory::in_memory;
+pub use nats::Nats;
 pub use postgres::Postgres;
 pub use process::{ProcessOutput, alone, as_nobody, fed, is_root};
 pub use workspace::{ODD_NAMES, Workspace};

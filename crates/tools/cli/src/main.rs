@@ -29,6 +29,8 @@ mod media;
 mod memory;
 mod out;
 mod predict;
+#[cfg(feature = "queue")]
+mod queueing;
 mod remote;
 mod report;
 mod results;

@@ -35,6 +35,12 @@ pub(crate) fn failure(error: ShardError) -> Failure {
     Failure::new(exit, format!("{error}{advice}"))
 }
 
+/// Refuses a queue in a build that has none.
+#[cfg(not(feature = "queue"))]
+pub(crate) fn no_queues() -> Failure {
+    Failure::refused("this build has no queues; rebuild with the cargo feature 'queue'")
+}
+
 /// Returns who runs here and now.
 pub(crate) fn runner(worker: Option<String>) -> Runner {
     Runner {

@@ -10,8 +10,11 @@ use crate::error::{Error, FileError, Operation};
 use crate::loaded::{Data, Loaded};
 use crate::source::Item;
 use ioloom_model::{CallKind, Method};
+use ioloom_sys::file;
 use ioloom_sys::map::{Map, MapAdvice};
 use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
 
 pub(crate) struct Mapped<'p, S> {
     advice: MapAdvice,
@@ -41,7 +44,7 @@ impl<'p, S> Mapped<'p, S> {
         // Empty files cannot be mapped, and files that are not regular report no size.
         let size = match size {
             Some(size) if size > 0 => size,
-            _ => size_of(cx, &item, &file)?,
+            _ => size_of_nonempty(cx, &item, &file)?,
         };
         let data = if size == 0 {
             Data::Empty
@@ -53,6 +56,33 @@ impl<'p, S> Mapped<'p, S> {
         drop(file);
         cx.meter.lap(CallKind::Close, item.index);
         Ok(Loaded { item, file: None, data, len: size as usize, offset: 0, size: None, last: true })
+    }
+}
+
+/// Returns the size of a file that had none, which is 0 only if the file is empty: files of `/proc`
+/// have data, but no size, and cannot be mapped.
+fn size_of_nonempty<S>(
+    cx: &mut Cx<'_, '_>,
+    item: &Item<'_, S>,
+    file: &OwnedFd,
+) -> Result<u64, FileError> {
+    let size = size_of(cx, item, file)?;
+    if size > 0 {
+        return Ok(size);
+    }
+    let read = file::read_at(file, &mut [0], 0);
+    cx.meter.lap(CallKind::Read, item.index);
+    match read {
+        Ok(0) => Ok(0),
+        // It may have grown since.
+        Ok(_) => match size_of(cx, item, file)? {
+            0 => {
+                let reason = io::Error::other("it has data, but its size is 0");
+                Err(failed_on(item, file, Operation::Map, reason))
+            }
+            size => Ok(size),
+        },
+        Err(error) => Err(failed_on(item, file, Operation::Read, error)),
     }
 }
 

@@ -144,7 +144,7 @@ impl Walking {
         let (stop, parked) = (self.stop.clone(), self.parked.clone());
         let thread = std::thread::Builder::new().name("ioloom-walk".to_owned());
         let walks = {
-            let tally = tally.clone();
+            let (options, tally) = (options.clone(), tally.clone());
             move || {
                 let _ending = Ending(&tally);
                 walk(&options, &tally, &send, (stop, &parked));
@@ -158,7 +158,8 @@ impl Walking {
             Err(error) => {
                 tally.ends();
                 self.state = State::Ended;
-                let error = PathError::new(Operation::Walk, PathBuf::new(), error);
+                let root = options.roots.first().cloned().unwrap_or_default();
+                let error = PathError::new(Operation::Walk, root, error);
                 Some(FileError::walk(0, error))
             }
         }

@@ -19,6 +19,8 @@ mod objects;
 mod outcome;
 pub(crate) mod output;
 mod progress;
+#[cfg(feature = "queue")]
+mod queue;
 mod run;
 pub(crate) mod selection;
 mod shard;
@@ -52,6 +54,12 @@ pub(crate) fn run(args: &EachArgs) -> Ended {
     let job = Job::read(args)?;
     if job.plan.method.is_mmap() && !args.mapped_here && cfg!(feature = "lab") {
         return isolate::run(args);
+    }
+    if args.sharding.queue.is_some() {
+        #[cfg(feature = "queue")]
+        return queue::run(args, &job);
+        #[cfg(not(feature = "queue"))]
+        return Err(crate::sharding::no_queues());
     }
     if args.sharding.shard.is_some() {
         return shard::run(args, &job);

@@ -28,22 +28,8 @@ pub(super) fn print(args: &EachArgs, job: &Job, outcome: &Outcome) -> Result<(),
     for line in outcome.warnings.iter().filter(|_| !args.quiet) {
         stderr::message(&one_line(line));
     }
-    let (errors, count) = &outcome.unprinted;
-    for error in errors.iter().take(ERRORS_PRINTED) {
-        stderr::message(&one_line(error));
-    }
+    print_errors(outcome);
     let m = &outcome.measured;
-    let more = count.saturating_sub(errors.len().min(ERRORS_PRINTED) as u64);
-    if more > 0 {
-        stderr::message(&format!("and {} more errors", format_count(more)));
-    }
-    if outcome.commands_failed > 0 {
-        let commands = format_counted(outcome.commands_failed, "command", "commands");
-        stderr::message(&format!("{commands} failed"));
-    }
-    if outcome.cancelled {
-        stderr::message(&format!("interrupted after {}", files(m.files)));
-    }
     if args.quiet {
         return Ok(());
     }
@@ -62,6 +48,25 @@ pub(super) fn print(args: &EachArgs, job: &Job, outcome: &Outcome) -> Result<(),
         // Standard output carries data, so the summary goes to standard error.
         let _ = std::io::stderr().write_all(text.as_bytes());
         Ok(())
+    }
+}
+
+/// Prints the errors that were not printed during the run.
+pub(super) fn print_errors(outcome: &Outcome) {
+    let (errors, count) = &outcome.unprinted;
+    for error in errors.iter().take(ERRORS_PRINTED) {
+        stderr::message(&one_line(error));
+    }
+    let more = count.saturating_sub(errors.len().min(ERRORS_PRINTED) as u64);
+    if more > 0 {
+        stderr::message(&format!("and {} more errors", format_count(more)));
+    }
+    if outcome.commands_failed > 0 {
+        let commands = format_counted(outcome.commands_failed, "command", "commands");
+        stderr::message(&format!("{commands} failed"));
+    }
+    if outcome.cancelled {
+        stderr::message(&format!("interrupted after {}", files(outcome.measured.files)));
     }
 }
 

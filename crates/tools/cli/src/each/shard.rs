@@ -19,65 +19,128 @@ use ioloom_model::units::format_counted;
 use ioloom_shard::part::{Claim, Claimed, Committed, Found, PartHeader, Work};
 use ioloom_shard::plan::{Entry, Plan};
 use ioloom_shard::record::{self, Record};
+use ioloom_walk::PathList;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// What became of a shard.
+pub(super) enum Ran {
+    /// It has this part. Of its own run, if there was one, the outcome is known.
+    Part {
+        part: Box<PartHeader>,
+        /// What this run found; it counts unless another worker was first.
+        outcome: Option<Box<Outcome>>,
+        /// Whether the part is that of another worker, which was first.
+        late: bool,
+    },
+    /// The user stopped it; it has no part.
+    Interrupted(Box<Outcome>),
+}
 
 /// Runs the shard that the flags select.
 pub(super) fn run(args: &EachArgs, job: &Job) -> Ended {
-    let mut args = args.clone();
-    args.trace = args.trace.map(absolute).transpose()?;
-    args.sharding.part = args.sharding.part.map(absolute).transpose()?;
+    let args = absolute_paths(args)?;
     let (Some(number), Some(plan)) = (args.sharding.shard, &args.sharding.manifest) else {
         return Err(Failure::usage("--shard needs --manifest"));
     };
     let plan = Plan::read(plan).map_err(failure)?;
     let entry = plan.entry(number.shard, number.of).map_err(failure)?;
-    let names = plan.names(entry).map_err(failure)?;
+    // Before the directory changes: the plan can have a relative path.
+    let names = plan.names(&entry).map_err(failure)?;
     enter(&plan)?;
     let stop = stop_flag_of(&args, job)?;
-    let claim = match &args.sharding.part {
-        None => None,
-        Some(dir) => {
-            let by = runner(args.sharding.worker.clone());
-            let claimed = Claim::take(&plan, entry, work(&args, job), by, dir, args.sharding.redo);
-            match claimed.map_err(failure)? {
-                Claimed::Complete(part) => {
-                    let path = dir.join(ioloom_shard::part::name(part.header.shard));
-                    say_skipped(&args, &path, &part.header);
-                    return not_counted(&args, &path, &part.header, false);
-                }
-                Claimed::Run(claim) => Some(claim),
-            }
+    if args.sharding.part.is_none() {
+        let mut outcome = process(&args, job, &plan, names, &stop)?;
+        outcome.shard = Some(document(&plan, &entry, None));
+        output::print(&args, job, &outcome)?;
+        return Ok(outcome.exit(&stop));
+    }
+    match one(&args, job, &plan, (&entry, names), &stop)? {
+        Ran::Part { part, outcome: Some(outcome), late: false } => {
+            debug_assert_eq!(part.shard, entry.shard);
+            output::print(&args, job, &outcome)?;
+            Ok(outcome.exit(&stop))
         }
+        Ran::Part { part, outcome, late } => {
+            let path = part_path(&args, &entry);
+            match outcome {
+                None => say_skipped(&args, &path, &part),
+                Some(_) => say_late(&path, &part),
+            }
+            not_counted(&args, &path, &part, late)
+        }
+        Ran::Interrupted(outcome) => {
+            output::print(&args, job, &outcome)?;
+            Ok(outcome.exit(&stop))
+        }
+    }
+}
+
+/// Returns the flags with paths that remain true when the directory changes.
+pub(super) fn absolute_paths(args: &EachArgs) -> Result<EachArgs, Failure> {
+    let mut args = args.clone();
+    args.trace = args.trace.map(absolute).transpose()?;
+    args.sharding.part = args.sharding.part.map(absolute).transpose()?;
+    Ok(args)
+}
+
+fn part_path(args: &EachArgs, entry: &Entry) -> PathBuf {
+    let dir = args.sharding.part.as_deref().unwrap_or(Path::new("."));
+    dir.join(ioloom_shard::part::name(entry.shard))
+}
+
+/// Runs a shard and writes its part, unless it has one.
+pub(super) fn one(
+    args: &EachArgs,
+    job: &Job,
+    plan: &Plan,
+    (entry, names): (&Entry, PathList),
+    stop: &Arc<AtomicBool>,
+) -> Result<Ran, Failure> {
+    let path = part_path(args, entry);
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let (by, redo) = (runner(args.sharding.worker.clone()), args.sharding.redo);
+    let claim = match Claim::take(plan, entry, work(args, job), by, dir, redo).map_err(failure)? {
+        Claimed::Complete(part) => {
+            return Ok(Ran::Part { part: Box::new(part.header), outcome: None, late: false });
+        }
+        Claimed::Run(claim) => claim,
     };
-    if let Some((claim, reason)) = claim.as_ref().and_then(|c| Some((c, c.replaces.as_ref()?))) {
+    if let Some(reason) = &claim.replaces {
         stderr::message(&format!("running again for {}: {reason}", place(claim.path())));
     }
+    let mut outcome = Box::new(process(args, job, plan, names, stop)?);
+    outcome.shard = Some(document(plan, entry, Some(&path)));
+    if outcome.exit(stop) == Exit::Interrupted {
+        return Ok(Ran::Interrupted(outcome));
+    }
+    let records = records(&mut outcome, usize::try_from(entry.files).unwrap_or(usize::MAX))?;
+    check_present(plan, &records)?;
+    let body = record::encode(records.iter());
+    let found = found(job, &outcome);
+    let (part, late) = match claim.commit(found, &body, redo).map_err(failure)? {
+        Committed::Counted(part) => (part, false),
+        Committed::Late(part) => (Box::new(part.header), true),
+    };
+    Ok(Ran::Part { part, outcome: Some(outcome), late })
+}
+
+fn process(
+    args: &EachArgs,
+    job: &Job,
+    plan: &Plan,
+    names: PathList,
+    stop: &Arc<AtomicBool>,
+) -> Result<Outcome, Failure> {
     let tree = plan.header.tree.as_ref().map(|tree| tree.path().to_owned());
     let named = plan.header.roots.iter().map(|root| root.path().to_owned()).collect();
-    let files = names.len();
-    let mut outcome = run_job(job, &args, Input::shard(names, tree, named), &stop)?;
-    let path = claim.as_ref().map(|claim| claim.path().to_owned());
-    outcome.shard = Some(document(&plan, entry, path.as_deref()));
-    if let Some(claim) = claim.filter(|_| outcome.exit(&stop) != Exit::Interrupted) {
-        let records = records(&mut outcome, files)?;
-        check_present(&plan, &records)?;
-        let body = record::encode(records.iter());
-        let found = found(job, &outcome);
-        let path = claim.path().to_owned();
-        if let Committed::Late(part) =
-            claim.commit(found, &body, args.sharding.redo).map_err(failure)?
-        {
-            say_late(&path, &part.header);
-            return not_counted(&args, &path, &part.header, true);
-        }
-    }
-    output::print(&args, job, &outcome)?;
-    Ok(outcome.exit(&stop))
+    run_job(job, args, Input::shard(names, tree, named), stop)
 }
 
 /// Changes to the directory in which the plan was made, and checks that its arguments exist.
-fn enter(plan: &Plan) -> Result<(), Failure> {
+pub(super) fn enter(plan: &Plan) -> Result<(), Failure> {
     let header = &plan.header;
     let advice = |error: PathError| {
         Failure::failed(format!(
@@ -116,14 +179,14 @@ fn check_present(plan: &Plan, records: &[Record]) -> Result<(), Failure> {
     )))
 }
 
-fn absolute(path: PathBuf) -> Result<PathBuf, Failure> {
+pub(super) fn absolute(path: PathBuf) -> Result<PathBuf, Failure> {
     std::path::absolute(&path)
         .map_err(PathError::on(Operation::Resolve, &path))
         .map_err(Failure::failed)
 }
 
 /// Returns what must be equal in all parts of a result.
-fn work(args: &EachArgs, job: &Job) -> Work {
+pub(super) fn work(args: &EachArgs, job: &Job) -> Work {
     let mut options = std::collections::BTreeMap::new();
     match &args.exec {
         Some(command) => options.insert("exec".to_owned(), command.clone()),

@@ -11,12 +11,23 @@ pub(crate) struct Sharding {
     /// `ioloom shard plan` makes the plan, and --manifest names it. Run each shard once, on any host
     /// that sees the files by the same paths; `ioloom shard merge` combines the parts.
     #[arg(long, value_name = "I/N", requires = "manifest", value_parser = number,
+          group = "sharded",
           conflicts_with_all = ["paths", "check", "dereference", "one_file_system", "exclude",
                                 "ignore", "skip_hidden"])]
     pub(crate) shard: Option<Number>,
 
+    /// Take shards from a queue until none is left
+    ///
+    /// The URL is nats://HOST[:PORT]/NAME or tls://HOST[:PORT]/NAME; `ioloom shard submit` makes the
+    /// queue. Any number of workers can take shards, and one that is killed loses its shard to the
+    /// others. --manifest names the plan and --part the directory of parts.
+    #[arg(long, value_name = "URL", requires_all = ["manifest", "part"], group = "sharded",
+          conflicts_with_all = ["paths", "check", "dereference", "one_file_system", "exclude",
+                                "ignore", "skip_hidden", "redo", "trace", "explain"])]
+    pub(crate) queue: Option<String>,
+
     /// Plan that lists the files of each shard
-    #[arg(long, value_name = "PLAN", requires = "shard")]
+    #[arg(long, value_name = "PLAN", requires = "sharded")]
     pub(crate) manifest: Option<PathBuf>,
 
     /// Write the result of the shard to this directory
@@ -24,7 +35,7 @@ pub(crate) struct Sharding {
     /// The file part-NNNNNN is synced and renamed when the shard is done, so it is complete or absent.
     /// If it exists and is valid, the shard is skipped; a damaged one is replaced. The exit code is 1
     /// if files failed, also when the shard is skipped.
-    #[arg(long, value_name = "DIR", requires = "shard")]
+    #[arg(long, value_name = "DIR", requires = "sharded")]
     pub(crate) part: Option<PathBuf>,
 
     /// Run the shard although its part exists

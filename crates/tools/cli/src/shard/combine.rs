@@ -61,13 +61,13 @@ pub(super) fn combine(
     let reads = work.is_some_and(|o| o.contains_key("compute") && !o.contains_key("method"));
     let mut hashes = Some(Hashes::default()).filter(|_| digest && reads);
     let mut text = Vec::new();
-    for (entry, complete) in plan.entries.iter().zip(&census.parts) {
+    for (entry, complete) in plan.entries().zip(&census.parts) {
         let Some(complete) = complete else { continue };
         let changed = |why: &str| {
             let path = place(&complete.path);
             Failure::failed(format!("cannot use {path}: {why}; remove it and run its shard again"))
         };
-        let names = plan.names(entry).map_err(failure)?;
+        let names = plan.names(&entry).map_err(failure)?;
         let part = part::read(&complete.path).map_err(failure)?;
         if part.checksum != complete.checksum {
             return Err(changed("it changed during the merge"));

@@ -244,8 +244,8 @@ fn changes(plan: &Plan) -> Result<Changes, Failure> {
     let roots: Vec<PathBuf> = header.roots.iter().map(|root| root.path().to_owned()).collect();
     // Manifests are read first: their paths may be relative to this directory.
     let mut planned = Vec::new();
-    for entry in &plan.entries {
-        planned.push(plan.names(entry).map_err(failure)?);
+    for entry in plan.entries() {
+        planned.push(plan.names(&entry).map_err(failure)?);
     }
     std::env::set_current_dir(header.directory.path()).map_err(|error| {
         let directory = header.directory.path();

@@ -6,7 +6,12 @@ mod combine;
 mod merge;
 mod operands;
 mod plan;
+#[cfg(feature = "queue")]
+mod queue;
+mod queue_args;
 mod status;
+#[cfg(feature = "queue")]
+mod submit;
 mod text;
 
 use crate::exit::Ended;
@@ -37,6 +42,8 @@ enum Command {
     Plan(plan::PlanArgs),
     Merge(merge::MergeArgs),
     Status(status::StatusArgs),
+    Submit(queue_args::SubmitArgs),
+    Watch(queue_args::WatchArgs),
 }
 
 pub(crate) fn run(args: &ShardArgs) -> Ended {
@@ -44,5 +51,11 @@ pub(crate) fn run(args: &ShardArgs) -> Ended {
         Command::Plan(args) => plan::run(args),
         Command::Merge(args) => merge::run(args),
         Command::Status(args) => status::run(args),
+        #[cfg(feature = "queue")]
+        Command::Submit(args) => submit::run(args),
+        #[cfg(feature = "queue")]
+        Command::Watch(args) => queue::watch(args),
+        #[cfg(not(feature = "queue"))]
+        Command::Submit(_) | Command::Watch(_) => Err(crate::sharding::no_queues()),
     }
 }

@@ -216,7 +216,7 @@ fn default_name(args: &PlanArgs, directory: &Path) -> PathBuf {
 
 fn report(args: &PlanArgs, plan: &Plan, out: &Path) -> Result<(), Failure> {
     let header = &plan.header;
-    let most = plan.entries.iter().map(|entry| entry.files).max().unwrap_or(0);
+    let most = plan.entries().map(|entry| entry.files).max().unwrap_or(0);
     if args.json {
         return out::print_json(&json!({
             "schema": 1,

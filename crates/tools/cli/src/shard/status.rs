@@ -1,8 +1,7 @@
 //! `shard status`: which shards are done, running and missing, how fast, and until when.
 
-use super::operands::Parts;
 use super::text;
-use crate::exit::{Ended, Exit};
+use crate::exit::{Ended, Exit, Failure};
 use crate::out;
 use crate::sharding::{failure, host, now_ns};
 use clap::Args;
@@ -11,6 +10,7 @@ use ioloom_shard::census::{Census, Unfinished, glance};
 use ioloom_shard::plan::Plan;
 use ioloom_shard::summary::{Progress, Summary};
 use serde_json::json;
+use std::path::PathBuf;
 
 /// Show which shards are done, running and missing
 ///
@@ -23,8 +23,17 @@ Examples:
   ioloom shard status data.shards parts
   watch ioloom shard status data.shards parts")]
 pub(super) struct StatusArgs {
-    #[command(flatten)]
-    parts: Parts,
+    /// Plan that the shards belong to
+    #[arg(required_unless_present = "queue")]
+    plan: Option<PathBuf>,
+
+    /// Directories with parts, or parts
+    #[arg(required_unless_present = "queue", value_name = "PARTS")]
+    places: Vec<PathBuf>,
+
+    /// Show the status of a queue: nats://HOST[:PORT]/NAME, or tls://HOST[:PORT]/NAME
+    #[arg(long, value_name = "URL", conflicts_with_all = ["plan", "places"])]
+    queue: Option<String>,
 
     /// Print the status as JSON
     #[arg(long)]
@@ -32,8 +41,15 @@ pub(super) struct StatusArgs {
 }
 
 pub(super) fn run(args: &StatusArgs) -> Ended {
-    let plan = Plan::read(&args.parts.plan).map_err(failure)?;
-    let census = glance(&plan, &args.parts.places, &host()).map_err(failure)?;
+    if let Some(_url) = &args.queue {
+        #[cfg(feature = "queue")]
+        return super::queue::status(_url, args.json);
+        #[cfg(not(feature = "queue"))]
+        return Err(crate::sharding::no_queues());
+    }
+    let Some(plan) = &args.plan else { return Err(Failure::usage("name the plan")) };
+    let plan = Plan::read(plan).map_err(failure)?;
+    let census = glance(&plan, &args.places, &host()).map_err(failure)?;
     let summary = Summary::of(&census);
     let now = now_ns();
     let progress = Progress::of(&census, &summary, plan.header.files, now);

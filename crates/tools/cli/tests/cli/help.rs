@@ -15,6 +15,8 @@ const COMMANDS: &[&str] = &[
     "shard plan",
     "shard merge",
     "shard status",
+    "shard submit",
+    "shard watch",
     "cache",
     "cache status",
     "cache drop",

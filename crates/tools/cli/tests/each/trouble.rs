@@ -108,6 +108,20 @@ fn special_files_are_errors_and_never_hang() {
     }
 }
 
+/// A file of /proc has data, but no size, so a mapping would be empty.
+#[test]
+fn files_without_a_size_are_not_mapped_as_empty_ones() {
+    let place = fresh();
+    place.write("empty", "");
+    for method in ["mmap:plain", "mmap:sequential", "mmap:willneed", "mmap:populate"] {
+        let args = ["/proc/version", "empty", "--method", method, "--json"];
+        let ran = place.each(&args).ended(1);
+        let expected = ["cannot map '/proc/version'", "size is 0"];
+        assert!(expected.iter().all(|words| ran.err.contains(words)), "{}", ran.err);
+        assert_eq!(ran.json()["files"], 1);
+    }
+}
+
 /// As in sha256sum, each operand that cannot be read is one error.
 #[test]
 fn operands_that_cannot_be_read_do_not_stop_the_others() {

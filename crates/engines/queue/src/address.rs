@@ -1,0 +1,77 @@
+//! Where a queue is: `nats://HOST[:PORT]/NAME`.
+
+use crate::error::QueueError;
+use std::fmt;
+use std::str::FromStr;
+
+/// The most characters of the name of a queue.
+const NAME_LEN_MAX: usize = 64;
+
+/// A server and the name of a queue on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    /// The URL of the server, with the user and password if they were given.
+    pub(crate) server: String,
+    /// The name of the queue.
+    pub(crate) name: String,
+    /// The address for messages, without user and password.
+    shown: String,
+}
+
+impl FromStr for Address {
+    type Err = QueueError;
+
+    fn from_str(text: &str) -> Result<Self, QueueError> {
+        let invalid = |reason: &str| QueueError::Address { reason: reason.to_owned() };
+        let (scheme, rest) = text
+            .split_once("://")
+            .filter(|(scheme, _)| ["nats", "tls"].contains(scheme))
+            .ok_or_else(|| invalid("must be nats://HOST/NAME or tls://HOST/NAME"))?;
+        let (authority, name) = rest
+            .split_once('/')
+            .ok_or_else(|| invalid("lacks the name of the queue: nats://HOST/NAME"))?;
+        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+        if host.is_empty() || host.starts_with(':') {
+            return Err(invalid("lacks the host: nats://HOST/NAME"));
+        }
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if name.is_empty() || name.len() > NAME_LEN_MAX || !name.chars().all(is_plain) {
+            return Err(invalid(
+                "the name of the queue must be 1 to 64 letters, digits, '-' and '_'",
+            ));
+        }
+        Ok(Self {
+            server: format!("{scheme}://{authority}"),
+            name: name.to_owned(),
+            shown: format!("{scheme}://{host}/{name}"),
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_server_and_a_name() {
+        let address: Address = "nats://me:secret@[::1]:4223/a-Queue_1".parse().unwrap();
+        assert_eq!(address.server, "nats://me:secret@[::1]:4223");
+        assert_eq!(address.name, "a-Queue_1");
+        assert_eq!(address.to_string(), "nats://[::1]:4223/a-Queue_1");
+    }
+
+    #[test]
+    fn others_are_refused() {
+        let long = format!("nats://h/{}", "x".repeat(65));
+        let wrong = ["h/q", "http://h/q", "nats://h", "nats:///q", "nats://:4222/q", "nats://h/"];
+        for text in wrong.iter().chain(&["nats://h/a.b", "nats://h/a/b", "nats://h/*", &long]) {
+            assert!(text.parse::<Address>().is_err(), "{text}");
+        }
+    }
+}

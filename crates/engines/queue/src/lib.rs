@@ -1,0 +1,50 @@
+//! Leases of numbered shards from a NATS JetStream server.
+//!
+//! A queue hands out the shards `1..=N` of a plan to workers on any host, and counts each result once.
+//! It carries numbers, checksums and counters, never paths or commands: a client that can publish
+//! to it can neither choose what a worker runs nor where it reads and writes.
+//!
+//! # Protocol
+//!
+//! Three streams belong to a queue `Q`:
+//!
+//! - `ioloom-Q-work` holds leases: one message for a range of shards, with retention by
+//!   acknowledgement. A worker acknowledges a message after the results of all its shards are
+//!   committed, and extends the lease meanwhile; if it ends, the server delivers the message again.
+//! - `ioloom-Q-done` holds one message per finished shard and refuses a second one on its subject. That
+//!   refusal is the only sign that a shard was finished before. Every other failed publication may
+//!   have been stored, so the worker reads the subject until it knows.
+//! - `ioloom-Q` holds the terms, the work that the first worker announced, what workers last
+//!   reported, and the shards that failed too often ("parked").
+//!
+//! A range that is delivered again is split into single shards, so that a shard which ends its workers
+//! is found. A shard delivered more often than the terms allow is parked with its error.
+//! Messages can be delivered and published twice at any point; only commits count. After a crash, the
+//! server can deliver a lease as if it were new, so a shard that is done can be handed out again.
+//!
+//! # Cost
+//!
+//! A shard costs a commit, which the server stores, and its share of a pull and an acknowledgement. A
+//! worker holds one range. [`Status`] reads counters and one message per worker and parked shard.
+//!
+//! Functions block; the runtime of the client is inside [`Queue`]. Without the feature `nats` the crate
+//! is empty.
+#![cfg(feature = "nats")]
+
+mod address;
+mod error;
+mod link;
+mod parked;
+mod status;
+mod submit;
+mod terms;
+mod worker;
+
+pub use address::Address;
+pub use error::QueueError;
+pub use link::Queue;
+pub use parked::Parked;
+pub use status::{Counts, Status};
+pub use submit::Submitted;
+pub use terms::{Terms, WorkerReport};
+pub use worker::{Committed, Next, Worker};

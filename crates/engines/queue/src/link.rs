@@ -1,0 +1,295 @@
+//! The connection to a server, and the streams of a queue.
+
+use crate::address::Address;
+use crate::error::QueueError;
+use crate::terms::{Stored, Terms, VERSION};
+use async_nats::jetstream::stream::{LastRawMessageErrorKind, Stream};
+use async_nats::jetstream::{self, Context};
+use async_nats::{Client, ConnectErrorKind, ConnectOptions};
+use std::env;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::runtime::{Builder, Runtime};
+
+/// How long a connection may take.
+const CONNECT_TIME: Duration = Duration::from_secs(5);
+/// How long a request may take.
+pub(crate) const REQUEST_TIME: Duration = Duration::from_secs(5);
+/// How long an operation is repeated while the server does not answer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+/// Time between two looks at the flag that stops a wait.
+const LOOK: Duration = Duration::from_millis(20);
+/// The longest pause between two attempts.
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// The names of the streams and subjects of a queue.
+#[derive(Debug, Clone)]
+pub(crate) struct Names {
+    /// The beginning of all subjects.
+    pub(crate) subject: String,
+    /// The stream of terms, workers and parked shards.
+    pub(crate) base: String,
+    /// The stream of leases.
+    pub(crate) work: String,
+    /// The stream of results.
+    pub(crate) done: String,
+}
+
+impl Names {
+    fn of(queue: &str) -> Self {
+        Self {
+            subject: format!("ioloom.{queue}"),
+            base: format!("ioloom-{queue}"),
+            work: format!("ioloom-{queue}-work"),
+            done: format!("ioloom-{queue}-done"),
+        }
+    }
+}
+
+/// A connection to the server of a queue.
+#[derive(Debug, Clone)]
+pub(crate) struct Link {
+    pub(crate) client: Client,
+    pub(crate) context: Context,
+    pub(crate) names: Names,
+    pub(crate) queue: String,
+}
+
+/// A queue on a server. Blocks in each call; dropping it closes the connection.
+#[derive(Debug)]
+pub struct Queue {
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) link: Link,
+}
+
+impl Queue {
+    /// Connects to the server of a queue. The variables `NATS_CREDS`, `NATS_NKEY` (files),
+    /// `NATS_TOKEN`, `NATS_USER` and `NATS_PASSWORD` authenticate, as in other clients of NATS;
+    /// `NATS_CA`, `NATS_CERT` and `NATS_KEY` name files for TLS.
+    ///
+    /// # Errors
+    /// A variable is invalid, or the server cannot be reached or refuses the client.
+    pub fn connect(address: &Address) -> Result<Self, QueueError> {
+        let queue = address.to_string();
+        let connect = |reason: String| QueueError::Connect { queue: queue.clone(), reason };
+        // Another user of TLS in this process may have installed it.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("queue")
+            .enable_all()
+            .build()
+            .map_err(|e| connect(e.to_string()))?;
+        let options = options()?;
+        let client = runtime
+            .block_on(options.connect(&address.server))
+            .map_err(|e| connect(unreachable(&e)))?;
+        // The context starts a task.
+        let mut context = {
+            let _inside = runtime.enter();
+            jetstream::new(client.clone())
+        };
+        context.set_timeout(REQUEST_TIME);
+        let link = Link { client, context, names: Names::of(&address.name), queue };
+        Ok(Self { runtime: Arc::new(runtime), link })
+    }
+
+    /// Returns the terms of the queue.
+    ///
+    /// # Errors
+    /// The queue does not exist, or the server does not answer.
+    pub fn terms(&self) -> Result<Terms, QueueError> {
+        self.runtime.block_on(self.link.terms())
+    }
+
+    /// Removes the queue from the server. Workers end with an error.
+    ///
+    /// # Errors
+    /// The queue does not exist, or the server does not answer.
+    pub fn remove(&self) -> Result<(), QueueError> {
+        self.runtime.block_on(async {
+            self.link.terms().await?;
+            // The terms last: a removal that was interrupted can be repeated.
+            let names = &self.link.names;
+            for stream in [&names.work, &names.done, &names.base] {
+                match self.link.context.delete_stream(stream).await {
+                    Ok(_) => {}
+                    Err(e) if is_missing(&e.to_string()) => {}
+                    Err(e) => return Err(self.link.failed("remove", e)),
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+fn options() -> Result<ConnectOptions, QueueError> {
+    let text = |name| env::var(name).ok().filter(|value| !value.is_empty());
+    let file = |variable: &'static str| match text(variable) {
+        None => Ok(None),
+        Some(path) => std::fs::read_to_string(path)
+            .map(Some)
+            .map_err(|e| QueueError::Credentials { variable, reason: e.to_string() }),
+    };
+    let mut options = ConnectOptions::new()
+        .name("ioloom")
+        .connection_timeout(CONNECT_TIME)
+        .request_timeout(Some(REQUEST_TIME))
+        .reconnect_delay_callback(|attempt| {
+            PAUSE_MAX.min(Duration::from_millis(50) * 2u32.saturating_pow(attempt.min(8) as u32))
+        })
+        .event_callback(|_| async {});
+    if let Some(creds) = file("NATS_CREDS")? {
+        options = options.credentials(&creds).map_err(|e| QueueError::Credentials {
+            variable: "NATS_CREDS",
+            reason: e.to_string(),
+        })?;
+    }
+    if let Some(seed) = file("NATS_NKEY")? {
+        options = options.nkey(seed.trim().to_owned());
+    }
+    if let Some(token) = text("NATS_TOKEN") {
+        options = options.token(token);
+    }
+    if let Some(user) = text("NATS_USER") {
+        options = options.user_and_password(user, text("NATS_PASSWORD").unwrap_or_default());
+    }
+    if let Some(path) = text("NATS_CA") {
+        options = options.add_root_certificates(PathBuf::from(path));
+    }
+    if let (Some(cert), Some(key)) = (text("NATS_CERT"), text("NATS_KEY")) {
+        options = options.add_client_certificate(PathBuf::from(cert), PathBuf::from(key));
+    }
+    Ok(options)
+}
+
+/// Returns why a server cannot be reached, and what to do.
+fn unreachable(error: &async_nats::ConnectError) -> String {
+    let cause = std::error::Error::source(error).map(ToString::to_string);
+    let cause = cause.unwrap_or_else(|| error.kind().to_string());
+    match error.kind() {
+        ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
+            format!("{cause}; set NATS_CREDS, NATS_TOKEN, or NATS_USER and NATS_PASSWORD")
+        }
+        ConnectErrorKind::Tls => format!("TLS: {cause}; NATS_CA names the file of its authority"),
+        ConnectErrorKind::Dns => format!("the host cannot be resolved: {cause}"),
+        ConnectErrorKind::TimedOut => {
+            format!("no answer within {} s; is it a NATS server?", CONNECT_TIME.as_secs())
+        }
+        _ => format!("{cause}; start it with 'nats-server -js', or correct the address"),
+    }
+}
+
+pub(crate) fn is_missing(reason: &str) -> bool {
+    reason.contains("stream not found") || reason.contains("no stream found")
+}
+
+impl Link {
+    /// Returns the error for a failed request.
+    pub(crate) fn failed(&self, action: &'static str, error: impl std::fmt::Display) -> QueueError {
+        let mut reason = error.to_string();
+        let queue = self.queue.clone();
+        if is_missing(&reason) {
+            return QueueError::Removed { queue };
+        }
+        let reached = self.client.connection_state() == async_nats::connection::State::Connected;
+        if !reached {
+            reason = "the server does not answer".to_owned();
+        } else if reason.contains("no responders") || reason.contains("jetstream not enabled") {
+            reason = "the server has no JetStream; start it with 'nats-server -js'".to_owned();
+        }
+        QueueError::Server { action, queue, reason }
+    }
+
+    pub(crate) fn parked_subject(&self, shard: u64) -> String {
+        format!("{}.parked.{shard}", self.names.subject)
+    }
+
+    pub(crate) fn done_subject(&self, shard: u64) -> String {
+        format!("{}.done.{shard}", self.names.subject)
+    }
+
+    pub(crate) fn submitted_subject(&self) -> String {
+        format!("{}.submitted", self.names.subject)
+    }
+
+    /// Returns the last shard of those that were queued.
+    pub(crate) async fn submitted(&self) -> Result<u64, QueueError> {
+        let base = self.stream(&self.names.base).await?;
+        let stored = self.last_of(&base, &self.submitted_subject()).await?.unwrap_or_default();
+        Ok(std::str::from_utf8(&stored).ok().and_then(|text| text.parse().ok()).unwrap_or(0))
+    }
+
+    pub(crate) async fn stream(&self, name: &str) -> Result<Stream, QueueError> {
+        self.context.get_stream(name).await.map_err(|e| self.failed("read", e))
+    }
+
+    /// Returns the last message on a subject.
+    pub(crate) async fn last_of<I>(
+        &self,
+        stream: &Stream<I>,
+        subject: &str,
+    ) -> Result<Option<Vec<u8>>, QueueError> {
+        match stream.get_last_raw_message_by_subject(subject).await {
+            Ok(message) => Ok(Some(message.payload.to_vec())),
+            Err(e) if e.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
+            Err(e) => Err(self.failed("read", e)),
+        }
+    }
+
+    /// Returns the result of a shard, if it was committed.
+    pub(crate) async fn committed(&self, shard: u64) -> Result<Option<Vec<u8>>, QueueError> {
+        let name = &self.names.done;
+        let done = self.context.get_stream_no_info(name).await;
+        let done = done.map_err(|e| self.failed("read", e))?;
+        self.last_of(&done, &self.done_subject(shard)).await
+    }
+
+    /// Stores a message and waits until the server has stored it.
+    pub(crate) async fn store(&self, subject: &str, payload: Vec<u8>) -> Result<(), QueueError> {
+        let stored = self.context.publish(subject.to_owned(), payload.into()).await;
+        match stored {
+            Ok(stored) => stored.await.map(drop).map_err(|e| self.failed("write to", e)),
+            Err(e) => Err(self.failed("write to", e)),
+        }
+    }
+
+    /// Reads the terms of the queue.
+    pub(crate) async fn terms(&self) -> Result<Terms, QueueError> {
+        let missing = || QueueError::Missing { queue: self.queue.clone() };
+        let base = self.stream(&self.names.base).await.map_err(|e| match e {
+            QueueError::Removed { .. } => missing(),
+            e => e,
+        })?;
+        let stored = self.last_of(&base, &format!("{}.terms", self.names.subject)).await?;
+        let stored: Stored = serde_json::from_slice(&stored.ok_or_else(missing)?)
+            .map_err(|e| self.failed("read", format!("its terms are not those of a queue: {e}")))?;
+        match stored.version {
+            VERSION => Ok(stored.terms),
+            other => Err(self.failed(
+                "use",
+                format!("it has version {other}; use the version of ioloom that made it"),
+            )),
+        }
+    }
+}
+
+/// Returns the time in nanoseconds since 1970.
+pub(crate) fn now_ns() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Waits until a flag is raised.
+pub(crate) async fn raised(stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Returns the pause before an attempt, numbered from 1.
+pub(crate) fn pause(attempt: u32) -> Duration {
+    PAUSE_MAX.min(Duration::from_millis(50) * 2u32.saturating_pow(attempt.min(8)))
+}

@@ -1,0 +1,306 @@
+//! Queues on a real server: who gets which shard, and which result counts.
+#![cfg(feature = "nats")]
+
+use ioloom_queue::{Address, Committed, Next, Queue, QueueError, Terms, Worker, WorkerReport};
+use ioloom_testbed::Nats;
+use serde_json::json;
+use std::io;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+fn terms(shards: u64, tries: u32) -> Terms {
+    let plan = "a-plan".to_owned();
+    Terms { plan, shards, files: shards, lease_ms: 1000, tries, created_ns: 1 }
+}
+
+fn queue(url: &str) -> Queue {
+    Queue::connect(&url.parse::<Address>().unwrap()).unwrap()
+}
+
+fn join(url: &str, host: &str) -> Worker {
+    let report = WorkerReport { host: host.to_owned(), pid: 1, ..WorkerReport::default() };
+    queue(url).join("a-plan", "count", report).unwrap()
+}
+
+/// Takes the next shard, which must exist.
+fn take(worker: &mut Worker) -> u64 {
+    match worker.next(&AtomicBool::new(false)).unwrap() {
+        Next::Shard(shard) => shard,
+        other => panic!("no shard: {other:?}"),
+    }
+}
+
+fn finish(worker: &mut Worker) -> (u64, u64) {
+    match worker.next(&AtomicBool::new(false)).unwrap() {
+        Next::Finished(counts) => (counts.done, counts.parked),
+        other => panic!("not finished: {other:?}"),
+    }
+}
+
+fn commit(worker: &mut Worker) -> Committed {
+    worker.commit(&json!({"files": 1})).unwrap()
+}
+
+#[test]
+fn each_shard_is_handed_out_once_while_nothing_fails() {
+    let Some(server) = Nats::start("") else { return };
+    let url = server.queue("once");
+    assert_eq!(queue(&url).submit(&terms(5, 3), false).unwrap().leases, 5);
+    assert_eq!(queue(&url).submit(&terms(5, 3), false).unwrap().leases, 0);
+    let (mut a, mut b) = (join(&url, "a"), join(&url, "b"));
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        seen.extend([take(&mut a), take(&mut b)]);
+        assert_eq!(commit(&mut a), Committed::Counted);
+        assert_eq!(commit(&mut b), Committed::Counted);
+    }
+    seen.push(take(&mut b));
+    assert_eq!(commit(&mut b), Committed::Counted);
+    seen.sort_unstable();
+    assert_eq!(seen, [1, 2, 3, 4, 5]);
+    assert_eq!((finish(&mut a), finish(&mut b)), ((5, 0), (5, 0)));
+    a.end();
+    b.end();
+    let status = queue(&url).status().unwrap();
+    assert!(status.is_finished() && status.submitted);
+    assert_eq!(status.work.as_deref(), Some("count"));
+    let shards: Vec<u64> = status.workers.iter().map(|worker| worker.shards).collect();
+    assert_eq!(shards.iter().sum::<u64>(), 5);
+    assert!(status.workers.iter().all(|worker| worker.ended));
+    queue(&url).remove().unwrap();
+    assert!(matches!(queue(&url).status(), Err(QueueError::Missing { .. })));
+}
+
+#[test]
+fn a_queue_of_many_shards_leases_ranges_and_splits_those_of_a_lost_worker() {
+    let Some(server) = Nats::start("") else { return };
+    let url = server.queue("many");
+    // A lease is a range of three shards.
+    assert_eq!(queue(&url).submit(&terms(30_000, 3), false).unwrap().leases, 10_000);
+    let mut lost = join(&url, "lost");
+    let first = take(&mut lost);
+    assert_eq!(commit(&mut lost), Committed::Counted);
+    assert_eq!(take(&mut lost), first + 1);
+    drop(lost);
+    std::thread::sleep(Duration::from_millis(1200));
+    let mut other = join(&url, "other");
+    let mut seen = Vec::new();
+    // The lease that was lost comes before those that were never begun.
+    for _ in 0..4 {
+        seen.push(take(&mut other));
+        assert_eq!(commit(&mut other), Committed::Counted);
+    }
+    assert!(!seen.contains(&first), "a finished shard came again: {seen:?}");
+    let status = queue(&url).status().unwrap();
+    // The rest of the lost range was queued again, one by one.
+    assert_eq!(status.counts.done, 5);
+    assert!(status.counts.queued >= 10_000, "{:?}", status.counts);
+}
+
+#[test]
+fn a_shard_that_ends_its_workers_is_parked_and_can_be_tried_again() {
+    let Some(server) = Nats::start("") else { return };
+    let url = server.queue("poison");
+    queue(&url).submit(&terms(1, 2), false).unwrap();
+    for _ in 0..2 {
+        let mut doomed = join(&url, "doomed");
+        assert_eq!(take(&mut doomed), 1);
+        drop(doomed);
+    }
+    let mut last = join(&url, "last");
+    assert_eq!(finish(&mut last), (0, 1));
+    let status = queue(&url).status().unwrap();
+    assert_eq!(status.parked[0].error, "its worker ended or lost its lease 2 times");
+    assert_eq!(queue(&url).submit(&terms(1, 2), true).unwrap().unparked, 1);
+    assert_eq!(take(&mut last), 1);
+    assert_eq!(commit(&mut last), Committed::Counted);
+    assert_eq!(finish(&mut last), (1, 0));
+}
+
+#[test]
+fn a_shard_that_fails_is_tried_again_and_parked_with_its_error() {
+    let Some(server) = Nats::start("") else { return };
+    let url = server.queue("fails");
+    queue(&url).submit(&terms(1, 3), false).unwrap();
+    let mut worker = join(&url, "host");
+    let parked: Vec<bool> = (0..3)
+        .map(|_| {
+            assert_eq!(take(&mut worker), 1);
+            worker.fail("not mounted").unwrap()
+        })
+        .collect();
+    assert_eq!(parked, [false, false, true]);
+    assert_eq!(finish(&mut worker), (0, 1));
+    let found = queue(&url).status().unwrap().parked;
+    assert_eq!((&*found[0].error, found[0].tries, &*found[0].host), ("not mounted", 3, "host"));
+}
+
+#[test]
+fn a_shard_that_is_given_back_counts_no_try() {
+    let Some(server) = Nats::start("") else { return };
+    let url = server.queue("back");
+    queue(&url).submit(&terms(1, 1), false).unwrap();
+    for _ in 0..3 {
+        let mut worker = join(&url, "host");
+        assert_eq!(take(&mut worker), 1);
+        worker.give_back().unwrap();
+    }
+    let mut worker = join(&url, "host");
+    assert_eq!(take(&mut worker), 1);
+    assert_eq!(commit(&mut worker), Committed::Counted);
+    assert_eq!(finish(&mut worker), (1, 0));
+}
+
+/// A link between a worker and the server that a test can cut.
+struct Cut {
+    port: u16,
+    down: Arc<AtomicBool>,
+}
+
+impl Cut {
+    fn before(server: &Nats) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let down = Arc::new(AtomicBool::new(false));
+        let (to, is_down) = (server.port(), down.clone());
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let Ok(there) = TcpStream::connect(("127.0.0.1", to)) else { return };
+                for (from, to) in [(&client, &there), (&there, &client)] {
+                    let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    let down = is_down.clone();
+                    std::thread::spawn(move || forward(from, to, &down));
+                }
+            }
+        });
+        Self { port, down }
+    }
+
+    fn queue(&self, name: &str) -> String {
+        format!("nats://127.0.0.1:{}/{name}", self.port)
+    }
+
+    fn set_down(&self, down: bool) {
+        self.down.store(down, Ordering::SeqCst);
+    }
+}
+
+/// Forwards bytes, and holds them while the link is down.
+fn forward(mut from: TcpStream, mut to: TcpStream, down: &AtomicBool) {
+    let mut buffer = [0; 4096];
+    loop {
+        let count = match io::Read::read(&mut from, &mut buffer) {
+            Ok(count) if count > 0 => count,
+            _ => break,
+        };
+        while down.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if io::Write::write_all(&mut to, &buffer[..count]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+#[test]
+fn a_worker_that_was_cut_off_is_refused_if_another_one_was_first() {
+    let Some(server) = Nats::start("") else { return };
+    let (cut, name) = (Cut::before(&server), "cut");
+    queue(&server.queue(name)).submit(&terms(1, 9), false).unwrap();
+    let mut away = join(&cut.queue(name), "away");
+    assert_eq!(take(&mut away), 1);
+    cut.set_down(true);
+    let mut here = join(&server.queue(name), "here");
+    assert_eq!(take(&mut here), 1);
+    assert_eq!(commit(&mut here), Committed::Counted);
+    cut.set_down(false);
+    assert_eq!(commit(&mut away), Committed::Late);
+    assert_eq!((finish(&mut here), finish(&mut away)), ((1, 0), (1, 0)));
+}
+
+#[test]
+fn a_worker_that_was_cut_off_counts_if_it_is_first() {
+    let Some(server) = Nats::start("") else { return };
+    let (cut, name) = (Cut::before(&server), "cut");
+    queue(&server.queue(name)).submit(&terms(1, 9), false).unwrap();
+    let mut away = join(&cut.queue(name), "away");
+    assert_eq!(take(&mut away), 1);
+    cut.set_down(true);
+    let mut here = join(&server.queue(name), "here");
+    assert_eq!(take(&mut here), 1);
+    cut.set_down(false);
+    assert_eq!(commit(&mut away), Committed::Counted);
+    assert_eq!(commit(&mut here), Committed::Late);
+    assert_eq!((finish(&mut here), finish(&mut away)), ((1, 0), (1, 0)));
+}
+
+#[test]
+fn a_commit_whose_answer_is_lost_counts_once() {
+    let Some(server) = Nats::start("") else { return };
+    let (cut, name) = (Cut::before(&server), "answer");
+    queue(&server.queue(name)).submit(&terms(1, 9), false).unwrap();
+    let mut away = join(&cut.queue(name), "away");
+    assert_eq!(take(&mut away), 1);
+    // The message is stored and its acknowledgement held until the request has timed out.
+    let committing = std::thread::spawn(move || {
+        let committed = commit(&mut away);
+        (committed, away)
+    });
+    std::thread::sleep(Duration::from_millis(1));
+    cut.set_down(true);
+    std::thread::sleep(Duration::from_secs(6));
+    cut.set_down(false);
+    let (committed, mut away) = committing.join().unwrap();
+    assert_eq!(committed, Committed::Counted);
+    assert_eq!(finish(&mut away), (1, 0));
+}
+
+#[test]
+fn a_server_that_is_killed_and_started_again_loses_nothing() {
+    let Some(mut server) = Nats::start("") else { return };
+    let url = server.queue("killed");
+    queue(&url).submit(&terms(6, 9), false).unwrap();
+    let mut worker = join(&url, "host");
+    let (mut counted, mut late) = (0, 0);
+    for round in 0.. {
+        // A lease whose acknowledgement was lost comes again, and its shard is then late.
+        let next = worker.next(&AtomicBool::new(false)).unwrap();
+        let Next::Shard(_) = next else { break };
+        if round < 6 && round % 2 == 0 {
+            server.kill();
+            server.start_again();
+        }
+        match commit(&mut worker) {
+            Committed::Counted => counted += 1,
+            Committed::Late => late += 1,
+        }
+    }
+    assert_eq!((finish(&mut worker), counted), ((6, 0), 6));
+    assert!(late <= 6, "{late} late");
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let Some(server) = Nats::start("") else { return };
+    let url = server.queue("fit");
+    assert!(matches!(queue(&url).terms(), Err(QueueError::Missing { .. })));
+    queue(&url).submit(&terms(1, 1), false).unwrap();
+    let mut other = terms(1, 1);
+    other.plan = "another".to_owned();
+    assert!(matches!(queue(&url).submit(&other, false), Err(QueueError::OtherPlan { .. })));
+    let report = WorkerReport::default();
+    let joined = queue(&url).join("another", "count", report.clone());
+    assert!(matches!(joined, Err(QueueError::OtherPlan { .. })));
+    let mut first = join(&url, "a");
+    let joined = queue(&url).join("a-plan", "sum", report);
+    assert!(matches!(joined, Err(QueueError::OtherWork { .. })));
+    queue(&url).remove().unwrap();
+    let next = first.next(&AtomicBool::new(false));
+    assert!(
+        matches!(next, Err(QueueError::Removed { .. } | QueueError::Missing { .. })),
+        "{next:?}"
+    );
+}

@@ -1,0 +1,113 @@
+//! A NATS server for tests, which can be killed and started again on the same data.
+
+#![allow(clippy::print_stdout, reason = "a test that needs the server reports that it is skipped")]
+
+use std::env;
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Number of checks for a server that starts.
+const TRIES: u32 = 1200;
+/// Pause between two checks.
+const PAUSE: Duration = Duration::from_millis(25);
+
+/// A running server on this machine. Killed on drop.
+#[derive(Debug)]
+pub struct Nats {
+    program: PathBuf,
+    dir: TempDir,
+    port: u16,
+    child: Child,
+}
+
+impl Nats {
+    /// Starts a server that syncs every message if it can, with more lines of its configuration. Prints a message and
+    /// returns `None` if no server is installed.
+    pub fn start(more: &str) -> Option<Self> {
+        let Some(program) = find() else {
+            println!("skipped: nats-server is not installed");
+            return None;
+        };
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = free.local_addr().expect("an address").port();
+        drop(free);
+        let store = dir.path().join("store");
+        let sync = if syncs(&program) { ", sync_interval: always" } else { "" };
+        let config = format!(
+            "listen: 127.0.0.1:{port}\njetstream {{ store_dir: \"{}\"{sync} }}\n{more}\n",
+            store.display()
+        );
+        fs::write(dir.path().join("nats.conf"), config).expect("a configuration");
+        let child = spawn(&program, dir.path());
+        let server = Self { program, dir, port, child };
+        server.await_ready();
+        Some(server)
+    }
+
+    /// Returns the port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Returns the URL of a queue.
+    pub fn queue(&self, name: &str) -> String {
+        format!("nats://127.0.0.1:{}/{name}", self.port)
+    }
+
+    /// Kills the server with SIGKILL.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts the server on the data of the one that was killed.
+    pub fn start_again(&mut self) {
+        self.child = spawn(&self.program, self.dir.path());
+        self.await_ready();
+    }
+
+    fn await_ready(&self) {
+        for _ in 0..TRIES {
+            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+                return;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        let log = fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
+        panic!("the server does not start: {log}");
+    }
+}
+
+impl Drop for Nats {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn spawn(program: &Path, dir: &Path) -> Child {
+    let log = fs::File::options().append(true).create(true).open(dir.join("log"));
+    let mut command = Command::new(program);
+    command.arg("-c").arg(dir.join("nats.conf")).stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(log.expect("a log")).spawn().expect("the server starts")
+}
+
+/// Returns whether a server knows how to sync every message: since 2.10.
+fn syncs(program: &Path) -> bool {
+    let said = Command::new(program).arg("--version").output().expect("the server starts");
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let version = said.rsplit('v').next().unwrap_or_default();
+    let mut numbers = version.split('.').map(|number| number.trim().parse::<u32>().unwrap_or(0));
+    (numbers.next(), numbers.next()) >= (Some(2), Some(10))
+}
+
+/// Returns the server: of the search path, or where the system has services.
+fn find() -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let dirs = env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    dirs.map(|dir| dir.join("nats-server")).find(|program| program.is_file())
+}

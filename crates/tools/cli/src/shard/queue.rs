@@ -1,0 +1,215 @@
+//! `shard status --queue` and `shard watch`: how far a queue is.
+
+use super::queue_args::WatchArgs;
+use crate::exit::{Ended, Exit, Failure};
+use crate::queueing::{address, failure as queue_failure};
+use crate::{interrupt, out};
+use ioloom_model::units::{format_count, format_counted, format_ns};
+use ioloom_queue::{Queue, Status, WorkerReport};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Hosts, workers and parked shards that a status lists.
+const ROWS: usize = 8;
+/// Time between two looks at the flag of interrupts.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Prints the status of a queue.
+pub(super) fn status(url: &str, as_json: bool) -> Ended {
+    let queue = Queue::connect(&address(url)?).map_err(queue_failure)?;
+    let status = queue.status().map_err(queue_failure)?;
+    match as_json {
+        true => out::print_json(&document(&status))?,
+        false => out::print(&words(&status))?,
+    }
+    Ok(Exit::Ok)
+}
+
+/// Follows a queue.
+pub(super) fn watch(args: &WatchArgs) -> Ended {
+    let stop = interrupt::stop_flag();
+    let queue = Queue::connect(&address(&args.queue)?).map_err(queue_failure)?;
+    let mut last = String::new();
+    loop {
+        let status = queue.status().map_err(queue_failure)?;
+        if args.json {
+            out::print(&format!("{}\n", document(&status)))?;
+        } else {
+            let line = line(&status);
+            if line != last {
+                out::print(&line)?;
+                last = line;
+            }
+        }
+        if status.is_finished() {
+            if !args.json {
+                out::print(&words(&status))?;
+            }
+            let errors: u64 = status.workers.iter().map(|w| w.errors).sum();
+            let failed = status.counts.parked > 0 || errors > 0;
+            return Ok(if failed { Exit::Failed } else { Exit::Ok });
+        }
+        let until = Instant::now() + Duration::from_secs(u64::from(args.interval));
+        while Instant::now() < until {
+            if stop.load(Ordering::Relaxed) {
+                return Err(Failure::new(Exit::Interrupted, ""));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+/// Returns the progress in a line.
+fn line(status: &Status) -> String {
+    let counts = status.counts;
+    let mut text = format!(
+        "{} of {} done, {} running",
+        format_count(counts.done),
+        format_counted(status.terms.shards, "shard", "shards"),
+        format_count(status.running().count() as u64),
+    );
+    if counts.parked > 0 {
+        text += &format!(", {} parked", format_count(counts.parked));
+    }
+    if let Some(left) = status.left_ns().filter(|_| !status.is_finished()) {
+        text += &format!(", {} left", format_ns(left));
+    }
+    text + "\n"
+}
+
+/// What the workers of a host did together.
+#[derive(Debug, Default)]
+struct Host {
+    workers: u64,
+    shards: u64,
+    files: u64,
+    errors: u64,
+    failed: u64,
+    limited_by: Option<String>,
+}
+
+fn hosts(status: &Status) -> BTreeMap<&str, Host> {
+    let mut hosts: BTreeMap<&str, Host> = BTreeMap::new();
+    for WorkerReport { host, shards, files, errors, failed, limited_by, .. } in &status.workers {
+        let sum = hosts.entry(host).or_default();
+        sum.workers += 1;
+        sum.shards += shards;
+        sum.files += files;
+        sum.errors += errors;
+        sum.failed += failed;
+        sum.limited_by = limited_by.clone().or(sum.limited_by.take());
+    }
+    hosts
+}
+
+fn words(status: &Status) -> String {
+    let counts = status.counts;
+    let running: Vec<_> = status.running().collect();
+    let waiting =
+        status.terms.shards.saturating_sub(counts.done + counts.parked + running.len() as u64);
+    let mut text = format!(
+        "shards      {} of {} done, {} running, {} waiting, {} parked\n",
+        format_count(counts.done),
+        format_count(status.terms.shards),
+        format_count(running.len() as u64),
+        format_count(waiting),
+        format_count(counts.parked),
+    );
+    if !status.submitted {
+        text +=
+            "submission  not finished; if it was interrupted, run 'ioloom shard submit' again\n";
+    }
+    if let Some(work) = &status.work {
+        text += &format!("work        {}\n", out::readable(work.as_bytes()));
+    }
+    if let Some(rate) = status.shards_per_s() {
+        let files: u64 = status.workers.iter().map(|w| w.files).sum();
+        text +=
+            &format!("speed       {rate:.1} shards/s, {}", format_counted(files, "file", "files"));
+        if let Some(left) = status.left_ns().filter(|_| !status.is_finished()) {
+            text += &format!(", {} left", format_ns(left));
+        }
+        text.push('\n');
+    }
+    text += &host_lines(status);
+    let slow = status.stragglers();
+    for (worker, shard, ns) in running.iter().take(ROWS) {
+        let mark = if slow.contains(shard) { ": a straggler" } else { "" };
+        text += &format!(
+            "running     shard {shard} on {} since {}{mark}\n",
+            out::readable(worker.host.as_bytes()),
+            format_ns(*ns as f64),
+        );
+    }
+    for parked in status.parked.iter().take(ROWS) {
+        text += &format!(
+            "parked      shard {} on {}: {}\n",
+            parked.shard,
+            out::readable(parked.host.as_bytes()),
+            out::readable(parked.error.as_bytes()),
+        );
+    }
+    if counts.parked as usize > ROWS {
+        text += &format!("{:12}and {} more\n", "", format_count(counts.parked - ROWS as u64));
+    }
+    if counts.parked > 0 {
+        text += "to do       when the cause is corrected, 'ioloom shard submit --unpark' tries them again\n";
+    }
+    text
+}
+
+fn host_lines(status: &Status) -> String {
+    let hosts = hosts(status);
+    let mut text = String::new();
+    for (row, (name, host)) in hosts.iter().take(ROWS).enumerate() {
+        let head = if row == 0 { "hosts" } else { "" };
+        text += &format!(
+            "{head:12}{}: {}, {}, {}",
+            out::readable(name.as_bytes()),
+            format_counted(host.workers, "worker", "workers"),
+            format_counted(host.shards, "shard", "shards"),
+            format_counted(host.files, "file", "files"),
+        );
+        if host.errors > 0 {
+            text += &format!(", {}", format_counted(host.errors, "failed file", "failed files"));
+        }
+        if host.failed > 0 {
+            text += &format!(", {}", format_counted(host.failed, "failed try", "failed tries"));
+        }
+        if let Some(limit) = host.limited_by.as_ref().filter(|word| *word != "unknown") {
+            text += &format!(", limited by {limit}");
+        }
+        text.push('\n');
+    }
+    if hosts.len() > ROWS {
+        text += &format!("{:12}and {} more\n", "", format_count((hosts.len() - ROWS) as u64));
+    }
+    text
+}
+
+fn document(status: &Status) -> Value {
+    let running = status.running().map(|(worker, shard, ns)| {
+        json!({"shard": shard, "host": worker.host, "pid": worker.pid, "running_ns": ns})
+    });
+    json!({
+        "schema": 1,
+        "command": "shard status",
+        "plan": status.terms.plan,
+        "terms": status.terms,
+        "work": status.work,
+        "submitted": status.submitted,
+        "shards": status.terms.shards,
+        "done": status.counts.done,
+        "parked": status.counts.parked,
+        "leases_queued": status.counts.queued,
+        "finished": status.is_finished(),
+        "running": running.collect::<Vec<_>>(),
+        "stragglers": status.stragglers(),
+        "shards_per_s": status.shards_per_s(),
+        "left_ns": status.left_ns(),
+        "workers": status.workers,
+        "parked_shards": status.parked,
+    })
+}

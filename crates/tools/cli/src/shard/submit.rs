@@ -1,0 +1,69 @@
+//! `shard submit`: creates a queue that hands out the shards of a plan.
+
+use super::queue_args::SubmitArgs;
+use crate::exit::{Ended, Exit, Failure};
+use crate::out;
+use crate::queueing::{address, failure as queue_failure};
+use crate::sharding::{failure, now_ns};
+use ioloom_model::units::{format_count, format_counted};
+use ioloom_queue::{Queue, Terms};
+use ioloom_shard::plan::Plan;
+use serde_json::json;
+
+pub(super) fn run(args: &SubmitArgs) -> Ended {
+    let address = address(&args.queue)?;
+    if args.remove {
+        Queue::connect(&address).and_then(|queue| queue.remove()).map_err(queue_failure)?;
+        if args.json {
+            out::print_json(&json!({"schema": 1, "command": "shard submit", "removed": true}))?;
+        } else {
+            out::print(&format!("removed {address}\n"))?;
+        }
+        return Ok(Exit::Ok);
+    }
+    let Some(plan) = &args.plan else { return Err(Failure::usage("name the plan")) };
+    let (header, checksum) = Plan::glance(plan).map_err(failure)?;
+    let terms = Terms {
+        plan: checksum,
+        shards: header.shards,
+        files: header.files,
+        lease_ms: u64::from(args.lease) * 1000,
+        tries: args.tries,
+        created_ns: now_ns(),
+    };
+    let queue = Queue::connect(&address).map_err(queue_failure)?;
+    let submitted = queue.submit(&terms, args.unpark).map_err(queue_failure)?;
+    let existed = submitted.terms.created_ns != terms.created_ns;
+    if args.json {
+        out::print_json(&json!({
+            "schema": 1,
+            "command": "shard submit",
+            "queue": address.to_string(),
+            "existed": existed,
+            "terms": submitted.terms,
+            "leases": submitted.leases,
+            "unparked": submitted.unparked,
+        }))?;
+        return Ok(Exit::Ok);
+    }
+    let shards = format_counted(submitted.terms.shards, "shard", "shards");
+    let mut text = match submitted.leases {
+        0 => format!("{address} has all {shards} already\n"),
+        leases if leases == submitted.terms.shards => format!("queued {shards} in {address}\n"),
+        leases => format!("queued {shards} in {} leases in {address}\n", format_count(leases)),
+    };
+    let kept = submitted.terms.lease_ms != terms.lease_ms || submitted.terms.tries != terms.tries;
+    if existed && kept {
+        text += &format!(
+            "the queue keeps its terms: a lease of {} s, {} tries\n",
+            submitted.terms.lease_ms / 1000,
+            submitted.terms.tries
+        );
+    }
+    if args.unpark {
+        let parked = format_counted(submitted.unparked, "parked shard", "parked shards");
+        text += &format!("queued {parked} again\n");
+    }
+    out::print(&text)?;
+    Ok(Exit::Ok)
+}

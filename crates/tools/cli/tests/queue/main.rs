@@ -1,0 +1,216 @@
+//! Workers that take shards from a queue, on a server of this test.
+
+use ioloom_testbed::{Nats, ProcessOutput, Workspace};
+use serde_json::Value;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A hang is a failure after this time.
+const GUARD: Duration = Duration::from_secs(60);
+
+/// A server and a plan of shards.
+struct Scene {
+    server: Nats,
+    space: Workspace,
+}
+
+impl Scene {
+    /// Plans shards of three files each, which are called `N` and contain `N`.
+    fn new(shards: u32) -> Option<Self> {
+        let server = Nats::start("")?;
+        let space = Workspace::in_memory_or_on_disk(env!("CARGO_BIN_EXE_ioloom"));
+        for file in 0..shards * 3 {
+            let name = format!("tree/{file:04}");
+            std::fs::create_dir_all(space.at("tree")).unwrap();
+            space.write(name, file.to_string());
+        }
+        std::fs::create_dir(space.at("parts")).unwrap();
+        let scene = Self { server, space };
+        scene.run(&["shard", "plan", "tree", "--shards", &shards.to_string()]).ended(0);
+        Some(scene)
+    }
+
+    fn url(&self) -> String {
+        self.server.queue("q")
+    }
+
+    fn run(&self, args: &[&str]) -> ProcessOutput {
+        self.space.ours(args).output().unwrap().into()
+    }
+
+    fn submit(&self, more: &[&str]) -> ProcessOutput {
+        let url = self.url();
+        self.run(&[&["shard", "submit", "tree.shards", "--queue", &url], more].concat())
+    }
+
+    fn status(&self) -> Value {
+        self.run(&["shard", "status", "--json", "--queue", &self.url()]).ended(0).json()
+    }
+
+    fn worker(&self, more: &[&str]) -> Command {
+        let url = self.url();
+        let args = ["each", "--queue", &url, "--manifest", "tree.shards", "--part", "parts"];
+        let mut command = self.space.ours(&[&args[..], more].concat());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn digest(&self, args: &[&str]) -> Value {
+        self.run(args).ended(0).json()["digest"].clone()
+    }
+
+    /// Asserts that every shard counts once and the result is that of one run.
+    fn is_complete(&self, shards: u64) {
+        let status = self.status();
+        let numbers = ["done", "parked", "leases_queued"].map(|name| status[name].as_u64());
+        assert_eq!(numbers, [Some(shards), Some(0), Some(0)], "{status:#}");
+        let merged = self.digest(&["shard", "merge", "--json", "tree.shards", "parts"]);
+        assert!(!merged.is_null());
+        assert_eq!(merged, self.digest(&["each", "--json", "tree"]));
+    }
+}
+
+fn ended(child: Child) -> ProcessOutput {
+    child.wait_with_output().unwrap().into()
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < GUARD, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn workers_share_the_shards_and_the_result_is_that_of_one_run() {
+    let Some(scene) = Scene::new(12) else { return };
+    let said = scene.submit(&[]).ended(0).text();
+    assert_eq!(said, format!("queued 12 shards in {}\n", scene.url()));
+    let said = scene.submit(&[]).ended(0).text();
+    assert_eq!(said, format!("{} has all 12 shards already\n", scene.url()));
+    let workers: Vec<Child> = (0..2).map(|_| scene.worker(&["--json"]).spawn().unwrap()).collect();
+    let ran: Vec<Value> = workers.into_iter().map(|child| ended(child).ended(0).json()).collect();
+    let sum = |name: &str| ran.iter().map(|ran| ran["queue"][name].as_u64().unwrap()).sum::<u64>();
+    assert_eq!((sum("shards"), sum("late"), sum("failed")), (12, 0, 0));
+    assert!(ran.iter().all(|ran| ran["queue"]["finished"] == true));
+    scene.is_complete(12);
+    let text = scene.run(&["shard", "watch", "--queue", &scene.url()]).ended(0).text();
+    assert!(text.starts_with("12 of 12 shards done, 0 running\nshards      12 of 12"), "{text}");
+    // A later worker finds nothing to do.
+    assert!(ended(scene.worker(&[]).spawn().unwrap()).ended(0).text().contains("0 shards"));
+}
+
+#[test]
+fn a_worker_that_is_killed_loses_its_shard_to_another() {
+    let Some(scene) = Scene::new(3) else { return };
+    scene.submit(&["--lease", "1"]).ended(0);
+    let slow = scene.space.at("slow");
+    scene.space.write("slow", "");
+    // A command that waits while the file exists.
+    let command = format!("sh -c 'while test -e {}; do sleep 0.02; done' {{}}", slow.display());
+    let mut doomed = scene.worker(&["--exec", &command]).spawn().unwrap();
+    wait_until("the shard begins", || scene.status()["running"] != Value::Array(Vec::new()));
+    doomed.kill().unwrap();
+    doomed.wait().unwrap();
+    std::fs::remove_file(slow).unwrap();
+    ended(scene.worker(&["--exec", &command]).spawn().unwrap()).ended(0);
+    let status = scene.status();
+    assert_eq!((&status["done"], &status["parked"]), (&3.into(), &0.into()));
+}
+
+#[test]
+fn a_server_that_is_killed_comes_back_to_the_same_queue() {
+    let Some(mut scene) = Scene::new(60) else { return };
+    scene.submit(&["--lease", "1"]).ended(0);
+    let workers: Vec<Child> = (0..2).map(|_| scene.worker(&[]).spawn().unwrap()).collect();
+    for _ in 0..3 {
+        std::thread::sleep(Duration::from_millis(60));
+        scene.server.kill();
+        scene.server.start_again();
+    }
+    for worker in workers {
+        ended(worker).ended(0);
+    }
+    scene.is_complete(60);
+}
+
+#[test]
+fn an_interrupted_worker_gives_its_shard_back() {
+    let Some(scene) = Scene::new(2) else { return };
+    scene.submit(&["--lease", "600", "--tries", "1"]).ended(0);
+    let child = scene.worker(&["--exec", "sleep 0.3"]).spawn().unwrap();
+    wait_until("the shard begins", || scene.status()["running"] != Value::Array(Vec::new()));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(ended(child).code, Some(130));
+    // Its lease is not waited for, and the interrupt was no try.
+    ended(scene.worker(&["--exec", "sleep 0.3"]).spawn().unwrap()).ended(0);
+    assert_eq!(scene.status()["done"], 2);
+}
+
+#[test]
+fn a_shard_whose_files_are_gone_is_parked_with_its_reason() {
+    let Some(scene) = Scene::new(2) else { return };
+    scene.submit(&["--tries", "2"]).ended(0);
+    let away = scene.space.at("away");
+    std::fs::rename(scene.space.at("tree"), &away).unwrap();
+    std::fs::create_dir(scene.space.at("tree")).unwrap();
+    let ran = ended(scene.worker(&[]).spawn().unwrap()).ended(1);
+    assert!(
+        ran.err.contains("is parked: cannot complete the shard: none of its 3 files"),
+        "{}",
+        ran.err
+    );
+    let status = scene.status();
+    assert_eq!(
+        (&status["done"], &status["parked"], &status["finished"]),
+        (&0.into(), &2.into(), &true.into())
+    );
+    assert!(status["parked_shards"][0]["error"].as_str().unwrap().contains("none of its 3 files"));
+    std::fs::remove_dir(scene.space.at("tree")).unwrap();
+    std::fs::rename(away, scene.space.at("tree")).unwrap();
+    let said = scene.submit(&["--unpark", "--tries", "2"]).ended(0).text();
+    assert!(said.ends_with("queued 2 parked shards again\n"), "{said}");
+    ended(scene.worker(&[]).spawn().unwrap()).ended(0);
+    scene.is_complete(2);
+}
+
+#[test]
+fn what_cannot_be_used_is_one_error() {
+    let Some(scene) = Scene::new(2) else { return };
+    let refused = |code: i32, words: &[&str]| {
+        let ran = ended(scene.worker(&[]).spawn().unwrap());
+        assert_eq!(ran.code, Some(code), "{}", ran.err);
+        ran.one_error(words);
+    };
+    refused(1, &["cannot open nats://", "no such queue", "'ioloom shard submit'"]);
+    scene.submit(&[]).ended(0);
+    // The plan is made again: it is another one.
+    std::fs::remove_dir_all(scene.space.at("tree.shards")).unwrap();
+    scene.run(&["shard", "plan", "tree", "--shards", "2"]).ended(0);
+    refused(2, &["another plan"]);
+    let again = scene.submit(&[]);
+    assert_eq!(again.code, Some(2));
+    again.one_error(&["another plan"]);
+    let gone = ["shard", "status", "--queue", "nats://user:secret@127.0.0.1:1/q"];
+    let gone = scene.run(&gone);
+    assert_eq!(gone.code, Some(1));
+    gone.one_error(&["nats://127.0.0.1:1/q", "refused", "nats-server -js"]);
+    let wrong = scene.run(&["shard", "status", "--queue", "http://user:secret@h/q"]);
+    assert_eq!(wrong.code, Some(2));
+    wrong.one_error(&["invalid --queue 'http://h/q'", "nats://HOST/NAME"]);
+    assert!(!wrong.err.contains("secret"));
+}
+
+#[test]
+fn a_server_that_wants_a_password_gets_it_from_the_environment() {
+    let Some(server) = Nats::start("authorization { user: me, password: secret }") else { return };
+    let space = Workspace::in_memory_or_on_disk(env!("CARGO_BIN_EXE_ioloom"));
+    let url = server.queue("q");
+    let status = || space.ours(&["shard", "status", "--queue", &url]);
+    let denied = ProcessOutput::from(status().output().unwrap()).ended(1);
+    denied.one_error(&["cannot connect", "NATS_USER"]);
+    let known = status().env("NATS_USER", "me").env("NATS_PASSWORD", "secret").output().unwrap();
+    ProcessOutput::from(known).ended(1).one_error(&["no such queue"]);
+}
