@@ -25,9 +25,9 @@
 //! # Cost
 //!
 //! A shard costs a commit, which the server stores, and its share of a pull and an acknowledgement. A
-//! worker holds one range. [`Status`] reads counters and one message per worker and parked shard.
+//! worker holds one range. `Status` reads counters and one message per worker and parked shard.
 //!
-//! Functions block; the runtime of the client is inside [`Queue`]. Without the feature `nats` the crate
+//! Functions block; the runtime of the client is inside `Queue`. Without the feature `nats` the crate
 //! is empty.
 #![cfg(feature = "nats")]
 
