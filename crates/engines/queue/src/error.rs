@@ -54,7 +54,10 @@ pub enum QueueError {
         wanted: String,
     },
     /// Other workers of the queue do other work.
-    #[error("cannot join {queue}: its workers run '{found}', not '{wanted}'")]
+    #[error(
+        "cannot join {queue}: its workers run '{found}', not '{wanted}'; use the same flags, or \
+             another queue"
+    )]
     OtherWork {
         /// The queue.
         queue: String,

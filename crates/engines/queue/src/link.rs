@@ -2,14 +2,15 @@
 
 use crate::address::Address;
 use crate::error::QueueError;
+use crate::patience::pause;
 use crate::terms::{Stored, Terms, VERSION};
 use async_nats::jetstream::stream::{LastRawMessageErrorKind, Stream};
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, ConnectErrorKind, ConnectOptions};
 use std::env;
+use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::runtime::{Builder, Runtime};
 
@@ -17,33 +18,36 @@ use tokio::runtime::{Builder, Runtime};
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 /// How long a request may take.
 pub(crate) const REQUEST_TIME: Duration = Duration::from_secs(5);
-/// How long an operation is repeated while the server does not answer.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
-/// Time between two looks at the flag that stops a wait.
-const LOOK: Duration = Duration::from_millis(20);
-/// The longest pause between two attempts.
-const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// How long an operation may take that consists of a request and of the wait before it is sent.
+const OPERATION_TIME: Duration = Duration::from_secs(10);
 
-/// The names of the streams and subjects of a queue.
+/// The names of the streams of a queue.
 #[derive(Debug, Clone)]
 pub(crate) struct Names {
     /// The beginning of all subjects.
     pub(crate) subject: String,
-    /// The stream of terms, workers and parked shards.
+    /// The stream of the terms, of the announced work and of what workers report.
     pub(crate) base: String,
     /// The stream of leases.
     pub(crate) work: String,
     /// The stream of results.
     pub(crate) done: String,
+    /// The stream of shards that failed too often.
+    pub(crate) parked: String,
+    /// The stream of shards with failed files.
+    pub(crate) failed: String,
 }
 
 impl Names {
     fn of(queue: &str) -> Self {
+        let stream = |kind: &str| format!("ioloom-{queue}-{kind}");
         Self {
             subject: format!("ioloom.{queue}"),
             base: format!("ioloom-{queue}"),
-            work: format!("ioloom-{queue}-work"),
-            done: format!("ioloom-{queue}-done"),
+            work: stream("work"),
+            done: stream("done"),
+            parked: stream("parked"),
+            failed: stream("failed"),
         }
     }
 }
@@ -112,8 +116,8 @@ impl Queue {
         self.runtime.block_on(async {
             self.link.terms().await?;
             // The terms last: a removal that was interrupted can be repeated.
-            let names = &self.link.names;
-            for stream in [&names.work, &names.done, &names.base] {
+            let Names { work, done, parked, failed, base, .. } = &self.link.names;
+            for stream in [work, done, parked, failed, base] {
                 match self.link.context.delete_stream(stream).await {
                     Ok(_) => {}
                     Err(e) if is_missing(&e.to_string()) => {}
@@ -137,9 +141,7 @@ fn options() -> Result<ConnectOptions, QueueError> {
         .name("ioloom")
         .connection_timeout(CONNECT_TIME)
         .request_timeout(Some(REQUEST_TIME))
-        .reconnect_delay_callback(|attempt| {
-            PAUSE_MAX.min(Duration::from_millis(50) * 2u32.saturating_pow(attempt.min(8) as u32))
-        })
+        .reconnect_delay_callback(|attempt| pause(u32::try_from(attempt).unwrap_or(u32::MAX)))
         .event_callback(|_| async {});
     if let Some(creds) = file("NATS_CREDS")? {
         options = options.credentials(&creds).map_err(|e| QueueError::Credentials {
@@ -157,12 +159,19 @@ fn options() -> Result<ConnectOptions, QueueError> {
         options = options.user_and_password(user, text("NATS_PASSWORD").unwrap_or_default());
     }
     if let Some(path) = text("NATS_CA") {
-        options = options.add_root_certificates(PathBuf::from(path));
+        options = options.add_root_certificates(absolute("NATS_CA", path)?);
     }
     if let (Some(cert), Some(key)) = (text("NATS_CERT"), text("NATS_KEY")) {
-        options = options.add_client_certificate(PathBuf::from(cert), PathBuf::from(key));
+        let (cert, key) = (absolute("NATS_CERT", cert)?, absolute("NATS_KEY", key)?);
+        options = options.add_client_certificate(cert, key);
     }
     Ok(options)
+}
+
+/// Returns a path that remains true when the directory changes: the files are read for each connection.
+fn absolute(variable: &'static str, path: String) -> Result<PathBuf, QueueError> {
+    std::path::absolute(path)
+        .map_err(|e| QueueError::Credentials { variable, reason: e.to_string() })
 }
 
 /// Returns why a server cannot be reached, and what to do.
@@ -194,32 +203,12 @@ impl Link {
         if is_missing(&reason) {
             return QueueError::Removed { queue };
         }
-        let reached = self.client.connection_state() == async_nats::connection::State::Connected;
-        if !reached {
+        if !self.is_connected() {
             reason = "the server does not answer".to_owned();
         } else if reason.contains("no responders") || reason.contains("jetstream not enabled") {
             reason = "the server has no JetStream; start it with 'nats-server -js'".to_owned();
         }
         QueueError::Server { action, queue, reason }
-    }
-
-    pub(crate) fn parked_subject(&self, shard: u64) -> String {
-        format!("{}.parked.{shard}", self.names.subject)
-    }
-
-    pub(crate) fn done_subject(&self, shard: u64) -> String {
-        format!("{}.done.{shard}", self.names.subject)
-    }
-
-    pub(crate) fn submitted_subject(&self) -> String {
-        format!("{}.submitted", self.names.subject)
-    }
-
-    /// Returns the last shard of those that were queued.
-    pub(crate) async fn submitted(&self) -> Result<u64, QueueError> {
-        let base = self.stream(&self.names.base).await?;
-        let stored = self.last_of(&base, &self.submitted_subject()).await?.unwrap_or_default();
-        Ok(std::str::from_utf8(&stored).ok().and_then(|text| text.parse().ok()).unwrap_or(0))
     }
 
     pub(crate) async fn stream(&self, name: &str) -> Result<Stream, QueueError> {
@@ -239,21 +228,33 @@ impl Link {
         }
     }
 
-    /// Returns the result of a shard, if it was committed.
-    pub(crate) async fn committed(&self, shard: u64) -> Result<Option<Vec<u8>>, QueueError> {
-        let name = &self.names.done;
-        let done = self.context.get_stream_no_info(name).await;
-        let done = done.map_err(|e| self.failed("read", e))?;
-        self.last_of(&done, &self.done_subject(shard)).await
-    }
-
     /// Stores a message and waits until the server has stored it.
     pub(crate) async fn store(&self, subject: &str, payload: Vec<u8>) -> Result<(), QueueError> {
-        let stored = self.context.publish(subject.to_owned(), payload.into()).await;
-        match stored {
-            Ok(stored) => stored.await.map(drop).map_err(|e| self.failed("write to", e)),
-            Err(e) => Err(self.failed("write to", e)),
+        let storing = async {
+            let sent = self.context.publish(subject.to_owned(), payload.into()).await;
+            match sent {
+                Ok(sent) => sent.await.map(drop).map_err(|e| self.failed("write to", e)),
+                Err(e) => Err(self.failed("write to", e)),
+            }
+        };
+        self.in_time("write to", storing).await
+    }
+
+    /// Ends an operation that takes too long: the client keeps a limited number of messages for a server that it
+    /// has lost, and then waits.
+    pub(crate) async fn in_time<T>(
+        &self,
+        action: &'static str,
+        operation: impl Future<Output = Result<T, QueueError>>,
+    ) -> Result<T, QueueError> {
+        match tokio::time::timeout(OPERATION_TIME, operation).await {
+            Ok(done) => done,
+            Err(_) => Err(self.failed(action, "no answer")),
         }
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        self.client.connection_state() == async_nats::connection::State::Connected
     }
 
     /// Reads the terms of the queue.
@@ -280,16 +281,4 @@ impl Link {
 pub(crate) fn now_ns() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// Waits until a flag is raised.
-pub(crate) async fn raised(stop: &AtomicBool) {
-    while !stop.load(Ordering::Relaxed) {
-        tokio::time::sleep(LOOK).await;
-    }
-}
-
-/// Returns the pause before an attempt, numbered from 1.
-pub(crate) fn pause(attempt: u32) -> Duration {
-    PAUSE_MAX.min(Duration::from_millis(50) * 2u32.saturating_pow(attempt.min(8)))
 }

@@ -5,8 +5,7 @@
 //! both, and a commit wins. [`settle`] does the same for what a killed worker left.
 
 use crate::error::QueueError;
-use crate::link::Link;
-use async_nats::jetstream::stream::Stream;
+use crate::instance::Instance;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 
@@ -29,64 +28,71 @@ pub struct Parked {
 }
 
 /// Stores that a shard is parked, unless it is done.
-pub(crate) async fn park(link: &Link, parked: &Parked) -> Result<(), QueueError> {
-    let subject = link.parked_subject(parked.shard);
-    link.store(&subject, serde_json::to_vec(parked).unwrap_or_default()).await?;
-    settle(link, parked.shard).await
+pub(crate) async fn park(queue: &Instance, parked: &Parked) -> Result<(), QueueError> {
+    let subject = queue.parked_subject(parked.shard);
+    queue.store(&subject, serde_json::to_vec(parked).unwrap_or_default()).await?;
+    settle(queue, parked.shard).await.map(drop)
 }
 
-/// Removes the message about a parked shard if the shard is done.
-pub(crate) async fn settle(link: &Link, shard: u64) -> Result<(), QueueError> {
-    if link.committed(shard).await?.is_some() {
-        remove(link, shard).await?;
+/// Removes the message about a parked shard if the shard is done. Returns whether it is.
+pub(crate) async fn settle(queue: &Instance, shard: u64) -> Result<bool, QueueError> {
+    let is_done = queue.committed(shard).await?.is_some();
+    if is_done {
+        remove(queue, shard, u64::MAX).await?;
     }
-    Ok(())
+    Ok(is_done)
 }
 
-pub(crate) async fn remove(link: &Link, shard: u64) -> Result<(), QueueError> {
-    let stream = link.stream(&link.names.base).await?;
-    let purged = stream.purge().filter(link.parked_subject(shard)).await;
-    purged.map(drop).map_err(|e| link.failed("change", e))
+/// Removes the message about a parked shard if its number in the stream is at most `through`.
+pub(crate) async fn remove(queue: &Instance, shard: u64, through: u64) -> Result<(), QueueError> {
+    let stream = queue.context.get_stream_no_info(&queue.names.parked).await;
+    let stream = stream.map_err(|e| queue.failed("change", e))?;
+    let messages = stream.purge().filter(queue.parked_subject(shard));
+    let purged = match through {
+        u64::MAX => messages.await,
+        through => messages.sequence(through + 1).await,
+    };
+    purged.map(drop).map_err(|e| queue.failed("change", e))
 }
 
 /// Removes the message about a shard that was committed now, if it was parked. A failure is settled later.
-pub(crate) async fn remove_if_parked(link: &Link, shard: u64) {
-    let Ok(base) = link.context.get_stream_no_info(&link.names.base).await else { return };
-    if let Ok(Some(_)) = link.last_of(&base, &link.parked_subject(shard)).await {
-        let _ = remove(link, shard).await;
+pub(crate) async fn remove_if_parked(queue: &Instance, shard: u64) {
+    if let Ok(true) = queue.is_parked(shard).await {
+        let _ = remove(queue, shard, u64::MAX).await;
     }
 }
 
 /// Returns the numbers of all parked shards.
-pub(crate) async fn numbers(link: &Link, base: &Stream) -> Result<Vec<u64>, QueueError> {
-    let filter = format!("{}.parked.>", link.names.subject);
-    let mut subjects = base.info_with_subjects(filter).await.map_err(|e| link.failed("read", e))?;
+pub(crate) async fn numbers(queue: &Instance) -> Result<Vec<u64>, QueueError> {
+    let stream = queue.stream(&queue.names.parked).await?;
+    let subjects = stream.info_with_subjects(queue.subject("parked.*")).await;
+    let mut subjects = subjects.map_err(|e| queue.failed("read", e))?;
     let mut numbers = Vec::new();
-    while let Some((subject, _)) = subjects.try_next().await.map_err(|e| link.failed("read", e))? {
+    while let Some((subject, _)) = subjects.try_next().await.map_err(|e| queue.failed("read", e))? {
         numbers.extend(subject.rsplit('.').next().and_then(|number| number.parse::<u64>().ok()));
     }
     numbers.sort_unstable();
     Ok(numbers)
 }
 
-/// Returns the first parked shards.
-pub(crate) async fn list(
-    link: &Link,
-    base: &Stream,
-    numbers: &[u64],
-) -> Result<Vec<Parked>, QueueError> {
+/// Returns what is stored about parked shards.
+pub(crate) async fn list(queue: &Instance, numbers: &[u64]) -> Result<Vec<Parked>, QueueError> {
     let read = stream::iter(numbers.to_owned()).map(|shard| async move {
-        let found = link.last_of(base, &link.parked_subject(shard)).await?;
+        let found = queue.last_in(&queue.names.parked, &queue.parked_subject(shard)).await?;
         Ok::<_, QueueError>(found.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     });
     let found: Vec<Option<Parked>> = read.buffered(REQUESTS).try_collect().await?;
     Ok(found.into_iter().flatten().collect())
 }
 
-/// Settles all parked shards.
-pub(crate) async fn settle_all(link: &Link) -> Result<(), QueueError> {
-    let base = link.stream(&link.names.base).await?;
-    let shards = numbers(link, &base).await?;
-    let settled = stream::iter(shards).map(|shard| settle(link, shard));
-    settled.buffer_unordered(REQUESTS).try_for_each(|()| async { Ok(()) }).await
+/// Settles all parked shards and returns how many of them are not done. Those that are done can be absent from a
+/// counter of results that was read before.
+pub(crate) async fn settle_all(queue: &Instance) -> Result<u64, QueueError> {
+    let settled = stream::iter(numbers(queue).await?).map(|shard| settle(queue, shard));
+    let mut settled = settled.buffer_unordered(REQUESTS);
+    let mut parked = 0;
+    while let Some(is_done) = settled.try_next().await? {
+        parked += u64::from(!is_done);
+    }
+    Ok(parked)
 }

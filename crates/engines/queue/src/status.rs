@@ -1,7 +1,8 @@
 //! How far a queue is: counters of its streams, and what its workers last reported.
 
 use crate::error::QueueError;
-use crate::link::{Link, Queue, now_ns};
+use crate::instance::Instance;
+use crate::link::{Queue, now_ns};
 use crate::parked::{self, Parked};
 use crate::terms::{Terms, WorkerReport};
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -25,6 +26,15 @@ pub struct Counts {
     pub done: u64,
     /// Shards that failed too often.
     pub parked: u64,
+    /// Shards of which files failed. They are done, or will be soon.
+    pub with_errors: u64,
+}
+
+impl Counts {
+    /// Returns the number of shards that are done or parked.
+    pub fn finished(&self) -> u64 {
+        self.done.saturating_add(self.parked)
+    }
 }
 
 /// How far a queue is.
@@ -38,7 +48,8 @@ pub struct Status {
     pub work: Option<String>,
     /// Its counters.
     pub counts: Counts,
-    /// The last report of each worker, ended ones included.
+    /// The last report of each worker, ended ones included. Times are those of the clock of the server, as far
+    /// as the time at which it stored the report says.
     pub workers: Vec<WorkerReport>,
     /// The first parked shards.
     pub parked: Vec<Parked>,
@@ -49,46 +60,59 @@ pub struct Status {
 impl Status {
     /// Returns whether every shard is done or parked.
     pub fn is_finished(&self) -> bool {
-        self.counts.done + self.counts.parked >= self.terms.shards
+        self.counts.finished() >= self.terms.shards
     }
 
-    /// Returns the workers that run a shard now.
+    /// Returns the workers that have not ended and were heard of lately.
+    fn alive(&self) -> impl Iterator<Item = &WorkerReport> {
+        let lease_ns = self.terms.lease_ms.max(1000).saturating_mul(1_000_000);
+        let oldest = SILENT_LEASES.saturating_mul(lease_ns);
+        let silent = move |w: &WorkerReport| self.now_ns.saturating_sub(w.seen_ns);
+        self.workers.iter().filter(move |w| !w.ended && silent(w) <= oldest)
+    }
+
+    /// Returns the workers that run a shard now, the shard, and since when in nanoseconds.
     pub fn running(&self) -> impl Iterator<Item = (&WorkerReport, u64, u64)> {
-        let oldest = SILENT_LEASES * self.terms.lease_ms.max(1000) * 1_000_000;
-        let alive =
-            move |w: &&WorkerReport| !w.ended && self.now_ns.saturating_sub(w.seen_ns) <= oldest;
-        self.workers.iter().filter(alive).filter_map(|worker| {
+        self.alive().filter_map(|worker| {
             let (shard, since_ns) = worker.current?;
-            Some((worker, shard, self.now_ns.saturating_sub(since_ns)))
+            Some((worker, shard, worker.seen_ns.saturating_sub(since_ns)))
         })
     }
 
     /// Returns the mean duration of a shard, if there is one.
     pub fn mean_ns(&self) -> Option<u64> {
-        let shards: u64 = self.workers.iter().map(|w| w.shards + w.late).sum();
-        let busy: u64 = self.workers.iter().map(|w| w.busy_ns).sum();
-        busy.checked_div(shards)
+        let sum =
+            |of: fn(&WorkerReport) -> u64| self.workers.iter().map(of).fold(0, u64::saturating_add);
+        sum(|w| w.busy_ns).checked_div(sum(|w| w.shards))
     }
 
     /// Returns the running shards that take much longer than the mean.
     pub fn stragglers(&self) -> Vec<u64> {
         let Some(mean) = self.mean_ns() else { return Vec::new() };
-        let slow = |(_, shard, ns): (_, u64, u64)| (ns > SLOW * mean).then_some(shard);
+        let slow =
+            |(_, shard, ns): (_, u64, u64)| (ns > SLOW.saturating_mul(mean)).then_some(shard);
         self.running().filter_map(slow).collect()
     }
 
-    /// Returns shards per second since the first worker started.
+    /// Returns shards per second: of the workers that run now, or of all while they ran.
     pub fn shards_per_s(&self) -> Option<f64> {
+        let rate = |shards: u64, started: u64, seen: u64| {
+            let elapsed_s = seen.saturating_sub(started) as f64 / 1e9;
+            (elapsed_s > 0.0 && shards > 0).then(|| shards as f64 / elapsed_s)
+        };
+        let now: f64 = self.alive().filter_map(|w| rate(w.shards, w.started_ns, w.seen_ns)).sum();
+        if now > 0.0 {
+            return Some(now);
+        }
         let started = self.workers.iter().map(|w| w.started_ns).min()?;
-        let last = self.workers.iter().map(|w| w.seen_ns).max()?;
-        let end = if self.running().next().is_some() { self.now_ns } else { last };
-        let elapsed_s = end.saturating_sub(started) as f64 / 1e9;
-        (elapsed_s > 0.0 && self.counts.done > 0).then(|| self.counts.done as f64 / elapsed_s)
+        let seen = self.workers.iter().map(|w| w.seen_ns).max()?;
+        rate(self.counts.done, started, seen)
     }
 
-    /// Returns the time that is left at this rate, in nanoseconds.
+    /// Returns the time that is left at this rate, in nanoseconds, while workers run.
     pub fn left_ns(&self) -> Option<f64> {
-        let left = self.terms.shards.saturating_sub(self.counts.done + self.counts.parked);
+        self.alive().next()?;
+        let left = self.terms.shards.saturating_sub(self.counts.finished());
         Some(left as f64 / self.shards_per_s()? * 1e9)
     }
 }
@@ -99,56 +123,128 @@ impl Queue {
     /// # Errors
     /// The queue does not exist, or the server does not answer.
     pub fn status(&self) -> Result<Status, QueueError> {
-        self.runtime.block_on(status(&self.link))
+        self.runtime.block_on(async { status(&Instance::open(&self.link).await?).await })
     }
 }
 
-pub(crate) async fn counts(link: &Link) -> Result<Counts, QueueError> {
-    // The leases first: one that is gone by then has its results in the counter that is read later.
-    let queued = link.stream(&link.names.work).await?.cached_info().state.messages;
-    let done = link.stream(&link.names.done).await?.cached_info().state.messages;
-    let base = link.stream(&link.names.base).await?;
-    let parked = parked::numbers(link, &base).await?.len() as u64;
-    Ok(Counts { queued, done, parked })
+pub(crate) async fn counts(queue: &Instance) -> Result<Counts, QueueError> {
+    let messages = async |name: &str| Ok(queue.stream(name).await?.cached_info().state.messages);
+    let names = &queue.names;
+    // The leases first: one that is gone by then has its results in the counters that are read later. A shard
+    // with failed files is counted before its result.
+    let queued = messages(&names.work).await?;
+    let done = messages(&names.done).await?;
+    let parked = messages(&names.parked).await?;
+    let with_errors = messages(&names.failed).await?;
+    let mut counts = Counts { queued, done, parked, with_errors };
+    if parked > 0 && counts.finished() >= queue.terms.shards {
+        // A shard that is done can still be among those that are parked.
+        counts.parked = parked::settle_all(queue).await?;
+    }
+    Ok(counts)
 }
 
-async fn status(link: &Link) -> Result<Status, QueueError> {
-    let terms = link.terms().await?;
-    let mut counts = counts(link).await?;
-    let base = link.stream(&link.names.base).await?;
-    let subject = &link.names.subject;
-    if counts.parked > 0 && counts.done + counts.parked > terms.shards {
-        parked::settle_all(link).await?;
-    }
-    let numbers = parked::numbers(link, &base).await?;
-    counts.parked = numbers.len() as u64;
-    let parked = parked::list(link, &base, &numbers[..numbers.len().min(PARKED_SHOWN)]).await?;
-    let work = link.last_of(&base, &format!("{subject}.work-of")).await?;
-    let submitted = link.submitted().await? >= terms.shards;
+async fn status(queue: &Instance) -> Result<Status, QueueError> {
+    let counts = counts(queue).await?;
+    let parked = match counts.parked {
+        0 => Vec::new(),
+        _ => {
+            let numbers = parked::numbers(queue).await?;
+            parked::list(queue, &numbers[..numbers.len().min(PARKED_SHOWN)]).await?
+        }
+    };
+    let work = queue.last_in(&queue.names.base, &queue.work_of_subject()).await?;
+    let submitted = queue.submitted().await? >= queue.terms.shards;
     Ok(Status {
         submitted,
         work: work.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
         counts,
-        workers: workers(link).await?,
+        workers: workers(queue).await?,
         parked,
         now_ns: now_ns(),
-        terms,
+        terms: queue.terms.clone(),
     })
 }
 
-async fn workers(link: &Link) -> Result<Vec<WorkerReport>, QueueError> {
-    let base = link.stream(&link.names.base).await?;
-    let filter = format!("{}.worker.*", link.names.subject);
-    let subjects = base.info_with_subjects(filter).await.map_err(|e| link.failed("read", e))?;
+async fn workers(queue: &Instance) -> Result<Vec<WorkerReport>, QueueError> {
+    let base = queue.stream(&queue.names.base).await?;
+    let subjects = base.info_with_subjects(queue.subject("worker.*")).await;
+    let subjects = subjects.map_err(|e| queue.failed("read", e))?;
     let subjects: Vec<(String, usize)> =
-        subjects.try_collect().await.map_err(|e| link.failed("read", e))?;
+        subjects.try_collect().await.map_err(|e| queue.failed("read", e))?;
     let base = &base;
     let read = stream::iter(subjects).map(|(subject, _)| async move {
-        let bytes = link.last_of(base, &subject).await?;
-        Ok::<_, QueueError>(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+        let message = base.get_last_raw_message_by_subject(&subject).await;
+        let message = message.map_err(|e| queue.failed("read", e))?;
+        let stored_ns = u64::try_from(message.time.unix_timestamp_nanos()).unwrap_or(0);
+        let report: Option<WorkerReport> = serde_json::from_slice(&message.payload).ok();
+        Ok::<_, QueueError>(report.map(|report| by_server_clock(report, stored_ns)))
     });
     let found: Vec<Option<WorkerReport>> = read.buffered(REQUESTS).try_collect().await?;
     let mut workers: Vec<WorkerReport> = found.into_iter().flatten().collect();
     workers.sort_by_key(|worker| (worker.started_ns, worker.pid));
     Ok(workers)
+}
+
+/// Moves the times of a report, which are those of its host, to the clock of the server.
+fn by_server_clock(mut report: WorkerReport, stored_ns: u64) -> WorkerReport {
+    let seen_ns = report.seen_ns;
+    let moved = |ns: u64| stored_ns.saturating_sub(seen_ns.saturating_sub(ns));
+    report.started_ns = moved(report.started_ns);
+    report.current = report.current.map(|(shard, since_ns)| (shard, moved(since_ns)));
+    report.seen_ns = stored_ns;
+    report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    fn status(now_ns: u64, workers: Vec<WorkerReport>) -> Status {
+        let plan = String::new();
+        let terms = Terms { plan, shards: 100, files: 1, lease_ms: 1000, tries: 1, created_ns: 1 };
+        let counts = Counts { done: 10, ..Counts::default() };
+        let (submitted, work, parked) = (true, None, Vec::new());
+        Status { terms, submitted, work, counts, workers, parked, now_ns }
+    }
+
+    fn worker(started_s: u64, seen_s: u64, shards: u64) -> WorkerReport {
+        WorkerReport {
+            started_ns: started_s * S,
+            seen_ns: seen_s * S,
+            shards,
+            busy_ns: shards * S,
+            current: Some((7, (seen_s - 1) * S)),
+            ..WorkerReport::default()
+        }
+    }
+
+    #[test]
+    fn a_report_of_a_wrong_clock_is_moved_to_that_of_the_server() {
+        let moved = by_server_clock(worker(1000, 1010, 10), 510 * S);
+        assert_eq!((moved.started_ns, moved.seen_ns), (500 * S, 510 * S));
+        assert_eq!(moved.current, Some((7, 509 * S)));
+        let nonsense = WorkerReport { started_ns: u64::MAX, seen_ns: 0, ..worker(1, 2, 1) };
+        assert_eq!(by_server_clock(nonsense, 5).started_ns, 5);
+    }
+
+    #[test]
+    fn the_rate_is_that_of_workers_that_run() {
+        // A worker that ended a day before does not slow the estimate down.
+        let ended = WorkerReport { ended: true, ..worker(100, 110, 5) };
+        let status = status(90_011 * S, vec![ended, worker(90_000, 90_010, 5)]);
+        assert_eq!(status.shards_per_s(), Some(0.5));
+        assert_eq!(status.left_ns(), Some(180.0 * S as f64));
+        assert_eq!(status.running().count(), 1);
+        assert_eq!(status.mean_ns(), Some(S));
+    }
+
+    #[test]
+    fn workers_that_are_silent_do_not_run_and_nothing_is_predicted() {
+        let status = status(1000 * S, vec![worker(100, 110, 5)]);
+        assert_eq!((status.running().count(), status.left_ns()), (0, None));
+        assert_eq!(status.shards_per_s(), Some(1.0));
+    }
 }

@@ -1,6 +1,7 @@
 //! Creates a queue and fills it with leases.
 
 use crate::error::QueueError;
+use crate::instance::Instance;
 use crate::link::{Link, Queue};
 use crate::parked;
 use crate::terms::{Stored, Terms, VERSION};
@@ -11,10 +12,10 @@ use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, Stor
 use futures_util::{StreamExt, TryStreamExt, stream};
 use std::time::Duration;
 
-/// The durable consumer that all workers share.
-pub(crate) const CONSUMER: &str = "workers";
 /// The most leases in flight at all workers.
 const LEASES_MAX: i64 = 100_000;
+/// The most workers that wait for a lease.
+const WAITING_MAX: i64 = 100_000;
 /// Messages that wait for the server to store them.
 const STORING: usize = 256;
 /// A queue has about so many leases, unless it has fewer shards.
@@ -48,64 +49,90 @@ impl Queue {
 }
 
 async fn submit(link: &Link, terms: &Terms, unpark: bool) -> Result<Submitted, QueueError> {
-    create_streams(link).await?;
-    let terms = agree(link, terms).await?;
-    create_consumer(link, &terms).await?;
-    let mut submitted = Submitted { terms, leases: 0, unparked: 0 };
-    if let Some(after) = missing_after(link, submitted.terms.shards).await? {
-        submitted.leases = queue_after(link, after, submitted.terms.shards).await?;
+    create(link, base(link)).await?;
+    let queue = Instance::new(link.clone(), agree(link, terms).await?);
+    for config in streams(&queue) {
+        create(link, config).await?;
+    }
+    create_consumer(&queue).await?;
+    let shards = queue.terms.shards;
+    let mut submitted = Submitted { terms: queue.terms.clone(), leases: 0, unparked: 0 };
+    if let Some(after) = missing_after(&queue).await? {
+        submitted.leases = queue_after(&queue, after, shards).await?;
     }
     if unpark {
-        parked::settle_all(link).await?;
-        let base = link.stream(&link.names.base).await?;
-        let shards = parked::numbers(link, &base).await?;
-        // First the lease: a shard that is queued and parked is settled when it is done.
-        submitted.unparked = queue(link, shards.iter().map(|shard| (*shard, *shard))).await?;
-        for shard in shards {
-            parked::remove(link, shard).await?;
-        }
+        submitted.unparked = unpark_all(&queue).await?;
     }
     Ok(submitted)
 }
 
-async fn create_streams(link: &Link) -> Result<(), QueueError> {
-    let subject = &link.names.subject;
-    let own = |suffix: &str| format!("{subject}.{suffix}");
-    let common = Config {
+/// Queues all parked shards again and returns their number.
+async fn unpark_all(queue: &Instance) -> Result<u64, QueueError> {
+    // A shard that is parked again while this runs must remain parked.
+    let stream = queue.stream(&queue.names.parked).await?;
+    let through = stream.cached_info().state.last_sequence;
+    parked::settle_all(queue).await?;
+    let shards = parked::numbers(queue).await?;
+    // First the lease: a shard that is queued and parked is settled when it is done.
+    let leases = lease(queue, shards.iter().map(|shard| (*shard, *shard))).await?;
+    for shard in shards {
+        parked::remove(queue, shard, through).await?;
+    }
+    Ok(leases)
+}
+
+async fn create(link: &Link, config: Config) -> Result<(), QueueError> {
+    let created = link.context.get_or_create_stream(config).await;
+    created.map(drop).map_err(|e| link.failed("create", e))
+}
+
+fn common() -> Config {
+    Config {
         storage: StorageType::File,
         num_replicas: 1,
         max_consumers: -1,
         max_messages: -1,
         max_bytes: -1,
-        ..Config::default()
-    };
-    let base = Config {
-        name: link.names.base.clone(),
-        subjects: ["terms", "submitted", "work-of", "worker.*", "parked.*"].map(own).to_vec(),
         max_messages_per_subject: 1,
         discard: DiscardPolicy::Old,
-        ..common.clone()
-    };
+        ..Config::default()
+    }
+}
+
+/// The stream of the terms accepts subjects of all instances, because it exists before there are terms.
+fn base(link: &Link) -> Config {
+    let subject = &link.names.subject;
+    let kinds = ["terms", "*.submitted", "*.work-of", "*.worker.*"];
+    Config {
+        name: link.names.base.clone(),
+        subjects: kinds.map(|kind| format!("{subject}.{kind}")).to_vec(),
+        ..common()
+    }
+}
+
+/// The other streams accept subjects of this instance only.
+fn streams(queue: &Instance) -> [Config; 4] {
     let work = Config {
-        name: link.names.work.clone(),
-        subjects: vec![own("work")],
+        name: queue.names.work.clone(),
+        subjects: vec![queue.work_subject()],
         retention: RetentionPolicy::WorkQueue,
         max_messages_per_subject: -1,
-        ..common.clone()
+        ..common()
     };
     let done = Config {
-        name: link.names.done.clone(),
-        subjects: vec![own("done.*")],
-        max_messages_per_subject: 1,
+        name: queue.names.done.clone(),
+        subjects: vec![queue.subject("done.*")],
         discard: DiscardPolicy::New,
         discard_new_per_subject: true,
-        ..common
+        ..common()
     };
-    for config in [work, done, base] {
-        let created = link.context.get_or_create_stream(config).await;
-        created.map_err(|e| link.failed("create", e))?;
-    }
-    Ok(())
+    let last = |name: &str, kind| Config {
+        name: name.to_owned(),
+        subjects: vec![queue.subject(kind)],
+        ..common()
+    };
+    let names = &queue.names;
+    [work, done, last(&names.parked, "parked.*"), last(&names.failed, "failed.*")]
 }
 
 /// Stores the terms unless the queue has terms, and returns those that it has.
@@ -146,56 +173,64 @@ pub(crate) async fn store_first(
     }
 }
 
-async fn create_consumer(link: &Link, terms: &Terms) -> Result<(), QueueError> {
+/// Returns the name of the durable consumer that all workers share.
+pub(crate) fn consumer(terms: &Terms) -> String {
+    format!("workers-{}", terms.created_ns)
+}
+
+async fn create_consumer(queue: &Instance) -> Result<(), QueueError> {
+    let name = consumer(&queue.terms);
     let config = pull::Config {
-        durable_name: Some(CONSUMER.to_owned()),
+        durable_name: Some(name.clone()),
         ack_policy: AckPolicy::Explicit,
-        ack_wait: Duration::from_millis(terms.lease_ms),
+        ack_wait: Duration::from_millis(queue.terms.lease_ms),
         max_ack_pending: LEASES_MAX,
+        max_waiting: WAITING_MAX,
         max_deliver: -1,
         ..pull::Config::default()
     };
-    let work = link.stream(&link.names.work).await?;
-    let created = work.get_or_create_consumer(CONSUMER, config).await;
-    created.map(drop).map_err(|e| link.failed("create", e))
+    let work = queue.stream(&queue.names.work).await?;
+    let created = work.get_or_create_consumer(&name, config).await;
+    created.map(drop).map_err(|e| queue.failed("create", e))
 }
 
 /// Returns the shard after which shards may be missing from the queue: a submission did not end, or
 /// nothing is queued although shards are not finished.
-async fn missing_after(link: &Link, shards: u64) -> Result<Option<u64>, QueueError> {
-    let through = link.submitted().await?;
+async fn missing_after(queue: &Instance) -> Result<Option<u64>, QueueError> {
+    let shards = queue.terms.shards;
+    let through = queue.submitted().await?;
     if through < shards {
         return Ok(Some(through));
     }
-    let counts = crate::status::counts(link).await?;
-    let lost = counts.queued == 0 && counts.done + counts.parked < shards;
+    let counts = crate::status::counts(queue).await?;
+    let lost = counts.queued == 0 && counts.finished() < shards;
     Ok(lost.then_some(0))
 }
 
 /// Queues the shards after one, and stores from time to time how far it is: a submission that is
 /// interrupted and repeated queues few shards twice.
-async fn queue_after(link: &Link, after: u64, shards: u64) -> Result<u64, QueueError> {
+async fn queue_after(queue: &Instance, after: u64, shards: u64) -> Result<u64, QueueError> {
     let per_lease = (shards / LEASES).clamp(1, SHARDS_PER_LEASE_MAX);
     let (mut through, mut leases) = (after, 0);
     while through < shards {
         let last = shards.min(through + per_lease * LEASES_PER_STEP);
         let firsts = (through + 1..=last).step_by(per_lease as usize);
-        leases += queue(link, firsts.map(|first| (first, last.min(first + per_lease - 1)))).await?;
+        leases +=
+            lease(queue, firsts.map(|first| (first, last.min(first + per_lease - 1)))).await?;
         through = last;
-        link.store(&link.submitted_subject(), through.to_string().into_bytes()).await?;
+        queue.store(&queue.submitted_subject(), through.to_string().into_bytes()).await?;
     }
     Ok(leases)
 }
 
-/// Queues leases and returns their number.
-pub(crate) async fn queue(
-    link: &Link,
+/// Queues leases of ranges and returns their number.
+pub(crate) async fn lease(
+    queue: &Instance,
     ranges: impl Iterator<Item = (u64, u64)>,
 ) -> Result<u64, QueueError> {
-    let subject = format!("{}.work", link.names.subject);
-    let stored = stream::iter(ranges).map(|(first, last)| {
-        let subject = subject.clone();
-        async move { link.store(&subject, format!("{first}-{last}").into_bytes()).await }
+    let subject = &queue.work_subject();
+    let stored = stream::iter(ranges).map(|(first, last)| async move {
+        queue.store(subject, format!("{first}-{last}").into_bytes()).await
     });
     let mut stored = stored.buffer_unordered(STORING);
     let mut leases = 0;

@@ -5,29 +5,30 @@
 //! worker runs the rest of its shards, and of two results the first one counts.
 
 use crate::error::QueueError;
-use crate::link::{Link, PATIENCE, Queue, now_ns, pause, raised};
+use crate::instance::Instance;
+use crate::link::{Queue, REQUEST_TIME, now_ns};
 use crate::parked::{self, Parked};
+use crate::patience::{Patience, hurried, patiently, pause};
 use crate::status::{Counts, counts};
-use crate::submit::{CONSUMER, queue, store_first};
-use crate::terms::{Terms, WorkerReport};
+use crate::submit::{SHARDS_PER_LEASE_MAX, consumer, lease, store_first};
+use crate::telling::{keep_telling, tell};
+use crate::terms::WorkerReport;
 use async_nats::jetstream::AckKind;
 use async_nats::jetstream::consumer::{PullConsumer, pull};
 use async_nats::jetstream::message::Acker;
 use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
 /// How long a worker waits for a lease before it looks whether the queue is finished.
 const PULL_TIME: Duration = Duration::from_secs(1);
-/// Time between two reports of a worker.
-const REPORT_TIME: Duration = Duration::from_secs(1);
 
 /// What a worker does next.
 #[derive(Debug)]
@@ -59,7 +60,11 @@ struct Outcome {
 /// A range of shards that this worker holds.
 struct Lease {
     acker: Arc<Acker>,
+    /// Those that are left.
     shards: VecDeque<u64>,
+    /// Whether the range is one shard, so that deliveries of the message are tries of the shard.
+    is_single: bool,
+    /// How often the message was delivered.
     tries: u32,
     extend: JoinHandle<()>,
 }
@@ -80,11 +85,14 @@ impl Drop for Lease {
 #[derive(Debug)]
 pub struct Worker {
     runtime: Arc<Runtime>,
-    link: Link,
-    terms: Terms,
+    queue: Instance,
     consumer: PullConsumer,
     lease: Option<Lease>,
     report: Arc<Mutex<WorkerReport>>,
+    /// Raised when the user wants the worker to end: then it waits for no server.
+    stop: Arc<AtomicBool>,
+    /// Shards that failed at this worker.
+    failed_here: BTreeSet<u64>,
     /// Commits so far, which distinguish those of a shard that comes twice.
     commits: u64,
     /// The task that publishes the report.
@@ -99,92 +107,113 @@ impl Drop for Worker {
 
 impl Queue {
     /// Joins the queue of a plan. All workers of a queue do the same work, which the first one sets;
-    /// `work` says what it is in words. Waits for the server while it does not answer.
+    /// `work` says what it is in words. Waits up to two minutes for a server that does not answer, here and in
+    /// all calls of the worker, unless `stop` is raised.
     ///
     /// # Errors
     /// The queue does not exist, has another plan or other work, or the server does not answer.
-    pub fn join(&self, plan: &str, work: &str, report: WorkerReport) -> Result<Worker, QueueError> {
-        let link = self.link.clone();
-        let (terms, consumer) = self.runtime.block_on(async {
-            let terms = link.terms().await?;
-            if terms.plan != plan {
-                let (found, wanted) = (terms.plan, plan.to_owned());
-                return Err(QueueError::OtherPlan { queue: link.queue.clone(), found, wanted });
+    pub fn join(
+        &self,
+        plan: &str,
+        work: &str,
+        report: WorkerReport,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Worker, QueueError> {
+        let attempt = || async {
+            let queue = Instance::open(&self.link).await?;
+            if queue.terms.plan != plan {
+                let (found, wanted) = (queue.terms.plan.clone(), plan.to_owned());
+                return Err(QueueError::OtherPlan { queue: queue.queue.clone(), found, wanted });
             }
-            let subject = format!("{}.work-of", link.names.subject);
-            if let Some(error) = store_first(&link, &subject, work.as_bytes().to_vec()).await? {
-                let base = link.stream(&link.names.base).await?;
-                let found = link.last_of(&base, &subject).await?.ok_or(error)?;
-                if found != work.as_bytes() {
-                    let found = String::from_utf8_lossy(&found).into_owned();
-                    let wanted = work.to_owned();
-                    return Err(QueueError::OtherWork { queue: link.queue.clone(), found, wanted });
-                }
-            }
-            let stream = link.stream(&link.names.work).await?;
-            let consumer = stream.get_consumer::<pull::Config>(CONSUMER).await;
-            Ok((terms, consumer.map_err(|e| link.failed("read", e))?))
-        })?;
+            announce(&queue, work).await?;
+            let stream = queue.stream(&queue.names.work).await?;
+            let found = stream.get_consumer::<pull::Config>(&consumer(&queue.terms)).await;
+            Ok((found.map_err(|e| queue.failed("read", e))?, queue))
+        };
+        let (consumer, queue) = self.runtime.block_on(patiently(&self.link, &stop, attempt))?;
         let runtime = self.runtime.clone();
         let report = Arc::new(Mutex::new(report));
-        let tell = runtime.spawn(keep_telling(link.clone(), report.clone()));
-        Ok(Worker { runtime, link, terms, consumer, lease: None, report, commits: 0, tell })
+        let tell = runtime.spawn(keep_telling(queue.clone(), report.clone()));
+        let (lease, failed_here, commits) = (None, BTreeSet::new(), 0);
+        Ok(Worker { runtime, queue, consumer, lease, report, stop, failed_here, commits, tell })
     }
+}
+
+/// Announces the work of this worker, which must be that of all others.
+async fn announce(queue: &Instance, work: &str) -> Result<(), QueueError> {
+    let subject = queue.work_of_subject();
+    let Some(error) = store_first(queue, &subject, work.as_bytes().to_vec()).await? else {
+        return Ok(());
+    };
+    let found = queue.last_in(&queue.names.base, &subject).await?.ok_or(error)?;
+    if found != work.as_bytes() {
+        let found = String::from_utf8_lossy(&found).into_owned();
+        let wanted = work.to_owned();
+        return Err(QueueError::OtherWork { queue: queue.queue.clone(), found, wanted });
+    }
+    Ok(())
 }
 
 impl Worker {
     /// Returns the next shard. Acknowledges the lease of the shards before, which must be committed,
-    /// failed or given back. Waits while other workers hold all shards that are left.
+    /// failed or given back. Waits while other workers hold all shards that are left; if the flag is raised
+    /// meanwhile, ends within about a second.
     ///
     /// # Errors
     /// The queue was removed, its leases were lost, or the server does not answer for two minutes.
-    pub fn next(&mut self, stop: &AtomicBool) -> Result<Next, QueueError> {
-        let runtime = self.runtime.clone();
+    pub fn next(&mut self) -> Result<Next, QueueError> {
+        let (runtime, stop) = (self.runtime.clone(), self.stop.clone());
         runtime.block_on(async {
-            tokio::select! {
-                biased;
-                () = raised(stop) => Ok(Next::Stopped),
-                next = self.find() => next,
+            let mut patience = Patience::new(&stop);
+            loop {
+                if stop.load(Ordering::Relaxed) {
+                    return Ok(Next::Stopped);
+                }
+                match self.find().await {
+                    Ok(Some(next)) => return Ok(next),
+                    Ok(None) => patience.renew(),
+                    Err(error) => match patience.bear(error).await {
+                        Err(_) if stop.load(Ordering::Relaxed) => return Ok(Next::Stopped),
+                        other => other?,
+                    },
+                }
             }
         })
     }
 
-    async fn find(&mut self) -> Result<Next, QueueError> {
-        let mut silent = Silence::default();
-        loop {
-            if let Some(shard) = self.lease.as_ref().and_then(|lease| lease.shards.front()) {
-                let shard = *shard;
-                self.note(|report| report.current = Some((shard, now_ns())));
-                return Ok(Next::Shard(shard));
-            }
-            self.acknowledge().await;
-            match self.pull().await {
-                Ok(true) => silent = Silence::default(),
-                Ok(false) => match self.finished().await {
-                    Ok(Some(counts)) => return Ok(Next::Finished(counts)),
-                    Ok(None) => silent = Silence::default(),
-                    Err(error) => silent.bear(error).await?,
-                },
-                // The server does not say why: the queue can be gone.
-                Err(error) => match self.finished().await {
-                    Err(gone @ QueueError::Removed { .. }) => return Err(gone),
-                    _ => silent.bear(error).await?,
-                },
-            }
+    /// Returns what to do next, or nothing if this is not known yet.
+    async fn find(&mut self) -> Result<Option<Next>, QueueError> {
+        if let Some(shard) = self.current() {
+            self.note(|report| report.current = Some((shard, now_ns())));
+            return Ok(Some(Next::Shard(shard)));
+        }
+        self.acknowledge().await;
+        match self.pull().await {
+            Ok(true) => Ok(None),
+            Ok(false) => Ok(self.finished().await?.map(Next::Finished)),
+            // The server does not say why: the queue can be gone.
+            Err(error) => match self.queue.check().await {
+                Err(gone @ QueueError::Removed { .. }) => Err(gone),
+                _ => Err(error),
+            },
         }
     }
 
-    /// Takes a lease, if there is one within a second.
+    /// Takes a lease, if there is one within a second. Is not interrupted: a message that was delivered and
+    /// dropped would count as a try.
     async fn pull(&mut self) -> Result<bool, QueueError> {
-        let batch = self.consumer.batch().max_messages(1).expires(PULL_TIME).messages().await;
-        let mut batch = batch.map_err(|e| self.link.failed("read", e))?;
-        let message = match batch.next().await {
-            Some(Ok(message)) => message,
-            Some(Err(e)) => return Err(self.link.failed("read", e)),
-            None => return Ok(false),
+        let queue = self.queue.clone();
+        let pulling = self.consumer.batch().max_messages(1).expires(PULL_TIME).messages();
+        let pulling = async { pulling.await.map_err(|e| queue.failed("read", e)) };
+        let mut batch = queue.in_time("read", pulling).await?;
+        let message = match tokio::time::timeout(PULL_TIME + REQUEST_TIME, batch.next()).await {
+            Ok(Some(Ok(message))) => message,
+            Ok(Some(Err(e))) => return Err(queue.failed("read", e)),
+            Ok(None) => return Ok(false),
+            Err(_) => return Err(queue.failed("read", "no answer")),
         };
         let tries = message.info().map_or(1, |info| u32::try_from(info.delivered).unwrap_or(1));
-        let range = range(&message.payload, self.terms.shards);
+        let range = range(&message.payload, queue.terms.shards);
         let (_, acker) = message.split();
         let acker = Arc::new(acker);
         let Some((first, last)) = range else {
@@ -192,90 +221,95 @@ impl Worker {
             let _ = acker.ack_with(AckKind::Term).await;
             return Ok(true);
         };
-        let every = Duration::from_millis((self.terms.lease_ms / 3).max(1));
-        let extended = acker.clone();
-        let extend = tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(every).await;
-                let _ = extended.ack_with(AckKind::Progress).await;
-            }
-        });
-        self.lease = Some(Lease { acker, shards: (first..=last).collect(), tries, extend });
+        let every = Duration::from_millis((queue.terms.lease_ms / 3).max(1));
+        let extend = tokio::spawn(keep_extending(queue, acker.clone(), every));
+        let (shards, is_single) = ((first..=last).collect(), first == last);
+        let mut lease = Lease { acker, shards, is_single, tries, extend };
         if tries > 1 {
-            self.resume().await?;
+            // After an error the lease is dropped, and comes again when it has run out.
+            self.resume(&mut lease).await?;
         }
+        self.lease = Some(lease);
         Ok(true)
     }
 
-    /// Leaves out what earlier holders of the lease have finished, splits the rest, and parks a shard that
-    /// was begun too often.
-    async fn resume(&mut self) -> Result<(), QueueError> {
-        let Some(lease) = &self.lease else { return Ok(()) };
-        let (tries, shards) = (lease.tries, lease.shards.clone());
+    /// Leaves out of a lease that comes again what earlier holders have finished or parked. Queues the shards of a
+    /// range one by one, and parks a single shard that was begun too often.
+    async fn resume(&self, lease: &mut Lease) -> Result<(), QueueError> {
         let mut left = VecDeque::new();
-        for shard in shards {
-            if self.link.committed(shard).await?.is_none() {
+        for shard in std::mem::take(&mut lease.shards) {
+            let is_over =
+                self.queue.committed(shard).await?.is_some() || self.queue.is_parked(shard).await?;
+            if !is_over {
                 left.push_back(shard);
             }
         }
-        if left.len() > 1 {
-            queue(&self.link, left.iter().map(|shard| (*shard, *shard))).await?;
-            left.clear();
-        }
-        if tries > self.terms.tries {
-            for shard in std::mem::take(&mut left) {
-                let error = format!("its worker ended or lost its lease {} times", tries - 1);
-                self.park(shard, tries - 1, error).await?;
+        if !lease.is_single {
+            self.lease_singly(&left).await?;
+        } else if lease.tries > self.queue.terms.tries {
+            for shard in left {
+                let tries = lease.tries - 1;
+                let error = format!("its worker ended or lost its lease {tries} times");
+                self.park(shard, tries, error).await?;
             }
-        }
-        if let Some(lease) = &mut self.lease {
+        } else {
             lease.shards = left;
         }
         Ok(())
     }
 
+    async fn lease_singly(&self, shards: &VecDeque<u64>) -> Result<(), QueueError> {
+        lease(&self.queue, shards.iter().map(|shard| (*shard, *shard))).await.map(drop)
+    }
+
     async fn park(&self, shard: u64, tries: u32, error: String) -> Result<(), QueueError> {
         let host = self.report().host;
         let parked = Parked { shard, tries, error, host, parked_ns: now_ns() };
-        parked::park(&self.link, &parked).await
+        parked::park(&self.queue, &parked).await
     }
 
     /// Returns the counters if every shard is done or parked.
     async fn finished(&self) -> Result<Option<Counts>, QueueError> {
-        let mut found = counts(&self.link).await?;
-        if found.parked > 0 && found.done + found.parked >= self.terms.shards {
-            parked::settle_all(&self.link).await?;
-            found = counts(&self.link).await?;
-        }
-        if found.done + found.parked >= self.terms.shards {
+        self.queue.check().await?;
+        let shards = self.queue.terms.shards;
+        let found = counts(&self.queue).await?;
+        if found.finished() >= shards {
             return Ok(Some(found));
         }
-        if found.queued > 0 {
+        if found.queued > 0 || self.queue.submitted().await? < shards {
+            // Others hold leases, or the submission goes on or will be repeated.
             return Ok(None);
         }
-        if self.link.submitted().await? < self.terms.shards {
-            // The submission goes on, or will be repeated.
+        // Parked shards can have been queued again between two counters.
+        let again = counts(&self.queue).await?;
+        if again != found {
             return Ok(None);
         }
-        Err(QueueError::Lost {
-            queue: self.link.queue.clone(),
-            shards: self.terms.shards - found.done - found.parked,
-        })
+        let missing = shards.saturating_sub(found.finished());
+        Err(QueueError::Lost { queue: self.queue.queue.clone(), shards: missing })
     }
 
     /// Commits the result of the current shard and returns whether it counts. Repeats while it is unknown
-    /// whether the server has stored it.
+    /// whether the server has stored it. `failed_files` is the number of its files that failed.
     ///
     /// # Errors
-    /// The queue was removed, or the server does not answer for two minutes. The shard is then still
-    /// leased: it is run again, or its result is found to be committed.
-    pub fn commit(&mut self, found: &Value) -> Result<Committed, QueueError> {
-        let runtime = self.runtime.clone();
+    /// The queue was removed, the server does not answer for two minutes, or it does not answer and the flag is
+    /// raised. The shard is then still leased: it is run again, or its result is found to be committed.
+    pub fn commit(&mut self, found: &Value, failed_files: u64) -> Result<Committed, QueueError> {
+        let (runtime, stop) = (self.runtime.clone(), self.stop.clone());
         let Some(shard) = self.current() else { return Ok(Committed::Late) };
         self.commits += 1;
         let by = self.report();
         let run = format!("{}-{}-{}-{}", by.host, by.pid, by.started_ns, self.commits);
-        let committed = runtime.block_on(self.store(shard, &run, found))?;
+        let queue = &self.queue;
+        let committed = runtime.block_on(async {
+            if failed_files > 0 {
+                let (subject, failed) = (queue.failed_subject(shard), failed_files.to_string());
+                patiently(queue, &stop, || queue.store(&subject, failed.clone().into_bytes()))
+                    .await?;
+            }
+            store(queue, shard, &run, found, &stop).await
+        })?;
         match committed {
             Committed::Counted => self.note(|report| report.shards += 1),
             Committed::Late => self.note(|report| report.late += 1),
@@ -284,59 +318,39 @@ impl Worker {
         Ok(committed)
     }
 
-    async fn store(&self, shard: u64, run: &str, found: &Value) -> Result<Committed, QueueError> {
-        let outcome = Outcome { run: run.to_owned(), found: found.clone() };
-        let payload = serde_json::to_vec(&outcome).unwrap_or_default();
-        let mut silent = Silence::default();
-        loop {
-            let stored = self.link.store(&self.link.done_subject(shard), payload.clone()).await;
-            let Err(refused) = stored else { break };
-            // Refused because the shard is done, or it may have been stored: the server knows.
-            match self.link.committed(shard).await {
-                Ok(Some(first)) if is_of(&first, run) => break,
-                Ok(Some(_)) => {
-                    parked::settle(&self.link, shard).await?;
-                    return Ok(Committed::Late);
-                }
-                Ok(None) => silent.bear(refused).await?,
-                Err(error) => silent.bear(error).await?,
-            }
-        }
-        parked::remove_if_parked(&self.link, shard).await;
-        Ok(Committed::Counted)
-    }
-
     /// Records that the current shard could not be run. It is tried again, here or elsewhere, and parked
-    /// with this error after the last try. Returns whether it was parked.
+    /// with this error after the last try. Returns whether it was parked. The first failure of a shard at a
+    /// worker does not count, because the host of the worker may be the cause.
     ///
     /// # Errors
-    /// The server does not answer.
+    /// As of [`Self::commit`].
     pub fn fail(&mut self, error: &str) -> Result<bool, QueueError> {
-        let runtime = self.runtime.clone();
+        let (runtime, stop) = (self.runtime.clone(), self.stop.clone());
         let Some(shard) = self.current() else { return Ok(false) };
-        self.note(|report| {
-            report.failed += 1;
-            report.current = None;
-        });
-        let Some(lease) = &mut self.lease else { return Ok(false) };
-        lease.shards.pop_front();
-        let (tries, alone) = (lease.tries, lease.shards.is_empty());
-        runtime.block_on(async {
-            if tries >= self.terms.tries {
-                self.park(shard, tries, error.to_owned()).await?;
-                return Ok(true);
-            }
-            match (alone, &self.lease) {
-                (true, Some(lease)) => {
-                    // The server counts the delivery, which is the try.
-                    let pause = Some(pause(tries));
-                    let _ = lease.acker.double_ack_with(AckKind::Nak(pause)).await;
-                    self.lease = None;
-                }
-                _ => drop(queue(&self.link, std::iter::once((shard, shard))).await?),
-            }
-            Ok(false)
-        })
+        let Some(Lease { tries, is_single, .. }) = self.lease else { return Ok(false) };
+        self.note(|report| report.failed += 1);
+        let is_counted = !self.failed_here.insert(shard) || tries > 1;
+        let is_last = is_counted && tries >= self.queue.terms.tries;
+        if is_last {
+            runtime.block_on(patiently(&self.queue, &stop, || {
+                self.park(shard, tries, error.to_owned())
+            }))?;
+        } else if !is_single || !is_counted {
+            let one = VecDeque::from([shard]);
+            runtime.block_on(patiently(&self.queue, &stop, || self.lease_singly(&one)))?;
+        } else if let Some(lease) = self.lease.take() {
+            // The server counts the delivery, which is the try.
+            let refusal = AckKind::Nak(Some(pause(tries)));
+            let _ = runtime.block_on(self.queue.in_time("write to", async {
+                lease
+                    .acker
+                    .double_ack_with(refusal)
+                    .await
+                    .map_err(|e| self.queue.failed("write to", e))
+            }));
+        }
+        self.leave();
+        Ok(is_last)
     }
 
     /// Gives back the shards that this worker holds, the current one included, as if never begun.
@@ -348,9 +362,12 @@ impl Worker {
         let Some(lease) = self.lease.take() else { return Ok(()) };
         self.note(|report| report.current = None);
         runtime.block_on(async {
-            queue(&self.link, lease.shards.iter().map(|shard| (*shard, *shard))).await?;
-            let _ = lease.acker.double_ack().await;
-            Ok(())
+            // The user waits.
+            let given = async {
+                self.lease_singly(&lease.shards).await?;
+                lease.acker.double_ack().await.map_err(|e| self.queue.failed("write to", e))
+            };
+            hurried(&self.queue, &AtomicBool::new(true), given).await
         })
     }
 
@@ -363,8 +380,8 @@ impl Worker {
         });
         let report = self.report();
         self.runtime.block_on(async {
-            tell(&self.link, report).await;
-            let _ = tokio::time::timeout(REPORT_TIME, self.link.client.flush()).await;
+            tell(&self.queue, report).await;
+            let _ = tokio::time::timeout(PULL_TIME, self.queue.client.flush()).await;
         });
     }
 
@@ -393,48 +410,62 @@ impl Worker {
     /// acknowledgement is lost, the lease comes again and nothing is left of it.
     async fn acknowledge(&mut self) {
         if let Some(lease) = self.lease.take() {
-            let _ = lease.acker.double_ack().await;
+            let acknowledging = async {
+                lease.acker.double_ack().await.map_err(|e| self.queue.failed("write to", e))
+            };
+            let _ = self.queue.in_time("write to", acknowledging).await;
         }
     }
 }
 
-/// Publishes the report every second. Nothing depends on it.
-async fn keep_telling(link: Link, report: Arc<Mutex<WorkerReport>>) {
+async fn store(
+    queue: &Instance,
+    shard: u64,
+    run: &str,
+    found: &Value,
+    stop: &AtomicBool,
+) -> Result<Committed, QueueError> {
+    let outcome = Outcome { run: run.to_owned(), found: found.clone() };
+    let payload = serde_json::to_vec(&outcome).unwrap_or_default();
+    let (subject, mut patience) = (queue.done_subject(shard), Patience::new(stop));
     loop {
-        let now = report.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        tell(&link, now).await;
-        tokio::time::sleep(REPORT_TIME).await;
-    }
-}
-
-async fn tell(link: &Link, mut report: WorkerReport) {
-    report.seen_ns = now_ns();
-    let host: String = report.host.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
-    let id = format!("{host}-{}-{}", report.pid, report.started_ns);
-    let subject = format!("{}.worker.{id}", link.names.subject);
-    let payload = serde_json::to_vec(&report).unwrap_or_default();
-    let _ = link.client.publish(subject, payload.into()).await;
-}
-
-/// Errors of a server that may answer again.
-#[derive(Debug, Default)]
-struct Silence {
-    since: Option<Instant>,
-    attempts: u32,
-}
-
-impl Silence {
-    /// Waits before the next attempt, or returns the error if there were errors for too long or no attempt
-    /// can succeed.
-    async fn bear(&mut self, error: QueueError) -> Result<(), QueueError> {
-        let since = *self.since.get_or_insert_with(Instant::now);
-        let lasting = !matches!(error, QueueError::Server { .. });
-        if lasting || since.elapsed() > PATIENCE {
-            return Err(error);
+        let storing = queue.store(&subject, payload.clone());
+        let stored = hurried(queue, stop, storing).await;
+        let Err(refused) = stored else { break };
+        // Refused because the shard is done, or it may have been stored: the server knows.
+        match hurried(queue, stop, queue.committed(shard)).await {
+            Ok(Some(first)) if is_of(&first, run) => break,
+            Ok(Some(_)) => {
+                patiently(queue, stop, || parked::settle(queue, shard)).await?;
+                return Ok(Committed::Late);
+            }
+            Ok(None) => {
+                // A queue that was removed stores nothing, nor does a server that starts.
+                queue.check().await.or_else(|e| match e {
+                    gone @ QueueError::Removed { .. } => Err(gone),
+                    _ => Ok(()),
+                })?;
+                let refused = match refused {
+                    QueueError::Removed { .. } => queue.failed("write to", "no stream took it"),
+                    other => other,
+                };
+                patience.bear(refused).await?;
+            }
+            Err(error) => patience.bear(error).await?,
         }
-        self.attempts += 1;
-        tokio::time::sleep(pause(self.attempts)).await;
-        Ok(())
+    }
+    parked::remove_if_parked(queue, shard).await;
+    Ok(Committed::Counted)
+}
+
+/// Extends a lease while this worker lives and is connected: the client keeps a limited number of messages for a
+/// server that it has lost.
+async fn keep_extending(queue: Instance, acker: Arc<Acker>, every: Duration) {
+    loop {
+        tokio::time::sleep(every).await;
+        if queue.is_connected() {
+            let _ = acker.ack_with(AckKind::Progress).await;
+        }
     }
 }
 
@@ -442,7 +473,7 @@ impl Silence {
 fn range(payload: &[u8], shards: u64) -> Option<(u64, u64)> {
     let (first, last) = std::str::from_utf8(payload).ok()?.split_once('-')?;
     let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
-    let short = last.checked_sub(first)? < crate::submit::SHARDS_PER_LEASE_MAX;
+    let short = last.checked_sub(first)? < SHARDS_PER_LEASE_MAX;
     (first >= 1 && last <= shards && short).then_some((first, last))
 }
 

@@ -4,11 +4,11 @@
 use ioloom_queue::{Address, Committed, Next, Queue, QueueError, Terms, Worker, WorkerReport};
 use ioloom_testbed::Nats;
 use serde_json::json;
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn terms(shards: u64, tries: u32) -> Terms {
     let plan = "a-plan".to_owned();
@@ -21,26 +21,48 @@ fn queue(url: &str) -> Queue {
 
 fn join(url: &str, host: &str) -> Worker {
     let report = WorkerReport { host: host.to_owned(), pid: 1, ..WorkerReport::default() };
-    queue(url).join("a-plan", "count", report).unwrap()
+    queue(url).join("a-plan", "count", report, Arc::default()).unwrap()
+}
+
+/// Joins with a flag that ends waits.
+fn join_until(url: &str, stop: &Arc<AtomicBool>) -> Worker {
+    queue(url).join("a-plan", "count", WorkerReport::default(), stop.clone()).unwrap()
+}
+
+/// Publishes a message without the client.
+fn publish(server: &Nats, subject: &str, payload: &str) {
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+    let words = format!(
+        "CONNECT {{\"verbose\":false}}\r\nPUB {subject} {}\r\n{payload}\r\nPING\r\n",
+        payload.len()
+    );
+    stream.write_all(words.as_bytes()).unwrap();
+    let mut said = String::new();
+    while !said.contains("PONG") {
+        let mut buffer = [0; 4096];
+        let count = stream.read(&mut buffer).unwrap();
+        assert!(count > 0, "{said}");
+        said += &String::from_utf8_lossy(&buffer[..count]);
+    }
 }
 
 /// Takes the next shard, which must exist.
 fn take(worker: &mut Worker) -> u64 {
-    match worker.next(&AtomicBool::new(false)).unwrap() {
+    match worker.next().unwrap() {
         Next::Shard(shard) => shard,
         other => panic!("no shard: {other:?}"),
     }
 }
 
 fn finish(worker: &mut Worker) -> (u64, u64) {
-    match worker.next(&AtomicBool::new(false)).unwrap() {
+    match worker.next().unwrap() {
         Next::Finished(counts) => (counts.done, counts.parked),
         other => panic!("not finished: {other:?}"),
     }
 }
 
 fn commit(worker: &mut Worker) -> Committed {
-    worker.commit(&json!({"files": 1})).unwrap()
+    worker.commit(&json!({"files": 1}), 0).unwrap()
 }
 
 #[test]
@@ -75,12 +97,23 @@ fn each_shard_is_handed_out_once_while_nothing_fails() {
 
 #[test]
 fn a_queue_of_many_shards_leases_ranges_and_splits_those_of_a_lost_worker() {
-    let Some(server) = Nats::start("") else { return };
+    let Some(server) = Nats::start_without_sync() else { return };
     let url = server.queue("many");
     // A lease is a range of three shards.
     assert_eq!(queue(&url).submit(&terms(30_000, 3), false).unwrap().leases, 10_000);
+    // A shard that fails is queued again alone.
+    let mut fails = join(&url, "fails");
+    for last in [false, false, true] {
+        let shard = take(&mut fails);
+        match last {
+            false => assert_eq!(commit(&mut fails), Committed::Counted),
+            true => assert!(!fails.fail("no such file").unwrap(), "shard {shard} is parked"),
+        }
+    }
+    fails.give_back().unwrap();
     let mut lost = join(&url, "lost");
     let first = take(&mut lost);
+    assert_eq!(queue(&url).status().unwrap().counts.queued, 10_000);
     assert_eq!(commit(&mut lost), Committed::Counted);
     assert_eq!(take(&mut lost), first + 1);
     drop(lost);
@@ -95,7 +128,7 @@ fn a_queue_of_many_shards_leases_ranges_and_splits_those_of_a_lost_worker() {
     assert!(!seen.contains(&first), "a finished shard came again: {seen:?}");
     let status = queue(&url).status().unwrap();
     // The rest of the lost range was queued again, one by one.
-    assert_eq!(status.counts.done, 5);
+    assert_eq!(status.counts.done, 7);
     assert!(status.counts.queued >= 10_000, "{:?}", status.counts);
 }
 
@@ -125,13 +158,14 @@ fn a_shard_that_fails_is_tried_again_and_parked_with_its_error() {
     let url = server.queue("fails");
     queue(&url).submit(&terms(1, 3), false).unwrap();
     let mut worker = join(&url, "host");
-    let parked: Vec<bool> = (0..3)
+    let parked: Vec<bool> = (0..4)
         .map(|_| {
             assert_eq!(take(&mut worker), 1);
             worker.fail("not mounted").unwrap()
         })
         .collect();
-    assert_eq!(parked, [false, false, true]);
+    // The first failure does not count: the host may be the cause.
+    assert_eq!(parked, [false, false, false, true]);
     assert_eq!(finish(&mut worker), (0, 1));
     let found = queue(&url).status().unwrap().parked;
     assert_eq!((&*found[0].error, found[0].tries, &*found[0].host), ("not mounted", 3, "host"));
@@ -267,9 +301,9 @@ fn a_server_that_is_killed_and_started_again_loses_nothing() {
     let (mut counted, mut late) = (0, 0);
     for round in 0.. {
         // A lease whose acknowledgement was lost comes again, and its shard is then late.
-        let next = worker.next(&AtomicBool::new(false)).unwrap();
+        let next = worker.next().unwrap();
         let Next::Shard(_) = next else { break };
-        if round < 6 && round % 2 == 0 {
+        if round == 0 || round == 3 {
             server.kill();
             server.start_again();
         }
@@ -292,15 +326,146 @@ fn what_does_not_fit_is_refused() {
     other.plan = "another".to_owned();
     assert!(matches!(queue(&url).submit(&other, false), Err(QueueError::OtherPlan { .. })));
     let report = WorkerReport::default();
-    let joined = queue(&url).join("another", "count", report.clone());
+    let joined = queue(&url).join("another", "count", report.clone(), Arc::default());
     assert!(matches!(joined, Err(QueueError::OtherPlan { .. })));
     let mut first = join(&url, "a");
-    let joined = queue(&url).join("a-plan", "sum", report);
+    let joined = queue(&url).join("a-plan", "sum", report, Arc::default());
     assert!(matches!(joined, Err(QueueError::OtherWork { .. })));
     queue(&url).remove().unwrap();
-    let next = first.next(&AtomicBool::new(false));
+    let next = first.next();
     assert!(
         matches!(next, Err(QueueError::Removed { .. } | QueueError::Missing { .. })),
         "{next:?}"
     );
+}
+
+#[test]
+fn workers_of_a_removed_queue_cannot_reach_the_next_one_of_its_name() {
+    let Some(server) = Nats::start("") else { return };
+    let url = server.queue("again");
+    queue(&url).submit(&terms(2, 9), false).unwrap();
+    let (mut holds, mut waits) = (join(&url, "holds"), join(&url, "waits"));
+    let shards = [take(&mut holds), take(&mut waits)];
+    assert_eq!(commit(&mut waits), Committed::Counted);
+    queue(&url).remove().unwrap();
+    let next = Terms { plan: "another".to_owned(), created_ns: 2, ..terms(2, 9) };
+    assert_eq!(queue(&url).submit(&next, false).unwrap().leases, 2);
+    let late = holds.commit(&json!({}), 1);
+    assert!(matches!(late, Err(QueueError::Removed { .. })), "{shards:?}: {late:?}");
+    let more = waits.next();
+    assert!(matches!(more, Err(QueueError::Removed { .. })), "{more:?}");
+    let status = queue(&url).status().unwrap();
+    assert_eq!((status.counts.done, status.counts.queued, status.work), (0, 2, None));
+    let join = |plan| queue(&url).join(plan, "sum", WorkerReport::default(), Arc::default());
+    assert!(matches!(join("a-plan"), Err(QueueError::OtherPlan { .. })));
+    let mut worker = join("another").unwrap();
+    for _ in 0..2 {
+        take(&mut worker);
+        assert_eq!(commit(&mut worker), Committed::Counted);
+    }
+    assert_eq!(finish(&mut worker), (2, 0));
+}
+
+#[test]
+fn shards_with_failed_files_are_counted_once_whatever_becomes_of_their_workers() {
+    let Some(server) = Nats::start("") else { return };
+    let url = server.queue("errors");
+    queue(&url).submit(&terms(2, 9), false).unwrap();
+    let (mut slow, mut fast) = (join(&url, "slow"), join(&url, "fast"));
+    let first = take(&mut slow);
+    let other = take(&mut fast);
+    assert_eq!(commit(&mut fast), Committed::Counted);
+    // The lease of the first worker runs out while it cannot extend it: both run the shard.
+    drop(slow);
+    assert_eq!(take(&mut fast), first);
+    assert_ne!(first, other);
+    assert_eq!(fast.commit(&json!({}), 3).unwrap(), Committed::Counted);
+    drop(fast);
+    let status = queue(&url).status().unwrap();
+    assert_eq!((status.counts.with_errors, status.is_finished()), (1, true));
+}
+
+#[test]
+fn a_shard_that_is_parked_and_done_counts_once() {
+    let Some(server) = Nats::start("") else { return };
+    let url = server.queue("both");
+    queue(&url).submit(&terms(2, 9), false).unwrap();
+    let mut worker = join(&url, "host");
+    let first = take(&mut worker);
+    assert_eq!(commit(&mut worker), Committed::Counted);
+    // What a worker leaves that was killed between the two.
+    let parked = json!({"shard": first, "tries": 1, "error": "", "host": "", "parked_ns": 1});
+    publish(&server, &format!("ioloom.both.1.parked.{first}"), &parked.to_string());
+    let status = queue(&url).status().unwrap();
+    assert!(!status.is_finished(), "{:?}", status.counts);
+    let second = take(&mut worker);
+    assert_ne!(first, second);
+    assert_eq!(commit(&mut worker), Committed::Counted);
+    assert_eq!(finish(&mut worker), (2, 0));
+}
+
+#[test]
+fn messages_that_are_no_leases_are_dropped() {
+    let Some(server) = Nats::start("") else { return };
+    let url = server.queue("noise");
+    queue(&url).submit(&terms(1, 9), false).unwrap();
+    for payload in ["", "0-1", "1-2", "7", "rm -rf /"] {
+        publish(&server, "ioloom.noise.1.work", payload);
+    }
+    publish(&server, "ioloom.noise.1.worker.x", "{");
+    let mut worker = join(&url, "host");
+    assert_eq!(take(&mut worker), 1);
+    assert_eq!(commit(&mut worker), Committed::Counted);
+    assert_eq!(finish(&mut worker), (1, 0));
+    assert_eq!(queue(&url).status().unwrap().counts.queued, 0);
+}
+
+#[test]
+fn a_worker_that_is_to_end_waits_for_no_server() {
+    let Some(mut server) = Nats::start("") else { return };
+    let url = server.queue("end");
+    queue(&url).submit(&terms(2, 1), false).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut worker = join_until(&url, &stop);
+    take(&mut worker);
+    server.kill();
+    let flag = stop.clone();
+    let raise = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        flag.store(true, Ordering::SeqCst);
+    });
+    let start = Instant::now();
+    let committed = worker.commit(&json!({}), 0);
+    assert!(matches!(committed, Err(QueueError::Server { .. })), "{committed:?}");
+    assert!(matches!(worker.next(), Ok(Next::Stopped)));
+    assert!(worker.give_back().is_err());
+    worker.end();
+    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+    raise.join().unwrap();
+}
+
+#[test]
+fn a_flag_that_is_raised_between_shards_loses_none() {
+    let Some(server) = Nats::start("") else { return };
+    let url = server.queue("flag");
+    queue(&url).submit(&terms(3, 1), false).unwrap();
+    for delay_ms in [0, 1, 3, 10] {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut worker = join_until(&url, &stop);
+        let raise = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(delay_ms));
+            stop.store(true, Ordering::SeqCst);
+        });
+        let next = worker.next().unwrap();
+        assert!(matches!(next, Next::Shard(_) | Next::Stopped), "{next:?}");
+        raise.join().unwrap();
+        worker.give_back().unwrap();
+    }
+    // With one try for each shard, one that was lost would be parked.
+    let mut worker = join(&url, "host");
+    for _ in 0..3 {
+        take(&mut worker);
+        assert_eq!(commit(&mut worker), Committed::Counted);
+    }
+    assert_eq!(finish(&mut worker), (3, 0));
 }

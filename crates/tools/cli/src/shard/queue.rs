@@ -47,8 +47,7 @@ pub(super) fn watch(args: &WatchArgs) -> Ended {
             if !args.json {
                 out::print(&words(&status))?;
             }
-            let errors: u64 = status.workers.iter().map(|w| w.errors).sum();
-            let failed = status.counts.parked > 0 || errors > 0;
+            let failed = status.counts.parked > 0 || status.counts.with_errors > 0;
             return Ok(if failed { Exit::Failed } else { Exit::Ok });
         }
         let until = Instant::now() + Duration::from_secs(u64::from(args.interval));
@@ -133,6 +132,11 @@ fn words(status: &Status) -> String {
         }
         text.push('\n');
     }
+    if counts.with_errors > 0 {
+        let shards = format_counted(counts.with_errors, "shard", "shards");
+        text +=
+            &format!("errors      {shards} with failed files; 'ioloom shard merge' names them\n");
+    }
     text += &host_lines(status);
     let slow = status.stragglers();
     for (worker, shard, ns) in running.iter().take(ROWS) {
@@ -203,6 +207,7 @@ fn document(status: &Status) -> Value {
         "shards": status.terms.shards,
         "done": status.counts.done,
         "parked": status.counts.parked,
+        "with_errors": status.counts.with_errors,
         "leases_queued": status.counts.queued,
         "finished": status.is_finished(),
         "running": running.collect::<Vec<_>>(),

@@ -177,6 +177,37 @@ fn a_shard_whose_files_are_gone_is_parked_with_its_reason() {
 }
 
 #[test]
+fn a_host_that_can_run_no_shard_parks_none() {
+    let Some(scene) = Scene::new(8) else { return };
+    scene.submit(&["--tries", "2"]).ended(0);
+    // Nothing can be written to what is not a directory.
+    scene.space.write("file", "");
+    let args = ["each", "--queue", &scene.url(), "--manifest", "tree.shards", "--part", "file"];
+    for _ in 0..4 {
+        let ran = scene.run(&args);
+        assert_eq!(ran.code, Some(1));
+        assert!(ran.err.contains("stopped after 5 shards in a row"), "{}", ran.err);
+    }
+    assert_eq!(scene.status()["parked"], 0);
+    ended(scene.worker(&[]).spawn().unwrap()).ended(0);
+    scene.is_complete(8);
+}
+
+#[test]
+fn a_watch_ends_with_1_if_files_failed_even_if_their_worker_was_killed() {
+    let Some(scene) = Scene::new(3) else { return };
+    scene.submit(&["--lease", "1"]).ended(0);
+    std::fs::remove_file(scene.space.at("tree/0004")).unwrap();
+    let mut child = scene.worker(&[]).spawn().unwrap();
+    wait_until("all are done", || scene.status()["done"] == 3);
+    let _ = child.kill();
+    child.wait().unwrap();
+    assert_eq!(scene.status()["with_errors"], 1);
+    let watched = scene.run(&["shard", "watch", "--queue", &scene.url()]).ended(1);
+    assert!(watched.text().contains("errors      1 shard with failed files"), "{}", watched.text());
+}
+
+#[test]
 fn what_cannot_be_used_is_one_error() {
     let Some(scene) = Scene::new(2) else { return };
     let refused = |code: i32, words: &[&str]| {

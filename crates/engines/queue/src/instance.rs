@@ -1,0 +1,105 @@
+//! A queue from its creation to its removal.
+//!
+//! A name can be used again for another plan. So the streams of leases, results, parked and failed shards
+//! accept only subjects with the time at which the queue was created, and a worker of a queue that was
+//! removed can neither take nor commit anything in the one that has its name now.
+
+use crate::error::QueueError;
+use crate::link::Link;
+use crate::terms::Terms;
+use std::ops::Deref;
+
+/// A queue with the terms that it was created with.
+#[derive(Debug, Clone)]
+pub(crate) struct Instance {
+    link: Link,
+    pub(crate) terms: Terms,
+}
+
+impl Deref for Instance {
+    type Target = Link;
+
+    fn deref(&self) -> &Link {
+        &self.link
+    }
+}
+
+impl Instance {
+    pub(crate) fn new(link: Link, terms: Terms) -> Self {
+        Self { link, terms }
+    }
+
+    /// Reads the terms of the queue that exists now.
+    pub(crate) async fn open(link: &Link) -> Result<Self, QueueError> {
+        Ok(Self { link: link.clone(), terms: link.terms().await? })
+    }
+
+    /// Returns an error if the queue was removed, even if there is a new one of its name.
+    pub(crate) async fn check(&self) -> Result<(), QueueError> {
+        match self.link.terms().await {
+            Ok(terms) if terms == self.terms => Ok(()),
+            Ok(_) | Err(QueueError::Missing { .. }) => {
+                Err(QueueError::Removed { queue: self.link.queue.clone() })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns a subject of this instance.
+    pub(crate) fn subject(&self, kind: &str) -> String {
+        format!("{}.{}.{kind}", self.link.names.subject, self.terms.created_ns)
+    }
+
+    pub(crate) fn work_subject(&self) -> String {
+        self.subject("work")
+    }
+
+    pub(crate) fn done_subject(&self, shard: u64) -> String {
+        self.subject(&format!("done.{shard}"))
+    }
+
+    pub(crate) fn parked_subject(&self, shard: u64) -> String {
+        self.subject(&format!("parked.{shard}"))
+    }
+
+    pub(crate) fn failed_subject(&self, shard: u64) -> String {
+        self.subject(&format!("failed.{shard}"))
+    }
+
+    pub(crate) fn submitted_subject(&self) -> String {
+        self.subject("submitted")
+    }
+
+    pub(crate) fn work_of_subject(&self) -> String {
+        self.subject("work-of")
+    }
+
+    /// Returns the last shard of those that were queued.
+    pub(crate) async fn submitted(&self) -> Result<u64, QueueError> {
+        let stored = self.last_in(&self.names.base, &self.submitted_subject()).await?;
+        let stored = stored.unwrap_or_default();
+        Ok(std::str::from_utf8(&stored).ok().and_then(|text| text.parse().ok()).unwrap_or(0))
+    }
+
+    /// Returns the result of a shard, if it was committed.
+    pub(crate) async fn committed(&self, shard: u64) -> Result<Option<Vec<u8>>, QueueError> {
+        self.last_in(&self.names.done, &self.done_subject(shard)).await
+    }
+
+    /// Returns whether a shard is parked.
+    pub(crate) async fn is_parked(&self, shard: u64) -> Result<bool, QueueError> {
+        let found = self.last_in(&self.names.parked, &self.parked_subject(shard)).await?;
+        Ok(found.is_some())
+    }
+
+    /// Returns the last message on a subject of a stream.
+    pub(crate) async fn last_in(
+        &self,
+        stream: &str,
+        subject: &str,
+    ) -> Result<Option<Vec<u8>>, QueueError> {
+        let stream = self.context.get_stream_no_info(stream).await;
+        let stream = stream.map_err(|e| self.failed("read", e))?;
+        self.last_of(&stream, subject).await
+    }
+}
