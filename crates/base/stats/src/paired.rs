@@ -11,11 +11,10 @@
 //! between order statistics and are exact if the arms of a block are exchangeable when nothing differs.
 //! Equality is shown by the interval. So an interval can include 1 by little although the
 //! difference is significant. Two arms with the same median, only one of which is skewed, are not
-//! exchangeable: 48 blocks would show a difference in 13 % of such studies. If the mean and the median
-//! of the logarithms differ by more than [`SKEW_MAX`] standard errors, the p-value is therefore at least
-//! that of the sign test ([`shift_test`]). It agrees with the interval: the p-value is at most `p` only if
-//! the interval of confidence `1 - p` excludes 1, also at the level that remains after a correction for
-//! many contrasts.
+//! exchangeable, and signed ranks would call them different too often. The p-value therefore contains
+//! as much of the sign test, which belongs to the interval, as the values are skewed or in two groups
+//! ([`shift_test`], [`SignWeight`]). If the sign test has the whole weight, the p-value is at most `p` only
+//! if the interval of confidence `1 - p` excludes 1.
 //!
 //! The rule in [`decide`], with `m` as the factor `1 + margin`:
 //! - fewer blocks than the minimum, or than a 95 % interval needs (6): undecided;
@@ -29,14 +28,11 @@ use crate::StatsError;
 use crate::bootstrap::log_ratios;
 use crate::interval::CONFIDENCE;
 use crate::order::{median_interval, sign_test};
+use crate::shape::SignWeight;
 use crate::signed_rank::SignedRank;
-use crate::summary::{MAD_TO_SD, mad, mean, median};
+use crate::summary::{MAD_TO_SD, mad};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-
-/// Distance between the mean and the median, in standard errors of the mean, above which a series counts
-/// as skewed. Normal noise exceeds it in three of ten series.
-pub const SKEW_MAX: f64 = 0.7;
 
 /// Comparison of arm `a` with arm `b` on the same blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -53,9 +49,6 @@ pub struct Ratio {
     pub n: usize,
     /// Two-sided p-value of no difference over the blocks, by [`shift_test`].
     pub p: f64,
-    /// Whether the logarithms are skewed, so that `p` is at least that of the sign test.
-    #[serde(default)]
-    pub skewed: bool,
     /// Scatter of single-block ratios as a share: `exp(1.4826 MAD of ln(a/b)) - 1`. With 0.1,
     /// blocks typically deviate by 10 % from the ratio. This is not the uncertainty of the ratio.
     pub noise: f64,
@@ -84,7 +77,6 @@ impl Ratio {
             confidence: interval.confidence,
             n: logs.len(),
             p: shift_test(logs, 0.0)?.two_sided(),
-            skewed: is_skewed(logs),
             noise: (MAD_TO_SD * mad(logs)).exp() - 1.0,
         })
     }
@@ -226,8 +218,7 @@ pub fn decide(ratio: &Ratio, claimed: Claimed, rule: &Rule) -> Decision {
 }
 
 fn decide_less(ratio: &Ratio, rule: &Rule) -> Decision {
-    let excluded = ratio.hi < 1.0 || ratio.lo > 1.0;
-    let shown = ratio.p <= 1.0 - CONFIDENCE && (excluded || !ratio.skewed);
+    let shown = ratio.p <= 1.0 - CONFIDENCE;
     let (judgement, reason) = if shown && ratio.ratio > 1.0 {
         (Judgement::Refuted, Reason::OtherSide)
     } else if within(ratio, rule.margin) {
@@ -242,27 +233,20 @@ fn decide_less(ratio: &Ratio, rule: &Rule) -> Decision {
     Decision { judgement, reason }
 }
 
-/// Tests whether values are centred below or above a shift: by signed ranks, and if the values are skewed
-/// by the sign test as well, whichever is less significant.
+/// Tests whether values are centred below or above a shift: by signed ranks, and by the sign test as far
+/// as the shape of the values requires it. The p-values are at least those of signed ranks.
 ///
 /// # Errors
 /// Fails if there are no values or one is not finite.
 pub fn shift_test(values: &[f64], shift: f64) -> Result<SignedRank, StatsError> {
     let ranks = SignedRank::test(values, shift)?;
-    if !is_skewed(values) {
-        return Ok(ranks);
-    }
+    let weight = SignWeight::of(values);
     let (below, above) = sign_test(values, shift);
-    Ok(SignedRank { below: ranks.below.max(below), above: ranks.above.max(above), ..ranks })
-}
-
-/// Reports whether the mean is far from the median, by more than [`SKEW_MAX`] standard errors.
-fn is_skewed(values: &[f64]) -> bool {
-    let n = values.len() as f64;
-    let centre = mean(values);
-    let squares: f64 = values.iter().map(|v| (v - centre).powi(2)).sum();
-    let error = (squares / (n - 1.0).max(1.0) / n).sqrt();
-    (centre - median(values)).abs() > SKEW_MAX * error
+    Ok(SignedRank {
+        below: SignWeight::between(weight.below, ranks.below, below),
+        above: SignWeight::between(weight.above, ranks.above, above),
+        ..ranks
+    })
 }
 
 /// Reports whether the interval is within a factor of `1 + margin` around 1.

@@ -50,10 +50,13 @@ impl SignedRank {
             let ranked = away.iter().zip(&doubled).filter(|(d, _)| wanted(**d));
             ranked.map(|(_, rank)| *rank).sum()
         };
-        let at_least = |sum| {
-            if away.len() <= EXACT_MAX { exact(&doubled, sum) } else { normal(&doubled, sum) }
+        let sums = [sum(|d| d < 0.0), sum(|d| d > 0.0)];
+        let [below, above] = if away.len() <= EXACT_MAX {
+            exact(&doubled, sums)
+        } else {
+            sums.map(|sum| normal(&doubled, sum))
         };
-        Ok(Self { below: at_least(sum(|d| d < 0.0)), above: at_least(sum(|d| d > 0.0)), n })
+        Ok(Self { below, above, n })
     }
 
     /// Returns the two-sided p-value.
@@ -62,8 +65,8 @@ impl SignedRank {
     }
 }
 
-/// Returns the share of sign assignments whose doubled rank sum is at least `sum`.
-fn exact(doubled: &[usize], sum: usize) -> f64 {
+/// Returns the shares of sign assignments whose doubled rank sum is at least each of these sums.
+fn exact(doubled: &[usize], sums: [usize; 2]) -> [f64; 2] {
     let all: usize = doubled.iter().sum();
     let mut chance = vec![0.0; all + 1];
     chance[0] = 1.0;
@@ -75,7 +78,7 @@ fn exact(doubled: &[usize], sum: usize) -> f64 {
             chance[at] = 0.5 * (chance[at] + with);
         }
     }
-    chance[sum..].iter().sum::<f64>().min(1.0)
+    sums.map(|sum| chance[sum..].iter().sum::<f64>().min(1.0))
 }
 
 fn normal(doubled: &[usize], sum: usize) -> f64 {

@@ -5,8 +5,8 @@
 
 use crate::noise_source::Noise;
 use ioloom_stats::{
-    Bootstrap, CONFIDENCE, Claimed, Dependence, Ratio, Reason, Rule, SignedRank, aa_noise,
-    benjamini_hochberg, decide, median, median_interval, shift_test, sign_test,
+    Bootstrap, CONFIDENCE, Claimed, Dependence, Ratio, Reason, Rule, SignWeight, SignedRank,
+    aa_noise, benjamini_hochberg, decide, median, median_interval, shift_test, sign_test,
 };
 
 const STUDIES: usize = 2000;
@@ -214,22 +214,29 @@ fn coverage_of_differences_between_a_skewed_and_a_constant_arm() {
 }
 
 /// The p-value that the correction for many contrasts uses keeps its level for skewed noise as well, and
-/// never contradicts the interval of that level.
+/// never contradicts the interval of that level if the noise is clearly skewed.
 #[test]
 fn p_values_of_skewed_noise_keep_their_level_and_agree_with_the_interval() {
     let mut noise = Noise::new(8);
-    let truth = (1.0 + 0.5 * std::f64::consts::LN_2).ln();
-    println!("blocks  noise        p <= 5 %  p <= 1 %  by signed ranks alone");
+    println!("blocks  noise        p <= 5 %  p <= 1 %  by signed ranks alone  clearly skewed");
     for n in [12, 24, 48] {
         for kind in ["lognormal", "exponential", "outliers"] {
-            let mut hits = [0_usize; 4];
+            let (mut hits, mut clear) = ([0_usize; 4], 0);
+            // Medians. Nine in ten values without outliers are lognormal.
+            let centre = match kind {
+                "exponential" => (1.0 + 0.5 * std::f64::consts::LN_2).ln(),
+                "outliers" => 0.05 * 0.139_710,
+                _ => 0.0,
+            };
             for _ in 0..STUDIES {
-                let centre = if kind == "exponential" { truth } else { 0.0 };
                 let logs: Vec<f64> =
                     (0..n).map(|_| scatter(&mut noise, kind).ln() - centre).collect();
                 let both = shift_test(&logs, 0.0).unwrap();
                 let ranks = SignedRank::test(&logs, 0.0).unwrap();
-                let skewed = Ratio::of_logs(&logs).unwrap().skewed;
+                let weight = SignWeight::of(&logs);
+                let above = both.above < both.below;
+                let whole = if above { weight.above == 1.0 } else { weight.below == 1.0 };
+                clear += usize::from(whole);
                 for (at, level) in [0.05, 0.01].into_iter().enumerate() {
                     hits[at] += usize::from(both.two_sided() <= level);
                     hits[at + 2] += usize::from(ranks.two_sided() <= level);
@@ -237,14 +244,16 @@ fn p_values_of_skewed_noise_keep_their_level_and_agree_with_the_interval() {
                     let (below, above) = sign_test(&logs, 0.0);
                     let excluded = !interval.contains(0.0);
                     assert_eq!(excluded, 2.0 * below.min(above) <= level + 1e-12, "{n} {logs:?}");
-                    assert!(!skewed || excluded || both.two_sided() > level, "{n} {logs:?}");
+                    assert!(!whole || excluded || both.two_sided() > level, "{n} {logs:?}");
                 }
             }
             let [five, one, ranks, ranks_one] = hits.map(|of| of as f64 / STUDIES as f64);
-            println!("{n:6}  {kind:11}  {five:8.3}  {one:8.3}  {ranks:8.3}, {ranks_one:.3}");
-            // Skewness that the limit misses: see docs/method.md.
-            assert!(five <= 0.07, "{n} {kind}: {five}");
-            assert!(one <= if kind == "exponential" { 0.025 } else { 0.015 }, "{n} {kind}: {one}");
+            let clear = clear as f64 / STUDIES as f64;
+            println!(
+                "{n:6}  {kind:11}  {five:8.3}  {one:8.3}  {ranks:14.3}, {ranks_one:.3}  {clear:14.3}"
+            );
+            assert!(five <= 0.06, "{n} {kind}: {five}");
+            assert!(one <= 0.015, "{n} {kind}: {one}");
         }
     }
 }

@@ -17,7 +17,7 @@ fn with_margin(margin: f64) -> Rule {
 fn ratio(lo: f64, middle: f64, hi: f64) -> Ratio {
     // Significant if and only if the interval excludes 1.
     let p = if lo > 1.0 || hi < 1.0 { 0.01 } else { 0.3 };
-    Ratio { ratio: middle, lo, hi, confidence: 0.95, n: 12, p, skewed: false, noise: 0.01 }
+    Ratio { ratio: middle, lo, hi, confidence: 0.95, n: 12, p, noise: 0.01 }
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod judgement;
 mod ladder;
 mod noise_source;
 mod properties;
+mod shape;
 mod simulation;
 mod tails;
 
