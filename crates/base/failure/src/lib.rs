@@ -14,7 +14,7 @@ mod quote;
 
 pub use advice::advice;
 pub use operation::Operation;
-pub use quote::{Quoted, quoted};
+pub use quote::{Quoted, quote_by_locale, quoted};
 
 use rustix::io::Errno;
 use std::fmt;

@@ -7,6 +7,16 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::OnceLock;
+
+/// Reports whether the locale has other characters than ASCII; otherwise it has.
+static HAS_UTF8: OnceLock<fn() -> bool> = OnceLock::new();
+
+/// Quotes names from now on by the locale, as GNU programs do: only ASCII is printable in the locale
+/// `C`. `has_utf8` is called for each name that is not ASCII. Later calls have no effect.
+pub fn quote_by_locale(has_utf8: fn() -> bool) {
+    let _ = HAS_UTF8.set(has_utf8);
+}
 
 /// A name that is quoted when displayed.
 #[derive(Debug, Clone, Copy)]
@@ -38,15 +48,25 @@ const NOT_IN_DOUBLE_QUOTES: &str = "\"\\$`!&()*;<=>[^|?{}";
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plain = std::str::from_utf8(self.0).is_ok_and(|name| name.chars().all(is_printable));
-        let has = |c: char| u8::try_from(c).is_ok_and(|byte| self.0.contains(&byte));
-        if plain && has('\'') && !NOT_IN_DOUBLE_QUOTES.chars().any(has) {
-            f.write_str("\"")?;
-            f.write_str(&String::from_utf8_lossy(self.0))?;
-            return f.write_str("\"");
-        }
-        Pieces { f, mode: Mode::Start }.all(self.0)
+        let by_locale = HAS_UTF8.get().filter(|_| !self.0.is_ascii());
+        write(self.0, by_locale.is_some_and(|has_utf8| !has_utf8()), f)
     }
+}
+
+fn write(name: &[u8], ascii: bool, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let prints = if ascii { is_printable_ascii } else { is_printable };
+    let plain = std::str::from_utf8(name).is_ok_and(|name| name.chars().all(prints));
+    let has = |c: char| u8::try_from(c).is_ok_and(|byte| name.contains(&byte));
+    if plain && has('\'') && !NOT_IN_DOUBLE_QUOTES.chars().any(has) {
+        f.write_str("\"")?;
+        f.write_str(&String::from_utf8_lossy(name))?;
+        return f.write_str("\"");
+    }
+    Pieces { f, mode: Mode::Start, prints }.all(name)
+}
+
+fn is_printable_ascii(c: char) -> bool {
+    c.is_ascii() && !c.is_control()
 }
 
 fn is_printable(c: char) -> bool {
@@ -65,6 +85,7 @@ enum Mode {
 struct Pieces<'f, 'g> {
     f: &'f mut fmt::Formatter<'g>,
     mode: Mode,
+    prints: fn(char) -> bool,
 }
 
 impl Pieces<'_, '_> {
@@ -92,7 +113,7 @@ impl Pieces<'_, '_> {
     }
 
     fn one(&mut self, c: char) -> fmt::Result {
-        if !is_printable(c) {
+        if !(self.prints)(c) {
             return self.bytes(c.encode_utf8(&mut [0; 4]).as_bytes());
         }
         self.open(Mode::Single)?;
@@ -145,6 +166,26 @@ mod tests {
             (b"'\n", r"''\'''$'\n'"),
         ] {
             assert_eq!(text(name), quoted, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn only_ascii_is_printable_in_the_locale_c() {
+        struct InC<'a>(&'a [u8]);
+        impl fmt::Display for InC<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write(self.0, true, f)
+            }
+        }
+        // Generated with GNU coreutils 9.1 and LC_ALL=C.
+        for (name, quoted) in [
+            ("ä", r"''$'\303\244'"),
+            ("ä b", r"''$'\303\244'' b'"),
+            ("dä/ä", r"'d'$'\303\244''/'$'\303\244'"),
+            ("it's", "\"it's\""),
+            ("a", "'a'"),
+        ] {
+            assert_eq!(InC(name.as_bytes()).to_string(), quoted);
         }
     }
 

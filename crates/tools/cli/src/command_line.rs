@@ -134,6 +134,7 @@ impl From<Quick> for Command {
 pub(crate) fn parse() -> Command {
     let first = std::env::args_os().nth(1);
     if first.as_ref().is_some_and(|word| word == "cp") {
+        ioloom_failure::quote_by_locale(cp::locale::is_utf8);
         let posix = std::env::var_os("POSIXLY_CORRECT").is_some();
         let mut words = std::env::args_os();
         let program: Vec<_> = words.by_ref().take(2).collect();

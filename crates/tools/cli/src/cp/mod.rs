@@ -3,6 +3,7 @@
 mod args;
 mod backup;
 mod explain;
+pub(crate) mod locale;
 #[cfg(feature = "objects")]
 mod objects;
 mod order;

@@ -1,6 +1,7 @@
 //! The paths to scan and the patterns to exclude, from the command line and from files.
 
 use super::gnu::hinted;
+use crate::cp::locale;
 use crate::exit::Failure;
 use ioloom_du::exclude::{Characters, Exclude};
 use ioloom_failure::{quoted, reason};
@@ -92,7 +93,8 @@ pub(super) fn exclude(patterns: &[OsString], files: &[PathBuf]) -> Result<Exclud
     if patterns.is_empty() && files.is_empty() {
         return Ok(Exclude::new());
     }
-    let mut exclude = Exclude::of(characters(&std::env::vars_os().collect::<Vec<_>>(), is_there));
+    let characters = if locale::is_utf8() { Characters::Utf8 } else { Characters::Bytes };
+    let mut exclude = Exclude::of(characters);
     for pattern in patterns {
         exclude.add(pattern.as_bytes());
     }
@@ -110,36 +112,6 @@ pub(super) fn exclude(patterns: &[OsString], files: &[PathBuf]) -> Result<Exclud
         lines.filter(|line| !line.is_empty()).for_each(|line| exclude.add(line));
     }
     Ok(exclude)
-}
-
-/// Returns what a character is in the locale of these variables. A locale that is not installed
-/// counts as `C`.
-fn characters(variables: &[(OsString, OsString)], is_there: impl Fn(&str) -> bool) -> Characters {
-    let value = |name: &str| {
-        let found = variables.iter().find(|(key, value)| key == name && !value.is_empty());
-        found.map(|(_, value)| value.to_string_lossy().into_owned())
-    };
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| value(name));
-    let Some(locale) = locale else { return Characters::Bytes };
-    let (name, charset) = locale.split_once('.').unwrap_or((&locale, ""));
-    let charset = charset.split('@').next().unwrap_or_default().to_lowercase();
-    let utf8 = charset == "utf-8" || charset == "utf8";
-    if utf8 && (name == "C" || is_there(&format!("{name}.utf8"))) {
-        Characters::Utf8
-    } else {
-        Characters::Bytes
-    }
-}
-
-/// Reports whether the C library has a locale: as a directory, or in its archive.
-fn is_there(name: &str) -> bool {
-    let dir = Path::new("/usr/lib/locale");
-    if dir.join(name).is_dir() {
-        return true;
-    }
-    let archive = std::fs::read(dir.join("locale-archive")).unwrap_or_default();
-    let ended = format!("{name}\0");
-    archive.windows(ended.len()).any(|part| part == ended.as_bytes())
 }
 
 /// Returns a path for a message that does not quote plain names.
@@ -202,29 +174,5 @@ mod tests {
         assert_eq!(texts(given(&[])), ["."]);
         let operands = texts(given(&["".into(), "a".into(), "b///".into(), "//".into()]));
         assert_eq!(operands, ["! invalid zero-length file name", "a", "b/", "//"]);
-    }
-
-    #[test]
-    fn the_locale_decides_what_a_character_is() {
-        let of = |variables: &[(&str, &str)]| {
-            let variables: Vec<_> =
-                variables.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))).collect();
-            characters(&variables, |name| name == "de_DE.utf8")
-        };
-        for (variables, expected) in [
-            (&[][..], Characters::Bytes),
-            (&[("LC_ALL", "C")], Characters::Bytes),
-            (&[("LC_ALL", "C.UTF-8")], Characters::Utf8),
-            (&[("LC_ALL", "C.utf8")], Characters::Utf8),
-            (&[("LC_ALL", "de_DE.UTF-8")], Characters::Utf8),
-            (&[("LC_ALL", "de_DE")], Characters::Bytes),
-            (&[("LC_ALL", "fr_FR.UTF-8")], Characters::Bytes),
-            (&[("LC_ALL", "de_DE.utf8@euro")], Characters::Utf8),
-            (&[("LANG", "C.UTF-8"), ("LC_ALL", "C")], Characters::Bytes),
-            (&[("LANG", "C.UTF-8"), ("LC_ALL", "")], Characters::Utf8),
-            (&[("LANG", "C"), ("LC_CTYPE", "C.UTF-8")], Characters::Utf8),
-        ] {
-            assert_eq!(of(variables), expected, "{variables:?}");
-        }
     }
 }
