@@ -29,6 +29,9 @@ pub fn advice(operation: Operation, error: &io::Error) -> Option<&'static str> {
             "remove a symbolic link that leads back to itself, or shorten the chain of links"
         }
         Errno::NFILE => "the system-wide limit of open files is reached: raise fs.file-max",
+        Errno::OPNOTSUPP | Errno::XDEV if operation == Operation::Clone => {
+            "use --reflink=auto to copy what cannot share blocks"
+        }
         Errno::NOSPC => "free space or inodes on the file system",
         Errno::DQUOT => "free space or raise the quota",
         Errno::ROFS => "remount the file system read-write, or choose another target",

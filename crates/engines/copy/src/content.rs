@@ -263,7 +263,7 @@ impl FileTransfer<'_> {
         self.check_free_space(&facts)?;
         let job = self.job(plan, facts.reserves);
         if let Some(resume) = self.context.resume.get()
-            && resume::in_pieces(self.context, &self.source.attr)
+            && resume::in_pieces(self.context, self.route, &self.source.attr)
         {
             let mode = resume::copy_pieces(resume, self, &job, buffer, hasher)?;
             self.context.count_mode(mode);
@@ -371,6 +371,11 @@ impl FileTransfer<'_> {
                 Ok(true)
             }
             // EINVAL concerns the file, not the file system.
+            // As GNU cp reports it.
+            Err(e) if options.reflink == When::Always && options.mode.is_none() => {
+                let (from, to) = (self.route.paths)();
+                Err(CopyError::io(Operation::Clone, to, e).and(from))
+            }
             Err(e)
                 if must
                     && transfer::is_unsupported(&e)

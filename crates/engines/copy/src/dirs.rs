@@ -121,19 +121,25 @@ pub(crate) enum CopiedName {
     Root(usize),
 }
 
+impl CopiedName {
+    pub(crate) fn path(&self, roots: &Roots) -> PathBuf {
+        match self {
+            Self::In(dir, name) => {
+                let dir = dir.get();
+                target_path(roots, Some(dir), dir.root(), name)
+            }
+            Self::Root(root) => roots.to[*root].path.clone(),
+        }
+    }
+}
+
 /// Returns the copies of files with several names, for the sources that are copied after these.
 pub(crate) fn earlier_copies(
     roots: &Roots,
     copied: Vec<(Identity, CopiedName)>,
 ) -> impl Iterator<Item = (Identity, Arc<EarlierCopy>)> {
     copied.into_iter().filter_map(|(source, copied)| {
-        let path = match copied {
-            CopiedName::In(dir, name) => {
-                let dir = dir.get();
-                target_path(roots, Some(dir), dir.root(), &name)
-            }
-            CopiedName::Root(root) => roots.to[root].path.clone(),
-        };
+        let path = copied.path(roots);
         let attr = attr::of_path(&path, false).ok()?;
         Some((source, Arc::new(EarlierCopy { path, attr })))
     })
@@ -300,10 +306,6 @@ impl TargetDir {
         }
         sweep();
         let (hidden, dir, own) = match new_dirs {
-            // A hidden name could not be changed there.
-            NewDirs::Hidden if attr::is_append_only(above) => {
-                return Self::make_visible(above, name, mode);
-            }
             NewDirs::Hidden => match make_hidden(above, name, mode)? {
                 Some(made) => made,
                 None => return Self::make_visible(above, name, mode),

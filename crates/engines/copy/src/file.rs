@@ -178,7 +178,9 @@ impl<'a> Attempt<'a> {
 
     fn in_pieces(&self) -> bool {
         let resumes = self.context.resume.get().is_some() && !self.tolerant;
-        resumes && !self.source.is_stream() && resume::in_pieces(self.context, &self.source.attr)
+        resumes
+            && !self.source.is_stream()
+            && resume::in_pieces(self.context, self.route, &self.source.attr)
     }
 
     /// Returns true if the target is a pipe or device.
@@ -194,6 +196,7 @@ impl<'a> Attempt<'a> {
             {
                 Destination::Visible
             }
+            TargetState::Absent if self.route.parent_attr.append_only => Destination::Fixed,
             TargetState::Absent => {
                 let replace = self.context.options.existing == Existing::Replace;
                 Destination::Free { replace }
@@ -207,7 +210,7 @@ impl<'a> Attempt<'a> {
         let rules = &self.context.rules;
         let mode = rules.initial_mode(&self.source.attr);
         match self.destination() {
-            Destination::Visible => rules.visible_mode(mode),
+            Destination::Visible | Destination::Fixed => rules.visible_mode(mode),
             _ => mode,
         }
     }
@@ -284,6 +287,9 @@ impl<'a> Attempt<'a> {
         match self.wait_to_open(end) {
             Ok(file) => Ok(NewFile::in_place(route.to, route.to_name, file)),
             Err(e) if self.context.options.force && e.kind() != io::ErrorKind::NotFound => {
+                if route.parent_attr.append_only {
+                    return Err(route.failed_to(Operation::Remove, Errno::PERM.into()));
+                }
                 let mode = self.initial_mode();
                 let made = NewFile::make(route.to, route.to_name, Destination::Occupied, mode);
                 made.map_err(|e| {
@@ -365,7 +371,7 @@ impl<'a> Attempt<'a> {
         let backup = kept.as_ref().map(|kept| kept.name().to_owned());
         if let Err((operation, error)) = new.publish() {
             kept.into_iter().for_each(Kept::undo);
-            return Err(route.failed_to(operation, error));
+            return Err(route.not_published(&self.target, operation, error));
         }
         if let Some(hash) = moved.hash {
             context.hashed(route, hash, moved.bytes);

@@ -50,6 +50,9 @@ pub(crate) struct ParentAttr {
     pub(crate) has_default_acl: bool,
     /// Whether a server decides about the modes of new files, so they must be set in any case.
     pub(crate) is_remote: bool,
+    /// Whether entries can be added and neither renamed nor removed, so that a hidden name would
+    /// remain.
+    pub(crate) append_only: bool,
 }
 
 /// The operation that failed, and its error.

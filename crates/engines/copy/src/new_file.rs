@@ -47,6 +47,9 @@ pub(crate) enum Destination {
         /// Whether to replace such a file.
         replace: bool,
     },
+    /// The name is unused, in a directory where it cannot be changed later. It is written under its
+    /// final name if it cannot be unnamed until then.
+    Fixed,
     /// The name is used by a file that will be replaced.
     Occupied,
     /// The file is written under its final name.
@@ -91,10 +94,13 @@ impl<'a> NewFile<'a> {
             Destination::Hidden | Destination::Visible => {
                 (CurrentName::Final(name), make::file(dir, name, mode)?)
             }
-            Destination::Free { .. } => match make::unnamed_file(dir, mode) {
+            Destination::Free { .. } | Destination::Fixed => match make::unnamed_file(dir, mode) {
                 Ok(file) => (CurrentName::Unnamed, file),
-                Err(e) if make::is_tmpfile_unsupported(&e) => Self::hidden(dir, name, mode)?,
-                Err(e) => return Err(e),
+                Err(e) if !make::is_tmpfile_unsupported(&e) => return Err(e),
+                Err(_) if destination == Destination::Fixed => {
+                    (CurrentName::Final(name), make::file(dir, name, mode)?)
+                }
+                Err(_) => Self::hidden(dir, name, mode)?,
             },
             Destination::Occupied => Self::hidden(dir, name, mode)?,
         };

@@ -162,6 +162,7 @@ fn parent_attr_of(context: &CopyContext<'_>, to: &Path) -> io::Result<ParentAttr
         group: attr.group,
         has_default_acl: context.rules.has_default_acl(&above),
         is_remote: attr::file_system(&above).is_ok_and(|system| system.remote),
+        append_only: attr.append_only,
     })
 }
 

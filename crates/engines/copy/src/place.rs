@@ -14,6 +14,7 @@ use crate::context::CopyContext;
 use crate::error::CopyError;
 use crate::options::{Existing, Follow, Make, Overwrite};
 use crate::route::{Route, TargetState};
+use crate::special;
 use ioloom_failure::{Operation, quoted};
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::Kind;
@@ -79,6 +80,9 @@ pub(crate) fn decide(
             Ok(found) => end = found,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return dangling(context, route),
             Err(e) if Errno::from_io_error(&e) == Some(Errno::LOOP) && options.force => {
+                if route.parent_attr.append_only {
+                    return Err(route.failed_to(Operation::Remove, Errno::PERM.into()));
+                }
                 return Ok(Placement::Copy(TargetState::Fresh));
             }
             Err(e) => return Err(route.failed_to(Operation::Stat, e)),
@@ -154,7 +158,7 @@ impl Target<'_> {
             });
         }
         self.not_just_created()?;
-        self.choose().map(Placement::Copy)
+        self.may_remove(self.choose()?).map(Placement::Copy)
     }
 
     /// Returns true if a symbolic link at this place would be copied as a link, not followed.
@@ -183,15 +187,12 @@ impl Target<'_> {
 
     /// Chooses how an existing file that is not a directory is overwritten.
     fn choose(&self) -> Result<TargetState, CopyError> {
-        let (options, end) = (self.context.options, self.end);
+        let options = self.context.options;
         if options.backup.is_some() {
             self.backup_spares_source()?;
             return Ok(TargetState::Fresh);
         }
-        let loses_links = options.preserve.links && end.links > 1;
-        let has_data = !options.attributes_only;
-        let special = self.keeps_links() && self.source.kind != Kind::Regular;
-        if options.remove_destination || (has_data && (loses_links || special)) {
+        if self.is_removed_first() {
             return Ok(TargetState::Fresh);
         }
         let is_link = self.source.kind == Kind::Symlink && !self.as_file;
@@ -202,17 +203,53 @@ impl Target<'_> {
             return Ok(TargetState::Fresh);
         }
         if options.make != Make::Copy || !self.as_file {
-            let (from, to) = (self.route.paths)();
-            let operation = match (options.make, self.source.kind) {
-                (Make::HardLink, _) => Operation::HardLink,
-                (Make::Symlink, _) | (_, Kind::Symlink) => Operation::Symlink,
-                (_, Kind::Fifo) => Operation::MakeFifo,
-                _ => Operation::MakeNode,
-            };
-            let error = CopyError::io(operation, to, Errno::EXIST.into());
-            return Err(if options.make == Make::Copy { error } else { error.and(from) });
+            if options.make == Make::Symlink {
+                special::link_text(self.route)?;
+            }
+            return Err(self.not_made(Errno::EXIST));
         }
         self.overwrite()
+    }
+
+    /// Returns true if the old file is removed before anything is created, as in GNU cp.
+    fn is_removed_first(&self) -> bool {
+        let options = self.context.options;
+        let loses_links = options.preserve.links && self.end.links > 1;
+        let special = self.keeps_links() && self.source.kind != Kind::Regular;
+        options.remove_destination || (!options.attributes_only && (loses_links || special))
+    }
+
+    /// Returns the error of a link or special file that cannot be created.
+    fn not_made(&self, errno: Errno) -> CopyError {
+        let (from, to) = (self.route.paths)();
+        let make = self.context.options.make;
+        let operation = match (make, self.source.kind) {
+            (Make::HardLink, _) => Operation::HardLink,
+            (Make::Symlink, _) | (_, Kind::Symlink) => Operation::Symlink,
+            (_, Kind::Fifo) => Operation::MakeFifo,
+            _ => Operation::MakeNode,
+        };
+        let error = CopyError::io(operation, to, errno.into());
+        if make == Make::Copy { error } else { error.and(from) }
+    }
+
+    /// Refuses to remove or replace a name that not even root can change: the new file would remain
+    /// under its hidden name in an append-only directory.
+    fn may_remove(&self, state: TargetState) -> Result<TargetState, CopyError> {
+        let options = self.context.options;
+        let stays = self.route.parent_attr.append_only || self.there.stays();
+        let denied = |operation| Err(self.route.failed_to(operation, Errno::PERM.into()));
+        match state {
+            _ if !stays => Ok(state),
+            TargetState::Replace(_) => denied(Operation::Replace),
+            TargetState::Fresh if options.backup.is_some() => denied(Operation::Backup),
+            TargetState::Fresh if self.is_removed_first() => denied(Operation::Remove),
+            TargetState::Fresh if options.make != Make::Copy || !self.as_file => {
+                Err(self.not_made(Errno::PERM))
+            }
+            TargetState::Fresh => denied(Operation::Remove),
+            _ => Ok(state),
+        }
     }
 
     /// Chooses how the content of an existing file is overwritten.
@@ -227,6 +264,12 @@ impl Target<'_> {
             Overwrite::InPlace => return in_place,
             Overwrite::Replace => return Ok(TargetState::Replace(there)),
             Overwrite::Auto => {}
+        }
+        if there.stays() {
+            return if options.force { Ok(TargetState::Fresh) } else { in_place };
+        }
+        if self.route.parent_attr.append_only {
+            return in_place;
         }
         let is_plain = there.kind == Kind::Regular && there.links == 1 && !there.mount_root;
         if !is_plain || !rules.may_own(&there) {

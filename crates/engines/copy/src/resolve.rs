@@ -147,7 +147,7 @@ impl TargetResolver<'_> {
             return Err(CopyError::io(Operation::CreateDir, to, Errno::NOENT.into()));
         }
         if attr.kind != Kind::Directory && !into && means_directory(target) {
-            return Err(not_a_directory(target));
+            return Err(self.not_a_directory(source, target, attr.kind));
         }
         let elsewhere = || device_of(&to).is_some_and(|device| device != attr.device);
         let apart = || options.one_file_system && elsewhere();
@@ -196,7 +196,9 @@ impl TargetResolver<'_> {
             io::ErrorKind::NotFound if links => {
                 CopyError::io(operation, to.to_owned(), e).and(source.to_owned())
             }
-            io::ErrorKind::NotFound => CopyError::io(operation, to.to_owned(), e),
+            io::ErrorKind::NotFound => self
+                .not_readable(source, kind)
+                .unwrap_or_else(|| CopyError::io(operation, to.to_owned(), e)),
             io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied => {
                 CopyError::io(Operation::Stat, to.to_owned(), e)
             }
@@ -209,25 +211,37 @@ impl TargetResolver<'_> {
         let attr = attr::of_file(&dir).map_err(failed)?;
         let has_default_acl = self.context.rules.has_default_acl(&dir);
         let is_remote = attr::file_system(&dir).is_ok_and(|system| system.remote);
-        let (device, group) = (attr.device, attr.group);
+        let Attr { device, group, append_only, .. } = attr;
         Ok(Parent {
             dir,
-            parent_attr: ParentAttr { device, group, has_default_acl, is_remote },
+            parent_attr: ParentAttr { device, group, has_default_acl, is_remote, append_only },
             swept: AtomicBool::new(false),
         })
     }
-}
 
-/// The error for a file whose target can only be a directory.
-fn not_a_directory(target: &Path) -> CopyError {
-    if attr::of_path(target, true).is_ok() {
-        let target_quoted = quoted(target);
-        let text = format!("cannot overwrite directory {target_quoted} with non-directory");
-        return CopyError::whole(target, text);
+    /// Returns the error for a file whose target can only be a directory.
+    fn not_a_directory(&self, source: &Path, target: &Path, kind: Kind) -> CopyError {
+        if attr::of_path(target, true).is_ok() {
+            let target_quoted = quoted(target);
+            let text = format!("cannot overwrite directory {target_quoted} with non-directory");
+            return CopyError::whole(target, text);
+        }
+        if let Some(error) = self.not_readable(source, kind) {
+            return error;
+        }
+        let slash = target.as_os_str().as_bytes().ends_with(b"/");
+        let error = if slash { Errno::NOTDIR } else { Errno::NOENT };
+        CopyError::io(Operation::Create, target.to_owned(), error.into())
     }
-    let slash = target.as_os_str().as_bytes().ends_with(b"/");
-    let error = if slash { Errno::NOTDIR } else { Errno::NOENT };
-    CopyError::io(Operation::Create, target.to_owned(), error.into())
+
+    /// Returns the error of a source that cannot be read, which GNU cp opens before it creates the target.
+    fn not_readable(&self, source: &Path, kind: Kind) -> Option<CopyError> {
+        let options = self.context.options;
+        let is_read =
+            kind == Kind::Regular && options.make == Make::Copy && !options.attributes_only;
+        let error = is_read.then(|| std::fs::File::open(source).err()).flatten()?;
+        Some(CopyError::io(Operation::Open, source.to_owned(), error))
+    }
 }
 
 /// Returns true if a target ends with `/.` but does not exist: it cannot be created.

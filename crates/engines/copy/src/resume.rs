@@ -42,6 +42,10 @@ pub(crate) fn begin(
         let why = "a resumable copy takes a single source";
         return Err(CopyError::cannot(Operation::Copy, &sources[0], why));
     };
+    if parent.parent_attr.append_only {
+        let why = "the journal could not be removed from an append-only directory; omit --resume";
+        return Err(CopyError::cannot(Operation::Copy, from, why));
+    }
     let failed = |e| CopyError::io(Operation::OpenJournal, to.path.clone(), e);
     let number = number_of(&std::fs::canonicalize(from).map_err(failed)?, &to.path);
     let name = journal_name(&hidden_name(&to.name, number));
@@ -125,9 +129,10 @@ pub(crate) fn copy_pieces(
     Ok(job.plan.mode)
 }
 
-/// Returns true if a file is copied in recorded pieces.
-pub(crate) fn in_pieces(context: &CopyContext<'_>, source: &Attr) -> bool {
-    let copies = !matches!(context.options.mode, Some(Mode::Reflink | Mode::Range));
+/// Returns true if a file is copied in recorded pieces, which have a hidden name.
+pub(crate) fn in_pieces(context: &CopyContext<'_>, route: &Route<'_>, source: &Attr) -> bool {
+    let copies = !matches!(context.options.mode, Some(Mode::Reflink | Mode::Range))
+        && !route.parent_attr.append_only;
     copies && source.bytes > PIECE_BYTES && !has_holes(context, source)
 }
 

@@ -67,6 +67,23 @@ impl Route<'_> {
         }
     }
 
+    /// Returns the error of a complete file that did not get its name. GNU cp fails to remove the old
+    /// one.
+    pub(crate) fn not_published(
+        &self,
+        target: &TargetState,
+        operation: Operation,
+        error: io::Error,
+    ) -> CopyError {
+        let is_kept =
+            matches!(Errno::from_io_error(&error), Some(Errno::PERM | Errno::ACCESS | Errno::BUSY));
+        let is_removed = matches!(target, TargetState::Fresh | TargetState::InPlace(_));
+        match operation {
+            Operation::Publish if is_kept && is_removed => self.failed_to(Operation::Remove, error),
+            _ => self.failed_to(operation, error),
+        }
+    }
+
     /// The source is not the file that the walk found.
     pub(crate) fn replaced(&self) -> CopyError {
         let (path, _) = (self.paths)();

@@ -88,7 +88,7 @@ pub(crate) fn link(
 
 /// Returns the text of a symbolic link to the source. A relative one leads there only from the
 /// current directory.
-fn link_text(route: &Route<'_>) -> Result<CString, CopyError> {
+pub(crate) fn link_text(route: &Route<'_>) -> Result<CString, CopyError> {
     let (from, to) = (route.paths)();
     let above = to.parent().filter(|above| !above.as_os_str().is_empty());
     let is_here = || {
@@ -107,9 +107,12 @@ fn link_text(route: &Route<'_>) -> Result<CString, CopyError> {
 
 /// Quotes a path only if a shell would interpret it.
 fn bare(path: &Path) -> String {
-    let text = path.to_string_lossy();
+    let text = quoted(path).to_string();
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
-    if text.chars().all(is_plain) { text.into_owned() } else { quoted(path).to_string() }
+    match text.strip_prefix('\'').and_then(|text| text.strip_suffix('\'')) {
+        Some(name) if name.chars().all(is_plain) => name.to_owned(),
+        _ => text,
+    }
 }
 
 /// The step that failed.
@@ -143,14 +146,15 @@ fn create(
         put(route.to_name);
         return Ok(Copied::default());
     }
-    if is_link && matches!(target, TargetState::Absent) {
+    let append_only = route.parent_attr.append_only;
+    if (is_link || append_only) && matches!(target, TargetState::Absent) {
         match make_as(route.to_name) {
             Ok(()) => {
                 put(route.to_name);
                 return Ok(Copied::default());
             }
             // Another program created it meanwhile.
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && !append_only => {}
             Err(e) => return Err(Failure::Make(e)),
         }
     }

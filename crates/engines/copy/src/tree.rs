@@ -285,7 +285,7 @@ impl<'r> Worker<'r> {
                 linked => {
                     return linked
                         .map(Outcome::Linked)
-                        .map_err(|e| route.failed_to(Operation::HardLink, e));
+                        .map_err(|e| self.not_linked(route, &copied, e));
                 }
             }
         }
@@ -324,6 +324,7 @@ impl<'r> Worker<'r> {
         if !self.may_have_more_names(route, attr) {
             return copy(&mut self.buffer);
         }
+        let is_there = !matches!(there, TargetState::Absent);
         while let Some(copied) = self.context.links.claim(attr.identity()) {
             let backup = self.context.options.backup.as_ref();
             match self.link(route, &copied, there, backup) {
@@ -332,6 +333,10 @@ impl<'r> Worker<'r> {
                     if self.context.links.claim_again(attr.identity()) {
                         break;
                     }
+                }
+                // What is there cannot be removed.
+                Err(e) if route.parent_attr.append_only && is_there => {
+                    return Err(self.not_linked(route, &copied, e));
                 }
                 // There are too many links, or the file system does not support hard links, or it
                 // is a different file system: make a separate copy.
@@ -343,13 +348,26 @@ impl<'r> Worker<'r> {
                 {
                     return copy(&mut self.buffer);
                 }
-                Err(e) => return Err(route.failed_to(Operation::HardLink, e)),
+                Err(e) => return Err(self.not_linked(route, &copied, e)),
             }
         }
         let ended = copy(&mut self.buffer);
         let copied = ended.is_ok().then(|| at.copied_name(route.from_name));
         self.context.links.release(attr.identity(), copied);
         ended
+    }
+
+    fn not_linked(
+        &self,
+        route: &Route<'_>,
+        copied: &FirstName<CopiedName>,
+        error: io::Error,
+    ) -> CopyError {
+        let copied = match copied {
+            FirstName::Earlier(earlier) => earlier.path.clone(),
+            FirstName::Here(name) => name.path(self.roots),
+        };
+        route.failed_to(Operation::HardLink, error).and(copied)
     }
 
     /// Links a file to the copy of another name of its source; keeps a backup of what is there.
@@ -379,6 +397,9 @@ impl<'r> Worker<'r> {
         };
         if matches!(there, TargetState::Absent) {
             return make::link(from, &name, route.to, route.to_name).map(|()| Copied::default());
+        }
+        if route.parent_attr.append_only {
+            return Err(Errno::PERM.into());
         }
         let linked = |hidden: &CStr| make::link(from, &name, route.to, hidden);
         let (hidden, ()) = with_hidden_name(route.to_name, linked)?;

@@ -9,8 +9,8 @@
 use crate::dir::{Dir, Kind};
 use crate::file::retry;
 use rustix::fs::{
-    Access, AtFlags, CWD, FileType, Gid, Mode, Statx, StatxFlags, Timespec, Timestamps, Uid,
-    XattrFlags, statx,
+    Access, AtFlags, CWD, FileType, Gid, Mode, Statx, StatxAttributes, StatxFlags, Timespec,
+    Timestamps, Uid, XattrFlags, statx,
 };
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
@@ -52,10 +52,16 @@ pub struct Attr {
     pub changed: Time,
     /// Whether it is the root of a mount, such as a file that is bind-mounted.
     pub mount_root: bool,
+    /// Whether data can only be appended to it; for a directory, whether entries can be added and
+    /// neither renamed nor removed. Such a file cannot be renamed or removed either.
+    pub append_only: bool,
+    /// Whether it cannot be changed, renamed or removed.
+    pub immutable: bool,
 }
 
 impl Attr {
     fn of(s: &Statx) -> Self {
+        let has = |attributes| s.stx_attributes.contains(attributes);
         Self {
             kind: Kind::of(FileType::from_raw_mode(s.stx_mode.into())),
             mode: u32::from(s.stx_mode) & 0o7777,
@@ -70,13 +76,20 @@ impl Attr {
             accessed: (s.stx_atime.tv_sec, s.stx_atime.tv_nsec),
             modified: (s.stx_mtime.tv_sec, s.stx_mtime.tv_nsec),
             changed: (s.stx_ctime.tv_sec, s.stx_ctime.tv_nsec),
-            mount_root: s.stx_attributes.contains(rustix::fs::StatxAttributes::MOUNT_ROOT),
+            mount_root: has(StatxAttributes::MOUNT_ROOT),
+            append_only: has(StatxAttributes::APPEND),
+            immutable: has(StatxAttributes::IMMUTABLE),
         }
     }
 
     /// Returns device and inode, which identify the file.
     pub fn identity(&self) -> ((u32, u32), u64) {
         (self.device, self.inode)
+    }
+
+    /// Returns true if not even root can remove the file, or rename another one to its name.
+    pub fn stays(&self) -> bool {
+        self.append_only || self.immutable
     }
 
     /// Reports whether `self` and a `later` result for the same file show that its contents did not
@@ -282,13 +295,6 @@ pub fn file_system(file: impl AsFd) -> io::Result<FileSystem> {
     let remote = REMOTE.contains(&kind);
     let (reserves, without_blocks) = (!in_memory && !one_tree, found.f_blocks == 0 && !in_memory);
     Ok(FileSystem { free_bytes, without_blocks, in_memory, reserves, one_tree, remote })
-}
-
-/// Returns true if entries of a directory can be added and neither renamed nor removed.
-pub fn is_append_only(dir: impl AsFd) -> bool {
-    let ask = || statx(&dir, c"", AtFlags::EMPTY_PATH, StatxFlags::TYPE);
-    let append = rustix::fs::StatxAttributes::APPEND;
-    retry("statx", ask).is_ok_and(|found| found.stx_attributes.contains(append))
 }
 
 /// The file whose extended attributes are accessed.

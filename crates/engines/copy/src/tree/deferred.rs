@@ -32,6 +32,7 @@ impl Worker<'_> {
         let may_be_linked = options.preserve.links
             && options.make == Make::Copy
             && !route.hidden
+            && !route.parent_attr.append_only
             && !error.is_out_of_space()
             && !error.is_cancelled();
         if !may_be_linked || !is_at_target {

@@ -53,7 +53,8 @@ impl Worker<'_> {
             None => &roots.parents[roots.to[new.root].parent].dir,
         };
         let mode = self.initial_mode(&source, parent_attr);
-        let new_dirs = (self.new_dirs(new.parent.is_none()), self.context.resume.get().is_some());
+        let new_dirs =
+            (self.new_dirs(new.parent.is_none(), parent_attr), self.context.resume.get().is_some());
         let sweep = || self.sweep(new, parent, &name, true);
         let target = match TargetDir::make(parent, &name, hidden, mode, new_dirs, sweep) {
             Err(e) => return self.not_begun(new, e, &paths()),
@@ -94,6 +95,7 @@ impl Worker<'_> {
                 group: own.group,
                 has_default_acl,
                 is_remote: parent_attr.is_remote,
+                append_only: own.append_only,
             },
             made,
             pair: Arc::default(),
@@ -151,9 +153,9 @@ impl Worker<'_> {
 
     /// Returns how a new directory is created. A copy that reads pipes can wait for other programs,
     /// which may look for the directory.
-    fn new_dirs(&self, is_root: bool) -> NewDirs {
+    fn new_dirs(&self, is_root: bool, above: ParentAttr) -> NewDirs {
         match self.context.resume.get() {
-            _ if self.context.options.contents => NewDirs::Visible,
+            _ if self.context.options.contents || above.append_only => NewDirs::Visible,
             Some(resume) if is_root => NewDirs::Resumed(resume.number),
             // A later copy could not find a hidden name here, so fill it under its final name.
             Some(_) => NewDirs::Visible,

@@ -80,7 +80,7 @@ fn seen(script: &str, program: &str, plain: bool) -> Seen {
 }
 
 /// Compares both programs on each script.
-fn compare(scripts: &[&str], plain: bool) {
+pub(crate) fn compare(scripts: &[&str], plain: bool) {
     let program = format!("{} cp", program(plain));
     let mut failed = Vec::new();
     for script in scripts {
@@ -112,7 +112,7 @@ fn program(plain: bool) -> String {
 }
 
 /// Returns false, with a message, if the system's `cp` is not the one whose text is compared.
-fn is_gnu() -> bool {
+pub(crate) fn is_gnu() -> bool {
     let output = Command::new("cp").arg("--version").output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
     let is_gnu = text.is_ok_and(|text| text.contains("GNU coreutils"));
@@ -186,10 +186,31 @@ fn errors_read_like_those_of_gnu_cp() {
             "touch a; mkdir d; ln a d/l; $CP -s a d",
             "touch a b; $CP -s a b",
             "touch a b; $CP -l a b",
+            "mkdir a d; touch a/f d/f; $CP -s a/f d",
+            "mkdir a d; touch a/f; ln -s x d/f; $CP -s a/f d",
+            "echo a > a; $CP --reflink=always a b; code=$?; rm -f b; exit $code",
             "mkdir a; $CP -l a b",
             "echo a > a; echo t > a~; $CP --backup=simple a~ a",
             "mkdir a; $CP -r a b; $CP --backup=x a b; true",
             "touch a; $CP -Z a b; $CP --context a c",
+        ],
+        false,
+    );
+}
+
+#[test]
+fn names_are_quoted_by_the_locale_as_gnu_cp_does() {
+    if !is_gnu() {
+        return;
+    }
+    compare(
+        &[
+            "$CP ä b; export LC_ALL=C.UTF-8; $CP ä b",
+            "touch ä 'ä b'; $CP -v ä ö; $CP -v --backup ä ö; $CP -v 'ä b' ü",
+            "touch ä; LC_ALL=C.UTF-8 $CP -v ä ö",
+            "touch ä; mkdir dä; $CP -s ä dä; LC_ALL=C.UTF-8 $CP -s ä dä",
+            "touch a; $CP -t ä a; $CP a ö/e; $CP a b ä; $CP ä",
+            "touch a; LC_ALL= LC_CTYPE= LANG= $CP ä b; LC_ALL= LC_CTYPE= LANG=C.UTF-8 $CP ä b",
         ],
         false,
     );
@@ -363,6 +384,7 @@ fn a_plain_user_gets_what_gnu_cp_does() {
     }
     compare(
         &[
+            "touch f; chmod 0 f; $CP f gone/; $CP f gone/x; mkdir d; $CP f d/",
             "echo a > a; echo b > b; chmod 444 b; $CP a b",
             "echo a > a; echo b > b; chmod 444 b; echo y | $CP -i a b; echo n | $CP -i a b",
             "echo a > a; echo b > b; chmod 1464 b; ln -s b l; echo ' y' | $CP -i a b; \

@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "skipped tests print why")]
 
+mod append_only;
 mod gnu;
 mod killed;
 mod memory;
