@@ -7,6 +7,9 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+#[cfg(test)]
+mod tests;
+
 /// How a program ended, and the working directory after it.
 pub(super) type Run = (Ended, Snapshot);
 
@@ -19,8 +22,9 @@ pub(super) const ACCEPTED: [&str; 23] = [
     "modification time of an existing directory whose times are not or cannot be preserved, and access time of an \
      existing file: ours gives the name to a new file, which changes the directory, where GNU's \
      writes into the old file",
-    "set-id bits of an existing file whose mode is preserved from a source without them: GNU's keeps \
-     them, ours has the mode of the source, so nothing gets more rights than either file had",
+    "set-id bits of a file that exists, or was written from another source, and whose mode is preserved \
+     from a source without them: GNU's keeps them, ours has the mode of the source, so nothing gets \
+     more rights than either file had",
     "what depends on the order in which names are found: the first name of a file with several, the \
      last source written into one file, links at the target to other targets, -L into the target. \
      Ours must have what GNU's has for a tree whose entries were created in another order; a name of \
@@ -52,7 +56,7 @@ pub(super) const ACCEPTED: [&str; 23] = [
     "a file with several names of which one has a target whose attributes a plain user cannot set: GNU's \
      copies the others apart, ours links them",
     "--parents of a directory whose copy --parents has created, as that of 'source/.': GNU cp 9.1 fails \
-     (File exists) and leaves it empty, ours has its entries and attributes",
+     (File exists) and leaves it empty, ours has its entries and attributes, or links with -l",
     "a pipe at the target that nothing reads: both wait until the time limit, and what they have copied by \
      then is not compared",
     "times called 'now': the programs run one after the other",
@@ -249,10 +253,18 @@ pub(super) fn retain_unparented(
     if !case.has(&["--parents"]) || said.is_empty() || !said.lines().all(is_made) {
         return false;
     }
+    let is_copy = |path: &Path| !case.originals(path).is_empty();
     differences.retain(|difference| {
+        let path = Path::new(&difference.path);
         let is_missing = difference.field == "entry" && difference.theirs == "absent";
-        let is_copied = !case.originals(Path::new(&difference.path)).is_empty();
-        !(is_copied && (is_missing || is_of_source(case, difference, &ours.1)))
+        // The source is one file with its copies.
+        let is_linked = case.has(&["-l", "--link"])
+            && difference.field == "links"
+            && path.starts_with("source")
+            && group(path, &ours.1).iter().any(|name| is_copy(name))
+            && group(path, &ours.1).iter().all(|name| name.starts_with("source") || is_copy(name));
+        let is_as_source = is_missing || is_of_source(case, difference, &ours.1);
+        !(is_copy(path) && is_as_source || is_linked)
     });
     ours.0.code == Some(0)
 }
@@ -445,10 +457,12 @@ pub(super) fn accepts(case: &Case, difference: &Difference, snapshot: &Snapshot)
             let only_more = theirs & 0o777 == ours & 0o777 && theirs & ours == ours;
             // A name can now be one of a file that another name had.
             let names = group(path, snapshot).into_iter().map(PathBuf::as_path).chain([path]);
+            let names: Vec<&Path> = names.collect();
             let old = case.target.as_ref().map_or(0, |target| {
                 let below = |name: &Path| name.strip_prefix("t").unwrap_or(name).to_owned();
-                names.fold(0, |bits, name| bits | target.special_bits(&below(name)))
+                names.iter().fold(0, |bits, name| bits | target.special_bits(&below(name)))
             });
+            let old = old | case.bits_of_other_sources(&names, ours);
             only_more && case.preserves() && !directory && theirs & !ours & !old == 0
         }
         "attributes" => {
@@ -492,107 +506,4 @@ fn data_bytes(extents: &str) -> u64 {
         Some(end.parse::<u64>().ok()?.saturating_sub(start.parse().ok()?))
     };
     extents.split_whitespace().filter_map(range).sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn snapshot(paths: &[(&str, &[(&'static str, &str)])]) -> Snapshot {
-        let record = |fields: &[(&'static str, &str)]| Record {
-            fields: fields.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(),
-        };
-        paths.iter().map(|(path, fields)| (PathBuf::from(path), record(fields))).collect()
-    }
-
-    fn run(err: &str, snapshot: &Snapshot) -> Run {
-        (Ended { code: Some(1), out: Vec::new(), err: err.to_owned() }, snapshot.clone())
-    }
-
-    fn case(options: &[&str], root: bool) -> Case {
-        let options = options.iter().map(|word| (*word).to_owned()).collect();
-        Case { options, root, ..Case::draw(1, root) }
-    }
-
-    #[test]
-    fn a_target_that_only_ours_keeps_needs_a_reason_and_no_change() {
-        const CANNOT: &str = "t/f: can make relative symbolic links only in current directory";
-        let with = |text| snapshot(&[("t/f", &[("type", "file"), ("contents", text)])]);
-        let (old, changed, none) = (with("1"), with("2"), Snapshot::new());
-        let left = |options: &[&str], said: &str, after: &Snapshot| {
-            let (system, ours) = (run(said, &none), run(said, after));
-            let mut differences = compare(&none, after);
-            retain_unkept(&case(options, true), &mut differences, (&system, &ours), &old);
-            differences.len()
-        };
-        assert_eq!(left(&["-r", "-s"], CANNOT, &old), 0);
-        assert_eq!(left(&["-r", "-s"], CANNOT, &changed), 1);
-        assert_eq!(left(&["-r", "-s"], "", &old), 1);
-        assert_eq!(left(&["-r"], CANNOT, &old), 1);
-        const NO_LINK: &str = "cannot create hard link 't/f' to 'source/f'";
-        assert_eq!(left(&["-r", "--link"], NO_LINK, &old), 0);
-        assert_eq!(left(&["-r", "--link"], NO_LINK, &changed), 1);
-        assert_eq!(left(&["-r"], NO_LINK, &old), 1);
-        assert_eq!(left(&["-r", "--rem"], "", &old), 1, "root can read every source");
-    }
-
-    #[test]
-    fn what_is_copied_into_itself_differs_only_below_the_directory_that_both_refused() {
-        let tree = |names: &[&str]| {
-            let link = ("t/x", &[("type", "symlink"), ("target", "\"../source/d\"")][..]);
-            let plain = names.iter().map(|name| (*name, &[("type", "file")][..]));
-            snapshot(&plain.chain([link]).collect::<Vec<_>>())
-        };
-        let left = |names: &[&str], said: [&str; 2]| {
-            let [system, ours] = [run(said[0], &tree(names)), run(said[1], &tree(&[]))];
-            by_result(&case(&["-r"], true), &system, &ours, false).len()
-        };
-        let said = "cp: cannot copy a directory, 'source', into itself, 't/x/source'";
-        let other = "cp: cannot copy a directory, 'source', into itself, 't/y'";
-        assert_eq!(left(&["source/d/source/f"], [said, said]), 0);
-        assert_eq!(left(&["source/d/f"], [said, said]), 1, "outside of it");
-        assert_eq!(left(&["source/d/source/f"], [other, said]), 0, "one found it later");
-        assert_eq!(left(&["source/d/source/f"], [other, other]), 1);
-        assert_eq!(left(&["source/d/source/f"], [said, ""]), 1);
-    }
-
-    #[test]
-    fn a_newer_target_is_kept_only_where_the_other_one_replaced_it() {
-        let file = |text, links| [("type", "file"), ("contents", text), ("links", links)];
-        let old = snapshot(&[("t/a", &file("1", "")[..2]), ("t/b", &file("2", "")[..2])]);
-        let linked =
-            |text| snapshot(&[("t/a", &file("1", "a = b")), ("t/b", &file(text, "a = b"))]);
-        let left = |options: &[&str], system: &Snapshot, ours: &Snapshot| {
-            let mut differences = compare(system, ours);
-            let (system, ours) = (run("", system), run("", ours));
-            retain_unkept(&case(options, true), &mut differences, (&system, &ours), &old);
-            differences.len()
-        };
-        assert_eq!(left(&["-r", "-u"], &linked("1"), &old), 0);
-        assert_ne!(left(&["-a", "-u"], &linked("1"), &old), 0, "links are preserved");
-        assert_ne!(left(&["-r"], &linked("1"), &old), 0);
-        assert_ne!(left(&["-r", "-u"], &linked("3"), &old), 0, "a file from elsewhere");
-    }
-
-    #[test]
-    fn only_user_attributes_of_the_source_can_be_more_than_the_system_sets() {
-        let tree = |attributes: &str| {
-            snapshot(&[
-                ("t/d", &[("type", "directory"), ("attributes", attributes)]),
-                ("source/d", &[("type", "directory"), ("attributes", "user.a=01")]),
-            ])
-        };
-        let left = |ours: &str, said: &str, root: bool| {
-            let system = run(said, &tree("system.posix_acl_default=02"));
-            let ours = run(said, &tree(ours));
-            by_result(&case(&["-a"], root), &system, &ours, false).len()
-        };
-        let times = "preserving times for 't/d'";
-        let both = "system.posix_acl_default=02 user.a=01";
-        assert_eq!(left(both, times, false), 0);
-        assert_eq!(left(both, "", false), 1);
-        assert_eq!(left(both, times, true), 1);
-        assert_eq!(left("user.a=01", times, false), 1, "the access list is lost");
-        assert_eq!(left("system.posix_acl_default=02 user.b=01", times, false), 1);
-    }
 }

@@ -114,6 +114,15 @@ impl Case {
         self.places().into_iter().filter_map(from).collect()
     }
 
+    /// Returns the set-id and sticky bits of the sources that are copied to the names of one file, except
+    /// those with the permissions of `mode`.
+    pub(super) fn bits_of_other_sources(&self, names: &[&Path], mode: u32) -> u32 {
+        let sources = names.iter().flat_map(|name| self.originals(name));
+        let others =
+            sources.filter(|index| self.source.entries[*index].mode & 0o777 != mode & 0o777);
+        others.fold(0, |bits, index| bits | self.source.special_bits(&self.source.path(index)))
+    }
+
     /// Returns simpler cases.
     pub(super) fn simpler(&self) -> Vec<Self> {
         let mut all = Vec::new();

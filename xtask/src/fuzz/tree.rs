@@ -54,7 +54,7 @@ pub(super) struct Entry {
     pub(super) parent: usize,
     pub(super) name: Vec<u8>,
     pub(super) what: What,
-    mode: u32,
+    pub(super) mode: u32,
     owner: (u32, u32),
     times: [(i64, u32); 2],
     attributes: Vec<(String, Vec<u8>)>,

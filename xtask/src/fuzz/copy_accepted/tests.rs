@@ -1,0 +1,129 @@
+//! Each rule accepts only its own difference.
+
+use super::*;
+
+fn snapshot(paths: &[(&str, &[(&'static str, &str)])]) -> Snapshot {
+    let record = |fields: &[(&'static str, &str)]| Record {
+        fields: fields.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(),
+    };
+    paths.iter().map(|(path, fields)| (PathBuf::from(path), record(fields))).collect()
+}
+
+fn run(err: &str, snapshot: &Snapshot) -> Run {
+    (Ended { code: Some(1), out: Vec::new(), err: err.to_owned() }, snapshot.clone())
+}
+
+fn case(options: &[&str], root: bool) -> Case {
+    let options = options.iter().map(|word| (*word).to_owned()).collect();
+    Case { options, root, ..Case::draw(1, root) }
+}
+
+#[test]
+fn a_target_that_only_ours_keeps_needs_a_reason_and_no_change() {
+    const CANNOT: &str = "t/f: can make relative symbolic links only in current directory";
+    let with = |text| snapshot(&[("t/f", &[("type", "file"), ("contents", text)])]);
+    let (old, changed, none) = (with("1"), with("2"), Snapshot::new());
+    let left = |options: &[&str], said: &str, after: &Snapshot| {
+        let (system, ours) = (run(said, &none), run(said, after));
+        let mut differences = compare(&none, after);
+        retain_unkept(&case(options, true), &mut differences, (&system, &ours), &old);
+        differences.len()
+    };
+    assert_eq!(left(&["-r", "-s"], CANNOT, &old), 0);
+    assert_eq!(left(&["-r", "-s"], CANNOT, &changed), 1);
+    assert_eq!(left(&["-r", "-s"], "", &old), 1);
+    assert_eq!(left(&["-r"], CANNOT, &old), 1);
+    const NO_LINK: &str = "cannot create hard link 't/f' to 'source/f'";
+    assert_eq!(left(&["-r", "--link"], NO_LINK, &old), 0);
+    assert_eq!(left(&["-r", "--link"], NO_LINK, &changed), 1);
+    assert_eq!(left(&["-r"], NO_LINK, &old), 1);
+    assert_eq!(left(&["-r", "--rem"], "", &old), 1, "root can read every source");
+}
+
+#[test]
+fn what_is_copied_into_itself_differs_only_below_the_directory_that_both_refused() {
+    let tree = |names: &[&str]| {
+        let link = ("t/x", &[("type", "symlink"), ("target", "\"../source/d\"")][..]);
+        let plain = names.iter().map(|name| (*name, &[("type", "file")][..]));
+        snapshot(&plain.chain([link]).collect::<Vec<_>>())
+    };
+    let left = |names: &[&str], said: [&str; 2]| {
+        let [system, ours] = [run(said[0], &tree(names)), run(said[1], &tree(&[]))];
+        by_result(&case(&["-r"], true), &system, &ours, false).len()
+    };
+    let said = "cp: cannot copy a directory, 'source', into itself, 't/x/source'";
+    let other = "cp: cannot copy a directory, 'source', into itself, 't/y'";
+    assert_eq!(left(&["source/d/source/f"], [said, said]), 0);
+    assert_eq!(left(&["source/d/f"], [said, said]), 1, "outside of it");
+    assert_eq!(left(&["source/d/source/f"], [other, said]), 0, "one found it later");
+    assert_eq!(left(&["source/d/source/f"], [other, other]), 1);
+    assert_eq!(left(&["source/d/source/f"], [said, ""]), 1);
+}
+
+#[test]
+fn a_newer_target_is_kept_only_where_the_other_one_replaced_it() {
+    let file = |text, links| [("type", "file"), ("contents", text), ("links", links)];
+    let old = snapshot(&[("t/a", &file("1", "")[..2]), ("t/b", &file("2", "")[..2])]);
+    let linked = |text| snapshot(&[("t/a", &file("1", "a = b")), ("t/b", &file(text, "a = b"))]);
+    let left = |options: &[&str], system: &Snapshot, ours: &Snapshot| {
+        let mut differences = compare(system, ours);
+        let (system, ours) = (run("", system), run("", ours));
+        retain_unkept(&case(options, true), &mut differences, (&system, &ours), &old);
+        differences.len()
+    };
+    assert_eq!(left(&["-r", "-u"], &linked("1"), &old), 0);
+    assert_ne!(left(&["-a", "-u"], &linked("1"), &old), 0, "links are preserved");
+    assert_ne!(left(&["-r"], &linked("1"), &old), 0);
+    assert_ne!(left(&["-r", "-u"], &linked("3"), &old), 0, "a file from elsewhere");
+}
+
+#[test]
+fn only_user_attributes_of_the_source_can_be_more_than_the_system_sets() {
+    let tree = |attributes: &str| {
+        snapshot(&[
+            ("t/d", &[("type", "directory"), ("attributes", attributes)]),
+            ("source/d", &[("type", "directory"), ("attributes", "user.a=01")]),
+        ])
+    };
+    let left = |ours: &str, said: &str, root: bool| {
+        let system = run(said, &tree("system.posix_acl_default=02"));
+        let ours = run(said, &tree(ours));
+        by_result(&case(&["-a"], root), &system, &ours, false).len()
+    };
+    let times = "preserving times for 't/d'";
+    let both = "system.posix_acl_default=02 user.a=01";
+    assert_eq!(left(both, times, false), 0);
+    assert_eq!(left(both, "", false), 1);
+    assert_eq!(left(both, times, true), 1);
+    assert_eq!(left("user.a=01", times, false), 1, "the access list is lost");
+    assert_eq!(left("system.posix_acl_default=02 user.b=01", times, false), 1);
+}
+
+#[test]
+fn links_of_a_directory_that_gnu_does_not_enter_are_accepted_if_they_are_copies() {
+    const EXISTS: &str = "cp: cannot create directory 't/source/.': File exists";
+    let drawn = case(&["-r", "-l", "--parents"], true);
+    let case = Case { operands: vec!["source/.".into(), "t".into()], ..drawn };
+    let mut all = 1..case.source.entries.len();
+    let is_file = |index: &usize| {
+        case.source.original(*index) == *index && !case.is_directory(&case.source.path(*index))
+    };
+    let index = all.find(is_file).expect("the drawn tree has a file");
+    let from = case.source.path(index).display().to_string();
+    let copy = format!("t/{from}");
+    let left = |options: &[&str], copy: &str| {
+        let theirs = snapshot(&[(&from, &[("type", "file"), ("links", "")])]);
+        let linked = [("type", "file"), ("links", "both")];
+        let ours = snapshot(&[(&from, &linked), (copy, &linked)]);
+        let mut differences = compare(&theirs, &ours);
+        differences.retain(|difference| difference.path == *from);
+        let options = options.iter().map(|word| (*word).to_owned()).collect();
+        let case = Case { options, ..case.clone() };
+        let (system, ours) = (run(EXISTS, &theirs), run("", &ours));
+        retain_unparented(&case, &mut differences, (&system, &ours));
+        differences.len()
+    };
+    assert_eq!(left(&["-r", "-l", "--parents"], &copy), 0);
+    assert_eq!(left(&["-r", "--parents"], &copy), 1, "no links were asked for");
+    assert_eq!(left(&["-r", "-l", "--parents"], "t/other"), 1, "a name that is no copy");
+}
