@@ -25,7 +25,7 @@ const SHAPES: [&str; 13] = [
     "exponential",
     "one arm skewed",
     "one arm outliers",
-    "both of these",
+    "both arms",
     "two groups",
     "wide groups",
 ];
@@ -55,7 +55,7 @@ fn draw(noise: &mut Noise, shape: &str) -> f64 {
             0.05 * (noise.normal() - 0.139_710) + outlier
         }
         // The median is the quantile 0.45 / 0.95 of the exponential part.
-        "both of these" => {
+        "both arms" => {
             let outlier = noise.uniform() < 0.05;
             let value = if outlier { 0.2 * noise.normal() - 5.0 } else { exponential(noise) };
             value + (1.0 - 0.45_f64 / 0.95).ln()
