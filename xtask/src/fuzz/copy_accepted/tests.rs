@@ -125,5 +125,5 @@ fn links_of_a_directory_that_gnu_does_not_enter_are_accepted_if_they_are_copies(
     };
     assert_eq!(left(&["-r", "-l", "--parents"], &copy), 0);
     assert_eq!(left(&["-r", "--parents"], &copy), 1, "no links were asked for");
-    assert_eq!(left(&["-r", "-l", "--parents"], "t/other"), 1, "a name that is no copy");
+    assert_eq!(left(&["-r", "-l", "--parents"], "t/other"), 1, "a name that is not a copy");
 }
