@@ -21,6 +21,7 @@ pub mod ncdu;
 mod options;
 pub mod remove;
 pub mod scan;
+pub mod subtrees;
 mod tally;
 pub mod tree;
 mod visit;

@@ -124,6 +124,19 @@ impl LinkSet {
         known.counts = at;
     }
 
+    /// Returns all inodes that were recorded, in order: the inode, its size and its link count.
+    pub fn inodes(&self) -> Vec<(FileId, Tally, u32)> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            all.extend(shard.files.iter().map(|(id, known)| {
+                (*id, Tally::entry(known.apparent_bytes, known.disk_bytes), known.links)
+            }));
+        }
+        all.sort_unstable_by_key(|(id, _, _)| *id);
+        all
+    }
+
     /// Returns the inodes found since the last call, in no particular order, and starts the next
     /// root.
     pub fn settle(&self, each: &mut dyn FnMut(Settled<'_>)) {

@@ -146,6 +146,15 @@ impl Scanner {
 
     /// Scans one root. Returns `None` if it could not be read at all or is inside an earlier root.
     pub fn root(&mut self, root: &Path) -> Result<Option<&Tree>, ScanError> {
+        self.walk(root, false)
+    }
+
+    /// Scans a directory without the directories in it: itself and its other entries.
+    pub fn root_alone(&mut self, root: &Path) -> Result<Option<&Tree>, ScanError> {
+        self.walk(root, true)
+    }
+
+    fn walk(&mut self, root: &Path, alone: bool) -> Result<Option<&Tree>, ScanError> {
         // An excluded path is not even queried.
         if self.options.exclude.matches(root.as_os_str().as_bytes()) {
             return Ok(None);
@@ -157,6 +166,7 @@ impl Scanner {
             seen: &self.seen,
             watched: &self.watched,
             several: self.several,
+            alone,
             unwanted: self.unwanted(root),
             next: AtomicU32::new(ROOT),
             not_entered: Mutex::default(),
@@ -205,6 +215,11 @@ impl Scanner {
                 Ok(self.scan.roots.last())
             }
         }
+    }
+
+    /// Returns the inodes with several links that were found so far, with size and link count.
+    pub fn linked(&self) -> Vec<(FileId, Tally, u32)> {
+        self.links.inodes()
     }
 
     /// Records an error of a root that cannot be scanned.

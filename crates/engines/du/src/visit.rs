@@ -34,6 +34,8 @@ pub(crate) struct Common<'a> {
     pub(crate) seen: &'a Seen,
     pub(crate) watched: &'a HashSet<FileId>,
     pub(crate) several: bool,
+    /// Whether directories below the root are left out.
+    pub(crate) alone: bool,
     pub(crate) unwanted: Unwanted,
     pub(crate) next: AtomicU32,
     pub(crate) not_entered: Mutex<Vec<(PathBuf, String)>>,
@@ -213,7 +215,7 @@ impl Visitor for Worker<'_> {
         let (depth, above) = (dir.depth(), dir.parent.map(|parent| parent.data()));
         let (mut crossed, mut links) = (false, u8::from(dir.linked));
         if let Some(state) = above {
-            if options.one_file_system && meta.device != state.device {
+            if self.common.alone || options.one_file_system && meta.device != state.device {
                 return None;
             }
             let mount_above = dir.parent.and_then(|p| p.meta()).and_then(|m| m.mount);

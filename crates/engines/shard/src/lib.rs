@@ -24,6 +24,7 @@ pub mod plan;
 mod raw;
 pub mod record;
 pub mod summary;
+pub mod usage;
 
 pub use error::{Invalid, ShardError};
 pub use raw::Raw;

@@ -44,6 +44,10 @@ pub struct PlanHeader {
     pub tree: Option<Raw>,
     /// Flags that selected files of directories, as written on a command line.
     pub selection: Vec<Raw>,
+    /// Whether the paths are directories for `du`, rather than files; a path that ends with `/.` is a
+    /// directory without the directories in it.
+    #[serde(default)]
+    pub subtrees: bool,
     /// XXH3-128 of all paths in order, each followed by a zero byte.
     pub names: String,
     /// Whether each path was a regular file, and not a symbolic link.

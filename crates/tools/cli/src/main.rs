@@ -30,6 +30,8 @@ mod memory;
 mod out;
 mod predict;
 #[cfg(feature = "queue")]
+mod queue_worker;
+#[cfg(feature = "queue")]
 mod queueing;
 mod remote;
 mod report;

@@ -1,11 +1,16 @@
-//! What `each --queue` and `shard` have in common about queues.
+//! What workers and `shard` have in common about queues: addresses, connections and errors.
 
 use crate::exit::{Exit, Failure};
-use ioloom_queue::{Address, QueueError};
+use ioloom_queue::{Address, Queue, QueueError};
 
 /// Reads the address of a queue.
 pub(crate) fn address(url: &str) -> Result<Address, Failure> {
     url.parse().map_err(|error| Failure::usage(format!("invalid --queue '{}': {error}", hide(url))))
+}
+
+/// Connects to the server of a queue.
+pub(crate) fn connect(url: &str) -> Result<Queue, Failure> {
+    Queue::connect(&address(url)?).map_err(failure)
 }
 
 /// Returns an address without what is before its host, which may be a password.

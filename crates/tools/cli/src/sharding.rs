@@ -1,10 +1,11 @@
-//! What `each --shard` and `shard` have in common: errors, this host and the time.
+//! What `each --shard`, `du --shard` and `shard` have in common: errors, plans, this host and the time.
 
 use crate::exit::{Exit, Failure};
-use ioloom_failure::{quoted, reason};
+use ioloom_failure::{Operation, PathError, quoted, reason};
 use ioloom_shard::part::Runner;
+use ioloom_shard::plan::Plan;
 use ioloom_shard::{Invalid, ShardError};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Returns the failure of a command: what was read or written is wrong (1), or what was given (2).
@@ -68,4 +69,48 @@ pub(crate) fn now_ns() -> u64 {
 /// Returns a path for a message.
 pub(crate) fn place(path: &Path) -> String {
     quoted(path).to_string()
+}
+
+/// Changes to the directory in which the plan was made, and checks that its arguments exist.
+pub(crate) fn enter(plan: &Plan) -> Result<(), Failure> {
+    let header = &plan.header;
+    let advice = |error: PathError| {
+        Failure::failed(format!(
+            "{error}; the plan {} was made on '{}' in {}: mount the files at the same place",
+            quoted(&plan.path),
+            header.host,
+            quoted(header.directory.path())
+        ))
+    };
+    let directory = header.directory.path();
+    std::env::set_current_dir(directory)
+        .map_err(PathError::on(Operation::OpenDir, directory))
+        .map_err(advice)?;
+    for root in &header.roots {
+        ioloom_sys::file::kind_of(root.path())
+            .map_err(PathError::on(Operation::Stat, root.path()))
+            .map_err(advice)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn absolute(path: PathBuf) -> Result<PathBuf, Failure> {
+    std::path::absolute(&path)
+        .map_err(PathError::on(Operation::Resolve, &path))
+        .map_err(Failure::failed)
+}
+
+/// Refuses a plan of files for `du`, and one of directories for `each`.
+pub(crate) fn check_kind(plan: &Plan, subtrees: bool) -> Result<(), Failure> {
+    if plan.header.subtrees == subtrees {
+        return Ok(());
+    }
+    let (lists, command, make) = match subtrees {
+        true => ("files", "each", "with --subtrees"),
+        false => ("directories", "du", "without --subtrees"),
+    };
+    Err(Failure::usage(format!(
+        "cannot use the plan {}: it lists {lists} for 'ioloom {command}'; plan again {make}",
+        quoted(&plan.path)
+    )))
 }

@@ -3,6 +3,7 @@
 
 use super::gnu::Choices;
 use super::operands;
+use super::shard_args::Sharding;
 use crate::exit::Failure;
 use crate::values::{self, Choice};
 use clap::{ArgAction, Args, value_parser};
@@ -33,6 +34,7 @@ Examples:
   ioloom du --save monday.json ~       save a scan
   ioloom du --diff monday.json ~       show changes since that scan
   ioloom du --export-ncdu x.json /srv  export for ncdu -f x.json
+  ioloom shard plan --subtrees /srv    split a scan among hosts (docs/scale.md)
 
 Exit codes: 0 ok, 1 error, 128+N ended by signal N.")]
 pub(crate) struct DuArgs {
@@ -215,6 +217,9 @@ pub(crate) struct DuArgs {
     #[arg(long, value_name = "METHOD", default_value = "statx", value_parser = method_words(),
           hide_possible_values = true)]
     pub(crate) method: Method,
+
+    #[command(flatten)]
+    pub(crate) sharding: Sharding,
 
     /// Draw the tree view
     ///

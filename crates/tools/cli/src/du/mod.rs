@@ -15,10 +15,13 @@ mod map;
 mod objects;
 mod operands;
 mod picture;
+mod shard;
+mod shard_args;
 mod size;
 mod time;
 
 pub(crate) use args::DuArgs;
+pub(crate) use shard::ALONE;
 
 use crate::exit::{Ended, Exit, Failure};
 use crate::{atomic_file, out, remote};
@@ -54,6 +57,9 @@ pub(crate) fn run(args: &DuArgs) -> Ended {
 }
 
 fn execute(args: &DuArgs) -> Ended {
+    if args.sharding.manifest.is_some() {
+        return shard::run(args);
+    }
     let lines = Lines::of(args);
     let terminal = std::io::stdout().is_terminal();
     if args.interactive && !terminal {

@@ -30,6 +30,7 @@ mod spool;
 pub(crate) mod work;
 
 pub(crate) use args::EachArgs;
+pub(crate) use shard_args::{Number, number};
 
 use crate::exit::{Ended, Exit};
 use crate::{interrupt, remote, stderr};

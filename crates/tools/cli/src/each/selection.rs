@@ -23,7 +23,7 @@ pub(crate) struct Selection {
 
     /// Stay on the file system of each argument
     #[arg(short = 'x', long)]
-    one_file_system: bool,
+    pub(crate) one_file_system: bool,
 
     /// Exclude what matches a pattern; repeatable
     ///

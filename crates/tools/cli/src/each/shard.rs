@@ -11,9 +11,9 @@ use super::outcome::Outcome;
 use super::output;
 use super::run::{run_job, stop_flag_of};
 use crate::exit::{Ended, Exit, Failure};
-use crate::sharding::{failure, now_ns, place, runner};
-use crate::stderr;
-use ioloom_failure::{Operation, PathError, quoted};
+use crate::sharding::{absolute, enter, failure, now_ns, place, runner};
+use crate::{sharding, stderr};
+use ioloom_failure::quoted;
 use ioloom_model::Method;
 use ioloom_model::units::format_counted;
 use ioloom_shard::part::{Claim, Claimed, Committed, Found, PartHeader, Work};
@@ -46,6 +46,7 @@ pub(super) fn run(args: &EachArgs, job: &Job) -> Ended {
         return Err(Failure::usage("--shard needs --manifest"));
     };
     let plan = Plan::read(plan).map_err(failure)?;
+    sharding::check_kind(&plan, false)?;
     let entry = plan.entry(number.shard, number.of).map_err(failure)?;
     // Before the directory changes: the plan can have a relative path.
     let names = plan.names(&entry).map_err(failure)?;
@@ -139,29 +140,6 @@ fn process(
     run_job(job, args, Input::shard(names, tree, named), stop)
 }
 
-/// Changes to the directory in which the plan was made, and checks that its arguments exist.
-pub(super) fn enter(plan: &Plan) -> Result<(), Failure> {
-    let header = &plan.header;
-    let advice = |error: PathError| {
-        Failure::failed(format!(
-            "{error}; the plan {} was made on '{}' in {}: mount the files at the same place",
-            quoted(&plan.path),
-            header.host,
-            quoted(header.directory.path())
-        ))
-    };
-    let directory = header.directory.path();
-    std::env::set_current_dir(directory)
-        .map_err(PathError::on(Operation::OpenDir, directory))
-        .map_err(advice)?;
-    for root in &header.roots {
-        ioloom_sys::file::kind_of(root.path())
-            .map_err(PathError::on(Operation::Stat, root.path()))
-            .map_err(advice)?;
-    }
-    Ok(())
-}
-
 /// Refuses the result of a shard of which no file exists: a host on which the tree is not mounted would
 /// complete its shards with errors, which later runs skip.
 fn check_present(plan: &Plan, records: &[Record]) -> Result<(), Failure> {
@@ -177,12 +155,6 @@ fn check_present(plan: &Plan, records: &[Record]) -> Result<(), Failure> {
         quoted(header.directory.path()),
         header.host
     )))
-}
-
-pub(super) fn absolute(path: PathBuf) -> Result<PathBuf, Failure> {
-    std::path::absolute(&path)
-        .map_err(PathError::on(Operation::Resolve, &path))
-        .map_err(Failure::failed)
 }
 
 /// Returns what must be equal in all parts of a result.

@@ -50,11 +50,11 @@ pub(crate) struct Sharding {
 /// Shard I of N.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Number {
-    pub(super) shard: u64,
-    pub(super) of: u64,
+    pub(crate) shard: u64,
+    pub(crate) of: u64,
 }
 
-fn number(text: &str) -> Result<Number, String> {
+pub(crate) fn number(text: &str) -> Result<Number, String> {
     let parts = text.split_once('/');
     let parsed = parts.and_then(|(shard, of)| Some((shard.parse().ok()?, of.parse().ok()?)));
     match parsed {

@@ -2,7 +2,7 @@
 
 use super::combine::{Combined, Lines, combine, hash_of};
 use super::operands::Parts;
-use super::text;
+use super::{text, usage};
 use crate::each::input;
 use crate::each::line::Form;
 use crate::each::output::{ERRORS_PRINTED, one_line};
@@ -25,7 +25,7 @@ use std::path::PathBuf;
 ///
 /// Verifies that each shard of the plan has exactly one part, that all parts belong to this plan and
 /// to the same work, and that none is damaged. Then prints the result that one `ioloom each` over all
-/// files gives: the same digest, counts and lines. If a part is missing, double, foreign or damaged,
+/// files gives: the same digest, counts and lines. Parts of `ioloom du` are added up. If a part is missing, double, foreign or damaged,
 /// nothing is combined, and the exit code is 1. Parts are not changed.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -72,6 +72,14 @@ pub(super) fn run(args: &MergeArgs) -> Ended {
     let census = census(&plan, &args.parts.places, &host()).map_err(failure)?;
     if !census.is_complete() {
         return incomplete(args, &plan, &census);
+    }
+    if census.work.as_ref().is_some_and(|work| work.command == usage::COMMAND) {
+        if args.per_file || args.recheck {
+            return Err(Failure::usage(
+                "--per-file and --recheck are for the files of 'ioloom each'",
+            ));
+        }
+        return usage::merge(&plan, &census, args.json, args.quiet);
     }
     let lines = lines(args, &census)?;
     let summary = Summary::of(&census);
@@ -131,7 +139,7 @@ fn incomplete(args: &MergeArgs, plan: &Plan, census: &Census) -> Ended {
     Err(Failure::failed(format!("cannot combine the parts of {}:\n  {faults}", quoted(&plan.path))))
 }
 
-fn print_errors(errors: &[String], count: u64) {
+pub(super) fn print_errors(errors: &[String], count: u64) {
     for error in errors.iter().take(ERRORS_PRINTED) {
         stderr::message(&one_line(error));
     }

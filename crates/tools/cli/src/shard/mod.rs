@@ -1,6 +1,6 @@
 //! `ioloom shard`: splits a list of files into shards for many hosts, and combines their parts.
 //!
-//! The crate `ioloom-shard` defines plans and parts; `each --shard` writes the parts.
+//! The crate `ioloom-shard` defines plans and parts; `each --shard` and `du --shard` write the parts.
 
 mod combine;
 mod merge;
@@ -12,7 +12,9 @@ mod queue_args;
 mod status;
 #[cfg(feature = "queue")]
 mod submit;
+mod subtrees;
 mod text;
+mod usage;
 
 use crate::exit::Ended;
 use clap::{Args, Subcommand};
@@ -21,7 +23,7 @@ use clap::{Args, Subcommand};
 ///
 /// plan lists the files once and writes a manifest for each shard. Workers on any host run
 /// `ioloom each --shard I/N --manifest PLAN --part DIR`, and merge combines the parts into the result
-/// of one `ioloom each`. Plan, parts and files are on storage that all hosts see by the same paths;
+/// of one `ioloom each`. A plan with --subtrees does the same for `ioloom du`. Plan, parts and files are on storage that all hosts see by the same paths;
 /// there is no server. A worker that is killed leaves nothing that counts: run its shard again.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\

@@ -1,5 +1,6 @@
 //! `shard plan`: lists files and writes the manifests.
 
+use super::subtrees;
 use crate::each::input::{self, Planned};
 use crate::each::output::{ERRORS_PRINTED, one_line};
 use crate::each::selection::Selection;
@@ -33,7 +34,8 @@ const ERRORS_KEPT: usize = 1000;
 Examples:
   ioloom shard plan /data                       data.shards, 4096 files per shard
   ioloom shard plan /data --shards 100 --out /shared/plan
-  find /data -newer stamp -print0 | ioloom shard plan -0 - --files 1000")]
+  find /data -newer stamp -print0 | ioloom shard plan -0 - --files 1000
+  ioloom shard plan --subtrees /data            64 shards for ioloom du")]
 pub(super) struct PlanArgs {
     /// Directories or files, or - for a list on standard input
     #[arg(required_unless_present = "files_from", conflicts_with = "files_from")]
@@ -62,6 +64,14 @@ pub(super) struct PlanArgs {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
+    /// List directories for `ioloom du` instead of files
+    ///
+    /// Splits the tree at its upper directories and reads nothing below them, so a plan of a billion files
+    /// takes a moment. Sizes of subtrees are unknown: more shards than workers even them out. The default
+    /// is 64 shards.
+    #[arg(long, conflicts_with_all = ["files_from", "zero", "files"])]
+    subtrees: bool,
+
     #[command(flatten)]
     selection: Selection,
 
@@ -79,7 +89,10 @@ pub(super) fn run(args: &PlanArgs) -> Ended {
         None => default_name(args, &directory),
     };
     Plan::check_absent(&out).map_err(failure)?;
-    let planned = list(args)?;
+    let planned = match args.subtrees {
+        true => subtrees::planned(&args.paths, &args.selection, args.shards)?,
+        false => list(args)?,
+    };
     check_outside(&out, &planned.once)?;
     for warning in &planned.warnings {
         stderr::message(&one_line(warning));
@@ -98,12 +111,16 @@ pub(super) fn run(args: &PlanArgs) -> Ended {
     }
     let per_shard = args.files.unwrap_or(FILES_PER_SHARD);
     let header = PlanHeader {
-        shards: args.shards.unwrap_or_else(|| shards_for(files, per_shard)),
+        shards: match args.subtrees {
+            true => subtrees::shards(args.shards).min(files.max(1)),
+            false => args.shards.unwrap_or_else(|| shards_for(files, per_shard)),
+        },
         files,
         directory: (&directory).into(),
         roots: planned.once.iter().map(Raw::from).collect(),
         tree: planned.tree.as_ref().map(Raw::from),
         selection: args.selection.words().iter().map(|word| Raw::from(Path::new(word))).collect(),
+        subtrees: args.subtrees,
         names: String::new(),
         regular: false,
         errors_count: errors.len() as u64,
@@ -171,7 +188,7 @@ fn read(list: &Path, zero: bool) -> Result<PathList, Failure> {
 }
 
 /// Refuses the URL of an object store.
-fn check_local(path: &Path) -> Result<(), Failure> {
+pub(super) fn check_local(path: &Path) -> Result<(), Failure> {
     match remote::url_of(path) {
         None => Ok(()),
         Some(url) => Err(Failure::refused(format!(
@@ -228,15 +245,20 @@ fn report(args: &PlanArgs, plan: &Plan, out: &Path) -> Result<(), Failure> {
             "files_per_shard_max": most,
             "directory": header.directory,
             "roots": header.roots,
+            "subtrees": header.subtrees,
             "errors": header.errors_count,
         }));
     }
     let name = quoted(out);
+    let (command, one, many) = match header.subtrees {
+        true => ("du", "directory", "directories"),
+        false => ("each", "file", "files"),
+    };
     out::print(&format!(
         "{} in {} of at most {}: {name}\n\
-         run      ioloom each --shard I/{} --manifest {name} --part DIR\n\
+         run      ioloom {command} --shard I/{} --manifest {name} --part DIR\n\
          combine  ioloom shard merge {name} DIR\n",
-        format_counted(header.files, "file", "files"),
+        format_counted(header.files, one, many),
         format_counted(header.shards, "shard", "shards"),
         format_count(most),
         header.shards,

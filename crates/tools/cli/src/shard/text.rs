@@ -50,7 +50,7 @@ pub(super) fn faults(census: &Census) -> Vec<String> {
     if !census.missing.is_empty() {
         let shards = count(census.missing.len(), "shard has no part", "shards have no part");
         lines.push(format!(
-            "{shards}: {}; run them with the same 'ioloom each --shard' command",
+            "{shards}: {}; run them with the same command as the others",
             ranges(&census.missing)
         ));
     }
@@ -87,7 +87,7 @@ pub(super) fn with_errors(census: &Census) -> Option<String> {
     let (word, them) = if shards.len() == 1 { ("shard", "it") } else { ("shards", "them") };
     (!shards.is_empty()).then(|| {
         format!(
-            "{word} {}; run {them} again with 'ioloom each --shard … --redo' when the cause is corrected",
+            "{word} {}; run {them} again with '--shard … --redo' when the cause is corrected",
             ranges(&shards)
         )
     })

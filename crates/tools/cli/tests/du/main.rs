@@ -5,5 +5,6 @@
 mod gnu;
 mod mounts;
 mod place;
+mod shards;
 mod shown;
 mod trouble;

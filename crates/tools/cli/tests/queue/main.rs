@@ -208,6 +208,31 @@ fn a_watch_ends_with_1_if_files_failed_even_if_their_worker_was_killed() {
 }
 
 #[test]
+fn du_takes_shards_from_a_queue_too() {
+    let Some(scene) = Scene::new(6) else { return };
+    let plan = ["shard", "plan", "--subtrees", "--shards", "4", "--out", "p", "."];
+    assert_eq!(scene.run(&plan).code, Some(3), "a plan below its tree");
+    for dir in 0..9 {
+        std::fs::create_dir(scene.space.at(format!("tree/dir{dir}"))).unwrap();
+    }
+    let plan = ["shard", "plan", "--subtrees", "--shards", "4", "--out", "p", "tree"];
+    scene.run(&plan).ended(0);
+    let url = scene.url();
+    scene.run(&["shard", "submit", "p", "--queue", &url]).ended(0);
+    let worker = ["du", "--queue", &url, "--manifest", "p", "--part", "parts"];
+    let workers: Vec<Child> =
+        (0..2).map(|_| scene.space.ours(&worker).stdout(Stdio::piped()).spawn().unwrap()).collect();
+    for worker in workers {
+        assert!(ended(worker).ended(0).text().ends_with("the queue is finished\n"));
+    }
+    let status = scene.status();
+    assert_eq!((&status["done"], &status["work"]), (&4.into(), &"du".into()));
+    let merged = scene.run(&["shard", "merge", "--json", "p", "parts"]).ended(0).json();
+    let whole = scene.run(&["du", "-s", "--inodes", "tree"]).ended(0).text();
+    assert_eq!(whole, format!("{}\ttree\n", merged["inodes"]));
+}
+
+#[test]
 fn what_cannot_be_used_is_one_error() {
     let Some(scene) = Scene::new(2) else { return };
     let refused = |code: i32, words: &[&str]| {

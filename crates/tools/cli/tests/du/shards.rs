@@ -1,0 +1,161 @@
+//! Shards of `du`: the parts of any plan add up to one `du`, with each inode counted once.
+
+use crate::place::{PROGRAM, ProcessOutput, Workspace};
+use serde_json::Value;
+use std::fs;
+
+fn run(place: &Workspace, args: &[&str]) -> ProcessOutput {
+    place.ours(args).output().unwrap().into()
+}
+
+/// A tree with directories at several depths, odd names, and links between distant directories.
+fn place() -> Workspace {
+    let place = Workspace::in_memory_or_on_disk(PROGRAM);
+    for a in 0..5 {
+        for b in 0..4 {
+            let dir = place.at(format!("t/a{a}/b {b}\n/c"));
+            fs::create_dir_all(&dir).unwrap();
+            fs::write(dir.join("file"), vec![b'x'; 3000 * (a + b + 1)]).unwrap();
+        }
+        fs::write(place.at(format!("t/a{a}/direct")), "direct").unwrap();
+    }
+    let first = place.at("t/a0/b 0\n/c/file");
+    for link in ["t/a4/b 3\n/link", "t/a2/link", "t/link"] {
+        fs::hard_link(&first, place.at(link)).unwrap();
+    }
+    fs::hard_link(place.at("t/a1/direct"), place.at("t/a1/again")).unwrap();
+    std::os::unix::fs::symlink("a1", place.at("t/symlink")).unwrap();
+    place
+}
+
+fn plan(place: &Workspace, shards: u64, more: &[&str]) -> Value {
+    let shards = shards.to_string();
+    let args = ["shard", "plan", "--subtrees", "--json", "--shards", &shards];
+    run(place, &[&args, more].concat()).ended(0).json()
+}
+
+fn run_all(place: &Workspace, plan: &str, shards: u64) {
+    fs::create_dir_all(place.at("parts")).unwrap();
+    for number in 1..=shards {
+        let number = format!("{number}/{shards}");
+        run(place, &["du", "--shard", &number, "--manifest", plan, "--part", "parts"]).ended(0);
+    }
+}
+
+fn merged(place: &Workspace, plan: &str) -> Value {
+    run(place, &["shard", "merge", "--json", plan, "parts"]).ended(0).json()
+}
+
+/// Returns disk bytes, apparent bytes and inodes of one `du`.
+fn whole(place: &Workspace, roots: &[&str]) -> [u64; 3] {
+    [&["--block-size=1"][..], &["--apparent-size", "--block-size=1"], &["--inodes"]].map(|flags| {
+        let args = [&["du", "-s", "-c"], flags, roots].concat();
+        let text = run(place, &args).ended(0).text();
+        text.lines().last().unwrap().split('\t').next().unwrap().parse().unwrap()
+    })
+}
+
+fn numbers(document: &Value) -> [u64; 3] {
+    ["disk_bytes", "apparent_bytes", "inodes"].map(|field| document[field].as_u64().unwrap())
+}
+
+#[test]
+fn the_parts_of_every_plan_add_up_to_one_du() {
+    for wanted in [1, 2, 3, 7, 64] {
+        let place = place();
+        let planned = plan(&place, wanted, &["t"]);
+        let shards = planned["shards"].as_u64().unwrap();
+        assert!(shards <= wanted && planned["subtrees"] == true, "{planned}");
+        run_all(&place, "t.shards", shards);
+        let sum = merged(&place, "t.shards");
+        assert_eq!(numbers(&sum), whole(&place, &["t"]), "{wanted} shards");
+        let shared = if shards == 1 { 0 } else { 1 };
+        assert_eq!(sum["shared_inodes"], shared, "{wanted} shards: {sum:#}");
+    }
+}
+
+#[test]
+fn arguments_inside_others_and_files_count_once() {
+    let place = place();
+    let roots = ["t/a1", "t", "t/a2/direct", "t/a0", "t/a1/../a1"];
+    let planned = plan(&place, 5, &[&["--out", "p"], &roots[..]].concat());
+    run_all(&place, "p", planned["shards"].as_u64().unwrap());
+    let sum = merged(&place, "p");
+    assert_eq!(numbers(&sum), whole(&place, &["t"]));
+}
+
+#[test]
+fn a_shard_runs_once_and_again_with_redo() {
+    let place = place();
+    plan(&place, 1, &["t"]);
+    fs::create_dir(place.at("parts")).unwrap();
+    let args = ["du", "--shard", "1/1", "--manifest", "t.shards", "--part", "parts"];
+    assert!(run(&place, &args).ended(0).text().starts_with("shard 1/1 scanned: "));
+    let first = numbers(&merged(&place, "t.shards"));
+    fs::write(place.at("t/new"), vec![1; 9000]).unwrap();
+    assert!(run(&place, &args).ended(0).text().starts_with("shard 1/1 had a part: "));
+    assert_eq!(numbers(&merged(&place, "t.shards")), first);
+    let redone = run(&place, &[&args[..], &["--redo", "--json"]].concat()).ended(0).json();
+    assert_eq!(redone["shard"]["written"], true);
+    let again = numbers(&merged(&place, "t.shards"));
+    // On some file systems, the directory grows, too.
+    assert!(again[2] == first[2] + 1 && again[1] >= first[1] + 9000, "{first:?} {again:?}");
+}
+
+#[test]
+fn what_is_missing_is_an_error_of_its_shard() {
+    let place = place();
+    let planned = plan(&place, 2, &["t"]);
+    assert_eq!(planned["shards"], 2);
+    fs::create_dir(place.at("parts")).unwrap();
+    let first = ["du", "--shard", "1/2", "--manifest", "t.shards", "--part", "parts"];
+    run(&place, &first).ended(0);
+    let missing = run(&place, &["shard", "merge", "t.shards", "parts"]);
+    assert_eq!(missing.code, Some(1));
+    assert!(missing.err.contains("1 shard has no part: 2"), "{}", missing.err);
+    // A directory that is gone is an error; a tree that is gone completes nothing.
+    fs::remove_dir_all(place.at("t/a3")).unwrap();
+    let args = ["du", "--shard", "2/2", "--manifest", "t.shards", "--part", "parts"];
+    let ran = run(&place, &args);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("t/a3"), "{}", ran.err);
+    let sum = run(&place, &["shard", "merge", "t.shards", "parts"]);
+    assert_eq!(sum.code, Some(1));
+    assert!(sum.text().contains("(partial: "), "{}", sum.text());
+    fs::remove_file(place.at("parts/part-000002")).unwrap();
+    fs::rename(place.at("t"), place.at("away")).unwrap();
+    let ran = run(&place, &args);
+    assert_eq!(ran.code, Some(1));
+    assert!(!place.at("parts/part-000002").exists(), "{}", ran.err);
+}
+
+#[test]
+fn plans_and_flags_that_do_not_fit_are_refused() {
+    let place = place();
+    plan(&place, 2, &["t"]);
+    run(&place, &["shard", "plan", "t", "--out", "files"]).ended(0);
+    fs::create_dir(place.at("parts")).unwrap();
+    let refused = |args: &[&str], code: i32, words: &[&str]| {
+        let ran = run(&place, args);
+        assert_eq!(ran.code, Some(code), "{args:?}: {}", ran.err);
+        for word in words {
+            assert!(ran.err.contains(word), "{args:?}: {}", ran.err);
+        }
+    };
+    let files = ["--shard", "1/2", "--manifest", "files", "--part", "parts"];
+    refused(&[&["du"], &files[..]].concat(), 1, &["it lists files for 'ioloom each'"]);
+    let dirs = ["--shard", "1/2", "--manifest", "t.shards", "--part", "parts"];
+    refused(&[&["each"], &dirs[..]].concat(), 2, &["it lists directories for 'ioloom du'"]);
+    refused(&[&["du"], &dirs[..], &["t"]].concat(), 1, &["cannot be used with"]);
+    refused(&[&["du", "-l"], &dirs[..]].concat(), 1, &["cannot be used with"]);
+    refused(&["du", "--shard", "3/2", "--manifest", "t.shards", "--part", "parts"], 1, &["1 to N"]);
+    refused(&["du", "--shard", "1/3", "--manifest", "t.shards", "--part", "parts"], 1, &["2"]);
+    refused(&["du", "--shard", "1/2", "--manifest", "t.shards"], 1, &["--part"]);
+    let plan = ["shard", "plan", "--subtrees", "--out", "other"];
+    refused(&[&plan[..], &["t", "--exclude", "x"]].concat(), 2, &["--exclude=x", "only -x"]);
+    refused(&[&plan[..], &["-"]].concat(), 2, &["not a list"]);
+    refused(&[&plan[..], &["gone"]].concat(), 1, &["gone"]);
+    run_all(&place, "t.shards", 2);
+    let merge = ["shard", "merge", "t.shards", "parts", "--per-file"];
+    refused(&merge, 2, &["'ioloom each'"]);
+}
