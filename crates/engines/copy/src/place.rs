@@ -203,9 +203,6 @@ impl Target<'_> {
             return Ok(TargetState::Fresh);
         }
         if options.make != Make::Copy || !self.as_file {
-            if options.make == Make::Symlink {
-                special::link_text(self.route)?;
-            }
             return Err(self.not_made(Errno::EXIST));
         }
         self.overwrite()
@@ -221,8 +218,13 @@ impl Target<'_> {
 
     /// Returns the error of a link or special file that cannot be created.
     fn not_made(&self, errno: Errno) -> CopyError {
-        let (from, to) = (self.route.paths)();
         let make = self.context.options.make;
+        if make == Make::Symlink
+            && let Err(error) = special::link_text(self.route)
+        {
+            return error;
+        }
+        let (from, to) = (self.route.paths)();
         let operation = match (make, self.source.kind) {
             (Make::HardLink, _) => Operation::HardLink,
             (Make::Symlink, _) | (_, Kind::Symlink) => Operation::Symlink,

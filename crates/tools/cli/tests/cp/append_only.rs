@@ -49,6 +49,8 @@ fn append_only_directories_are_written_as_gnu_cp_does() {
         (OLD, "(cd d; $CP -s ../f f)"),
         (OLD, "(cd d; $CP -s --remove-destination ../f f)"),
         (OLD, "(cd d; $CP -sb ../f f)"),
+        (OLD, "$CP -s f d"),
+        (OLD, "$CP -sf f d"),
         (OLD, "$CP -l f d"),
         (OLD, "$CP -l --remove-destination f d"),
         (OLD, "$CP -lb f d"),
