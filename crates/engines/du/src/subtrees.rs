@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// A directory that is scanned apart from others, or an argument that is no directory.
+/// A directory that is scanned apart from others, or another argument.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Subtree {
     /// Its path.

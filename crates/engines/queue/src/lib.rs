@@ -1,7 +1,7 @@
 //! Leases of numbered shards from a NATS JetStream server.
 //!
 //! A queue hands out the shards `1..=N` of a plan to workers on any host, and counts each result once.
-//! Workers bring the plan, the work and the paths with them. What the queue stores of these is for people
+//! Workers bring the plan, the work and the paths with them. What the queue stores about them is for people
 //! to read (the announced work, the errors of parked shards): no worker executes or opens it, so a client
 //! that can publish to the queue can neither choose what a worker runs nor where it reads and writes.
 //!
@@ -43,6 +43,7 @@ mod instance;
 mod link;
 mod parked;
 mod patience;
+mod pause;
 mod status;
 mod submit;
 mod telling;

@@ -2,7 +2,7 @@
 
 use crate::address::Address;
 use crate::error::QueueError;
-use crate::patience::pause;
+use crate::pause::pause;
 use crate::terms::{Stored, Terms, VERSION};
 use async_nats::jetstream::stream::{LastRawMessageErrorKind, Stream};
 use async_nats::jetstream::{self, Context};

@@ -2,6 +2,7 @@
 
 use crate::error::QueueError;
 use crate::link::Link;
+use crate::pause::pause;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -12,8 +13,6 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const GRACE: Duration = Duration::from_secs(1);
 /// Time between two looks at the flag that stops a wait.
 const LOOK: Duration = Duration::from_millis(20);
-/// The longest pause between two attempts.
-const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// Waits for a server that may answer again, until the flag is raised.
 #[derive(Debug)]
@@ -89,9 +88,4 @@ async fn raised(stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         tokio::time::sleep(LOOK).await;
     }
-}
-
-/// Returns the pause before an attempt, numbered from 1.
-pub(crate) fn pause(attempt: u32) -> Duration {
-    PAUSE_MAX.min(Duration::from_millis(50) * 2u32.saturating_pow(attempt.min(8)))
 }

@@ -8,7 +8,8 @@ use crate::error::QueueError;
 use crate::instance::Instance;
 use crate::link::{Queue, REQUEST_TIME, now_ns};
 use crate::parked::{self, Parked};
-use crate::patience::{Patience, hurried, patiently, pause};
+use crate::patience::{Patience, hurried, patiently};
+use crate::pause::pause;
 use crate::status::{Counts, counts};
 use crate::submit::{SHARDS_PER_LEASE_MAX, consumer, lease, store_first};
 use crate::telling::{keep_telling, tell};
@@ -161,7 +162,7 @@ impl Worker {
     ///
     /// # Errors
     /// The queue was removed, its leases were lost, or the server does not answer for two minutes.
-    pub fn next(&mut self) -> Result<Next, QueueError> {
+    pub fn next_shard(&mut self) -> Result<Next, QueueError> {
         let (runtime, stop) = (self.runtime.clone(), self.stop.clone());
         runtime.block_on(async {
             let mut patience = Patience::new(&stop);

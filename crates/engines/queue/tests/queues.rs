@@ -48,14 +48,14 @@ fn publish(server: &Nats, subject: &str, payload: &str) {
 
 /// Takes the next shard, which must exist.
 fn take(worker: &mut Worker) -> u64 {
-    match worker.next().unwrap() {
+    match worker.next_shard().unwrap() {
         Next::Shard(shard) => shard,
         other => panic!("no shard: {other:?}"),
     }
 }
 
 fn finish(worker: &mut Worker) -> (u64, u64) {
-    match worker.next().unwrap() {
+    match worker.next_shard().unwrap() {
         Next::Finished(counts) => (counts.done, counts.parked),
         other => panic!("not finished: {other:?}"),
     }
@@ -301,7 +301,7 @@ fn a_server_that_is_killed_and_started_again_loses_nothing() {
     let (mut counted, mut late) = (0, 0);
     for round in 0.. {
         // A lease whose acknowledgement was lost comes again, and its shard is then late.
-        let next = worker.next().unwrap();
+        let next = worker.next_shard().unwrap();
         let Next::Shard(_) = next else { break };
         if round == 0 || round == 3 {
             server.kill();
@@ -332,7 +332,7 @@ fn what_does_not_fit_is_refused() {
     let joined = queue(&url).join("a-plan", "sum", report, Arc::default());
     assert!(matches!(joined, Err(QueueError::OtherWork { .. })));
     queue(&url).remove().unwrap();
-    let next = first.next();
+    let next = first.next_shard();
     assert!(
         matches!(next, Err(QueueError::Removed { .. } | QueueError::Missing { .. })),
         "{next:?}"
@@ -352,7 +352,7 @@ fn workers_of_a_removed_queue_cannot_reach_the_next_one_of_its_name() {
     assert_eq!(queue(&url).submit(&next, false).unwrap().leases, 2);
     let late = holds.commit(&json!({}), 1);
     assert!(matches!(late, Err(QueueError::Removed { .. })), "{shards:?}: {late:?}");
-    let more = waits.next();
+    let more = waits.next_shard();
     assert!(matches!(more, Err(QueueError::Removed { .. })), "{more:?}");
     let status = queue(&url).status().unwrap();
     assert_eq!((status.counts.done, status.counts.queued, status.work), (0, 2, None));
@@ -437,7 +437,7 @@ fn a_worker_that_is_to_end_waits_for_no_server() {
     let start = Instant::now();
     let committed = worker.commit(&json!({}), 0);
     assert!(matches!(committed, Err(QueueError::Server { .. })), "{committed:?}");
-    assert!(matches!(worker.next(), Ok(Next::Stopped)));
+    assert!(matches!(worker.next_shard(), Ok(Next::Stopped)));
     assert!(worker.give_back().is_err());
     worker.end();
     assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
@@ -456,7 +456,7 @@ fn a_flag_that_is_raised_between_shards_loses_none() {
             std::thread::sleep(Duration::from_millis(delay_ms));
             stop.store(true, Ordering::SeqCst);
         });
-        let next = worker.next().unwrap();
+        let next = worker.next_shard().unwrap();
         assert!(matches!(next, Next::Shard(_) | Next::Stopped), "{next:?}");
         raise.join().unwrap();
         worker.give_back().unwrap();

@@ -42,6 +42,7 @@ fn header(shards: u64, created_ns: u64) -> PlanHeader {
         roots: vec![Raw(b"a\xff".to_vec())],
         tree: None,
         selection: Vec::new(),
+        subtrees: false,
         names: String::new(),
         regular: false,
         errors: Vec::new(),

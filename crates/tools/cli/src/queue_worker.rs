@@ -95,7 +95,7 @@ fn take_all(
 ) -> Result<End, Failure> {
     let mut unrun = BTreeSet::new();
     loop {
-        let number = match worker.next().map_err(queue_failure)? {
+        let number = match worker.next_shard().map_err(queue_failure)? {
             Next::Shard(number) => number,
             Next::Finished(counts) => return Ok(End::Finished(counts)),
             Next::Stopped => return Ok(give_back(worker)),

@@ -5,7 +5,7 @@ use super::operands::Parts;
 use super::{text, usage};
 use crate::each::input;
 use crate::each::line::Form;
-use crate::each::output::{ERRORS_PRINTED, one_line};
+use crate::each::output::ERRORS_PRINTED;
 use crate::each::selection::Selection;
 use crate::exit::{Ended, Exit, Failure};
 use crate::sharding::{failure, host};
@@ -90,7 +90,7 @@ pub(super) fn run(args: &MergeArgs) -> Ended {
     let unprinted =
         if args.per_file { plan.header.errors.clone() } else { combined.errors.clone() };
     let unprinted_count = if args.per_file { plan.header.errors_count } else { count };
-    print_errors(&unprinted, unprinted_count);
+    text::print_errors(&unprinted, unprinted_count);
     if combined.gone > 0 {
         let files = format_counted(combined.gone, "file was", "files were");
         stderr::message(&format!(
@@ -137,16 +137,6 @@ fn incomplete(args: &MergeArgs, plan: &Plan, census: &Census) -> Ended {
     }
     let faults = text::faults(census).join("\n  ");
     Err(Failure::failed(format!("cannot combine the parts of {}:\n  {faults}", quoted(&plan.path))))
-}
-
-pub(super) fn print_errors(errors: &[String], count: u64) {
-    for error in errors.iter().take(ERRORS_PRINTED) {
-        stderr::message(&one_line(error));
-    }
-    let more = count.saturating_sub(errors.len().min(ERRORS_PRINTED) as u64);
-    if more > 0 {
-        stderr::message(&format!("and {} more errors", format_count(more)));
-    }
 }
 
 fn print(

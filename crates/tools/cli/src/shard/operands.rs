@@ -1,7 +1,10 @@
-//! The operands of `shard merge` and `shard status`.
+//! The operands of `shard`.
 
+use crate::exit::Failure;
+use crate::remote;
 use clap::Args;
-use std::path::PathBuf;
+use ioloom_failure::quoted;
+use std::path::{Path, PathBuf};
 
 /// A plan and its parts.
 #[derive(Debug, Args)]
@@ -12,4 +15,16 @@ pub(super) struct Parts {
     /// Directories with parts, or parts
     #[arg(required = true, value_name = "PARTS")]
     pub(super) places: Vec<PathBuf>,
+}
+
+/// Refuses the URL of an object store.
+pub(super) fn check_local(path: &Path) -> Result<(), Failure> {
+    match remote::url_of(path) {
+        None => Ok(()),
+        Some(url) => Err(Failure::refused(format!(
+            "cannot plan {}: objects cannot be split into shards; write a local path of this name as \
+             ./{url}",
+            quoted(path)
+        ))),
+    }
 }

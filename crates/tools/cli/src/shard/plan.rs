@@ -1,12 +1,13 @@
 //! `shard plan`: lists files and writes the manifests.
 
+use super::operands::check_local;
 use super::subtrees;
 use crate::each::input::{self, Planned};
 use crate::each::output::{ERRORS_PRINTED, one_line};
 use crate::each::selection::Selection;
 use crate::exit::{Ended, Exit, Failure};
 use crate::sharding::{failure, host, now_ns};
-use crate::{out, remote, stderr};
+use crate::{out, stderr};
 use clap::Args;
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::units::{format_count, format_counted};
@@ -185,18 +186,6 @@ fn read(list: &Path, zero: bool) -> Result<PathList, Failure> {
         paths.push(path);
     }
     Ok(paths)
-}
-
-/// Refuses the URL of an object store.
-pub(super) fn check_local(path: &Path) -> Result<(), Failure> {
-    match remote::url_of(path) {
-        None => Ok(()),
-        Some(url) => Err(Failure::refused(format!(
-            "cannot plan {}: objects cannot be split into shards; write a local path of this name as \
-             ./{url}",
-            quoted(path)
-        ))),
-    }
 }
 
 /// Refuses a plan below a directory that it lists: the plan would be a new file of it.

@@ -1,6 +1,6 @@
 //! `shard plan --subtrees`: lists directories for `du`.
 
-use super::plan::check_local;
+use super::operands::check_local;
 use crate::du::ALONE;
 use crate::each::input::{Planned, once_each};
 use crate::each::selection::Selection;

@@ -1,6 +1,8 @@
 //! Text about shards: numbers as ranges, hosts, and what is wrong with the parts.
 
+use crate::each::output::{ERRORS_PRINTED, one_line};
 use crate::sharding::place;
+use crate::stderr;
 use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
 use ioloom_shard::Invalid;
 use ioloom_shard::census::{Census, Unfinished};
@@ -160,6 +162,17 @@ pub(super) fn hosts(summary: &Summary) -> String {
         );
     }
     text
+}
+
+/// Prints the first errors, and how many more there are.
+pub(super) fn print_errors(errors: &[String], count: u64) {
+    for error in errors.iter().take(ERRORS_PRINTED) {
+        stderr::message(&one_line(error));
+    }
+    let more = count.saturating_sub(errors.len().min(ERRORS_PRINTED) as u64);
+    if more > 0 {
+        stderr::message(&format!("and {} more errors", format_count(more)));
+    }
 }
 
 /// Returns the files, bytes and time of all parts.

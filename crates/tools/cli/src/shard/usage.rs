@@ -73,7 +73,7 @@ pub(super) fn merge(plan: &Plan, census: &Census, as_json: bool, quiet: bool) ->
         sum.add(found.ok_or_else(|| changed("it holds no usage"))?, &mut seen);
     }
     let errors = summary.errors + plan.header.errors_count;
-    super::merge::print_errors(&sum.errors, errors);
+    text::print_errors(&sum.errors, errors);
     if let Some(shards) = text::with_errors(census) {
         crate::stderr::message(&format!("directories could not be read in {shards}"));
     }
