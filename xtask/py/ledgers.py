@@ -18,8 +18,9 @@ that confirms a difference between two arms is false. Contrasts with constants a
 
 A scatter is the standard deviation of the logarithm of a block's ratio. Each arm has half of its
 variance. One arm runs twice per block, as in real sessions, so the noise floor is part of the chain.
-Exits with 1 if the false share of the decided claims exceeds 5 % by more than chance explains, or if
-the power is below the promise of docs/method.md. Needs Python 3.11 and no other package.
+Exits with 1 if the false share of the decided claims (in null ledgers: the share of ledgers with a false
+one) exceeds 5 % by more than chance explains, or if the power is below the promise of docs/method.md.
+Needs Python 3.11 and no other package.
 """
 
 import json
@@ -185,19 +186,24 @@ def main():
     print("|---|---:|---:|---:|---:|---:|")
     failed = []
     for kind in KINDS:
-        name, count, _, _, _, effect, power_min = kind
-        cells, expected = [], 0.0
+        name, count, relation, _, _, effect, power_min = kind
+        cells, expected, wrong = [], 0.0, 0
         for seed in range(ledgers):
             found, printed = judged(program, machine, kind, seed)
             cells += found
             expected += printed
+            wrong += any(v in ("confirmed", "refuted") and (v == "confirmed") != true for true, v in found)
         decided = [(true, v) for true, v in cells if v in ("confirmed", "refuted")]
         false = sum((v == "confirmed") != true for true, v in decided)
         of = [v for true, v in cells if true]
         power = of.count("confirmed") / len(of) if of else math.nan
         share = f"{of.count('confirmed')} of {len(of)} ({power:.1%})" if of else "none is true"
         print(f"| {name} | {ledgers * count} | {len(decided)} | {false} | {expected:.1f} | {share} |")
-        if false > most_by_chance(len(decided)):
+        if relation == "less" and effect == 1.0:
+            # Every difference is false, so the false discovery rate is the share of ledgers that show one.
+            if wrong > most_by_chance(ledgers):
+                failed.append(f"{name}: {wrong} of {ledgers} ledgers have a false verdict")
+        elif false > most_by_chance(len(decided)):
             failed.append(f"{name}: {false} of {len(decided)} verdicts are false")
         if power_min and power < power_min:
             failed.append(f"{name}: {power:.1%} of the true claims are confirmed, not {power_min:.0%}")
