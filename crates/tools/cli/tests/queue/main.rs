@@ -121,9 +121,11 @@ fn a_worker_that_is_killed_loses_its_shard_to_another() {
 
 #[test]
 fn a_server_that_is_killed_comes_back_to_the_same_queue() {
-    let Some(mut scene) = Scene::new(60) else { return };
+    let Some(mut scene) = Scene::new(90) else { return };
     scene.submit(&["--lease", "1"]).ended(0);
     let workers: Vec<Child> = (0..2).map(|_| scene.worker(&[]).spawn().unwrap()).collect();
+    // A worker that starts while the server is down ends with an error.
+    wait_until("both have joined", || scene.status()["workers"].as_array().unwrap().len() == 2);
     for _ in 0..3 {
         std::thread::sleep(Duration::from_millis(60));
         scene.server.kill();
@@ -132,7 +134,7 @@ fn a_server_that_is_killed_comes_back_to_the_same_queue() {
     for worker in workers {
         ended(worker).ended(0);
     }
-    scene.is_complete(60);
+    scene.is_complete(90);
 }
 
 #[test]
