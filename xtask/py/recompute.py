@@ -441,7 +441,7 @@ def main():
         when = lambda session: (last.get(session, 0), session)
         n = 1 + sum(one["machine"] == machine and when(one["session"]) < when(own[0])
                     for one in part["apart"])
-        return max(looks.get(s, 1) for s in own) * (1.05 if n == 1 else 21 * n * (n - 1))
+        return max(looks.get(s, 1) for s in own) * (1.25 if n == 1 else 5 * n * (n - 1))
 
     for verdict in verdicts:
         tests = claims[verdict.get("same_as", verdict["id"])].get("contrast", [])

@@ -49,12 +49,11 @@ impl Rule {
 
     /// Returns the factor of a p-value from the `n`-th session with a result for the same contrast on the
     /// same machine, from 1. Judging again after each session is a sequence of looks, however many will
-    /// follow. The first may use the share `1 / 1.05` of the error rate and the `n`-th one
-    /// `1 / (21 n (n - 1))`. All together never use more than the whole: `1 / (n (n - 1))` is
-    /// `1 / (n - 1) - 1 / n`, so its sum over `n >= 2` is 1, and `1 / 1.05 + 1 / 21 = 20 / 21 + 1 / 21 = 1`.
+    /// follow. The first may use 4/5 of the error rate and the `n`-th one `1 / (5 n (n - 1))`; all together
+    /// never use more than the whole.
     pub fn spending(n: u32) -> f64 {
         let n = f64::from(n);
-        if n <= 1.0 { 1.05 } else { 21.0 * n * (n - 1.0) }
+        if n <= 1.0 { 1.25 } else { 5.0 * n * (n - 1.0) }
     }
 
     /// Returns the rule for [`ioloom_stats::decide`]; `margin` overrides the margin of this rule.
