@@ -14,6 +14,9 @@ use std::collections::VecDeque;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+/// Longer paths are not expanded: a scan can go deeper than a path can name, but must begin at one.
+const PATH_BYTES_MAX: usize = 2048;
+
 /// A directory that is scanned apart from others, or another argument.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Subtree {
@@ -73,15 +76,17 @@ pub fn subtrees(roots: &[PathBuf], wanted: usize, one_file_system: bool) -> Subt
     while found.list.len() + open.len() < wanted
         && let Some(next) = open.pop_front()
     {
+        if next.path.as_os_str().len() > PATH_BYTES_MAX {
+            found.list.push(Subtree { path: next.path, alone: false });
+            continue;
+        }
         // A directory that cannot be listed is reported by the scan.
         let children = children(&next.path);
         let alone = children.is_some();
         for child in children.unwrap_or_default() {
             let fields = Fields::IDENTITY | Fields::MOUNT;
-            let Ok(meta) = dir::meta(child.as_os_str().as_bytes(), false, fields) else {
-                found.list.push(Subtree { path: child, alone: false });
-                continue;
-            };
+            // The scan of the directory reports what cannot be queried.
+            let Ok(meta) = dir::meta(child.as_os_str().as_bytes(), false, fields) else { continue };
             if one_file_system && meta.device != next.device {
                 continue;
             }

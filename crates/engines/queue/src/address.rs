@@ -10,8 +10,10 @@ const NAME_LEN_MAX: usize = 64;
 /// A server and the name of a queue on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// The URL of the server, with the user and password if they were given.
+    /// The URL of the server, without user and password.
     pub(crate) server: String,
+    /// What is before the host: a user and a password, or a token.
+    pub(crate) login: Option<(String, Option<String>)>,
     /// The name of the queue.
     pub(crate) name: String,
     /// The address for messages, without user and password.
@@ -30,7 +32,14 @@ impl FromStr for Address {
         let (authority, name) = rest
             .split_once('/')
             .ok_or_else(|| invalid("lacks the name of the queue: nats://HOST/NAME"))?;
-        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+        let (login, host) = match authority.rsplit_once('@') {
+            None => (None, authority),
+            Some((login, host)) => (Some(login), host),
+        };
+        let login = login.map(|login| match login.split_once(':') {
+            None => (login.to_owned(), None),
+            Some((user, password)) => (user.to_owned(), Some(password.to_owned())),
+        });
         if host.is_empty() || host.starts_with(':') {
             return Err(invalid("lacks the host: nats://HOST/NAME"));
         }
@@ -41,7 +50,8 @@ impl FromStr for Address {
             ));
         }
         Ok(Self {
-            server: format!("{scheme}://{authority}"),
+            server: format!("{scheme}://{host}"),
+            login,
             name: name.to_owned(),
             shown: format!("{scheme}://{host}/{name}"),
         })
@@ -61,7 +71,8 @@ mod tests {
     #[test]
     fn an_address_is_a_server_and_a_name() {
         let address: Address = "nats://me:secret@[::1]:4223/a-Queue_1".parse().unwrap();
-        assert_eq!(address.server, "nats://me:secret@[::1]:4223");
+        assert_eq!(address.server, "nats://[::1]:4223");
+        assert_eq!(address.login, Some(("me".to_owned(), Some("secret".to_owned()))));
         assert_eq!(address.name, "a-Queue_1");
         assert_eq!(address.to_string(), "nats://[::1]:4223/a-Queue_1");
     }

@@ -34,6 +34,24 @@ pub enum QueueError {
         /// The queue.
         queue: String,
     },
+    /// The submission of the queue was interrupted before it could be used.
+    #[error(
+        "cannot use {queue}: its submission did not end; run 'ioloom shard submit' with its plan again"
+    )]
+    Unfinished {
+        /// The queue.
+        queue: String,
+    },
+    /// The user of the server may not do this.
+    #[error(
+        "cannot use {queue}: the server refuses it: {reason}; give the user JetStream and _INBOX.>, ioloom.>"
+    )]
+    Denied {
+        /// The queue.
+        queue: String,
+        /// What the server said.
+        reason: String,
+    },
     /// The queue was removed while it was in use.
     #[error("cannot go on with {queue}: it was removed from the server")]
     Removed {

@@ -45,6 +45,16 @@ impl Instance {
         }
     }
 
+    /// Returns what it means that a stream or the consumer is missing: the queue was removed, or its submission
+    /// was interrupted before it had made them.
+    pub(crate) async fn explain(&self, error: QueueError) -> QueueError {
+        match self.check().await {
+            Ok(()) => QueueError::Unfinished { queue: self.link.queue.clone() },
+            Err(gone @ QueueError::Removed { .. }) => gone,
+            Err(_) => error,
+        }
+    }
+
     /// Returns a subject of this instance.
     pub(crate) fn subject(&self, kind: &str) -> String {
         format!("{}.{}.{kind}", self.link.names.subject, self.terms.created_ns)

@@ -6,11 +6,11 @@ use crate::pause::pause;
 use crate::terms::{Stored, Terms, VERSION};
 use async_nats::jetstream::stream::{LastRawMessageErrorKind, Stream};
 use async_nats::jetstream::{self, Context};
-use async_nats::{Client, ConnectErrorKind, ConnectOptions};
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerError};
 use std::env;
 use std::future::Future;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::runtime::{Builder, Runtime};
 
@@ -59,6 +59,8 @@ pub(crate) struct Link {
     pub(crate) context: Context,
     pub(crate) names: Names,
     pub(crate) queue: String,
+    /// What the server said that the user may not do. Its answer to the request is silence.
+    denied: Arc<Mutex<Option<String>>>,
 }
 
 /// A queue on a server. Blocks in each call; dropping it closes the connection.
@@ -86,7 +88,8 @@ impl Queue {
             .enable_all()
             .build()
             .map_err(|e| connect(e.to_string()))?;
-        let options = options()?;
+        let denied = Arc::new(Mutex::new(None));
+        let options = watched(options(address)?, denied.clone());
         let client = runtime
             .block_on(options.connect(&address.server))
             .map_err(|e| connect(unreachable(&e)))?;
@@ -96,7 +99,8 @@ impl Queue {
             jetstream::new(client.clone())
         };
         context.set_timeout(REQUEST_TIME);
-        let link = Link { client, context, names: Names::of(&address.name), queue };
+        let names = Names::of(&address.name);
+        let link = Link { client, context, names, queue, denied };
         Ok(Self { runtime: Arc::new(runtime), link })
     }
 
@@ -129,20 +133,42 @@ impl Queue {
     }
 }
 
-fn options() -> Result<ConnectOptions, QueueError> {
+/// Keeps what the server says that the user may not do.
+fn watched(options: ConnectOptions, denied: Arc<Mutex<Option<String>>>) -> ConnectOptions {
+    options.event_callback(move |event| {
+        let said = match event {
+            Event::ServerError(ServerError::Other(said)) => Some(said),
+            _ => None,
+        };
+        if let Some(said) =
+            said.filter(|said| said.to_lowercase().contains("permissions violation"))
+        {
+            *denied.lock().unwrap_or_else(PoisonError::into_inner) = Some(said);
+        }
+        async {}
+    })
+}
+
+fn options(address: &Address) -> Result<ConnectOptions, QueueError> {
     let text = |name| env::var(name).ok().filter(|value| !value.is_empty());
     let file = |variable: &'static str| match text(variable) {
         None => Ok(None),
-        Some(path) => std::fs::read_to_string(path)
+        Some(path) => std::fs::read_to_string(&path)
             .map(Some)
-            .map_err(|e| QueueError::Credentials { variable, reason: e.to_string() }),
+            .map_err(|e| unusable(variable, Path::new(&path), &e)),
     };
     let mut options = ConnectOptions::new()
         .name("ioloom")
         .connection_timeout(CONNECT_TIME)
         .request_timeout(Some(REQUEST_TIME))
-        .reconnect_delay_callback(|attempt| pause(u32::try_from(attempt).unwrap_or(u32::MAX)))
-        .event_callback(|_| async {});
+        .reconnect_delay_callback(|attempt| pause(u32::try_from(attempt).unwrap_or(u32::MAX)));
+    match &address.login {
+        Some((user, Some(password))) => {
+            options = options.user_and_password(user.clone(), password.clone());
+        }
+        Some((token, None)) => options = options.token(token.clone()),
+        None => {}
+    }
     if let Some(creds) = file("NATS_CREDS")? {
         options = options.credentials(&creds).map_err(|e| QueueError::Credentials {
             variable: "NATS_CREDS",
@@ -161,11 +187,22 @@ fn options() -> Result<ConnectOptions, QueueError> {
     if let Some(path) = text("NATS_CA") {
         options = options.add_root_certificates(absolute("NATS_CA", path)?);
     }
-    if let (Some(cert), Some(key)) = (text("NATS_CERT"), text("NATS_KEY")) {
+    let (cert, key) = (text("NATS_CERT"), text("NATS_KEY"));
+    if cert.is_some() != key.is_some() {
+        let reason = "NATS_CERT and NATS_KEY are used together".to_owned();
+        let variable = if cert.is_some() { "NATS_CERT" } else { "NATS_KEY" };
+        return Err(QueueError::Credentials { variable, reason });
+    }
+    if let (Some(cert), Some(key)) = (cert, key) {
         let (cert, key) = (absolute("NATS_CERT", cert)?, absolute("NATS_KEY", key)?);
         options = options.add_client_certificate(cert, key);
     }
     Ok(options)
+}
+
+fn unusable(variable: &'static str, path: &Path, error: &std::io::Error) -> QueueError {
+    let reason = format!("cannot read '{}': {error}; the variable names a file", path.display());
+    QueueError::Credentials { variable, reason }
 }
 
 /// Returns a path that remains true when the directory changes: the files are read for each connection.
@@ -200,12 +237,19 @@ impl Link {
     pub(crate) fn failed(&self, action: &'static str, error: impl std::fmt::Display) -> QueueError {
         let mut reason = error.to_string();
         let queue = self.queue.clone();
+        let denied = self.denied.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(reason) = denied {
+            return QueueError::Denied { queue, reason };
+        }
         if is_missing(&reason) {
             return QueueError::Removed { queue };
         }
         if !self.is_connected() {
             reason = "the server does not answer".to_owned();
-        } else if reason.contains("no responders") || reason.contains("jetstream not enabled") {
+        } else if ["no responders", "jetstream not enabled", "jetstream unavailable"]
+            .iter()
+            .any(|word| reason.to_lowercase().contains(word))
+        {
             reason = "the server has no JetStream; start it with 'nats-server -js'".to_owned();
         }
         QueueError::Server { action, queue, reason }

@@ -2,11 +2,13 @@
 
 use crate::error::QueueError;
 use crate::instance::Instance;
-use crate::link::{Queue, now_ns};
+use crate::link::{Link, Queue, now_ns};
 use crate::parked::{self, Parked};
+use crate::patience::patiently;
 use crate::terms::{Terms, WorkerReport};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
+use std::sync::atomic::AtomicBool;
 
 /// Parked shards that a status describes.
 const PARKED_SHOWN: usize = 100;
@@ -121,9 +123,25 @@ impl Queue {
     /// Returns how far the queue is.
     ///
     /// # Errors
-    /// The queue does not exist, or the server does not answer.
+    /// The queue does not exist, its submission was interrupted, or the server does not answer.
     pub fn status(&self) -> Result<Status, QueueError> {
-        self.runtime.block_on(async { status(&Instance::open(&self.link).await?).await })
+        self.runtime.block_on(read(&self.link))
+    }
+
+    /// Does the same, and waits up to two minutes for a server that does not answer, unless `stop` is raised.
+    ///
+    /// # Errors
+    /// As of [`Self::status`].
+    pub fn status_patiently(&self, stop: &AtomicBool) -> Result<Status, QueueError> {
+        self.runtime.block_on(patiently(&self.link, stop, || read(&self.link)))
+    }
+}
+
+async fn read(link: &Link) -> Result<Status, QueueError> {
+    let queue = Instance::open(link).await?;
+    match status(&queue).await {
+        Err(error @ QueueError::Removed { .. }) => Err(queue.explain(error).await),
+        status => status,
     }
 }
 

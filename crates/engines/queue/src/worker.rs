@@ -127,9 +127,18 @@ impl Queue {
                 return Err(QueueError::OtherPlan { queue: queue.queue.clone(), found, wanted });
             }
             announce(&queue, work).await?;
-            let stream = queue.stream(&queue.names.work).await?;
-            let found = stream.get_consumer::<pull::Config>(&consumer(&queue.terms)).await;
-            Ok((found.map_err(|e| queue.failed("read", e))?, queue))
+            let stream = match queue.stream(&queue.names.work).await {
+                Err(error @ QueueError::Removed { .. }) => return Err(queue.explain(error).await),
+                stream => stream?,
+            };
+            match stream.get_consumer::<pull::Config>(&consumer(&queue.terms)).await {
+                Ok(consumer) => Ok((consumer, queue)),
+                Err(error) => {
+                    let is_missing = error.to_string().contains("consumer not found");
+                    let error = queue.failed("read", error);
+                    Err(if is_missing { queue.explain(error).await } else { error })
+                }
+            }
         };
         let (consumer, queue) = self.runtime.block_on(patiently(&self.link, &stop, attempt))?;
         let runtime = self.runtime.clone();

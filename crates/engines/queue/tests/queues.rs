@@ -469,3 +469,28 @@ fn a_flag_that_is_raised_between_shards_loses_none() {
     }
     assert_eq!(finish(&mut worker), (3, 0));
 }
+
+#[test]
+fn a_queue_whose_submission_was_killed_says_so_and_can_be_completed() {
+    let Some(server) = Nats::start("") else { return };
+    let url = server.queue("half");
+    queue(&url).submit(&terms(2, 9), false).unwrap();
+    let join = || queue(&url).join("a-plan", "count", WorkerReport::default(), Arc::default());
+    for missing in ["STREAM.DELETE.ioloom-half-work", "CONSUMER.DELETE.ioloom-half-work.workers-1"]
+    {
+        publish(&server, &format!("$JS.API.{missing}"), "");
+        let refused = join().map(drop);
+        assert!(matches!(refused, Err(QueueError::Unfinished { .. })), "{refused:?}");
+        if missing.starts_with("STREAM") {
+            let refused = queue(&url).status();
+            assert!(matches!(refused, Err(QueueError::Unfinished { .. })), "{refused:?}");
+        }
+        queue(&url).submit(&terms(2, 9), false).unwrap();
+    }
+    let mut worker = join().unwrap();
+    for _ in 0..2 {
+        take(&mut worker);
+        assert_eq!(commit(&mut worker), Committed::Counted);
+    }
+    assert_eq!(finish(&mut worker), (2, 0));
+}

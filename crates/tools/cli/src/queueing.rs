@@ -27,6 +27,7 @@ pub(crate) fn failure(error: QueueError) -> Failure {
     let exit = match &error {
         QueueError::Address { .. }
         | QueueError::Credentials { .. }
+        | QueueError::Denied { .. }
         | QueueError::OtherPlan { .. }
         | QueueError::OtherWork { .. } => Exit::Usage,
         _ => Exit::Failed,

@@ -87,7 +87,7 @@ pub(crate) fn enter(plan: &Plan) -> Result<(), Failure> {
         .map_err(PathError::on(Operation::OpenDir, directory))
         .map_err(advice)?;
     for root in &header.roots {
-        ioloom_sys::file::kind_of(root.path())
+        std::fs::symlink_metadata(root.path())
             .map_err(PathError::on(Operation::Stat, root.path()))
             .map_err(advice)?;
     }

@@ -21,6 +21,7 @@ use ioloom_sys::dir;
 use ioloom_walk::Fields;
 use serde_json::json;
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -127,9 +128,9 @@ fn one(
         return Ok(Ran::Interrupted);
     }
     print_problems(&scan);
-    if scan.roots.is_empty() && !paths.is_empty() {
+    if !paths.is_empty() && paths.iter().all(|path| is_gone(&subtree(path).0)) {
         return Err(Failure::failed(format!(
-            "cannot complete the shard: none of its {} can be read in {}; mount the tree of '{}' here, \
+            "cannot complete the shard: none of its {} exists in {}; mount the tree of '{}' here, \
              or plan again if it was removed",
             format_counted(paths.len() as u64, "directory", "directories"),
             quoted(plan.header.directory.path()),
@@ -169,11 +170,20 @@ fn scan(
     };
     let subtrees = paths.iter().map(|path| subtree(path));
     let subtrees: Vec<(PathBuf, bool)> = subtrees.collect();
-    let roots: Vec<PathBuf> = subtrees.iter().map(|(path, _)| path.clone()).collect();
     let progress = Arc::new(ScanProgress::default());
-    let scanner = Scanner::new(options, &roots, stop.clone(), progress);
+    // Without the roots: what is reached by two paths must not depend on the shards that they are in.
+    let scanner = Scanner::new(options, &[], stop.clone(), progress);
     let mut scanner = scanner.map_err(Failure::refused)?;
     for (path, alone) in &subtrees {
+        match standing(plan, path) {
+            Standing::Same => {}
+            Standing::OtherDevice => continue,
+            Standing::Changed => {
+                let now = "it was a directory when the plan was made";
+                scanner.fail(format!("cannot scan {}: {now}; plan again", quoted(path)));
+                continue;
+            }
+        }
         let scanned = match alone {
             true => scanner.root_alone(path),
             false => scanner.root(path),
@@ -198,10 +208,39 @@ fn scan(
     Ok((scan, Usage { apparent_bytes, disk_bytes, inodes, links, errors }))
 }
 
+/// How a subtree compares with the plan.
+#[derive(Debug, PartialEq, Eq)]
+enum Standing {
+    /// It is scanned; an error is one of the scan.
+    Same,
+    /// It is not a directory any more, so the scan of the directory above counts it.
+    Changed,
+    /// It is on another device than its argument, which the plan excludes.
+    OtherDevice,
+}
+
+fn standing(plan: &Plan, path: &Path) -> Standing {
+    let of = |path: &Path| dir::meta(path.as_os_str().as_bytes(), false, Fields::IDENTITY);
+    let mut roots = plan.header.roots.iter().map(|root| root.path());
+    let root = roots.find(|root| path.starts_with(root));
+    let (Some(root), Ok(meta)) = (root.filter(|root| *root != path), of(path)) else {
+        return Standing::Same;
+    };
+    if meta.kind != dir::Kind::Directory {
+        return Standing::Changed;
+    }
+    let crosses = of(root).is_ok_and(|root| root.device != meta.device);
+    if crosses && one_file_system(plan) { Standing::OtherDevice } else { Standing::Same }
+}
+
+fn is_gone(path: &Path) -> bool {
+    let found = dir::meta(path.as_os_str().as_bytes(), false, Fields::IDENTITY);
+    found.is_err_and(|error| error.kind() == ErrorKind::NotFound)
+}
+
 /// Returns the directory that a path of a plan names, and whether it is scanned alone.
 fn subtree(path: &[u8]) -> (PathBuf, bool) {
     let (path, alone) = match path.strip_suffix(ALONE.as_bytes()) {
-        Some(b"") => (&b"/"[..], true),
         Some(dir) => (dir, true),
         None => (path, false),
     };
@@ -260,7 +299,8 @@ mod tests {
         let of = |path: &str| subtree(path.as_bytes());
         assert_eq!(of("/data/a"), (PathBuf::from("/data/a"), false));
         assert_eq!(of("/data/a/."), (PathBuf::from("/data/a"), true));
-        assert_eq!(of("/."), (PathBuf::from("/"), true));
+        assert_eq!(of("//."), (PathBuf::from("/"), true));
+        assert_eq!(of("a/./"), (PathBuf::from("a/./"), false));
         assert_eq!(of("a.d"), (PathBuf::from("a.d"), false));
     }
 }

@@ -5,7 +5,7 @@ use clap::Args;
 use std::path::PathBuf;
 
 /// Flags that change what is counted or printed. The plan and `shard merge` decide both for shards.
-const OTHERS: [&str; 32] = [
+const OTHERS: [&str; 36] = [
     "paths",
     "all",
     "summarize",
@@ -17,6 +17,10 @@ const OTHERS: [&str; 32] = [
     "apparent_size",
     "inodes",
     "block_size",
+    "kib",
+    "mib",
+    "zero",
+    "time_style",
     "total",
     "count_links",
     "one_file_system",

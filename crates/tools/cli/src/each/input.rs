@@ -197,7 +197,7 @@ fn arguments(args: &EachArgs, paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) 
 
 /// Removes repeated arguments with a warning. Also warns if one argument is inside another, because
 /// those files are read twice.
-pub(crate) fn once_each(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
+fn once_each(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
     let mut once: Vec<PathBuf> = Vec::new();
     let mut real: Vec<PathBuf> = Vec::new();
     let mut seen: HashMap<PathBuf, usize> = HashMap::new();

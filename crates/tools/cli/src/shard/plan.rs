@@ -94,7 +94,9 @@ pub(super) fn run(args: &PlanArgs) -> Ended {
         true => subtrees::planned(&args.paths, &args.selection, args.shards)?,
         false => list(args)?,
     };
-    check_outside(&out, &planned.once)?;
+    if !args.subtrees {
+        check_outside(&out, &planned.once)?;
+    }
     for warning in &planned.warnings {
         stderr::message(&one_line(warning));
     }

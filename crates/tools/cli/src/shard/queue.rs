@@ -33,7 +33,12 @@ pub(super) fn watch(args: &WatchArgs) -> Ended {
     let queue = Queue::connect(&address(&args.queue)?).map_err(queue_failure)?;
     let mut last = String::new();
     loop {
-        let status = queue.status().map_err(queue_failure)?;
+        let status = match queue.status_patiently(&stop) {
+            Err(_) if stop.load(Ordering::Relaxed) => {
+                return Err(Failure::new(Exit::Interrupted, ""));
+            }
+            status => status.map_err(queue_failure)?,
+        };
         if args.json {
             out::print(&format!("{}\n", document(&status)))?;
         } else {
@@ -159,7 +164,7 @@ fn words(status: &Status) -> String {
         text += &format!("{:12}and {} more\n", "", format_count(counts.parked - ROWS as u64));
     }
     if counts.parked > 0 {
-        text += "to do       when the cause is corrected, 'ioloom shard submit --unpark' tries them again\n";
+        text += "to do       when the cause is corrected, 'ioloom shard submit PLAN --unpark' tries them again\n";
     }
     text
 }

@@ -52,7 +52,11 @@ pub(super) fn run(args: &StatusArgs) -> Ended {
     let census = glance(&plan, &args.places, &host()).map_err(failure)?;
     let summary = Summary::of(&census);
     let now = now_ns();
-    let progress = Progress::of(&census, &summary, plan.header.files, now);
+    let mut progress = Progress::of(&census, &summary, plan.header.files, now);
+    if plan.header.subtrees {
+        // How much is left below a directory is unknown.
+        progress.eta_ns = None;
+    }
     if args.json {
         out::print_json(&json!({
             "schema": 1,
@@ -93,13 +97,14 @@ fn words(plan: &Plan, census: &Census, summary: &Summary, progress: &Progress, n
     if !running.is_empty() {
         text += &format!(" ({} running)", format_count(running.len() as u64));
     }
-    text += &format!(
-        "\nfiles       {} of {}",
-        format_count(summary.files + summary.errors),
-        format_count(plan.header.files)
-    );
+    let files = format_count(summary.files + summary.errors);
+    text += &match plan.header.subtrees {
+        true => format!("\ninodes      {files}"),
+        false => format!("\nfiles       {files} of {}", format_count(plan.header.files)),
+    };
     if let Some(rate) = progress.files_per_s {
-        text += &format!(", {} files/s", format_count(rate as u64));
+        let what = if plan.header.subtrees { "inodes" } else { "files" };
+        text += &format!(", {} {what}/s", format_count(rate as u64));
     }
     if let Some(eta) = progress.eta_ns {
         text += &format!(", {} left", format_ns(eta as f64));

@@ -2,12 +2,13 @@
 
 use super::operands::check_local;
 use crate::du::ALONE;
-use crate::each::input::{Planned, once_each};
+use crate::each::input::Planned;
 use crate::each::selection::Selection;
 use crate::exit::Failure;
 use ioloom_du::subtrees::{Subtree, subtrees};
-use ioloom_failure::quoted;
-use ioloom_walk::PathList;
+use ioloom_failure::{Operation, PathError, quoted};
+use ioloom_sys::dir;
+use ioloom_walk::{Fields, PathList};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -37,33 +38,64 @@ pub(super) fn planned(
         return Err(Failure::usage("--subtrees needs directories, not a list"));
     }
     paths.iter().try_for_each(|path| check_local(path))?;
-    let (once, mut warnings) = once_each(paths);
-    let once = outermost(once);
+    let once = outermost(paths, selection.one_file_system)?;
     let shards = shards(given);
     let wanted = usize::try_from(shards.saturating_mul(SUBTREES_PER_SHARD)).unwrap_or(usize::MAX);
     let found = subtrees(&once, wanted, selection.one_file_system);
     let skipped = found.not_entered.iter();
-    warnings.extend(skipped.map(|(path, kind)| format!("skipped {} ({kind})", quoted(path))));
-    let errors = found.errors.iter().map(|e| (e.path.clone(), e.to_string()));
-    let paths = dealt(&found.list, shards);
-    Ok(Planned { paths, tree: None, warnings, errors: errors.collect(), once })
+    let warnings = skipped.map(|(path, kind)| format!("skipped {} ({kind})", quoted(path)));
+    let (warnings, paths) = (warnings.collect(), dealt(&found.list, shards));
+    Ok(Planned { paths, tree: None, warnings, errors: Vec::new(), once })
 }
 
-/// Leaves out directories inside others: shards do not know what other shards count.
-fn outermost(paths: Vec<PathBuf>) -> Vec<PathBuf> {
-    let real: Vec<Option<PathBuf>> = paths.iter().map(|path| path.canonicalize().ok()).collect();
-    let is_inside = |at: usize| {
-        let Some(own) = real[at].as_ref().filter(|_| !paths[at].is_symlink()) else { return false };
-        let above = |(other, dir): (usize, &Option<PathBuf>)| {
-            dir.as_ref().is_some_and(|dir| {
-                let is_above = own != dir || other < at;
-                other != at && !paths[other].is_symlink() && is_above && own.starts_with(dir)
-            })
+/// What tells an argument from the others.
+struct Place {
+    /// Its path without symbolic links, except for itself.
+    real: PathBuf,
+    device: (u32, u32),
+    inode: u64,
+    is_directory: bool,
+}
+
+impl Place {
+    fn of(path: &Path) -> Result<Self, PathError> {
+        let refused = |error| PathError::new(Operation::Access, path, error);
+        let meta =
+            dir::meta(path.as_os_str().as_bytes(), false, Fields::IDENTITY).map_err(refused)?;
+        // A link is where its directory is. With a slash at the end, it is what it leads to.
+        let real = match (meta.kind, path.parent(), path.file_name()) {
+            (dir::Kind::Symlink, Some(dir), Some(name)) => {
+                let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+                dir.canonicalize().map_err(refused)?.join(name)
+            }
+            _ => path.canonicalize().map_err(refused)?,
         };
-        real.iter().enumerate().any(above)
+        let is_directory = meta.kind == dir::Kind::Directory;
+        Ok(Self { real, device: meta.device, inode: meta.inode, is_directory })
+    }
+
+    /// Returns whether a scan of this argument counts all of another one.
+    fn contains(&self, other: &Self, one_file_system: bool) -> bool {
+        let same = self.device == other.device;
+        let equal = same && self.inode == other.inode && self.is_directory;
+        let inside = self.is_directory && other.real.starts_with(&self.real);
+        self.real == other.real || equal || inside && (same || !one_file_system)
+    }
+}
+
+/// Leaves out arguments that others contain: shards do not know what other shards count.
+fn outermost(paths: &[PathBuf], one_file_system: bool) -> Result<Vec<PathBuf>, Failure> {
+    let places: Result<Vec<Place>, PathError> = paths.iter().map(|path| Place::of(path)).collect();
+    let places = places.map_err(Failure::failed)?;
+    let contains = |a: usize, b: usize| places[a].contains(&places[b], one_file_system);
+    let is_inside = |at: &usize| {
+        (0..places.len()).any(|other| {
+            // Of two that contain each other, the first one remains.
+            other != *at && contains(other, *at) && (other < *at || !contains(*at, other))
+        })
     };
-    let inside: Vec<bool> = (0..paths.len()).map(is_inside).collect();
-    paths.into_iter().zip(inside).filter(|(_, inside)| !inside).map(|(path, _)| path).collect()
+    let outer = (0..paths.len()).filter(|at| !is_inside(at));
+    Ok(outer.map(|at| paths[at].clone()).collect())
 }
 
 /// Deals subtrees out to shards one by one, because neighbours are often of similar size.
@@ -80,11 +112,11 @@ fn dealt(subtrees: &[Subtree], shards: u64) -> PathList {
 
 fn name(subtree: &Subtree) -> Vec<u8> {
     let mut name = subtree.path.as_os_str().as_bytes().to_vec();
-    if subtree.alone {
-        while name.ends_with(b"/") {
-            name.pop();
-        }
-        name.extend_from_slice(ALONE.as_bytes());
+    match subtree.alone {
+        true => name.extend_from_slice(ALONE.as_bytes()),
+        // So that it does not look like one that is scanned alone.
+        false if name.ends_with(ALONE.as_bytes()) => name.push(b'/'),
+        false => {}
     }
     name
 }
@@ -100,18 +132,37 @@ mod tests {
         std::fs::create_dir_all(at("a/b/c")).unwrap();
         std::fs::create_dir_all(at("ab")).unwrap();
         std::os::unix::fs::symlink("a", at("link")).unwrap();
-        let of = |names: &[&str]| outermost(names.iter().map(|name| at(name)).collect());
-        assert_eq!(of(&["a/b", "a", "ab", "a/b/c"]), [at("a"), at("ab")]);
-        assert_eq!(of(&["a/b", "a/../a/b"]), [at("a/b")]);
-        assert_eq!(of(&["a", "link", "gone"]), [at("a"), at("link"), at("gone")]);
+        std::os::unix::fs::symlink("../a", at("a/self")).unwrap();
+        let of = |names: &[&str]| {
+            let paths: Vec<PathBuf> = names.iter().map(|name| at(name)).collect();
+            let outer = outermost(&paths, true).unwrap();
+            outer
+                .into_iter()
+                .map(|path| path.strip_prefix(dir.path()).unwrap().to_owned())
+                .collect()
+        };
+        let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let same = |given: &[&str], left: &[&str]| {
+            let found: Vec<PathBuf> = of(given);
+            assert_eq!(found, paths(left), "{given:?}");
+        };
+        same(&["a/b", "a", "ab", "a/b/c"], &["a", "ab"]);
+        same(&["a/b", "a/../a/b"], &["a/b"]);
+        // A link is not what it leads to, unless a slash follows.
+        same(&["link", "a"], &["link", "a"]);
+        same(&["a", "link"], &["a", "link"]);
+        same(&["a", "link/"], &["a"]);
+        same(&["link/b", "a"], &["a"]);
+        same(&["a", "a/self"], &["a"]);
+        assert!(outermost(&[at("gone")], false).is_err());
     }
 
     #[test]
     fn every_subtree_is_dealt_once_and_has_its_name() {
         let subtree = |path: &str, alone| Subtree { path: path.into(), alone };
-        let all = [subtree("/", true), subtree("/a", false), subtree("/b/", true)];
+        let all = [subtree("/", true), subtree("a/.", false), subtree("/b/", true)];
         let names: Vec<Vec<u8>> = dealt(&all, 2).iter().map(<[u8]>::to_vec).collect();
-        assert_eq!(names, [&b"/."[..], b"/b/.", b"/a"]);
+        assert_eq!(names, [&b"//."[..], b"/b//.", b"a/./"]);
         assert_eq!(dealt(&all, 9).len(), 3);
         assert_eq!(dealt(&[], 9).len(), 0);
     }

@@ -85,6 +85,55 @@ fn arguments_inside_others_and_files_count_once() {
 }
 
 #[test]
+fn arguments_that_are_links_or_end_with_dots_count_as_in_du() {
+    let place = place();
+    std::os::unix::fs::symlink("t", place.at("l")).unwrap();
+    for dir in 0..17 {
+        fs::create_dir_all(place.at(format!("d/{dir}/s"))).unwrap();
+        fs::write(place.at(format!("d/{dir}/s/file")), vec![1; 9000]).unwrap();
+    }
+    let dots: Vec<String> = (0..17).map(|dir| format!("d/{dir}/.")).collect();
+    let dots: Vec<&str> = dots.iter().map(String::as_str).collect();
+    let cases: [&[&str]; 8] = [
+        &["l/"],
+        &["l/."],
+        &["l"],
+        &["l", "t"],
+        &["t", "l"],
+        &["t", "t/symlink", "t/a0/direct"],
+        &["./t/./a1/../a1/", "t/a2/"],
+        &dots,
+    ];
+    for (at, roots) in cases.iter().enumerate() {
+        let out = format!("p{at}");
+        let planned = plan(&place, 1, &[&["--out", &out], *roots].concat());
+        assert_eq!(planned["shards"], 1);
+        let _ = fs::remove_dir_all(place.at("parts"));
+        run_all(&place, &out, 1);
+        assert_eq!(numbers(&merged(&place, &out)), whole(&place, roots), "{roots:?}");
+    }
+}
+
+#[test]
+fn a_directory_that_became_a_file_counts_once_and_is_an_error() {
+    let place = place();
+    fs::create_dir(place.at("t/leaf")).unwrap();
+    plan(&place, 2, &["t"]);
+    fs::remove_dir(place.at("t/leaf")).unwrap();
+    fs::write(place.at("t/leaf"), vec![1; 50_000]).unwrap();
+    fs::create_dir(place.at("parts")).unwrap();
+    let mut errors = String::new();
+    for number in ["1/2", "2/2"] {
+        let args = ["du", "--shard", number, "--manifest", "t.shards", "--part", "parts"];
+        errors += &run(&place, &args).err;
+    }
+    assert!(errors.contains("'t/leaf': it was a directory when the plan was made"), "{errors}");
+    let sum = run(&place, &["shard", "merge", "--json", "t.shards", "parts"]);
+    assert_eq!(sum.code, Some(1));
+    assert_eq!(numbers(&sum.json()), whole(&place, &["t"]));
+}
+
+#[test]
 fn a_shard_runs_once_and_again_with_redo() {
     let place = place();
     plan(&place, 1, &["t"]);

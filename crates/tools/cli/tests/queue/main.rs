@@ -212,8 +212,6 @@ fn a_watch_ends_with_1_if_files_failed_even_if_their_worker_was_killed() {
 #[test]
 fn du_takes_shards_from_a_queue_too() {
     let Some(scene) = Scene::new(6) else { return };
-    let plan = ["shard", "plan", "--subtrees", "--shards", "4", "--out", "p", "."];
-    assert_eq!(scene.run(&plan).code, Some(3), "a plan below its tree");
     for dir in 0..9 {
         std::fs::create_dir(scene.space.at(format!("tree/dir{dir}"))).unwrap();
     }
@@ -271,4 +269,33 @@ fn a_server_that_wants_a_password_gets_it_from_the_environment() {
     denied.one_error(&["cannot connect", "NATS_USER"]);
     let known = status().env("NATS_USER", "me").env("NATS_PASSWORD", "secret").output().unwrap();
     ProcessOutput::from(known).ended(1).one_error(&["no such queue"]);
+    // In the URL, which messages do not repeat.
+    let url = url.replace("nats://", "nats://me:secret@");
+    let known = space.ours(&["shard", "status", "--queue", &url]).output().unwrap();
+    let known = ProcessOutput::from(known).ended(1);
+    known.one_error(&["cannot open nats://127.0.0.1", "no such queue"]);
+    assert!(!known.err.contains("secret"), "{}", known.err);
+    let half = space.ours(&["shard", "status", "--queue", &url]).env("NATS_CERT", "x").output();
+    ProcessOutput::from(half.unwrap()).ended(2).one_error(&["NATS_CERT", "together"]);
+    let gone = space.ours(&["shard", "status", "--queue", &url]).env("NATS_CREDS", "gone").output();
+    ProcessOutput::from(gone.unwrap()).ended(2).one_error(&[
+        "NATS_CREDS",
+        "'gone'",
+        "names a file",
+    ]);
+}
+
+#[test]
+fn a_user_without_permissions_learns_it_at_once() {
+    let rights = "publish: [\"x\"], subscribe: [\"_INBOX.>\"]";
+    let users = format!(
+        "authorization {{ users: [{{ user: me, password: secret, permissions: {{ {rights} }} }}] }}"
+    );
+    let Some(server) = Nats::start(&users) else { return };
+    let space = Workspace::in_memory_or_on_disk(env!("CARGO_BIN_EXE_ioloom"));
+    let url = server.queue("q").replace("nats://", "nats://me:secret@");
+    let start = Instant::now();
+    let denied = space.ours(&["shard", "watch", "--queue", &url]).output().unwrap();
+    ProcessOutput::from(denied).ended(2).one_error(&["refuses", "Violation"]);
+    assert!(start.elapsed() < GUARD);
 }
