@@ -22,13 +22,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-/// How long a worker waits for a lease before it looks whether the queue is finished.
+/// How long a worker waits at most for a lease before it looks whether the queue is finished. It looks at once when no
+/// lease is queued, and then waits longer each time: the shards that are left often end soon.
 const PULL_TIME: Duration = Duration::from_secs(1);
 
 /// What a worker does next.
@@ -89,9 +91,14 @@ pub struct Worker {
     queue: Instance,
     consumer: PullConsumer,
     lease: Option<Lease>,
+    /// Acknowledgements of earlier leases, and looks for earlier commits among parked shards: the next shard does not
+    /// wait for them.
+    background: Vec<JoinHandle<()>>,
     report: Arc<Mutex<WorkerReport>>,
     /// Raised when the user wants the worker to end: then it waits for no server.
     stop: Arc<AtomicBool>,
+    /// Waits for a lease that brought none since the last one.
+    empty: u32,
     /// Shards that failed at this worker.
     failed_here: BTreeSet<u64>,
     /// Commits so far, which distinguish those of a shard that comes twice.
@@ -144,8 +151,21 @@ impl Queue {
         let runtime = self.runtime.clone();
         let report = Arc::new(Mutex::new(report));
         let tell = runtime.spawn(keep_telling(queue.clone(), report.clone()));
-        let (lease, failed_here, commits) = (None, BTreeSet::new(), 0);
-        Ok(Worker { runtime, queue, consumer, lease, report, stop, failed_here, commits, tell })
+        let (lease, background, empty, commits) = (None, Vec::new(), 0, 0);
+        let failed_here = BTreeSet::new();
+        Ok(Worker {
+            runtime,
+            queue,
+            consumer,
+            lease,
+            background,
+            report,
+            stop,
+            empty,
+            failed_here,
+            commits,
+            tell,
+        })
     }
 }
 
@@ -197,7 +217,7 @@ impl Worker {
             self.note(|report| report.current = Some((shard, now_ns())));
             return Ok(Some(Next::Shard(shard)));
         }
-        self.acknowledge().await;
+        self.acknowledge();
         match self.pull().await {
             Ok(true) => Ok(None),
             Ok(false) => Ok(self.finished().await?.map(Next::Finished)),
@@ -213,15 +233,28 @@ impl Worker {
     /// dropped would count as a try.
     async fn pull(&mut self) -> Result<bool, QueueError> {
         let queue = self.queue.clone();
-        let pulling = self.consumer.batch().max_messages(1).expires(PULL_TIME).messages();
-        let pulling = async { pulling.await.map_err(|e| queue.failed("read", e)) };
+        let pulling = async {
+            let one = match self.empty {
+                // If there is none now, the queue may be finished.
+                0 => self.consumer.fetch().max_messages(1).messages().await,
+                empty => {
+                    let wait = PULL_TIME.min(pause(empty));
+                    self.consumer.batch().max_messages(1).expires(wait).messages().await
+                }
+            };
+            one.map_err(|e| queue.failed("read", e))
+        };
         let mut batch = queue.in_time("read", pulling).await?;
         let message = match tokio::time::timeout(PULL_TIME + REQUEST_TIME, batch.next()).await {
             Ok(Some(Ok(message))) => message,
             Ok(Some(Err(e))) => return Err(queue.failed("read", e)),
-            Ok(None) => return Ok(false),
+            Ok(None) => {
+                self.empty = self.empty.saturating_add(1);
+                return Ok(false);
+            }
             Err(_) => return Err(queue.failed("read", "no answer")),
         };
+        self.empty = 0;
         let tries = message.info().map_or(1, |info| u32::try_from(info.delivered).unwrap_or(1));
         let range = range(&message.payload, queue.terms.shards);
         let (_, acker) = message.split();
@@ -279,8 +312,9 @@ impl Worker {
     }
 
     /// Returns the counters if every shard is done or parked.
-    async fn finished(&self) -> Result<Option<Counts>, QueueError> {
+    async fn finished(&mut self) -> Result<Option<Counts>, QueueError> {
         self.queue.check().await?;
+        self.settled().await;
         let shards = self.queue.terms.shards;
         let found = counts(&self.queue).await?;
         if found.finished() >= shards {
@@ -321,7 +355,11 @@ impl Worker {
             store(queue, shard, &run, found, &stop).await
         })?;
         match committed {
-            Committed::Counted => self.note(|report| report.shards += 1),
+            Committed::Counted => {
+                self.note(|report| report.shards += 1);
+                let queue = self.queue.clone();
+                self.do_meanwhile(async move { parked::remove_if_parked(&queue, shard).await });
+            }
             Committed::Late => self.note(|report| report.late += 1),
         }
         self.leave();
@@ -382,14 +420,15 @@ impl Worker {
     }
 
     /// Reports that this worker ends.
-    pub fn end(self) {
+    pub fn end(mut self) {
         self.tell.abort();
         self.note(|report| {
             report.ended = true;
             report.current = None;
         });
-        let report = self.report();
-        self.runtime.block_on(async {
+        let (report, runtime) = (self.report(), self.runtime.clone());
+        runtime.block_on(async {
+            let _ = tokio::time::timeout(REQUEST_TIME, self.settled()).await;
             tell(&self.queue, report).await;
             let _ = tokio::time::timeout(PULL_TIME, self.queue.client.flush()).await;
         });
@@ -417,13 +456,29 @@ impl Worker {
     }
 
     /// Acknowledges the lease: its shards are committed, parked or queued again. If the
-    /// acknowledgement is lost, the lease comes again and nothing is left of it.
-    async fn acknowledge(&mut self) {
+    /// acknowledgement is lost, the lease comes again and nothing is left of it, so the next lease is taken
+    /// meanwhile.
+    fn acknowledge(&mut self) {
         if let Some(lease) = self.lease.take() {
-            let acknowledging = async {
-                lease.acker.double_ack().await.map_err(|e| self.queue.failed("write to", e))
-            };
-            let _ = self.queue.in_time("write to", acknowledging).await;
+            let queue = self.queue.clone();
+            self.do_meanwhile(async move {
+                let acknowledging = async {
+                    lease.acker.double_ack().await.map_err(|e| queue.failed("write to", e))
+                };
+                let _ = queue.in_time("write to", acknowledging).await;
+            });
+        }
+    }
+
+    fn do_meanwhile(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        self.background.retain(|task| !task.is_finished());
+        self.background.push(self.runtime.spawn(task));
+    }
+
+    /// Waits until earlier leases are acknowledged, as the counters then show.
+    async fn settled(&mut self) {
+        for task in std::mem::take(&mut self.background) {
+            let _ = task.await;
         }
     }
 }
@@ -464,7 +519,6 @@ async fn store(
             Err(error) => patience.bear(error).await?,
         }
     }
-    parked::remove_if_parked(queue, shard).await;
     Ok(Committed::Counted)
 }
 

@@ -48,7 +48,7 @@ pub(super) fn planned(
     Ok(Planned { paths, tree: None, warnings, errors: Vec::new(), once })
 }
 
-/// What tells an argument from the others.
+/// Where an argument is, and what it is.
 struct Place {
     /// Its path without symbolic links, except for itself.
     real: PathBuf,
@@ -114,7 +114,7 @@ fn name(subtree: &Subtree) -> Vec<u8> {
     let mut name = subtree.path.as_os_str().as_bytes().to_vec();
     match subtree.alone {
         true => name.extend_from_slice(ALONE.as_bytes()),
-        // So that it does not look like one that is scanned alone.
+        // It would look like one that is scanned alone.
         false if name.ends_with(ALONE.as_bytes()) => name.push(b'/'),
         false => {}
     }
