@@ -161,7 +161,11 @@ fn options(address: &Address) -> Result<ConnectOptions, QueueError> {
         .name("ioloom")
         .connection_timeout(CONNECT_TIME)
         .request_timeout(Some(REQUEST_TIME))
-        .reconnect_delay_callback(|attempt| pause(u32::try_from(attempt).unwrap_or(u32::MAX)));
+        .reconnect_delay_callback(|attempt| match u32::try_from(attempt).unwrap_or(u32::MAX) {
+            // It is asked before the first attempt, too.
+            0 | 1 => Duration::ZERO,
+            attempt => pause(attempt),
+        });
     match &address.login {
         Some((user, Some(password))) => {
             options = options.user_and_password(user.clone(), password.clone());
