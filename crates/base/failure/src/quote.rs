@@ -9,7 +9,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Reports whether the locale has other characters than ASCII; otherwise it has.
+/// Reports whether the locale has characters other than ASCII. Unless set, it has.
 static HAS_UTF8: OnceLock<fn() -> bool> = OnceLock::new();
 
 /// Quotes names from now on by the locale, as GNU programs do: only ASCII is printable in the locale
