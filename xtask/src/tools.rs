@@ -18,7 +18,7 @@ pub(crate) struct Packaged {
 }
 
 /// Programs from packages. `npm` is separate from `nodejs`: some distributions ship both in one.
-pub(crate) const PACKAGED: [Packaged; 18] = [
+pub(crate) const PACKAGED: [Packaged; 19] = [
     Packaged { program: "nats-server", package: "nats-server", needed_for: "tests of queues" },
     Packaged { program: "git", package: "git", needed_for: "the commit in the version of results" },
     Packaged {
@@ -56,6 +56,11 @@ pub(crate) const PACKAGED: [Packaged; 18] = [
         program: "strace",
         package: "strace",
         needed_for: "tests in which calls of a store fail",
+    },
+    Packaged {
+        program: "chattr",
+        package: "e2fsprogs",
+        needed_for: "copies into append-only directories",
     },
     Packaged {
         program: "mkfs.ext4",
