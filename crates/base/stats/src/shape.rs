@@ -7,13 +7,13 @@
 //!
 //! - A tail misleads only in its own direction, so each direction has its weight. It rises with the statistic
 //!   of the triples test of symmetry ([`triples_test`]; Randles, Fligner, Policello and Wolfe, 1980),
-//!   linearly from 0 at [`TAIL_FROM`] to 1 at [`TAIL_TO`] standard errors. The test counts triples of
+//!   linearly from 0 at `TAIL_FROM` to 1 at `TAIL_TO` standard errors. The test counts triples of
 //!   values whose middle one is nearer to the smallest than to the largest, so a single outlier cannot
 //!   hide a tail.
 //! - With two groups of values, the median of a sample is in the larger group or, by chance, in the smaller
 //!   one, and either direction misleads. Both weights rise with the share of the variance that the best
 //!   cut explains ([`TwoRegimes`]), from 0 at the value that one of twenty series of normal noise exceeds
-//!   to 1 at [`GROUPS_RANGE`] above it.
+//!   to 1 at `GROUPS_RANGE` above it.
 //!
 //! The weight of the triples test in a choice between a rank test and a median test follows Bandyopadhyay,
 //! Biswas and Dutta (2010). A gradual weight costs less power than a limit, because it acts most where
