@@ -44,9 +44,9 @@ mod link;
 mod parked;
 mod patience;
 mod pause;
+mod reporting;
 mod status;
 mod submit;
-mod telling;
 mod terms;
 mod worker;
 

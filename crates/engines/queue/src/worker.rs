@@ -10,9 +10,9 @@ use crate::link::{Queue, REQUEST_TIME, now_ns};
 use crate::parked::{self, Parked};
 use crate::patience::{Patience, hurried, patiently};
 use crate::pause::pause;
+use crate::reporting::{keep_publishing, publish};
 use crate::status::{Counts, counts};
 use crate::submit::{SHARDS_PER_LEASE_MAX, consumer, lease, store_first};
-use crate::telling::{keep_telling, tell};
 use crate::terms::WorkerReport;
 use async_nats::jetstream::AckKind;
 use async_nats::jetstream::consumer::{PullConsumer, pull};
@@ -104,12 +104,12 @@ pub struct Worker {
     /// Commits so far, which distinguish those of a shard that comes twice.
     commits: u64,
     /// The task that publishes the report.
-    tell: JoinHandle<()>,
+    publishing: JoinHandle<()>,
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.tell.abort();
+        self.publishing.abort();
     }
 }
 
@@ -150,7 +150,7 @@ impl Queue {
         let (consumer, queue) = self.runtime.block_on(patiently(&self.link, &stop, attempt))?;
         let runtime = self.runtime.clone();
         let report = Arc::new(Mutex::new(report));
-        let tell = runtime.spawn(keep_telling(queue.clone(), report.clone()));
+        let publishing = runtime.spawn(keep_publishing(queue.clone(), report.clone()));
         let (lease, background, empty, commits) = (None, Vec::new(), 0, 0);
         let failed_here = BTreeSet::new();
         Ok(Worker {
@@ -164,7 +164,7 @@ impl Queue {
             empty,
             failed_here,
             commits,
-            tell,
+            publishing,
         })
     }
 }
@@ -421,7 +421,7 @@ impl Worker {
 
     /// Reports that this worker ends.
     pub fn end(mut self) {
-        self.tell.abort();
+        self.publishing.abort();
         self.note(|report| {
             report.ended = true;
             report.current = None;
@@ -429,7 +429,7 @@ impl Worker {
         let (report, runtime) = (self.report(), self.runtime.clone());
         runtime.block_on(async {
             let _ = tokio::time::timeout(REQUEST_TIME, self.settled()).await;
-            tell(&self.queue, report).await;
+            publish(&self.queue, report).await;
             let _ = tokio::time::timeout(PULL_TIME, self.queue.client.flush()).await;
         });
     }

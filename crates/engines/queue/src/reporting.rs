@@ -10,15 +10,15 @@ use std::time::Duration;
 const REPORT_TIME: Duration = Duration::from_secs(1);
 
 /// Publishes the report every second while the server is connected.
-pub(crate) async fn keep_telling(queue: Instance, report: Arc<Mutex<WorkerReport>>) {
+pub(crate) async fn keep_publishing(queue: Instance, report: Arc<Mutex<WorkerReport>>) {
     loop {
         let now = report.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        tell(&queue, now).await;
+        publish(&queue, now).await;
         tokio::time::sleep(REPORT_TIME).await;
     }
 }
 
-pub(crate) async fn tell(queue: &Instance, mut report: WorkerReport) {
+pub(crate) async fn publish(queue: &Instance, mut report: WorkerReport) {
     if !queue.is_connected() {
         return;
     }
