@@ -7,17 +7,29 @@
 //! cachestat also counts readahead in progress. Readahead is requested one window in advance to
 //! keep more than one request queued on the device.
 
-use crate::state::{Source, State, residency, residency_with_seed, wait_for_samples};
+use crate::state::{State, residency, residency_with_seed, wait_for_samples};
 use ioloom_sys::{cache, file, make, transfer};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 /// Readahead window in bytes.
 const AHEAD_BYTES: u64 = 16 << 20;
 /// Read size in bytes.
 const READ_BYTES: usize = 256 << 10;
+/// Pauses before another attempt to evict clean pages that are in use. Reclaim and compaction
+/// isolate pages for a moment, and the kernel does not evict them meanwhile.
+const PAUSES: [Duration; 6] = [
+    Duration::from_micros(100),
+    Duration::from_micros(200),
+    Duration::from_micros(400),
+    Duration::from_micros(800),
+    Duration::from_micros(1600),
+    Duration::from_micros(3200),
+];
 
 /// The reason why pages stay resident or are not loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -88,17 +100,29 @@ pub fn evict_file(open: impl AsFd, bytes: u64, write: bool) -> io::Result<Acted>
     if write && unwritten(&before) {
         cache::write_back(&open)?;
     }
-    cache::evict_file(&open)?;
+    let evict = |last: &State| {
+        if last.source.loads_pages() {
+            wait_for_samples(&open, bytes, seed)?;
+        }
+        cache::evict_file(&open)
+    };
+    evict(&before)?;
     let mut after = residency_with_seed(&open, bytes, seed)?;
     if write && !after.is_cold() && unwritten(&after) {
         transfer::sync_data(&open)?;
-        cache::evict_file(&open)?;
+        evict(&after)?;
         after = residency_with_seed(&open, bytes, seed)?;
     }
-    if matches!(after.source, Source::Pages | Source::Sampled) {
-        // The query itself loaded the pages that were not cached.
-        wait_for_samples(&open, bytes, seed)?;
-        cache::evict_file(&open)?;
+    for pause in PAUSES {
+        if why_incomplete(&after) != Some(Incomplete::InUse) {
+            break;
+        }
+        thread::sleep(pause);
+        evict(&after)?;
+        after = residency_with_seed(&open, bytes, seed)?;
+    }
+    if after.source.loads_pages() {
+        evict(&after)?;
     }
     let incomplete = why_incomplete(&after);
     Ok((before, after, incomplete))

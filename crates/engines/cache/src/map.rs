@@ -3,7 +3,6 @@
 
 use crate::state::{pages_of, stretch};
 use ioloom_sys::cache;
-use ioloom_sys::file::{Nowait, read_nowait_at};
 use std::io;
 use std::os::fd::AsFd;
 
@@ -44,11 +43,8 @@ pub fn map(file: impl AsFd, bytes: u64, cells: usize) -> io::Result<Vec<Cell>> {
                 cache::advise_random(&file)?;
                 random = true;
             }
-            cell.resident = match read_nowait_at(&file, &mut [0], at + len / 2)? {
-                Nowait::Hit(_) => Some(cell.total),
-                Nowait::Miss => Some(0),
-                Nowait::Unsupported => None,
-            };
+            let hit = cache::read_if_resident(&file, at + len / 2, &mut [0])?;
+            cell.resident = hit.map(|hit| if hit { cell.total } else { 0 });
         }
         out.push(cell);
     }

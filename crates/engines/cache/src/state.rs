@@ -1,7 +1,7 @@
 //! The page cache state of one open file, and how it was determined.
 
 use ioloom_sys::cache;
-use ioloom_sys::file::{Nowait, read_at, read_nowait_at};
+use ioloom_sys::file::read_at;
 use ioloom_sys::make;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -26,6 +26,11 @@ pub enum Source {
 }
 
 impl Source {
+    /// Returns true if the query loads each page that it finds missing.
+    pub(crate) const fn loads_pages(self) -> bool {
+        matches!(self, Self::Pages | Self::Sampled)
+    }
+
     /// Returns the name used in output.
     pub const fn word(self) -> &'static str {
         match self {
@@ -142,10 +147,9 @@ fn sample(file: impl AsFd, total: u64, seed: u64) -> io::Result<State> {
     let mut hits = 0;
     for i in 0..asked {
         let page = page_of_sample(seed, i, asked, total);
-        match read_nowait_at(&file, &mut [0], page * page_bytes)? {
-            Nowait::Hit(_) => hits += 1,
-            Nowait::Miss => {}
-            Nowait::Unsupported => return Ok(State::unknown(total)),
+        match cache::read_if_resident(&file, page * page_bytes, &mut [0])? {
+            Some(hit) => hits += u64::from(hit),
+            None => return Ok(State::unknown(total)),
         }
     }
     if asked == total {

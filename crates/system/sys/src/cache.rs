@@ -8,6 +8,7 @@
 //! the file system cannot answer, the result is `None`, never a guess.
 
 use crate::fault::call;
+use crate::proc::{UsageOf, usage};
 use rustix::fs::Advice;
 use rustix::io::Errno;
 use std::fs::File;
@@ -181,21 +182,26 @@ pub fn can_drop_caches() -> io::Result<()> {
 /// for a later read because it has started readahead. `None` if the file system does not support
 /// the query.
 ///
+/// A fast device can complete the read of a missing page within the call, which then succeeds.
+/// Bytes that the thread caused to be read from a device meanwhile therefore count as a miss.
+///
 /// # Errors
-/// Fails if preadv2 fails.
+/// Fails if preadv2 or getrusage fails.
 pub fn read_if_resident(
     file: impl AsFd,
     offset: u64,
     buffer: &mut [u8],
 ) -> io::Result<Option<bool>> {
     let wanted = buffer.len();
+    let from_devices = || Ok::<_, io::Error>(usage(UsageOf::Thread)?.read_bytes);
+    let before = from_devices()?;
     let result = call("preadv2", || {
         let mut parts = [io::IoSliceMut::new(buffer)];
         let flags = rustix::io::ReadWriteFlags::NOWAIT;
         Ok(rustix::io::preadv2(&file, &mut parts, offset, flags)?)
     });
     match result {
-        Ok(got) => Ok(Some(got == wanted)),
+        Ok(got) => Ok(Some(got == wanted && from_devices()? == before)),
         Err(e) if Errno::from_io_error(&e) == Some(Errno::AGAIN) => Ok(Some(false)),
         Err(e) if is_unavailable(&e) => Ok(None),
         Err(e) => Err(e),

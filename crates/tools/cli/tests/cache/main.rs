@@ -162,9 +162,8 @@ fn other_users_get_estimates_and_no_wrong_numbers() {
     fs::copy(PROGRAM, &program).unwrap();
     let theirs = place.path().join("theirs");
     fs::write(&theirs, vec![1; 100 * 4096]).unwrap();
-    let file = fs::File::open(&theirs).unwrap();
-    file.sync_all().unwrap();
-    ioloom_sys::cache::evict_file(&file).unwrap();
+    let dropped = Command::new(&program).args(["cache", "drop"]).arg(&theirs).output().unwrap();
+    assert!(dropped.status.success(), "{}", text(&dropped.stderr));
     let mut command = Command::new(&program);
     command.args(["cache", "status", "--json"]).arg(&theirs).uid(65_534).gid(65_534);
     let output = command.current_dir("/").stdin(Stdio::null()).output().unwrap();
