@@ -59,6 +59,8 @@ pub(crate) struct CopyContext<'a> {
     hashes: Mutex<Vec<Hashed>>,
     errors: Mutex<Errors>,
     created: Option<&'a Created>,
+    /// Whether sources are copied without the directories in them and without their own attributes.
+    pub(crate) alone: bool,
     /// Entries in directories that were removed because they could not be completed.
     removed: Mutex<Counts>,
 }
@@ -93,6 +95,7 @@ impl<'a> CopyContext<'a> {
             hashes: Mutex::default(),
             errors: Mutex::default(),
             created,
+            alone: false,
             removed: Mutex::default(),
         }
     }

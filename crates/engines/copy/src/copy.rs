@@ -47,16 +47,14 @@ pub fn copy(
 ) -> Result<Report, CopyError> {
     let parts = sequential_parts(sources, target, options);
     let created = (parts.len() > 1).then(Created::default);
-    let (made, claimed, links) = (MadeDirs::default(), ClaimedTargets::new(), HashMap::new());
-    let mut run =
-        Run { target, options, watcher, progress, created: created.as_ref(), made, claimed, links };
+    let mut run = Run::new(options, watcher, progress, created.as_ref());
     let mut parts = parts.into_iter();
-    let mut report = run.part(parts.next().unwrap_or(sources))?;
+    let mut report = run.part(parts.next().unwrap_or(sources), target, false)?;
     for part in parts {
         if report.cancelled {
             break;
         }
-        match run.part(part) {
+        match run.part(part, target, false) {
             Ok(next) => report.append(next),
             Err(error) => {
                 watcher.failed(&error);
@@ -69,8 +67,7 @@ pub fn copy(
 }
 
 /// A copy in parts, with what each of them must know about those before it.
-struct Run<'a> {
-    target: &'a Target,
+pub(crate) struct Run<'a> {
     options: &'a CopyOptions,
     watcher: &'a dyn Watcher,
     progress: &'a CopyCounters,
@@ -79,7 +76,7 @@ struct Run<'a> {
     made: MadeDirs,
     claimed: ClaimedTargets,
     /// Copies of files with several names.
-    links: EarlierCopies,
+    pub(crate) links: EarlierCopies,
 }
 
 /// Splits the sources into parts that must be copied one after another: the contents of a directory
@@ -139,15 +136,37 @@ fn own_name(source: &Path, options: &CopyOptions) -> Option<PathBuf> {
 }
 
 impl<'a> Run<'a> {
-    /// Copies sources in parallel.
-    fn part(&mut self, sources: &[PathBuf]) -> Result<Report, CopyError> {
+    /// `created` is needed for several parts.
+    pub(crate) fn new(
+        options: &'a CopyOptions,
+        watcher: &'a dyn Watcher,
+        progress: &'a CopyCounters,
+        created: Option<&'a Created>,
+    ) -> Self {
+        let (made, claimed, links) = (MadeDirs::default(), ClaimedTargets::new(), HashMap::new());
+        Self { options, watcher, progress, created, made, claimed, links }
+    }
+
+    pub(crate) fn context(&self) -> CopyContext<'_> {
+        CopyContext::new(self.options, self.watcher, self.progress, self.created, &self.links)
+    }
+
+    /// Copies sources in parallel. With `alone`, leaves out the directories in them, and leaves their
+    /// own attributes as they are.
+    pub(crate) fn part(
+        &mut self,
+        sources: &[PathBuf],
+        target: &Target,
+        alone: bool,
+    ) -> Result<Report, CopyError> {
         let start = monotonic_ns();
         let options = self.options;
         let mut context =
             CopyContext::new(options, self.watcher, self.progress, self.created, &self.links);
+        context.alone = alone;
         let resolver =
             TargetResolver { context: &context, claimed: &mut self.claimed, made: &mut self.made };
-        let roots = resolver.roots(sources, self.target)?;
+        let roots = resolver.roots(sources, target)?;
         // Without a root, the errors already explain why the only source cannot be copied.
         if options.resume && (sources.len() > 1 || !roots.from.is_empty()) {
             resume::begin(&context, sources, &roots)?;
@@ -198,8 +217,7 @@ impl<'a> Run<'a> {
             return;
         }
         let start = monotonic_ns();
-        let context =
-            CopyContext::new(self.options, self.watcher, self.progress, self.created, &self.links);
+        let context = self.context();
         parents::finish(&context, &self.made);
         report.add_errors(context.take_errors());
         let took = monotonic_ns() - start;

@@ -49,6 +49,7 @@ mod resolve;
 mod resume;
 mod route;
 mod special;
+mod subtrees;
 mod sweep;
 mod target;
 mod tree;
@@ -67,4 +68,5 @@ pub use options::{
 };
 pub use plan::{CopyPlan, Facts};
 pub use report::{Counts, Evidence, Hashed, Report};
+pub use subtrees::{Linked, Subtree, SubtreesReport, copies_of, copy_subtrees, finish_subtrees};
 pub use target::Target;

@@ -109,7 +109,12 @@ fn refuse_new_link(context: &CopyContext<'_>, source: &Path, to: &Path) -> Resul
     Err(CopyError::whole(to, text))
 }
 
-fn make_one(context: &CopyContext<'_>, from: &Path, to: &Path) -> Result<MadeDir, CopyError> {
+/// Creates one directory, unless it exists.
+pub(crate) fn make_one(
+    context: &CopyContext<'_>,
+    from: &Path,
+    to: &Path,
+) -> Result<MadeDir, CopyError> {
     let failed = |e| {
         let text =
             format!("failed to get attributes of {}: {}", quoted(from), ioloom_failure::reason(&e));
@@ -153,7 +158,7 @@ fn make_one(context: &CopyContext<'_>, from: &Path, to: &Path) -> Result<MadeDir
 }
 
 /// Returns what the directory above gives to new ones.
-fn parent_attr_of(context: &CopyContext<'_>, to: &Path) -> io::Result<ParentAttr> {
+pub(crate) fn parent_attr_of(context: &CopyContext<'_>, to: &Path) -> io::Result<ParentAttr> {
     let above = to.parent().filter(|above| !above.as_os_str().is_empty());
     let above = Dir::open_path_only(above.unwrap_or(Path::new(".")))?;
     let attr = attr::of_file(&above)?;

@@ -2,7 +2,7 @@
 
 use crate::error::{CopyError, Errors};
 use crate::mode::Mode;
-use crate::options::{Durable, HashKind, Verify};
+use crate::options::{CopyOptions, Durable, HashKind, Verify};
 use crate::plan::Facts;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -149,6 +149,30 @@ impl Evidence {
 }
 
 impl Report {
+    /// The result of a copy of nothing.
+    pub(crate) fn empty(options: &CopyOptions) -> Self {
+        Self {
+            counts: Counts::default(),
+            bytes: 0,
+            errors: Vec::new(),
+            errors_count: 0,
+            cancelled: false,
+            out_of_space: false,
+            modes: Vec::new(),
+            facts: Vec::new(),
+            durable: options.durable,
+            verify: options.verify,
+            hash: options.hash,
+            evidence: Evidence::default(),
+            hashes: Vec::new(),
+            elapsed_ns: 0,
+            sync_ns: 0,
+            threads: 0,
+            threads_why: String::new(),
+            lost_xattrs: false,
+        }
+    }
+
     /// Adds the results of the next part of the same copy.
     pub(crate) fn append(&mut self, next: Self) {
         self.counts.add(&next.counts);

@@ -30,7 +30,8 @@
 //!
 //! # Cost
 //!
-//! A shard costs a commit, which the server stores, and its share of a pull and an acknowledgement. A
+//! A shard costs a commit, which the server stores while the worker runs the next shard, and its share of a pull and an
+//! acknowledgement. A
 //! worker holds one range. `Status` reads counters, and one message per worker and per parked shard that it shows.
 //!
 //! Functions block; the runtime of the client is inside `Queue`. Without the feature `nats` the crate
@@ -38,6 +39,7 @@
 #![cfg(feature = "nats")]
 
 mod address;
+mod commit;
 mod error;
 mod instance;
 mod link;
@@ -51,10 +53,11 @@ mod terms;
 mod worker;
 
 pub use address::Address;
+pub use commit::Committed;
 pub use error::QueueError;
 pub use link::Queue;
 pub use parked::Parked;
 pub use status::{Counts, Status};
 pub use submit::Submitted;
 pub use terms::{Terms, WorkerReport};
-pub use worker::{Committed, Next, Worker};
+pub use worker::{Next, Worker};

@@ -2,8 +2,10 @@
 //!
 //! The lease of a worker is a range of shards. A task extends it three times per lease until the worker
 //! acknowledges it, so a worker that is killed, stopped or cut off from the server loses it. Then another
-//! worker runs the rest of its shards, and of two results the first one counts.
+//! worker runs the rest of its shards, and of two results the first one counts. The result of a shard is committed
+//! while the next one runs.
 
+use crate::commit::{Commit, Committed};
 use crate::error::QueueError;
 use crate::instance::Instance;
 use crate::link::{Queue, REQUEST_TIME, now_ns};
@@ -18,7 +20,6 @@ use async_nats::jetstream::AckKind;
 use async_nats::jetstream::consumer::{PullConsumer, pull};
 use async_nats::jetstream::message::Acker;
 use futures_util::StreamExt;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -44,22 +45,6 @@ pub enum Next {
     Stopped,
 }
 
-/// What became of a result.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Committed {
-    /// It counts.
-    Counted,
-    /// Another worker had finished the shard before.
-    Late,
-}
-
-/// A result as stored: which run found it, and what it found.
-#[derive(Debug, Serialize, Deserialize)]
-struct Outcome {
-    run: String,
-    found: Value,
-}
-
 /// A range of shards that this worker holds.
 struct Lease {
     acker: Arc<Acker>,
@@ -78,6 +63,19 @@ impl fmt::Debug for Lease {
     }
 }
 
+/// A commit that is under way.
+struct Pending {
+    task: JoinHandle<Result<Committed, QueueError>>,
+    /// The lease to acknowledge afterwards, if nothing is left of it.
+    lease: Option<Lease>,
+}
+
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending").field("lease", &self.lease).finish_non_exhaustive()
+    }
+}
+
 impl Drop for Lease {
     fn drop(&mut self) {
         self.extend.abort();
@@ -91,6 +89,8 @@ pub struct Worker {
     queue: Instance,
     consumer: PullConsumer,
     lease: Option<Lease>,
+    /// The commit of the last shard, until its result is known.
+    pending: Option<Pending>,
     /// Acknowledgements of earlier leases, and looks for earlier commits among parked shards: the next shard does not
     /// wait for them.
     background: Vec<JoinHandle<()>>,
@@ -151,13 +151,14 @@ impl Queue {
         let runtime = self.runtime.clone();
         let report = Arc::new(Mutex::new(report));
         let publishing = runtime.spawn(keep_publishing(queue.clone(), report.clone()));
-        let (lease, background, empty, commits) = (None, Vec::new(), 0, 0);
+        let (lease, pending, background, empty, commits) = (None, None, Vec::new(), 0, 0);
         let failed_here = BTreeSet::new();
         Ok(Worker {
             runtime,
             queue,
             consumer,
             lease,
+            pending,
             background,
             report,
             stop,
@@ -185,22 +186,36 @@ async fn announce(queue: &Instance, work: &str) -> Result<(), QueueError> {
 }
 
 impl Worker {
-    /// Returns the next shard. Acknowledges the lease of the shards before, which must be committed,
-    /// failed or given back. Waits while other workers hold all shards that are left; if the flag is raised
+    /// Returns the next shard. The shards before must be committed, failed or given back; a commit can still be
+    /// under way. Waits while other workers hold all shards that are left; if the flag is raised
     /// meanwhile, ends within about a second.
     ///
     /// # Errors
-    /// The queue was removed, its leases were lost, or the server does not answer for two minutes.
+    /// The queue was removed, its leases were lost, the server does not answer for two minutes, or an earlier
+    /// commit failed.
     pub fn next_shard(&mut self) -> Result<Next, QueueError> {
         let (runtime, stop) = (self.runtime.clone(), self.stop.clone());
         runtime.block_on(async {
+            self.release().await?;
             let mut patience = Patience::new(&stop);
             loop {
                 if stop.load(Ordering::Relaxed) {
                     return Ok(Next::Stopped);
                 }
-                match self.find().await {
-                    Ok(Some(next)) => return Ok(next),
+                if let Some(shard) = self.current() {
+                    self.note(|report| report.current = Some((shard, now_ns())));
+                    return Ok(Next::Shard(shard));
+                }
+                let found = match self.find().await {
+                    Ok(true) => Ok(None),
+                    Ok(false) => {
+                        self.settle_commit().await?;
+                        self.finished().await
+                    }
+                    Err(error) => Err(error),
+                };
+                match found {
+                    Ok(Some(counts)) => return Ok(Next::Finished(counts)),
                     Ok(None) => patience.renew(),
                     Err(error) => match patience.bear(error).await {
                         Err(_) if stop.load(Ordering::Relaxed) => return Ok(Next::Stopped),
@@ -211,21 +226,15 @@ impl Worker {
         })
     }
 
-    /// Returns what to do next, or nothing if this is not known yet.
-    async fn find(&mut self) -> Result<Option<Next>, QueueError> {
-        if let Some(shard) = self.current() {
-            self.note(|report| report.current = Some((shard, now_ns())));
-            return Ok(Some(Next::Shard(shard)));
-        }
-        self.acknowledge();
+    /// Takes a lease, unless there is none now.
+    async fn find(&mut self) -> Result<bool, QueueError> {
         match self.pull().await {
-            Ok(true) => Ok(None),
-            Ok(false) => Ok(self.finished().await?.map(Next::Finished)),
             // The server does not say why: the queue can be gone.
             Err(error) => match self.queue.check().await {
                 Err(gone @ QueueError::Removed { .. }) => Err(gone),
                 _ => Err(error),
             },
+            pulled => pulled,
         }
     }
 
@@ -338,32 +347,96 @@ impl Worker {
     ///
     /// # Errors
     /// The queue was removed, the server does not answer for two minutes, or it does not answer and the flag is
-    /// raised. The shard is then still leased: it is run again, or its result is found to be committed.
+    /// raised. The lease of the shard then runs out: it is run again, or its result is found to be committed.
     pub fn commit(&mut self, found: &Value, failed_files: u64) -> Result<Committed, QueueError> {
-        let (runtime, stop) = (self.runtime.clone(), self.stop.clone());
-        let Some(shard) = self.current() else { return Ok(Committed::Late) };
+        self.begin_commit(found, failed_files, |_| {})?;
+        Ok(self.settle()?.unwrap_or(Committed::Late))
+    }
+
+    /// Begins to commit the result of the current shard, when the commit before has ended. Applies `count` to the
+    /// report if it counts.
+    ///
+    /// # Errors
+    /// As of [`Self::commit`], for the commit before.
+    pub fn begin_commit(
+        &mut self,
+        found: &Value,
+        failed_files: u64,
+        count: impl FnOnce(&mut WorkerReport) + Send + 'static,
+    ) -> Result<(), QueueError> {
+        self.settle()?;
+        let Some(shard) = self.current() else { return Ok(()) };
         self.commits += 1;
         let by = self.report();
         let run = format!("{}-{}-{}-{}", by.host, by.pid, by.started_ns, self.commits);
-        let queue = &self.queue;
-        let committed = runtime.block_on(async {
-            if failed_files > 0 {
-                let (subject, failed) = (queue.failed_subject(shard), failed_files.to_string());
-                patiently(queue, &stop, || queue.store(&subject, failed.clone().into_bytes()))
-                    .await?;
+        let (queue, stop, found) = (self.queue.clone(), self.stop.clone(), found.clone());
+        let commit = Commit { queue, shard, run, found, failed_files, stop };
+        let report = self.report.clone();
+        let task = self.runtime.spawn(async move {
+            let committed = commit.store().await?;
+            let is_counted = committed == Committed::Counted;
+            {
+                let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
+                match is_counted {
+                    true => {
+                        report.shards += 1;
+                        count(&mut report);
+                    }
+                    false => report.late += 1,
+                }
             }
-            store(queue, shard, &run, found, &stop).await
-        })?;
-        match committed {
-            Committed::Counted => {
-                self.note(|report| report.shards += 1);
-                let queue = self.queue.clone();
-                self.do_meanwhile(async move { parked::remove_if_parked(&queue, shard).await });
+            if is_counted {
+                parked::remove_if_parked(&commit.queue, shard).await;
             }
-            Committed::Late => self.note(|report| report.late += 1),
-        }
+            Ok(committed)
+        });
+        self.pending = Some(Pending { task, lease: None });
         self.leave();
-        Ok(committed)
+        Ok(())
+    }
+
+    /// Waits for the commit that is under way, and returns whether it counts. Returns nothing if there is none.
+    ///
+    /// # Errors
+    /// As of [`Self::commit`].
+    pub fn settle(&mut self) -> Result<Option<Committed>, QueueError> {
+        let runtime = self.runtime.clone();
+        runtime.block_on(self.settle_commit())
+    }
+
+    async fn settle_commit(&mut self) -> Result<Option<Committed>, QueueError> {
+        let Some(Pending { task, lease }) = self.pending.take() else { return Ok(None) };
+        let ended = task.await.map_err(|e| self.queue.failed("write to", e)).flatten();
+        match (ended, lease) {
+            (Ok(committed), lease) => {
+                if let Some(lease) = lease {
+                    self.acknowledge(lease);
+                }
+                Ok(Some(committed))
+            }
+            // The lease of the shard is dropped, not acknowledged: it runs out.
+            (Err(error), Some(_)) => Err(error),
+            (Err(error), None) => {
+                self.lease = None;
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends a lease of which nothing is left: its shards are committed, parked or queued again, or will be when
+    /// the commit that is under way has ended.
+    async fn release(&mut self) -> Result<(), QueueError> {
+        let Some(lease) = self.lease.take_if(|lease| lease.shards.is_empty()) else {
+            return Ok(());
+        };
+        if self.pending.as_ref().is_some_and(|pending| pending.lease.is_some()) {
+            self.settle_commit().await?;
+        }
+        match &mut self.pending {
+            Some(pending) => pending.lease = Some(lease),
+            None => self.acknowledge(lease),
+        }
+        Ok(())
     }
 
     /// Records that the current shard could not be run. It is tried again, here or elsewhere, and parked
@@ -407,9 +480,10 @@ impl Worker {
     /// The server does not answer; the shards are then handed out when the lease has run out.
     pub fn give_back(&mut self) -> Result<(), QueueError> {
         let runtime = self.runtime.clone();
-        let Some(lease) = self.lease.take() else { return Ok(()) };
         self.note(|report| report.current = None);
         runtime.block_on(async {
+            self.settle_commit().await?;
+            let Some(lease) = self.lease.take() else { return Ok(()) };
             // The user waits.
             let given = async {
                 self.lease_singly(&lease.shards).await?;
@@ -428,6 +502,7 @@ impl Worker {
         });
         let (report, runtime) = (self.report(), self.runtime.clone());
         runtime.block_on(async {
+            let _ = tokio::time::timeout(REQUEST_TIME, self.settle_commit()).await;
             let _ = tokio::time::timeout(REQUEST_TIME, self.settled()).await;
             publish(&self.queue, report).await;
             let _ = tokio::time::timeout(PULL_TIME, self.queue.client.flush()).await;
@@ -455,19 +530,15 @@ impl Worker {
         self.note(|report| report.current = None);
     }
 
-    /// Acknowledges the lease: its shards are committed, parked or queued again. If the
-    /// acknowledgement is lost, the lease comes again and nothing is left of it, so the next lease is taken
-    /// meanwhile.
-    fn acknowledge(&mut self) {
-        if let Some(lease) = self.lease.take() {
-            let queue = self.queue.clone();
-            self.do_meanwhile(async move {
-                let acknowledging = async {
-                    lease.acker.double_ack().await.map_err(|e| queue.failed("write to", e))
-                };
-                let _ = queue.in_time("write to", acknowledging).await;
-            });
-        }
+    /// Acknowledges a lease. If the acknowledgement is lost, the lease comes again and nothing is left of it, so
+    /// the next lease is taken meanwhile.
+    fn acknowledge(&mut self, lease: Lease) {
+        let queue = self.queue.clone();
+        self.do_meanwhile(async move {
+            let acknowledging =
+                async { lease.acker.double_ack().await.map_err(|e| queue.failed("write to", e)) };
+            let _ = queue.in_time("write to", acknowledging).await;
+        });
     }
 
     fn do_meanwhile(&mut self, task: impl Future<Output = ()> + Send + 'static) {
@@ -481,45 +552,6 @@ impl Worker {
             let _ = task.await;
         }
     }
-}
-
-async fn store(
-    queue: &Instance,
-    shard: u64,
-    run: &str,
-    found: &Value,
-    stop: &AtomicBool,
-) -> Result<Committed, QueueError> {
-    let outcome = Outcome { run: run.to_owned(), found: found.clone() };
-    let payload = serde_json::to_vec(&outcome).unwrap_or_default();
-    let (subject, mut patience) = (queue.done_subject(shard), Patience::new(stop));
-    loop {
-        let storing = queue.store(&subject, payload.clone());
-        let stored = hurried(queue, stop, storing).await;
-        let Err(refused) = stored else { break };
-        // Refused because the shard is done, or it may have been stored: the server knows.
-        match hurried(queue, stop, queue.committed(shard)).await {
-            Ok(Some(first)) if is_of(&first, run) => break,
-            Ok(Some(_)) => {
-                patiently(queue, stop, || parked::settle(queue, shard)).await?;
-                return Ok(Committed::Late);
-            }
-            Ok(None) => {
-                // A queue that was removed stores nothing, nor does a server that starts.
-                queue.check().await.or_else(|e| match e {
-                    gone @ QueueError::Removed { .. } => Err(gone),
-                    _ => Ok(()),
-                })?;
-                let refused = match refused {
-                    QueueError::Removed { .. } => queue.failed("write to", "no stream took it"),
-                    other => other,
-                };
-                patience.bear(refused).await?;
-            }
-            Err(error) => patience.bear(error).await?,
-        }
-    }
-    Ok(Committed::Counted)
 }
 
 /// Extends a lease while this worker lives and is connected: the client keeps a limited number of messages for a
@@ -539,11 +571,6 @@ fn range(payload: &[u8], shards: u64) -> Option<(u64, u64)> {
     let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
     let short = last.checked_sub(first)? < SHARDS_PER_LEASE_MAX;
     (first >= 1 && last <= shards && short).then_some((first, last))
-}
-
-/// Returns whether a stored result is that of a run.
-fn is_of(stored: &[u8], run: &str) -> bool {
-    serde_json::from_slice::<Outcome>(stored).is_ok_and(|outcome| outcome.run == run)
 }
 
 #[cfg(test)]

@@ -420,6 +420,103 @@ fn messages_that_are_no_leases_are_dropped() {
     assert_eq!(queue(&url).status().unwrap().counts.queued, 0);
 }
 
+/// Begins to commit the current shard.
+fn begin(worker: &mut Worker) {
+    worker.begin_commit(&json!({}), 0, |report| report.files += 1).unwrap();
+}
+
+#[test]
+fn a_shard_runs_while_the_one_before_is_committed() {
+    let Some(server) = Nats::start("") else { return };
+    let url = server.queue("meanwhile");
+    queue(&url).submit(&terms(300, 3), false).unwrap();
+    let mut worker = join(&url, "a");
+    let mut taken = Vec::new();
+    loop {
+        match worker.next_shard().unwrap() {
+            Next::Shard(shard) => taken.push(shard),
+            Next::Finished(counts) => {
+                assert_eq!((counts.done, counts.parked, counts.queued), (300, 0, 0));
+                break;
+            }
+            Next::Stopped => panic!("it was stopped"),
+        }
+        begin(&mut worker);
+    }
+    taken.sort_unstable();
+    assert_eq!(taken, (1..=300).collect::<Vec<_>>());
+    let report = worker.report();
+    assert_eq!((report.shards, report.files, report.late), (300, 300, 0));
+}
+
+#[test]
+fn what_is_begun_is_settled_before_a_worker_gives_back_and_ends() {
+    let Some(server) = Nats::start("") else { return };
+    let url = server.queue("settled");
+    queue(&url).submit(&terms(3, 3), false).unwrap();
+    let mut worker = join(&url, "a");
+    let first = take(&mut worker);
+    begin(&mut worker);
+    let second = take(&mut worker);
+    worker.give_back().unwrap();
+    assert_eq!(worker.report().shards, 1);
+    worker.end();
+    let mut other = join(&url, "b");
+    let left = [take_and_commit(&mut other), take_and_commit(&mut other)];
+    assert!(!left.contains(&first) && left.contains(&second), "{first} {second} {left:?}");
+    assert!(matches!(other.next_shard().unwrap(), Next::Finished(counts) if counts.done == 3));
+}
+
+fn take_and_commit(worker: &mut Worker) -> u64 {
+    let shard = take(worker);
+    begin(worker);
+    shard
+}
+
+#[test]
+fn a_commit_that_fails_in_the_background_ends_the_worker() {
+    let Some(server) = Nats::start("") else { return };
+    let url = server.queue("gone");
+    queue(&url).submit(&terms(2, 3), false).unwrap();
+    let mut worker = join(&url, "a");
+    take(&mut worker);
+    queue(&url).remove().unwrap();
+    begin(&mut worker);
+    let error = worker.settle().unwrap_err();
+    assert!(matches!(error, QueueError::Removed { .. }), "{error}");
+    assert_eq!(worker.report().files, 0);
+}
+
+#[test]
+fn a_lease_whose_commit_failed_is_not_acknowledged() {
+    let Some(server) = Nats::start("") else { return };
+    let cut = Cut::before(&server);
+    let url = cut.queue("unacknowledged");
+    queue(&server.queue("unacknowledged")).submit(&terms(3, 3), false).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut worker = join_until(&url, &stop);
+    take(&mut worker);
+    cut.set_down(true);
+    stop.store(true, Ordering::SeqCst);
+    begin(&mut worker);
+    assert!(worker.settle().is_err());
+    cut.set_down(false);
+    stop.store(false, Ordering::SeqCst);
+    // Whatever the worker does next, and whether the server stores the held message later, no shard is lost.
+    let _ = worker.next_shard();
+    let _ = worker.give_back();
+    worker.end();
+    let mut other = join(&server.queue("unacknowledged"), "b");
+    let counts = loop {
+        match other.next_shard().unwrap() {
+            Next::Shard(_) => drop(commit(&mut other)),
+            Next::Finished(counts) => break counts,
+            Next::Stopped => panic!("it was stopped"),
+        }
+    };
+    assert_eq!((counts.done, counts.parked), (3, 0));
+}
+
 #[test]
 fn a_worker_that_is_to_end_waits_for_no_server() {
     let Some(mut server) = Nats::start("") else { return };
@@ -438,7 +535,8 @@ fn a_worker_that_is_to_end_waits_for_no_server() {
     let committed = worker.commit(&json!({}), 0);
     assert!(matches!(committed, Err(QueueError::Server { .. })), "{committed:?}");
     assert!(matches!(worker.next_shard(), Ok(Next::Stopped)));
-    assert!(worker.give_back().is_err());
+    // The lease was dropped.
+    worker.give_back().unwrap();
     worker.end();
     assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
     raise.join().unwrap();

@@ -15,6 +15,7 @@
 //! a kilobyte per shard.
 
 pub mod census;
+pub mod copied;
 mod durable;
 mod envelope;
 mod error;

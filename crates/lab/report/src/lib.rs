@@ -33,6 +33,7 @@ mod merge;
 pub mod metric;
 pub mod page;
 pub mod quantity;
+pub mod shards;
 pub mod source_tables;
 pub mod svg;
 pub mod table;

@@ -49,6 +49,7 @@ mod stderr;
 mod store;
 mod study;
 mod study_progress;
+mod subtrees;
 #[cfg(feature = "exchange")]
 mod token_file;
 mod trace;

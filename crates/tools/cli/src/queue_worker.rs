@@ -5,7 +5,7 @@ use crate::queueing::failure as queue_failure;
 use crate::sharding::failure;
 use crate::{out, stderr};
 use ioloom_model::units::{format_count, format_counted, format_size};
-use ioloom_queue::{Committed, Counts, Next, Queue, QueueError, Worker, WorkerReport};
+use ioloom_queue::{Counts, Next, Queue, QueueError, Worker, WorkerReport};
 use ioloom_shard::part::{PartHeader, Runner};
 use ioloom_shard::plan::{Entry, Plan};
 use serde_json::json;
@@ -95,7 +95,8 @@ fn take_all(
 ) -> Result<End, Failure> {
     let mut unrun = BTreeSet::new();
     loop {
-        let number = match worker.next_shard().map_err(queue_failure)? {
+        let next = worker.next_shard().map_err(|e| interrupted(stop, e))?;
+        let number = match next {
             Next::Shard(number) => number,
             Next::Finished(counts) => return Ok(End::Finished(counts)),
             Next::Stopped => return Ok(give_back(worker)),
@@ -133,19 +134,18 @@ fn give_back(worker: &mut Worker) -> End {
     End::Stopped
 }
 
+/// Commits the result of a shard while the next one runs. Fails if the commit before has failed.
 fn commit(worker: &mut Worker, part: &PartHeader) -> Result<(), QueueError> {
-    let found = &part.found;
+    let found = part.found.clone();
     let document = json!({ "by": part.by, "found": found, "manifest": part.manifest });
-    if worker.commit(&document, found.errors)? == Committed::Counted {
-        worker.note(|report| {
-            report.files += found.files;
-            report.bytes += found.bytes;
-            report.errors += found.errors;
-            report.busy_ns += found.elapsed_ns;
-            report.limited_by.clone_from(&found.limited_by);
-        });
-    }
-    Ok(())
+    let errors = found.errors;
+    worker.begin_commit(&document, errors, move |report| {
+        report.files += found.files;
+        report.bytes += found.bytes;
+        report.errors += found.errors;
+        report.busy_ns += found.elapsed_ns;
+        report.limited_by.clone_from(&found.limited_by);
+    })
 }
 
 /// Prints what this worker did.

@@ -1,4 +1,4 @@
-//! What `each --shard`, `du --shard` and `shard` have in common: errors, plans, this host and the time.
+//! What `--shard` of `each`, `du` and `cp` and `shard` have in common: errors, plans, this host and the time.
 
 use crate::exit::{Exit, Failure};
 use ioloom_failure::{Operation, PathError, quoted, reason};
@@ -100,17 +100,17 @@ pub(crate) fn absolute(path: PathBuf) -> Result<PathBuf, Failure> {
         .map_err(Failure::failed)
 }
 
-/// Refuses a plan of files for `du`, and one of directories for `each`.
+/// Refuses a plan of files for `du` and `cp`, and one of directories for `each`.
 pub(crate) fn check_kind(plan: &Plan, subtrees: bool) -> Result<(), Failure> {
     if plan.header.subtrees == subtrees {
         return Ok(());
     }
-    let (lists, command, make) = match subtrees {
-        true => ("files", "each", "with --subtrees"),
-        false => ("directories", "du", "without --subtrees"),
+    let (lists, make) = match subtrees {
+        true => ("files for 'ioloom each'", "with --subtrees"),
+        false => ("directories for 'ioloom du' and 'ioloom cp'", "without --subtrees"),
     };
     Err(Failure::usage(format!(
-        "cannot use the plan {}: it lists {lists} for 'ioloom {command}'; plan again {make}",
+        "cannot use the plan {}: it lists {lists}; plan again {make}",
         quoted(&plan.path)
     )))
 }

@@ -33,6 +33,18 @@ struct Place {
 }
 
 impl Worker<'_> {
+    /// Returns true if a directory is on another file system than its source, where a copy that stays on
+    /// one creates it and leaves it empty.
+    pub(super) fn is_elsewhere(
+        &self,
+        new: &NewDir<'_, CopyDir>,
+        above: DirRef<'_, CopyDir>,
+    ) -> bool {
+        let device = |path: &Path| attr::of_path(path, false).map(|found| found.device);
+        self.context.options.one_file_system
+            && device(&new.path()).is_ok_and(|device| device != above.data().root_device)
+    }
+
     /// Creates or opens the target of a directory.
     pub(super) fn begin_dir(&mut self, new: &NewDir<'_, CopyDir>) -> Result<CopyDir, CopyError> {
         let roots = self.roots;
@@ -229,7 +241,12 @@ impl Worker<'_> {
         }
         let doomed = data.hidden && data.is_doomed();
         let gives_up = doomed || (self.context.cancelled() && data.hidden);
-        if !gives_up && let Err(error) = self.preserve_attributes(dir) {
+        // Others still add entries to it.
+        let is_unfinished = self.context.alone && dir.parent().is_none();
+        if !gives_up
+            && !is_unfinished
+            && let Err(error) = self.preserve_attributes(dir)
+        {
             self.context.failed(error);
         }
         let Some(hidden) = &data.hidden_name else {

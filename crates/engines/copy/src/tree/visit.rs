@@ -28,6 +28,9 @@ impl Visitor for Worker<'_> {
             self.context.failed(CopyError::whole(&path, text));
             return None;
         }
+        if self.context.alone && new.parent.is_some_and(|above| !self.is_elsewhere(new, above)) {
+            return None;
+        }
         match self.begin_dir(new) {
             Ok(dir) => {
                 if dir.absent {

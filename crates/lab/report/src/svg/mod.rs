@@ -10,6 +10,7 @@
 pub mod dots;
 pub mod heat;
 pub mod ladder;
+pub mod lanes;
 pub mod lines;
 pub mod machine;
 pub mod scale;

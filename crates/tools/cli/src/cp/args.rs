@@ -1,11 +1,16 @@
 //! Flags of `cp`. Flags that GNU cp also has behave the same way.
 
+use super::apart::Apart;
 use super::backup;
+use super::choices::{
+    Update, any_path, durable_words, hash_words, mode_words, reflink_words, sparse_words,
+    update_words, verify_words,
+};
 use super::order::{self, Attribute, Step};
 use crate::exit::Failure;
+use crate::subtrees::ShardingWith;
 use crate::usage::with_hint;
-use crate::values::{self, Choice};
-use clap::builder::{OsStringValueParser, TypedValueParser};
+use crate::values;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use ioloom_copy::{
     Attributes, Backup, CopyOptions, Durable, Existing, HashKind, Make, Mode, Overwrite, Target,
@@ -45,7 +50,8 @@ Examples:
   ioloom cp --verify device big.img /mnt/x  read the copy back from the device
   ioloom cp -aT --resume src /mnt/x/src     continue an interrupted copy
   ioloom cp --explain -r src /mnt/x         explain the method without copying
-  find . -name '*.jpg' -print0 | ioloom cp --files0-from - -t /mnt/x")]
+  find . -name '*.jpg' -print0 | ioloom cp --files0-from - -t /mnt/x
+  ioloom cp -a --shard 3/64 --manifest src.shards --part parts /mnt/x")]
 pub(crate) struct CpFlags {
     /// Sources, then the target
     ///
@@ -324,58 +330,9 @@ pub(crate) struct CpFlags {
     /// The format is described in docs/json.md.
     #[arg(long, conflicts_with = "verbose")]
     pub(crate) json: bool,
-}
 
-/// Which existing files are replaced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Update {
-    Older,
-    All,
-    None,
-}
-
-fn update_words() -> Choice<Update> {
-    values::choice([("all", Update::All), ("none", Update::None), ("older", Update::Older)])
-        .abbreviated("--update")
-}
-
-fn reflink_words() -> Choice<When> {
-    values::choice([("auto", When::Auto), ("always", When::Always), ("never", When::Never)])
-        .abbreviated("--reflink")
-}
-
-fn sparse_words() -> Choice<When> {
-    values::choice([("never", When::Never), ("auto", When::Auto), ("always", When::Always)])
-        .abbreviated("--sparse")
-}
-
-/// Accepts any path. clap refuses empty ones; GNU cp reports them like other missing files.
-fn any_path() -> impl TypedValueParser<Value = PathBuf> {
-    OsStringValueParser::new().map(PathBuf::from)
-}
-
-fn durable_words() -> Choice<Durable> {
-    values::choice([("none", Durable::None), ("file", Durable::File), ("full", Durable::Full)])
-}
-
-fn mode_words() -> Choice<Mode> {
-    let measured_only = |mode: &Mode| *mode == Mode::Mmap;
-    let listed = Mode::ALL.into_iter().filter(|mode| !measured_only(mode));
-    values::choice(listed.map(|mode| (mode.word(), mode)))
-        .hidden(Mode::ALL.into_iter().filter(measured_only).map(|mode| (mode.word(), mode)))
-}
-
-fn verify_words() -> Choice<Verify> {
-    values::choice([
-        ("in-flight", Verify::InFlight),
-        ("cache", Verify::Cache),
-        ("device", Verify::Device),
-    ])
-    .hidden([("none", Verify::None)])
-}
-
-fn hash_words() -> Choice<HashKind> {
-    values::choice([("blake3", HashKind::Blake3), ("md5", HashKind::Md5)])
+    #[command(flatten)]
+    pub(crate) sharding: ShardingWith<Apart>,
 }
 
 /// The flags, and the order of those whose order matters.

@@ -1,26 +1,30 @@
 //! `ioloom cp`: flags and output. The crate `ioloom-copy` does the copying.
 
+mod apart;
 mod args;
 mod backup;
+mod choices;
 mod explain;
 pub(crate) mod locale;
+mod notes;
 #[cfg(feature = "objects")]
 mod objects;
 mod order;
 mod progress;
+mod shard;
 #[cfg(feature = "objects")]
 mod to_objects;
 mod words;
 
 pub(crate) use args::CpArgs;
+pub(crate) use shard::{copies, options_of, part_of};
 pub(crate) use words::expand;
 
 use crate::exit::{Ended, Exit, Failure};
 use crate::interrupt::StopSignals;
-use crate::{out, remote, stderr};
+use crate::{out, remote};
 use ioloom_copy::{CopyCounters, CopyOptions, Durable, Report, Target, Verify};
 use ioloom_failure::{Operation, PathError};
-use ioloom_model::units::{format_count, format_ns, format_size};
 use progress::CopyProgress;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -35,6 +39,9 @@ pub(crate) fn run(args: &CpArgs) -> Ended {
 }
 
 fn copy(args: &CpArgs) -> Ended {
+    if args.flags.sharding.manifest.is_some() {
+        return shard::run(args);
+    }
     let url = args.flags.paths.iter().find_map(|path| remote::url_of(path));
     #[cfg(feature = "objects")]
     if url.is_some() {
@@ -58,14 +65,14 @@ fn copy(args: &CpArgs) -> Ended {
     // Exceeding the file size limit must fail one file, not kill the program.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let progress = Arc::new(CopyCounters::default());
-    let watcher = CopyProgress::start(args, &sources, &target, &options, progress.clone());
+    let watcher = CopyProgress::start(args, Some((&sources, &target)), &options, progress.clone());
     let copied = ioloom_copy::copy(&sources, &target, &options, &watcher, &progress);
     watcher.finish();
     let report = copied.map_err(Failure::failed)?;
     if args.flags.json {
         out::print_json(&Document::of(&report))?;
     } else {
-        print_notes(args, &report);
+        notes::print_notes(args, &report);
     }
     if let Some(failure) = watcher.unwritten() {
         return Err(failure);
@@ -92,59 +99,6 @@ fn back_up_itself(
         options.backup = None;
     }
     Ok(())
-}
-
-/// Prints notes about the result. A successful copy without special flags prints nothing.
-fn print_notes(args: &CpArgs, report: &Report) {
-    if report.lost_xattrs && args.wants_all_attributes() {
-        stderr::message(
-            "the target does not support all extended attributes; the copies lack some",
-        );
-    }
-    if report.verify != Verify::None {
-        stderr::message(&verified(report));
-    }
-    if report.cancelled && args.flags.resume {
-        stderr::message(
-            "interrupted: complete files are kept under a hidden name; run the same command to continue",
-        );
-    } else if report.cancelled {
-        stderr::message(
-            "interrupted: new files that are incomplete and new directories were removed; an existing file that is written in place may be incomplete",
-        );
-    }
-    if report.durable != Durable::None && report.errors_count == 0 && !report.cancelled {
-        let (size, time) = (format_size(report.bytes), format_ns(report.elapsed_ns as f64));
-        stderr::message(&format!("{size} synced to the device after {time}"));
-    }
-}
-
-/// Formats the verification result with its evidence.
-fn verified(report: &Report) -> String {
-    let seen = &report.evidence;
-    let word = report.verified_word();
-    if matches!(report.verify, Verify::None | Verify::InFlight) {
-        return format!("{word}: data was hashed while copying; the copies were not read back");
-    }
-    let files =
-        |n: u64| if n == 1 { "1 file".to_owned() } else { format!("{} files", format_count(n)) };
-    if seen.files == 0 {
-        return format!("{word}: no file was read back");
-    }
-    let (bytes, device) = (format_size(seen.bytes), format_size(seen.device_bytes));
-    let mut text = format!(
-        "{word}: {}, {bytes} read back, including {device} from the device",
-        files(seen.files)
-    );
-    if seen.not_from_device > 0 {
-        let unknown = files(seen.not_from_device);
-        text += &format!("; for {unknown} it is unknown whether the data came from the device");
-    }
-    if report.counts.resumed > 0 {
-        let earlier = files(report.counts.resumed);
-        text += &format!("; {earlier} from an earlier copy not read back");
-    }
-    text
 }
 
 /// The `--json` document.

@@ -43,10 +43,10 @@ pub(super) struct CopyProgress {
 }
 
 impl CopyProgress {
+    /// `copied` are the sources and the target, if their total is to be counted.
     pub(super) fn start(
         args: &CpArgs,
-        sources: &[PathBuf],
-        target: &Target,
+        copied: Option<(&[PathBuf], &Target)>,
         options: &CopyOptions,
         progress: Arc<CopyCounters>,
     ) -> Self {
@@ -55,20 +55,20 @@ impl CopyProgress {
             bar.with_style(style(UNKNOWN))
         });
         let thread = bar.clone().and_then(|bar| {
-            let count = Count::new(sources, target, options);
+            let count = copied.map(|(sources, target)| Count::new(sources, target, options));
             let (end, ended) = mpsc::channel();
             let draw = move || {
                 let mut updates = 0;
                 while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(EVERY) {
                     updates += 1;
                     if updates == UPDATES_BEFORE {
-                        count.begin();
+                        count.iter().for_each(Count::begin);
                     }
                     if updates >= UPDATES_BEFORE {
-                        draw_once(&bar, &progress, &count);
+                        draw_once(&bar, &progress, count.as_ref());
                     }
                 }
-                count.stop.store(true, Ordering::Relaxed);
+                count.iter().for_each(|count| count.stop.store(true, Ordering::Relaxed));
             };
             let thread = std::thread::Builder::new().name("cp-progress".to_owned()).spawn(draw);
             thread.ok().map(|thread| (end, thread))
@@ -156,10 +156,10 @@ fn style(template: &str) -> ProgressStyle {
         .progress_chars("━━╌")
 }
 
-fn draw_once(bar: &ProgressBar, progress: &CopyCounters, count: &Arc<Count>) {
+fn draw_once(bar: &ProgressBar, progress: &CopyCounters, count: Option<&Arc<Count>>) {
     let bytes = progress.bytes.load(Ordering::Relaxed);
     let entries = progress.entries.load(Ordering::Relaxed);
-    let all = count.bytes.get();
+    let all = count.and_then(|count| count.bytes.get());
     if let Some(all) = all
         && bar.length().is_none()
     {

@@ -3,8 +3,9 @@
 
 use super::gnu::Choices;
 use super::operands;
-use super::shard_args::Sharding;
+use super::shard_args::Apart;
 use crate::exit::Failure;
+use crate::subtrees::ShardingWith;
 use crate::values::{self, Choice};
 use clap::{ArgAction, Args, value_parser};
 use ioloom_du::Measure;
@@ -219,7 +220,7 @@ pub(crate) struct DuArgs {
     pub(crate) method: Method,
 
     #[command(flatten)]
-    pub(crate) sharding: Sharding,
+    pub(crate) sharding: ShardingWith<Apart>,
 
     /// Draw the tree view
     ///

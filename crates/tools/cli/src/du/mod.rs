@@ -21,7 +21,6 @@ mod size;
 mod time;
 
 pub(crate) use args::DuArgs;
-pub(crate) use shard::ALONE;
 
 use crate::exit::{Ended, Exit, Failure};
 use crate::{atomic_file, out, remote};

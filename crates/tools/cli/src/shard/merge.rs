@@ -2,7 +2,8 @@
 
 use super::combine::{Combined, Lines, combine, hash_of};
 use super::operands::Parts;
-use super::{text, usage};
+use super::report::Shown;
+use super::{copied, report, text, usage};
 use crate::each::input;
 use crate::each::line::Form;
 use crate::each::output::ERRORS_PRINTED;
@@ -25,13 +26,20 @@ use std::path::PathBuf;
 ///
 /// Verifies that each shard of the plan has exactly one part, that all parts belong to this plan and
 /// to the same work, and that none is damaged. Then prints the result that one `ioloom each` over all
-/// files gives: the same digest, counts and lines. Parts of `ioloom du` are added up. If a part is missing, double, foreign or damaged,
-/// nothing is combined, and the exit code is 1. Parts are not changed.
+/// files gives: the same digest, counts and lines. Parts of `ioloom du` are added up.
+///
+/// Parts of `ioloom cp` are added up, and the directories that several shards filled get their owners,
+/// permissions and times from the source: run it where source and target are mounted, as the user that
+/// copied. Only then is the copy complete. It can be repeated.
+///
+/// If a part is missing, double, foreign or damaged, nothing is combined, and the exit code is 1. Parts
+/// are not changed.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   ioloom shard merge data.shards parts          digest, counts and hosts
   ioloom shard merge data.shards parts --per-file > SUMS
+  ioloom shard merge data.shards parts --report result.html
   ioloom shard merge data.shards parts --recheck --json")]
 pub(super) struct MergeArgs {
     #[command(flatten)]
@@ -60,6 +68,10 @@ pub(super) struct MergeArgs {
     #[arg(long)]
     json: bool,
 
+    /// Write the result as a page: hosts, workers over time, slowest shards
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+
     /// Print only errors, and compute no digest
     ///
     /// The digest needs memory for all paths, and about 16 bytes per file.
@@ -73,13 +85,20 @@ pub(super) fn run(args: &MergeArgs) -> Ended {
     if !census.is_complete() {
         return incomplete(args, &plan, &census);
     }
-    if census.work.as_ref().is_some_and(|work| work.command == usage::COMMAND) {
+    let command = census.work.as_ref().map(|work| work.command.as_str());
+    let merge: Option<fn(&Plan, &Census, Shown<'_>) -> Ended> = match command {
+        Some(usage::COMMAND) => Some(usage::merge),
+        Some(copied::COMMAND) => Some(copied::merge),
+        _ => None,
+    };
+    if let Some(merge) = merge {
         if args.per_file || args.recheck {
             return Err(Failure::usage(
                 "--per-file and --recheck are for the files of 'ioloom each'",
             ));
         }
-        return usage::merge(&plan, &census, args.json, args.quiet);
+        let report = args.report.as_deref();
+        return merge(&plan, &census, Shown { json: args.json, quiet: args.quiet, report });
     }
     let lines = lines(args, &census)?;
     let summary = Summary::of(&census);
@@ -105,6 +124,13 @@ pub(super) fn run(args: &MergeArgs) -> Ended {
     if let Some(changes) = changes.as_ref().filter(|_| changed) {
         stderr::message(&changes.message());
     }
+    report::write(args.report.as_deref(), &plan, &census, &summary, || report::Result {
+        answer: report::amount(&summary),
+        doubts: changes.iter().filter(|_| changed).map(Changes::message).collect(),
+        facts: combined.digest.iter().map(|digest| ("digest", digest.to_string())).collect(),
+        errors: combined.errors.clone(),
+        errors_count: count,
+    })?;
     print(args, &plan, &census, (&summary, &combined, changes.as_ref()))?;
     Ok(if count > 0 || changed { Exit::Failed } else { Exit::Ok })
 }

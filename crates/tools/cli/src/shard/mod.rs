@@ -1,14 +1,16 @@
 //! `ioloom shard`: splits a list of files into shards for many hosts, and combines their parts.
 //!
-//! The crate `ioloom-shard` defines plans and parts; `each --shard` and `du --shard` write the parts.
+//! The crate `ioloom-shard` defines plans and parts; `each`, `du` and `cp` with `--shard` write the parts.
 
 mod combine;
+mod copied;
 mod merge;
 mod operands;
 mod plan;
 #[cfg(feature = "queue")]
 mod queue;
 mod queue_args;
+mod report;
 mod status;
 #[cfg(feature = "queue")]
 mod submit;
@@ -23,8 +25,9 @@ use clap::{Args, Subcommand};
 ///
 /// plan lists the files once and writes a manifest for each shard. Workers on any host run
 /// `ioloom each --shard I/N --manifest PLAN --part DIR`, and merge combines the parts into the result
-/// of one `ioloom each`. A plan with --subtrees does the same for `ioloom du`. Plan, parts and files are on storage that all hosts see by the same paths;
-/// there is no server. A worker that is killed leaves nothing that counts: run its shard again.
+/// of one `ioloom each`. A plan with --subtrees does the same for `ioloom du` and `ioloom cp`. Plan, parts and
+/// files are on storage that all hosts see by the same paths; there is no server. A worker that is killed
+/// leaves nothing that counts: run its shard again.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

@@ -36,7 +36,7 @@ Examples:
   ioloom shard plan /data                       data.shards, 4096 files per shard
   ioloom shard plan /data --shards 100 --out /shared/plan
   find /data -newer stamp -print0 | ioloom shard plan -0 - --files 1000
-  ioloom shard plan --subtrees /data            64 shards for ioloom du")]
+  ioloom shard plan --subtrees /data            64 shards for ioloom du or cp")]
 pub(super) struct PlanArgs {
     /// Directories or files, or - for a list on standard input
     #[arg(required_unless_present = "files_from", conflicts_with = "files_from")]
@@ -65,7 +65,7 @@ pub(super) struct PlanArgs {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// List directories for `ioloom du` instead of files
+    /// List directories for `ioloom du` and `ioloom cp` instead of files
     ///
     /// Splits the tree at its upper directories and reads nothing below them, so a plan of a billion files
     /// takes a moment. Sizes of subtrees are unknown: more shards than workers even them out. The default
@@ -241,17 +241,22 @@ fn report(args: &PlanArgs, plan: &Plan, out: &Path) -> Result<(), Failure> {
         }));
     }
     let name = quoted(out);
-    let (command, one, many) = match header.subtrees {
-        true => ("du", "directory", "directories"),
-        false => ("each", "file", "files"),
+    let (commands, one, many): (&[(&str, &str)], _, _) = match header.subtrees {
+        true => (&[("du", ""), ("cp -a", " TARGET")], "directory", "directories"),
+        false => (&[("each", "")], "file", "files"),
     };
-    out::print(&format!(
-        "{} in {} of at most {}: {name}\n\
-         run      ioloom {command} --shard I/{} --manifest {name} --part DIR\n\
-         combine  ioloom shard merge {name} DIR\n",
+    let mut text = format!(
+        "{} in {} of at most {}: {name}\n",
         format_counted(header.files, one, many),
         format_counted(header.shards, "shard", "shards"),
         format_count(most),
-        header.shards,
-    ))
+    );
+    for (at, (command, target)) in commands.iter().enumerate() {
+        let head = if at == 0 { "run" } else { "or" };
+        let shards = header.shards;
+        text += &format!(
+            "{head:9}ioloom {command} --shard I/{shards} --manifest {name} --part DIR{target}\n"
+        );
+    }
+    out::print(&(text + &format!("combine  ioloom shard merge {name} DIR\n")))
 }

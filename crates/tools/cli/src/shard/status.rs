@@ -1,6 +1,6 @@
 //! `shard status`: which shards are done, running and missing, how fast, and until when.
 
-use super::text;
+use super::{text, usage};
 use crate::exit::{Ended, Exit, Failure};
 use crate::out;
 use crate::sharding::{failure, host, now_ns};
@@ -98,12 +98,13 @@ fn words(plan: &Plan, census: &Census, summary: &Summary, progress: &Progress, n
         text += &format!(" ({} running)", format_count(running.len() as u64));
     }
     let files = format_count(summary.files + summary.errors);
+    let command = census.work.as_ref().map(|work| work.command.as_str());
+    let what = if command == Some(usage::COMMAND) { "inodes" } else { "files" };
     text += &match plan.header.subtrees {
-        true => format!("\ninodes      {files}"),
-        false => format!("\nfiles       {files} of {}", format_count(plan.header.files)),
+        true => format!("\n{what:12}{files}"),
+        false => format!("\n{what:12}{files} of {}", format_count(plan.header.files)),
     };
     if let Some(rate) = progress.files_per_s {
-        let what = if plan.header.subtrees { "inodes" } else { "files" };
         text += &format!(", {} {what}/s", format_count(rate as u64));
     }
     if let Some(eta) = progress.eta_ns {

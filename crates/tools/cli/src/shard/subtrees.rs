@@ -1,10 +1,10 @@
-//! `shard plan --subtrees`: lists directories for `du`.
+//! `shard plan --subtrees`: lists directories for `du` and `cp`.
 
 use super::operands::check_local;
-use crate::du::ALONE;
 use crate::each::input::Planned;
 use crate::each::selection::Selection;
 use crate::exit::Failure;
+use crate::subtrees::name;
 use ioloom_du::subtrees::{Subtree, subtrees};
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_sys::dir;
@@ -104,21 +104,10 @@ fn dealt(subtrees: &[Subtree], shards: u64) -> PathList {
     let mut paths = PathList::new();
     for first in 0..step {
         for subtree in subtrees.iter().skip(first).step_by(step) {
-            paths.push(&name(subtree));
+            paths.push(&name(&subtree.path, subtree.alone));
         }
     }
     paths
-}
-
-fn name(subtree: &Subtree) -> Vec<u8> {
-    let mut name = subtree.path.as_os_str().as_bytes().to_vec();
-    match subtree.alone {
-        true => name.extend_from_slice(ALONE.as_bytes()),
-        // It would look like one that is scanned alone.
-        false if name.ends_with(ALONE.as_bytes()) => name.push(b'/'),
-        false => {}
-    }
-    name
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Adds up the parts of `du`.
 
-use super::text;
+use super::report::Shown;
+use super::{report, text};
 use crate::exit::{Ended, Exit, Failure};
 use crate::out;
 use crate::sharding::{failure, place};
@@ -56,7 +57,7 @@ impl Sum {
 }
 
 /// Adds up the parts of a complete census, and prints the sum.
-pub(super) fn merge(plan: &Plan, census: &Census, as_json: bool, quiet: bool) -> Ended {
+pub(super) fn merge(plan: &Plan, census: &Census, shown: Shown<'_>) -> Ended {
     let summary = Summary::of(census);
     let mut sum = Sum { errors: plan.header.errors.clone(), ..Sum::default() };
     let mut seen = HashMap::new();
@@ -77,7 +78,22 @@ pub(super) fn merge(plan: &Plan, census: &Census, as_json: bool, quiet: bool) ->
     if let Some(shards) = text::with_errors(census) {
         crate::stderr::message(&format!("directories could not be read in {shards}"));
     }
-    match (as_json, quiet) {
+    report::write(shown.report, plan, census, &summary, || report::Result {
+        answer: format!(
+            "{} ({} bytes) in {}.",
+            format_size(sum.disk_bytes),
+            format_count(sum.disk_bytes),
+            format_counted(sum.inodes, "inode", "inodes")
+        ),
+        doubts: Vec::new(),
+        facts: vec![
+            ("apparent", format_size(sum.apparent_bytes)),
+            ("inodes in several shards", format_count(sum.shared_inodes)),
+        ],
+        errors: sum.errors.clone(),
+        errors_count: errors,
+    })?;
+    match (shown.json, shown.quiet) {
         (true, _) => out::print_json(&document(plan, census, &summary, &sum))?,
         (false, true) => {}
         (false, false) => out::print(&words(&summary, &sum, errors))?,

@@ -7,6 +7,7 @@ mod gnu;
 mod killed;
 mod memory;
 mod scripts;
+mod shards;
 mod together;
 mod typed;
 

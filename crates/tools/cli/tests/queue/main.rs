@@ -233,6 +233,44 @@ fn du_takes_shards_from_a_queue_too() {
 }
 
 #[test]
+fn cp_takes_shards_from_a_queue_and_one_of_its_workers_is_killed() {
+    let Some(scene) = Scene::new(6) else { return };
+    let at = |name: &str| scene.space.at(name);
+    for dir in 0..40 {
+        std::fs::create_dir_all(at(&format!("tree/dir{dir}/sub"))).unwrap();
+        std::fs::write(at(&format!("tree/dir{dir}/sub/file")), vec![b'x'; 20_000 + dir]).unwrap();
+    }
+    std::fs::create_dir(at("copy")).unwrap();
+    let plan = ["shard", "plan", "--subtrees", "--shards", "16", "--out", "p", "tree"];
+    scene.run(&plan).ended(0);
+    let url = scene.url();
+    scene.run(&["shard", "submit", "p", "--queue", &url, "--lease", "1"]).ended(0);
+    let worker = ["cp", "-a", "--queue", &url, "--manifest", "p", "--part", "parts", "copy"];
+    let mut workers: Vec<Child> =
+        (0..3).map(|_| scene.space.ours(&worker).stdout(Stdio::piped()).spawn().unwrap()).collect();
+    let mut killed = workers.pop().unwrap();
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    for worker in workers {
+        assert!(ended(worker).ended(0).text().ends_with(
+            "the queue is finished
+"
+        ));
+    }
+    let args = ["shard", "merge", "--json", "--report", "r.html", "p", "parts"];
+    let merged = scene.run(&args).ended(0).json();
+    let all = scene.run(&["each", "tree", "--json"]).ended(0).json();
+    assert_eq!((&merged["files"], &merged["errors"]), (&all["files"], &0.into()), "{merged:#}");
+    let page = std::fs::read_to_string(at("r.html")).unwrap();
+    assert!(page.contains("Workers over time"));
+    for dir in 0..40 {
+        let file = format!("dir{dir}/sub/file");
+        let read = |tree: &str| std::fs::read(at(&format!("{tree}/{file}"))).unwrap();
+        assert!(read("tree") == read("copy/tree"), "{file}");
+    }
+}
+
+#[test]
 fn what_cannot_be_used_is_one_error() {
     let Some(scene) = Scene::new(2) else { return };
     let refused = |code: i32, words: &[&str]| {

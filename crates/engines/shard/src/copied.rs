@@ -1,0 +1,164 @@
+//! The result of copying one shard, as lines.
+//!
+//! `total FILES HARD_LINKS DIRECTORIES SYMLINKS SPECIALS SKIPPED BYTES`; `link DEVICE INODE BYTES` for each
+//! file with several names, because other shards can have copied it under another name; and `failed MESSAGE`
+//! with the message as a JSON string. The device is `-` if it is that of the first argument of the
+//! plan: its number can differ between hosts.
+
+use std::io::Write;
+
+/// A file with several names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Link {
+    /// The device, or nothing for that of the first argument of the plan.
+    pub device: Option<u64>,
+    /// The inode.
+    pub inode: u64,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
+/// What was copied.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// Regular files.
+    pub files: u64,
+    /// Names that became hard links to a copy.
+    pub hard_links: u64,
+    /// Directories.
+    pub directories: u64,
+    /// Symbolic links.
+    pub symlinks: u64,
+    /// Pipes, sockets and devices.
+    pub specials: u64,
+    /// Entries whose existing target was kept.
+    pub skipped: u64,
+    /// Bytes of files.
+    pub bytes: u64,
+    /// Files with several names.
+    pub links: Vec<Link>,
+    /// Why entries were not copied.
+    pub errors: Vec<String>,
+}
+
+impl Copied {
+    fn counts(&self) -> [u64; 7] {
+        let Self { files, hard_links, directories, symlinks, specials, skipped, bytes, .. } = *self;
+        [files, hard_links, directories, symlinks, specials, skipped, bytes]
+    }
+
+    fn with_counts(self, counts: [u64; 7]) -> Self {
+        let [files, hard_links, directories, symlinks, specials, skipped, bytes] = counts;
+        let Self { links, errors, .. } = self;
+        Self { files, hard_links, directories, symlinks, specials, skipped, bytes, links, errors }
+    }
+
+    /// Adds the counts and errors of another shard.
+    pub fn add(&mut self, other: &Self) {
+        let mut sums = self.counts();
+        for (sum, count) in sums.iter_mut().zip(other.counts()) {
+            *sum = sum.saturating_add(count);
+        }
+        *self = std::mem::take(self).with_counts(sums);
+        self.errors.extend_from_slice(&other.errors);
+    }
+}
+
+/// Returns the lines of a result.
+pub fn encode(copied: &Copied) -> Vec<u8> {
+    let mut out = Vec::new();
+    let counts = copied.counts().map(|count| count.to_string()).join(" ");
+    // Writing to memory cannot fail.
+    let _ = writeln!(out, "total {counts}");
+    for Link { device, inode, bytes } in &copied.links {
+        let device = device.map_or_else(|| "-".to_owned(), |device| device.to_string());
+        let _ = writeln!(out, "link {device} {inode} {bytes}");
+    }
+    for error in &copied.errors {
+        let _ = writeln!(out, "failed {}", serde_json::Value::from(error.as_str()));
+    }
+    out
+}
+
+/// Parses lines of a result. Returns `None` if a line is none, or if there is not exactly one total.
+pub fn decode(body: &[u8]) -> Option<Copied> {
+    let (mut total, mut rest) = (None, Copied::default());
+    for line in std::str::from_utf8(body).ok()?.lines() {
+        let (kind, text) = line.split_once(' ')?;
+        match kind {
+            "total" if total.is_none() => {
+                let counts: Option<Vec<u64>> =
+                    text.split(' ').map(|word| word.parse().ok()).collect();
+                total = Some(<[u64; 7]>::try_from(counts?).ok()?);
+            }
+            "link" => {
+                let words: Vec<&str> = text.split(' ').collect();
+                let [device, inode, bytes] = *words else { return None };
+                let device = match device {
+                    "-" => None,
+                    number => Some(number.parse().ok()?),
+                };
+                let (inode, bytes) = (inode.parse().ok()?, bytes.parse().ok()?);
+                rest.links.push(Link { device, inode, bytes });
+            }
+            "failed" => rest.errors.push(serde_json::from_str(text).ok()?),
+            _ => return None,
+        }
+    }
+    total.map(|counts| rest.with_counts(counts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_copied() -> impl Strategy<Value = Copied> {
+        let links = proptest::collection::vec(any::<(Option<u64>, u64, u64)>(), 0..9);
+        let errors = proptest::collection::vec(any::<String>(), 0..9);
+        (any::<[u64; 7]>(), links, errors).prop_map(|(counts, links, errors)| {
+            let link = |(device, inode, bytes)| Link { device, inode, bytes };
+            let links = links.into_iter().map(link).collect();
+            Copied { links, errors, ..Copied::default() }.with_counts(counts)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_result_is_read_as_written(copied in any_copied()) {
+            prop_assert_eq!(decode(&encode(&copied)).unwrap(), copied);
+        }
+    }
+
+    #[test]
+    fn counts_and_errors_are_added() {
+        let part = |files, error: &str| Copied {
+            files,
+            bytes: 10 * files,
+            errors: vec![error.to_owned()],
+            ..Copied::default()
+        };
+        let mut sum = part(1, "a");
+        sum.add(&part(2, "b"));
+        let errors = vec!["a".to_owned(), "b".to_owned()];
+        assert_eq!(sum, Copied { files: 3, bytes: 30, errors, ..Copied::default() });
+    }
+
+    #[test]
+    fn other_lines_are_refused() {
+        for wrong in [
+            "",
+            "total",
+            "total 1 2 3 4 5 6",
+            "total 1 2 3 4 5 6 x",
+            "total 1 2 3 4 5 6 7 8",
+            "total 1 2 3 4 5 6 7\ntotal 1 2 3 4 5 6 7",
+            "total 1 2 3 4 5 6 7\nlink - 1",
+            "total 1 2 3 4 5 6 7\nlink x 1 2",
+            "total 1 2 3 4 5 6 7\nfailed x",
+            "link - 1 2",
+        ] {
+            assert_eq!(decode(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! `cp --shard` and `cp --queue`: copy the subtrees of a shard, and write what was copied as its part.
+//!
+//! Directories that several shards fill get their attributes in `shard merge`, when all shards are done. The
+//! part lists all files with several names: a link between names in different shards is not made, and the merge
+//! reports it.
+
+use super::args::CpArgs;
+use super::notes::print_notes;
+use super::progress::CopyProgress;
+use crate::exit::{Ended, Failure};
+use crate::sharding::absolute;
+use crate::subtrees::{
+    self, Outcome, Sharding, Standing, SubtreeCommand, changed, meta, one_file_system, root_of,
+    standing, subtree,
+};
+use crate::{out, remote, stderr};
+use ioloom_copy::{
+    CopyCounters, CopyOptions, Durable, Linked, Preserve, Subtree, SubtreesReport, Target,
+    copies_of, copy_subtrees,
+};
+use ioloom_failure::quoted;
+use ioloom_model::units::{format_counted, format_ns, format_size};
+use ioloom_shard::copied::{self, Copied, Link};
+use ioloom_shard::part::{PartHeader, Work};
+use ioloom_shard::plan::Plan;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// The target, in the work of a part.
+const TARGET: &str = "target";
+/// Whether the target is the name of the copy, in the work of a part.
+const NAMED: &str = "no-target-directory";
+const PRESERVE: &str = "preserve";
+const NO_PRESERVE: &str = "no-preserve";
+const DURABLE: &str = "durable";
+
+/// Runs the shard, or the shards of the queue, that the flags name.
+pub(super) fn run(args: &CpArgs) -> Ended {
+    let flags = &args.flags;
+    if !(flags.recursive || flags.archive) {
+        return Err(Failure::usage("--shard and --queue copy directories; add -r or -a"));
+    }
+    let target = match (flags.target_directory.as_slice(), flags.paths.as_slice()) {
+        ([dir], []) if !flags.no_target_directory => dir,
+        ([], [target]) => target,
+        _ => {
+            return Err(Failure::usage(
+                "with --shard and --queue, the plan names the sources; give only the target",
+            ));
+        }
+    };
+    if let Some(url) = remote::url_of(target) {
+        return Err(Failure::usage(format!("cannot copy shards to {url}; give a directory")));
+    }
+    let target = absolute(target.clone())?;
+    let target = match flags.no_target_directory {
+        true => Target::As(target),
+        false => Target::Into(target),
+    };
+    // The work of a part is text.
+    let Some(work) = work_of(args, &target)? else {
+        return Err(Failure::usage(
+            "the path of the target is not UTF-8, which parts need; choose another one",
+        ));
+    };
+    let options = args.options(Arc::default())?;
+    subtrees::run(&Copying { args, target, options, work })
+}
+
+struct Copying<'a> {
+    args: &'a CpArgs,
+    target: Target,
+    options: CopyOptions,
+    work: BTreeMap<String, String>,
+}
+
+impl SubtreeCommand for Copying<'_> {
+    const NAME: &'static str = "cp";
+
+    fn sharding(&self) -> &Sharding {
+        &self.args.flags.sharding
+    }
+
+    fn json(&self) -> bool {
+        self.args.flags.json
+    }
+
+    fn work(&self, plan: &Plan) -> Work {
+        let mut options = self.work.clone();
+        if one_file_system(plan) {
+            options.insert("one-file-system".to_owned(), "yes".to_owned());
+        }
+        Work { command: Self::NAME.to_owned(), options }
+    }
+
+    fn run(
+        &self,
+        plan: &Plan,
+        paths: &[&[u8]],
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Option<Outcome>, Failure> {
+        let mut options = self.options.clone();
+        options.cancel = stop.clone();
+        options.one_file_system = one_file_system(plan);
+        check_target(&self.target)?;
+        let copies = copies(plan, &self.target)?;
+        let (mut wanted, mut errors) = (Vec::new(), Vec::new());
+        for name in paths {
+            let (path, alone) = subtree(name);
+            match standing(plan, &path) {
+                Standing::Same => wanted.extend(part_of(plan, &copies, &path, alone)),
+                Standing::OtherDevice => {}
+                Standing::Changed => errors.push(changed("copy", &path)),
+            }
+        }
+        errors.iter().for_each(|error| stderr::message(error));
+        let progress = Arc::new(CopyCounters::default());
+        let watcher = CopyProgress::start(self.args, None, &options, progress.clone());
+        let copied = copy_subtrees(&wanted, &options, &watcher, &progress);
+        watcher.finish();
+        if let Some(failure) = watcher.unwritten() {
+            return Err(failure);
+        }
+        if copied.report.cancelled {
+            return Ok(None);
+        }
+        if copied.report.out_of_space {
+            let (Target::Into(path) | Target::As(path) | Target::Auto(path)) = &self.target;
+            return Err(Failure::failed(format!(
+                "cannot complete the shard: {} is full; free space, then run it again",
+                quoted(path)
+            )));
+        }
+        if !self.args.flags.json {
+            print_notes(self.args, &copied.report);
+        }
+        Ok(Some(outcome(plan, copied, errors)))
+    }
+
+    fn print(&self, plan: &Plan, part: &PartHeader, own: bool) -> Result<(), Failure> {
+        print(self.args, plan, part, own)
+    }
+}
+
+/// A target that does not exist would mean something else for the next shard.
+fn check_target(target: &Target) -> Result<(), Failure> {
+    let Target::Into(path) = target else { return Ok(()) };
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(Failure::failed(format!("target {}: Not a directory", quoted(path)))),
+        Err(error) => Err(Failure::failed(format!(
+            "target directory {}: {}; create it, or give its new name with -T",
+            quoted(path),
+            ioloom_failure::reason(&error)
+        ))),
+    }
+}
+
+/// Returns the path of the copy of each argument of a plan.
+pub(crate) fn copies(plan: &Plan, target: &Target) -> Result<Vec<(PathBuf, PathBuf)>, Failure> {
+    let roots: Vec<PathBuf> = plan.header.roots.iter().map(|root| root.path().to_owned()).collect();
+    if matches!(target, Target::As(_)) && roots.len() > 1 {
+        return Err(Failure::usage("-T needs a plan of one directory; this one has several"));
+    }
+    let copies = copies_of(&roots, target);
+    for (at, copy) in copies.iter().enumerate() {
+        if let Some(other) = copies[..at].iter().position(|other| other == copy) {
+            return Err(Failure::usage(format!(
+                "{} and {} have the same target {}; plan them apart",
+                quoted(&roots[other]),
+                quoted(&roots[at]),
+                quoted(copy)
+            )));
+        }
+    }
+    Ok(roots.into_iter().zip(copies).collect())
+}
+
+/// Returns a path of a plan as a part of its tree.
+pub(crate) fn part_of(
+    plan: &Plan,
+    copies: &[(PathBuf, PathBuf)],
+    path: &Path,
+    alone: bool,
+) -> Option<Subtree> {
+    let root = root_of(plan, path)?;
+    let (_, copy) = copies.iter().find(|(of, _)| of == root)?;
+    let below = path.strip_prefix(root).ok()?.to_owned();
+    Some(Subtree { root: root.to_owned(), copy: copy.clone(), below, alone })
+}
+
+fn outcome(plan: &Plan, copied: SubtreesReport, mut errors: Vec<String>) -> Outcome {
+    let SubtreesReport { report, linked } = copied;
+    let own = plan.header.roots.first().and_then(|root| meta(root.path()).ok()).map(|m| m.device);
+    let number = |(major, minor): (u32, u32)| u64::from(major) << 32 | u64::from(minor);
+    let links = linked.into_iter().map(|Linked { device, inode, bytes }| Link {
+        device: (Some(device) != own).then(|| number(device)),
+        inode,
+        bytes,
+    });
+    let errors_count = report.errors_count + errors.len() as u64;
+    errors.extend(report.errors.iter().map(|error| stderr::without_errno(&error.to_string())));
+    let counts = &report.counts;
+    let copied = Copied {
+        files: counts.files,
+        hard_links: counts.hard_links,
+        directories: counts.directories,
+        symlinks: counts.symlinks,
+        specials: counts.specials,
+        skipped: counts.skipped,
+        bytes: report.bytes,
+        links: links.collect(),
+        errors,
+    };
+    Outcome {
+        files: counts.files + counts.hard_links + counts.symlinks + counts.specials,
+        bytes: report.bytes,
+        errors: errors_count,
+        method: report
+            .modes
+            .iter()
+            .max_by_key(|(_, files)| *files)
+            .map_or_else(|| "none".to_owned(), |(mode, _)| mode.word().to_owned()),
+        body: copied::encode(&copied),
+    }
+}
+
+/// Returns the flags that change the result, or nothing if the target is not text.
+fn work_of(args: &CpArgs, target: &Target) -> Result<Option<BTreeMap<String, String>>, Failure> {
+    let (Target::Into(path) | Target::As(path) | Target::Auto(path)) = target;
+    let Some(path) = path.to_str() else { return Ok(None) };
+    let options = args.options(Arc::default())?;
+    let mut work = BTreeMap::from([
+        (TARGET.to_owned(), path.to_owned()),
+        (PRESERVE.to_owned(), preserve_words(options.preserve)),
+    ]);
+    let mut note = |is_set: bool, name: &str, value: &str| {
+        if is_set {
+            work.insert(name.to_owned(), value.to_owned());
+        }
+    };
+    note(matches!(target, Target::As(_)), NAMED, "yes");
+    note(options.plain_mode, NO_PRESERVE, "mode");
+    note(options.durable == Durable::File, DURABLE, "file");
+    note(options.durable == Durable::Full, DURABLE, "full");
+    note(options.existing != Default::default(), "existing", &word_of(options.existing));
+    note(options.reflink != Default::default(), "reflink", &word_of(options.reflink));
+    note(options.sparse != Default::default(), "sparse", &word_of(options.sparse));
+    note(options.verify != Default::default(), "verify", &word_of(options.verify));
+    note(options.strict_source, "strict-source", "yes");
+    Ok(Some(work))
+}
+
+fn word_of(value: impl std::fmt::Debug) -> String {
+    format!("{value:?}").to_lowercase()
+}
+
+/// The names of preserved attributes, and how to get and set them.
+type Attribute = (&'static str, fn(&mut Preserve) -> &mut bool);
+const ATTRIBUTES: [Attribute; 5] = [
+    ("mode", |preserve| &mut preserve.mode),
+    ("ownership", |preserve| &mut preserve.owner),
+    ("timestamps", |preserve| &mut preserve.times),
+    ("links", |preserve| &mut preserve.links),
+    ("xattr", |preserve| &mut preserve.xattrs),
+];
+
+fn preserve_words(mut preserve: Preserve) -> String {
+    let kept = ATTRIBUTES.iter().filter(|(_, of)| *of(&mut preserve));
+    let kept: Vec<&str> = kept.map(|(name, _)| *name).collect();
+    if kept.is_empty() { "none".to_owned() } else { kept.join(",") }
+}
+
+/// Returns the target and the options that directories need, from the work of a part.
+pub(crate) fn options_of(work: &Work) -> Option<(Target, CopyOptions)> {
+    let value = |name: &str| work.options.get(name).map(String::as_str);
+    let target = PathBuf::from(value(TARGET)?);
+    let target = if value(NAMED).is_some() { Target::As(target) } else { Target::Into(target) };
+    let mut preserve = Preserve::default();
+    for word in value(PRESERVE)?.split(',').filter(|word| *word != "none") {
+        let (_, of) = ATTRIBUTES.iter().find(|(name, _)| *name == word)?;
+        *of(&mut preserve) = true;
+    }
+    let durable = match value(DURABLE) {
+        None => Durable::None,
+        Some("file") => Durable::File,
+        Some("full") => Durable::Full,
+        Some(_) => return None,
+    };
+    let plain_mode = value(NO_PRESERVE).is_some();
+    Some((target, CopyOptions { preserve, plain_mode, durable, ..CopyOptions::default() }))
+}
+
+fn print(args: &CpArgs, plan: &Plan, part: &PartHeader, own: bool) -> Result<(), Failure> {
+    let found = &part.found;
+    if args.flags.json {
+        return out::print_json(&json!({
+            "schema": 1,
+            "command": "cp",
+            "files": found.files,
+            "bytes": found.bytes,
+            "errors": found.errors,
+            "shard": {
+                "number": part.shard,
+                "of": part.shards,
+                "plan": plan.checksum,
+                "written": own,
+            },
+        }));
+    }
+    let done = if own { "copied" } else { "had a part" };
+    out::print(&format!(
+        "shard {}/{} {done}: {}, {}, {}\n",
+        part.shard,
+        part.shards,
+        format_counted(found.files, "file", "files"),
+        format_size(found.bytes),
+        format_ns(found.elapsed_ns as f64),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_work_of_a_part_contains_what_directories_need() {
+        let all = Preserve::ALL;
+        let some = Preserve { mode: true, times: true, ..Preserve::default() };
+        for (preserve, words) in [
+            (all, "mode,ownership,timestamps,links,xattr"),
+            (some, "mode,timestamps"),
+            (Preserve::default(), "none"),
+        ] {
+            assert_eq!(preserve_words(preserve), words);
+            let option = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+            let options = [
+                option(TARGET, "/x"),
+                option(PRESERVE, words),
+                option(NO_PRESERVE, "mode"),
+                option(DURABLE, "full"),
+            ];
+            let work = Work { command: "cp".to_owned(), options: options.into() };
+            let (target, found) = options_of(&work).unwrap();
+            assert_eq!(target, Target::Into("/x".into()));
+            assert_eq!((found.preserve, found.durable), (preserve, Durable::Full));
+            assert!(found.plain_mode);
+        }
+        let unknown = BTreeMap::from([(TARGET.to_owned(), "/x".to_owned())]);
+        assert!(options_of(&Work { command: "cp".to_owned(), options: unknown }).is_none());
+    }
+}

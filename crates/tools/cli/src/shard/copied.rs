@@ -1,0 +1,279 @@
+//! Adds up the parts of `cp`, and gives the directories that shards share their attributes.
+
+use super::report::Shown;
+use super::{report, text};
+use crate::exit::{Ended, Exit, Failure};
+use crate::sharding::{absolute, enter, failure, place};
+use crate::subtrees::{meta, subtree};
+use crate::{cp, out, stderr};
+use ioloom_copy::{CopyError, Subtree, Watcher, finish_subtrees};
+use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
+use ioloom_shard::census::Census;
+use ioloom_shard::copied::{self, Copied, Link};
+use ioloom_shard::part;
+use ioloom_shard::plan::Plan;
+use ioloom_shard::summary::Summary;
+use serde_json::json;
+use std::collections::{HashMap, HashSet};
+use std::fs::FileType;
+use std::path::{Path, PathBuf};
+
+/// The command in the work of these parts.
+pub(super) const COMMAND: &str = "cp";
+
+/// New directories that are named in the message about them.
+const NEW_NAMED: usize = 3;
+
+/// What all shards copied.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Sum {
+    copied: Copied,
+    /// Files with names in several shards, which were copied in each.
+    shared_files: u64,
+    /// Bytes that were copied again for them.
+    shared_bytes: u64,
+}
+
+impl Sum {
+    /// Adds a shard. `seen` holds the files with several names of the shards before.
+    fn add(&mut self, part: &Copied, seen: &mut HashMap<(Option<u64>, u64), bool>) {
+        self.copied.add(part);
+        for &Link { device, inode, bytes } in &part.links {
+            match seen.get_mut(&(device, inode)) {
+                None => drop(seen.insert((device, inode), false)),
+                Some(shared) => {
+                    self.shared_files += u64::from(!*shared);
+                    *shared = true;
+                    self.shared_bytes = self.shared_bytes.saturating_add(bytes);
+                }
+            }
+        }
+    }
+}
+
+/// What the last step found.
+#[derive(Debug, Default)]
+struct Finished {
+    /// Directories that got their attributes.
+    directories: u64,
+    errors: u64,
+    /// Directories that are in no shard, because they are newer than the plan.
+    new: Vec<PathBuf>,
+}
+
+/// Adds up the parts of a complete census, completes the copy, and prints the sum.
+pub(super) fn merge(plan: &Plan, census: &Census, shown: Shown<'_>) -> Ended {
+    let summary = Summary::of(census);
+    let sum = sum(plan, census)?;
+    // Manifests are read first: the plan can have a relative path.
+    let mut names = Vec::new();
+    for entry in plan.entries() {
+        names.extend(plan.names(&entry).map_err(failure)?.iter().map(subtree));
+    }
+    let failed_before = summary.errors + plan.header.errors_count;
+    text::print_errors(&sum.copied.errors, failed_before);
+    if let Some(shards) = text::with_errors(census) {
+        stderr::message(&format!("not all was copied in {shards}"));
+    }
+    // It can be relative, too.
+    let file = shown.report.map(|file| absolute(file.to_owned())).transpose()?;
+    enter(plan)?;
+    let finished = finish(plan, census, &names)?;
+    if !finished.new.is_empty() {
+        stderr::message(&new_message(&finished.new));
+    }
+    let errors = failed_before + finished.errors;
+    report::write(file.as_deref(), plan, census, &summary, || report::Result {
+        answer: report::amount(&summary),
+        doubts: finished.new.first().map(|_| new_message(&finished.new)).into_iter().collect(),
+        facts: vec![
+            ("directories", format_count(sum.copied.directories)),
+            ("not linked", format_count(sum.shared_files)),
+        ],
+        errors: sum.copied.errors.clone(),
+        errors_count: errors,
+    })?;
+    match (shown.json, shown.quiet) {
+        (true, _) => out::print_json(&document(plan, census, &summary, (&sum, &finished)))?,
+        (false, true) => {}
+        (false, false) => out::print(&words(&summary, &sum, &finished, errors))?,
+    }
+    let complete = errors == 0 && finished.new.is_empty();
+    Ok(if complete { Exit::Ok } else { Exit::Failed })
+}
+
+fn sum(plan: &Plan, census: &Census) -> Result<Sum, Failure> {
+    let (mut sum, mut seen) = (Sum::default(), HashMap::new());
+    sum.copied.errors.clone_from(&plan.header.errors);
+    for complete in census.complete() {
+        let changed = |why: &str| {
+            let path = place(&complete.path);
+            Failure::failed(format!("cannot use {path}: {why}; remove it and run its shard again"))
+        };
+        let part = part::read(&complete.path).map_err(failure)?;
+        if part.checksum != complete.checksum {
+            return Err(changed("it changed during the merge"));
+        }
+        let found = copied::decode(&part.body).ok_or_else(|| changed("it holds no copy"))?;
+        sum.add(&found, &mut seen);
+    }
+    Ok(sum)
+}
+
+/// Prints errors.
+struct Printing;
+
+impl Watcher for Printing {
+    fn failed(&self, error: &CopyError) {
+        self.note(&error.to_string());
+    }
+
+    fn note(&self, text: &str) {
+        stderr::message(text);
+    }
+}
+
+/// Gives directories their attributes, and looks for new ones in them.
+fn finish(plan: &Plan, census: &Census, names: &[(PathBuf, bool)]) -> Result<Finished, Failure> {
+    let work = census.work.as_ref().and_then(cp::options_of);
+    let Some((target, options)) = work else {
+        return Err(Failure::failed(
+            "the parts name no target; they were written by another version of ioloom",
+        ));
+    };
+    let copies = cp::copies(plan, &target)?;
+    let alone = names.iter().filter(|(_, alone)| *alone);
+    let shared = alone.filter_map(|(path, alone)| cp::part_of(plan, &copies, path, *alone));
+    let shared: Vec<Subtree> = shared.collect();
+    let errors = finish_subtrees(&shared, &options, &Printing).len() as u64;
+    let known: HashSet<&Path> = names.iter().map(|(path, _)| path.as_path()).collect();
+    let new = shared.iter().flat_map(|dir| new_directories(&dir.source(), &known)).collect();
+    Ok(Finished { directories: (shared.len() as u64).saturating_sub(errors), errors, new })
+}
+
+/// Returns the directories in a directory that no shard contains. Mount points are left out: the plan decided
+/// about them.
+fn new_directories(path: &Path, known: &HashSet<&Path>) -> Vec<PathBuf> {
+    let device = |path: &Path| meta(path).map(|found| found.device).ok();
+    let Ok(entries) = std::fs::read_dir(path) else { return Vec::new() };
+    let is_new = |path: &PathBuf| !known.contains(path.as_path());
+    let directories = entries
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_type().as_ref().is_ok_and(FileType::is_dir))
+        .map(|entry| entry.path());
+    directories.filter(is_new).filter(|new| device(new) == device(path)).collect()
+}
+
+fn new_message(new: &[PathBuf]) -> String {
+    let named: Vec<String> = new.iter().take(NEW_NAMED).map(|path| place(path)).collect();
+    let more = if new.len() > NEW_NAMED { ", …" } else { "" };
+    let directories = format_counted(new.len() as u64, "directory is", "directories are");
+    format!(
+        "{directories} newer than the plan and not copied ({}{more}); copy with 'ioloom cp', or plan again",
+        named.join(", ")
+    )
+}
+
+fn words(summary: &Summary, sum: &Sum, finished: &Finished, errors: u64) -> String {
+    let partial = match errors {
+        0 => String::new(),
+        errors => format!("  (partial: {})", format_counted(errors, "error", "errors")),
+    };
+    let copied = &sum.copied;
+    let files = format_counted(copied.files, "file", "files");
+    let mut text = format!("copied      {files}, {}{partial}\n", format_size(copied.bytes));
+    for (count, one, many) in [
+        (copied.directories, "directory", "directories"),
+        (copied.symlinks, "symbolic link", "symbolic links"),
+        (copied.hard_links, "hard link", "hard links"),
+        (copied.specials, "special file", "special files"),
+        (copied.skipped, "existing file was kept", "existing files were kept"),
+    ] {
+        if count > 0 {
+            text += &format!("            {}\n", format_counted(count, one, many));
+        }
+    }
+    if sum.shared_files > 0 {
+        text += &format!(
+            "not linked  {} with names in several shards, copied in each ({} more)\n",
+            format_counted(sum.shared_files, "file", "files"),
+            format_size(sum.shared_bytes),
+        );
+    }
+    text += &format!(
+        "completed   {} that several shards filled\n",
+        format_counted(finished.directories, "directory", "directories")
+    );
+    text += &format!(
+        "time        {} ({} of work on {})\n",
+        format_ns(summary.elapsed_ns as f64),
+        format_ns(summary.busy_ns as f64),
+        format_counted(summary.timeline.len() as u64, "worker", "workers"),
+    );
+    text + &text::hosts(summary)
+}
+
+fn document(
+    plan: &Plan,
+    census: &Census,
+    summary: &Summary,
+    (sum, finished): (&Sum, &Finished),
+) -> serde_json::Value {
+    let copied = &sum.copied;
+    let errors = summary.errors + plan.header.errors_count + finished.errors;
+    json!({
+        "schema": 1,
+        "command": "shard merge",
+        "plan": plan.checksum,
+        "shards": plan.header.shards,
+        "complete": true,
+        "work": census.work,
+        "files": copied.files,
+        "hard_links": copied.hard_links,
+        "directories": copied.directories,
+        "symlinks": copied.symlinks,
+        "specials": copied.specials,
+        "skipped": copied.skipped,
+        "bytes": copied.bytes,
+        "shared_files": sum.shared_files,
+        "shared_bytes": sum.shared_bytes,
+        "completed_directories": finished.directories,
+        "new_directories": finished.new.len(),
+        "errors": errors,
+        "error_samples": copied.errors.iter().take(crate::each::output::ERRORS_PRINTED).collect::<Vec<_>>(),
+        "started_ns": summary.started_ns,
+        "elapsed_ns": summary.elapsed_ns,
+        "busy_ns": summary.busy_ns,
+        "cpu_ns": summary.cpu_ns,
+        "median_ns": summary.median_ns,
+        "hosts": summary.hosts,
+        "slowest": text::slowest(summary),
+        "timeline": summary.timeline,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_in_three_shards_is_reported_once() {
+        let link = |device, inode| Link { device, inode, bytes: 10 };
+        let part = |links: Vec<Link>| Copied { files: 2, links, ..Copied::default() };
+        let (mut sum, mut seen) = (Sum::default(), HashMap::new());
+        for _ in 0..3 {
+            sum.add(&part(vec![link(None, 7)]), &mut seen);
+        }
+        // The same number on another device is another file.
+        sum.add(&part(vec![link(Some(1), 7)]), &mut seen);
+        assert_eq!((sum.copied.files, sum.shared_files, sum.shared_bytes), (8, 1, 20));
+    }
+
+    #[test]
+    fn new_directories_are_named_but_not_all() {
+        let new = |count| (0..count).map(|at| PathBuf::from(format!("d{at}"))).collect::<Vec<_>>();
+        assert!(new_message(&new(1)).starts_with("1 directory is newer than the plan"));
+        let many = new_message(&new(9));
+        assert!(many.contains("('d0', 'd1', 'd2', …)"), "{many}");
+    }
+}

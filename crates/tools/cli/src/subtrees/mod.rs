@@ -1,0 +1,295 @@
+//! Shards of `du` and `cp`: a command processes the subtrees of a shard and writes its part.
+
+mod args;
+
+pub(crate) use args::{Others, Sharding, ShardingWith};
+
+use crate::exit::{Ended, Exit, Failure};
+use crate::interrupt::stop_flag;
+use crate::sharding::{absolute, check_kind, enter, failure, now_ns, place, runner};
+use crate::stderr;
+use ioloom_failure::quoted;
+use ioloom_model::units::format_counted;
+use ioloom_shard::part::{Claim, Claimed, Committed, Found, PartHeader, Work};
+use ioloom_shard::plan::{Entry, Plan};
+use ioloom_sys::clock::process_cpu_ns;
+use ioloom_sys::dir::{self, Meta};
+use ioloom_walk::Fields;
+use std::ffi::OsStr;
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// The flag that a plan keeps and a command obeys.
+const ONE_FILE_SYSTEM: &str = "--one-file-system";
+/// The end of the name of a directory that is processed without the directories in it.
+const ALONE: &str = "/.";
+
+/// What a command does with subtrees.
+pub(crate) trait SubtreeCommand {
+    /// Its name.
+    const NAME: &'static str;
+
+    fn sharding(&self) -> &Sharding;
+
+    /// Whether results are printed as JSON.
+    fn json(&self) -> bool;
+
+    /// Returns what must be equal in all parts of a result.
+    fn work(&self, plan: &Plan) -> Work;
+
+    /// Processes the subtrees of a shard. Returns `None` if the user stopped it.
+    fn run(
+        &self,
+        plan: &Plan,
+        paths: &[&[u8]],
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Option<Outcome>, Failure>;
+
+    /// Prints the part of a shard, which this run wrote if it is its `own`.
+    fn print(&self, plan: &Plan, part: &PartHeader, own: bool) -> Result<(), Failure>;
+}
+
+/// What a command found in a shard.
+pub(crate) struct Outcome {
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
+    pub(crate) errors: u64,
+    /// How the files were processed.
+    pub(crate) method: String,
+    /// The rest of the part.
+    pub(crate) body: Vec<u8>,
+}
+
+/// What became of a shard.
+enum Ran {
+    /// It has this part.
+    Part {
+        part: Box<PartHeader>,
+        /// Whether this run wrote it.
+        own: bool,
+    },
+    /// The user stopped it; it has no part.
+    Interrupted,
+}
+
+/// Runs the shard, or the shards of the queue, that the flags name.
+pub(crate) fn run<C: SubtreeCommand>(command: &C) -> Ended {
+    let sharding = command.sharding();
+    let (Some(plan), Some(dir)) = (sharding.manifest.clone(), sharding.part.clone()) else {
+        return Err(Failure::usage("--shard and --queue need --manifest and --part"));
+    };
+    let _ = ioloom_sys::proc::raise_open_files_limit();
+    let (plan, dir) = (Plan::read(&absolute(plan)?).map_err(failure)?, absolute(dir)?);
+    check_kind(&plan, true)?;
+    if let Some(url) = &sharding.queue {
+        return by_queue(command, &plan, &dir, url);
+    }
+    let Some(number) = sharding.shard else { return Err(Failure::usage("--part needs --shard")) };
+    let entry = plan.entry(number.shard, number.of).map_err(failure)?;
+    enter(&plan)?;
+    check_outside(&plan, &dir)?;
+    match one(command, &plan, &entry, &dir, &stop_flag())? {
+        Ran::Interrupted => {
+            stderr::message("interrupted: the shard has no part");
+            Ok(Exit::Interrupted)
+        }
+        Ran::Part { part, own } => {
+            command.print(&plan, &part, own)?;
+            Ok(if part.found.errors > 0 { Exit::Failed } else { Exit::Ok })
+        }
+    }
+}
+
+/// Refuses parts in a directory that is processed: they would be part of the result.
+fn check_outside(plan: &Plan, dir: &Path) -> Result<(), Failure> {
+    // If it does not exist, writing the part reports it.
+    let Ok(real) = dir.canonicalize() else { return Ok(()) };
+    let contains = |root: &&Path| root.canonicalize().is_ok_and(|root| real.starts_with(root));
+    match plan.header.roots.iter().map(|root| root.path()).find(contains) {
+        None => Ok(()),
+        Some(root) => Err(Failure::refused(format!(
+            "cannot write parts to {} below {}, which the shards process; choose another --part \
+             directory",
+            quoted(dir),
+            quoted(root)
+        ))),
+    }
+}
+
+#[cfg(feature = "queue")]
+fn by_queue<C: SubtreeCommand>(command: &C, plan: &Plan, dir: &Path, url: &str) -> Ended {
+    use crate::queue_worker::{self, Joining, Step};
+    // Before the directory changes: credentials are files.
+    let queue = crate::queueing::connect(url)?;
+    enter(plan)?;
+    check_outside(plan, dir)?;
+    let stop = stop_flag();
+    let joining = Joining {
+        command: C::NAME,
+        by: runner(command.sharding().worker.clone()),
+        work: command.work(plan).words(),
+        stop: stop.clone(),
+        json: command.json(),
+        quiet: false,
+    };
+    queue_worker::run(&queue, plan, joining, |entry| {
+        Ok(match one(command, plan, entry, dir, &stop)? {
+            Ran::Interrupted => Step::Interrupted,
+            Ran::Part { part, .. } => Step::Part(part),
+        })
+    })
+}
+
+#[cfg(not(feature = "queue"))]
+fn by_queue<C: SubtreeCommand>(_: &C, _: &Plan, _: &Path, _: &str) -> Ended {
+    Err(crate::sharding::no_queues())
+}
+
+/// Runs a shard and writes its part, unless it has one.
+fn one<C: SubtreeCommand>(
+    command: &C,
+    plan: &Plan,
+    entry: &Entry,
+    dir: &Path,
+    stop: &Arc<AtomicBool>,
+) -> Result<Ran, Failure> {
+    let (by, redo) = (runner(command.sharding().worker.clone()), command.sharding().redo);
+    let work = command.work(plan);
+    let claim = match Claim::take(plan, entry, work, by, dir, redo).map_err(failure)? {
+        Claimed::Complete(part) => {
+            return Ok(Ran::Part { part: Box::new(part.header), own: false });
+        }
+        Claimed::Run(claim) => claim,
+    };
+    if let Some(reason) = &claim.replaces {
+        stderr::message(&format!("running again for {}: {reason}", place(claim.path())));
+    }
+    let names = plan.names(entry).map_err(failure)?;
+    let paths: Vec<&[u8]> = names.iter().collect();
+    let cpu_ns = || process_cpu_ns(std::process::id()).unwrap_or(0);
+    let (started, cpu_before_ns) = (Instant::now(), cpu_ns());
+    let Some(outcome) = command.run(plan, &paths, stop)? else { return Ok(Ran::Interrupted) };
+    if stop.load(Ordering::Relaxed) {
+        return Ok(Ran::Interrupted);
+    }
+    if !paths.is_empty() && paths.iter().all(|path| is_gone(&subtree(path).0)) {
+        return Err(all_gone(plan, paths.len()));
+    }
+    let found = Found {
+        ended_ns: now_ns(),
+        elapsed_ns: u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX),
+        cpu_ns: cpu_ns().saturating_sub(cpu_before_ns),
+        files: outcome.files,
+        bytes: outcome.bytes,
+        errors: outcome.errors,
+        method: outcome.method,
+        limited_by: None,
+        why: None,
+    };
+    Ok(match claim.commit(found, &outcome.body, redo).map_err(failure)? {
+        Committed::Counted(part) => Ran::Part { part, own: true },
+        Committed::Late(part) => Ran::Part { part: Box::new(part.header), own: false },
+    })
+}
+
+fn all_gone(plan: &Plan, paths: usize) -> Failure {
+    Failure::failed(format!(
+        "cannot complete the shard: none of its {} exists in {}; mount the tree of '{}' here, or \
+         plan again if it was removed",
+        format_counted(paths as u64, "directory", "directories"),
+        quoted(plan.header.directory.path()),
+        plan.header.host
+    ))
+}
+
+/// How a subtree compares with the plan.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It is processed; an error is one of the command.
+    Same,
+    /// It is not a directory any more, so it belongs to the directory above.
+    Changed,
+    /// It is on another device than its argument, which the plan excludes.
+    OtherDevice,
+}
+
+/// The error of a subtree that is not a directory any more.
+pub(crate) fn changed(verb: &str, path: &Path) -> String {
+    let path = quoted(path);
+    format!("cannot {verb} {path}: it was a directory when the plan was made; plan again")
+}
+
+pub(crate) fn standing(plan: &Plan, path: &Path) -> Standing {
+    let (Some(root), Ok(found)) = (root_of(plan, path).filter(|root| *root != path), meta(path))
+    else {
+        return Standing::Same;
+    };
+    if found.kind != dir::Kind::Directory {
+        return Standing::Changed;
+    }
+    let crosses = meta(root).is_ok_and(|root| root.device != found.device);
+    if crosses && one_file_system(plan) { Standing::OtherDevice } else { Standing::Same }
+}
+
+/// Returns the argument of the plan that contains a path.
+pub(crate) fn root_of<'p>(plan: &'p Plan, path: &Path) -> Option<&'p Path> {
+    plan.header.roots.iter().map(|root| root.path()).find(|root| path.starts_with(root))
+}
+
+fn is_gone(path: &Path) -> bool {
+    meta(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
+}
+
+pub(crate) fn meta(path: &Path) -> io::Result<Meta> {
+    dir::meta(path.as_os_str().as_bytes(), false, Fields::IDENTITY)
+}
+
+/// Returns the name in a plan of a directory, which is processed alone or with the directories in it.
+pub(crate) fn name(path: &Path, alone: bool) -> Vec<u8> {
+    let mut name = path.as_os_str().as_bytes().to_vec();
+    match alone {
+        true => name.extend_from_slice(ALONE.as_bytes()),
+        // It would look like one that is processed alone.
+        false if name.ends_with(ALONE.as_bytes()) => name.push(b'/'),
+        false => {}
+    }
+    name
+}
+
+/// Returns the directory that a name in a plan means, and whether it is processed alone.
+pub(crate) fn subtree(name: &[u8]) -> (PathBuf, bool) {
+    let (path, alone) = match name.strip_suffix(ALONE.as_bytes()) {
+        Some(dir) => (dir, true),
+        None => (name, false),
+    };
+    (PathBuf::from(OsStr::from_bytes(path)), alone)
+}
+
+pub(crate) fn one_file_system(plan: &Plan) -> bool {
+    plan.header.selection.iter().any(|word| word.0 == ONE_FILE_SYSTEM.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_says_whether_directories_in_it_are_left_out() {
+        let of = |path: &str| subtree(path.as_bytes());
+        assert_eq!(of("/data/a"), (PathBuf::from("/data/a"), false));
+        assert_eq!(of("/data/a/."), (PathBuf::from("/data/a"), true));
+        assert_eq!(of("//."), (PathBuf::from("/"), true));
+        assert_eq!(of("a/./"), (PathBuf::from("a/./"), false));
+        assert_eq!(of("a.d"), (PathBuf::from("a.d"), false));
+        for path in ["/", "/data", "a/.", "a/./", "a.d", "/b/"] {
+            for alone in [false, true] {
+                let (found, is_alone) = subtree(&name(Path::new(path), alone));
+                assert_eq!((found.as_path(), is_alone), (Path::new(path), alone));
+            }
+        }
+    }
+}

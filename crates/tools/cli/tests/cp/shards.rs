@@ -1,0 +1,246 @@
+//! Copies by shards: the shards of any plan and the last step make the tree that one copy makes.
+
+use crate::{ioloom, place, said};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::time::{Duration, SystemTime};
+
+fn run(dir: &Path, args: &[&str]) -> Output {
+    ioloom().current_dir(dir).args(args).output().unwrap()
+}
+
+fn run_to(code: i32, dir: &Path, args: &[&str]) -> Output {
+    let output = run(dir, args);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {}", said(&output));
+    output
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// A tree with directories at several depths, odd names, modes, times and links.
+fn source(at: &Path) {
+    for a in 0..5 {
+        for b in 0..4 {
+            let dir = at.join(format!("a{a}/b {b}\n/c"));
+            fs::create_dir_all(&dir).unwrap();
+            fs::write(dir.join("file"), vec![b'x'; 3000 * (a + b + 1)]).unwrap();
+            symlink("file", dir.join("link")).unwrap();
+        }
+        fs::write(at.join(format!("a{a}/direct")), "direct").unwrap();
+    }
+    fs::create_dir(at.join("empty")).unwrap();
+    symlink("a1", at.join("symlink")).unwrap();
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    for (name, mode) in [("a4", 0o555), ("a3/b 1\n", 0o750), ("empty", 0o1777), ("", 0o711)] {
+        let dir = fs::File::open(at.join(name)).unwrap();
+        dir.set_permissions(Permissions::from_mode(mode)).unwrap();
+        dir.set_modified(long_ago).unwrap();
+    }
+}
+
+/// Describes each entry: kind and mode, time, links, content.
+fn listing(at: &Path) -> Vec<String> {
+    fn below(at: &Path, name: PathBuf, into: &mut Vec<String>) {
+        let path = at.join(&name);
+        let found = fs::symlink_metadata(&path).unwrap();
+        let content = match found.file_type() {
+            kind if kind.is_symlink() => format!("{:?}", fs::read_link(&path).unwrap()),
+            kind if kind.is_dir() => String::new(),
+            _ => format!("{} {:?}", found.nlink(), fs::read(&path).unwrap()),
+        };
+        let (mode, time) = (found.mode(), (found.mtime(), found.mtime_nsec()));
+        into.push(format!("{name:?} {mode:o} {time:?} {content}"));
+        if found.is_dir() {
+            let names = fs::read_dir(&path).unwrap();
+            let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names.into_iter().for_each(|child| below(at, name.join(child), into));
+        }
+    }
+    let mut all = Vec::new();
+    below(at, PathBuf::new(), &mut all);
+    all
+}
+
+fn plan(dir: &Path, shards: u64, more: &[&str]) -> u64 {
+    let shards = shards.to_string();
+    let args = ["shard", "plan", "--subtrees", "--json", "--shards", &shards];
+    json(&run_to(0, dir, &[&args, more].concat()))["shards"].as_u64().unwrap()
+}
+
+fn copy_all(dir: &Path, plan: &str, shards: u64, flags: &[&str]) {
+    fs::create_dir_all(dir.join("parts")).unwrap();
+    // The order of shards must not matter.
+    for number in (1..=shards).rev() {
+        let number = format!("{number}/{shards}");
+        let args = ["cp", "--shard", &number, "--manifest", plan, "--part", "parts"];
+        run_to(0, dir, &[&args, flags].concat());
+    }
+}
+
+#[test]
+fn the_shards_of_every_plan_make_the_tree_of_one_copy() {
+    for flags in [&["-a"][..], &["-r"], &["-r", "--preserve=timestamps"], &["-rp"]] {
+        for wanted in [1, 2, 7, 64] {
+            let place = place();
+            let dir = place.path();
+            source(&dir.join("t"));
+            fs::create_dir(dir.join("one")).unwrap();
+            fs::create_dir(dir.join("many")).unwrap();
+            run_to(0, dir, &[&["cp"], flags, &["t", "one"]].concat());
+            let shards = plan(dir, wanted, &["t"]);
+            copy_all(dir, "t.shards", shards, &[flags, &["many"]].concat());
+            let merged = json(&run_to(0, dir, &["shard", "merge", "--json", "t.shards", "parts"]));
+            let (mut one, mut many) = (listing(&dir.join("one/t")), listing(&dir.join("many/t")));
+            if !flags.contains(&"-a") && !flags.contains(&"-rp") {
+                // Times that are not preserved are those of the copy.
+                let without_time = |line: &mut String| {
+                    let (begin, end) = (line.find('(').unwrap(), line.find(')').unwrap());
+                    let preserved = line[begin..].starts_with("(1000000000,");
+                    if !preserved {
+                        line.replace_range(begin..=end, "");
+                    }
+                };
+                one.iter_mut().for_each(without_time);
+                many.iter_mut().for_each(without_time);
+            }
+            assert_eq!(one, many, "{flags:?}, {wanted} shards");
+            let counts = ["files", "directories", "symlinks", "errors"];
+            let counts = counts.map(|field| merged[field].as_u64().unwrap());
+            assert_eq!(counts, [25, 47, 21, 0], "{wanted} shards: {merged:#}");
+        }
+    }
+}
+
+#[test]
+fn a_target_that_exists_is_merged_into_and_t_names_the_copy() {
+    let place = place();
+    let dir = place.path();
+    source(&dir.join("t"));
+    fs::create_dir_all(dir.join("copy/a1")).unwrap();
+    fs::write(dir.join("copy/a1/own"), "stays").unwrap();
+    fs::write(dir.join("copy/a1/direct"), "is replaced").unwrap();
+    let shards = plan(dir, 9, &["t"]);
+    copy_all(dir, "t.shards", shards, &["-aT", "copy"]);
+    run_to(0, dir, &["shard", "merge", "t.shards", "parts"]);
+    assert_eq!(fs::read_to_string(dir.join("copy/a1/own")).unwrap(), "stays");
+    assert_eq!(fs::read_to_string(dir.join("copy/a1/direct")).unwrap(), "direct");
+    assert_eq!(fs::metadata(dir.join("copy")).unwrap().mode() & 0o7777, 0o711);
+    // Shards that have a part are skipped, and the last step can be repeated.
+    copy_all(dir, "t.shards", shards, &["-aT", "copy"]);
+    run_to(0, dir, &["shard", "merge", "t.shards", "parts"]);
+}
+
+#[test]
+fn links_across_shards_are_reported_and_links_within_one_are_made() {
+    let place = place();
+    let dir = place.path();
+    source(&dir.join("t"));
+    fs::set_permissions(dir.join("t/a4"), Permissions::from_mode(0o755)).unwrap();
+    for (from, to) in [("a0/direct", "a0/again"), ("a1/direct", "a4/other")] {
+        fs::hard_link(dir.join("t").join(from), dir.join("t").join(to)).unwrap();
+    }
+    fs::create_dir(dir.join("many")).unwrap();
+    let shards = plan(dir, 64, &["t"]);
+    copy_all(dir, "t.shards", shards, &["-a", "many"]);
+    let merged = json(&run_to(0, dir, &["shard", "merge", "--json", "t.shards", "parts"]));
+    assert_eq!((&merged["shared_files"], &merged["hard_links"]), (&1.into(), &1.into()));
+    assert_eq!(merged["shared_bytes"], 6);
+    let links = |name: &str| fs::metadata(dir.join("many/t").join(name)).unwrap().nlink();
+    assert_eq!((links("a0/direct"), links("a1/direct")), (2, 1));
+}
+
+#[test]
+fn what_is_new_or_changed_since_the_plan_is_named_and_nothing_outside_is_written() {
+    let place = place();
+    let dir = place.path();
+    source(&dir.join("t"));
+    fs::create_dir_all(dir.join("many/t")).unwrap();
+    fs::create_dir(dir.join("outside")).unwrap();
+    let shards = plan(dir, 64, &["t"]);
+    fs::create_dir(dir.join("t/new")).unwrap();
+    fs::remove_dir(dir.join("t/empty")).unwrap();
+    symlink("../outside", dir.join("t/empty")).unwrap();
+    // A directory of the tree is a link in the target.
+    symlink("../../outside", dir.join("many/t/a2")).unwrap();
+    fs::create_dir(dir.join("parts")).unwrap();
+    let mut said_all = String::new();
+    for number in 1..=shards {
+        let number = format!("{number}/{shards}");
+        let part = ["--manifest", "t.shards", "--part", "parts"];
+        let args = [&["cp", "-a", "--shard", &number], &part[..], &["many"]].concat();
+        said_all += &said(&run(dir, &args));
+    }
+    assert!(said_all.contains("cannot overwrite non-directory"), "{said_all}");
+    assert!(
+        said_all.contains("'t/empty': it was a directory when the plan was made"),
+        "{said_all}"
+    );
+    let merged = run_to(1, dir, &["shard", "merge", "--json", "t.shards", "parts"]);
+    assert!(said(&merged).contains("1 directory is newer than the plan"), "{}", said(&merged));
+    assert!(said(&merged).contains("'t/new'"), "{}", said(&merged));
+    assert_eq!(json(&merged)["new_directories"], 1);
+    assert_eq!(fs::read_dir(dir.join("outside")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_shard_that_was_killed_runs_again_and_leaves_nothing_hidden() {
+    let place = place();
+    let dir = place.path();
+    source(&dir.join("t"));
+    fs::create_dir(dir.join("one")).unwrap();
+    fs::create_dir(dir.join("many")).unwrap();
+    fs::create_dir(dir.join("parts")).unwrap();
+    run_to(0, dir, &["cp", "-a", "t", "one"]);
+    let shards = plan(dir, 8, &["t"]);
+    for number in 1..=shards {
+        let number = format!("{number}/{shards}");
+        let args = ["cp", "-a", "--manifest", "t.shards", "--part", "parts", "--shard", &number];
+        let args = [&args[..], &["many"]].concat();
+        for ms in [0, 2, 4, 6, 8, 10] {
+            let mut child = ioloom().current_dir(dir).args(&args).spawn().unwrap();
+            std::thread::sleep(Duration::from_millis(ms));
+            let _ = child.kill();
+            child.wait().unwrap();
+        }
+        run_to(0, dir, &args);
+    }
+    run_to(0, dir, &["shard", "merge", "t.shards", "parts"]);
+    assert_eq!(listing(&dir.join("one/t")), listing(&dir.join("many/t")));
+}
+
+#[test]
+fn wrong_command_lines_name_the_flag() {
+    let place = place();
+    let dir = place.path();
+    source(&dir.join("t"));
+    fs::create_dir(dir.join("many")).unwrap();
+    fs::create_dir(dir.join("parts")).unwrap();
+    let shards = plan(dir, 4, &["t"]);
+    let number = format!("1/{shards}");
+    let args = ["cp", "--shard", &number, "--manifest", "t.shards", "--part", "parts"];
+    for (more, word) in [
+        (&["many"][..], "add -r or -a"),
+        (&["-a"], "give only the target"),
+        (&["-a", "t", "many"], "give only the target"),
+        (&["-a", "many", "-x"], "--one-file-system"),
+        (&["-aL", "many"], "--dereference"),
+        (&["-a", "--parents", "many"], "--parents"),
+        (&["-a", "absent"], "create it, or give its new name with -T"),
+        (&["-a", "t/a1"], "itself"),
+    ] {
+        let output = run_to(1, dir, &[&args, more].concat());
+        assert!(said(&output).contains(word), "{more:?}: {}", said(&output));
+    }
+    fs::create_dir(dir.join("t/parts")).unwrap();
+    let inside = ["cp", "-a", "--shard", &number, "--manifest", "t.shards", "--part", "t/parts"];
+    let output = run_to(1, dir, &[&inside[..], &["many"]].concat());
+    assert!(said(&output).contains("choose another --part directory"), "{}", said(&output));
+    run_to(0, dir, &["shard", "plan", "t", "--out", "files"]);
+    let other = ["cp", "-a", "--shard", "1/1", "--manifest", "files", "--part", "parts", "many"];
+    assert!(said(&run_to(1, dir, &other)).contains("plan again with --subtrees"));
+}
