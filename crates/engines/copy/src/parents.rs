@@ -109,12 +109,7 @@ fn refuse_new_link(context: &CopyContext<'_>, source: &Path, to: &Path) -> Resul
     Err(CopyError::whole(to, text))
 }
 
-/// Creates one directory, unless it exists.
-pub(crate) fn make_one(
-    context: &CopyContext<'_>,
-    from: &Path,
-    to: &Path,
-) -> Result<MadeDir, CopyError> {
+fn make_one(context: &CopyContext<'_>, from: &Path, to: &Path) -> Result<MadeDir, CopyError> {
     let failed = |e| {
         let text =
             format!("failed to get attributes of {}: {}", quoted(from), ioloom_failure::reason(&e));
@@ -173,7 +168,7 @@ pub(crate) fn parent_attr_of(context: &CopyContext<'_>, to: &Path) -> io::Result
 
 /// Gives the owner of a new directory the permissions that the umask withheld. Returns its mode
 /// before that.
-fn widen(to: &Path, is_old: bool) -> io::Result<u32> {
+pub(crate) fn widen(to: &Path, is_old: bool) -> io::Result<u32> {
     let own = attr::of_path(to, is_old)?;
     let is_open = is_old || own.mode & OWNER_ALL == OWNER_ALL;
     let (Some(name), false) = (to.file_name(), is_open) else { return Ok(own.mode) };

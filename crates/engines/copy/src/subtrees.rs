@@ -11,7 +11,7 @@ use crate::context::CopyContext;
 use crate::copy::Run;
 use crate::dirs::{MadeDir, MadeDirs};
 use crate::error::CopyError;
-use crate::meta::{Creation, DirModes, OWNER_ALL};
+use crate::meta::{Creation, DirModes, OWNER_ALL, ParentAttr};
 use crate::options::{CopyCounters, CopyOptions, Watcher};
 use crate::parents;
 use crate::report::Report;
@@ -20,7 +20,9 @@ use ioloom_failure::{Operation, quoted};
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::Kind;
 use std::collections::HashMap;
+use std::fs::DirBuilder;
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Permission bits without set-id and sticky bits.
@@ -164,8 +166,18 @@ fn make_directory(context: &CopyContext<'_>, from: &Path, to: &Path) -> Result<(
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(CopyError::io(Operation::Stat, to.to_owned(), error)),
     }
-    directory_attr(from)?;
-    parents::make_one(context, from, to)?;
+    let attr = directory_attr(from)?;
+    let failed = |e| CopyError::io(Operation::CreateDir, to.to_owned(), e);
+    let parent_attr = parents::parent_attr_of(context, to).map_err(failed)?;
+    let mode = mode_until_finished(context, &attr, parent_attr);
+    match DirBuilder::new().mode(mode).create(to) {
+        Ok(()) => parents::widen(to, false).map(drop).map_err(failed)?,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(failed(error)),
+    }
+    if context.watcher.wants_names() {
+        context.watcher.copied(from, to, None);
+    }
     // Another part can have created something else meanwhile.
     match attr::of_path(to, false) {
         Ok(there) if there.kind == Kind::Directory => Ok(()),
@@ -189,6 +201,14 @@ fn directory_attr(path: &Path) -> Result<Attr, CopyError> {
     }
 }
 
+/// Returns the mode with which a directory is created that several parts fill.
+fn mode_until_finished(context: &CopyContext<'_>, source: &Attr, above: ParentAttr) -> u32 {
+    let rules = &context.rules;
+    // The umask does not apply where an ACL is inherited.
+    let withheld = if above.has_default_acl { rules.withheld() } else { 0 };
+    rules.visible_mode(rules.initial_mode(source) & !withheld) | OWNER_ALL
+}
+
 /// Describes a directory of the target that lacks its attributes. Whether it existed before the copy is known
 /// only from its mode, and matters only if modes are not preserved.
 fn unfinished(
@@ -203,10 +223,15 @@ fn unfinished(
         return Err(not_a_directory(&source, &target));
     }
     let rules = &context.rules;
-    let mode = rules.visible_mode(rules.initial_mode(&attr)) | OWNER_ALL;
-    let created = mode & !rules.umask() | OWNER_ALL;
-    let is_old = !rules.preserve.mode && own.mode & PERMISSIONS != created & PERMISSIONS;
     let parent_attr = parents::parent_attr_of(context, &target).map_err(failed)?;
+    let mode = mode_until_finished(context, &attr, parent_attr);
+    let found = own.mode & PERMISSIONS;
+    let is_as_created = match parent_attr.has_default_acl {
+        // The ACL can only have taken permissions away.
+        true => found & !mode == 0,
+        false => found == (mode & !rules.umask() | OWNER_ALL) & PERMISSIONS,
+    };
+    let is_old = !rules.preserve.mode && !is_as_created;
     let modes = DirModes { found: own.mode, withheld: rules.withheld() };
     let owner = Some((own.user, own.group));
     let made = Creation { owner, ..Creation::dir(mode, parent_attr, is_old, modes) };

@@ -31,8 +31,10 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
 /// How long a worker waits at most for a lease before it looks whether the queue is finished. It looks at once when no
-/// lease is queued, and then waits longer each time: the shards that are left often end soon.
+/// lease is queued, and then waits twice as long each time: the shards that are left often end soon.
 const PULL_TIME: Duration = Duration::from_secs(1);
+/// The first of these waits.
+const FIRST_PULL_TIME: Duration = Duration::from_millis(10);
 
 /// What a worker does next.
 #[derive(Debug)]
@@ -247,7 +249,8 @@ impl Worker {
                 // If there is none now, the queue may be finished.
                 0 => self.consumer.fetch().max_messages(1).messages().await,
                 empty => {
-                    let wait = PULL_TIME.min(pause(empty));
+                    let longer = 2u32.saturating_pow(empty - 1);
+                    let wait = PULL_TIME.min(FIRST_PULL_TIME.saturating_mul(longer));
                     self.consumer.batch().max_messages(1).expires(wait).messages().await
                 }
             };

@@ -423,7 +423,7 @@ fn a_target_directory_that_cannot_be_listed_is_used_as_gnu_cp_does() {
     let make = "mkdir -p s/d t/s/d; echo f > s/f; echo g > s/d/g; ln -s f s/l; mkfifo s/p; \
                 touch -d 2001-01-01 s s/d; echo old > t/s/f";
     let (mut scripts, fill) = (Vec::new(), "echo o > t/s/d/g; echo o > t/s/l; echo o > t/s/p");
-    for mode in ["100", "300", "000", "200", "400", "500"] {
+    for mode in ["100", "300", "000", "400", "500"] {
         // GNU cp 9.1 moves the backups from a directory that it cannot list into the source.
         let backup = if mode == "300" { "-rn" } else { "-rb" };
         for options in ["-r", "-a", "-rp", backup, "-rf", "-r --rem", "-rT s/. t/s/d", "-ru"] {

@@ -85,7 +85,8 @@ fn copy_all(dir: &Path, plan: &str, shards: u64, flags: &[&str]) {
 #[test]
 fn the_shards_of_every_plan_make_the_tree_of_one_copy() {
     for flags in [&["-a"][..], &["-r"], &["-r", "--preserve=timestamps"], &["-rp"]] {
-        for wanted in [1, 2, 7, 64] {
+        let all = flags == ["-a"];
+        for &wanted in if all { &[1, 2, 7, 64][..] } else { &[7] } {
             let place = place();
             let dir = place.path();
             source(&dir.join("t"));
