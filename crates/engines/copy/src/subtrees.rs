@@ -231,7 +231,8 @@ fn unfinished(
         true => found & !mode == 0,
         false => found == (mode & !rules.umask() | OWNER_ALL) & PERMISSIONS,
     };
-    let is_old = !rules.preserve.mode && !is_as_created;
+    // Preserved modes include ACLs, which an old directory can have.
+    let is_old = rules.preserve.mode || !is_as_created;
     let modes = DirModes { found: own.mode, withheld: rules.withheld() };
     let owner = Some((own.user, own.group));
     let made = Creation { owner, ..Creation::dir(mode, parent_attr, is_old, modes) };

@@ -48,6 +48,9 @@ pub struct PlanHeader {
     /// directory without the directories in it.
     #[serde(default)]
     pub subtrees: bool,
+    /// Arguments that were left out because others contain them.
+    #[serde(default)]
+    pub contained: u64,
     /// XXH3-128 of all paths in order, each followed by a zero byte.
     pub names: String,
     /// Whether each path was a regular file, and not a symbolic link.

@@ -44,6 +44,7 @@ fn header(shards: u64, created_ns: u64) -> PlanHeader {
         selection: Vec::new(),
         subtrees: false,
         names: String::new(),
+        contained: 0,
         regular: false,
         errors: Vec::new(),
         errors_count: 0,

@@ -105,6 +105,8 @@ impl SubtreeCommand for Copying<'_> {
         let mut options = self.options.clone();
         options.cancel = stop.clone();
         options.one_file_system = one_file_system(plan);
+        // A shard that runs again finds its own read-only files.
+        options.force = true;
         check_target(&self.target)?;
         let copies = copies(plan, &self.target)?;
         let (mut wanted, mut errors) = (Vec::new(), Vec::new());
@@ -165,11 +167,20 @@ pub(crate) fn copies(plan: &Plan, target: &Target) -> Result<Vec<(PathBuf, PathB
     if matches!(target, Target::As(_)) && roots.len() > 1 {
         return Err(Failure::usage("-T needs a plan of one directory; this one has several"));
     }
+    if plan.header.contained > 0 {
+        return Err(Failure::usage(
+            "the plan left out arguments inside others, which have copies of their own; plan them apart",
+        ));
+    }
     let copies = copies_of(&roots, target);
-    for (at, copy) in copies.iter().enumerate() {
-        if let Some(other) = copies[..at].iter().position(|other| other == copy) {
+    // Without dots at the end.
+    let plain = |path: &PathBuf| path.components().collect::<PathBuf>();
+    let plain: Vec<PathBuf> = copies.iter().map(plain).collect();
+    for (at, copy) in plain.iter().enumerate() {
+        let meets = |other: &PathBuf| other.starts_with(copy) || copy.starts_with(other);
+        if let Some(other) = plain[..at].iter().position(meets) {
             return Err(Failure::usage(format!(
-                "{} and {} have the same target {}; plan them apart",
+                "the copies of {} and {} meet in {}; plan them apart",
                 quoted(&roots[other]),
                 quoted(&roots[at]),
                 quoted(copy)

@@ -56,7 +56,7 @@ impl Sum {
 struct Finished {
     /// Directories that got their attributes.
     directories: u64,
-    errors: u64,
+    errors: Vec<String>,
     /// Directories that are in no shard, because they are newer than the plan.
     new: Vec<PathBuf>,
 }
@@ -64,7 +64,7 @@ struct Finished {
 /// Adds up the parts of a complete census, completes the copy, and prints the sum.
 pub(super) fn merge(plan: &Plan, census: &Census, shown: Shown<'_>) -> Ended {
     let summary = Summary::of(census);
-    let sum = sum(plan, census)?;
+    let mut sum = sum(plan, census)?;
     // Manifests are read first: the plan can have a relative path.
     let mut names = Vec::new();
     for entry in plan.entries() {
@@ -79,10 +79,11 @@ pub(super) fn merge(plan: &Plan, census: &Census, shown: Shown<'_>) -> Ended {
     let file = shown.report.map(|file| absolute(file.to_owned())).transpose()?;
     enter(plan)?;
     let finished = finish(plan, census, &names)?;
+    sum.copied.errors.extend(finished.errors.iter().cloned());
     if !finished.new.is_empty() {
         stderr::message(&new_message(&finished.new));
     }
-    let errors = failed_before + finished.errors;
+    let errors = failed_before + finished.errors.len() as u64;
     report::write(file.as_deref(), plan, census, &summary, || report::Result {
         answer: report::amount(&summary),
         doubts: finished.new.first().map(|_| new_message(&finished.new)).into_iter().collect(),
@@ -145,10 +146,12 @@ fn finish(plan: &Plan, census: &Census, names: &[(PathBuf, bool)]) -> Result<Fin
     let alone = names.iter().filter(|(_, alone)| *alone);
     let shared = alone.filter_map(|(path, alone)| cp::part_of(plan, &copies, path, *alone));
     let shared: Vec<Subtree> = shared.collect();
-    let errors = finish_subtrees(&shared, &options, &Printing).len() as u64;
+    let errors = finish_subtrees(&shared, &options, &Printing);
+    let errors: Vec<String> =
+        errors.iter().map(|error| stderr::without_errno(&error.to_string())).collect();
     let known: HashSet<&Path> = names.iter().map(|(path, _)| path.as_path()).collect();
     let new = shared.iter().flat_map(|dir| new_directories(&dir.source(), &known)).collect();
-    Ok(Finished { directories: (shared.len() as u64).saturating_sub(errors), errors, new })
+    Ok(Finished { directories: shared.len().saturating_sub(errors.len()) as u64, errors, new })
 }
 
 /// Returns the directories in a directory that no shard contains. Mount points are left out: the plan decided
@@ -220,7 +223,7 @@ fn document(
     (sum, finished): (&Sum, &Finished),
 ) -> serde_json::Value {
     let copied = &sum.copied;
-    let errors = summary.errors + plan.header.errors_count + finished.errors;
+    let errors = summary.errors + plan.header.errors_count + finished.errors.len() as u64;
     json!({
         "schema": 1,
         "command": "shard merge",

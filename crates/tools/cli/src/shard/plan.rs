@@ -124,6 +124,10 @@ pub(super) fn run(args: &PlanArgs) -> Ended {
         tree: planned.tree.as_ref().map(Raw::from),
         selection: args.selection.words().iter().map(|word| Raw::from(Path::new(word))).collect(),
         subtrees: args.subtrees,
+        contained: match args.subtrees {
+            true => args.paths.len().saturating_sub(planned.once.len()) as u64,
+            false => 0,
+        },
         names: String::new(),
         regular: false,
         errors_count: errors.len() as u64,

@@ -1,6 +1,6 @@
 //! Copies by shards: the shards of any plan and the last step make the tree that one copy makes.
 
-use crate::{ioloom, place, said};
+use crate::{ioloom, names, place, said};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -212,6 +212,60 @@ fn a_shard_that_was_killed_runs_again_and_leaves_nothing_hidden() {
     }
     run_to(0, dir, &["shard", "merge", "t.shards", "parts"]);
     assert_eq!(listing(&dir.join("one/t")), listing(&dir.join("many/t")));
+}
+
+#[test]
+fn arguments_whose_copies_meet_are_refused() {
+    let place = place();
+    let dir = place.path();
+    source(&dir.join("t"));
+    for name in ["other", "many", "parts"] {
+        fs::create_dir(dir.join(name)).unwrap();
+    }
+    fs::write(dir.join("outside"), "stays").unwrap();
+    fs::write(dir.join("other/lk"), "written").unwrap();
+    symlink(dir.join("outside"), dir.join("t/lk")).unwrap();
+    let inside = dir.join("t");
+    let cases = [
+        (dir, &["t", "t/a1"][..], "inside others"),
+        (dir, &["t/a1/direct", "t"], "inside others"),
+        (&inside, &[".", "../other/lk"], "meet in"),
+    ];
+    for (at, (from, roots, word)) in cases.into_iter().enumerate() {
+        let plan_dir = dir.join(format!("p{at}"));
+        let plan_dir = plan_dir.to_str().unwrap();
+        plan(from, 4, &[&["--out", plan_dir], roots].concat());
+        let args =
+            ["cp", "-a", "--shard", "1/4", "--manifest", plan_dir, "--part", "parts", "many"];
+        let output = run_to(1, dir, &args);
+        assert!(said(&output).contains(word), "{roots:?}: {}", said(&output));
+    }
+    assert_eq!(fs::read_to_string(dir.join("outside")).unwrap(), "stays");
+    assert_eq!(names(&dir.join("many")), Vec::<String>::new());
+}
+
+#[test]
+fn old_acls_are_replaced_and_a_shard_replaces_its_own_read_only_files() {
+    let place = place();
+    let dir = place.path();
+    source(&dir.join("t"));
+    fs::set_permissions(dir.join("t/a1/direct"), Permissions::from_mode(0o444)).unwrap();
+    fs::create_dir_all(dir.join("many/t/a0")).unwrap();
+    let acl =
+        |args: &[&str]| std::process::Command::new("setfacl").args(args).current_dir(dir).status();
+    let has_acls =
+        acl(&["-m", "u:65534:rwx,d:u:65534:rwx", "many/t/a0"]).is_ok_and(|s| s.success());
+    let shards = plan(dir, 64, &["t"]);
+    let flags = ["-a", "--redo", "many"];
+    copy_all(dir, "t.shards", shards, &flags);
+    copy_all(dir, "t.shards", shards, &flags);
+    run_to(0, dir, &["shard", "merge", "t.shards", "parts"]);
+    if has_acls {
+        let shown =
+            std::process::Command::new("getfacl").arg("many/t/a0").current_dir(dir).output();
+        let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
+        assert!(!shown.contains("default:") && !shown.contains("mask"), "{shown}");
+    }
 }
 
 #[test]
