@@ -36,6 +36,7 @@ pub(crate) trait SubtreeCommand {
     fn sharding(&self) -> &Sharding;
 
     /// Whether results are printed as JSON.
+    #[cfg_attr(not(feature = "queue"), expect(dead_code, reason = "only workers of a queue ask"))]
     fn json(&self) -> bool;
 
     /// Returns what must be equal in all parts of a result.
