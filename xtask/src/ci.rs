@@ -29,7 +29,8 @@ pub(crate) fn run(repo: &Repo, strict: bool) -> anyhow::Result<bool> {
     // Two builds that other steps need later use the time in which tests and single crates leave
     // processors idle.
     let cargo_deny = dependencies::install(repo)?;
-    let release = cargo_job(repo, gate::BUILD, 2400).in_background();
+    // It gets what the steps before its result leave, so its limit is that of all of them.
+    let release = cargo_job(repo, gate::BUILD, 7200).in_background();
     steps.take("format", || cargo(repo, "fmt --all --check", 120));
     steps.take("lints", || {
         cargo(repo, "clippy --locked --workspace --all-targets -- -D warnings", 900)
