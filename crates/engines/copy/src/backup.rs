@@ -6,7 +6,7 @@
 
 use crate::context::CopyContext;
 use crate::meta::STICKY;
-use crate::new_file::with_hidden_name;
+use crate::new_file::{unless_swept, with_temporary_name};
 use crate::options::{Backup, BackupNames};
 use crate::route::Route;
 use ioloom_sys::attr::{self, Attr};
@@ -96,14 +96,14 @@ fn keep(dir: &Dir, name: &CStr, kept: &CStr, replace: bool) -> io::Result<bool> 
         // A second name could not be removed again.
         return make::rename(dir, name, dir, kept, replace).map(|()| true);
     } else if replace {
-        with_hidden_name(kept, |hidden| make::link(dir, name, dir, hidden)).and_then(
-            |(hidden, ())| {
-                let renamed = make::rename(dir, &hidden, dir, kept, true);
-                // Renaming one link of a file to another has no effect, so the name may still exist.
-                let _ = make::remove(dir, &hidden);
-                renamed
-            },
-        )
+        let linked = |hidden: &CStr| make::link(dir, name, dir, hidden);
+        unless_swept(|| {
+            let (hidden, ()) = with_temporary_name(kept, linked)?;
+            let renamed = make::rename(dir, &hidden, dir, kept, true);
+            // Renaming one link of a file to another has no effect, so the name may still exist.
+            let _ = make::remove(dir, &hidden);
+            renamed
+        })
     } else {
         make::link(dir, name, dir, kept)
     };
@@ -111,7 +111,8 @@ fn keep(dir: &Dir, name: &CStr, kept: &CStr, replace: bool) -> io::Result<bool> 
         Err(e)
             if matches!(
                 Errno::from_io_error(&e),
-                Some(Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK)
+                // The last one is that of a file that is a mount point.
+                Some(Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK | Errno::XDEV)
             ) =>
         {
             make::rename(dir, name, dir, kept, replace).map(|()| true)

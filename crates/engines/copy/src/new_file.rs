@@ -12,9 +12,10 @@
 //! was not stored. An unnamed file must be open to be linked, and a hidden one keeps its lock until it
 //! has its name, so a duplicate is closed first.
 //!
-//! Hidden files of resumable copies end with `.part` alone, because the next copy continues them. So do
-//! links, nodes and backups, which are renamed right after they are made. Other files end with `.temp.part`
-//! and are locked: one that is not is what a killed copy left, and `crate::sweep` removes it.
+//! Hidden files of resumable copies end with `.part` alone, because the next copy continues them. Other
+//! names end with `.temp.part`: `crate::sweep` removes those that a killed copy left. Files are locked while
+//! they are in use. Links, nodes and second names cannot be, but they are renamed right after they are made:
+//! only old ones are removed, and a copy that was stopped in between makes its name again.
 
 use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr};
@@ -35,6 +36,9 @@ const TEMPORARY: &str = ".temp.part";
 
 /// Maximum number of attempts to find an unused hidden name.
 const NAME_TRIES: u32 = 8;
+
+/// Maximum number of attempts to make a name that another copy removes before it is renamed.
+pub(crate) const SWEPT_TRIES: u32 = 3;
 
 /// The state of a new file's final name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -261,12 +265,24 @@ pub(crate) fn with_hidden_name<T>(
     with_unused_name(|number| hidden_name(name, number), make)
 }
 
-/// Does the same with names of files that only this process uses.
-fn with_temporary_name<T>(
+/// Does the same with names that only this process uses.
+pub(crate) fn with_temporary_name<T>(
     name: &CStr,
     make: impl FnMut(&CStr) -> io::Result<T>,
 ) -> io::Result<(CString, T)> {
     with_unused_name(|number| marked(name, number, TEMPORARY), make)
+}
+
+/// Calls `replace` again if the name that it made was removed before it was renamed: this process was stopped
+/// for so long that another copy took the name for one that a killed copy left.
+pub(crate) fn unless_swept<T>(mut replace: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let mut tries = 1;
+    loop {
+        match replace() {
+            Err(e) if e.kind() == io::ErrorKind::NotFound && tries < SWEPT_TRIES => tries += 1,
+            result => return result,
+        }
+    }
 }
 
 fn with_unused_name<T>(

@@ -6,7 +6,7 @@ use crate::context::CopyContext;
 use crate::error::CopyError;
 use crate::links::{Copied, EntryResult, Outcome};
 use crate::meta::{Creation, FileRef};
-use crate::new_file::with_hidden_name;
+use crate::new_file::{SWEPT_TRIES, with_temporary_name};
 use crate::options::{Existing, Make};
 use crate::route::{Route, TargetState};
 use ioloom_failure::{Operation, quoted};
@@ -158,7 +158,29 @@ fn create(
             Err(e) => return Err(Failure::Make(e)),
         }
     }
-    let (hidden, ()) = with_hidden_name(route.to_name, make_as).map_err(Failure::Make)?;
+    let mut tries = 1;
+    loop {
+        match replace(context, route, target, make_as, put) {
+            // Another copy removed the hidden name.
+            Err(Failure::Publish(e))
+                if e.kind() == io::ErrorKind::NotFound && tries < SWEPT_TRIES =>
+            {
+                tries += 1;
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Creates an entry under a hidden name, and renames it.
+fn replace(
+    context: &CopyContext<'_>,
+    route: &Route<'_>,
+    target: &TargetState,
+    make_as: &dyn Fn(&CStr) -> io::Result<()>,
+    put: &dyn Fn(&CStr),
+) -> Result<Copied, Failure> {
+    let (hidden, ()) = with_temporary_name(route.to_name, make_as).map_err(Failure::Make)?;
     let guard = Guard { dir: route.to, name: &hidden };
     put(&hidden);
     let is_there = !matches!(target, TargetState::Absent);

@@ -1,20 +1,25 @@
 //! Finds the remains of interrupted copies, reports their size and removes them.
 //!
 //! A copy holds a lock on every hidden directory that it fills, and on every hidden file that only it
-//! uses. What this process can lock was abandoned. Directories of resumable copies are kept unless their
-//! target is copied again.
+//! uses. What this process can lock was abandoned. Links, nodes and second names of files cannot be locked,
+//! but exist for less than a millisecond: those that are older than two seconds were abandoned, or their copy
+//! makes them again. Directories of resumable copies are kept unless their target is copied again.
 //! Cost: listing a directory, once, if the copy creates a directory in it or merges one into it.
 
 use crate::context::CopyContext;
 use crate::new_file::{is_ours, is_temporary, journal_name, number_of_hidden};
 use ioloom_failure::quoted;
-use ioloom_sys::attr;
+use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind, ReadBuffer};
 use ioloom_sys::{make, remove};
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Age at which a name that cannot be locked was left by a killed copy.
+const STALE: Duration = Duration::from_secs(2);
 
 /// Looks for remains in `dir`, in which the directories `targets` are about to be copied. `adopts`:
 /// whether this copy continues with the remains of an earlier attempt.
@@ -38,8 +43,7 @@ pub(crate) fn sweep(
             && let Ok(name) = CString::new(entry.name)
         {
             found.push((name, number));
-        } else if matches!(entry.kind, Kind::Regular | Kind::Unknown)
-            && is_temporary(entry.name)
+        } else if is_temporary(entry.name)
             && let Ok(name) = CString::new(entry.name)
         {
             files.push(name);
@@ -96,6 +100,19 @@ fn remove_stale(
 }
 
 fn remove_stale_file(context: &CopyContext<'_>, dir: &Dir, path: &Path, name: &CStr) {
+    let Ok(there) = attr::of_name(dir, name, false) else { return };
+    match there.kind {
+        Kind::Regular if there.links == 1 => {}
+        Kind::Directory => return,
+        _ => {
+            // Root makes links of the files of others.
+            let own = attr::own_ids().0;
+            if (own == 0 || there.user == own) && is_old(&there) {
+                report(context, path, name, make::remove(dir, name).map(|()| 0));
+            }
+            return;
+        }
+    }
     let Ok(stale) = make::open_to_read(dir, name, false) else { return };
     let Ok(opened) = attr::of_file(&stale) else { return };
     if !is_ours(&opened) || !make::try_lock(&stale).unwrap_or(false) {
@@ -106,6 +123,14 @@ fn remove_stale_file(context: &CopyContext<'_>, dir: &Dir, path: &Path, name: &C
     if there.is_ok_and(|there| there.identity() == opened.identity()) {
         report(context, path, name, make::remove(dir, name).map(|()| opened.bytes));
     }
+}
+
+/// Returns true if an entry was last changed at least [`STALE`] ago.
+fn is_old(there: &Attr) -> bool {
+    let (seconds, nanoseconds) = there.changed;
+    let changed = u64::try_from(seconds).map(|seconds| Duration::new(seconds, nanoseconds));
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    matches!((changed, now), (Ok(changed), Ok(now)) if now.saturating_sub(changed) > STALE)
 }
 
 fn report(context: &CopyContext<'_>, path: &Path, name: &CStr, removed: io::Result<u64>) {

@@ -23,7 +23,7 @@ use crate::dirs::{CopiedName, DirCounters, DirPair, Roots, c_name};
 use crate::error::CopyError;
 use crate::file::{self, BUFFER_BYTES};
 use crate::links::{Copied, EntryResult, FirstName, Outcome};
-use crate::new_file::with_hidden_name;
+use crate::new_file::{unless_swept, with_temporary_name};
 use crate::options::{Backup, Durable, Follow, Make};
 use crate::place::{self, Placement};
 use crate::report::Counts;
@@ -402,27 +402,29 @@ impl<'r> Worker<'r> {
             return Err(Errno::PERM.into());
         }
         let linked = |hidden: &CStr| make::link(from, &name, route.to, hidden);
-        let (hidden, ()) = with_hidden_name(route.to_name, linked)?;
-        let kept = match backup.map(|backup| Kept::make(backup, route.to, route.to_name)) {
-            Some(Err(error)) => {
-                let _ = make::remove(route.to, &hidden);
+        unless_swept(|| {
+            let (hidden, ()) = with_temporary_name(route.to_name, linked)?;
+            let kept = match backup.map(|backup| Kept::make(backup, route.to, route.to_name)) {
+                Some(Err(error)) => {
+                    let _ = make::remove(route.to, &hidden);
+                    return Err(error);
+                }
+                kept => kept.and_then(Result::ok),
+            };
+            let backup = kept.as_ref().map(|kept| kept.name().to_owned());
+            let renamed = make::rename(route.to, &hidden, route.to, route.to_name, true);
+            // Renaming one hard link of a file to another has no effect, so the hidden name may
+            // still exist.
+            let removed = make::remove(route.to, &hidden);
+            if let Err(error) = renamed {
+                kept.into_iter().for_each(Kept::undo);
                 return Err(error);
             }
-            kept => kept.and_then(Result::ok),
-        };
-        let backup = kept.as_ref().map(|kept| kept.name().to_owned());
-        let renamed = make::rename(route.to, &hidden, route.to, route.to_name, true);
-        // Renaming one hard link of a file to another has no effect, so the hidden name may still
-        // exist.
-        let removed = make::remove(route.to, &hidden);
-        if let Err(error) = renamed {
-            kept.into_iter().for_each(Kept::undo);
-            return Err(error);
-        }
-        match removed {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-            _ => Ok(Copied { backup, ..Copied::default() }),
-        }
+            match removed {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+                _ => Ok(Copied { backup, ..Copied::default() }),
+            }
+        })
     }
 
     fn entry_of(&mut self, at: Location<'_>, name: &[u8], kind: Kind) -> Control {

@@ -95,7 +95,7 @@ pub struct Scanner {
     options: ScanOptions,
     links: LinkSet,
     seen: Seen,
-    /// Roots that are not directories: an entry in another root can be the same file.
+    /// Roots and mount points that are not directories: an entry in another root can be the same file.
     watched: HashSet<FileId>,
     /// Whether directories (and, with `-L`, files) can be found twice.
     several: bool,
@@ -118,28 +118,19 @@ impl Scanner {
             return Err(ScanError::NoSizes);
         }
         let several = (roots.len() > 1 || options.follow == Follow::Always) && !options.count_links;
-        let mut watched = HashSet::new();
-        if roots.len() > 1 && several {
-            let follow = options.follow != Follow::Never;
-            for root in roots {
-                // The error is reported when this root is scanned.
-                match dir::meta(root.as_os_str().as_bytes(), follow, Fields::IDENTITY) {
-                    Ok(meta) if meta.kind != dir::Kind::Directory => {
-                        watched.insert(FileId::new(meta.device, meta.inode));
-                    }
-                    _ => {}
-                }
-            }
-        }
+        // Without /proc, file systems cannot be skipped by type.
+        let mounts = mounts().unwrap_or_default();
+        let watched = match roots.len() > 1 && several {
+            true => watched(roots, &mounts, options.follow != Follow::Never),
+            false => HashSet::new(),
+        };
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let scan = Scan {
             method: Some(options.method.word().to_owned()),
             started_unix_s: started.as_secs(),
             ..Scan::default()
         };
-        // Without /proc, file systems cannot be skipped by type.
-        let mounts =
-            if options.all_file_systems { Vec::new() } else { mounts().unwrap_or_default() };
+        let mounts = if options.all_file_systems { Vec::new() } else { mounts };
         let (links, seen) = (LinkSet::default(), Seen::default());
         Ok(Self { options, links, seen, watched, several, mounts, stop, progress, scan })
     }
@@ -249,6 +240,32 @@ impl Scanner {
         self.scan.not_entered.sort();
         self.scan
     }
+}
+
+/// Returns the files with one name that several roots can contain: roots that are files, and files that are
+/// mounted on others.
+fn watched(roots: &[PathBuf], mounts: &[Mount], follow: bool) -> HashSet<FileId> {
+    let mut watched = HashSet::new();
+    let mut devices = HashSet::new();
+    let meta =
+        |path: &Path, follow| dir::meta(path.as_os_str().as_bytes(), follow, Fields::IDENTITY).ok();
+    for root in roots {
+        // An error is reported when this root is scanned.
+        let Some(found) = meta(root, follow) else { continue };
+        devices.insert(found.device);
+        if found.kind != dir::Kind::Directory {
+            watched.insert(FileId::new(found.device, found.inode));
+        }
+    }
+    // The file systems of the roots answer, others may not.
+    for mount in mounts.iter().filter(|mount| devices.contains(&mount.device)) {
+        if let Some(found) = meta(&mount.point, false)
+            && found.kind != dir::Kind::Directory
+        {
+            watched.insert(FileId::new(found.device, found.inode));
+        }
+    }
+    watched
 }
 
 /// Scans roots in order.

@@ -44,6 +44,11 @@ impl Failure {
         Self::new(Exit::Ok, "")
     }
 
+    /// Returns true if the reader has closed standard output.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.exit == Exit::Ok && self.message.is_empty()
+    }
+
     /// The work failed (exit 1).
     pub(crate) fn failed(error: impl std::fmt::Display) -> Self {
         Self::new(Exit::Failed, error.to_string())

@@ -147,14 +147,23 @@ impl SubtreeCommand for Copying<'_> {
     }
 }
 
-/// A target that does not exist would mean something else for the next shard.
+/// A target that does not exist would mean something else for the next shard, and one without a parent
+/// would fail for each directory.
 fn check_target(target: &Target) -> Result<(), Failure> {
-    let Target::Into(path) = target else { return Ok(()) };
+    let (path, what, advice) = match target {
+        Target::Into(path) => {
+            (path.as_path(), "target directory", "create it, or give its new name with -T")
+        }
+        Target::As(path) | Target::Auto(path) => match path.parent() {
+            Some(parent) => (parent, "directory of the target", "create it"),
+            None => return Ok(()),
+        },
+    };
     match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => Err(Failure::failed(format!("target {}: Not a directory", quoted(path)))),
         Err(error) => Err(Failure::failed(format!(
-            "target directory {}: {}; create it, or give its new name with -T",
+            "{what} {}: {}; {advice}",
             quoted(path),
             ioloom_failure::reason(&error)
         ))),

@@ -47,11 +47,18 @@ pub(crate) fn parse(
     Ok(args)
 }
 
-/// Runs the command. Like GNU du, it fails with code 1, whatever the reason.
+/// Runs the command. Like GNU du, it fails with code 1, whatever the reason, and a closed pipe ends it by
+/// SIGPIPE.
 pub(crate) fn run(args: &DuArgs) -> Ended {
-    execute(args).map_err(|failure| match failure.exit {
-        Exit::Usage | Exit::Refused => Failure { exit: Exit::Failed, ..failure },
-        _ => failure,
+    execute(args).map_err(|failure| {
+        if failure.is_quiet() {
+            // It returns only if the signal is blocked.
+            let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
+        }
+        match failure.exit {
+            Exit::Usage | Exit::Refused => Failure { exit: Exit::Failed, ..failure },
+            _ => failure,
+        }
     })
 }
 

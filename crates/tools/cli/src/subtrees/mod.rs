@@ -5,7 +5,7 @@ mod args;
 pub(crate) use args::{Others, Sharding, ShardingWith};
 
 use crate::exit::{Ended, Exit, Failure};
-use crate::interrupt::stop_flag;
+use crate::interrupt::StopSignals;
 use crate::sharding::{absolute, check_kind, enter, failure, now_ns, place, runner};
 use crate::stderr;
 use ioloom_failure::quoted;
@@ -93,10 +93,11 @@ pub(crate) fn run<C: SubtreeCommand>(command: &C) -> Ended {
     let entry = plan.entry(number.shard, number.of).map_err(failure)?;
     enter(&plan)?;
     check_outside(&plan, &dir)?;
-    match one(command, &plan, &entry, &dir, &stop_flag())? {
+    let signals = StopSignals::catch();
+    match one(command, &plan, &entry, &dir, &signals.flag)? {
         Ran::Interrupted => {
             stderr::message("interrupted: the shard has no part");
-            Ok(Exit::Interrupted)
+            Ok(signals.exit())
         }
         Ran::Part { part, own } => {
             command.print(&plan, &part, own)?;
@@ -128,7 +129,8 @@ fn by_queue<C: SubtreeCommand>(command: &C, plan: &Plan, dir: &Path, url: &str) 
     let queue = crate::queueing::connect(url)?;
     enter(plan)?;
     check_outside(plan, dir)?;
-    let stop = stop_flag();
+    let signals = StopSignals::catch();
+    let stop = signals.flag.clone();
     let joining = Joining {
         command: C::NAME,
         by: runner(command.sharding().worker.clone()),
@@ -137,12 +139,18 @@ fn by_queue<C: SubtreeCommand>(command: &C, plan: &Plan, dir: &Path, url: &str) 
         json: command.json(),
         quiet: false,
     };
-    queue_worker::run(&queue, plan, joining, |entry| {
+    let ended = queue_worker::run(&queue, plan, joining, |entry| {
         Ok(match one(command, plan, entry, dir, &stop)? {
             Ran::Interrupted => Step::Interrupted,
             Ran::Part { part, .. } => Step::Part(part),
         })
-    })
+    });
+    // A worker knows only that it was stopped.
+    let exit = |exit| if exit == Exit::Interrupted { signals.exit() } else { exit };
+    match ended {
+        Ok(ended) => Ok(exit(ended)),
+        Err(failure) => Err(Failure { exit: exit(failure.exit), ..failure }),
+    }
 }
 
 #[cfg(not(feature = "queue"))]

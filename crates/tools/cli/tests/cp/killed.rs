@@ -279,6 +279,32 @@ fn a_killed_copy_resumes_from_its_record() {
     println!("{resumed} files were not copied again");
 }
 
+/// Goal: the next copy removes links, nodes and second names that a killed copy left. Method: names as it
+/// gives them, which are older than the two seconds for which they count as in use.
+#[test]
+fn names_that_cannot_be_locked_are_removed_when_they_are_old() {
+    let dir = place();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir_all(at("source")).unwrap();
+    fs::create_dir_all(at("to")).unwrap();
+    fs::write(at("source/file"), "new").unwrap();
+    fs::write(at("to/kept"), "kept").unwrap();
+    let stale = |what: &str| at(&format!("to/.{what}.ioloom-0123456789abcdef.temp.part"));
+    std::os::unix::fs::symlink("nowhere", stale("link")).unwrap();
+    fs::hard_link(at("to/kept"), stale("name")).unwrap();
+    let made = Command::new("mkfifo").arg(stale("pipe")).status().unwrap();
+    assert!(made.success());
+    std::thread::sleep(std::time::Duration::from_millis(2100));
+    let mut command = ioloom();
+    let output =
+        command.current_dir(dir.path()).args(["cp", "-rT", "source", "to"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said.matches("left by an interrupted copy").count(), 3, "{said}");
+    assert_eq!(crate::names(&at("to")), ["file", "kept"], "{said}");
+    assert_eq!(fs::read(at("to/kept")).unwrap(), b"kept");
+}
+
 /// Goal: the next copy removes hidden files of killed copies, and only those. Method: three files with
 /// such names, one of which is locked as that of a running copy is.
 #[test]

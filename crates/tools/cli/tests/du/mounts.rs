@@ -67,6 +67,10 @@ mkdir t/memory/sub; echo x > t/memory/sub/f
 touch t/onto; mount --bind elsewhere/file t/onto
 rm t/self
 every \"$1\"
+mkdir -p one two; echo x > one/file; touch two/file; mount --bind one/file two/file
+for order in 'one two' 'two one'; do
+  [ \"$(\"$1\" du -d0 $order)\" = \"$(du -d0 $order)\" ] || echo \"$order differ\"
+done
 ";
     let Some(ran) = in_own_mounts(&place, &format!("{BOTH}{script}")) else { return };
     assert_eq!(ran.ended(0).text(), "");

@@ -184,16 +184,16 @@ fn interrupted_by(signal: &str, code: i32) {
 }
 
 #[test]
-fn a_closed_pipe_is_not_an_error() {
+fn a_closed_pipe_ends_it_by_its_signal_as_gnu_du() {
     let place = fresh();
     for i in 0..3000 {
         place.write(format!("t/a-name-of-some-length-{i}"), "");
     }
-    let script = "\"$1\" du -a t | head -1";
-    let mut command = Command::new("sh");
+    let script = "\"$1\" du -a t | head -1; exit ${PIPESTATUS[0]}";
+    let mut command = Command::new("bash");
     let program = crate::place::PROGRAM;
     command.args(["-c", script, "sh", program]).current_dir(place.path()).stdin(Stdio::null());
     let ran: crate::place::ProcessOutput = command.output().unwrap().into();
-    let ran = ran.ended(0);
+    let ran = ran.ended(141);
     assert_eq!((ran.text().lines().count(), ran.err.as_str()), (1, ""));
 }
