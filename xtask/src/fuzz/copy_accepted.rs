@@ -5,16 +5,20 @@ use super::program::Ended;
 use super::snapshot::{Difference, Record, Snapshot, compare};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+mod parents;
 #[cfg(test)]
 mod tests;
+
+pub(super) use parents::retain_unparented;
 
 /// How a program ended, and the working directory after it.
 pub(super) type Run = (Ended, Snapshot);
 
 /// The differences that are not failures, with their reasons.
-pub(super) const ACCEPTED: [&str; 23] = [
+pub(super) const ACCEPTED: [&str; 25] = [
     "access times of sources and of directories: programs read them in different ways, and the \
      kernel updates them by its own rules",
     "layout of data without --sparse=always: GNU's makes holes of zeros in some files; ours keeps \
@@ -57,6 +61,9 @@ pub(super) const ACCEPTED: [&str; 23] = [
      copies the others apart, ours links them",
     "--parents of a directory whose copy --parents has created, as that of 'source/.': GNU cp 9.1 fails \
      (File exists) and leaves it empty, ours has its entries and attributes, or links with -l",
+    "times and extended attributes of the directories above a source with --parents: GNU's sets the times \
+     only of those that it creates, and not again after the next source, and copies no user attributes",
+    "--parents of a source that a plain user cannot reach: GNU's has created the directories above it",
     "a pipe at the target that nothing reads: both wait until the time limit, and what they have copied by \
      then is not compared",
     "times called 'now': the programs run one after the other",
@@ -79,9 +86,9 @@ pub(super) fn by_result(case: &Case, system: &Run, ours: &Run, on_fuse: bool) ->
             return true;
         }
         both && theirs.union(&own).any(|refused| match difference.field {
-            "entry" | "links" => path.starts_with(refused),
-            "mtime" => difference.theirs == "now" && refused.parent() == Some(path),
-            _ => false,
+            "mtime" if difference.theirs == "now" && refused.parent() == Some(path) => true,
+            // Also what was there before, and only one of them has replaced.
+            _ => path.starts_with(refused),
         })
     };
     let mut differences = compare(&system.1, &ours.1);
@@ -93,6 +100,7 @@ pub(super) fn by_result(case: &Case, system: &Run, ours: &Run, on_fuse: bool) ->
         let is_listed = accepts(case, difference, &ours.1)
             || enters_itself(difference)
             || left_open(case, difference, system, ours)
+            || parents::accepts(case, difference, system, ours)
             || gave_up(case, difference, system, ours);
         let is_changed = changed_and_forbidden(difference, ours)
             || case.preserves_links() && linked_to_forbidden(difference, ours);
@@ -105,11 +113,33 @@ pub(super) fn by_result(case: &Case, system: &Run, ours: &Run, on_fuse: bool) ->
 fn into_itself(run: &Run) -> BTreeSet<PathBuf> {
     let refused = |line: &str| {
         let (_, path) = line.split_once("into itself, ")?;
-        let quote = path.chars().next()?;
-        Some(path.strip_prefix(quote)?.strip_suffix(quote)?.into())
+        unquoted(path)
     };
     let named = run.0.err.lines().filter_map(refused);
     named.map(|path: PathBuf| resolved(&path, &run.1)).collect()
+}
+
+/// Returns the path in a message, in which names that are not text have the form `'a'$'\377''b'`.
+fn unquoted(text: &str) -> Option<PathBuf> {
+    let (mut rest, mut name) = (text, Vec::new());
+    while !rest.is_empty() {
+        let (escaped, inner) = match rest.strip_prefix("$'") {
+            Some(inner) => (true, inner),
+            None => (false, rest.strip_prefix('\'')?),
+        };
+        let end = inner.find('\'')?;
+        let (mut part, after) = (&inner.as_bytes()[..end], &inner[end + 1..]);
+        while let Some((byte, others)) = part.split_first() {
+            let octal = escaped.then_some(others).and_then(|digits| digits.get(..3));
+            let code = octal
+                .filter(|_| *byte == b'\\')
+                .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+            name.push(code.unwrap_or(*byte));
+            part = if code.is_some() { &others[3..] } else { others };
+        }
+        rest = after;
+    }
+    Some(OsString::from_vec(name).into())
 }
 
 /// Returns a path without the links that lead to it.
@@ -237,36 +267,6 @@ pub(super) fn only_relinks(case: &Case, system: &Run, ours: &Run) -> bool {
         && ours.0.code == Some(0)
         && !said.is_empty()
         && said.lines().all(|line| line.contains("cannot create hard link"))
-}
-
-/// Removes what GNU's has not copied into directories that `--parents` has created. Returns true if
-/// this is all that GNU's reports.
-pub(super) fn retain_unparented(
-    case: &Case,
-    differences: &mut Vec<Difference>,
-    (system, ours): (&Run, &Run),
-) -> bool {
-    let said = &system.0.err;
-    let is_made = |line: &str| {
-        line.starts_with("cp: cannot create directory") && line.ends_with(": File exists")
-    };
-    if !case.has(&["--parents"]) || said.is_empty() || !said.lines().all(is_made) {
-        return false;
-    }
-    let is_copy = |path: &Path| !case.originals(path).is_empty();
-    differences.retain(|difference| {
-        let path = Path::new(&difference.path);
-        let is_missing = difference.field == "entry" && difference.theirs == "absent";
-        // The source is one file with its copies.
-        let is_linked = case.has(&["-l", "--link"])
-            && difference.field == "links"
-            && path.starts_with("source")
-            && group(path, &ours.1).iter().any(|name| is_copy(name))
-            && group(path, &ours.1).iter().all(|name| name.starts_with("source") || is_copy(name));
-        let is_as_source = is_missing || is_of_source(case, difference, &ours.1);
-        !(is_copy(path) && is_as_source || is_linked)
-    });
-    ours.0.code == Some(0)
 }
 
 /// Removes the differences of a target below a link that its own copy has replaced. Returns true if
@@ -430,13 +430,26 @@ fn left_open(case: &Case, difference: &Difference, system: &Run, ours: &Run) -> 
     let is_directory = |run: &Run| {
         run.1.get(Path::new(&difference.path)).is_some_and(|record| record.is("directory"))
     };
-    !case.root
-        && difference.field == "mode"
+    let of_source = |record: &Record| {
+        let there = record.fields.get("attributes").map_or("", String::as_str);
+        difference.ours.split_whitespace().all(|one| there.split_whitespace().any(|it| it == one))
+    };
+    let is_unread = match difference.field {
+        "mode" => {
+            bits(&difference.theirs) == bits(&difference.ours) | 0o700
+                || is_mode_of_source(case, difference, &ours.1)
+        }
+        "attributes" => {
+            let mut sources = ours.1.iter().filter(|(path, _)| path.starts_with("source"));
+            difference.theirs.is_empty() && sources.any(|(_, record)| of_source(record))
+        }
+        _ => false,
+    };
+    is_unread
+        && !case.root
         && is_directory(ours)
         && system.0.err.contains("getting attribute")
         && ours.0.err.contains("setting attributes for")
-        && (bits(&difference.theirs) == bits(&difference.ours) | 0o700
-            || is_mode_of_source(case, difference, &ours.1))
 }
 
 /// Applies the rules that need only the result.
@@ -455,8 +468,12 @@ pub(super) fn accepts(case: &Case, difference: &Difference, snapshot: &Snapshot)
             let bits = |text: &str| u32::from_str_radix(text, 8).unwrap_or(0);
             let (theirs, ours) = (bits(theirs), bits(ours));
             let only_more = theirs & 0o777 == ours & 0o777 && theirs & ours == ours;
-            // A name can now be one of a file that another name had.
+            // A name can now be one of a file that another name had, and a link can lead to it.
+            let leads = snapshot.iter().filter(|(other, record)| {
+                other.starts_with("t") && record.is("symlink") && resolved(other, snapshot) == path
+            });
             let names = group(path, snapshot).into_iter().map(PathBuf::as_path).chain([path]);
+            let names = names.chain(leads.map(|(other, _)| other.as_path()));
             let names: Vec<&Path> = names.collect();
             let old = case.target.as_ref().map_or(0, |target| {
                 let below = |name: &Path| name.strip_prefix("t").unwrap_or(name).to_owned();

@@ -127,3 +127,39 @@ fn links_of_a_directory_that_gnu_does_not_enter_are_accepted_if_they_are_copies(
     assert_eq!(left(&["-r", "--parents"], &copy), 1, "no links were asked for");
     assert_eq!(left(&["-r", "-l", "--parents"], "t/other"), 1, "a name that is not a copy");
 }
+
+#[test]
+fn names_in_messages_are_read_as_the_shell_would() {
+    for (text, name) in [
+        ("'t/a b'", "t/a b"),
+        (r"'t/'$'\303\251''51'", "t/é51"),
+        (r"'new'$'\n''line27'", "new\nline27"),
+        (r"'a\b'", r"a\b"),
+    ] {
+        assert_eq!(unquoted(text), Some(PathBuf::from(name)), "{text}");
+    }
+    assert_eq!(unquoted("'a"), None);
+    assert_eq!(unquoted("a'"), None);
+}
+
+/// Goal: only what GNU's does with directories above sources is accepted. Method: one difference each, with
+/// and without what explains it.
+#[test]
+fn times_above_a_source_may_differ_only_where_gnu_sets_them_once() {
+    let accepted = |options: &[&str], sources: &[&str], path: &str, field, values: (&str, &str)| {
+        let operands = sources.iter().chain(&["t"]).map(PathBuf::from).collect();
+        let case = Case { operands, target: None, ..case(options, true) };
+        let none = run("", &Snapshot::new());
+        let (theirs, ours) = (values.0.to_owned(), values.1.to_owned());
+        let difference = Difference { path: path.into(), field, theirs, ours };
+        parents::accepts(&case, &difference, &none, &none)
+    };
+    let (options, two) = (["-a", "--parents"], ["source/a", "source/b"]);
+    assert!(accepted(&options, &two, "t/source", "mtime", ("now", "1.0")));
+    assert!(!accepted(&["-a"], &two, "t/source", "mtime", ("now", "1.0")));
+    assert!(!accepted(&options, &two[..1], "t/source", "mtime", ("now", "1.0")));
+    assert!(!accepted(&options, &two, "t/source", "mtime", ("1.0", "now")), "ours made it");
+    assert!(!accepted(&options, &two, "t/source/a", "mtime", ("now", "1.0")));
+    assert!(!accepted(&options, &two, "t/source", "mode", ("755", "777")));
+    assert!(!accepted(&options, &two, "t/source", "entry", ("directory", "absent")));
+}
