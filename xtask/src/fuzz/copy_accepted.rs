@@ -131,11 +131,17 @@ fn unquoted(text: &str) -> Option<PathBuf> {
         let (mut part, after) = (&inner.as_bytes()[..end], &inner[end + 1..]);
         while let Some((byte, others)) = part.split_first() {
             let octal = escaped.then_some(others).and_then(|digits| digits.get(..3));
-            let code = octal
-                .filter(|_| *byte == b'\\')
-                .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
-            name.push(code.unwrap_or(*byte));
-            part = if code.is_some() { &others[3..] } else { others };
+            let digits = octal.filter(|_| *byte == b'\\').and_then(|d| std::str::from_utf8(d).ok());
+            let code = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+            let letter = match others.first().filter(|_| escaped && *byte == b'\\') {
+                Some(b'n') => Some(b'\n'),
+                Some(b't') => Some(b'\t'),
+                Some(b'\\') => Some(b'\\'),
+                _ => None,
+            };
+            let length = if code.is_some() { 3 } else { usize::from(letter.is_some()) };
+            name.push(code.or(letter).unwrap_or(*byte));
+            part = &others[length..];
         }
         rest = after;
     }
