@@ -305,6 +305,37 @@ fn names_that_cannot_be_locked_are_removed_when_they_are_old() {
     assert_eq!(fs::read(at("to/kept")).unwrap(), b"kept");
 }
 
+/// Goal: a copy whose name was taken for one that a killed copy left makes it again. Method: its first rename
+/// begins four seconds late, and meanwhile another copy removes the name. On a slow machine the other copy
+/// may come too late, and then there is nothing to do again.
+#[test]
+fn a_copy_that_was_stopped_makes_its_name_again() {
+    let dir = place();
+    let at = |name: &str| dir.path().join(name);
+    for name in ["source", "other", "to"] {
+        fs::create_dir_all(at(name)).unwrap();
+    }
+    std::os::unix::fs::symlink("new", at("source/link")).unwrap();
+    std::os::unix::fs::symlink("old", at("to/link")).unwrap();
+    let late = "--inject=rename,renameat,renameat2:delay_enter=4s:when=1";
+    let mut command = Command::new("strace");
+    let words =
+        ["-f", "-o", "calls", late, env!("CARGO_BIN_EXE_ioloom"), "cp", "-dRT", "source", "to"];
+    let copy = command.args(words).current_dir(dir.path()).stderr(Stdio::piped()).spawn();
+    let Ok(copy) = copy else { return println!("skipped: strace is missing") };
+    std::thread::sleep(Duration::from_millis(2500));
+    let other = crate::cp(dir.path(), &["-rT", "other", "to"]);
+    assert!(other.status.success(), "{}", crate::said(&other));
+    let output = copy.wait_with_output().unwrap();
+    if crate::said(&output).starts_with("strace:") {
+        return println!("skipped: strace may not trace");
+    }
+    assert!(output.status.success(), "{}", crate::said(&output));
+    assert_eq!(fs::read_link(at("to/link")).unwrap(), Path::new("new"));
+    assert_eq!(crate::names(&at("to")), ["link"]);
+    println!("removed meanwhile: {}", crate::said(&other));
+}
+
 /// Goal: the next copy removes hidden files of killed copies, and only those. Method: three files with
 /// such names, one of which is locked as that of a running copy is.
 #[test]

@@ -3,6 +3,7 @@
 mod cp;
 mod du;
 mod each;
+mod independent;
 mod wrong;
 
 use ioloom_bucket::Server;
