@@ -8,6 +8,8 @@
 mod copy;
 mod copy_accepted;
 mod copy_case;
+mod copy_parents;
+mod copy_run;
 mod du;
 mod place;
 mod program;

@@ -4,10 +4,12 @@
 //! working directory: the target, the source, and a directory outside that must not change.
 
 use super::copy_accepted::{
-    Run, accepts, by_result, is_mode_of_source, only_relinks, retain_reachable, retain_repeated,
-    retain_unkept, retain_unparented,
+    accepts, by_result, is_mode_of_source, only_relinks, retain_reachable, retain_repeated,
+    retain_unkept,
 };
 use super::copy_case::Case;
+use super::copy_parents::retain_unparented;
+use super::copy_run::Run;
 use super::place::{Place, remove};
 use super::program::{Ended, run};
 use super::random::Random;

@@ -1,21 +1,16 @@
 //! The differences of two copies that are not failures, each with its reason.
 
 use super::copy_case::Case;
-use super::program::Ended;
+use super::copy_parents as parents;
+use super::copy_run::{Run, group, is_of_source, resolved};
 use super::snapshot::{Difference, Record, Snapshot, compare};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-mod parents;
 #[cfg(test)]
 mod tests;
-
-pub(super) use parents::retain_unparented;
-
-/// How a program ended, and the working directory after it.
-pub(super) type Run = (Ended, Snapshot);
 
 /// The differences that are not failures, with their reasons.
 pub(super) const ACCEPTED: [&str; 25] = [
@@ -146,29 +141,6 @@ fn unquoted(text: &str) -> Option<PathBuf> {
         rest = after;
     }
     Some(OsString::from_vec(name).into())
-}
-
-/// Returns a path without the links that lead to it.
-fn resolved(path: &Path, snapshot: &Snapshot) -> PathBuf {
-    const LINKS_MAX: u32 = 40;
-    let mut todo: Vec<OsString> = path.iter().rev().map(OsString::from).collect();
-    let (mut found, mut links) = (PathBuf::new(), 0);
-    while let Some(name) = todo.pop() {
-        if name == ".." {
-            found.pop();
-            continue;
-        }
-        let here = found.join(&name);
-        let target = snapshot.get(&here).and_then(|record| record.fields.get("target"));
-        match target.map(|text| PathBuf::from(text.trim_matches('"'))) {
-            Some(target) if links < LINKS_MAX => {
-                links += 1;
-                todo.extend(target.iter().rev().map(OsString::from));
-            }
-            _ => found = here,
-        }
-    }
-    found
 }
 
 /// Removes the differences of paths where ours has kept what was there `before`, for a reason.
@@ -319,14 +291,6 @@ pub(super) fn retain_repeated(
     differences.retain(|difference| different.contains(&difference.path));
 }
 
-/// Returns the names of the file that a path is a name of.
-fn group<'a>(path: &Path, snapshot: &'a Snapshot) -> Vec<&'a PathBuf> {
-    let links = |record: &Record| record.fields.get("links").cloned();
-    let Some(text) = snapshot.get(path).and_then(links) else { return Vec::new() };
-    let same = snapshot.iter().filter(|(_, record)| links(record).as_ref() == Some(&text));
-    same.map(|(path, _)| path).collect()
-}
-
 /// Returns true if two records have the same values, except for some fields.
 fn is_equal(one: &Record, other: &Record, except: &[&str]) -> bool {
     let fields = |record: &Record| -> Vec<(&'static str, String)> {
@@ -334,23 +298,6 @@ fn is_equal(one: &Record, other: &Record, except: &[&str]) -> bool {
         kept.map(|(name, value)| (*name, value.clone())).collect()
     };
     fields(one) == fields(other)
-}
-
-/// Returns true if a source of this name and type, or an operand, has the value of our copy. Links are
-/// followed, as some options do.
-fn is_of_source(case: &Case, difference: &Difference, snapshot: &Snapshot) -> bool {
-    let copy = Path::new(&difference.path);
-    let word = snapshot.get(copy).map(Record::word);
-    let can_be = |path: &&PathBuf| {
-        path.starts_with("source")
-            && (path.file_name() == copy.file_name() || case.operands.contains(*path))
-    };
-    snapshot.keys().filter(can_be).any(|path| {
-        snapshot.get(&resolved(path, snapshot)).is_some_and(|record| {
-            Some(record.word()) == word
-                && record.fields.get(difference.field) == Some(&difference.ours)
-        })
-    })
 }
 
 /// Returns true if a source of this name and type has the mode of our copy, which can also have bits

@@ -1,6 +1,8 @@
 //! Each rule accepts only its own difference.
 
 use super::*;
+use crate::fuzz::copy_parents::retain_unparented;
+use crate::fuzz::program::Ended;
 
 fn snapshot(paths: &[(&str, &[(&'static str, &str)])]) -> Snapshot {
     let record = |fields: &[(&'static str, &str)]| Record {

@@ -1,8 +1,8 @@
 //! Rules of `--parents`.
 
-use super::super::copy_case::Case;
-use super::super::snapshot::Difference;
-use super::{Run, group, is_of_source, resolved};
+use super::copy_case::Case;
+use super::copy_run::{Run, group, is_of_source, resolved};
+use super::snapshot::Difference;
 use std::path::{Component, Path, PathBuf};
 
 /// Accepts times and attributes of the directories above sources, and those that GNU's has created for a
@@ -50,7 +50,7 @@ fn is_above_copy(case: &Case, path: &Path) -> bool {
 
 /// Removes what GNU's has not copied into directories that `--parents` has created. Returns true if
 /// this is all that GNU's reports.
-pub(in crate::fuzz) fn retain_unparented(
+pub(super) fn retain_unparented(
     case: &Case,
     differences: &mut Vec<Difference>,
     (system, ours): (&Run, &Run),

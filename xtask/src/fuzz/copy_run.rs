@@ -1,0 +1,58 @@
+//! What a copy left, and questions about it that several rules ask.
+
+use super::copy_case::Case;
+use super::program::Ended;
+use super::snapshot::{Difference, Record, Snapshot};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// How a program ended, and the working directory after it.
+pub(super) type Run = (Ended, Snapshot);
+
+/// Returns a path without the links that lead to it.
+pub(super) fn resolved(path: &Path, snapshot: &Snapshot) -> PathBuf {
+    const LINKS_MAX: u32 = 40;
+    let mut todo: Vec<OsString> = path.iter().rev().map(OsString::from).collect();
+    let (mut found, mut links) = (PathBuf::new(), 0);
+    while let Some(name) = todo.pop() {
+        if name == ".." {
+            found.pop();
+            continue;
+        }
+        let here = found.join(&name);
+        let target = snapshot.get(&here).and_then(|record| record.fields.get("target"));
+        match target.map(|text| PathBuf::from(text.trim_matches('"'))) {
+            Some(target) if links < LINKS_MAX => {
+                links += 1;
+                todo.extend(target.iter().rev().map(OsString::from));
+            }
+            _ => found = here,
+        }
+    }
+    found
+}
+
+/// Returns the names of the file that a path is a name of.
+pub(super) fn group<'a>(path: &Path, snapshot: &'a Snapshot) -> Vec<&'a PathBuf> {
+    let links = |record: &Record| record.fields.get("links").cloned();
+    let Some(text) = snapshot.get(path).and_then(links) else { return Vec::new() };
+    let same = snapshot.iter().filter(|(_, record)| links(record).as_ref() == Some(&text));
+    same.map(|(path, _)| path).collect()
+}
+
+/// Returns true if a source of this name and type, or an operand, has the value of our copy. Links are
+/// followed, as some options do.
+pub(super) fn is_of_source(case: &Case, difference: &Difference, snapshot: &Snapshot) -> bool {
+    let copy = Path::new(&difference.path);
+    let word = snapshot.get(copy).map(Record::word);
+    let can_be = |path: &&PathBuf| {
+        path.starts_with("source")
+            && (path.file_name() == copy.file_name() || case.operands.contains(*path))
+    };
+    snapshot.keys().filter(can_be).any(|path| {
+        snapshot.get(&resolved(path, snapshot)).is_some_and(|record| {
+            Some(record.word()) == word
+                && record.fields.get(difference.field) == Some(&difference.ours)
+        })
+    })
+}
