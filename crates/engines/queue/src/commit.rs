@@ -69,10 +69,6 @@ impl Commit {
                         gone @ QueueError::Removed { .. } => Err(gone),
                         _ => Ok(()),
                     })?;
-                    let refused = match refused {
-                        QueueError::Removed { .. } => queue.failed("write to", "no stream took it"),
-                        other => other,
-                    };
                     patience.bear(refused).await?;
                 }
                 Err(error) => patience.bear(error).await?,

@@ -55,6 +55,26 @@ impl Instance {
         }
     }
 
+    /// Stores a message and waits until the server has stored it. That no stream takes it means that the queue was
+    /// removed only if its terms are gone, too: JetStream can be off for a while.
+    pub(crate) async fn store(&self, subject: &str, payload: Vec<u8>) -> Result<(), QueueError> {
+        match self.link.store(subject, payload).await {
+            Err(gone @ QueueError::Removed { .. }) => match self.check().await {
+                Err(removed @ QueueError::Removed { .. }) => Err(removed),
+                _ => Err(self.unless_removed(gone)),
+            },
+            stored => stored,
+        }
+    }
+
+    /// Returns the error of a queue that exists.
+    pub(crate) fn unless_removed(&self, error: QueueError) -> QueueError {
+        match error {
+            QueueError::Removed { .. } => self.failed("write to", "no stream took it"),
+            other => other,
+        }
+    }
+
     /// Returns a subject of this instance.
     pub(crate) fn subject(&self, kind: &str) -> String {
         format!("{}.{}.{kind}", self.link.names.subject, self.terms.created_ns)

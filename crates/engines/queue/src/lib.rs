@@ -41,6 +41,7 @@
 mod address;
 mod commit;
 mod error;
+mod holding;
 mod instance;
 mod link;
 mod parked;

@@ -136,14 +136,18 @@ impl Queue {
 /// Keeps what the server says that the user may not do.
 fn watched(options: ConnectOptions, denied: Arc<Mutex<Option<String>>>) -> ConnectOptions {
     options.event_callback(move |event| {
-        let said = match event {
-            Event::ServerError(ServerError::Other(said)) => Some(said),
-            _ => None,
-        };
-        if let Some(said) =
-            said.filter(|said| said.to_lowercase().contains("permissions violation"))
-        {
-            *denied.lock().unwrap_or_else(PoisonError::into_inner) = Some(said);
+        let mut denied = denied.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            // A worker runs without its reports.
+            Event::ServerError(ServerError::Other(said))
+                if said.to_lowercase().contains("permissions violation")
+                    && !said.contains(".worker.") =>
+            {
+                *denied = Some(said);
+            }
+            // The permissions can have changed.
+            Event::Connected => *denied = None,
+            _ => {}
         }
         async {}
     })
@@ -241,7 +245,8 @@ impl Link {
     pub(crate) fn failed(&self, action: &'static str, error: impl std::fmt::Display) -> QueueError {
         let mut reason = error.to_string();
         let queue = self.queue.clone();
-        let denied = self.denied.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // The next request is refused again if it may not be done.
+        let denied = self.denied.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(reason) = denied {
             return QueueError::Denied { queue, reason };
         }

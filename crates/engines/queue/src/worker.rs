@@ -3,10 +3,11 @@
 //! The lease of a worker is a range of shards. A task extends it three times per lease until the worker
 //! acknowledges it, so a worker that is killed, stopped or cut off from the server loses it. Then another
 //! worker runs the rest of its shards, and of two results the first one counts. The result of a shard is committed
-//! while the next one runs.
+//! while the next one runs ([`crate::commit`]), and [`crate::holding`] decides when its lease is acknowledged.
 
 use crate::commit::{Commit, Committed};
 use crate::error::QueueError;
+use crate::holding::{Holding, Lease};
 use crate::instance::Instance;
 use crate::link::{Queue, REQUEST_TIME, now_ns};
 use crate::parked::{self, Parked};
@@ -18,7 +19,6 @@ use crate::submit::{SHARDS_PER_LEASE_MAX, consumer, lease, store_first};
 use crate::terms::WorkerReport;
 use async_nats::jetstream::AckKind;
 use async_nats::jetstream::consumer::{PullConsumer, pull};
-use async_nats::jetstream::message::Acker;
 use futures_util::StreamExt;
 use serde_json::Value;
 use std::collections::{BTreeSet, VecDeque};
@@ -47,40 +47,16 @@ pub enum Next {
     Stopped,
 }
 
-/// A range of shards that this worker holds.
-struct Lease {
-    acker: Arc<Acker>,
-    /// Those that are left.
-    shards: VecDeque<u64>,
-    /// Whether the range is one shard, so that deliveries of the message are tries of the shard.
-    is_single: bool,
-    /// How often the message was delivered.
-    tries: u32,
-    extend: JoinHandle<()>,
-}
-
-impl fmt::Debug for Lease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lease").field("shards", &self.shards).finish_non_exhaustive()
-    }
-}
-
 /// A commit that is under way.
 struct Pending {
     task: JoinHandle<Result<Committed, QueueError>>,
-    /// The lease to acknowledge afterwards, if nothing is left of it.
-    lease: Option<Lease>,
+    /// Its lease.
+    holding: Arc<Holding>,
 }
 
 impl fmt::Debug for Pending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pending").field("lease", &self.lease).finish_non_exhaustive()
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.extend.abort();
+        f.debug_struct("Pending").field("holding", &self.holding).finish_non_exhaustive()
     }
 }
 
@@ -198,7 +174,7 @@ impl Worker {
     pub fn next_shard(&mut self) -> Result<Next, QueueError> {
         let (runtime, stop) = (self.runtime.clone(), self.stop.clone());
         runtime.block_on(async {
-            self.release().await?;
+            self.release();
             let mut patience = Patience::new(&stop);
             loop {
                 if stop.load(Ordering::Relaxed) {
@@ -209,7 +185,13 @@ impl Worker {
                     return Ok(Next::Shard(shard));
                 }
                 let found = match self.find().await {
-                    Ok(true) => Ok(None),
+                    Ok(true) => {
+                        // A lease that came again can have nothing left.
+                        if let Some(over) = self.lease.take_if(|lease| lease.shards.is_empty()) {
+                            self.acknowledge(over);
+                        }
+                        Ok(None)
+                    }
                     Ok(false) => {
                         self.settle_commit().await?;
                         self.finished().await
@@ -234,7 +216,7 @@ impl Worker {
             // The server does not say why: the queue can be gone.
             Err(error) => match self.queue.check().await {
                 Err(gone @ QueueError::Removed { .. }) => Err(gone),
-                _ => Err(error),
+                _ => Err(self.queue.unless_removed(error)),
             },
             pulled => pulled,
         }
@@ -276,10 +258,7 @@ impl Worker {
             let _ = acker.ack_with(AckKind::Term).await;
             return Ok(true);
         };
-        let every = Duration::from_millis((queue.terms.lease_ms / 3).max(1));
-        let extend = tokio::spawn(keep_extending(queue, acker.clone(), every));
-        let (shards, is_single) = ((first..=last).collect(), first == last);
-        let mut lease = Lease { acker, shards, is_single, tries, extend };
+        let mut lease = Lease::new(queue, acker, (first, last), tries);
         if tries > 1 {
             // After an error the lease is dropped, and comes again when it has run out.
             self.resume(&mut lease).await?;
@@ -375,8 +354,12 @@ impl Worker {
         let (queue, stop, found) = (self.queue.clone(), self.stop.clone(), found.clone());
         let commit = Commit { queue, shard, run, found, failed_files, stop };
         let report = self.report.clone();
+        let holding = Arc::new(Holding::new(self.lease.as_ref()));
+        let held = holding.clone();
         let task = self.runtime.spawn(async move {
-            let committed = commit.store().await?;
+            let stored = commit.store().await;
+            let over = held.ended(stored.is_ok());
+            let committed = stored?;
             let is_counted = committed == Committed::Counted;
             {
                 let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
@@ -391,9 +374,12 @@ impl Worker {
             if is_counted {
                 parked::remove_if_parked(&commit.queue, shard).await;
             }
+            if let Some(lease) = over {
+                lease.acknowledge(&commit.queue).await;
+            }
             Ok(committed)
         });
-        self.pending = Some(Pending { task, lease: None });
+        self.pending = Some(Pending { task, holding });
         self.leave();
         Ok(())
     }
@@ -408,19 +394,12 @@ impl Worker {
     }
 
     async fn settle_commit(&mut self) -> Result<Option<Committed>, QueueError> {
-        let Some(Pending { task, lease }) = self.pending.take() else { return Ok(None) };
-        let ended = task.await.map_err(|e| self.queue.failed("write to", e)).flatten();
-        match (ended, lease) {
-            (Ok(committed), lease) => {
-                if let Some(lease) = lease {
-                    self.acknowledge(lease);
-                }
-                Ok(Some(committed))
-            }
-            // The lease of the shard is dropped, not acknowledged: it runs out.
-            (Err(error), Some(_)) => Err(error),
-            (Err(error), None) => {
-                self.lease = None;
+        let Some(Pending { task, holding }) = self.pending.take() else { return Ok(None) };
+        match task.await.map_err(|e| self.queue.failed("write to", e)).flatten() {
+            Ok(committed) => Ok(Some(committed)),
+            Err(error) => {
+                // The lease of the shard is dropped, not acknowledged: it runs out.
+                self.lease.take_if(|lease| holding.is_of(lease));
                 Err(error)
             }
         }
@@ -428,18 +407,15 @@ impl Worker {
 
     /// Ends a lease of which nothing is left: its shards are committed, parked or queued again, or will be when
     /// the commit that is under way has ended.
-    async fn release(&mut self) -> Result<(), QueueError> {
-        let Some(lease) = self.lease.take_if(|lease| lease.shards.is_empty()) else {
-            return Ok(());
+    fn release(&mut self) {
+        let Some(lease) = self.lease.take_if(|lease| lease.shards.is_empty()) else { return };
+        let left = match &self.pending {
+            Some(pending) => pending.holding.leave(lease),
+            None => Some(lease),
         };
-        if self.pending.as_ref().is_some_and(|pending| pending.lease.is_some()) {
-            self.settle_commit().await?;
+        if let Some(lease) = left {
+            self.acknowledge(lease);
         }
-        match &mut self.pending {
-            Some(pending) => pending.lease = Some(lease),
-            None => self.acknowledge(lease),
-        }
-        Ok(())
     }
 
     /// Records that the current shard could not be run. It is tried again, here or elsewhere, and parked
@@ -496,20 +472,23 @@ impl Worker {
         })
     }
 
-    /// Reports that this worker ends.
-    pub fn end(mut self) {
+    /// Reports that this worker ends. Returns its counters, and the error of a commit that was under way.
+    pub fn end(mut self) -> (WorkerReport, Option<QueueError>) {
         self.publishing.abort();
         self.note(|report| {
             report.ended = true;
             report.current = None;
         });
-        let (report, runtime) = (self.report(), self.runtime.clone());
+        let runtime = self.runtime.clone();
         runtime.block_on(async {
-            let _ = tokio::time::timeout(REQUEST_TIME, self.settle_commit()).await;
+            let ended = tokio::time::timeout(REQUEST_TIME, self.settle_commit()).await;
+            let error =
+                ended.unwrap_or_else(|_| Err(self.queue.failed("write to", "no answer"))).err();
             let _ = tokio::time::timeout(REQUEST_TIME, self.settled()).await;
-            publish(&self.queue, report).await;
+            publish(&self.queue, self.report()).await;
             let _ = tokio::time::timeout(PULL_TIME, self.queue.client.flush()).await;
-        });
+            (self.report(), error)
+        })
     }
 
     /// Returns the counters of this worker.
@@ -537,11 +516,7 @@ impl Worker {
     /// the next lease is taken meanwhile.
     fn acknowledge(&mut self, lease: Lease) {
         let queue = self.queue.clone();
-        self.do_meanwhile(async move {
-            let acknowledging =
-                async { lease.acker.double_ack().await.map_err(|e| queue.failed("write to", e)) };
-            let _ = queue.in_time("write to", acknowledging).await;
-        });
+        self.do_meanwhile(async move { lease.acknowledge(&queue).await });
     }
 
     fn do_meanwhile(&mut self, task: impl Future<Output = ()> + Send + 'static) {
@@ -553,17 +528,6 @@ impl Worker {
     async fn settled(&mut self) {
         for task in std::mem::take(&mut self.background) {
             let _ = task.await;
-        }
-    }
-}
-
-/// Extends a lease while this worker lives and is connected: the client keeps a limited number of messages for a
-/// server that it has lost.
-async fn keep_extending(queue: Instance, acker: Arc<Acker>, every: Duration) {
-    loop {
-        tokio::time::sleep(every).await;
-        if queue.is_connected() {
-            let _ = acker.ack_with(AckKind::Progress).await;
         }
     }
 }

@@ -589,3 +589,89 @@ fn a_queue_whose_submission_was_killed_says_so_and_can_be_completed() {
     }
     assert_eq!(finish(&mut worker), (2, 0));
 }
+
+/// Waits until the queue has this many shards done.
+fn wait_until_done(url: &str, shards: u64) {
+    let start = Instant::now();
+    while queue(url).status().unwrap().counts.done < shards {
+        assert!(start.elapsed() < Duration::from_secs(10), "the commit does not end");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Goal: a lease of which nothing is left does not come again. Method: a range is lost and split; after
+/// another lease time, nothing more may be queued than its two shards.
+#[test]
+fn a_range_that_was_split_does_not_come_again() {
+    let Some(server) = Nats::start_without_sync() else { return };
+    let url = server.queue("split");
+    assert_eq!(queue(&url).submit(&terms(30_000, 3), false).unwrap().leases, 10_000);
+    let mut lost = join(&url, "lost");
+    take(&mut lost);
+    assert_eq!(commit(&mut lost), Committed::Counted);
+    drop(lost);
+    std::thread::sleep(Duration::from_millis(1200));
+    let queued = |url: &str| queue(url).status().unwrap().counts.queued;
+    let mut other = join(&url, "other");
+    take(&mut other);
+    other.give_back().unwrap();
+    // Two shards of the split range and three that were given back, each alone; the ranges are acknowledged.
+    let after = queued(&url);
+    assert_eq!(after, 10_000 - 2 + 2 + 3);
+    std::thread::sleep(Duration::from_millis(1200));
+    let mut third = join(&url, "third");
+    take(&mut third);
+    third.give_back().unwrap();
+    // One more range was given back as three shards.
+    assert_eq!(queued(&url), after - 1 + 3);
+}
+
+/// Goal: a worker that is killed while it runs a shard leaves no lease of the shard before.
+#[test]
+fn the_lease_of_a_committed_shard_ends_while_the_next_one_runs() {
+    let Some(server) = Nats::start("") else { return };
+    let url = server.queue("next");
+    queue(&url).submit(&terms(2, 3), false).unwrap();
+    let mut killed = join(&url, "killed");
+    take(&mut killed);
+    killed.begin_commit(&json!({"files": 1}), 0, |_| {}).unwrap();
+    take(&mut killed);
+    wait_until_done(&url, 1);
+    let start = Instant::now();
+    while queue(&url).status().unwrap().counts.queued > 1 {
+        assert!(start.elapsed() < Duration::from_secs(10), "the lease is not acknowledged");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(killed);
+    let mut other = join(&url, "other");
+    take(&mut other);
+    assert_eq!(commit(&mut other), Committed::Counted);
+    assert_eq!(finish(&mut other), (2, 0));
+    let (report, error) = other.end();
+    assert!(error.is_none() && report.shards == 1);
+    assert_eq!(queue(&url).status().unwrap().counts.queued, 0);
+}
+
+/// Goal: a shard that was parked because its workers ended is tried again by another worker, and not parked
+/// by its old lease.
+#[test]
+fn a_parked_shard_leaves_no_lease() {
+    let Some(server) = Nats::start("") else { return };
+    let url = server.queue("unpark");
+    queue(&url).submit(&terms(1, 1), false).unwrap();
+    drop({
+        let mut doomed = join(&url, "doomed");
+        take(&mut doomed);
+        doomed
+    });
+    let mut parks = join(&url, "parks");
+    assert_eq!(finish(&mut parks), (0, 1));
+    parks.end();
+    assert_eq!(queue(&url).status().unwrap().counts.queued, 0);
+    assert_eq!(queue(&url).submit(&terms(1, 1), true).unwrap().unparked, 1);
+    std::thread::sleep(Duration::from_millis(1200));
+    let mut again = join(&url, "again");
+    take(&mut again);
+    assert_eq!(commit(&mut again), Committed::Counted);
+    assert_eq!(finish(&mut again), (1, 0));
+}

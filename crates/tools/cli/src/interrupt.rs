@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM as flags that a command polls.
+//! SIGINT, SIGTERM and SIGHUP as flags that a command polls.
 
 use crate::exit::Exit;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -15,7 +15,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Returns a flag raised by the first interrupt; the second terminates the program immediately.
 pub(crate) fn stop_flag() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
+    // Scripts start programs in the background with SIGINT ignored, and then send it to end them.
+    let hangup = caught_signals().filter(|signal| *signal == SIGHUP);
+    for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
         // Order matters: the shutdown handler must see the flag before this interrupt raises it.
         let _ = signal_hook::flag::register_conditional_shutdown(
             signal,
@@ -44,11 +46,7 @@ impl StopSignals {
         let mut earlier = EARLIER.lock().unwrap_or_else(PoisonError::into_inner);
         earlier.iter().for_each(|flag| flag.store(false, Ordering::Relaxed));
         let (flag, signal) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let ignored = ignored_signals();
-        for number in [SIGHUP, SIGINT, SIGTERM] {
-            if ignored >> (number - 1) & 1 == 1 {
-                continue;
-            }
+        for number in caught_signals() {
             // Order matters: the shutdown handler must see the flag before this signal raises it.
             let _ = signal_hook::flag::register_conditional_shutdown(
                 number,
@@ -112,6 +110,12 @@ pub(crate) fn unless_stuck<T: Send>(
         }
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
+}
+
+/// Returns the signals that stop a command, unless this process ignores them.
+fn caught_signals() -> impl Iterator<Item = i32> {
+    let ignored = ignored_signals();
+    [SIGHUP, SIGINT, SIGTERM].into_iter().filter(move |number| ignored >> (number - 1) & 1 == 0)
 }
 
 /// Returns the signals that this process ignores, as a bit mask.

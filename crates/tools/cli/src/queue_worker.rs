@@ -67,9 +67,11 @@ pub(crate) fn run(
     let joined = queue.join(&plan.checksum, &joining.work, report, stop.clone());
     let mut worker = joined.map_err(|e| interrupted(stop, e))?;
     let ended = take_all(plan, &mut worker, stop, run);
-    let report = worker.report();
-    worker.end();
+    let (report, error) = worker.end();
     let ended = ended?;
+    if let Some(error) = error {
+        return Err(interrupted(stop, error));
+    }
     print(&joining, &report, &ended)?;
     Ok(match ended {
         End::Stopped => Exit::Interrupted,
