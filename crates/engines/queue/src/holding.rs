@@ -1,8 +1,8 @@
 //! Leases, and when they end.
 //!
 //! A lease is extended until it is acknowledged or dropped. The lease of a shard whose commit is under way
-//! has two owners: the worker, which may have more shards of it to run, and the commit. Whoever is done last
-//! ends it: if the result is stored, it is acknowledged, and otherwise it is dropped and runs out, so that
+//! has two owners: the worker, which may have more shards of it to run, and the commit. The last
+//! one ends it: if the result is stored, it is acknowledged, and otherwise it is dropped and runs out, so that
 //! another worker runs its shards. A failed commit ends the extension at once, also if the worker goes on with other
 //! shards of that range.
 
