@@ -2,7 +2,7 @@
 
 use crate::links::{EarlierCopy, Identity};
 use crate::meta::{Creation, OWNER_ALL, ParentAttr};
-use crate::new_file::{hidden_name, with_hidden_name};
+use crate::new_file::{PART, hidden_name, with_locked_name};
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind};
 use ioloom_sys::make;
@@ -310,14 +310,7 @@ impl TargetDir {
                 Some(made) => made,
                 None => return Self::make_visible(above, name, mode),
             },
-            NewDirs::Resumed(number) => {
-                let hidden = hidden_name(name, number);
-                make_or_reuse(above, &hidden, mode, true)?;
-                let (dir, own) = open_new(above, &hidden, true)?;
-                // The lock of the journal already excludes other copies.
-                let _ = make::try_lock(&dir);
-                (hidden, dir, own)
-            }
+            NewDirs::Resumed(number) => make_resumed(above, hidden_name(name, number), mode)?,
             NewDirs::Visible => return Self::make_visible(above, name, mode),
         };
         Ok(Self { dir, own, hidden_name: Some(hidden), is_hidden: true, is_new: true })
@@ -345,12 +338,33 @@ fn can_rename(above: &Dir, hidden: &CStr) -> bool {
     !unsupported
 }
 
+/// Creates the hidden directory of a copy that can be resumed, or opens the one that an earlier copy left. The
+/// journal excludes other copies of its kind, but another copy can be removing the directory.
+fn make_resumed(above: &Dir, hidden: CString, mode: u32) -> io::Result<(CString, Dir, Attr)> {
+    let mut tries = 0;
+    loop {
+        make_or_reuse(above, &hidden, mode, true)?;
+        let (dir, own) = open_new(above, &hidden, true)?;
+        // Without support for locks, no other copy can lock and remove it either.
+        if !make::try_lock(&dir).unwrap_or(true) {
+            return Err(Errno::BUSY.into());
+        }
+        let is_there = attr::of_name(above, &hidden, false)
+            .is_ok_and(|there| there.identity() == own.identity());
+        if is_there || tries >= LOCK_TRIES {
+            return Ok((hidden, dir, own));
+        }
+        tries += 1;
+    }
+}
+
 /// Creates a directory under a hidden name, and locks it until it is complete: other copies remove
 /// hidden directories that are not locked. Returns `None` if the file system cannot rename it.
 fn make_hidden(above: &Dir, name: &CStr, mode: u32) -> io::Result<Option<(CString, Dir, Attr)>> {
     let mut tries = 0;
     loop {
-        let (hidden, ()) = with_hidden_name(name, |hidden| make::directory(above, hidden, mode))?;
+        let made = |hidden: &CStr| make::directory(above, hidden, mode);
+        let (hidden, ()) = with_locked_name(above, name, PART, made)?;
         let opened = open_new(above, &hidden, true);
         let (dir, created) = match opened {
             // Another copy found and removed it before it was locked.

@@ -198,7 +198,9 @@ impl<'a> Attempt<'a> {
             }
             TargetState::Absent if self.route.parent_attr.append_only => Destination::Fixed,
             TargetState::Absent => {
-                let replace = self.context.options.existing == Existing::Replace;
+                // What another program creates meanwhile has no backup.
+                let options = self.context.options;
+                let replace = options.existing == Existing::Replace && options.backup.is_none();
                 Destination::Free { replace }
             }
             _ => Destination::Occupied,
@@ -369,8 +371,10 @@ impl<'a> Attempt<'a> {
             _ => None,
         };
         let backup = kept.as_ref().map(|kept| kept.name().to_owned());
-        if let Err((operation, error)) = new.publish() {
-            kept.into_iter().for_each(Kept::undo);
+        let mut named = false;
+        if let Err((operation, error)) = new.publish(&mut named) {
+            // With its name, the new file may be damaged: the old one stays under that of the backup.
+            kept.into_iter().filter(|_| !named).for_each(Kept::undo);
             return Err(route.not_published(&self.target, operation, error));
         }
         if let Some(hash) = moved.hash {

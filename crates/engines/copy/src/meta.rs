@@ -483,12 +483,21 @@ impl Rules {
             // The new file must not grant what it inherits from its directory.
             failed.extend(to.remove(ACL_ACCESS).err().map(|e| (Operation::ChangeMode, e)));
         }
-        let is_privileged = self.own.0 == 0;
-        let mode = if is_privileged { old.mode } else { old.mode & !(SET_USER | SET_GROUP) };
+        // With another owner, the file would run as that one until it gets its own.
+        let has_owner = attr_of(on).is_ok_and(|now| (now.user, now.group) == (old.user, old.group));
+        let may_run_as_owner = self.own.0 == 0 && has_owner;
+        let mode = if may_run_as_owner { old.mode } else { old.mode & !(SET_USER | SET_GROUP) };
         if failed.is_empty() {
             failed.extend(on.set_mode(mode).err().map(|e| (Operation::ChangeMode, e)));
         }
         failed
+    }
+}
+
+fn attr_of(file: FileRef<'_>) -> io::Result<Attr> {
+    match file {
+        FileRef::Open(file) => attr::of_file(file),
+        FileRef::Name(dir, name) => attr::of_name(dir, name, false),
     }
 }
 

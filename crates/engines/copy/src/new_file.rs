@@ -15,7 +15,9 @@
 //! Hidden files of resumable copies end with `.part` alone, because the next copy continues them. Other
 //! names end with `.temp.part`: `crate::sweep` removes those that a killed copy left. Files are locked while
 //! they are in use. Links, nodes and second names cannot be, but they are renamed right after they are made:
-//! only old ones are removed, and a copy that was stopped in between makes its name again.
+//! only old ones are removed, and a copy that was stopped in between makes its name again. On remote file
+//! systems and FUSE, names end with `.remote.part` and are never removed: the machine or mount below does not see
+//! the locks.
 
 use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr};
@@ -31,8 +33,10 @@ use std::os::fd::OwnedFd;
 const NAME_PART_MAX: usize = 100;
 
 /// Ends of hidden names: of what the next copy may continue, and of what only this process uses.
-const PART: &str = ".part";
+pub(crate) const PART: &str = ".part";
 const TEMPORARY: &str = ".temp.part";
+/// End of hidden names whose locks others may not see.
+const REMOTE: &str = ".remote.part";
 
 /// Maximum number of attempts to find an unused hidden name.
 const NAME_TRIES: u32 = 8;
@@ -172,7 +176,8 @@ impl<'a> NewFile<'a> {
     fn hidden(dir: &Dir, name: &CStr, mode: u32) -> io::Result<(CurrentName<'a>, OwnedFd)> {
         let mut tries = 0;
         loop {
-            let (hidden, file) = with_temporary_name(name, |hidden| make::file(dir, hidden, mode))?;
+            let made = |hidden: &CStr| make::file(dir, hidden, mode);
+            let (hidden, file) = with_locked_name(dir, name, TEMPORARY, made)?;
             // Without support for locks, no other copy can lock and remove it either.
             let locked = make::try_lock(&file).unwrap_or(true);
             let own = attr::of_file(&file).inspect_err(|_| {
@@ -186,21 +191,23 @@ impl<'a> NewFile<'a> {
         }
     }
 
-    /// Closes the file and gives it its final name.
-    pub(crate) fn publish(mut self) -> Result<(), NewFileError> {
+    /// Closes the file and gives it its final name. Sets `named` when it has that name: an error of the second
+    /// `close` comes later.
+    pub(crate) fn publish(mut self, named: &mut bool) -> Result<(), NewFileError> {
         let closed = |e| (Operation::Close, e);
-        let named = |e| (Operation::Publish, e);
+        let not_named = |e| (Operation::Publish, e);
         if let CurrentName::Unnamed = &self.current_name {
             descriptor::flush(self.file()).map_err(closed)?;
-            self.link().map_err(named)?;
+            self.link().map_err(not_named)?;
             self.current_name = CurrentName::Published;
         }
         if let CurrentName::Hidden(hidden) = &self.current_name {
             descriptor::flush(self.file()).map_err(closed)?;
             let replace = self.destination.replaces();
-            make::rename(self.dir, hidden, self.dir, self.name, replace).map_err(named)?;
+            make::rename(self.dir, hidden, self.dir, self.name, replace).map_err(not_named)?;
             self.current_name = CurrentName::Published;
         }
+        *named = true;
         if let Some(file) = self.file.take() {
             file.close().map_err(closed)?;
         }
@@ -257,20 +264,24 @@ impl Drop for NewFile<'_> {
     }
 }
 
-/// Calls `make` with hidden names until an unused one is found; returns that name.
-pub(crate) fn with_hidden_name<T>(
-    name: &CStr,
-    make: impl FnMut(&CStr) -> io::Result<T>,
-) -> io::Result<(CString, T)> {
-    with_unused_name(|number| hidden_name(name, number), make)
-}
-
-/// Does the same with names that only this process uses.
+/// Calls `make` with hidden names that only this process uses, until an unused one is found; returns that name.
 pub(crate) fn with_temporary_name<T>(
     name: &CStr,
     make: impl FnMut(&CStr) -> io::Result<T>,
 ) -> io::Result<(CString, T)> {
     with_unused_name(|number| marked(name, number, TEMPORARY), make)
+}
+
+/// Calls `make` with hidden names of this kind until an unused one is found. The caller locks what it makes.
+pub(crate) fn with_locked_name<T>(
+    dir: &Dir,
+    name: &CStr,
+    suffix: &str,
+    make: impl FnMut(&CStr) -> io::Result<T>,
+) -> io::Result<(CString, T)> {
+    let is_remote = attr::file_system(dir).is_ok_and(|system| system.remote);
+    let suffix = if is_remote { REMOTE } else { suffix };
+    with_unused_name(|number| marked(name, number, suffix), make)
 }
 
 /// Calls `replace` again if the name that it made was removed before it was renamed: this process was stopped

@@ -191,7 +191,9 @@ fn replace(
         _ => None,
     };
     let backup = kept.as_ref().map(|kept| kept.name().to_owned());
-    let replace = is_there || context.options.existing == Existing::Replace;
+    // What another program created meanwhile has no backup.
+    let replace = is_there
+        || context.options.existing == Existing::Replace && context.options.backup.is_none();
     let may_be_same = is_there && context.options.make == Make::HardLink;
     if let Err(error) = publish(route, &hidden, replace, may_be_same) {
         kept.into_iter().for_each(Kept::undo);
@@ -207,11 +209,10 @@ fn publish(route: &Route<'_>, hidden: &CStr, replace: bool, may_be_same: bool) -
     if !may_be_same {
         return Ok(());
     }
-    // Renaming one hard link of a file to another has no effect, so the hidden name may still exist.
-    match make::remove(route.to, hidden) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        result => result,
-    }
+    // Renaming one hard link of a file to another has no effect, so the hidden name may still exist. Ignore a
+    // failure: the new name is there, and the hidden one identifies itself.
+    let _ = make::remove(route.to, hidden);
+    Ok(())
 }
 
 /// Removes the new file when dropped.

@@ -83,8 +83,18 @@ fn remove_stale(
     journal: Option<&CString>,
 ) {
     let Ok(stale) = dir.open_at(name.to_bytes()) else { return };
-    let is_ours = attr::of_file(&stale).is_ok_and(|attr| attr.user == attr::own_ids().0);
-    if !is_ours || !make::try_lock(&stale).unwrap_or(false) {
+    let Ok(opened) = attr::of_file(&stale) else { return };
+    if opened.user != attr::own_ids().0 || !make::try_lock(&stale).unwrap_or(false) {
+        return;
+    }
+    // A copy that resumes it has locked the journal, and finds it locked until the removal ends.
+    let _held = match journal.map(|journal| make::open_to_read(dir, journal, false)) {
+        Some(Ok(journal)) if !make::try_lock(&journal).unwrap_or(false) => return,
+        held => held,
+    };
+    // Such a copy can have removed the directory and created it again.
+    let there = attr::of_name(dir, name, false);
+    if !there.is_ok_and(|there| there.identity() == opened.identity()) {
         return;
     }
     let removed = match remove::tree(dir, name, &mut |_, _| {}) {
@@ -101,27 +111,28 @@ fn remove_stale(
 
 fn remove_stale_file(context: &CopyContext<'_>, dir: &Dir, path: &Path, name: &CStr) {
     let Ok(there) = attr::of_name(dir, name, false) else { return };
-    match there.kind {
-        Kind::Regular if there.links == 1 => {}
-        Kind::Directory => return,
-        _ => {
-            // Root makes links of the files of others.
-            let own = attr::own_ids().0;
-            if (own == 0 || there.user == own) && is_old(&there) {
-                report(context, path, name, make::remove(dir, name).map(|()| 0));
-            }
-            return;
-        }
+    // Root makes links of the files of others.
+    let own = attr::own_ids().0;
+    let is_one_of_several = there.links > 1 || there.kind != Kind::Regular;
+    if there.kind == Kind::Directory
+        || is_one_of_several && !(is_old(&there) && (own == 0 || there.user == own))
+    {
+        return;
+    }
+    if there.kind != Kind::Regular {
+        return report(context, path, name, make::remove(dir, name).map(|()| 0));
     }
     let Ok(stale) = make::open_to_read(dir, name, false) else { return };
     let Ok(opened) = attr::of_file(&stale) else { return };
-    if !is_ours(&opened) || !make::try_lock(&stale).unwrap_or(false) {
+    // A file of a running copy can have got a second name, as by a snapshot of hard links.
+    if !(is_one_of_several || is_ours(&opened)) || !make::try_lock(&stale).unwrap_or(false) {
         return;
     }
     // Meanwhile its copy may have been completed, and the name may be that of another file.
     let there = attr::of_name(dir, name, false);
     if there.is_ok_and(|there| there.identity() == opened.identity()) {
-        report(context, path, name, make::remove(dir, name).map(|()| opened.bytes));
+        let bytes = if is_one_of_several { 0 } else { opened.bytes };
+        report(context, path, name, make::remove(dir, name).map(|()| bytes));
     }
 }
 

@@ -180,7 +180,11 @@ pub fn rename(from: &Dir, name: &CStr, to: &Dir, new: &CStr, replace: bool) -> i
         // remove the old one.
         Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::INVAL | Errno::NOSYS)) => {
             match link(from, name, to, new) {
-                Ok(()) => remove(from, name),
+                // The new name is there, even if another program removed the old one.
+                Ok(()) => match remove(from, name) {
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+                    removed => removed,
+                },
                 // Directories, or files of this file system, cannot be linked: check, then rename,
                 // with a race in between.
                 Err(e) if lacks_links(&e) => match crate::attr::of_name(to, new, false) {

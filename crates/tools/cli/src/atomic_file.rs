@@ -3,8 +3,11 @@
 
 use crate::exit::Failure;
 use ioloom_failure::{Operation, PathError};
-use std::fs::{File, OpenOptions};
+use ioloom_sys::make::random_number;
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Writes `bytes` to `path`, creating missing parent directories.
@@ -29,21 +32,43 @@ pub(crate) fn write_with(
     fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Failure> {
     let failed = |error| Failure::failed(PathError::new(Operation::Write, path, error));
-    if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-        let opened = OpenOptions::new().write(true).open(path);
+    let there = std::fs::metadata(path).ok();
+    if let Some(stream) = there.as_ref().and_then(stream_of) {
+        return stream.and_then(|stream| fill_with(stream, fill)).map_err(failed);
+    }
+    // Also what has no other path, such as the target of /dev/fd/3 or of a link to no file.
+    let target = std::fs::canonicalize(path).ok();
+    let is_special = there.is_some_and(|there| !there.is_file());
+    let is_link = path.symlink_metadata().is_ok_and(|there| there.is_symlink());
+    if is_special || is_link && target.is_none() {
+        let opened = OpenOptions::new().write(true).create(!is_special).open(path);
         return opened.and_then(|opened| fill_with(opened, fill)).map_err(failed);
     }
     // A link stays, and the file to which it leads is replaced.
-    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let target = target.unwrap_or_else(|| path.to_owned());
     let mut part = target.as_os_str().to_owned();
-    part.push(format!(".{}.part", std::process::id()));
+    // Another machine or container can have the same process number.
+    part.push(format!(".{}.{:016x}.part", std::process::id(), random_number()));
     let part = PathBuf::from(part);
-    let written = File::create(&part)
+    let created = OpenOptions::new().write(true).create_new(true).open(&part);
+    let written = created
         .and_then(|created| fill_with(created, fill))
         .and_then(|()| std::fs::rename(&part, &target));
     written.map_err(|error| {
         let _ = std::fs::remove_file(&part);
         failed(error)
+    })
+}
+
+/// Returns standard output or standard error if that is the file: renaming another one onto it would take away
+/// what it contains, and what is written to it later.
+fn stream_of(there: &Metadata) -> Option<io::Result<File>> {
+    let (stdout, stderr) = (io::stdout(), io::stderr());
+    [stdout.as_fd(), stderr.as_fd()].into_iter().find_map(|stream| {
+        let stream = stream.try_clone_to_owned().map(File::from).ok()?;
+        let open = stream.metadata().ok()?;
+        let is_same = (open.dev(), open.ino()) == (there.dev(), there.ino());
+        is_same.then_some(Ok(stream))
     })
 }
 

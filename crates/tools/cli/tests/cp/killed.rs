@@ -353,6 +353,10 @@ fn files_of_killed_copies_are_removed_from_existing_directories() {
     }
     let running = fs::File::open(at(used)).unwrap();
     running.lock().unwrap();
+    // A snapshot of hard links gives the file of the running copy a second name.
+    fs::create_dir(at("snapshot")).unwrap();
+    fs::hard_link(at(used), at("snapshot/file")).unwrap();
+    std::thread::sleep(Duration::from_millis(2100));
     let mut command = ioloom();
     let output =
         command.current_dir(dir.path()).args(["cp", "-rT", "source", "to"]).output().unwrap();

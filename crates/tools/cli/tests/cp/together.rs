@@ -257,3 +257,37 @@ fn errors_of_close_are_reported_and_leave_nothing() {
     }
     assert!(reported >= 8, "only {reported} errors were reported");
 }
+
+/// Goal: with `--backup`, a file that another program creates meanwhile is not lost. Method: the copy begins its
+/// last step late, when the name is used.
+#[test]
+fn a_file_that_appears_meanwhile_is_not_replaced_without_its_backup() {
+    let dir = place();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir(at("d")).unwrap();
+    fs::write(at("new"), "new").unwrap();
+    std::os::unix::fs::symlink("nowhere", at("link")).unwrap();
+    for (source, call) in [("new", "linkat"), ("link", "symlinkat")] {
+        let late = format!("--inject={call}:delay_enter=2s:when=1");
+        let mut command = Command::new("strace");
+        command.args(["-f", "-o", "/dev/null", &late, env!("CARGO_BIN_EXE_ioloom")]);
+        command.args(["cp", "-bdT", source, "d/x"]).current_dir(dir.path()).stderr(Stdio::piped());
+        let Ok(copy) = command.spawn() else { return println!("skipped: strace is missing") };
+        std::thread::sleep(Duration::from_secs(1));
+        fs::write(at("d/x"), "precious").unwrap();
+        let output = copy.wait_with_output().unwrap();
+        if said(&output).starts_with("strace:") {
+            return println!("skipped: strace may not trace");
+        }
+        let kept =
+            ["d/x", "d/x~"].iter().any(|name| fs::read(at(name)).is_ok_and(|t| t == b"precious"));
+        assert!(kept, "{source}: {}", said(&output));
+        assert!(
+            output.status.success() || said(&output).contains("File exists"),
+            "{}",
+            said(&output)
+        );
+        fs::remove_file(at("d/x")).unwrap();
+        let _ = fs::remove_file(at("d/x~"));
+    }
+}

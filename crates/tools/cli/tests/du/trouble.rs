@@ -197,3 +197,18 @@ fn a_closed_pipe_ends_it_by_its_signal_as_gnu_du() {
     let ran = ran.ended(141);
     assert_eq!((ran.text().lines().count(), ran.err.as_str()), (1, ""));
 }
+
+#[test]
+fn a_file_that_is_standard_output_is_written_and_not_replaced() {
+    let place = fresh();
+    place.write("t/f", "x");
+    let script =
+        "echo kept > all; \"$1\" du --save /dev/stdout -s t >> all; echo after >> all; cat all";
+    let mut command = Command::new("sh");
+    let program = crate::place::PROGRAM;
+    command.args(["-c", script, "sh", program]).current_dir(place.path()).stdin(Stdio::null());
+    let ran: crate::place::ProcessOutput = command.output().unwrap().into();
+    let text = ran.ended(0).text();
+    assert!(text.starts_with("kept\n") && text.ends_with("\nafter\n"), "{text}");
+    assert!(text.contains("\tt\n") && text.contains("\n{\"schema\":"), "{text}");
+}

@@ -101,8 +101,8 @@ fn fails(case: &Case<'_>) -> bool {
             if syncs(store, call) && while_serving {
                 let told = said.contains("the server stopped");
                 assert!(status.code() == Some(1) && told, "{name}: {status} {said}");
-                assert!(heard.len() < ORDERS, "{name}: every order was acknowledged");
-                stopped_by_sync = true;
+                // A call can also fail after the last answer, as one of the next batch.
+                stopped_by_sync = heard.len() < ORDERS;
             }
         }
     }
