@@ -192,8 +192,19 @@ impl Gate {
 
     /// Notes that a request is no longer in flight.
     pub(crate) fn leave(&self) {
-        self.state().in_flight -= 1;
-        self.wake.notify_one();
+        self.free(Waiting::Window, |state| state.in_flight -= 1);
+    }
+
+    /// Changes the state, and wakes the request that waits for that. There is at most one, which has the turn and has
+    /// noted under the same lock what it waits for.
+    fn free(&self, waits_for: Waiting, change: impl FnOnce(&mut State)) {
+        let mut state = self.state();
+        change(&mut state);
+        let is_waited_for = state.waiting == waits_for;
+        drop(state);
+        if is_waited_for {
+            self.wake.notify_one();
+        }
     }
 
     /// Reserves more memory for a request in flight, if there is any.
@@ -208,8 +219,7 @@ impl Gate {
 
     /// Returns memory.
     pub(crate) fn release(&self, bytes: u64) {
-        self.state().memory -= bytes;
-        self.wake.notify_one();
+        self.free(Waiting::Memory, |state| state.memory -= bytes);
     }
 
     /// Sets the number of requests that may be in flight.

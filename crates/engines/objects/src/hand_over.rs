@@ -149,6 +149,8 @@ struct Queue {
     /// First ranges.
     first: VecDeque<Ready>,
     begun: usize,
+    /// Threads that wait. Others need no bell: they look before they wait.
+    idle: usize,
     closed: bool,
 }
 
@@ -194,14 +196,21 @@ impl HandOver {
     }
 
     pub(crate) fn push(&self, ready: Ready) {
-        {
-            let mut queue = lock(&self.queue);
-            match ready {
-                Ready::Range(_, 0, ..) => queue.first.push_back(ready),
-                _ => queue.ready.push_back(ready),
-            }
+        let mut queue = lock(&self.queue);
+        match ready {
+            Ready::Range(_, 0, ..) => queue.first.push_back(ready),
+            _ => queue.ready.push_back(ready),
         }
-        self.bell.notify_one();
+        self.ring(queue, |_| true);
+    }
+
+    /// Wakes a thread that waits, if there is one and `is_for_it`. Each bell costs a system call.
+    fn ring(&self, queue: MutexGuard<'_, Queue>, is_for_it: impl Fn(&Queue) -> bool) {
+        let rings = queue.idle > 0 && is_for_it(&queue);
+        drop(queue);
+        if rings {
+            self.bell.notify_one();
+        }
     }
 
     /// Returns an object after a range. If the function `gave_up`, the rest is not wanted.
@@ -219,8 +228,11 @@ impl HandOver {
 
     /// Notes that an object that was begun has ended.
     pub(crate) fn ended(&self) {
-        lock(&self.queue).begun -= 1;
-        self.bell.notify_one();
+        let mut queue = lock(&self.queue);
+        debug_assert!(queue.begun > 0, "an object ends once");
+        let was_full = queue.begun >= self.begun_max;
+        queue.begun -= 1;
+        self.ring(queue, |queue| was_full && !queue.first.is_empty());
     }
 
     /// Ends the queue.
@@ -240,7 +252,9 @@ impl HandOver {
             if queue.closed {
                 return None;
             }
+            queue.idle += 1;
             queue = self.bell.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue.idle -= 1;
         }
     }
 }

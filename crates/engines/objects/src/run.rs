@@ -14,6 +14,7 @@ use ioloom_control::Started;
 use ioloom_model::Measured;
 use ioloom_sys::proc::{self, UsageOf};
 use object_store::path::Path;
+use std::any::Any;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -104,16 +105,23 @@ pub fn run<W: Work>(
         states: Mutex::default(),
     };
     let (locals, cancelled) = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..options.threads.max(1)).map(|_| scope.spawn(|| crew.serve())).collect();
+        let mut threads = Vec::new();
+        for _ in 0..options.threads.max(1) {
+            match std::thread::Builder::new().spawn_scoped(scope, || crew.serve()) {
+                Ok(thread) => threads.push(thread),
+                // Fewer threads do the same.
+                Err(_) if !threads.is_empty() => break,
+                Err(error) => return Err(store.no_client(&error)),
+            }
+        }
         let driven = || runtime.block_on(drive(&crew, &fetch, options, &mut pilot));
         // Threads that wait for the queue would never end.
         let cancelled = catch_unwind(AssertUnwindSafe(driven));
         gate.stop();
         crew.queue.close();
         let locals: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
-        (locals, cancelled)
-    });
+        Ok((locals, cancelled))
+    })?;
     runtime.shutdown_timeout(Duration::from_millis(100));
     let cancelled = cancelled.unwrap_or_else(|payload| resume_unwind(payload));
     let mut all = Vec::new();
@@ -169,7 +177,8 @@ struct Crew<'w, W: Work> {
 
 impl<W: Work> Crew<'_, W> {
     fn serve(&self) -> W::Local {
-        let mut local = self.work.local();
+        let local = catch_unwind(AssertUnwindSafe(|| self.work.local()));
+        let mut local = local.unwrap_or_else(|payload| self.break_off(payload));
         while let Some(ready) = self.queue.next() {
             // After a panic nothing more is processed.
             if self.broken.load(Ordering::Relaxed) {
@@ -177,12 +186,17 @@ impl<W: Work> Crew<'_, W> {
             }
             let processed = catch_unwind(AssertUnwindSafe(|| self.process(&mut local, ready)));
             if let Err(payload) = processed {
-                self.broken.store(true, Ordering::Relaxed);
-                while self.queue.next().is_some() {}
-                resume_unwind(payload);
+                self.break_off(payload);
             }
         }
         local
+    }
+
+    /// Goes on with a panic when the queue has ended: what is in it holds memory that requests wait for.
+    fn break_off(&self, payload: Box<dyn Any + Send>) -> ! {
+        self.broken.store(true, Ordering::Relaxed);
+        while self.queue.next().is_some() {}
+        resume_unwind(payload)
     }
 
     fn states(&self) -> std::sync::MutexGuard<'_, HashMap<usize, W::State>> {
