@@ -351,10 +351,12 @@ fn make_resumed(above: &Dir, hidden: CString, mode: u32) -> io::Result<(CString,
         }
         let is_there = attr::of_name(above, &hidden, false)
             .is_ok_and(|there| there.identity() == own.identity());
-        if is_there || tries >= LOCK_TRIES {
-            return Ok((hidden, dir, own));
+        match is_there {
+            true => return Ok((hidden, dir, own)),
+            // What is copied into a directory that was removed is lost.
+            false if tries >= LOCK_TRIES => return Err(Errno::BUSY.into()),
+            false => tries += 1,
         }
-        tries += 1;
     }
 }
 

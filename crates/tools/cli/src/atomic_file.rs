@@ -34,7 +34,7 @@ pub(crate) fn write_with(
     let failed = |error| Failure::failed(PathError::new(Operation::Write, path, error));
     let there = std::fs::metadata(path).ok();
     if let Some(stream) = there.as_ref().and_then(stream_of) {
-        return stream.and_then(|stream| fill_with(stream, fill)).map_err(failed);
+        return fill_with(stream, fill).map_err(failed);
     }
     // Also what has no other path, such as the target of /dev/fd/3 or of a link to no file.
     let target = std::fs::canonicalize(path).ok();
@@ -62,13 +62,13 @@ pub(crate) fn write_with(
 
 /// Returns standard output or standard error if that is the file: renaming another one onto it would take away
 /// what it contains, and what is written to it later.
-fn stream_of(there: &Metadata) -> Option<io::Result<File>> {
+fn stream_of(there: &Metadata) -> Option<File> {
     let (stdout, stderr) = (io::stdout(), io::stderr());
     [stdout.as_fd(), stderr.as_fd()].into_iter().find_map(|stream| {
         let stream = stream.try_clone_to_owned().map(File::from).ok()?;
         let open = stream.metadata().ok()?;
         let is_same = (open.dev(), open.ino()) == (there.dev(), there.ino());
-        is_same.then_some(Ok(stream))
+        is_same.then_some(stream)
     })
 }
 
