@@ -45,7 +45,20 @@ pub(crate) enum Fetched {
     Stopped,
 }
 
+/// What became of an object that was listed as empty.
+enum Empty {
+    Ended(Fetched),
+    /// It has contents now. Memory for them was reserved.
+    Grown(Version, Bytes, Started),
+}
+
 impl Fetch {
+    /// Returns the same with connections of its own.
+    pub(crate) fn with_own_connections(&self) -> Result<Self, ObjectError> {
+        let store = self.store.with_own_connections()?;
+        Ok(Self { store, ..self.clone() })
+    }
+
     /// Reads a range of an object into memory that was reserved.
     pub(crate) async fn range(
         &self,
@@ -55,15 +68,21 @@ impl Fetch {
         mut started: Started,
     ) -> Fetched {
         let whole = range == (0..item.size);
-        if item.size == 0 {
-            return self.empty(item, bytes, started).await;
-        }
         let mut version = Version { size: item.size, e_tag: item.e_tag.clone() };
         let mut wanted = range;
+        if item.size == 0 {
+            match self.empty(item, bytes, started).await {
+                Empty::Ended(fetched) => return fetched,
+                Empty::Grown(new, present, again) => {
+                    (bytes, version, started) = (present, new, again);
+                    wanted = 0..version.size;
+                }
+            }
+        }
         let (mut attempts, mut replaced) = (0, 0);
         loop {
             let began_ns = self.gate.now_ns();
-            let reason = match self.attempt(item, wanted.clone(), &version, &mut bytes).await {
+            let mut reason = match self.attempt(item, wanted.clone(), &version, &mut bytes).await {
                 Ok(()) => {
                     let latency_ns = self.gate.now_ns() - began_ns;
                     self.gate.answered(latency_ns, bytes.data.len() as u64);
@@ -75,15 +94,23 @@ impl Fetch {
             attempts += 1;
             if reason.kind == Kind::Changed && whole && replaced < REPLACED_MAX {
                 // Nothing of it was handed over, so its new contents are as good.
-                replaced += 1;
-                if let Some(new) = self.renewed(item, &version, &mut bytes).await {
-                    wanted = 0..new.size;
-                    version = new;
-                    match self.gate.again().await {
-                        Some(again) => started = again,
-                        None => return Fetched::Stopped,
+                match self.gate.again().await {
+                    Some(again) => started = again,
+                    None => return Fetched::Stopped,
+                }
+                match self.renewed(item, &version, &mut bytes).await {
+                    Ok(Some(new)) => {
+                        replaced += 1;
+                        wanted = 0..new.size;
+                        version = new;
+                        match self.gate.again().await {
+                            Some(again) => started = again,
+                            None => return Fetched::Stopped,
+                        }
+                        continue;
                     }
-                    continue;
+                    Ok(None) => {}
+                    Err(why) => reason = why,
                 }
             }
             match again(&self.gate, &self.retries, &reason, attempts, started).await {
@@ -96,41 +123,59 @@ impl Fetch {
 
     /// Verifies that an object listed as empty is one. Its MD5 counts as seen only if the server
     /// gives it as the `ETag`.
-    async fn empty(&self, item: &Item, mut bytes: Bytes, mut started: Started) -> Fetched {
+    async fn empty(&self, item: &Item, mut bytes: Bytes, mut started: Started) -> Empty {
         let mut attempts = 0;
         loop {
             let began_ns = self.gate.now_ns();
-            let describe = describe(&self.store.reading, &item.key);
-            let (described, seen) = watched(describe).await;
-            let reason = match described {
-                Ok(meta) if meta.size == 0 => {
+            let reason = match self.present(item).await {
+                Ok(found) => {
                     self.gate.answered(self.gate.now_ns() - began_ns, 0);
                     self.retries.earn();
-                    let e_tag = meta.e_tag.as_deref().map(|text| text.trim_matches('"'));
-                    bytes.md5 = e_tag.filter(|text| *text == MD5_OF_NOTHING).map(str::to_owned);
-                    return Fetched::Bytes(bytes, true);
+                    if found.size == 0 {
+                        let e_tag = found.e_tag.as_deref().map(|text| text.trim_matches('"'));
+                        let md5 = e_tag.filter(|text| *text == MD5_OF_NOTHING);
+                        bytes.md5 = md5.map(str::to_owned);
+                        return Empty::Ended(Fetched::Bytes(bytes, true));
+                    }
+                    if bytes.grow(found.size) {
+                        return match self.gate.again().await {
+                            Some(started) => Empty::Grown(found, bytes, started),
+                            None => Empty::Ended(Fetched::Stopped),
+                        };
+                    }
+                    Reason::new(Kind::Changed, "it was replaced while it was read")
                 }
-                Ok(_) => Reason::new(Kind::Changed, "it was replaced while it was read"),
-                Err(error) => Reason::of(&error, &seen),
+                Err(reason) => reason,
             };
             attempts += 1;
             match again(&self.gate, &self.retries, &reason, attempts, started).await {
                 Some(Some(again)) => started = again,
-                Some(None) => return Fetched::Stopped,
-                None => return Fetched::Failed(failure(item, reason, attempts)),
+                Some(None) => return Empty::Ended(Fetched::Stopped),
+                None => return Empty::Ended(Fetched::Failed(failure(item, reason, attempts))),
             }
         }
     }
 
+    /// Requests what is known of the present contents.
+    async fn present(&self, item: &Item) -> Result<Version, Reason> {
+        let (described, seen) = watched(describe(&self.store.reading, &item.key)).await;
+        let meta = described.map_err(|error| Reason::of(&error, &seen))?;
+        Ok(Version { size: meta.size, e_tag: meta.e_tag })
+    }
+
     /// Returns the present version of an object if it differs from `old` and fits in memory.
-    async fn renewed(&self, item: &Item, old: &Version, bytes: &mut Bytes) -> Option<Version> {
-        let meta = describe(&self.store.patient, &item.key).await.ok()?;
-        let new = Version { size: meta.size, e_tag: meta.e_tag };
+    async fn renewed(
+        &self,
+        item: &Item,
+        old: &Version,
+        bytes: &mut Bytes,
+    ) -> Result<Option<Version>, Reason> {
+        let new = self.present(item).await?;
         if new.size == 0 || new.e_tag == old.e_tag {
-            return None;
+            return Ok(None);
         }
         let more = new.size.saturating_sub(old.size);
-        (more == 0 || bytes.grow(more)).then_some(new)
+        Ok((more == 0 || bytes.grow(more)).then_some(new))
     }
 
     /// Sends one request and reads its response.
@@ -151,29 +196,30 @@ impl Fetch {
             ..GetOptions::default()
         };
         let response = async {
-            let result = self.store.reading.get_opts(&item.key, options).await?;
-            let (meta, range) = (result.meta.clone(), result.range.clone());
-            Ok((meta, range, result.into_stream()))
+            let mut result = self.store.reading.get_opts(&item.key, options).await?;
+            let (size, e_tag) = (result.meta.size, result.meta.e_tag.take());
+            Ok((size, e_tag, result.range.clone(), result.into_stream()))
         };
         let (response, seen) = watched(response).await;
-        let (meta, found, mut body) = response.map_err(|error| Reason::of(&error, &seen))?;
+        let (size, present, found, mut body) =
+            response.map_err(|error| Reason::of(&error, &seen))?;
         let e_tag = match &version.e_tag {
             Some(_) => &version.e_tag,
-            None => item.first_e_tag.get_or_init(|| meta.e_tag.clone()),
+            None => item.first_e_tag.get_or_init(|| present.clone()),
         };
         let digits = e_tag.as_deref().map(|text| text.trim_matches('"')).unwrap_or_default();
         let is_md5 = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
         // Directory buckets have names of this form, and versions that are no sums.
         let offered = is_md5 && !seen.no_md5 && !self.store.location.bucket.ends_with("--x-s3");
         bytes.md5 = offered.then(|| digits.to_ascii_lowercase());
-        if meta.e_tag != *e_tag {
+        if present != *e_tag {
             return Err(Reason::new(Kind::Changed, "it was replaced while it was read"));
         }
-        if meta.size != version.size || found != range {
+        if size != version.size || found != range {
             let text = format!(
                 "the server sent {} bytes of {}, {expected} of {} were expected",
                 found.end.saturating_sub(found.start),
-                meta.size,
+                size,
                 version.size
             );
             return Err(Reason::new(Kind::Response, text));

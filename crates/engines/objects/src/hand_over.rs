@@ -8,6 +8,9 @@ use crate::gate::Gate;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
+/// Arrivals after which the bell is rung at once.
+const UNRUNG_MAX: usize = 16;
+
 /// The bytes of a range, which count towards the memory budget until they are dropped.
 #[derive(Debug)]
 pub(crate) struct Bytes {
@@ -151,10 +154,16 @@ struct Queue {
     begun: usize,
     /// Threads that wait. Others need no bell: they look before they wait.
     idle: usize,
+    /// What arrived since the last bell.
+    unrung: usize,
     closed: bool,
 }
 
 impl Queue {
+    fn can_take(&self, begun_max: usize) -> bool {
+        !self.ready.is_empty() || self.begun < begun_max && !self.first.is_empty()
+    }
+
     fn take(&mut self, begun_max: usize) -> Option<Ready> {
         if let Some(ready) = self.ready.pop_front() {
             return Some(ready);
@@ -171,7 +180,8 @@ impl HandOver {
         Self { queue: Mutex::default(), bell: Condvar::new(), begun_max: begun_max.max(1) }
     }
 
-    /// Hands over a range that arrived. `whole`: it is all of the object, whatever was listed.
+    /// Hands over a range that arrived. `whole`: it is all of the object, whatever was listed. The caller
+    /// will ring the bell.
     pub(crate) fn arrived(&self, item: &Arc<Item>, offset: u64, bytes: Bytes, whole: bool) {
         let end = if whole { u64::MAX } else { offset + bytes.data.len() as u64 };
         let mut progress = item.progress();
@@ -183,7 +193,7 @@ impl HandOver {
         self.offer(item);
     }
 
-    /// Hands over the failure of an object, unless it has failed already.
+    /// Hands over the failure of an object, unless it has failed already. The caller will ring the bell.
     pub(crate) fn failed(&self, item: &Arc<Item>, error: ObjectError) {
         item.progress().error.get_or_insert(error);
         self.offer(item);
@@ -195,13 +205,34 @@ impl HandOver {
         }
     }
 
+    /// Hands over something. The caller will ring the bell.
     pub(crate) fn push(&self, ready: Ready) {
         let mut queue = lock(&self.queue);
         match ready {
             Ready::Range(_, 0, ..) => queue.first.push_back(ready),
             _ => queue.ready.push_back(ready),
         }
-        self.ring(queue, |_| true);
+        queue.unrung += 1;
+        if queue.unrung >= UNRUNG_MAX {
+            self.ring_once(queue);
+        }
+    }
+
+    /// Wakes a thread if something arrived since the last bell. It takes all that it finds, and wakes
+    /// another one if that takes long.
+    pub(crate) fn bell(&self) {
+        self.ring_once(lock(&self.queue));
+    }
+
+    fn ring_once(&self, mut queue: MutexGuard<'_, Queue>) {
+        let arrived = std::mem::take(&mut queue.unrung) > 0;
+        self.ring(queue, |_| arrived);
+    }
+
+    /// Wakes a thread if something waits. To be called from time to time: the function may take long for
+    /// the first time.
+    pub(crate) fn ring_if_any(&self) {
+        self.ring(lock(&self.queue), |queue| queue.can_take(self.begun_max));
     }
 
     /// Wakes a thread that waits, if there is one and `is_for_it`. Each bell costs a system call.
@@ -224,6 +255,7 @@ impl HandOver {
             }
         }
         self.offer(item);
+        self.bell();
     }
 
     /// Notes that an object that was begun has ended.
@@ -241,11 +273,13 @@ impl HandOver {
         self.bell.notify_all();
     }
 
-    /// Returns the next thing to process, or `None` at the end.
-    pub(crate) fn next(&self) -> Option<Ready> {
+    /// Returns the next thing to process, or `None` at the end. If it will take `long`, another thread is
+    /// woken for what follows it.
+    pub(crate) fn next(&self, long: bool) -> Option<Ready> {
         let mut queue = lock(&self.queue);
         loop {
             if let Some(ready) = queue.take(self.begun_max) {
+                self.ring(queue, |queue| long && queue.can_take(self.begun_max));
                 return Some(ready);
             }
             // Threads that end an object take the next one.
@@ -283,7 +317,7 @@ mod tests {
         queue.arrived(&item, 2, bytes(&gate, b"cd"), false);
         let mut all = Vec::new();
         for expected in [0, 2, 4] {
-            let Some(Ready::Range(item, offset, bytes, last)) = queue.next() else { panic!() };
+            let Some(Ready::Range(item, offset, bytes, last)) = queue.next(true) else { panic!() };
             assert_eq!((offset, last), (expected, expected == 4));
             assert!(
                 {
@@ -300,7 +334,7 @@ mod tests {
         assert_eq!(gate.look().0.memory_max, 6);
         assert!(gate.grow(100), "all memory was returned");
         queue.close();
-        assert!(queue.next().is_none());
+        assert!(queue.next(true).is_none());
     }
 
     #[test]
@@ -310,14 +344,14 @@ mod tests {
         queue.arrived(&item, 4, bytes(&gate, b"ef"), false);
         queue.failed(&item, ObjectError::new(Action::Read, "u", Kind::Changed, "x"));
         queue.failed(&item, ObjectError::new(Action::Read, "u", Kind::Server, "y"));
-        let Some(Ready::Range(first, 0, ..)) = queue.next() else { panic!() };
+        let Some(Ready::Range(first, 0, ..)) = queue.next(true) else { panic!() };
         assert!(item.is_over());
         queue.give_back(&first, false);
-        let Some(Ready::Failed(_, error)) = queue.next() else { panic!() };
+        let Some(Ready::Failed(_, error)) = queue.next(true) else { panic!() };
         assert_eq!(error.kind, Kind::Changed);
         assert!(gate.grow(100), "the ranges that were not needed are gone");
         queue.close();
-        assert!(queue.next().is_none());
+        assert!(queue.next(true).is_none());
     }
 
     #[test]
@@ -326,14 +360,14 @@ mod tests {
         let (one, two) = (item(4), item(2));
         queue.arrived(&one, 0, bytes(&gate, b"ab"), false);
         queue.arrived(&two, 0, bytes(&gate, b"xy"), false);
-        let Some(Ready::Range(first, 0, ..)) = queue.next() else { panic!() };
+        let Some(Ready::Range(first, 0, ..)) = queue.next(true) else { panic!() };
         assert!(lock(&queue.queue).take(1).is_none(), "the first object has not ended");
         queue.give_back(&first, false);
         queue.arrived(&one, 2, bytes(&gate, b"cd"), false);
-        let Some(Ready::Range(first, 2, _, true)) = queue.next() else { panic!() };
+        let Some(Ready::Range(first, 2, _, true)) = queue.next(true) else { panic!() };
         assert!(first.was_begun() && lock(&queue.queue).take(1).is_none());
         queue.ended();
-        let Some(Ready::Range(second, 0, _, true)) = queue.next() else { panic!() };
+        let Some(Ready::Range(second, 0, _, true)) = queue.next(true) else { panic!() };
         assert_eq!(second.size, 2);
     }
 }

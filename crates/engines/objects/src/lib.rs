@@ -23,6 +23,7 @@ mod error;
 mod fetch;
 mod gate;
 mod hand_over;
+mod lanes;
 mod listing;
 mod location;
 mod map;

@@ -4,6 +4,7 @@ use crate::error::ObjectError;
 use crate::fetch::{Fetch, Fetched};
 use crate::gate::Gate;
 use crate::hand_over::{Bytes, HandOver, Item, Ready};
+use crate::lanes::{Lanes, Open};
 use crate::listing::{Listed, unsupported, visit};
 use crate::options::{Options, Progress};
 use crate::pilot::{INTERVAL, Pilot};
@@ -20,6 +21,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::runtime::Builder;
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 
@@ -31,8 +33,10 @@ const RANGES_LEAST: u64 = 8;
 const LISTED_MAX: usize = 4096;
 /// Interval of progress reports.
 pub(crate) const REPORT: Duration = Duration::from_millis(100);
-/// Threads that run the client.
-const CLIENT_THREADS: u32 = 4;
+/// Time of a function call from which on a second thread is worth its wakeup.
+const LONG: Duration = Duration::from_micros(50);
+/// Most threads that send requests.
+const LANES_MAX: u32 = 4;
 
 /// Requests of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -83,25 +87,19 @@ pub fn run<W: Work>(
     options: &Options<'_>,
     work: &W,
 ) -> Result<Run<W::Local>, ObjectError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(options.threads.clamp(1, CLIENT_THREADS) as usize)
-        .thread_name("ioloom-client")
-        .enable_all()
-        .build()
-        .map_err(|error| store.no_client(&error))?;
+    let waiting = Builder::new_current_thread().enable_time().build();
+    let waiting = waiting.map_err(|error| store.no_client(&error))?;
     let (began, usage) = (Instant::now(), proc::usage(UsageOf::Process).unwrap_or_default());
     let mut pilot = Pilot::new(options);
     let gate = Arc::new(Gate::new(options.memory, pilot.limit(0, false)));
-    let fetch = Fetch {
-        store: store.clone(),
-        gate: gate.clone(),
-        retries: Arc::new(Retries::with_pause(options.retry_pause)),
-    };
+    let (mut lanes, queue, retries) = start(store, options, work, &gate)?;
     let crew = Crew {
         work,
-        queue: Arc::new(HandOver::new(work.begun_max())),
+        queue,
         done: Arc::default(),
         broken: AtomicBool::new(false),
+        stop: options.stop.clone(),
+        skipped: AtomicBool::new(false),
         states: Mutex::default(),
     };
     let (locals, cancelled) = std::thread::scope(|scope| {
@@ -114,7 +112,7 @@ pub fn run<W: Work>(
                 Err(error) => return Err(store.no_client(&error)),
             }
         }
-        let driven = || runtime.block_on(drive(&crew, &fetch, options, &mut pilot));
+        let driven = || waiting.block_on(drive(&crew, &mut lanes, options, &mut pilot));
         // Threads that wait for the queue would never end.
         let cancelled = catch_unwind(AssertUnwindSafe(driven));
         gate.stop();
@@ -122,8 +120,9 @@ pub fn run<W: Work>(
         let locals: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
         Ok((locals, cancelled))
     })?;
-    runtime.shutdown_timeout(Duration::from_millis(100));
-    let cancelled = cancelled.unwrap_or_else(|payload| resume_unwind(payload));
+    drop(lanes);
+    let cancelled = cancelled.unwrap_or_else(|payload| resume_unwind(payload))
+        || crew.skipped.load(Ordering::Relaxed);
     let mut all = Vec::new();
     for local in locals {
         match local {
@@ -150,8 +149,25 @@ pub fn run<W: Work>(
         ..Measured::default()
     };
     let requests =
-        Requests { sent: counts.sent, refused: counts.refused, repeated: fetch.retries.taken() };
+        Requests { sent: counts.sent, refused: counts.refused, repeated: retries.taken() };
     Ok(Run { locals: all, failed, cancelled, requests, measured })
+}
+
+/// Opens the first lane of a run. Returns also the queue that it fills, and its retries.
+fn start<W: Work>(
+    store: &Store,
+    options: &Options<'_>,
+    work: &W,
+    gate: &Arc<Gate>,
+) -> Result<(Lanes, Arc<HandOver>, Arc<Retries>), ObjectError> {
+    let retries = Arc::new(Retries::with_pause(options.retry_pause));
+    let (store_of, gate) = (store.clone(), gate.clone());
+    let fetch = Fetch { store: store_of, gate, retries: retries.clone() };
+    let queue = Arc::new(HandOver::new(work.begun_max()));
+    let bell = queue.clone();
+    let most = options.threads.clamp(1, LANES_MAX);
+    let lanes = Lanes::start(fetch, most, Arc::new(move || bell.bell()));
+    Ok((lanes.map_err(|error| store.no_client(&error))?, queue, retries))
 }
 
 /// What has been processed.
@@ -171,6 +187,9 @@ struct Crew<'w, W: Work> {
     done: Arc<Done>,
     /// Whether the function panicked.
     broken: AtomicBool,
+    stop: Arc<AtomicBool>,
+    /// Whether something that arrived was not processed because the run was stopped.
+    skipped: AtomicBool,
     /// States of objects of several ranges.
     states: Mutex<HashMap<usize, W::State>>,
 }
@@ -179,12 +198,19 @@ impl<W: Work> Crew<'_, W> {
     fn serve(&self) -> W::Local {
         let local = catch_unwind(AssertUnwindSafe(|| self.work.local()));
         let mut local = local.unwrap_or_else(|payload| self.break_off(payload));
-        while let Some(ready) = self.queue.next() {
+        let mut long = true;
+        while let Some(ready) = self.queue.next(long) {
             // After a panic nothing more is processed.
             if self.broken.load(Ordering::Relaxed) {
                 continue;
             }
+            if matches!(ready, Ready::Range(..)) && self.stop.load(Ordering::Relaxed) {
+                self.skipped.store(true, Ordering::Relaxed);
+                continue;
+            }
+            let began = Instant::now();
             let processed = catch_unwind(AssertUnwindSafe(|| self.process(&mut local, ready)));
+            long = began.elapsed() > LONG;
             if let Err(payload) = processed {
                 self.break_off(payload);
             }
@@ -195,7 +221,7 @@ impl<W: Work> Crew<'_, W> {
     /// Goes on with a panic when the queue has ended: what is in it holds memory that requests wait for.
     fn break_off(&self, payload: Box<dyn Any + Send>) -> ! {
         self.broken.store(true, Ordering::Relaxed);
-        while self.queue.next().is_some() {}
+        while self.queue.next(false).is_some() {}
         resume_unwind(payload)
     }
 
@@ -274,13 +300,15 @@ impl<W: Work> Crew<'_, W> {
 /// Lists and requests until everything was handed over. Returns whether the run was stopped.
 async fn drive<W: Work>(
     crew: &Crew<'_, W>,
-    fetch: &Fetch,
+    lanes: &mut Lanes,
     options: &Options<'_>,
     pilot: &mut Pilot,
 ) -> bool {
+    let open = lanes.open();
+    let (first, fetch) = open.next();
     let (sender, receiver) = mpsc::channel(LISTED_MAX);
     let (queue, done) = (crew.queue.clone(), crew.done.clone());
-    let listing = tokio::spawn(list(
+    let listing = first.spawn(list(
         (fetch.store.clone(), options.recursive),
         sender,
         queue.clone(),
@@ -288,7 +316,8 @@ async fn drive<W: Work>(
     ));
     let range = RANGE.min(options.memory / RANGES_LEAST).max(1);
     let copied_max = crew.work.copied_max().min(options.memory / 4);
-    let mut requests = tokio::spawn(request(fetch.clone(), receiver, queue, (range, copied_max)));
+    let sizes = (range, copied_max);
+    let mut requests = first.spawn(request(open, fetch.clone(), receiver, queue, sizes));
     let mut interval = tokio::time::interval(INTERVAL);
     let mut reported = Instant::now();
     let cancelled = loop {
@@ -302,6 +331,8 @@ async fn drive<W: Work>(
             _ = interval.tick() => {}
         }
         pilot.tick(&fetch.gate, done.objects.load(Ordering::Relaxed));
+        lanes.tick(fetch.gate.now_ns());
+        crew.queue.ring_if_any();
         if reported.elapsed() >= REPORT {
             reported = Instant::now();
             (options.progress)(&progress(&done));
@@ -355,7 +386,8 @@ async fn list(
 
 /// Starts requests for what is listed, and waits for the last one.
 async fn request(
-    fetch: Fetch,
+    open: Arc<Open>,
+    fetch: Arc<Fetch>,
     mut listed: mpsc::Receiver<Listed>,
     queue: Arc<HandOver>,
     (range, copied_max): (u64, u64),
@@ -391,13 +423,15 @@ async fn request(
             let end = size.min(offset + range);
             let Some(started) = fetch.gate.enter(end - offset).await else { break 'listed };
             let bytes = Bytes::new(end - offset, fetch.gate.clone());
-            let (fetch, queue, owner) = (fetch.clone(), queue.clone(), item.clone());
-            flight.spawn(async move {
+            let (queue, owner) = (queue.clone(), item.clone());
+            let (lane, fetch) = open.next();
+            let one = async move {
                 if !owner.is_over() {
                     fetch_one(&fetch, &queue, &owner, offset..end, (bytes, started)).await;
                 }
                 fetch.gate.leave();
-            });
+            };
+            flight.spawn_on(one, &lane);
             while let Some(ended) = flight.try_join_next() {
                 pass_on(ended);
             }

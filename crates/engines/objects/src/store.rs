@@ -38,6 +38,8 @@ pub struct Store {
     pub(crate) location: Location,
     /// URL of the server, or nothing for that of the region.
     pub(crate) endpoint: String,
+    /// Settings of `reading`.
+    settings: Arc<AmazonS3Builder>,
     /// Repeats nothing, so that each refusal is seen.
     pub(crate) reading: Arc<AmazonS3>,
     /// The same for requests that write.
@@ -122,13 +124,27 @@ impl Store {
             base: 2.0,
         };
         let some = RetryConfig { backoff, max_retries: RETRIES, retry_timeout: RETRY_TIME };
-        let build = |retry, silence| {
-            let builder = builder.clone().with_retry(retry).with_client_options(options(silence));
+        let with = |retry, silence| {
+            builder.clone().with_retry(retry).with_client_options(options(silence))
+        };
+        let build = |builder: AmazonS3Builder| {
             builder.build().map(Arc::new).map_err(|error| wrong(innermost(&error)))
         };
-        let (reading, patient) = (build(none(), SILENCE)?, build(some, SILENCE)?);
-        let writing = build(none(), SILENCE_OF_WRITES)?;
-        Ok(Self { location, endpoint, reading, writing, patient })
+        let settings = with(none(), SILENCE);
+        let (reading, patient) = (build(settings.clone())?, build(with(some, SILENCE))?);
+        let writing = build(with(none(), SILENCE_OF_WRITES))?;
+        Ok(Self { location, endpoint, settings: Arc::new(settings), reading, writing, patient })
+    }
+
+    /// Returns the same with connections of its own for reading. Credentials are shared.
+    pub(crate) fn with_own_connections(&self) -> Result<Self, ObjectError> {
+        let settings = self.settings.as_ref().clone();
+        let reading = settings.with_credentials(self.reading.credentials().clone()).build();
+        let reading = reading.map_err(|error| {
+            let reason = innermost(&error);
+            ObjectError::new(Action::Open, self.location.url(), Kind::Configuration, reason)
+        })?;
+        Ok(Self { reading: Arc::new(reading), ..self.clone() })
     }
 
     /// Returns the error of a client whose threads cannot start.

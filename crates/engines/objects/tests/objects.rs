@@ -126,6 +126,33 @@ fn a_replaced_object_is_read_in_one_version_or_fails() {
     }
 }
 
+/// Reads two objects, one after the other, and changes the second one while the function runs on the
+/// first one.
+fn changed_meanwhile(len: usize, change: impl Fn(&Server) + Sync) -> Mapped<Vec<u8>> {
+    let law = Law { latency: (Duration::from_millis(50), 0.0), ..Law::default() };
+    let (server, _) = filled(law, 2, |number| if number == 1 { len } else { 100 });
+    let options = Options { window: Some(1), ..small() };
+    objects(&store(&server, "s3://bucket/dir/"), &options, |object| {
+        if object.bytes().len() == 100 {
+            change(&server);
+        }
+        object.bytes().to_vec()
+    })
+    .unwrap()
+}
+
+#[test]
+fn an_object_that_changes_after_its_listing_is_what_it_is_now() {
+    let key = |server: &Server| server.keys().pop().expect("two objects");
+    let grown = changed_meanwhile(0, |server| server.put(&key(server), vec![7; 3000]));
+    assert!(grown.errors.is_empty(), "{:?}", grown.errors);
+    assert_eq!(grown.values[1].1, vec![7; 3000]);
+    let removed = changed_meanwhile(3000, |server| server.remove(&key(server)));
+    assert_eq!(only_error(&removed).kind, Kind::Missing, "{:?}", removed.errors);
+    let too_large = changed_meanwhile(0, |server| server.put(&key(server), vec![7; 2_000_000]));
+    assert_eq!(only_error(&too_large).kind, Kind::Changed, "{:?}", too_large.errors);
+}
+
 #[test]
 fn contents_that_always_fail_are_one_error_per_object() {
     for (fault, kind) in [(Fault::Cut, Kind::Interrupted), (Fault::Shortened, Kind::Response)] {
@@ -314,6 +341,25 @@ fn a_run_stops_when_it_is_told() {
     assert!(mapped.run.cancelled && mapped.errors.is_empty());
     assert!((6..all.len()).contains(&mapped.values.len()), "{}", mapped.values.len());
     assert!(server.counts().in_flight_max <= 4, "two requests, the listing and its description");
+}
+
+#[test]
+fn after_a_stop_nothing_that_waits_is_processed() {
+    let (server, _) = filled(Law::default(), 200, |_| 100);
+    let stop = Arc::new(AtomicBool::new(false));
+    let calls = AtomicU64::new(0);
+    let options = Options { stop: stop.clone(), threads: 1, ..small() };
+    let mapped = objects(&store(&server, "s3://bucket/dir/"), &options, |_| {
+        calls.fetch_add(1, Ordering::Relaxed);
+        // Until the others have arrived.
+        while server.counts().served < 100 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        stop.store(true, Ordering::Relaxed);
+    })
+    .unwrap();
+    assert!(mapped.run.cancelled);
+    assert_eq!(calls.into_inner(), 1);
 }
 
 #[test]

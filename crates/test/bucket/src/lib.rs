@@ -126,6 +126,11 @@ impl Server {
         lock(&self.shared.buckets).put(BUCKET, key, contents.into());
     }
 
+    /// Removes an object.
+    pub fn remove(&self, key: &str) {
+        lock(&self.shared.buckets).remove(BUCKET, key);
+    }
+
     /// Returns the contents of an object.
     pub fn get(&self, key: &str) -> Option<Vec<u8>> {
         lock(&self.shared.buckets).get(BUCKET, key).map(|contents| contents.data.to_vec())

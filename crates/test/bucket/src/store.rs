@@ -80,6 +80,12 @@ impl Buckets {
         self.buckets.get(bucket)?.get(key)
     }
 
+    pub(crate) fn remove(&mut self, bucket: &str, key: &str) {
+        if let Some(all) = self.buckets.get_mut(bucket) {
+            all.remove(key);
+        }
+    }
+
     pub(crate) fn keys(&self, bucket: &str) -> Vec<String> {
         self.buckets.get(bucket).map(|all| all.keys().cloned().collect()).unwrap_or_default()
     }
