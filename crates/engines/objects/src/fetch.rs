@@ -45,6 +45,15 @@ pub(crate) enum Fetched {
     Stopped,
 }
 
+impl Version {
+    /// Makes the bytes those of an empty object. The MD5 is known if the server gives it as the `ETag`.
+    fn show_empty(&self, bytes: &mut Bytes) {
+        bytes.data.clear();
+        let e_tag = self.e_tag.as_deref().map(|text| text.trim_matches('"'));
+        bytes.md5 = e_tag.filter(|text| *text == MD5_OF_NOTHING).map(str::to_owned);
+    }
+}
+
 /// What became of an object that was listed as empty.
 enum Empty {
     Ended(Fetched),
@@ -99,6 +108,10 @@ impl Fetch {
                     None => return Fetched::Stopped,
                 }
                 match self.renewed(item, &version, &mut bytes).await {
+                    Ok(Some(new)) if new.size == 0 => {
+                        new.show_empty(&mut bytes);
+                        return Fetched::Bytes(bytes, true);
+                    }
                     Ok(Some(new)) => {
                         replaced += 1;
                         wanted = 0..new.size;
@@ -121,8 +134,7 @@ impl Fetch {
         }
     }
 
-    /// Verifies that an object listed as empty is one. Its MD5 counts as seen only if the server
-    /// gives it as the `ETag`.
+    /// Verifies that an object listed as empty is one.
     async fn empty(&self, item: &Item, mut bytes: Bytes, mut started: Started) -> Empty {
         let mut attempts = 0;
         loop {
@@ -132,18 +144,18 @@ impl Fetch {
                     self.gate.answered(self.gate.now_ns() - began_ns, 0);
                     self.retries.earn();
                     if found.size == 0 {
-                        let e_tag = found.e_tag.as_deref().map(|text| text.trim_matches('"'));
-                        let md5 = e_tag.filter(|text| *text == MD5_OF_NOTHING);
-                        bytes.md5 = md5.map(str::to_owned);
+                        found.show_empty(&mut bytes);
                         return Empty::Ended(Fetched::Bytes(bytes, true));
                     }
-                    if bytes.grow(found.size) {
-                        return match self.gate.again().await {
-                            Some(started) => Empty::Grown(found, bytes, started),
-                            None => Empty::Ended(Fetched::Stopped),
-                        };
+                    match bytes.grow(found.size) {
+                        Err(reason) => reason,
+                        Ok(()) => {
+                            return match self.gate.again().await {
+                                Some(started) => Empty::Grown(found, bytes, started),
+                                None => Empty::Ended(Fetched::Stopped),
+                            };
+                        }
                     }
-                    Reason::new(Kind::Changed, "it was replaced while it was read")
                 }
                 Err(reason) => reason,
             };
@@ -163,7 +175,7 @@ impl Fetch {
         Ok(Version { size: meta.size, e_tag: meta.e_tag })
     }
 
-    /// Returns the present version of an object if it differs from `old` and fits in memory.
+    /// Returns the present version of an object if it differs from `old`, with memory for it.
     async fn renewed(
         &self,
         item: &Item,
@@ -171,11 +183,14 @@ impl Fetch {
         bytes: &mut Bytes,
     ) -> Result<Option<Version>, Reason> {
         let new = self.present(item).await?;
-        if new.size == 0 || new.e_tag == old.e_tag {
+        if new.e_tag == old.e_tag {
             return Ok(None);
         }
-        let more = new.size.saturating_sub(old.size);
-        Ok((more == 0 || bytes.grow(more)).then_some(new))
+        match new.size.saturating_sub(old.size) {
+            0 => {}
+            more => bytes.grow(more)?,
+        }
+        Ok(Some(new))
     }
 
     /// Sends one request and reads its response.

@@ -207,8 +207,26 @@ impl Gate {
         }
     }
 
-    /// Reserves more memory for a request in flight, if there is any.
+    /// Reserves more memory for a request in flight. An eighth of the budget, in which each range fits,
+    /// stays free: the next range of an object that was begun may have to arrive before this one is processed.
     pub(crate) fn grow(&self, bytes: u64) -> bool {
+        let mut state = self.state();
+        let limit = state.memory_limit - state.memory_limit / 8;
+        let fits = state.memory.checked_add(bytes).is_some_and(|sum| sum <= limit);
+        if fits {
+            state.take_memory(bytes);
+        }
+        fits
+    }
+
+    /// Returns whether a request may ever grow by so much.
+    pub(crate) fn may_grow(&self, bytes: u64) -> bool {
+        bytes <= self.state().memory_limit / 4
+    }
+
+    /// Reserves memory, if it is free.
+    #[cfg(test)]
+    pub(crate) fn take(&self, bytes: u64) -> bool {
         let mut state = self.state();
         let fits = state.memory + bytes <= state.memory_limit;
         if fits {

@@ -3,8 +3,9 @@
 //! Ranges of an object arrive in any order and are handed over in theirs. One thread at a time has an
 //! object; the next range follows when it returns the object.
 
-use crate::error::ObjectError;
+use crate::error::{Kind, ObjectError};
 use crate::gate::Gate;
+use crate::reason::Reason;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -27,11 +28,24 @@ impl Bytes {
         Self { data: Vec::new(), md5: None, charged, gate }
     }
 
-    /// Reserves more memory, if there is any.
-    pub(crate) fn grow(&mut self, bytes: u64) -> bool {
-        let grown = self.gate.grow(bytes);
-        self.charged += if grown { bytes } else { 0 };
-        grown
+    /// Reserves more memory.
+    ///
+    /// # Errors
+    ///
+    /// Returns why there is none: it is taken, which another attempt may change, or the budget is too small.
+    pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), Reason> {
+        if !self.gate.may_grow(bytes) {
+            let text =
+                "it was replaced while it was read, by contents too large for the memory budget";
+            return Err(Reason::new(Kind::Changed, text));
+        }
+        if !self.gate.grow(bytes) {
+            let text =
+                "it was replaced while it was read, and memory for the new contents was short";
+            return Err(Reason::new(Kind::Interrupted, text));
+        }
+        self.charged += bytes;
+        Ok(())
     }
 }
 
@@ -226,7 +240,7 @@ impl HandOver {
 
     fn ring_once(&self, mut queue: MutexGuard<'_, Queue>) {
         let arrived = std::mem::take(&mut queue.unrung) > 0;
-        self.ring(queue, |_| arrived);
+        self.ring(queue, |queue| arrived && queue.can_take(self.begun_max));
     }
 
     /// Wakes a thread if something waits. To be called from time to time: the function may take long for
@@ -244,7 +258,8 @@ impl HandOver {
         }
     }
 
-    /// Returns an object after a range. If the function `gave_up`, the rest is not wanted.
+    /// Returns an object after a range. If the function `gave_up`, the rest is not wanted. The caller will
+    /// take the next thing itself, so no bell is needed.
     pub(crate) fn give_back(&self, item: &Arc<Item>, gave_up: bool) {
         {
             let mut progress = item.progress();
@@ -255,7 +270,6 @@ impl HandOver {
             }
         }
         self.offer(item);
-        self.bell();
     }
 
     /// Notes that an object that was begun has ended.
@@ -296,14 +310,14 @@ impl HandOver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::{Action, Kind};
+    use crate::error::Action;
 
     fn item(size: u64) -> Arc<Item> {
         Arc::new(Item::new(0, "s3://b/k".into(), "k".into(), (size, None)))
     }
 
     fn bytes(gate: &Arc<Gate>, data: &[u8]) -> Bytes {
-        assert!(gate.grow(data.len() as u64));
+        assert!(gate.take(data.len() as u64));
         let mut bytes = Bytes::new(data.len() as u64, gate.clone());
         bytes.data = data.to_vec();
         bytes
@@ -332,7 +346,7 @@ mod tests {
         }
         assert_eq!(all, b"abcdef");
         assert_eq!(gate.look().0.memory_max, 6);
-        assert!(gate.grow(100), "all memory was returned");
+        assert!(gate.take(100), "all memory was returned");
         queue.close();
         assert!(queue.next(true).is_none());
     }
@@ -349,7 +363,7 @@ mod tests {
         queue.give_back(&first, false);
         let Some(Ready::Failed(_, error)) = queue.next(true) else { panic!() };
         assert_eq!(error.kind, Kind::Changed);
-        assert!(gate.grow(100), "the ranges that were not needed are gone");
+        assert!(gate.take(100), "the ranges that were not needed are gone");
         queue.close();
         assert!(queue.next(true).is_none());
     }

@@ -110,20 +110,28 @@ impl Lanes {
 
     fn add(&mut self, fetch: Fetch) -> io::Result<()> {
         let parked = self.parked.clone();
-        let runtime =
-            Builder::new_current_thread().enable_all().on_thread_park(move || parked()).build()?;
-        let handle = runtime.handle().clone();
         let (until, ended) = oneshot::channel::<()>();
-        let (sender, sched) = mpsc::channel();
+        let (sender, begun) = mpsc::channel();
+        // The event loop is made and dropped on its thread: inside another one it may not be dropped.
         let run = move || {
-            let _ = sender.send(ThreadSched::open().ok());
-            let _ = runtime.block_on(ended);
-            runtime.shutdown_timeout(END);
+            let mut builder = Builder::new_current_thread();
+            builder.enable_all().on_thread_park(move || parked());
+            match builder.build() {
+                Ok(runtime) => {
+                    let begun = (runtime.handle().clone(), ThreadSched::open().ok());
+                    if sender.send(Ok(begun)).is_ok() {
+                        let _ = runtime.block_on(ended);
+                    }
+                    runtime.shutdown_timeout(END);
+                }
+                Err(error) => drop(sender.send(Err(error))),
+            }
         };
         let thread = std::thread::Builder::new().name("ioloom-client".to_owned()).spawn(run)?;
+        let begun = begun.recv().map_err(|_| io::Error::other("the thread of a client ended"))?;
+        let (handle, sched) = begun?;
         let mut lanes = self.open.lanes.write().unwrap_or_else(PoisonError::into_inner);
         lanes.push((handle, Arc::new(fetch)));
-        let sched = sched.recv().ok().flatten();
         self.threads.push(Thread { thread, until, sched, before: SchedStat::default() });
         Ok(())
     }

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
+use tokio::time::MissedTickBehavior;
 
 /// Largest range of one request.
 const RANGE: u64 = 8 << 20;
@@ -99,6 +100,7 @@ pub fn run<W: Work>(
         done: Arc::default(),
         broken: AtomicBool::new(false),
         stop: options.stop.clone(),
+        stopped: AtomicBool::new(false),
         skipped: AtomicBool::new(false),
         states: Mutex::default(),
     };
@@ -188,6 +190,8 @@ struct Crew<'w, W: Work> {
     /// Whether the function panicked.
     broken: AtomicBool,
     stop: Arc<AtomicBool>,
+    /// Whether the flag was seen. A flag that is lowered again starts nothing.
+    stopped: AtomicBool,
     /// Whether something that arrived was not processed because the run was stopped.
     skipped: AtomicBool,
     /// States of objects of several ranges.
@@ -204,7 +208,7 @@ impl<W: Work> Crew<'_, W> {
             if self.broken.load(Ordering::Relaxed) {
                 continue;
             }
-            if matches!(ready, Ready::Range(..)) && self.stop.load(Ordering::Relaxed) {
+            if matches!(ready, Ready::Range(..)) && self.is_stopped() {
                 self.skipped.store(true, Ordering::Relaxed);
                 continue;
             }
@@ -216,6 +220,14 @@ impl<W: Work> Crew<'_, W> {
             }
         }
         local
+    }
+
+    /// Returns whether the run was stopped.
+    fn is_stopped(&self) -> bool {
+        if self.stop.load(Ordering::Relaxed) {
+            self.stopped.store(true, Ordering::Relaxed);
+        }
+        self.stopped.load(Ordering::Relaxed)
     }
 
     /// Goes on with a panic when the queue has ended: what is in it holds memory that requests wait for.
@@ -319,6 +331,7 @@ async fn drive<W: Work>(
     let sizes = (range, copied_max);
     let mut requests = first.spawn(request(open, fetch.clone(), receiver, queue, sizes));
     let mut interval = tokio::time::interval(INTERVAL);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut reported = Instant::now();
     let cancelled = loop {
         tokio::select! {
@@ -326,7 +339,7 @@ async fn drive<W: Work>(
                 if let Err(error) = ended && error.is_panic() {
                     resume_unwind(error.into_panic());
                 }
-                break options.stop.load(Ordering::Relaxed);
+                break crew.is_stopped();
             }
             _ = interval.tick() => {}
         }
@@ -337,11 +350,11 @@ async fn drive<W: Work>(
             reported = Instant::now();
             (options.progress)(&progress(&done));
         }
-        if options.stop.load(Ordering::Relaxed) || crew.broken.load(Ordering::Relaxed) {
+        if crew.is_stopped() || crew.broken.load(Ordering::Relaxed) {
             // Requests in flight end with their task.
             requests.abort();
             fetch.gate.stop();
-            break options.stop.load(Ordering::Relaxed);
+            break crew.is_stopped();
         }
     };
     // A listing that panicked closed its channel like one that ended.
@@ -381,6 +394,15 @@ async fn list(
     match visit(&store, recursive, send).await {
         Ok(()) => done.listed.store(true, Ordering::Relaxed),
         Err(error) => queue.push(Ready::Unlisted(error)),
+    }
+}
+
+/// The place of a request, also of one that panics.
+struct InFlight<'f>(&'f Fetch);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.gate.leave();
     }
 }
 
@@ -426,10 +448,11 @@ async fn request(
             let (queue, owner) = (queue.clone(), item.clone());
             let (lane, fetch) = open.next();
             let one = async move {
+                let in_flight = InFlight(&fetch);
                 if !owner.is_over() {
                     fetch_one(&fetch, &queue, &owner, offset..end, (bytes, started)).await;
                 }
-                fetch.gate.leave();
+                drop(in_flight);
             };
             flight.spawn_on(one, &lane);
             while let Some(ended) = flight.try_join_next() {

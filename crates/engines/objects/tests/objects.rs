@@ -147,6 +147,8 @@ fn an_object_that_changes_after_its_listing_is_what_it_is_now() {
     let grown = changed_meanwhile(0, |server| server.put(&key(server), vec![7; 3000]));
     assert!(grown.errors.is_empty(), "{:?}", grown.errors);
     assert_eq!(grown.values[1].1, vec![7; 3000]);
+    let emptied = changed_meanwhile(3000, |server| server.put(&key(server), vec![]));
+    assert!(emptied.errors.is_empty() && emptied.values[1].1.is_empty(), "{:?}", emptied.errors);
     let removed = changed_meanwhile(3000, |server| server.remove(&key(server)));
     assert_eq!(only_error(&removed).kind, Kind::Missing, "{:?}", removed.errors);
     let too_large = changed_meanwhile(0, |server| server.put(&key(server), vec![7; 2_000_000]));
