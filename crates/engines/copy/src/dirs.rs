@@ -344,7 +344,14 @@ fn make_resumed(above: &Dir, hidden: CString, mode: u32) -> io::Result<(CString,
     let mut tries = 0;
     loop {
         make_or_reuse(above, &hidden, mode, true)?;
+        // Others can predict the name, and make a directory that stays theirs.
+        if attr::of_name(above, &hidden, false)?.user != attr::own_ids().0 {
+            return Err(Errno::PERM.into());
+        }
         let (dir, own) = open_new(above, &hidden, true)?;
+        if own.user != attr::own_ids().0 {
+            return Err(Errno::PERM.into());
+        }
         // Without support for locks, no other copy can lock and remove it either.
         if !make::try_lock(&dir).unwrap_or(true) {
             return Err(Errno::BUSY.into());

@@ -213,6 +213,11 @@ impl<'a> Attempt<'a> {
         let mode = rules.initial_mode(&self.source.attr);
         match self.destination() {
             Destination::Visible | Destination::Fixed => rules.visible_mode(mode),
+            // Under a hidden name, which others can open: the group bits of a file with an ACL are
+            // not those of the group.
+            Destination::Occupied if !matches!(self.target, TargetState::InPlace(_)) => {
+                rules.visible_mode(mode)
+            }
             _ => mode,
         }
     }

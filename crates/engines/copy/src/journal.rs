@@ -1,7 +1,7 @@
 //! The journal of a resumable copy.
 //!
 //! Resuming relies on this record, never on file sizes. The journal is an append-only text file
-//! next to the target. Each complete file has a line that identifies its source. Each large file in
+//! next to the target. Each complete file has a line that identifies its source and the copy. Each large file in
 //! progress has a line for every piece, with the hash of the piece, written after the piece was
 //! synced. A line is valid only while the source is unchanged. Lines about complete files are
 //! written without a sync, so after a reboot only those before a `synced` line are valid. A torn
@@ -114,12 +114,13 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Returns true if `target` is a complete copy of the source in its current state.
-    pub(crate) fn is_complete(&self, target: &Path, source: &Attr) -> bool {
+    /// Returns true if `target`, which has these attributes, is the copy that was made of the source, and
+    /// neither has changed since.
+    pub(crate) fn is_complete(&self, target: &Path, (source, there): (&Attr, &Attr)) -> bool {
         self.known
             .complete
             .get(&key(&hex(target)))
-            .is_some_and(|was| *was == key(&identity(source)))
+            .is_some_and(|was| *was == key(&pair(source, there)))
     }
 
     /// Returns the recorded piece that covers `range` of the source in its current state, if any.
@@ -135,9 +136,9 @@ impl Journal {
         &self,
         dir: &Dir,
         target: &Path,
-        source: &Attr,
+        (source, there): (&Attr, &Attr),
     ) -> io::Result<()> {
-        self.write(&format!("whole {} {}\n", identity(source), hex(target)))?;
+        self.write(&format!("whole {} {}\n", pair(source, there), hex(target)))?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.unsynced_bytes += source.bytes.max(4096);
         let due = state.unsynced_bytes >= SYNC_BYTES;
@@ -195,6 +196,15 @@ fn identity(source: &Attr) -> String {
     let ((major, minor), inode) = source.identity();
     let ((m, m_ns), (c, c_ns)) = (source.modified, source.changed);
     format!("{major}:{minor}:{inode}:{}:{m}.{m_ns}:{c}.{c_ns}", source.bytes)
+}
+
+/// Returns the identities of a source and its copy as one word. A rename changes the times of the inode in
+/// some file systems, so that of the copy is its time of modification.
+fn pair(source: &Attr, there: &Attr) -> String {
+    let ((major, minor), inode) = there.identity();
+    let (m, m_ns) = there.modified;
+    let copy = format!("{major}:{minor}:{inode}:{}:{m}.{m_ns}", there.bytes);
+    format!("{}>{copy}", identity(source))
 }
 
 fn hex(path: &Path) -> String {

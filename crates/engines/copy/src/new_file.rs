@@ -191,6 +191,13 @@ impl<'a> NewFile<'a> {
         }
     }
 
+    /// Returns whether the open file has that name.
+    fn is_named(&self, name: &CStr) -> bool {
+        let identity = |attr: Attr| attr.identity();
+        let open = self.file.as_ref().and_then(|file| attr::of_file(file).map(identity).ok());
+        open.is_some() && open == attr::of_name(self.dir, name, false).map(identity).ok()
+    }
+
     /// Closes the file and gives it its final name. Sets `named` when it has that name: an error of the second
     /// `close` comes later.
     pub(crate) fn publish(mut self, named: &mut bool) -> Result<(), NewFileError> {
@@ -255,9 +262,14 @@ pub(crate) fn is_ours(attr: &Attr) -> bool {
 impl Drop for NewFile<'_> {
     fn drop(&mut self) {
         let name = match &self.current_name {
-            CurrentName::Final(name) => name,
+            // In a directory that others see, another program can have replaced it meanwhile.
+            CurrentName::Final(name)
+                if self.destination == Destination::Hidden || self.is_named(name) =>
+            {
+                name
+            }
             CurrentName::Hidden(name) => name.as_c_str(),
-            CurrentName::Unnamed | CurrentName::Published => return,
+            _ => return,
         };
         // Ignore a failure: the name identifies it as an incomplete copy.
         let _ = make::remove(self.dir, name);

@@ -74,8 +74,10 @@ pub(crate) fn record_complete(
     source: &Attr,
 ) -> Result<(), CopyError> {
     let (_, path) = (route.paths)();
+    let there = attr::of_name(route.to, route.to_name, false)
+        .map_err(|e| route.failed_to(Operation::Stat, e))?;
     journal
-        .record_complete(route.to, &path, source)
+        .record_complete(route.to, &path, (source, &there))
         .map_err(|e| route.failed_to(Operation::WriteJournal, e))
 }
 
@@ -140,8 +142,11 @@ pub(crate) fn in_pieces(context: &CopyContext<'_>, route: &Route<'_>, source: &A
 pub(crate) fn is_complete(context: &CopyContext<'_>, route: &Route<'_>, source: &Attr) -> bool {
     let Some(journal) = context.resume.get() else { return false };
     let there = attr::of_name(route.to, route.to_name, false);
-    there.is_ok_and(|there| there.kind == Kind::Regular && there.bytes == source.bytes)
-        && journal.is_complete(&(route.paths)().1, source)
+    there.is_ok_and(|there| {
+        there.kind == Kind::Regular
+            && there.bytes == source.bytes
+            && journal.is_complete(&(route.paths)().1, (source, &there))
+    })
 }
 
 /// Removes a file that an earlier copy left incomplete in a hidden directory.

@@ -9,8 +9,8 @@
 use crate::dir::{Dir, Kind};
 use crate::file::retry;
 use rustix::fs::{
-    Access, AtFlags, CWD, FileType, Gid, Mode, Statx, StatxAttributes, StatxFlags, Timespec,
-    Timestamps, Uid, XattrFlags, statx,
+    Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, Statx, StatxAttributes, StatxFlags,
+    Timespec, Timestamps, Uid, XattrFlags, statx,
 };
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
@@ -174,9 +174,22 @@ pub fn may_write_at(dir: &Dir, name: &CStr) -> bool {
     !retry("faccessat2", access).is_err_and(denied)
 }
 
-/// Sets the mode of a name that is not a symbolic link, for files that cannot be opened.
+/// Sets the mode of a name, for files that cannot be opened. A symbolic link is an error: fchmodat(2) would follow
+/// one that another user puts there.
 pub fn set_mode_at(dir: &Dir, name: &CStr, mode: u32) -> io::Result<()> {
-    retry("fchmodat", || rustix::fs::chmodat(dir, name, mode_of(mode), AtFlags::empty()))
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = retry("openat", || rustix::fs::openat(dir, name, flags, Mode::empty()))?;
+    if of_file(&file)?.kind == Kind::Symlink {
+        return Err(Errno::LOOP.into());
+    }
+    let path = proc_path(&file);
+    retry("fchmodat", || {
+        match rustix::fs::chmodat(CWD, &path, mode_of(mode), AtFlags::empty()) {
+            // Without /proc there is no other way.
+            Err(Errno::NOENT) => rustix::fs::chmodat(dir, name, mode_of(mode), AtFlags::empty()),
+            set => set,
+        }
+    })
 }
 
 /// Sets the owner and group of an open file.
@@ -413,6 +426,19 @@ mod tests {
     use super::*;
     use rustix::fs::OFlags;
     use std::fs::File;
+
+    #[test]
+    fn the_mode_of_a_link_is_an_error_and_changes_nothing() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Dir::open(temp.path()).unwrap();
+        std::fs::write(temp.path().join("file"), "x").unwrap();
+        std::os::unix::fs::symlink("file", temp.path().join("link")).unwrap();
+        set_mode_at(&dir, c"file", 0o610).unwrap();
+        assert_eq!(of_name(&dir, c"file", false).unwrap().mode, 0o610);
+        let error = set_mode_at(&dir, c"link", 0o777).unwrap_err();
+        assert_eq!(Errno::from_io_error(&error), Some(Errno::LOOP));
+        assert_eq!(of_name(&dir, c"file", false).unwrap().mode, 0o610);
+    }
 
     #[test]
     fn attributes_are_read_through_a_descriptor_of_a_path() {

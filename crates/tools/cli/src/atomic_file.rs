@@ -4,10 +4,10 @@
 use crate::exit::Failure;
 use ioloom_failure::{Operation, PathError};
 use ioloom_sys::make::random_number;
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Writes `bytes` to `path`, creating missing parent directories.
@@ -38,7 +38,7 @@ pub(crate) fn write_with(
     }
     // Also what has no other path, such as the target of /dev/fd/3 or of a link to no file.
     let target = std::fs::canonicalize(path).ok();
-    let is_special = there.is_some_and(|there| !there.is_file());
+    let is_special = there.as_ref().is_some_and(|there| !there.is_file());
     let is_link = path.symlink_metadata().is_ok_and(|there| there.is_symlink());
     if is_special || is_link && target.is_none() {
         let opened = OpenOptions::new().write(true).create(!is_special).open(path);
@@ -46,18 +46,40 @@ pub(crate) fn write_with(
     }
     // A link stays, and the file to which it leads is replaced.
     let target = target.unwrap_or_else(|| path.to_owned());
+    let there = there.as_ref();
     let mut part = target.as_os_str().to_owned();
     // Another machine or container can have the same process number.
     part.push(format!(".{}.{:016x}.part", std::process::id(), random_number()));
     let part = PathBuf::from(part);
-    let created = OpenOptions::new().write(true).create_new(true).open(&part);
+    let created = OpenOptions::new().write(true).create_new(true).mode(mode_of(there)).open(&part);
     let written = created
-        .and_then(|created| fill_with(created, fill))
+        .and_then(|created| {
+            if let Some(there) = there {
+                take_over(&created, there)?;
+            }
+            fill_with(created, fill)
+        })
         .and_then(|()| std::fs::rename(&part, &target));
     written.map_err(|error| {
         let _ = std::fs::remove_file(&part);
         failed(error)
     })
+}
+
+/// Returns the mode with which a file is made that takes the place of one.
+fn mode_of(there: Option<&Metadata>) -> u32 {
+    if there.is_some() { 0o600 } else { 0o666 }
+}
+
+/// Gives a new file the owner and the permissions of the one that it replaces, as far as permitted: it is
+/// never open to more users.
+fn take_over(file: &File, there: &Metadata) -> io::Result<()> {
+    let own = file.metadata()?;
+    let is_same = (own.uid(), own.gid()) == (there.uid(), there.gid());
+    let given =
+        is_same || std::os::unix::fs::fchown(file, Some(there.uid()), Some(there.gid())).is_ok();
+    let bits = if given { 0o777 } else { 0o700 };
+    file.set_permissions(Permissions::from_mode(there.mode() & bits))
 }
 
 /// Returns standard output or standard error if that is the file: renaming another one onto it would take away
@@ -94,6 +116,17 @@ mod tests {
         assert!(failed.unwrap_err().message.ends_with("stopped"));
         assert_eq!(std::fs::read(&path).unwrap(), b"old");
         assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_keeps_its_permissions() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("private");
+        write(&path, "old").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        write(&path, "new").unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
     }
 
     #[test]

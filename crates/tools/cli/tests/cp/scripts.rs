@@ -27,6 +27,22 @@ const SCRIPTS: &[(&str, User, bool, &str, &str)] = &[
         "1000 1000 4755\nd\ns\n",
     ),
     (
+        "a file that changed after a resumable copy made it is copied again",
+        User::Any,
+        false,
+        "mkdir -p src t/g; echo aaaa > src/f; echo x > src/g; $CP -rT --resume src t 2> err; echo $?
+         echo bbbb > t/f; rmdir t/g; $CP -rT --resume src t; echo $?; cat t/f t/g; ls -A",
+        "1\n0\naaaa\nx\nerr\nsrc\nt\n",
+    ),
+    (
+        "a file that took the place of an incomplete copy stays",
+        User::Any,
+        false,
+        "mkfifo p; sleep 2 > p & $CP p x 2> err & C=$!; sleep .5; echo precious > n; mv n x; kill -TERM $C
+         wait $C; cat x",
+        "precious\n",
+    ),
+    (
         "the group of the old file stays if that of the source cannot be set",
         User::Root,
         true,
