@@ -226,6 +226,8 @@ pub(crate) struct TargetDir {
     pub(crate) hidden_name: Option<CString>,
     pub(crate) is_hidden: bool,
     pub(crate) is_new: bool,
+    /// Whether an earlier copy left it.
+    pub(crate) is_adopted: bool,
 }
 
 /// How new directories are created where no directory above is hidden.
@@ -239,11 +241,11 @@ pub(crate) enum NewDirs {
     Visible,
 }
 
-/// Creates a directory; with `resumed`, accepts one left by an earlier copy.
-fn make_or_reuse(above: &Dir, name: &CStr, mode: u32, resumed: bool) -> io::Result<()> {
+/// Creates a directory; with `resumed`, accepts one left by an earlier copy. Returns whether there was one.
+fn make_or_reuse(above: &Dir, name: &CStr, mode: u32, resumed: bool) -> io::Result<bool> {
     match make::directory(above, name, mode) {
-        Err(e) if resumed && e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        made => made,
+        Err(e) if resumed && e.kind() == io::ErrorKind::AlreadyExists => Ok(true),
+        made => made.map(|()| false),
     }
 }
 
@@ -286,14 +288,16 @@ impl TargetDir {
         sweep: impl FnOnce(),
     ) -> io::Result<Self> {
         if above_hidden {
-            make_or_reuse(above, name, mode, resumes)?;
+            let is_adopted = make_or_reuse(above, name, mode, resumes)?;
             let (dir, own) = open_new(above, name, resumes)?;
-            return Ok(Self { dir, own, hidden_name: None, is_hidden: true, is_new: true });
+            let (hidden_name, is_hidden, is_new) = (None, true, true);
+            return Ok(Self { dir, own, hidden_name, is_hidden, is_new, is_adopted });
         }
         let existing = open_as_place(above, name.to_bytes());
         match existing.and_then(|dir| attr::of_file(&dir).map(|own| (dir, own))) {
             Ok((dir, own)) => {
-                return Ok(Self { dir, own, hidden_name: None, is_hidden: false, is_new: false });
+                let (hidden_name, is_hidden, is_new, is_adopted) = (None, false, false, false);
+                return Ok(Self { dir, own, hidden_name, is_hidden, is_new, is_adopted });
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Err(e),
@@ -305,21 +309,23 @@ impl TargetDir {
             }
         }
         sweep();
-        let (hidden, dir, own) = match new_dirs {
+        let ((hidden, dir, own), is_adopted) = match new_dirs {
             NewDirs::Hidden => match make_hidden(above, name, mode)? {
-                Some(made) => made,
+                Some(made) => (made, false),
                 None => return Self::make_visible(above, name, mode),
             },
             NewDirs::Resumed(number) => make_resumed(above, hidden_name(name, number), mode)?,
             NewDirs::Visible => return Self::make_visible(above, name, mode),
         };
-        Ok(Self { dir, own, hidden_name: Some(hidden), is_hidden: true, is_new: true })
+        let hidden_name = Some(hidden);
+        Ok(Self { dir, own, hidden_name, is_hidden: true, is_new: true, is_adopted })
     }
 
     fn make_visible(above: &Dir, name: &CStr, mode: u32) -> io::Result<Self> {
         make::directory(above, name, mode)?;
         let (dir, own) = open_new(above, name, true)?;
-        Ok(Self { dir, own, hidden_name: None, is_hidden: false, is_new: true })
+        let (hidden_name, is_hidden, is_new, is_adopted) = (None, false, true, false);
+        Ok(Self { dir, own, hidden_name, is_hidden, is_new, is_adopted })
     }
 }
 
@@ -340,10 +346,14 @@ fn can_rename(above: &Dir, hidden: &CStr) -> bool {
 
 /// Creates the hidden directory of a copy that can be resumed, or opens the one that an earlier copy left. The
 /// journal excludes other copies of its kind, but another copy can be removing the directory.
-fn make_resumed(above: &Dir, hidden: CString, mode: u32) -> io::Result<(CString, Dir, Attr)> {
+fn make_resumed(
+    above: &Dir,
+    hidden: CString,
+    mode: u32,
+) -> io::Result<((CString, Dir, Attr), bool)> {
     let mut tries = 0;
     loop {
-        make_or_reuse(above, &hidden, mode, true)?;
+        let is_adopted = make_or_reuse(above, &hidden, mode, true)?;
         // Others can predict the name, and make a directory that stays theirs.
         if attr::of_name(above, &hidden, false)?.user != attr::own_ids().0 {
             return Err(Errno::PERM.into());
@@ -359,7 +369,7 @@ fn make_resumed(above: &Dir, hidden: CString, mode: u32) -> io::Result<(CString,
         let is_there = attr::of_name(above, &hidden, false)
             .is_ok_and(|there| there.identity() == own.identity());
         match is_there {
-            true => return Ok((hidden, dir, own)),
+            true => return Ok(((hidden, dir, own), is_adopted)),
             // What is copied into a directory that was removed is lost.
             false if tries >= LOCK_TRIES => return Err(Errno::BUSY.into()),
             false => tries += 1,

@@ -22,8 +22,10 @@ use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::descriptor::Descriptor;
-use ioloom_sys::dir::Kind;
-use ioloom_sys::{file, make, transfer};
+use ioloom_sys::dir::{Dir, DirEntry, Kind, ReadBuffer};
+use ioloom_sys::{file, make, remove, transfer};
+use std::collections::HashSet;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
@@ -149,6 +151,43 @@ pub(crate) fn is_complete(context: &CopyContext<'_>, route: &Route<'_>, source: 
     })
 }
 
+/// Removes from a hidden directory that an earlier copy left what the source has no more, or has with
+/// another type: else it would get its final name with the directory. `number` is that of the journal.
+pub(crate) fn prune(number: u64, from: &Dir, to: &Dir) -> io::Result<()> {
+    let names_in = |dir: &Dir| {
+        let mut names = Vec::new();
+        let all = &mut |entry: DirEntry<'_>| {
+            names.extend(CString::new(entry.name));
+            true
+        };
+        dir.open_at(b".")?.read(&mut ReadBuffer::new(), all)?;
+        io::Result::Ok(names)
+    };
+    let wanted: HashSet<CString> = names_in(from)?.into_iter().collect();
+    let is_large = |name: &CStr| {
+        attr::of_name(from, name, true).is_ok_and(|source| source.bytes > PIECE_BYTES)
+    };
+    let parts: HashSet<CString> =
+        wanted.iter().filter(|name| is_large(name)).map(|name| hidden_name(name, number)).collect();
+    for name in names_in(to)? {
+        let there = attr::of_name(to, &name, false)?;
+        let is_dir = there.kind == Kind::Directory;
+        let fits = match attr::of_name(from, &name, true) {
+            Ok(source) => (source.kind == Kind::Directory) == is_dir,
+            Err(_) => !is_dir,
+        };
+        if parts.contains(&name) || wanted.contains(&name) && fits {
+            continue;
+        }
+        if is_dir {
+            remove::tree(to, &name, &mut |_, _| {})?;
+        } else {
+            make::remove(to, &name)?;
+        }
+    }
+    Ok(())
+}
+
 /// Removes a file that an earlier copy left incomplete in a hidden directory.
 pub(crate) fn remove_partial(
     context: &CopyContext<'_>,
@@ -197,4 +236,37 @@ fn feed(
         at += got as u64;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_directory_that_was_left_keeps_what_the_source_has() {
+        let temp = tempfile::tempdir().unwrap();
+        let at = |name: &str| temp.path().join(name);
+        for dir in ["from/both", "from/now_dir", "to/both/deep", "to/now_file", "to/gone_dir/deep"]
+        {
+            fs::create_dir_all(at(dir)).unwrap();
+        }
+        for file in ["from/same", "from/now_file", "from/small", "to/same", "to/now_dir", "to/gone"]
+        {
+            fs::write(at(file), "x").unwrap();
+        }
+        fs::File::create(at("from/large")).unwrap().set_len(PIECE_BYTES + 1).unwrap();
+        let part = |name: &CStr| hidden_name(name, 7).into_string().unwrap();
+        for part in [part(c"large"), part(c"small"), part(c"gone")] {
+            fs::write(at(&format!("to/{part}")), "x").unwrap();
+        }
+        let open = |name: &str| Dir::open(&at(name)).unwrap();
+        prune(7, &open("from"), &open("to")).unwrap();
+        let mut left: Vec<_> = fs::read_dir(at("to"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        assert_eq!(left, [part(c"large"), "both".to_owned(), "same".to_owned()]);
+    }
 }

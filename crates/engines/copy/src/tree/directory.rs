@@ -6,6 +6,7 @@ use crate::error::CopyError;
 use crate::meta::{Creation, DirModes, FileRef, ParentAttr};
 use crate::options::Durable;
 use crate::report::Counts;
+use crate::resume;
 use crate::sweep;
 use ioloom_failure::{Operation, quoted};
 use ioloom_sys::attr::{self, Attr};
@@ -73,6 +74,7 @@ impl Worker<'_> {
             Ok(target) => target,
         };
         let own = target.own;
+        self.prune(&target, &from).map_err(|e| CopyError::io(Operation::Resume, paths().1, e))?;
         if !target.is_new {
             self.sweep_existing(new, parent, &name, &target.dir);
         }
@@ -114,6 +116,14 @@ impl Worker<'_> {
         };
         self.keep_open(&dir, DirPair { from, to: target.dir });
         Ok(dir)
+    }
+
+    /// Removes from a directory that an earlier copy left what the source has no more.
+    fn prune(&self, target: &TargetDir, from: &Dir) -> io::Result<()> {
+        match self.context.resume.get() {
+            Some(journal) if target.is_adopted => resume::prune(journal.number, from, &target.dir),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the mode with which to create a directory.
