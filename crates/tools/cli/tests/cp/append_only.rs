@@ -92,7 +92,9 @@ fn files_that_cannot_be_removed_give_the_errors_of_gnu_cp() {
     }
     let mut scripts = Vec::new();
     for flag in ["i", "a"] {
-        let with = format!("mkdir d; echo old > d/f; echo new > f; chattr +{flag} d/f");
+        let with = format!(
+            "mkdir d; echo old > d/f; touch -d '1 hour ago' d/f; echo new > f; chattr +{flag} d/f"
+        );
         for options in ["", "-f", "--remove-destination", "-b", "-p", "-l", "-s", "-u", "-n"] {
             let copy = format!("(cd d; $CP {options} ../f .); code=$?; chattr -ai d/f; exit $code");
             scripts.push(format!("{with}; {copy}"));
