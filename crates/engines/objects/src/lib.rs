@@ -6,7 +6,8 @@
 //!
 //! How a run proceeds: a task lists the prefix; a second one starts requests, in the order of the list
 //! and in ranges of large objects, whenever the number in flight, the pace and the memory budget allow
-//! it; threads take what has arrived, each object's bytes in order. The number in flight comes from
+//! it; threads take what has arrived, each object's bytes in order. A request, its connection and its
+//! response stay on one thread, of which a second one is opened only when the first is busy. The number in flight comes from
 //! `ioloom_control::Auto`; the pace from `ioloom_control::Pace`, which engages when the server
 //! refuses requests (503).
 //!
