@@ -72,7 +72,7 @@ impl Lanes {
     ///
     /// # Errors
     ///
-    /// Returns the error of the system if there is no thread or event loop.
+    /// Returns an error if the system refuses a thread or an event loop.
     pub(crate) fn start(fetch: Fetch, most: u32, parked: Parked) -> io::Result<Self> {
         let mut lanes = Self {
             open: Arc::default(),

@@ -151,6 +151,18 @@ fn an_object_that_changes_after_its_listing_is_what_it_is_now() {
     assert!(emptied.errors.is_empty() && emptied.values[1].1.is_empty(), "{:?}", emptied.errors);
     let removed = changed_meanwhile(3000, |server| server.remove(&key(server)));
     assert_eq!(only_error(&removed).kind, Kind::Missing, "{:?}", removed.errors);
+    // Replaced, and removed when its new version is requested.
+    let gone = changed_meanwhile(3000, |server| {
+        server.put(&key(server), vec![7; 3000]);
+        std::thread::sleep(Duration::from_millis(25));
+        let before = server.counts().requests;
+        let began = std::time::Instant::now();
+        while server.counts().requests == before && began.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        server.remove(&key(server));
+    });
+    assert_eq!(only_error(&gone).kind, Kind::Missing, "{:?}", gone.errors);
     let too_large = changed_meanwhile(0, |server| server.put(&key(server), vec![7; 2_000_000]));
     assert_eq!(only_error(&too_large).kind, Kind::Changed, "{:?}", too_large.errors);
 }

@@ -185,7 +185,7 @@ pub fn set_mode_at(dir: &Dir, name: &CStr, mode: u32) -> io::Result<()> {
     let path = proc_path(&file);
     retry("fchmodat", || {
         match rustix::fs::chmodat(CWD, &path, mode_of(mode), AtFlags::empty()) {
-            // Without /proc there is no other way.
+            // /proc is not mounted: set the mode by name.
             Err(Errno::NOENT) => rustix::fs::chmodat(dir, name, mode_of(mode), AtFlags::empty()),
             set => set,
         }
