@@ -1,8 +1,11 @@
 //! Keeps files that are overwritten, under a backup name.
 //!
-//! The backup is a second link to the old file, made just before the new file is renamed over the
-//! old name: at no moment is the target absent. Where links are not supported, the old file is
-//! renamed.
+//! The backup is a second link to the old file, made just before the new file gets the old name: at no
+//! moment is the target absent. Where links are not supported, the old file is renamed.
+//!
+//! Another copy may replace the old file between the two steps. So the new file and the old one
+//! exchange their names, and a file that has no backup yet gets one, too. Where names cannot be exchanged, the
+//! new file is renamed over the old one, and such a file is lost.
 
 use crate::context::CopyContext;
 use crate::meta::STICKY;
@@ -26,27 +29,52 @@ const NUMBER_TRIES: u32 = 64;
 
 /// A backup that exists, until the new file has its name or the copy fails.
 pub(crate) struct Kept<'a> {
+    options: &'a Backup,
     dir: &'a Dir,
     name: &'a CStr,
     backup: CString,
+    /// The file that has a backup; `None` if that is unknown.
+    file: Option<((u32, u32), u64)>,
     /// Whether the old file was renamed rather than linked.
     renamed: bool,
 }
 
 impl<'a> Kept<'a> {
     /// Makes a backup of the file `name`.
-    pub(crate) fn make(backup: &Backup, dir: &'a Dir, name: &'a CStr) -> io::Result<Self> {
-        let mut tries = 0;
-        loop {
-            let number = next_number(backup.names, dir, name)?;
-            let kept = with_suffix(name, backup, number.as_deref());
-            match keep(dir, name, &kept, number.is_none()) {
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && tries < NUMBER_TRIES => {
-                    tries += 1;
-                }
-                made => return made.map(|renamed| Self { dir, name, backup: kept, renamed }),
+    pub(crate) fn make(options: &'a Backup, dir: &'a Dir, name: &'a CStr) -> io::Result<Self> {
+        let keep_as = |kept: &CStr, replace| keep(dir, name, kept, replace);
+        let (backup, renamed) = with_next_name(options, dir, name, keep_as)?;
+        let file = attr::of_name(dir, &backup, false).map(|attr| attr.identity()).ok();
+        Ok(Self { options, dir, name, backup, file, renamed })
+    }
+
+    /// Gives the new file, which is called `new` in `from`, the name of the old one. A file that was put
+    /// there after the backup was made gets a backup of its own.
+    pub(crate) fn replace_by(&self, from: &Dir, new: &CStr) -> io::Result<()> {
+        let rename = |replace| make::rename(from, new, self.dir, self.name, replace);
+        if self.renamed {
+            match rename(false) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                renamed => return renamed,
             }
         }
+        match make::exchange(from, new, self.dir, self.name) {
+            // Also if the old name has been removed by now.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return rename(true),
+            Err(e) if make::is_exchange_unsupported(&e) => return rename(true),
+            exchanged => exchanged?,
+        }
+        let old = attr::of_name(from, new, false);
+        if old.is_ok_and(|old| Some(old.identity()) != self.file) {
+            let move_to = |kept: &CStr, replace| make::rename(from, new, self.dir, kept, replace);
+            return match with_next_name(self.options, self.dir, self.name, move_to) {
+                Err(e) => make::exchange(from, new, self.dir, self.name).and(Err(e)),
+                Ok(_) => Ok(()),
+            };
+        }
+        // Ignore a failure: the file has its backup, and the hidden name identifies itself.
+        let _ = make::remove(from, new);
+        Ok(())
     }
 
     /// Returns the name of the backup.
@@ -75,6 +103,27 @@ impl Backup {
         let number = next_number(self.names, &dir, &name)?;
         let kept = with_suffix(&name, self, number.as_deref());
         Ok(path.with_file_name(OsStr::from_bytes(kept.to_bytes())))
+    }
+}
+
+/// Calls `keep` with the name of the next backup, and whether it replaces an earlier one, again if another copy
+/// takes that name meanwhile. Returns the name.
+fn with_next_name<T>(
+    options: &Backup,
+    dir: &Dir,
+    name: &CStr,
+    keep: impl Fn(&CStr, bool) -> io::Result<T>,
+) -> io::Result<(CString, T)> {
+    let mut tries = 0;
+    loop {
+        let number = next_number(options.names, dir, name)?;
+        let kept = with_suffix(name, options, number.as_deref());
+        match keep(&kept, number.is_none()) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && tries < NUMBER_TRIES => {
+                tries += 1;
+            }
+            made => return made.map(|made| (kept, made)),
+        }
     }
 }
 
@@ -199,6 +248,24 @@ pub(crate) fn is_source(context: &CopyContext<'_>, route: &Route<'_>, source: &A
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_another_copy_put_there_meanwhile_is_kept() {
+        let temp = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let dir = Dir::open(temp.path()).unwrap();
+        let write = |name: &str| std::fs::write(temp.path().join(name), name).unwrap();
+        let text = |name: &str| std::fs::read_to_string(temp.path().join(name)).unwrap();
+        let options = Backup { names: BackupNames::Numbered, suffix: "~".into() };
+        ["f", "other", "new"].into_iter().for_each(write);
+        let kept = Kept::make(&options, &dir, c"f").unwrap();
+        std::fs::rename(temp.path().join("other"), temp.path().join("f")).unwrap();
+        kept.replace_by(&dir, c"new").unwrap();
+        assert_eq!([text("f"), text("f.~1~"), text("f.~2~")], ["new", "f", "other"]);
+        write("newer");
+        Kept::make(&options, &dir, c"f").unwrap().replace_by(&dir, c"newer").unwrap();
+        assert_eq!([text("f"), text("f.~3~")], ["newer", "new"]);
+        assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 4, "no other name is left");
+    }
 
     #[test]
     fn long_names_are_shortened_as_by_gnu_cp() {

@@ -22,7 +22,7 @@ use crate::file_transfer::{FileTransfer, has_holes};
 use crate::links::{Copied, EntryResult, Outcome};
 use crate::meta::{Creation, FileRef};
 use crate::mode::Mode;
-use crate::new_file::{Destination, NewFile, hidden_name};
+use crate::new_file::{Destination, NewFile, part_name};
 use crate::options::{Durable, Existing, Overwrite, Preserve};
 use crate::plan::SMALL_BYTES;
 use crate::resume;
@@ -34,7 +34,7 @@ use ioloom_sys::dir::Kind;
 use ioloom_sys::{make, transfer};
 use rustix::io::Errno;
 use std::cmp::Ordering::{Greater, Less};
-use std::ffi::OsString;
+use std::ffi::{CStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -237,7 +237,7 @@ impl<'a> Attempt<'a> {
             _ => {}
         }
         if let Some(resume) = context.resume.get().filter(|_| self.in_pieces()) {
-            let hidden = hidden_name(route.to_name, resume.number);
+            let hidden = part_name(route.to_name, resume.number);
             let replaces = matches!(self.target, TargetState::Replace(_));
             let modes = (if replaces { PRIVATE } else { mode }, context.rules.umask());
             let made =
@@ -376,8 +376,11 @@ impl<'a> Attempt<'a> {
             _ => None,
         };
         let backup = kept.as_ref().map(|kept| kept.name().to_owned());
+        let made = attr::of_file(new.file()).map_err(|e| route.failed_to(Operation::Stat, e))?;
+        let by = kept.as_ref().map(|kept| |hidden: &CStr| kept.replace_by(route.to, hidden));
+        let by = by.as_ref().map(|by| by as &dyn Fn(&CStr) -> io::Result<()>);
         let mut named = false;
-        if let Err((operation, error)) = new.publish(&mut named) {
+        if let Err((operation, error)) = new.publish(by, &mut named) {
             // With its name, the new file may be damaged: the old one stays under that of the backup.
             kept.into_iter().filter(|_| !named).for_each(Kept::undo);
             return Err(route.not_published(&self.target, operation, error));
@@ -386,7 +389,7 @@ impl<'a> Attempt<'a> {
             context.hashed(route, hash, moved.bytes);
         }
         if let Some(resume) = context.resume.get() {
-            resume::record_complete(resume, route, &self.source.attr)?;
+            resume::record_complete(resume, route, (&self.source.attr, &made))?;
         }
         Ok(backup)
     }

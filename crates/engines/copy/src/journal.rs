@@ -54,6 +54,8 @@ struct State {
 /// The records of earlier copies.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Known {
+    /// What identifies the source directory.
+    root: Option<String>,
     /// The source identity of each complete file, by target.
     complete: HashMap<Key, Key>,
     /// The pieces of incomplete files, by target.
@@ -158,6 +160,20 @@ impl Journal {
         transfer::sync_data(&self.file)
     }
 
+    /// Returns what identified the source directory of the earlier copies.
+    pub(crate) fn root(&self) -> Option<&str> {
+        self.known.root.as_deref()
+    }
+
+    /// Records what identifies the source directory, a word.
+    pub(crate) fn record_root(&self, root: &str) -> io::Result<()> {
+        if self.root() == Some(root) {
+            return Ok(());
+        }
+        self.write(&format!("root {root}\n"))?;
+        transfer::sync_data(&self.file)
+    }
+
     /// Records a synced piece of a big file.
     pub(crate) fn record_piece(
         &self,
@@ -191,20 +207,18 @@ impl Journal {
     }
 }
 
-/// Returns the source identity as one word. Any change of content produces a different word.
+/// Returns the source identity as one word. Any change of content produces a different word. Numbers of
+/// devices do not belong to it: some file systems get another one with each mount.
 fn identity(source: &Attr) -> String {
-    let ((major, minor), inode) = source.identity();
     let ((m, m_ns), (c, c_ns)) = (source.modified, source.changed);
-    format!("{major}:{minor}:{inode}:{}:{m}.{m_ns}:{c}.{c_ns}", source.bytes)
+    format!("{}:{}:{m}.{m_ns}:{c}.{c_ns}", source.inode, source.bytes)
 }
 
 /// Returns the identities of a source and its copy as one word. A rename changes the times of the inode in
 /// some file systems, so that of the copy is its time of modification.
 fn pair(source: &Attr, there: &Attr) -> String {
-    let ((major, minor), inode) = there.identity();
     let (m, m_ns) = there.modified;
-    let copy = format!("{major}:{minor}:{inode}:{}:{m}.{m_ns}", there.bytes);
-    format!("{}>{copy}", identity(source))
+    format!("{}>{}:{}:{m}.{m_ns}", identity(source), there.inode, there.bytes)
 }
 
 fn hex(path: &Path) -> String {
@@ -274,6 +288,7 @@ impl Reading {
                     self.known.complete.insert(target, source);
                 }
             }
+            ["root", root] => self.known.root = Some(root.to_owned()),
             ["whole", source, target] => self.open.push((at, key(target), key(source))),
             ["piece", source, start, end, hash, target] => {
                 let (Ok(start), Ok(end)) = (start.parse(), end.parse()) else { return };

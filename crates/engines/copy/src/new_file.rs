@@ -24,6 +24,7 @@ use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::descriptor::{self, Descriptor};
 use ioloom_sys::dir::{Dir, Kind};
 use ioloom_sys::make;
+use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -154,6 +155,10 @@ impl<'a> NewFile<'a> {
             },
             made => made?,
         };
+        // Without support for locks, the journal alone excludes others.
+        if !make::try_lock(&file).unwrap_or(true) {
+            return Err(Errno::BUSY.into());
+        }
         Ok(Self::of(dir, name, destination, CurrentName::Hidden(hidden), file))
     }
 
@@ -198,9 +203,13 @@ impl<'a> NewFile<'a> {
         open.is_some() && open == attr::of_name(self.dir, name, false).map(identity).ok()
     }
 
-    /// Closes the file and gives it its final name. Sets `named` when it has that name: an error of the second
-    /// `close` comes later.
-    pub(crate) fn publish(mut self, named: &mut bool) -> Result<(), NewFileError> {
+    /// Closes the file and gives it its final name; `replace`: gives a hidden file the name of an old one that has
+    /// a backup. Sets `named` when it has that name: an error of the second `close` comes later.
+    pub(crate) fn publish(
+        mut self,
+        replace: Option<&dyn Fn(&CStr) -> io::Result<()>>,
+        named: &mut bool,
+    ) -> Result<(), NewFileError> {
         let closed = |e| (Operation::Close, e);
         let not_named = |e| (Operation::Publish, e);
         if let CurrentName::Unnamed = &self.current_name {
@@ -210,9 +219,19 @@ impl<'a> NewFile<'a> {
         }
         if let CurrentName::Hidden(hidden) = &self.current_name {
             descriptor::flush(self.file()).map_err(closed)?;
-            let replace = self.destination.replaces();
-            make::rename(self.dir, hidden, self.dir, self.name, replace).map_err(not_named)?;
+            let replaces = self.destination.replaces();
+            let renamed = match replace {
+                Some(replace) => replace(hidden),
+                None => make::rename(self.dir, hidden, self.dir, self.name, replaces),
+            };
+            renamed.map_err(not_named)?;
             self.current_name = CurrentName::Published;
+        }
+        if matches!(self.current_name, CurrentName::Final(_))
+            && self.destination != Destination::Hidden
+        {
+            // Until the file is closed, it can be recognized and removed.
+            descriptor::flush(self.file()).map_err(closed)?;
         }
         *named = true;
         if let Some(file) = self.file.take() {
@@ -326,6 +345,18 @@ fn with_unused_name<T>(
 /// Returns `.NAME.ioloom-NUMBER.part`.
 pub(crate) fn hidden_name(name: &CStr, number: u64) -> CString {
     marked(name, number, PART)
+}
+
+/// Returns the hidden name of an incomplete large file of the copy with this number. Names that differ only after
+/// the part that a hidden name contains get different numbers: two files must never share one.
+pub(crate) fn part_name(name: &CStr, number: u64) -> CString {
+    let bytes = name.to_bytes();
+    if bytes.len() <= NAME_PART_MAX {
+        return hidden_name(name, number);
+    }
+    let mut own = [0; 8];
+    own.copy_from_slice(&blake3::hash(bytes).as_bytes()[..8]);
+    hidden_name(name, number ^ u64::from_be_bytes(own))
 }
 
 fn marked(name: &CStr, number: u64, suffix: &str) -> CString {

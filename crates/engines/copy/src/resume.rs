@@ -14,7 +14,7 @@ use crate::file_transfer::{FileTransfer, has_holes};
 use crate::hash::Hasher;
 use crate::journal::{Journal, JournalError};
 use crate::mode::Mode;
-use crate::new_file::{hidden_name, journal_name};
+use crate::new_file::{hidden_name, journal_name, part_name};
 use crate::options::HashKind;
 use crate::plan::CopyPlan;
 use crate::route::Route;
@@ -69,17 +69,15 @@ pub(crate) fn begin(
     Ok(())
 }
 
-/// Records that a file is complete.
+/// Records that a file is complete, from the attributes of its source and of the copy.
 pub(crate) fn record_complete(
     journal: &Journal,
     route: &Route<'_>,
-    source: &Attr,
+    of: (&Attr, &Attr),
 ) -> Result<(), CopyError> {
     let (_, path) = (route.paths)();
-    let there = attr::of_name(route.to, route.to_name, false)
-        .map_err(|e| route.failed_to(Operation::Stat, e))?;
     journal
-        .record_complete(route.to, &path, (source, &there))
+        .record_complete(route.to, &path, of)
         .map_err(|e| route.failed_to(Operation::WriteJournal, e))
 }
 
@@ -135,8 +133,12 @@ pub(crate) fn copy_pieces(
 
 /// Returns true if a file is copied in recorded pieces, which have a hidden name.
 pub(crate) fn in_pieces(context: &CopyContext<'_>, route: &Route<'_>, source: &Attr) -> bool {
-    let copies = !matches!(context.options.mode, Some(Mode::Reflink | Mode::Range))
-        && !route.parent_attr.append_only;
+    !route.parent_attr.append_only && has_pieces(context, source)
+}
+
+/// Returns true if the content of a file is copied in recorded pieces.
+pub(crate) fn has_pieces(context: &CopyContext<'_>, source: &Attr) -> bool {
+    let copies = !matches!(context.options.mode, Some(Mode::Reflink | Mode::Range));
     copies && source.bytes > PIECE_BYTES && !has_holes(context, source)
 }
 
@@ -152,8 +154,15 @@ pub(crate) fn is_complete(context: &CopyContext<'_>, route: &Route<'_>, source: 
 }
 
 /// Removes from a hidden directory that an earlier copy left what the source has no more, or has with
-/// another type: else it would get its final name with the directory. `number` is that of the journal.
-pub(crate) fn prune(number: u64, from: &Dir, to: &Dir) -> io::Result<()> {
+/// another type: else it would get its final name with the directory. `number` is that of the journal. Returns
+/// the number of entries.
+pub(crate) fn prune(
+    number: u64,
+    follow: bool,
+    has_pieces: &dyn Fn(&Attr) -> bool,
+    from: &Dir,
+    to: &Dir,
+) -> io::Result<usize> {
     let names_in = |dir: &Dir| {
         let mut names = Vec::new();
         let all = &mut |entry: DirEntry<'_>| {
@@ -165,14 +174,16 @@ pub(crate) fn prune(number: u64, from: &Dir, to: &Dir) -> io::Result<()> {
     };
     let wanted: HashSet<CString> = names_in(from)?.into_iter().collect();
     let is_large = |name: &CStr| {
-        attr::of_name(from, name, true).is_ok_and(|source| source.bytes > PIECE_BYTES)
+        let source = attr::of_name(from, name, follow);
+        source.is_ok_and(|source| source.kind == Kind::Regular && has_pieces(&source))
     };
     let parts: HashSet<CString> =
-        wanted.iter().filter(|name| is_large(name)).map(|name| hidden_name(name, number)).collect();
+        wanted.iter().filter(|name| is_large(name)).map(|name| part_name(name, number)).collect();
+    let mut removed = 0;
     for name in names_in(to)? {
         let there = attr::of_name(to, &name, false)?;
         let is_dir = there.kind == Kind::Directory;
-        let fits = match attr::of_name(from, &name, true) {
+        let fits = match attr::of_name(from, &name, follow) {
             Ok(source) => (source.kind == Kind::Directory) == is_dir,
             Err(_) => !is_dir,
         };
@@ -184,8 +195,31 @@ pub(crate) fn prune(number: u64, from: &Dir, to: &Dir) -> io::Result<()> {
         } else {
             make::remove(to, &name)?;
         }
+        removed += 1;
     }
-    Ok(())
+    Ok(removed)
+}
+
+/// Refuses to continue in a directory that was begun for another source, such as the empty place of a file
+/// system that is not mounted now: everything in it would be removed.
+pub(crate) fn check_source(
+    journal: &Journal,
+    from: &Dir,
+    source: &Attr,
+    is_adopted: bool,
+    path: &Path,
+) -> Result<(), CopyError> {
+    let failed = |e| CopyError::io(Operation::WriteJournal, path.to_owned(), e);
+    let system = attr::file_system(from).map_err(failed)?;
+    // The numbers of others need not outlive the mount.
+    let inode = if system.numbers_stay { source.inode } else { 0 };
+    let now = format!("{:x}:{inode}", system.kind);
+    if is_adopted && journal.root().is_some_and(|root| root != now) {
+        let why = "the source is another directory than the one whose copy was interrupted; mount or \
+                   restore that one, or remove what was copied so far";
+        return Err(CopyError::cannot(Operation::Resume, path, why));
+    }
+    journal.record_root(&now).map_err(failed)
 }
 
 /// Removes a file that an earlier copy left incomplete in a hidden directory.
@@ -256,17 +290,24 @@ mod tests {
             fs::write(at(file), "x").unwrap();
         }
         fs::File::create(at("from/large")).unwrap().set_len(PIECE_BYTES + 1).unwrap();
-        let part = |name: &CStr| hidden_name(name, 7).into_string().unwrap();
+        // A link to a directory took the place of one, and one is as it was.
+        std::os::unix::fs::symlink("both", at("from/now_link")).unwrap();
+        std::os::unix::fs::symlink("both", at("from/link")).unwrap();
+        std::os::unix::fs::symlink("both", at("to/link")).unwrap();
+        fs::create_dir(at("to/now_link")).unwrap();
+        let part = |name: &CStr| part_name(name, 7).into_string().unwrap();
         for part in [part(c"large"), part(c"small"), part(c"gone")] {
             fs::write(at(&format!("to/{part}")), "x").unwrap();
         }
         let open = |name: &str| Dir::open(&at(name)).unwrap();
-        prune(7, &open("from"), &open("to")).unwrap();
+        let is_large = |source: &Attr| source.bytes > PIECE_BYTES;
+        let removed = prune(7, false, &is_large, &open("from"), &open("to")).unwrap();
         let mut left: Vec<_> = fs::read_dir(at("to"))
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         left.sort();
-        assert_eq!(left, [part(c"large"), "both".to_owned(), "same".to_owned()]);
+        assert_eq!(left, [part(c"large"), "both".into(), "link".into(), "same".into()]);
+        assert_eq!(removed, 7);
     }
 }

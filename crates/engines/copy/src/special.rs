@@ -195,7 +195,11 @@ fn replace(
     let replace = is_there
         || context.options.existing == Existing::Replace && context.options.backup.is_none();
     let may_be_same = is_there && context.options.make == Make::HardLink;
-    if let Err(error) = publish(route, &hidden, replace, may_be_same) {
+    let published = match &kept {
+        Some(kept) => kept.replace_by(route.to, &hidden),
+        None => publish(route, &hidden, replace, may_be_same),
+    };
+    if let Err(error) = published {
         kept.into_iter().for_each(Kept::undo);
         return Err(Failure::Publish(error));
     }

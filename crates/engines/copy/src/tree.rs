@@ -412,18 +412,18 @@ impl<'r> Worker<'r> {
                 kept => kept.and_then(Result::ok),
             };
             let backup = kept.as_ref().map(|kept| kept.name().to_owned());
-            let renamed = make::rename(route.to, &hidden, route.to, route.to_name, true);
+            let renamed = match &kept {
+                Some(kept) => kept.replace_by(route.to, &hidden),
+                None => make::rename(route.to, &hidden, route.to, route.to_name, true),
+            };
             // Renaming one hard link of a file to another has no effect, so the hidden name may
-            // still exist.
-            let removed = make::remove(route.to, &hidden);
+            // still exist. Ignore a failure: it identifies itself.
+            let _ = make::remove(route.to, &hidden);
             if let Err(error) = renamed {
                 kept.into_iter().for_each(Kept::undo);
                 return Err(error);
             }
-            match removed {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-                _ => Ok(Copied { backup, ..Copied::default() }),
-            }
+            Ok(Copied { backup, ..Copied::default() })
         })
     }
 

@@ -256,6 +256,10 @@ pub fn umask() -> io::Result<u32> {
 /// Properties of a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileSystem {
+    /// Its type, as in `statfs`.
+    pub kind: u64,
+    /// Whether the inode numbers of files stay the same when it is mounted again.
+    pub numbers_stay: bool,
     /// Bytes available to this user; [`u64::MAX`] if the file system names no size.
     pub free_bytes: u64,
     /// Whether it stores nothing: the kernel makes up its files.
@@ -293,6 +297,8 @@ pub fn file_system(file: impl AsFd) -> io::Result<FileSystem> {
         0x2003_0528,
         0x786f_4256,
     ];
+    // FAT and exFAT number the files in memory.
+    const MADE_UP_NUMBERS: [u64; 2] = [0x4d44, 0x2011_bab0];
     const IN_MEMORY: [u64; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
     let found = retry("fstatfs", || rustix::fs::fstatfs(&file))?;
     #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
@@ -307,7 +313,17 @@ pub fn file_system(file: impl AsFd) -> io::Result<FileSystem> {
     let one_tree = kind == BTRFS;
     let remote = REMOTE.contains(&kind);
     let (reserves, without_blocks) = (!in_memory && !one_tree, found.f_blocks == 0 && !in_memory);
-    Ok(FileSystem { free_bytes, without_blocks, in_memory, reserves, one_tree, remote })
+    let numbers_stay = !remote && !in_memory && !MADE_UP_NUMBERS.contains(&kind);
+    Ok(FileSystem {
+        kind,
+        numbers_stay,
+        free_bytes,
+        without_blocks,
+        in_memory,
+        reserves,
+        one_tree,
+        remote,
+    })
 }
 
 /// The file whose extended attributes are accessed.

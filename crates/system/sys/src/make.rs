@@ -201,6 +201,18 @@ pub fn rename(from: &Dir, name: &CStr, to: &Dir, new: &CStr, replace: bool) -> i
     }
 }
 
+/// Exchanges two names, which must exist, at one moment.
+pub fn exchange(from: &Dir, name: &CStr, to: &Dir, other: &CStr) -> io::Result<()> {
+    let flags = RenameFlags::EXCHANGE;
+    retry("renameat", || rustix::fs::renameat_with(from, name, to, other, flags))
+}
+
+/// Reports whether an error of [`exchange`] means that the file system does not support it.
+pub fn is_exchange_unsupported(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP))
+}
+
 /// Returns whether an error of [`link`] means that it cannot succeed.
 fn lacks_links(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);

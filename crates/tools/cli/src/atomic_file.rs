@@ -3,12 +3,19 @@
 
 use crate::exit::Failure;
 use ioloom_failure::{Operation, PathError};
+use ioloom_sys::attr::XattrOf;
+use ioloom_sys::dir::Dir;
 use ioloom_sys::make::random_number;
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+/// Length of the part of the final name that the temporary name contains, in bytes.
+const NAME_PART_MAX: usize = 200;
 
 /// Writes `bytes` to `path`, creating missing parent directories.
 ///
@@ -36,7 +43,11 @@ pub(crate) fn write_with(
     if let Some(stream) = there.as_ref().and_then(stream_of) {
         return fill_with(stream, fill).map_err(failed);
     }
-    // Also what has no other path, such as the target of /dev/fd/3 or of a link to no file.
+    if is_open_descriptor(path) {
+        let opened = OpenOptions::new().append(true).open(path);
+        return opened.and_then(|opened| fill_with(opened, fill)).map_err(failed);
+    }
+    // Also what has no other path, such as the target of a link to no file.
     let target = std::fs::canonicalize(path).ok();
     let is_special = there.as_ref().is_some_and(|there| !there.is_file());
     let is_link = path.symlink_metadata().is_ok_and(|there| there.is_symlink());
@@ -47,15 +58,12 @@ pub(crate) fn write_with(
     // A link stays, and the file to which it leads is replaced.
     let target = target.unwrap_or_else(|| path.to_owned());
     let there = there.as_ref();
-    let mut part = target.as_os_str().to_owned();
-    // Another machine or container can have the same process number.
-    part.push(format!(".{}.{:016x}.part", std::process::id(), random_number()));
-    let part = PathBuf::from(part);
+    let part = part_of(&target);
     let created = OpenOptions::new().write(true).create_new(true).mode(mode_of(there)).open(&part);
     let written = created
         .and_then(|created| {
             if let Some(there) = there {
-                take_over(&created, there)?;
+                take_over(&created, there, &target)?;
             }
             fill_with(created, fill)
         })
@@ -66,20 +74,64 @@ pub(crate) fn write_with(
     })
 }
 
+/// Returns whether a path names a descriptor that is open, such as `/dev/fd/3`. Its file belongs to whatever
+/// opened it, and is written to its end instead of being replaced.
+fn is_open_descriptor(path: &Path) -> bool {
+    let above = path.parent().and_then(|above| std::fs::canonicalize(above).ok());
+    above.is_some_and(|above| above.starts_with("/proc") && above.ends_with("fd"))
+}
+
+/// Returns an unused path in the directory of `target`.
+fn part_of(target: &Path) -> PathBuf {
+    let name = target.file_name().unwrap_or_default().as_bytes();
+    let mut end = name.len().min(NAME_PART_MAX);
+    // Some file systems refuse a part of a character.
+    while end > NAME_PART_MAX - 4 && name.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
+        end -= 1;
+    }
+    let mut part = OsStr::from_bytes(&name[..end]).to_owned();
+    // Another machine or container can have the same process number.
+    part.push(format!(".{}.{:016x}.part", std::process::id(), random_number()));
+    target.with_file_name(part)
+}
+
 /// Returns the mode with which a file is made that takes the place of one.
 fn mode_of(there: Option<&Metadata>) -> u32 {
     if there.is_some() { 0o600 } else { 0o666 }
 }
 
-/// Gives a new file the owner and the permissions of the one that it replaces, as far as permitted: it is
-/// never open to more users.
-fn take_over(file: &File, there: &Metadata) -> io::Result<()> {
+/// The access control list of a file.
+const ACL: &CStr = c"system.posix_acl_access";
+
+/// Gives a new file the owner and the permissions of `old`, which it replaces, as far as permitted: it is never
+/// open to more users. File systems that refuse a change have permissions of their own.
+fn take_over(file: &File, there: &Metadata, old: &Path) -> io::Result<()> {
     let own = file.metadata()?;
-    let is_same = (own.uid(), own.gid()) == (there.uid(), there.gid());
-    let given =
-        is_same || std::os::unix::fs::fchown(file, Some(there.uid()), Some(there.gid())).is_ok();
-    let bits = if given { 0o777 } else { 0o700 };
-    file.set_permissions(Permissions::from_mode(there.mode() & bits))
+    let keeps_group = own.gid() == there.gid()
+        || std::os::unix::fs::fchown(file, None, Some(there.gid())).is_ok();
+    if own.uid() != there.uid() {
+        let _ = std::os::unix::fs::fchown(file, Some(there.uid()), None);
+    }
+    let bits = match take_over_acl(file, old) {
+        Ok(_) if keeps_group => 0o777,
+        // The members of another group get what all others have.
+        Ok(false) => 0o707 | (there.mode() & 0o007) << 3,
+        _ => 0o700,
+    };
+    let _ = file.set_permissions(Permissions::from_mode(there.mode() & bits));
+    Ok(())
+}
+
+/// Gives a file the access control list of `old`, or none if that has none. Returns whether it has one.
+fn take_over_acl(file: &File, old: &Path) -> io::Result<bool> {
+    let new = XattrOf::Open(file.as_fd());
+    // It can be closed to this user for reading.
+    let above = Dir::open_path_only(old.parent().unwrap_or(Path::new("/")))?;
+    let name = CString::new(old.file_name().unwrap_or_default().as_bytes())?;
+    match XattrOf::Name(&above, &name).get(ACL) {
+        Ok(Some(list)) => new.set(ACL, &list).map(|()| true),
+        _ => new.remove(ACL).map(|()| false),
+    }
 }
 
 /// Returns standard output or standard error if that is the file: renaming another one onto it would take away
@@ -127,6 +179,48 @@ mod tests {
         write(&path, "new").unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
         assert_eq!(std::fs::read(&path).unwrap(), b"new");
+    }
+
+    #[test]
+    fn the_longest_name_and_an_open_descriptor_can_be_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let long = dir.path().join("ü".repeat(127));
+        write(&long, "text").unwrap();
+        assert_eq!(std::fs::read(&long).unwrap(), b"text");
+        let path = dir.path().join("open");
+        let open = File::create(&path).unwrap();
+        (&open).write_all(b"first, ").unwrap();
+        let number = std::os::fd::AsRawFd::as_raw_fd(&open);
+        write(Path::new(&format!("/dev/fd/{number}")), "second").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"first, second");
+        assert_eq!(std::fs::metadata(&path).unwrap().ino(), open.metadata().unwrap().ino());
+    }
+
+    #[test]
+    fn a_file_is_not_open_to_more_users_than_before() {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let path = dir.path().join("private");
+        write(&path, "old").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        let acl = |path: &Path, flags: &[&str]| {
+            let set = std::process::Command::new("setfacl").args(flags).arg(path).status();
+            set.is_ok_and(|status| status.success())
+        };
+        if !acl(&path, &["-m", "u:65534:rw"]) {
+            return println!("skipped: setfacl is missing, or the file system has no lists");
+        }
+        let listed = |path: &Path| {
+            let got = std::process::Command::new("getfacl").arg("-cp").arg(path).output().unwrap();
+            String::from_utf8(got.stdout).unwrap()
+        };
+        let before = listed(&path);
+        write(&path, "new").unwrap();
+        assert_eq!(listed(&path), before);
+        // The list of the directory is not for a file that had none.
+        assert!(acl(&path, &["-b"]) && acl(dir.path(), &["-d", "-m", "u:65534:rw"]));
+        let before = listed(&path);
+        write(&path, "newer").unwrap();
+        assert_eq!(listed(&path), before);
     }
 
     #[test]

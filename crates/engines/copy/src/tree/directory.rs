@@ -4,7 +4,7 @@ use super::{Worker, merge};
 use crate::dirs::{CopyDir, DirPair, NewDirs, TargetDir, c_name, new_target_path, target_path};
 use crate::error::CopyError;
 use crate::meta::{Creation, DirModes, FileRef, ParentAttr};
-use crate::options::Durable;
+use crate::options::{Durable, Follow};
 use crate::report::Counts;
 use crate::resume;
 use crate::sweep;
@@ -73,8 +73,14 @@ impl Worker<'_> {
             Err(e) => return self.not_begun(new, e, &paths()),
             Ok(target) => target,
         };
-        let own = target.own;
-        self.prune(&target, &from).map_err(|e| CopyError::io(Operation::Resume, paths().1, e))?;
+        if let (Some(journal), Some(_)) = (self.context.resume.get(), &target.hidden_name) {
+            resume::check_source(journal, &from, &source, target.is_adopted, &paths().1)?;
+        }
+        let adopted = |e| CopyError::io(Operation::Resume, paths().1, e);
+        let own = match target.is_adopted {
+            true => self.adopt(&target, &from, (mode, parent_attr), &paths().1).map_err(adopted)?,
+            false => target.own,
+        };
         if !target.is_new {
             self.sweep_existing(new, parent, &name, &target.dir);
         }
@@ -118,12 +124,33 @@ impl Worker<'_> {
         Ok(dir)
     }
 
-    /// Removes from a directory that an earlier copy left what the source has no more.
-    fn prune(&self, target: &TargetDir, from: &Dir) -> io::Result<()> {
-        match self.context.resume.get() {
-            Some(journal) if target.is_adopted => resume::prune(journal.number, from, &target.dir),
-            _ => Ok(()),
+    /// Prepares a directory that an earlier copy left: gives it the mode of a new one, since that of the source
+    /// can have changed, and removes what the source has no more.
+    fn adopt(
+        &self,
+        target: &TargetDir,
+        from: &Dir,
+        (mode, parent_attr): (u32, ParentAttr),
+        path: &Path,
+    ) -> io::Result<Attr> {
+        let own = target.own;
+        if own.user != attr::own_ids().0 {
+            return Err(Errno::PERM.into());
         }
+        let umask = if parent_attr.has_default_acl { 0 } else { self.context.rules.umask() };
+        let mode = own.mode & !0o777 | mode & 0o777 & !umask;
+        attr::set_mode(&target.dir, mode | 0o700)?;
+        if let Some(journal) = self.context.resume.get() {
+            let follow = self.context.options.follow == Follow::Always;
+            let has_pieces = |source: &Attr| resume::has_pieces(self.context, source);
+            let removed = resume::prune(journal.number, follow, &has_pieces, from, &target.dir)?;
+            if removed > 0 {
+                let path = quoted(path);
+                let text = format!("{path}: removed {removed} entries that the source has no more");
+                self.context.watcher.note(&text);
+            }
+        }
+        Ok(Attr { mode, ..own })
     }
 
     /// Returns the mode with which to create a directory.

@@ -132,7 +132,10 @@ impl Both<'_> {
             }
             None => None,
         };
-        let moved = make::rename(self.from, name, self.to, name, true);
+        let moved = match &kept {
+            Some(kept) => kept.replace_by(self.from, name),
+            None => make::rename(self.from, name, self.to, name, true),
+        };
         if moved.is_err() {
             kept.into_iter().for_each(Kept::undo);
         }
@@ -143,8 +146,10 @@ impl Both<'_> {
     fn move_closed(&self, name: &CString) -> io::Result<()> {
         let mode = attr::of_name(self.from, name, false)?.mode;
         attr::set_mode_at(self.from, name, mode | OWNER_ALL)?;
+        // Another program can give the name to something else.
+        let moved = self.from.open_child_path_only(name, false)?;
         make::rename(self.from, name, self.to, name, false)?;
-        attr::set_mode_at(self.to, name, mode)
+        attr::set_mode(&moved, mode)
     }
 
     /// Returns the time of the last change of a source. Its copy has another one unless times are

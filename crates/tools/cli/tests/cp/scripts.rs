@@ -35,6 +35,26 @@ const SCRIPTS: &[(&str, User, bool, &str, &str)] = &[
         "1\n0\naaaa\nx\nerr\nsrc\nt\n",
     ),
     (
+        "large files whose long names begin alike do not share a hidden one",
+        User::Any,
+        false,
+        "N=$(printf 'x%.0s' $(seq 110)); mkdir src; for i in 1 2 3 4 5 6; do
+         head -c 40M /dev/urandom > src/$N$i; done; $CP -aT --resume --threads 4 src t; echo $?
+         diff -r src t && echo same; ls -A t | grep -c part",
+        "0\nsame\n0\n",
+    ),
+    (
+        "a source that is not mounted empties no copy, and its new mode counts",
+        User::Any,
+        false,
+        "mkdir m; head -c 300M /dev/zero | tr '\\0' x > m/big; echo a > m/f; $CP -rT --resume m t & C=$!
+         until cat .t*.part/f > early 2> err; do :; done; kill -9 $C; wait $C 2> err
+         mv m elsewhere; mkdir m; $CP -rT --resume m t 2> err; echo $?; cat .t*.part/f early
+         rm -r m; rm elsewhere/big; mv elsewhere m; chmod 700 m; $CP -rT --resume m t 2> err; echo $?
+         stat -c %a t; ls t; ls -A",
+        "1\na\na\n0\n700\nf\nearly\nerr\nm\nt\n",
+    ),
+    (
         "a file that took the place of an incomplete copy stays",
         User::Any,
         false,
