@@ -1,13 +1,15 @@
 //! The arms of a family in the built-in studies.
 //!
 //! The best arm of a family is known only if the whole family ran, but quick mode runs only its
-//! headline arms. The studies are compiled in to detect this. A family in a study that is not built
+//! headline arms, and an edited study can lack some. The studies are compiled in to detect this. A family in a study that is not built
 //! in counts as complete.
 
+use crate::evaluation::runs::at_location;
 use crate::location::Location;
 use crate::pattern;
-use ioloom_model::StudySpec;
 use ioloom_model::study::Experiment;
+use ioloom_model::{RunRecord, StudySpec};
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 static STUDIES: LazyLock<Vec<StudySpec>> = LazyLock::new(|| {
@@ -42,6 +44,35 @@ pub(crate) fn count(at: &Location, patterns: &[&str]) -> Option<Count> {
         }
     }
     Some(count)
+}
+
+/// A family all of whose arms a contrast needs: which level is best, or where a curve bends, is unknown if
+/// one was never tried.
+pub(crate) struct Whole<'k> {
+    pub(crate) at: &'k Location,
+    pub(crate) pattern: &'k str,
+    /// A factor, and its levels that matter; all arms without it.
+    pub(crate) levels: Option<(&'k str, [f64; 2])>,
+}
+
+impl Whole<'_> {
+    /// Reports whether an arm of the built-in study was not tried in these runs. One that was refused was.
+    pub(crate) fn lacks(&self, records: &[&RunRecord]) -> bool {
+        let Some(experiment) = experiment(self.at) else { return false };
+        let here = at_location(records, self.at);
+        let tried: BTreeSet<&str> = here.iter().map(|record| record.key.arm.as_str()).collect();
+        experiment.arms.iter().any(|arm| {
+            arm.points().into_iter().any(|factors| {
+                let Some(name) = pattern::fill(&arm.name, &factors) else { return false };
+                let matters = |(axis, [lo, hi]): (&str, [f64; 2])| {
+                    factors.get(axis).is_some_and(|level| (lo..=hi).contains(level))
+                };
+                pattern::matches(self.pattern, &name, &factors)
+                    && self.levels.is_none_or(matters)
+                    && !tried.contains(name.as_str())
+            })
+        })
+    }
 }
 
 /// Reports whether the study has matching arms but quick mode runs none of them.

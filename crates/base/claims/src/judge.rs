@@ -1,7 +1,8 @@
 //! Derives verdicts from stored runs.
 //!
 //! 1. Each contrast is evaluated in each session separately. The newest session with a result
-//!    decides; the others are shown apart. If two sessions of the same machine, program and files
+//!    decides; the others are shown apart. Sessions with sets of the published size take precedence, unless they
+//!    leave the contrast open and one with smaller sets does not. If two sessions of the same machine, program and files
 //!    give opposite answers, neither counts. One machine decides all contrasts of a claim: the one
 //!    with results for most of them, then the one that ran last. The others are shown apart.
 //! 2. An answer is withheld if it depends on disturbed blocks or if neighbouring blocks are alike.
@@ -90,7 +91,7 @@ pub fn verdict(claim: &Claim, records: &[RunRecord], rule: Rule) -> ClaimVerdict
 /// The runs of one session.
 pub(crate) struct SessionRuns<'a> {
     name: &'a str,
-    machine: &'a str,
+    pub(crate) machine: &'a str,
     started: u64,
     pub(crate) records: Vec<&'a RunRecord>,
 }
@@ -130,7 +131,12 @@ fn assess<'a, 'c>(
     let kind = contrast.as_kind();
     let evaluate = |records: &[&'a RunRecord]| {
         let context = &Context { records: records.to_vec(), rule };
-        let finding = disturbed::withhold(context, kind, kind.evaluate(context)?);
+        let mut found = kind.evaluate(context)?;
+        found.partial |= kind.families().iter().any(|family| family.lacks(records));
+        if kind.is_about_every_run() {
+            return Ok(found);
+        }
+        let finding = disturbed::withhold(context, kind, found);
         Ok(if rule.dependence { dependent::withhold(finding) } else { finding })
     };
     let locations = kind.locations();
@@ -142,13 +148,7 @@ fn assess<'a, 'c>(
             found.push(InSession { session, result: evaluate(&session.records), scaled });
         }
     }
-    // The newest session with a result decides; one of the published size takes precedence.
-    let rank = |s: &InSession<'_, '_>| match &s.result {
-        Ok(_) => (2, !s.scaled),
-        Err(Gap::Missing(_)) => (0, false),
-        Err(_) => (1, !s.scaled),
-    };
-    let chosen = (0..found.len()).max_by_key(|i| (rank(&found[*i]), *i));
+    let chosen = newest(&found, rule);
     let none = |result| Assessed {
         machine,
         contrast,
@@ -164,6 +164,34 @@ fn assess<'a, 'c>(
     let apart = found.iter().filter_map(effect).collect();
     let result = deciding.result.map(|finding| disputed(finding, &found));
     Assessed { started: deciding.session.started, sessions: earlier + 1, apart, ..none(result) }
+}
+
+/// Returns the session that decides: the newest with a result. One of the published size takes precedence
+/// unless only one of another size has an answer.
+fn newest(found: &[InSession<'_, '_>], rule: Rule) -> Option<usize> {
+    let last = |is: &dyn Fn(&InSession<'_, '_>) -> bool| found.iter().rposition(is);
+    let full = last(&|s| s.result.is_ok() && !s.scaled);
+    let scaled = last(&|s| s.result.is_ok() && s.scaled);
+    // The correction for other contrasts of the session is not known yet.
+    let answers = |at: usize| {
+        let earlier = found[..at].iter().filter(|s| s.result.is_ok()).count() as u32;
+        let survives = |p: f64| p * Rule::spending(earlier + 1) <= rule.false_rate;
+        let finding = found[at].result.as_ref().ok();
+        finding.is_some_and(|f| f.holds.is_some() && f.p.is_none_or(survives))
+    };
+    let without = || {
+        let rank = |s: &InSession<'_, '_>| match &s.result {
+            Err(Gap::Missing(_)) => (0, false),
+            _ => (1, !s.scaled),
+        };
+        (0..found.len()).max_by_key(|i| (rank(&found[*i]), *i))
+    };
+    match (full, scaled) {
+        (Some(full), Some(scaled)) if !answers(full) && answers(scaled) => Some(scaled),
+        (Some(full), _) => Some(full),
+        (None, Some(scaled)) => Some(scaled),
+        (None, None) => without(),
+    }
 }
 
 /// Returns the effect in a session.

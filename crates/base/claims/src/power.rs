@@ -2,7 +2,8 @@
 //!
 //! The stored blocks of a contrast are drawn with replacement to sessions of 12 to 96 blocks, and each is
 //! judged. The power is the share of sessions that decide, if the truth is what the stored runs show. A
-//! session of up to 30 blocks is judged by the sequential rule. The correction for the other contrasts
+//! session of up to 30 blocks is judged by the sequential rule, and as one more session after those with a
+//! result. The correction for the other contrasts
 //! of a session is not known in advance; the p-value has to be half the rate of the rule, as if half of
 //! the contrasts were decided. Dependence between blocks is not tested, because drawn blocks are in
 //! random order.
@@ -65,6 +66,8 @@ pub struct Need {
     pub place: String,
     /// Number of stored blocks with every arm, if they are enough to show noise.
     pub seen: usize,
+    /// Which session with a result the next one will be, from 1: each spends part of the error rate.
+    pub session: u32,
     /// Standard deviation of the effect between blocks, in its unit; of a ratio, of its logarithm.
     pub noise: Option<f64>,
     /// Where the noise comes from.
@@ -85,11 +88,11 @@ pub struct Need {
 /// Times of a plan and of its repeated run, by block.
 type Pairs = BTreeMap<u32, [Option<f64>; 2]>;
 
-/// Returns the required two-sided p-value in a session of this many blocks.
-fn level(blocks: u32) -> f64 {
+/// Returns the required two-sided p-value in a session of this many blocks that is the `n`-th one with a result.
+fn level(blocks: u32, n: u32) -> f64 {
     let last = Rule::LOOKS[Rule::LOOKS.len() - 1];
     let looks = if blocks <= last { Rule::STANDARD.sequential().looks } else { 1 };
-    Rule::STANDARD.false_rate * DECIDED / f64::from(looks)
+    Rule::STANDARD.false_rate * DECIDED / f64::from(looks) / Rule::spending(n)
 }
 
 /// Returns the typical noise of each study: the standard deviation of the logarithm of the ratio of two
@@ -137,6 +140,7 @@ pub fn need(test: &Test, records: &[RunRecord], noise: &BTreeMap<String, f64>) -
         kind: contrast.kind().to_owned(),
         place: contrast.as_kind().place(),
         seen: 0,
+        session: results(contrast, records) + 1,
         noise: noise.get(&study).copied(),
         noise_from: noise.get(&study).map_or(Source::Unknown, |_| Source::Study),
         effect: published,
@@ -153,7 +157,7 @@ pub fn need(test: &Test, records: &[RunRecord], noise: &BTreeMap<String, f64>) -
         need.effect_is = finding.evidence.effect_is.clone();
         need.effect_from = Source::Runs;
         for blocks in BLOCKS {
-            let power = power(contrast, &pilot, blocks);
+            let power = power(contrast, &pilot, (blocks, need.session));
             need.power.insert(blocks, power);
             if power >= POWER {
                 need.blocks = Some(blocks);
@@ -164,7 +168,7 @@ pub fn need(test: &Test, records: &[RunRecord], noise: &BTreeMap<String, f64>) -
         (contrast, published, need.noise)
     {
         need.effect_is = Effect::Ratio;
-        need.blocks = blocks_of_ratio(size, noise);
+        need.blocks = blocks_of_ratio(size, noise, need.session);
     }
     Some(need)
 }
@@ -176,16 +180,29 @@ fn scatter(finding: &Finding<'_>) -> Option<f64> {
 }
 
 /// Returns the smallest number of blocks that shows a ratio of this size.
-fn blocks_of_ratio(size: f64, noise: f64) -> Option<u32> {
+fn blocks_of_ratio(size: f64, noise: f64, session: u32) -> Option<u32> {
     let away = size.ln().abs();
     if !away.is_finite() || away < (1.0 + Rule::STANDARD.margin).ln() {
         return None;
     }
     BLOCKS.into_iter().find(|blocks| {
-        let z = -normal_quantile(level(*blocks) / 2.0) - normal_quantile(1.0 - POWER);
+        let z = -normal_quantile(level(*blocks, session) / 2.0) - normal_quantile(1.0 - POWER);
         let needed = (z * noise / away).powi(2) / SIGNED_RANK_EFFICIENCY;
         f64::from(*blocks) >= needed
     })
+}
+
+/// Returns the greatest number of sessions with a result on one machine.
+fn results(contrast: &Contrast, records: &[RunRecord]) -> u32 {
+    let kind = contrast.as_kind();
+    let mut of_machine: BTreeMap<&str, u32> = BTreeMap::new();
+    for session in by_session(records) {
+        let context = Context { records: session.records.clone(), rule: Rule::STANDARD };
+        if kind.evaluate(&context).is_ok_and(|finding| finding.p.is_some()) {
+            *of_machine.entry(session.machine).or_default() += 1;
+        }
+    }
+    of_machine.into_values().max().unwrap_or(0)
 }
 
 /// Returns the runs of the session that has the most blocks of a contrast, of these the newest, and
@@ -227,7 +244,7 @@ fn needed<'a>(contrast: &Contrast, records: &[&'a RunRecord]) -> Vec<&'a RunReco
 }
 
 /// Returns the share of simulated sessions that decide a contrast.
-fn power(contrast: &Contrast, pilot: &[&RunRecord], blocks: u32) -> f64 {
+fn power(contrast: &Contrast, pilot: &[&RunRecord], (blocks, session): (u32, u32)) -> f64 {
     let mut of_block: BTreeMap<u32, Vec<&RunRecord>> = BTreeMap::new();
     for record in pilot {
         of_block.entry(record.key.block).or_default().push(record);
@@ -249,7 +266,7 @@ fn power(contrast: &Contrast, pilot: &[&RunRecord], blocks: u32) -> f64 {
         let context = Context { records: drawn.iter().collect(), rule };
         let Ok(finding) = kind.evaluate(&context) else { continue };
         let finding = disturbed::withhold(&context, kind, finding);
-        let shown = finding.p.is_some_and(|p| p <= level(blocks));
+        let shown = finding.p.is_some_and(|p| p <= level(blocks, session));
         decided += u32::from(finding.holds.is_some() && shown);
     }
     f64::from(decided) / f64::from(SESSIONS)
@@ -270,16 +287,19 @@ mod tests {
 
     #[test]
     fn the_blocks_of_a_ratio_grow_with_noise() {
-        assert_eq!(blocks_of_ratio(2.0, 0.1), Some(12));
-        assert_eq!(blocks_of_ratio(0.5, 0.1), Some(12), "in either direction");
-        let more = blocks_of_ratio(0.88, 0.2).unwrap();
+        assert_eq!(blocks_of_ratio(2.0, 0.1, 1), Some(12));
+        assert_eq!(blocks_of_ratio(0.5, 0.1, 1), Some(12), "in either direction");
+        let more = blocks_of_ratio(0.88, 0.2, 1).unwrap();
         assert!(more > 30, "{more}");
-        assert_eq!(blocks_of_ratio(0.88, 2.0), None);
-        assert_eq!(blocks_of_ratio(1.02, 0.001), None, "within the margin");
+        let later = blocks_of_ratio(0.88, 0.15, 3).unwrap();
+        assert!(later > blocks_of_ratio(0.88, 0.15, 1).unwrap(), "{later}");
+        assert_eq!(blocks_of_ratio(0.88, 2.0, 1), None);
+        assert_eq!(blocks_of_ratio(1.02, 0.001, 1), None, "within the margin");
     }
 
     #[test]
-    fn the_level_counts_looks() {
-        assert!((level(30) - 0.00625).abs() < 1e-12 && (level(48) - 0.025).abs() < 1e-12);
+    fn the_level_counts_looks_and_sessions() {
+        assert!((level(30, 1) - 0.005).abs() < 1e-12 && (level(48, 1) - 0.02).abs() < 1e-12);
+        assert!((level(48, 2) - 0.0025).abs() < 1e-12);
     }
 }

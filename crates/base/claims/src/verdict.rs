@@ -149,24 +149,27 @@ pub struct Part {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Agreement {
-    /// Same direction, and the interval contains the published effect or the effects differ by at
+    /// The interval contains the published effect, or the direction is the same and the effects differ by at
     /// most a quarter of the published one.
     Size,
     /// The interval is on the published side, but the size differs.
     Direction,
-    /// The interval includes no effect or is on the other side.
+    /// The interval excludes the published effect, and includes no effect or is on the other side.
     Neither,
 }
 
 impl Agreement {
     /// Compares an effect and its interval with the published effect, all relative to no effect.
     pub(crate) fn of([lo, effect, hi]: [f64; 3], published: f64) -> Self {
+        if (lo..=hi).contains(&published) {
+            return Self::Size;
+        }
         let near = (effect - published).abs() <= 0.25 * published.abs();
         let side = if published >= 0.0 { lo > 0.0 } else { hi < 0.0 };
-        match (side || published == 0.0, near || (lo..=hi).contains(&published)) {
-            (true, true) => Self::Size,
-            (true, false) if published != 0.0 => Self::Direction,
-            _ => Self::Neither,
+        match side && published != 0.0 {
+            true if near => Self::Size,
+            true => Self::Direction,
+            false => Self::Neither,
         }
     }
 
@@ -273,8 +276,12 @@ impl ClaimVerdict {
             Some(claims) if claims.get(&self.id) == Some(&self.definition) => Registered::Before,
             Some(_) => Registered::Changed,
         };
+        // An earlier session with a result counts, too: changing the test after it was seen is a change.
+        let apart = self.parts.iter().filter(|part| !part.note).flat_map(|part| &part.apart);
+        let mut sessions = self.sessions();
+        sessions.extend(apart.map(|effect| effect.session.as_str()));
         let found: Vec<(String, Registered)> =
-            self.sessions().into_iter().map(|s| (s.to_owned(), of(s))).collect();
+            sessions.into_iter().map(|s| (s.to_owned(), of(s))).collect();
         let any = |wanted| found.iter().find(|(_, registered)| *registered == wanted);
         if let Some((session, _)) = any(Registered::Changed) {
             self.sentence.push_str(&format!(
@@ -306,6 +313,9 @@ pub struct Score {
     pub inconsistent: usize,
     /// Claims that repeat another one.
     pub repeated: usize,
+    /// Claims decided by runs whose test is not known to have been fixed before the first of them.
+    #[serde(default)]
+    pub not_fixed_before: usize,
     /// Contrasts decided by runs.
     pub contrasts_decided: usize,
     /// Maximum expected number of false answers among them.
@@ -316,6 +326,8 @@ impl Score {
     /// Counts verdicts made with this false discovery rate.
     pub fn of(verdicts: &[ClaimVerdict], false_rate: f64) -> Self {
         let mut score = Self::default();
+        // Several claims can use the same contrast.
+        let mut decided = BTreeSet::new();
         for verdict in verdicts {
             if verdict.same_as.is_some() {
                 score.repeated += 1;
@@ -330,9 +342,19 @@ impl Score {
                 Verdict::Consistent => &mut score.consistent,
                 Verdict::Inconsistent => &mut score.inconsistent,
             } += 1;
-            let decided = |part: &&Part| !part.note && part.p.is_some() && part.holds.is_some();
-            score.contrasts_decided += verdict.parts.iter().filter(decided).count();
+            let is_reproduced =
+                matches!(verdict.verdict, Verdict::Confirmed | Verdict::Refuted | Verdict::Scope);
+            let is_fixed = verdict.registered == Some(Registered::Before);
+            score.not_fixed_before += usize::from(is_reproduced && !is_fixed);
+            for part in &verdict.parts {
+                if !part.note && part.p.is_some() && part.holds.is_some() {
+                    let Evidence { arms, sessions, effect, .. } = &part.evidence;
+                    let effect = effect.map_or(0, f64::to_bits);
+                    decided.insert((&part.kind, &part.place, arms, sessions, effect));
+                }
+            }
         }
+        score.contrasts_decided = decided.len();
         score.false_expected = ioloom_stats::expected_false(score.contrasts_decided, false_rate);
         score
     }
@@ -364,6 +386,13 @@ impl std::fmt::Display for Score {
             self.not_testable_here,
             self.repeated,
         )?;
+        if self.not_fixed_before > 0 {
+            write!(
+                f,
+                "; the tests of {} reproduced claims are not known to have been fixed before the runs",
+                self.not_fixed_before
+            )?;
+        }
         if self.contrasts_decided > 0 {
             write!(
                 f,

@@ -5,16 +5,21 @@
 //! The definition of an arm is everything that determines what it measures: experiment, set,
 //! condition, compute, plan, factors, the specification of the files, and kernel settings. Its
 //! fingerprint is compared with those of all arms of the built-in study, with full and with quick sets.
-//! The number of blocks and the medium do not belong to it.
+//! The number of blocks and the medium do not belong to it. Runs of a set that is smaller than the published one
+//! get the doubt `scaled`, whatever the session says about itself.
 
 use crate::expand::{AGAIN, Comparison, Mode, Overrides, ReadyArm, SetSource, expand};
+use crate::published::is_scaled;
 use crate::store::Session;
-use ioloom_model::RunRecord;
+use ioloom_model::{Doubt, StudySpec};
 use std::collections::{BTreeMap, BTreeSet};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Fingerprints of all arms of a built-in study.
-struct Definitions(BTreeSet<u64>);
+/// A built-in study, and the fingerprints of all its arms.
+struct Definitions {
+    spec: StudySpec,
+    arms: BTreeSet<u64>,
+}
 
 impl Definitions {
     /// Returns those of a study with its plans completed for `cores`; `None` if no built-in study has
@@ -31,7 +36,17 @@ impl Definitions {
             let comparisons = expand(&spec, Mode::Full, &overrides, cores).ok()?;
             known.extend(comparisons.iter().flat_map(|c| c.arms.iter().map(|arm| hash(c, arm))));
         }
-        Some(Self(known))
+        Some(Self { spec, arms: known })
+    }
+
+    /// Returns whether the set of an arm is smaller than the published one.
+    fn is_scaled(&self, arm: &ReadyArm) -> bool {
+        match (&arm.source, self.spec.sets.get(&arm.set)) {
+            (SetSource::Made(set), Some(own)) => {
+                is_scaled(&self.spec.name, &arm.set, set, &own.full)
+            }
+            _ => false,
+        }
     }
 }
 
@@ -56,28 +71,32 @@ pub fn keep_built_in(sessions: &mut [Session]) -> BTreeMap<String, usize> {
         let built_in = known
             .entry((header.study.clone(), cores))
             .or_insert_with(|| Definitions::of(&header.study, cores));
-        let Some(Definitions(built_in)) = built_in else { continue };
-        let own: BTreeSet<(&str, &str, String, &str)> = header
+        let Some(built_in) = built_in else { continue };
+        let own: BTreeMap<(&str, &str, String, &str), bool> = header
             .comparisons
             .iter()
             .flat_map(|c| c.arms.iter().map(move |arm| (c, arm)))
             .filter(|(c, arm)| {
-                matches!(arm.source, SetSource::Directory(_)) || built_in.contains(&hash(c, arm))
+                matches!(arm.source, SetSource::Directory(_))
+                    || built_in.arms.contains(&hash(c, arm))
             })
             .map(|(c, arm)| {
                 let place = format!("{} {}", c.condition, c.compute);
-                (c.experiment.as_str(), arm.set.as_str(), place, arm.name.as_str())
+                let key = (c.experiment.as_str(), arm.set.as_str(), place, arm.name.as_str());
+                (key, built_in.is_scaled(arm))
             })
             .collect();
-        let kept = |record: &RunRecord| {
+        let before = session.runs.len();
+        session.runs.retain_mut(|record| {
             let key = &record.key;
             let place = format!("{} {}", key.condition, key.compute);
-            own.contains(&(key.experiment.as_str(), key.set.as_str(), place, key.arm.as_str()))
-        };
-        let before = session.runs.len();
-        let keep: Vec<bool> = session.runs.iter().map(kept).collect();
-        let mut keep = keep.into_iter();
-        session.runs.retain(|_| keep.next().unwrap_or(false));
+            let key = (key.experiment.as_str(), key.set.as_str(), place, key.arm.as_str());
+            let Some(is_scaled) = own.get(&key) else { return false };
+            if *is_scaled && !record.doubts.contains(&Doubt::Scaled) {
+                record.doubts.push(Doubt::Scaled);
+            }
+            true
+        });
         if session.runs.len() < before {
             removed.insert(session.header.session.clone(), before - session.runs.len());
         }
@@ -136,6 +155,18 @@ mod tests {
             assert_eq!(runs(&edited, "pagecache"), 0, "{removed:?}");
             assert!(removed.iter().any(|(session, _)| session.starts_with("pagecache")));
         }
+        // A session that calls its small sets full ones.
+        let mut silent = sessions();
+        for record in silent.iter_mut().flat_map(|s| &mut s.runs) {
+            record.doubts.retain(|doubt| *doubt != Doubt::Scaled);
+        }
+        let scaled = |sessions: &[Session]| {
+            let runs = sessions.iter().flat_map(|s| &s.runs);
+            runs.filter(|record| record.doubts.contains(&Doubt::Scaled)).count()
+        };
+        assert_eq!(scaled(&silent), 0);
+        keep_built_in(&mut silent);
+        assert!(scaled(&silent) > 0 && scaled(&silent) >= scaled(&kept));
         // A study with another name is not an edited one.
         let mut own = sessions();
         own.iter_mut().for_each(|s| s.header.study = "mine".to_owned());

@@ -169,7 +169,7 @@ pub(crate) fn run(args: &ClaimsArgs) -> Ended {
     let headers = all.iter().map(|session| &session.header);
     session_report::report_missing_ledger(headers, args.claims.as_deref());
     let evidence = ledger.evidence(all);
-    report_edited(&evidence);
+    report_left_out(&evidence);
     // All claims are judged together, so a verdict does not depend on which are shown.
     let mut verdicts = ledger.judge(&ledger.all().iter().collect::<Vec<_>>(), &evidence);
     verdicts.retain(|v| claims.iter().any(|c| c.id == v.id));
@@ -264,12 +264,18 @@ fn chosen<'a>(ledger: &'a Ledger, args: &ClaimsArgs) -> Result<Vec<&'a Claim>, F
     Ok(chosen)
 }
 
-/// Prints a message if runs of edited studies were left out.
-fn report_edited(evidence: &ledger::Evidence) {
+/// Prints a message if runs of edited studies or of unfinished sessions were left out.
+fn report_left_out(evidence: &ledger::Evidence) {
     for (session, count) in &evidence.edited {
         stderr::message(&format!(
             "{count} runs of session {session} are not used: their arms or file sets are not those of \
              the built-in study"
+        ));
+    }
+    for session in &evidence.unfinished {
+        stderr::message(&format!(
+            "the runs of session {session} are not used, because it has not ended; repeat its command with \
+             --resume"
         ));
     }
 }

@@ -95,21 +95,28 @@ pub(crate) struct Evidence {
     pub(crate) sequential: BTreeSet<String>,
     /// Number of runs left out of each session because they belong to an edited study.
     pub(crate) edited: BTreeMap<String, usize>,
+    /// Sessions that have not ended and are not judged at fixed numbers of blocks.
+    pub(crate) unfinished: Vec<String>,
 }
 
 impl Ledger {
     /// Returns the runs of sessions that may decide claims of this ledger. Runs of an edited study
-    /// never decide a built-in claim.
+    /// never decide a built-in claim, nor do those of a session that still grows: judging it again and again
+    /// until it decides would find too much.
     pub(crate) fn evidence(&self, mut sessions: Vec<Session>) -> Evidence {
         let built_in = matches!(self.0, Cow::Borrowed(_));
         let edited = if built_in { keep_built_in(&mut sessions) } else { BTreeMap::new() };
+        let grows = |s: &Session| s.end.is_none() && s.header.sequential.is_none();
+        let unfinished: Vec<Session> = sessions.extract_if(.., |s| grows(s)).collect();
+        let unfinished = unfinished.into_iter().filter(|s| !s.runs.is_empty());
+        let unfinished = unfinished.map(|s| s.header.session).collect();
         sessions.iter_mut().for_each(sequential::at_looks);
         let several = sessions.iter().filter(|s| s.header.sequential.is_some());
         let sequential = several.map(|s| s.header.session.clone()).collect();
         let registered =
             sessions.iter().map(|s| (s.header.session.clone(), s.header.claims.clone())).collect();
         let records = sessions.into_iter().flat_map(|s| s.runs).collect();
-        Evidence { records, registered, sequential, edited }
+        Evidence { records, registered, sequential, edited, unfinished }
     }
 
     /// Judges claims of this ledger together.

@@ -6,9 +6,10 @@ use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::levels::median_of;
 use crate::evaluation::runs::columns;
+use crate::family::Whole;
 use crate::location::Location;
 use crate::verdict::Effect;
-use ioloom_stats::spearman;
+use ioloom_stats::{median, spearman};
 use serde::Deserialize;
 
 /// Minimum number of arms for a meaningful rank correlation.
@@ -39,6 +40,11 @@ impl Kind for Correlation {
 
     fn patterns(&self) -> Vec<&str> {
         self.arms.iter().map(String::as_str).collect()
+    }
+
+    fn families(&self) -> Vec<Whole<'_>> {
+        let whole = |pattern| Whole { at: &self.at, pattern, levels: None };
+        self.arms.iter().map(|pattern| whole(pattern)).collect()
     }
 
     fn metrics(&self) -> Vec<&str> {
@@ -84,7 +90,16 @@ impl Kind for Correlation {
             if *rising { "at least" } else { "at most" },
             if *rising { *rho } else { -*rho },
         );
-        Ok(Finding::new(answer, Effect::Correlation, &interval, words)
-            .of_arms(&found, &runs, &table))
+        // Blocks that are alike would show as a slow drift of all arms together.
+        let series = (0..blocks).map(|i| block_level(&table.values, i)).collect();
+        let finding = Finding::new(answer, Effect::Correlation, &interval, words)
+            .of_arms(&found, &runs, &table);
+        Ok(Finding { series, ..finding })
     }
+}
+
+/// Returns the median over all columns of a block, each relative to its own median.
+fn block_level(columns: &[Vec<f64>], block: usize) -> f64 {
+    let own = columns.iter().map(|column| column[block] / median(column));
+    median(&own.filter(|value| value.is_finite()).collect::<Vec<_>>())
 }

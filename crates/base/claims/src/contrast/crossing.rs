@@ -7,6 +7,7 @@ use crate::evaluation::gap::Gap;
 use crate::evaluation::levels::{median_of, pair_up};
 use crate::evaluation::pair::{above_noise, log_ratios, noise_floor, ratio_interval};
 use crate::evaluation::runs::{Arm, Columns, columns};
+use crate::family::Whole;
 use crate::location::Location;
 use crate::rule::Rule;
 use crate::verdict::Effect;
@@ -56,6 +57,11 @@ impl Kind for Crossing {
 
     fn axis(&self) -> Option<&str> {
         Some(&self.axis)
+    }
+
+    fn families(&self) -> Vec<Whole<'_>> {
+        let whole = |pattern| Whole { at: &self.at, pattern, levels: None };
+        vec![whole(&self.a), whole(&self.b)]
     }
 
     fn metrics(&self) -> Vec<&str> {

@@ -3,7 +3,7 @@
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::runs::Runs;
-use crate::family;
+use crate::family::{self, Whole};
 use crate::location::Location;
 use crate::rule::Rule;
 use ioloom_model::RunRecord;
@@ -32,6 +32,17 @@ pub(crate) trait Kind {
 
     /// Reports whether it compares runs on several media.
     fn on_several_media(&self) -> bool {
+        false
+    }
+
+    /// Returns the families of which it needs every arm.
+    fn families(&self) -> Vec<Whole<'_>> {
+        Vec::new()
+    }
+
+    /// Reports whether a single run can refute it, also one that was disturbed or in which something
+    /// failed: that can be what it is about.
+    fn is_about_every_run(&self) -> bool {
         false
     }
 

@@ -6,6 +6,7 @@ use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::levels::{Axis, Levels};
 use crate::evaluation::pair::{above_noise, noise_floor, ratio_interval};
+use crate::family::Whole;
 use crate::location::Location;
 use crate::rule::Rule;
 use crate::verdict::Effect;
@@ -72,6 +73,11 @@ impl Kind for Ladder {
 
     fn axis(&self) -> Option<&str> {
         Some(&self.axis)
+    }
+
+    fn families(&self) -> Vec<Whole<'_>> {
+        let levels = self.levels.map(|levels| (self.axis.as_str(), levels));
+        vec![Whole { at: &self.at, pattern: &self.arms, levels }]
     }
 
     fn metrics(&self) -> Vec<&str> {

@@ -6,6 +6,7 @@ use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::levels::{Axis, Levels};
 use crate::evaluation::pair::{noise_floor, noise_words};
+use crate::family::Whole;
 use crate::location::Location;
 use crate::verdict::Effect;
 use ioloom_stats::Line;
@@ -40,6 +41,10 @@ impl Kind for Linear {
 
     fn axis(&self) -> Option<&str> {
         Some(&self.axis)
+    }
+
+    fn families(&self) -> Vec<Whole<'_>> {
+        vec![Whole { at: &self.at, pattern: &self.arms, levels: None }]
     }
 
     fn metrics(&self) -> Vec<&str> {

@@ -6,6 +6,7 @@
 pub mod correlation;
 pub mod crossing;
 pub mod curve;
+pub mod every;
 pub mod gain;
 pub(crate) mod kind;
 pub mod ladder;
@@ -63,6 +64,7 @@ kinds! {
     "optimum" => Optimum(optimum::Optimum),
     "correlation" => Correlation(correlation::Correlation),
     "curve" => Curve(curve::Curve),
+    "every" => Every(every::Every),
     "media" => Media(media::Media),
     "published" => Published(published::Published),
     "untested" => Untested(untested::Untested),

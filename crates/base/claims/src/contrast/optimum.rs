@@ -11,6 +11,7 @@ use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::pair::{above_noise, noise_floor, noise_words, ratio_interval, the_arm};
 use crate::evaluation::runs::{Arm, Runs, columns};
+use crate::family::Whole;
 use crate::location::Location;
 use crate::rule::Rule;
 use crate::verdict::Effect;
@@ -98,6 +99,11 @@ impl Kind for Optimum {
 
     fn patterns(&self) -> Vec<&str> {
         vec![&self.arms]
+    }
+
+    fn families(&self) -> Vec<Whole<'_>> {
+        let whole = |at| Whole { at, pattern: &self.arms, levels: None };
+        vec![whole(&self.at), whole(&self.other)]
     }
 
     fn metrics(&self) -> Vec<&str> {

@@ -1,8 +1,8 @@
 //! Verdicts on disturbed runs: which ones are retained and which are withheld.
 
-use crate::synthetic::Store;
+use crate::synthetic::{Store, run};
 use ioloom_claims::{ClaimVerdict, Rule, Verdict, load, verdict};
-use ioloom_model::Doubt;
+use ioloom_model::{Doubt, Outcome};
 use proptest::prelude::*;
 
 /// Eight blocks, of which six must be quiet.
@@ -149,4 +149,36 @@ proptest! {
             prop_assert!(blocks as usize - hit.len() >= 6);
         }
     }
+}
+
+#[test]
+fn one_wrong_run_refutes_a_statement_about_every_run() {
+    let every = "kind = \"every\"\nat = { experiment = \"e0\", set = \"E\" }\narm = \"a\"\n\
+                 metric = \"extra.wrong\"\nwithin = [0, 0]\n";
+    let text = format!(
+        "[[claim]]\nid = \"000-T\"\nseed = 0\nstatement = \"t\"\nscope = \"t\"\nconfirms = \
+         \"t\"\nrefutes = \"t\"\n[[claim.contrast]]\n{every}"
+    );
+    let claims = load([("every", text.as_str())]).unwrap();
+    let judge = |wrong_blocks: std::ops::Range<u32>, blocks: u32| {
+        let mut store = Store::new(blocks);
+        store.arm_with("a", &[], |_| run(100.0));
+        for record in &mut store.records {
+            record.key.experiment = "e0".to_owned();
+            let wrong = wrong_blocks.contains(&record.key.block);
+            let Outcome::Done { measured } = &mut record.outcome else { panic!("{record:?}") };
+            measured.extra.insert("wrong".to_owned(), f64::from(u8::from(wrong)));
+            if wrong {
+                record.doubts.push(Doubt::Errors);
+            }
+        }
+        verdict(&claims[0], &store.records, Rule::STANDARD)
+    };
+    let right = judge(0..0, 12);
+    assert_eq!(right.verdict, Verdict::Confirmed, "{}", right.sentence);
+    assert!(right.sentence.contains("fewer than 22.1 % of runs do"), "{}", right.sentence);
+    for wrong in [judge(3..4, 12), judge(0..12, 12), judge(0..3, 30)] {
+        assert_eq!(wrong.verdict, Verdict::Refuted, "{}", wrong.sentence);
+    }
+    assert_eq!(judge(0..0, 11).verdict, Verdict::Undecided, "too few");
 }

@@ -312,6 +312,7 @@ fn quick_mode_can_decide_some_claims() {
                 Contrast::Ratio(c) => {
                     headline(&c.at, &c.a) && headline(c.at_b.as_ref().unwrap_or(&c.at), &c.b)
                 }
+                Contrast::Every(c) => headline(&c.at, &c.arm),
                 Contrast::Share(c) => headline(&c.at, &c.a) && headline(&c.at, &c.b),
                 Contrast::RatioOfBest(c) => {
                     c.a.iter().any(|p| headline(&c.at, p)) && c.b.iter().any(|p| headline(&c.at, p))

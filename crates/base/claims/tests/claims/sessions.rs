@@ -2,7 +2,7 @@
 
 use crate::chain::{Noise, claims, runs};
 use ioloom_claims::{Claim, ClaimVerdict, Rule, Verdict, load, verdicts};
-use ioloom_model::RunRecord;
+use ioloom_model::{Doubt, RunRecord};
 
 /// Returns the runs of a session of one comparison, without the second runs that limit small effects.
 fn session(
@@ -104,4 +104,22 @@ fn machines_are_shown_apart_and_never_pooled() {
     let part = &verdict.parts[0];
     assert!((part.p_adjusted.unwrap() - 1.25 * part.p.unwrap()).abs() < 1e-3);
     assert_eq!(part.apart[0].machine, "m2");
+}
+
+#[test]
+fn smaller_sets_decide_what_full_ones_leave_open() {
+    let claims = claims(1, "less");
+    let mut noise = Noise(33);
+    let mut small = session(&mut noise, 0, "m", "e0", 0.5);
+    small.iter_mut().for_each(|record| record.doubts.push(Doubt::Scaled));
+    let judge = |full: Vec<RunRecord>| {
+        let records = [small.clone(), full].concat();
+        judged(&claims, &records).remove(0)
+    };
+    let open = judge(session(&mut noise, 1, "m", "e0", 0.95));
+    assert_eq!(open.verdict, Verdict::Confirmed, "{}", open.sentence);
+    assert!(open.doubts.contains(&Doubt::Scaled));
+    let decided = judge(session(&mut noise, 1, "m", "e0", 0.6));
+    assert_eq!(decided.verdict, Verdict::Confirmed, "{}", decided.sentence);
+    assert!(!decided.doubts.contains(&Doubt::Scaled), "the published size takes precedence");
 }

@@ -1,0 +1,119 @@
+//! A statement about every run, which one counterexample refutes.
+//!
+//! A median would still look right if four of ten runs were wrong, and blocks with errors are excluded from other
+//! contrasts: here an error can be what the claim denies. So all runs count, disturbed or not. Any number of runs
+//! without a counterexample leaves some share of wrong runs possible, which the words state.
+
+use super::kind::{Context, Kind, ordered};
+use crate::evaluation::answer::Answer;
+use crate::evaluation::finding::Finding;
+use crate::evaluation::gap::Gap;
+use crate::evaluation::pair::the_arm;
+use crate::evaluation::runs::columns;
+use crate::location::Location;
+use crate::verdict::Effect;
+use ioloom_stats::{INTERVAL_MIN, Interval};
+use serde::Deserialize;
+
+/// The claim that a number is in a range in every run of an arm.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Every {
+    /// Location of the arm.
+    pub at: Location,
+    /// The arm.
+    pub arm: String,
+    /// Number or formula.
+    pub metric: String,
+    /// Claimed range.
+    pub within: [f64; 2],
+}
+
+/// Confidence of the bound on the share of runs that violate the claim.
+const CONFIDENCE: f64 = 0.95;
+
+/// Returns the probability that none of `runs` violates the claim if half of all runs do.
+fn p_of_none(runs: usize) -> f64 {
+    0.5_f64.powi(runs as i32)
+}
+
+/// Greatest share of violations that is compatible with none in `runs`.
+fn share_at_most(runs: usize) -> f64 {
+    1.0 - (1.0 - CONFIDENCE).powf(1.0 / runs as f64)
+}
+
+impl Kind for Every {
+    fn locations(&self) -> Vec<&Location> {
+        vec![&self.at]
+    }
+
+    fn patterns(&self) -> Vec<&str> {
+        vec![&self.arm]
+    }
+
+    fn metrics(&self) -> Vec<&str> {
+        vec![&self.metric]
+    }
+
+    fn check(&self) -> Result<(), String> {
+        ordered(&self.within)
+    }
+
+    fn is_about_every_run(&self) -> bool {
+        true
+    }
+
+    fn evaluate<'a>(&self, context: &Context<'a>) -> Result<Finding<'a>, Gap> {
+        let Self { metric, within: [least, most], .. } = self;
+        let runs = context.runs(&self.at, self);
+        let arm = the_arm(&runs, &self.arm)?;
+        // One run is enough for a counterexample.
+        let table = columns(&[(arm, metric)], 0)?;
+        let values = &table.values[0];
+        let wrong = values.iter().filter(|value| !(*least..=*most).contains(value)).count();
+        let count = values.len();
+        let need = context.rule.blocks_min.max(INTERVAL_MIN);
+        if wrong == 0 && count < need {
+            return Err(Gap::FewBlocks { have: count, need });
+        }
+        let share = wrong as f64 / count as f64;
+        let (answer, hi, bound) = match wrong {
+            0 => {
+                let hi = share_at_most(count);
+                let bound = format!(
+                    "with {:.0} % confidence, fewer than {:.1} % of runs do",
+                    100.0 * CONFIDENCE,
+                    100.0 * hi
+                );
+                (Answer::new(true, p_of_none(count)), hi, bound)
+            }
+            _ => (Answer::new(false, 0.0), 1.0, "one would be enough".to_owned()),
+        };
+        let words = format!(
+            "{wrong} of {count} runs of {} have a {metric} outside {least} to {most}; {bound}",
+            arm.name
+        );
+        let lo = if wrong == 0 { 0.0 } else { 1.0 / count as f64 };
+        let interval = Interval {
+            estimate: share,
+            lo: lo.min(share),
+            hi,
+            confidence: CONFIDENCE,
+            resamples: 0,
+        };
+        let effect = Effect::Stated("share of runs that violate it".to_owned());
+        Ok(Finding::new(answer, effect, &interval, words).of_arms(&[arm], &runs, &table))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_runs_without_a_counterexample_leave_less_room() {
+        assert!((p_of_none(12) - 1.0 / 4096.0).abs() < 1e-12);
+        assert!((share_at_most(12) - 0.221).abs() < 1e-3);
+        assert!(share_at_most(300) < 0.01);
+    }
+}
