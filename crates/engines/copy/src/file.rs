@@ -22,7 +22,7 @@ use crate::file_transfer::{FileTransfer, has_holes};
 use crate::links::{Copied, EntryResult, Outcome};
 use crate::meta::{Creation, FileRef};
 use crate::mode::Mode;
-use crate::new_file::{Destination, NewFile, part_name};
+use crate::new_file::{Destination, NewFile, Replace, part_name};
 use crate::options::{Durable, Existing, Overwrite, Preserve};
 use crate::plan::SMALL_BYTES;
 use crate::resume;
@@ -378,7 +378,7 @@ impl<'a> Attempt<'a> {
         let backup = kept.as_ref().map(|kept| kept.name().to_owned());
         let made = attr::of_file(new.file()).map_err(|e| route.failed_to(Operation::Stat, e))?;
         let by = kept.as_ref().map(|kept| |hidden: &CStr| kept.replace_by(route.to, hidden));
-        let by = by.as_ref().map(|by| by as &dyn Fn(&CStr) -> io::Result<()>);
+        let by = by.as_ref().map(|by| by as Replace<'_>);
         let mut named = false;
         if let Err((operation, error)) = new.publish(by, &mut named) {
             // With its name, the new file may be damaged: the old one stays under that of the backup.

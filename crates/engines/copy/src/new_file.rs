@@ -88,6 +88,9 @@ pub(crate) struct NewFile<'a> {
     file: Option<Descriptor>,
 }
 
+/// Gives the file with this name that of an old file.
+pub(crate) type Replace<'r> = &'r dyn Fn(&CStr) -> io::Result<()>;
+
 /// An error of a new file, with the operation that failed.
 pub(crate) type NewFileError = (Operation, io::Error);
 
@@ -207,7 +210,7 @@ impl<'a> NewFile<'a> {
     /// a backup. Sets `named` when it has that name: an error of the second `close` comes later.
     pub(crate) fn publish(
         mut self,
-        replace: Option<&dyn Fn(&CStr) -> io::Result<()>>,
+        replace: Option<Replace<'_>>,
         named: &mut bool,
     ) -> Result<(), NewFileError> {
         let closed = |e| (Operation::Close, e);

@@ -73,14 +73,7 @@ impl Worker<'_> {
             Err(e) => return self.not_begun(new, e, &paths()),
             Ok(target) => target,
         };
-        if let (Some(journal), Some(_)) = (self.context.resume.get(), &target.hidden_name) {
-            resume::check_source(journal, &from, &source, target.is_adopted, &paths().1)?;
-        }
-        let adopted = |e| CopyError::io(Operation::Resume, paths().1, e);
-        let own = match target.is_adopted {
-            true => self.adopt(&target, &from, (mode, parent_attr), &paths().1).map_err(adopted)?,
-            false => target.own,
-        };
+        let own = self.begun(&target, (&from, &source), (mode, parent_attr), &paths().1)?;
         if !target.is_new {
             self.sweep_existing(new, parent, &name, &target.dir);
         }
@@ -122,6 +115,24 @@ impl Worker<'_> {
         };
         self.keep_open(&dir, DirPair { from, to: target.dir });
         Ok(dir)
+    }
+
+    /// Prepares what an earlier copy left, if it did. Returns the attributes that count as those found.
+    fn begun(
+        &self,
+        target: &TargetDir,
+        (from, source): (&Dir, &Attr),
+        modes: (u32, ParentAttr),
+        path: &Path,
+    ) -> Result<Attr, CopyError> {
+        if let (Some(journal), Some(_)) = (self.context.resume.get(), &target.hidden_name) {
+            resume::check_source(journal, from, source, target.is_adopted, path)?;
+        }
+        if !target.is_adopted {
+            return Ok(target.own);
+        }
+        let failed = |e| CopyError::io(Operation::Resume, path.to_owned(), e);
+        self.adopt(target, from, modes, path).map_err(failed)
     }
 
     /// Prepares a directory that an earlier copy left: gives it the mode of a new one, since that of the source
