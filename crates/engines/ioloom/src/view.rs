@@ -61,8 +61,9 @@ impl File<'_> {
     /// Reserves memory that the function is about to allocate, such as a decoded image, and waits
     /// for it if necessary. Files that are being read, and other functions, then wait for this one.
     ///
-    /// The wait is free of deadlock, because one function that has a reservation always goes on: a
-    /// function waits only while another has one, and not for a second of its own. So the memory in
+    /// Functions get their reservations in the order in which they request them. The wait is free of
+    /// deadlock, because one function that has a reservation always goes on: a function waits only
+    /// while another has one, and not for a second of its own. So the memory in
     /// use may exceed the budget by one reservation, or by all that one function nests. Do not wait
     /// for another file's function while holding a reservation.
     ///

@@ -8,8 +8,13 @@
 //! room, and a wait returns [`Reserve::Held`]. It does not return while there are releasers: a
 //! consumer that runs concurrently, on values received from a channel, may still drop what it
 //! retains.
+//!
+//! Functions that run reserve in an order of their own ([`Budget::reserve_working`]). Only the first
+//! of them counts in `waiting`, which keeps new reads from taking the bytes that it needs: the others
+//! cannot use released bytes yet. A reservation above the limit does not count either, because it
+//! waits for the end of other reservations and not for bytes.
 
-use crate::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering, fence, lock};
+use crate::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, fence, lock};
 
 /// Result of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +50,9 @@ struct Queue {
     serving: u64,
     /// Reservations of running functions.
     working: u64,
+    /// Order of arrival of the functions that reserve.
+    next_function: u64,
+    serving_function: u64,
 }
 
 impl Budget {
@@ -222,8 +230,7 @@ impl Budget {
     /// Charges additional bytes that the user retains without a reservation. This can exceed the
     /// limit by the amount that all permit holders retain at once.
     pub fn charge_retained(&self, bytes: u64) {
-        let used = self.used.fetch_add(bytes, Ordering::SeqCst) + bytes;
-        self.peak.fetch_max(used, Ordering::SeqCst);
+        self.take_anyway(bytes);
         self.retain(bytes);
     }
 
@@ -237,24 +244,61 @@ impl Budget {
         self.release(bytes);
     }
 
-    /// Reserves bytes for a function that runs, and so may hold what others wait for. It waits only
-    /// while others have such reservations, never with one of its own (`nested`): so one function
+    /// Reserves bytes for a function that runs, and so may hold what others wait for. Functions are
+    /// served in order of arrival: the first one waits until the bytes fit or no other function has a
+    /// reservation. A function with a reservation of its own (`nested`) does not wait. So one function
     /// always goes on, although `used` may exceed the limit by one reservation.
     pub fn reserve_working(&self, bytes: u64, nested: bool) {
         let mut queue = lock(&self.queue);
-        // Makes releases wake this thread.
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        while !self.fits(bytes) {
-            if nested || queue.working == 0 || self.closed.load(Ordering::SeqCst) {
-                let used = self.used.fetch_add(bytes, Ordering::SeqCst) + bytes;
-                self.peak.fetch_max(used, Ordering::SeqCst);
+        if nested {
+            self.take_anyway(bytes);
+        } else {
+            queue = self.wait_working(queue, bytes);
+        }
+        queue.working += 1;
+    }
+
+    fn wait_working<'q>(
+        &'q self,
+        mut queue: MutexGuard<'q, Queue>,
+        bytes: u64,
+    ) -> MutexGuard<'q, Queue> {
+        let ticket = queue.next_function;
+        assert!(queue.serving_function <= ticket, "a skipped ticket: its function never goes on");
+        queue.next_function += 1;
+        let mut counted = false;
+        loop {
+            let first = queue.serving_function == ticket;
+            if first && !counted && bytes <= self.limit {
+                // Makes releases wake this thread.
+                self.waiting.fetch_add(1, Ordering::SeqCst);
+                fence(Ordering::SeqCst);
+                counted = true;
+            }
+            if first && self.fits(bytes) {
+                break;
+            }
+            if (first && queue.working == 0) || self.closed.load(Ordering::SeqCst) {
+                self.take_anyway(bytes);
                 break;
             }
             queue = self.changed.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
-        queue.working += 1;
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        // A closed budget makes no function wait, so the order no longer matters.
+        queue.serving_function = queue.serving_function.max(ticket + 1);
+        if counted {
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+        }
+        if queue.next_function > queue.serving_function {
+            self.changed.notify_all();
+        }
+        queue
+    }
+
+    /// Reserves bytes even if they exceed the limit.
+    fn take_anyway(&self, bytes: u64) {
+        let used = self.used.fetch_add(bytes, Ordering::SeqCst) + bytes;
+        self.peak.fetch_max(used, Ordering::SeqCst);
     }
 
     /// Releases what [`Budget::reserve_working`] reserved.
@@ -279,6 +323,79 @@ impl Budget {
         if self.waiting.load(Ordering::SeqCst) > 0 {
             let _guard = lock(&self.queue);
             self.changed.notify_all();
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+    use std::time::{Duration, Instant};
+
+    /// Waits until `arrived` functions have requested a reservation.
+    fn await_functions(budget: &Budget, arrived: u64) {
+        let hang = Instant::now() + Duration::from_secs(10);
+        while lock(&budget.queue).next_function < arrived {
+            if Instant::now() > hang {
+                budget.close();
+                panic!("a function did not get as far as its reservation: {budget:?}");
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_function_that_would_fit_does_not_overtake_an_older_one() {
+        for large in [8, 30] {
+            let budget = &Budget::new(10);
+            budget.reserve_working(6, false);
+            let (send, order) = channel();
+            std::thread::scope(|scope| {
+                for (arrived, bytes) in [(2, large), (3, 3)] {
+                    let send = send.clone();
+                    scope.spawn(move || {
+                        budget.reserve_working(bytes, false);
+                        send.send(bytes).unwrap();
+                        budget.release_working(bytes);
+                    });
+                    await_functions(budget, arrived);
+                }
+                // The function that all wait for may nest.
+                budget.reserve_working(100, true);
+                budget.release_working(100);
+                // The first one neither fits nor is alone.
+                let early = order.try_recv().ok();
+                budget.release_working(6);
+                let guard = Duration::from_secs(10);
+                let served = [order.recv_timeout(guard), order.recv_timeout(guard)];
+                assert_eq!((early, served), (None, [Ok(large), Ok(3)]));
+            });
+            assert_eq!((budget.used(), budget.is_waited_for()), (0, false));
+        }
+    }
+
+    #[test]
+    fn reads_leave_bytes_only_to_a_function_that_can_use_them() {
+        for (bytes, reads) in [(8, false), (30, true)] {
+            let budget = &Budget::new(10);
+            budget.reserve_working(6, false);
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    budget.reserve_working(bytes, false);
+                    budget.release_working(bytes);
+                });
+                await_functions(budget, 2);
+                // Under the lock the function is counted, if it will be.
+                let queue = lock(&budget.queue);
+                let reserved = budget.try_reserve(1);
+                drop(queue);
+                let must = budget.reserve(1);
+                budget.release(1 + u64::from(reserved));
+                budget.release_working(6);
+                assert_eq!((reserved, must), (reads, Reserve::Reserved), "{bytes} of 10 bytes");
+            });
+            assert_eq!(budget.used(), 0);
         }
     }
 }

@@ -191,6 +191,41 @@ fn bytes_of_waiting_threads_count_as_idle() {
 }
 
 #[test]
+fn functions_that_reserve_all_go_on() {
+    let case = || {
+        let budget = Arc::new(Budget::new(10));
+        budget.reserve_working(6, false);
+        let threads: Vec<_> = [20u64, 5]
+            .into_iter()
+            .map(|bytes| {
+                let budget = budget.clone();
+                thread::spawn(move || {
+                    budget.reserve_working(bytes, false);
+                    assert!(budget.used() <= 10 + 20);
+                    budget.release_working(bytes);
+                })
+            })
+            .collect();
+        budget.reserve_working(1, true);
+        budget.release_working(1);
+        budget.release_working(6);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(budget.used(), 0);
+        assert!(budget.try_reserve(10), "no thread is counted as waiting");
+    };
+    #[cfg(loom)]
+    {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(case);
+    }
+    #[cfg(not(loom))]
+    explore(case);
+}
+
+#[test]
 fn releasers_keep_waits_alive() {
     explore(|| {
         let budget = Arc::new(Budget::new(10));
