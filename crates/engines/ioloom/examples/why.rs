@@ -26,7 +26,7 @@ type Planted = Result<Ended, String>;
 /// A plant: its name, the limit that it plants, and the run.
 type Plant = (&'static str, &'static str, fn(&Sets) -> Planted);
 
-const PLANTS: [Plant; 17] = [
+const PLANTS: [Plant; 18] = [
     ("slow producer", "input list", slow_producer),
     ("processor hogs", "other programs", processor_hogs),
     ("neighbour on the device", "other programs", device_neighbour),
@@ -36,6 +36,7 @@ const PLANTS: [Plant; 17] = [
     ("a function with a lock", "function waits", function_locks),
     ("a slow caller", "output", slow_caller),
     ("a budget held by the caller", "memory", memory_held),
+    ("functions that reserve memory", "memory", functions_reserve),
     ("a function that computes", "compute", function_computes),
     ("one thread that computes", "compute", one_thread_computes),
     ("many small warm files", "metadata", small_warm),
@@ -320,6 +321,16 @@ fn memory_held(sets: &Sets) -> Planted {
     };
     let files = ioloom::files(mount.paths()).pin(plan("read/window:l=16,p=2"));
     ended(files.memory(4 << 20).map(keeps).run())
+}
+
+/// Eight functions reserve the whole budget each, so seven wait.
+fn functions_reserve(sets: &Sets) -> Planted {
+    let reserves = |f: &File<'_>| {
+        let _reserved = f.reserve(8 << 20);
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let files = ioloom::files(sets.few(100)).threads(8).memory(8 << 20);
+    ended(files.map(reserves).run())
 }
 
 fn slow_reads(sets: &Sets) -> Planted {

@@ -99,7 +99,7 @@ impl<'a> Reserved<'a> {
     fn of(piece: &'a Piece<'_>, bytes: u64) -> Self {
         let (budget, count) = (piece.arena.budget(), &piece.reservations);
         let nested = count.fetch_add(1, Ordering::Relaxed) > 0;
-        budget.reserve_working(bytes, nested);
+        ioloom_observe::reserving(|| budget.reserve_working(bytes, nested));
         Self { budget, count, bytes }
     }
 

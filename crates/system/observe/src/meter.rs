@@ -20,7 +20,7 @@
 //! each lap as a span; both use the same clock reading.
 
 use crate::collect::Recorder;
-use crate::output::take_blocked_ns;
+use crate::output::take_known_waits;
 use crate::split::{Detail, Weights, scaled, split};
 use ioloom_model::{CallKind, ThreadTime, record::Span};
 use ioloom_stats::Histogram;
@@ -227,7 +227,7 @@ impl Meter {
         spans.clear(); // filled once to allocate its pages before the run
         let sched = Sched::open();
         let cpu_start_ns = thread_cpu_ns();
-        take_blocked_ns(); // of an earlier run
+        take_known_waits(); // of an earlier run
         let now = monotonic_ns();
         Self {
             run_start_ns,
@@ -484,7 +484,7 @@ impl Meter {
             }
         }
         weights.function_clocked = self.function_clocked;
-        weights.output = take_blocked_ns();
+        weights.known = take_known_waits();
         let elapsed = self.last_ns - self.start_ns;
         let cpu = thread_cpu_ns() - self.cpu_start_ns;
         let ready = self.sched.as_mut().and_then(Sched::all_ns);

@@ -1,36 +1,54 @@
-//! Time that a function waits until its results are taken: by a slow reader of a pipe, by the disk, or
-//! by a caller that takes values slowly. To the meter it is time inside the function, so the code that
-//! writes reports it.
+//! Waits inside the function whose cause is known: until its results are taken, by a slow reader of a
+//! pipe, by the disk, or by a caller that takes values slowly; and until the memory budget has room for
+//! a reservation. To the meter they are time inside the function, so the code that waits reports them.
 //!
 //! The waits of a thread are summed in thread-local memory, which the meter of the thread takes at its
-//! end. Cost of a report: two readings of the monotonic clock and, for a long write, two of the
+//! end. Cost of a report: two readings of the monotonic clock and, for a long wait, two of the
 //! processor clock.
 
 use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
 use std::cell::Cell;
 
-/// A write that takes less did not wait.
+/// A call that takes less did not wait.
 const SHORT_NS: u64 = 20_000;
 
 thread_local! {
-    static BLOCKED_NS: Cell<u64> = const { Cell::new(0) };
+    static WAITS: Cell<KnownWaits> = const { Cell::new(KnownWaits { output_ns: 0, reserve_ns: 0 }) };
+}
+
+/// Waits of a thread inside the function, nanoseconds.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct KnownWaits {
+    pub(crate) output_ns: u64,
+    pub(crate) reserve_ns: u64,
 }
 
 /// Runs `write` and counts the time in which it was off the processor as a wait for output.
 pub fn writing<T>(write: impl FnOnce() -> T) -> T {
+    counting(write, |waits| &mut waits.output_ns)
+}
+
+/// Runs `reserve` and counts the time in which it was off the processor as a wait for the memory budget.
+pub fn reserving<T>(reserve: impl FnOnce() -> T) -> T {
+    counting(reserve, |waits| &mut waits.reserve_ns)
+}
+
+fn counting<T>(call: impl FnOnce() -> T, sum: fn(&mut KnownWaits) -> &mut u64) -> T {
     let (began_ns, cpu_ns) = (monotonic_ns(), thread_cpu_ns());
-    let written = write();
+    let returned = call();
     let wall_ns = monotonic_ns().saturating_sub(began_ns);
     if wall_ns >= SHORT_NS {
         let used_ns = thread_cpu_ns().saturating_sub(cpu_ns);
-        BLOCKED_NS.set(BLOCKED_NS.get() + wall_ns.saturating_sub(used_ns));
+        let mut waits = WAITS.get();
+        *sum(&mut waits) += wall_ns.saturating_sub(used_ns);
+        WAITS.set(waits);
     }
-    written
+    returned
 }
 
 /// Returns the waits of this thread since the last call.
-pub(crate) fn take_blocked_ns() -> u64 {
-    BLOCKED_NS.take()
+pub(crate) fn take_known_waits() -> KnownWaits {
+    WAITS.take()
 }
 
 #[cfg(test)]
@@ -39,13 +57,18 @@ mod tests {
 
     #[test]
     fn waits_are_counted_and_work_is_not() {
-        take_blocked_ns();
+        take_known_waits();
         assert_eq!(writing(|| 7), 7);
         let until = thread_cpu_ns() + 20_000_000;
         writing(|| while thread_cpu_ns() < until {});
-        let worked_ns = take_blocked_ns();
+        let worked = take_known_waits();
         writing(|| std::thread::sleep(std::time::Duration::from_millis(20)));
-        assert!(take_blocked_ns() >= 19_000_000, "after {worked_ns} ns of a busy machine");
-        assert_eq!(take_blocked_ns(), 0);
+        let waited = take_known_waits();
+        assert!(waited.output_ns >= 19_000_000, "after {worked:?} of a busy machine");
+        assert_eq!((worked.reserve_ns, waited.reserve_ns), (0, 0));
+        reserving(|| std::thread::sleep(std::time::Duration::from_millis(20)));
+        let waited = take_known_waits();
+        assert!(waited.reserve_ns >= 19_000_000 && waited.output_ns == 0, "{waited:?}");
+        assert_eq!(take_known_waits(), KnownWaits::default());
     }
 }

@@ -1,5 +1,6 @@
 //! Splits the elapsed time of a thread into states that add up to it.
 
+use crate::output::KnownWaits;
 use ioloom_model::{CallKind, ThreadTime};
 
 /// Level of detail at which a thread is measured.
@@ -46,9 +47,9 @@ pub(crate) struct Weights {
     wall: bool,
     /// Wall time and blocked time of the function calls whose clocks were read.
     pub(crate) function_clocked: (u64, u64),
-    /// Time in which the function waited for output. It is known exactly, and also part of the time of
-    /// those of its calls that were timed.
-    pub(crate) output: u64,
+    /// Waits of the function that are known exactly. They are also part of the time of those of its
+    /// calls that were timed.
+    pub(crate) known: KnownWaits,
 }
 
 /// One time for each group of calls.
@@ -133,10 +134,14 @@ impl Weights {
         Groups { function, ..blocked }
     }
 
-    /// Returns the weights of the other waits: output is part of the time of the function.
-    fn without_output(&self) -> Self {
+    fn known_ns(&self) -> u64 {
+        self.known.output_ns + self.known.reserve_ns
+    }
+
+    /// Returns the weights of the other waits: known ones are part of the time of the function.
+    fn without_known(&self) -> Self {
         let (clocked, off) = self.function_clocked;
-        let less = |ns: u64| ns.saturating_sub(self.output);
+        let less = |ns: u64| ns.saturating_sub(self.known_ns());
         let groups = Groups { function: less(self.groups.function), ..self.groups };
         Self { groups, function_clocked: (less(clocked), less(off)), ..*self }
     }
@@ -176,11 +181,13 @@ pub(crate) fn split(
     let rest = elapsed - on_cpu_ns - ready_ns.unwrap_or(0);
     // Time outside of calls is our own overhead. At most that much of the rest, and at most half of
     // it, is unknown, unless no call waited at all.
-    let outside = elapsed.saturating_sub(in_calls + off.output);
-    let none = off.groups.sum() + off.output == 0;
+    let outside = elapsed.saturating_sub(in_calls + off.known_ns());
+    let none = off.groups.sum() + off.known_ns() == 0;
     let blocked = if none { 0 } else { rest.saturating_sub(outside.min(rest / 2)) };
-    let output = off.output.min(blocked);
-    let given = off.without_output().distribute(blocked - output, on_cpu_ns, ready_ns.unwrap_or(0));
+    let output = off.known.output_ns.min(blocked);
+    let reserve = off.known.reserve_ns.min(blocked - output);
+    let known = output + reserve;
+    let given = off.without_known().distribute(blocked - known, on_cpu_ns, ready_ns.unwrap_or(0));
     let time = ThreadTime {
         elapsed_ns: elapsed,
         on_cpu_ns,
@@ -188,9 +195,10 @@ pub(crate) fn split(
         io_ns: given.io + given.async_io,
         sync_ns: given.sync,
         input_ns: given.input,
-        compute_blocked_ns: given.function + output,
+        compute_blocked_ns: given.function + known,
         output_ns: output,
-        unknown_ns: rest - given.sum() - output,
+        reserve_ns: reserve,
+        unknown_ns: rest - given.sum() - known,
         ..ThreadTime::default()
     };
     (time, given.async_io)
@@ -207,17 +215,20 @@ mod tests {
             elapsed in 0u64..1 << 40, cpu in 0u64..1 << 40, ready in proptest::option::of(0u64..1 << 40),
             io in 0u64..1 << 40, sync in 0u64..1 << 40, function in 0u64..1 << 40, calls in 0u64..1 << 42,
             async_io in 0u64..1 << 40, input in 0u64..1 << 40, wall: bool,
-            clocked in 0u64..1 << 40, off in 0u64..1 << 40, output in 0u64..1 << 40,
+            clocked in 0u64..1 << 40, off in 0u64..1 << 40,
+            output in 0u64..1 << 40, reserve in 0u64..1 << 40,
         ) {
             let groups = Groups { io, async_io, sync, input, function };
-            let off = Weights { groups, wall, function_clocked: (clocked, off), output };
+            let known = KnownWaits { output_ns: output, reserve_ns: reserve };
+            let off = Weights { groups, wall, function_clocked: (clocked, off), known };
             let (t, part) = split(elapsed, cpu, ready, &off, calls);
             prop_assert_eq!(stated_ns(&t), elapsed);
             prop_assert!(part <= t.io_ns);
             if wall {
                 prop_assert!(t.io_ns <= io + async_io && t.sync_ns <= sync && t.input_ns <= input);
-                prop_assert!(t.compute_blocked_ns <= function + output);
-                prop_assert!(t.output_ns <= t.compute_blocked_ns.min(output));
+                prop_assert!(t.compute_blocked_ns <= function + output + reserve);
+                prop_assert!(t.output_ns <= output && t.reserve_ns <= reserve);
+                prop_assert!(t.output_ns + t.reserve_ns <= t.compute_blocked_ns);
             }
         }
     }
@@ -227,16 +238,18 @@ mod tests {
     }
 
     fn walls(groups: Groups, function_clocked: (u64, u64)) -> Weights {
-        Weights { groups, wall: true, function_clocked, output: 0 }
+        Weights { groups, wall: true, function_clocked, known: KnownWaits::default() }
     }
 
     #[test]
-    fn waits_for_output_are_known_whether_or_not_their_call_was_timed() {
+    fn known_waits_do_not_depend_on_whether_their_call_was_timed() {
         let groups = Groups { io: 300, function: 500, ..Groups::default() };
         for (groups, in_calls) in [(groups, 1000), (Groups { function: 0, ..groups }, 500)] {
-            let weights = Weights { output: 450, ..walls(groups, (0, 0)) };
+            let known = KnownWaits { output_ns: 200, reserve_ns: 250 };
+            let weights = Weights { known, ..walls(groups, (0, 0)) };
             let (t, _) = split(1000, 300, Some(0), &weights, in_calls);
-            assert_eq!((t.output_ns, t.compute_blocked_ns >= 450), (450, true), "{t:?}");
+            assert_eq!((t.output_ns, t.reserve_ns), (200, 250), "{t:?}");
+            assert!(t.compute_blocked_ns >= 450, "{t:?}");
             assert_eq!(stated_ns(&t), 1000);
         }
     }

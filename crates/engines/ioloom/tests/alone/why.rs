@@ -19,6 +19,7 @@ pub(crate) fn planted_limits_are_found() {
     a_function_that_sleeps_is_not_the_device();
     a_slow_producer_is_the_input_list();
     a_slow_caller_is_not_the_function();
+    functions_that_wait_for_memory_do_not_wait_for_themselves();
     a_function_that_waits_for_children_is_not_the_device();
     a_function_that_always_fails_has_no_limit();
 }
@@ -68,6 +69,18 @@ fn a_slow_caller_is_not_the_function() {
         assert!(["output", "other programs"].contains(&word(&written)), "{}", written.why());
         shares_add_up(&written);
     }
+}
+
+/// One of eight functions sleeps with a reservation that leaves no room for others.
+fn functions_that_wait_for_memory_do_not_wait_for_themselves() {
+    let (_dir, paths) = make(&roots()[0], &[100; 60]);
+    let reserves = |f: &ioloom::File<'_>| {
+        let _reserved = f.reserve(8 << 20);
+        std::thread::sleep(Duration::from_millis(3));
+    };
+    let run = ioloom::list(&paths).threads(8).memory(8 << 20).map(reserves).run().unwrap();
+    assert!(["memory", "other programs"].contains(&word(&run)), "{}", run.why());
+    shares_add_up(&run);
 }
 
 fn a_function_that_waits_for_children_is_not_the_device() {

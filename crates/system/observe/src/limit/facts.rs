@@ -29,10 +29,12 @@ pub struct Facts {
     pub memory_ns: u64,
     /// Blocked until there was a path.
     pub input_ns: u64,
-    /// Blocked inside the function, except for output.
+    /// Blocked inside the function, except for output and reservations.
     pub function_ns: u64,
     /// Blocked inside the function until results were taken.
     pub output_ns: u64,
+    /// Blocked inside the function until the memory budget had room for a reservation.
+    pub reserve_ns: u64,
     /// Not explained.
     pub unknown_ns: u64,
     /// Wall time of the calls that fetch data.
@@ -115,8 +117,10 @@ impl Facts {
             facts.hand_over_ns += thread.sync_ns - memory_ns;
             facts.input_ns += thread.input_ns;
             let output_ns = thread.output_ns.min(thread.compute_blocked_ns);
-            facts.function_ns += thread.compute_blocked_ns - output_ns;
+            let reserve_ns = thread.reserve_ns.min(thread.compute_blocked_ns - output_ns);
+            facts.function_ns += thread.compute_blocked_ns - output_ns - reserve_ns;
             facts.output_ns += output_ns;
+            facts.reserve_ns += reserve_ns;
             facts.unknown_ns += thread.unknown_ns;
         }
         facts

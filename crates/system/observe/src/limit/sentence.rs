@@ -133,6 +133,9 @@ fn advice(limit: Limit, facts: &Facts, shares: &Shares) -> String {
             format!("{more}, or a faster function, would help{device}")
         }
         Limit::HandOver => "another schedule or number of threads may help".to_owned(),
+        Limit::Memory if facts.reserve_ns > facts.memory_ns => {
+            "a larger memory budget, or smaller reservations of the function, would help".to_owned()
+        }
         Limit::Memory => {
             "a larger memory budget, or dropping retained bytes sooner, would help".to_owned()
         }

@@ -95,8 +95,9 @@ impl Parts {
         let useful_ns = (cores_ns - f.function_wall_ns as f64).max(0.0);
         let ahead_ns: f64 = ahead.iter().sum();
         let [io, input, memory] = ahead.map(|ns| ns * (useful_ns / ahead_ns.max(1.0)).min(1.0));
-        let (function, output) = (f.function_ns as f64, f.output_ns as f64);
-        let waiting = io + input + memory + function + output;
+        let inside = [f.function_ns, f.output_ns, f.reserve_ns].map(|ns| ns as f64);
+        let [function, output, reserve] = inside;
+        let waiting = io + input + memory + function + output + reserve;
         let active = waiting + (f.on_cpu_ns + f.ready_ns.unwrap_or(0)) as f64;
         let handed_over = active * HANDED_OVER_MAX * f64::from(f.threads.max(2) - 1);
         let hand_over = (f.hand_over_ns as f64).min(handed_over);
@@ -115,7 +116,7 @@ impl Parts {
         self.add(Limit::OtherPrograms, caused(io) * others);
         self.add(Limit::Device, caused(io) * (1.0 - others));
         self.add(Limit::InputList, caused(input));
-        self.add(Limit::Memory, caused(memory));
+        self.add(Limit::Memory, caused(memory + reserve));
         self.add(function_limit(f), caused(function));
         self.add(Limit::Output, caused(output));
     }
@@ -131,7 +132,7 @@ fn metadata_share(f: &Facts) -> f64 {
     let runnable = (f.on_cpu_ns + f.ready_ns.unwrap_or(0)) as f64;
     let running = f.on_cpu_ns as f64 / runnable.max(1.0);
     let fetching = f.fetch_wall_ns.saturating_sub(f.io_ns) as f64 * running;
-    let waited = f.function_ns + f.output_ns;
+    let waited = f.function_ns + f.output_ns + f.reserve_ns;
     let function = f.function_wall_ns.saturating_sub(waited) as f64 * running;
     let outside = (all - f.on_cpu_ns as f64).max(0.0);
     let outside_kernel = (f.kernel_ns as f64 - fetching).clamp(0.0, outside);

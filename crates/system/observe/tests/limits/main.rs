@@ -4,6 +4,7 @@
 //! `why` of the crate `ioloom` on a virtual machine with two processors. Each case also changes the
 //! facts until another limit decides, and looks at both sides of the edge.
 
+use ioloom_model::{Measured, ThreadTime};
 use ioloom_observe::limit::{
     CLOSE_POINTS, Facts, JUDGED_FROM_NS, Limit, NoVerdict, Shares, decide,
 };
@@ -62,7 +63,7 @@ fn computing(ns: fn(&mut Facts) -> &mut u64, f: &mut Facts, part: f64) {
 }
 
 /// Plant, the change, and the limit after the whole change.
-const EDGES: [(&str, Change, Limit); 16] = [
+const EDGES: [(&str, Change, Limit); 17] = [
     (
         "slow producer",
         |f, part| shift(&mut f.input_ns, &mut f.function_ns, part),
@@ -90,6 +91,11 @@ const EDGES: [(&str, Change, Limit); 16] = [
         "a function that sleeps",
         |f, part| shift(&mut f.function_ns, &mut f.output_ns, part),
         Limit::Output,
+    ),
+    (
+        "a function that sleeps",
+        |f, part| shift(&mut f.function_ns, &mut f.reserve_ns, part),
+        Limit::Memory,
     ),
     (
         "a function that sleeps",
@@ -305,6 +311,25 @@ fn memory_counts_only_if_the_function_could_use_it() {
     assert_eq!(decide(&full).limit, Limit::FunctionWaits);
 }
 
+#[test]
+fn a_function_that_waits_for_its_reservation_waits_for_memory() {
+    let mut waits = of("a function that sleeps");
+    waits.reserve_ns = std::mem::take(&mut waits.function_ns);
+    let verdict = decide(&waits);
+    let sentence = verdict.sentence(&waits);
+    assert_eq!(verdict.limit, Limit::Memory, "{sentence}");
+    assert!(sentence.contains("smaller reservations"), "{sentence}");
+    let thread = ThreadTime {
+        elapsed_ns: 100,
+        compute_blocked_ns: 90,
+        output_ns: 20,
+        reserve_ns: 30,
+        ..ThreadTime::default()
+    };
+    let facts = Facts::of(&Measured { threads: vec![thread], ..Measured::default() }, 1, 1);
+    assert_eq!((facts.function_ns, facts.output_ns, facts.reserve_ns), (40, 20, 30));
+}
+
 /// Checks that a verdict and its sentence do not contradict themselves.
 fn consistent(facts: &Facts) {
     let verdict = decide(facts);
@@ -341,7 +366,7 @@ fn percentages(sentence: &str) -> Vec<u32> {
 
 prop_compose! {
     fn facts()(
-        times in prop::collection::vec(0_u64..40_000_000_000, 15),
+        times in prop::collection::vec(0_u64..40_000_000_000, 16),
         small in prop::collection::vec(0_u64..400, 3),
         (cores, threads, files) in (1_u32..200, 1_u32..600, 0_u64..5),
         ready in prop::option::of(0_u64..40_000_000_000),
@@ -372,6 +397,7 @@ prop_compose! {
             others_ns: others,
             steal_ns: times[13] / 100,
             output_ns: times[14],
+            reserve_ns: times[15],
             costliest: None,
         }
     }
