@@ -15,6 +15,7 @@ use crate::file_fn::{Fallible, FileFn, Flow, Form, Plain, Sealed};
 use crate::job::{Chunks, Job};
 use crate::run::Run;
 use ioloom_model::Schedule;
+use ioloom_sys::clock::thread_cpu_ns;
 use std::io::{self, BufRead, Read};
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
@@ -168,7 +169,8 @@ struct Progressing<'scope, R> {
     request: Option<Vec<u8>>,
     requests: Receiver<Vec<u8>>,
     chunks: SyncSender<Message>,
-    thread: ScopedJoinHandle<'scope, std::thread::Result<R>>,
+    /// Returns what the function returned, and the processor time of the thread.
+    thread: ScopedJoinHandle<'scope, (std::thread::Result<R>, u64)>,
 }
 
 impl<'scope, R, F, M> FileFn for Pulling<'scope, '_, F, M>
@@ -191,7 +193,8 @@ where
             let (chunk, at, ended) = (Vec::new(), 0, false);
             let mut reader = Reader { chunk, at, ended, requests: send_request, chunks: receive };
             // A function that panics after its run has ended must not end the caller.
-            catch_unwind(AssertUnwindSafe(|| function(&path, &mut reader)))
+            let returned = catch_unwind(AssertUnwindSafe(|| function(&path, &mut reader)));
+            (returned, thread_cpu_ns())
         });
         let thread = thread.expect("the system starts a thread for a reader");
         Progressing { request: None, requests, chunks, thread }
@@ -218,7 +221,10 @@ where
 
     fn finish(&self, state: Self::State, _: &Path) -> Flow<M::Out, M::Error> {
         let _ = state.chunks.send(Message::End);
-        let returned = state.thread.join().and_then(|returned| returned);
+        let returned = state.thread.join().and_then(|(returned, cpu_ns)| {
+            ioloom_observe::helped(cpu_ns);
+            returned
+        });
         M::flow(returned.unwrap_or_else(|payload| resume_unwind(payload)))
     }
 }

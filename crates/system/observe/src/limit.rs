@@ -12,12 +12,14 @@
 //!
 //! 1. **Processor time of the process.** It is `metadata` (calls that fetch data: open, stat, read,
 //!    close, map) and `compute` (the function) in proportion to the time that threads ran in these calls.
-//!    Kernel time of threads of the process outside of the run is `metadata`, their user time
-//!    `compute`.
+//!    Kernel time of threads of the process outside of the run is `metadata`. Their user time is not
+//!    part of the run: the caller's iterator, the consumer of results, or anything else. If the run waits
+//!    during that time, the wait counts (4).
 //! 2. **Processor time of ended child processes**: `child processes`.
 //! 3. **Other programs on the processors**: `other programs`. The smaller of the time in which our
 //!    threads were ready to run without running, and the processor time of other programs. Other
-//!    programs on processors that our threads did not want took nothing from the run. Time that the
+//!    programs on processors that our threads did not want took nothing from the run. The rest of the time in
+//!    which our threads were ready is unknown as far as threads outside of the run were running. Time that the
 //!    hypervisor took is added in proportion to our part of the processor time. If the kernel does
 //!    not report how long threads were ready, the part is unknown.
 //! 4. **Waits** explain the rest. A thread that waits for data, for a path, for memory of the budget or

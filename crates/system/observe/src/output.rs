@@ -13,7 +13,7 @@ use std::cell::Cell;
 const SHORT_NS: u64 = 20_000;
 
 thread_local! {
-    static WAITS: Cell<KnownWaits> = const { Cell::new(KnownWaits { output_ns: 0, reserve_ns: 0 }) };
+    static WAITS: Cell<KnownWaits> = const { Cell::new(KnownWaits { output_ns: 0, reserve_ns: 0, helper_ns: 0 }) };
 }
 
 /// Waits of a thread inside the function, nanoseconds.
@@ -21,6 +21,8 @@ thread_local! {
 pub(crate) struct KnownWaits {
     pub(crate) output_ns: u64,
     pub(crate) reserve_ns: u64,
+    /// Processor time of helpers in the other waits.
+    pub(crate) helper_ns: u64,
 }
 
 /// Runs `write` and counts the time in which it was off the processor as a wait for output.
@@ -31,6 +33,13 @@ pub fn writing<T>(write: impl FnOnce() -> T) -> T {
 /// Runs `reserve` and counts the time in which it was off the processor as a wait for the memory budget.
 pub fn reserving<T>(reserve: impl FnOnce() -> T) -> T {
     counting(reserve, |waits| &mut waits.reserve_ns)
+}
+
+/// Counts processor time of a thread that ran the function while the calling thread waited for it.
+pub fn helped(cpu_ns: u64) {
+    let mut waits = WAITS.get();
+    waits.helper_ns += cpu_ns;
+    WAITS.set(waits);
 }
 
 fn counting<T>(call: impl FnOnce() -> T, sum: fn(&mut KnownWaits) -> &mut u64) -> T {
@@ -69,6 +78,9 @@ mod tests {
         reserving(|| std::thread::sleep(std::time::Duration::from_millis(20)));
         let waited = take_known_waits();
         assert!(waited.reserve_ns >= 19_000_000 && waited.output_ns == 0, "{waited:?}");
+        helped(5);
+        helped(2);
+        assert_eq!(take_known_waits(), KnownWaits { helper_ns: 7, ..KnownWaits::default() });
         assert_eq!(take_known_waits(), KnownWaits::default());
     }
 }

@@ -198,6 +198,7 @@ pub(crate) fn split(
         compute_blocked_ns: given.function + known,
         output_ns: output,
         reserve_ns: reserve,
+        helper_ns: off.known.helper_ns,
         unknown_ns: rest - given.sum() - known,
         ..ThreadTime::default()
     };
@@ -219,7 +220,7 @@ mod tests {
             output in 0u64..1 << 40, reserve in 0u64..1 << 40,
         ) {
             let groups = Groups { io, async_io, sync, input, function };
-            let known = KnownWaits { output_ns: output, reserve_ns: reserve };
+            let known = KnownWaits { output_ns: output, reserve_ns: reserve, helper_ns: 0 };
             let off = Weights { groups, wall, function_clocked: (clocked, off), known };
             let (t, part) = split(elapsed, cpu, ready, &off, calls);
             prop_assert_eq!(stated_ns(&t), elapsed);
@@ -245,10 +246,10 @@ mod tests {
     fn known_waits_do_not_depend_on_whether_their_call_was_timed() {
         let groups = Groups { io: 300, function: 500, ..Groups::default() };
         for (groups, in_calls) in [(groups, 1000), (Groups { function: 0, ..groups }, 500)] {
-            let known = KnownWaits { output_ns: 200, reserve_ns: 250 };
+            let known = KnownWaits { output_ns: 200, reserve_ns: 250, helper_ns: 9 };
             let weights = Weights { known, ..walls(groups, (0, 0)) };
             let (t, _) = split(1000, 300, Some(0), &weights, in_calls);
-            assert_eq!((t.output_ns, t.reserve_ns), (200, 250), "{t:?}");
+            assert_eq!((t.output_ns, t.reserve_ns, t.helper_ns), (200, 250, 9), "{t:?}");
             assert!(t.compute_blocked_ns >= 450, "{t:?}");
             assert_eq!(stated_ns(&t), 1000);
         }

@@ -3,6 +3,7 @@
 
 use crate::support::{make, plan, roots};
 use ioloom::Run;
+use ioloom_sys::clock::thread_cpu_ns;
 use std::time::Duration;
 
 fn word<T, E>(run: &Run<T, E>) -> &str {
@@ -20,6 +21,8 @@ pub(crate) fn planted_limits_are_found() {
     a_slow_producer_is_the_input_list();
     a_slow_caller_is_not_the_function();
     functions_that_wait_for_memory_do_not_wait_for_themselves();
+    processor_time_of_the_caller_is_not_the_function();
+    a_function_that_pulls_computes_in_its_own_thread();
     a_function_that_waits_for_children_is_not_the_device();
     a_function_that_always_fails_has_no_limit();
 }
@@ -80,6 +83,45 @@ fn functions_that_wait_for_memory_do_not_wait_for_themselves() {
     };
     let run = ioloom::list(&paths).threads(8).memory(8 << 20).map(reserves).run().unwrap();
     assert!(["memory", "other programs"].contains(&word(&run)), "{}", run.why());
+    shares_add_up(&run);
+}
+
+/// Computes in user mode: reading the clock is a system call.
+fn spin(time: Duration) {
+    let until = thread_cpu_ns() + time.as_nanos() as u64;
+    while thread_cpu_ns() < until {
+        for i in 0..20_000_u64 {
+            std::hint::black_box(i);
+        }
+    }
+}
+
+fn processor_time_of_the_caller_is_not_the_function() {
+    let (_dir, paths) = make(&roots()[0], &[100; 40]);
+    let slow = Duration::from_millis(3);
+    for text in ["read/threads:n=1", "nowait/window:l=8,p=2"] {
+        let produced = paths.clone().into_iter().inspect(move |_| spin(slow));
+        let run = ioloom::files(produced).pin(plan(text)).map(|f| f.len()).run().unwrap();
+        assert!(["input list", "other programs"].contains(&word(&run)), "{}", run.why());
+        shares_add_up(&run);
+        let taken = ioloom::list(&paths)
+            .pin(plan(text))
+            .map(|f| f.len())
+            .scope(|results| results.inspect(|_| spin(slow)).count());
+        assert_ne!(word(&taken.unwrap()), "compute");
+    }
+}
+
+fn a_function_that_pulls_computes_in_its_own_thread() {
+    let (_dir, paths) = make(&roots()[0], &[100; 40]);
+    let run = ioloom::list(&paths)
+        .chunks(4096)
+        .map_reader(|_, reader| {
+            spin(Duration::from_millis(3));
+            std::io::copy(reader, &mut std::io::sink()).unwrap()
+        })
+        .unwrap();
+    assert!(["compute", "other programs"].contains(&word(&run)), "{}", run.why());
     shares_add_up(&run);
 }
 

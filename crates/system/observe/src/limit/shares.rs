@@ -60,12 +60,14 @@ struct Parts {
 impl Parts {
     fn new(f: &Facts) -> Self {
         let cores_ns = f.elapsed_ns as f64 * f64::from(f.cores.max(1));
-        let used_ns = (f.user_ns + f.kernel_ns + f.children_ns) as f64;
+        let own = Own::new(f);
+        let used_ns = own.metadata_ns + own.function_ns + f.children_ns as f64;
         let seen_ns = (f.threads_ns as f64).max(used_ns);
         let usable_ns = seen_ns.max(f.elapsed_ns as f64).min(cores_ns).max(1.0);
         let mut parts = Self { ns: [0.0; _], children_ran_ns: 0.0, others_device_ns: 0.0 };
-        let own_ns = ((f.user_ns + f.kernel_ns) as f64).min(usable_ns);
-        let metadata_ns = own_ns * metadata_share(f);
+        let all_ns = own.metadata_ns + own.function_ns;
+        let own_ns = all_ns.min(usable_ns);
+        let metadata_ns = own_ns * own.metadata_ns / all_ns.max(1.0);
         parts.add(Limit::Metadata, metadata_ns);
         parts.add(Limit::Compute, own_ns - metadata_ns);
         parts.children_ran_ns = (f.children_ns as f64).min(usable_ns - own_ns);
@@ -75,8 +77,10 @@ impl Parts {
         let unseen_ns = (usable_ns - seen_ns).clamp(0.0, free_ns);
         parts.add(Limit::Unknown, unseen_ns);
         let free_ns = free_ns - unseen_ns;
-        let (limit, displaced_ns) = displaced(f, free_ns);
-        parts.add(limit, displaced_ns);
+        let [others_ns, unclear_ns] = displaced(f, own.elsewhere_ns, free_ns);
+        parts.add(Limit::OtherPrograms, others_ns);
+        parts.add(Limit::Unknown, unclear_ns);
+        let displaced_ns = others_ns + unclear_ns;
         let own_of_busy = own_ns / (own_ns + f.others_ns.unwrap_or(0) as f64).max(1.0);
         let stolen_ns = (f.steal_ns as f64 * own_of_busy).min(free_ns - displaced_ns);
         parts.add(Limit::OtherPrograms, stolen_ns);
@@ -122,34 +126,54 @@ impl Parts {
     }
 }
 
-/// Returns the part of the processor time of the process that counts as `metadata`.
-///
-/// The wall times of the calls that fetch data and of the function decide, because the kernel
-/// samples how processor time is divided into user mode and kernel: a run of a tenth of a second has
-/// ten samples. Only for threads outside of the run nothing else is known.
-fn metadata_share(f: &Facts) -> f64 {
-    let all = (f.user_ns + f.kernel_ns) as f64;
-    let runnable = (f.on_cpu_ns + f.ready_ns.unwrap_or(0)) as f64;
-    let running = f.on_cpu_ns as f64 / runnable.max(1.0);
-    let fetching = f.fetch_wall_ns.saturating_sub(f.io_ns) as f64 * running;
-    let waited = f.function_ns + f.output_ns + f.reserve_ns;
-    let function = f.function_wall_ns.saturating_sub(waited) as f64 * running;
-    let outside = (all - f.on_cpu_ns as f64).max(0.0);
-    let outside_kernel = (f.kernel_ns as f64 - fetching).clamp(0.0, outside);
-    let inside = (all - outside) * fetching / (fetching + function).max(1.0);
-    ((inside + outside_kernel) / all.max(1.0)).min(1.0)
+/// Processor time of the process.
+struct Own {
+    metadata_ns: f64,
+    function_ns: f64,
+    /// Threads outside of the run, in user mode: the caller's iterator, the consumer of results, and
+    /// whatever else the application does.
+    elsewhere_ns: f64,
 }
 
-/// Returns the time in which our threads were ready while other programs ran, and what it counts
-/// as.
-fn displaced(f: &Facts, free_ns: f64) -> (Limit, f64) {
+impl Own {
+    /// Divides the processor time of the process.
+    ///
+    /// The wall times of the calls that fetch data and of the function decide, because the kernel
+    /// samples how processor time is divided into user mode and kernel: a run of a tenth of a second has
+    /// ten samples. Only for threads outside of the run nothing else is known.
+    fn new(f: &Facts) -> Self {
+        let all = (f.user_ns + f.kernel_ns) as f64;
+        let runnable = (f.on_cpu_ns + f.ready_ns.unwrap_or(0)) as f64;
+        let running = f.on_cpu_ns as f64 / runnable.max(1.0);
+        let fetching = f.fetch_wall_ns.saturating_sub(f.io_ns) as f64 * running;
+        let helpers = f.helper_ns as f64;
+        let waited = f.function_ns + f.output_ns + f.reserve_ns + f.helper_ns;
+        let function = f.function_wall_ns.saturating_sub(waited) as f64 * running + helpers;
+        let outside = (all - f.on_cpu_ns as f64 - helpers).max(0.0);
+        let outside_kernel = (f.kernel_ns as f64 - fetching).clamp(0.0, outside);
+        let inside = all - outside;
+        let metadata = inside * fetching / (fetching + function).max(1.0);
+        Self {
+            metadata_ns: metadata + outside_kernel,
+            function_ns: inside - metadata,
+            elsewhere_ns: outside - outside_kernel,
+        }
+    }
+}
+
+/// Returns the time in which our threads were ready while other programs ran, and while it is not
+/// known what ran or the application itself did in threads outside of the run (`elsewhere_ns`).
+fn displaced(f: &Facts, elsewhere_ns: f64, free_ns: f64) -> [f64; 2] {
     match (f.ready_ns, f.others_ns) {
         (Some(ready), Some(others)) => {
-            (Limit::OtherPrograms, (ready.min(others) as f64).min(free_ns))
+            let by_others = (ready.min(others) as f64).min(free_ns);
+            let rest = (ready as f64 - by_others).max(0.0).min(free_ns - by_others);
+            [by_others, rest.min(elsewhere_ns)]
         }
         // One of the two is not known; the other is an upper bound.
-        (Some(one), None) | (None, Some(one)) => (Limit::Unknown, (one as f64).min(free_ns)),
-        (None, None) => (Limit::Unknown, 0.0),
+        (Some(ready), None) => [0.0, (ready as f64).min(free_ns)],
+        (None, Some(others)) => [0.0, (others as f64 + elsewhere_ns).min(free_ns)],
+        (None, None) => [0.0, 0.0],
     }
 }
 

@@ -6,7 +6,7 @@
 
 use ioloom_model::{Measured, ThreadTime};
 use ioloom_observe::limit::{
-    CLOSE_POINTS, Facts, JUDGED_FROM_NS, Limit, NoVerdict, Shares, decide,
+    CLOSE_POINTS, Facts, JUDGED_FROM_NS, Limit, NoVerdict, Shares, Verdict, decide,
 };
 use proptest::prelude::*;
 
@@ -62,8 +62,16 @@ fn computing(ns: fn(&mut Facts) -> &mut u64, f: &mut Facts, part: f64) {
     f.function_wall_ns += given;
 }
 
+/// Leaves the processor time of the process as it is, but the threads of the run wait.
+fn elsewhere(f: &mut Facts, wait: fn(&mut Facts) -> &mut u64, part: f64) {
+    let mut ns = 0;
+    shift(&mut f.on_cpu_ns, &mut ns, part);
+    f.function_wall_ns = f.function_wall_ns.saturating_sub(ns);
+    *wait(f) += ns;
+}
+
 /// Plant, the change, and the limit after the whole change.
-const EDGES: [(&str, Change, Limit); 17] = [
+const EDGES: [(&str, Change, Limit); 20] = [
     (
         "slow producer",
         |f, part| shift(&mut f.input_ns, &mut f.function_ns, part),
@@ -140,6 +148,27 @@ const EDGES: [(&str, Change, Limit); 17] = [
         |f, part| computing(|f| &mut f.hand_over_ns, f, part),
         Limit::Compute,
     ),
+    // The same processor time, by threads outside of the run: an iterator of the caller, threads of
+    // the application that have nothing to do with the run, and threads of the function.
+    (
+        "one thread that computes",
+        |f, part| elsewhere(f, |f| &mut f.input_ns, part),
+        Limit::InputList,
+    ),
+    (
+        "a function that computes",
+        |f, part| elsewhere(f, |f| &mut f.unknown_ns, part),
+        Limit::Unknown,
+    ),
+    (
+        "a function that sleeps",
+        |f, part| {
+            let before = f.helper_ns;
+            shift(&mut f.function_ns, &mut f.helper_ns, part);
+            f.user_ns += f.helper_ns - before;
+        },
+        Limit::Compute,
+    ),
     // Children of the same application that do not belong to the calls.
     (
         "children that sleep",
@@ -205,7 +234,8 @@ fn too_little_evidence_gives_no_limit() {
     let mut failed = of("a function that always fails");
     assert_eq!(decide(&failed).reason, Some(NoVerdict::NoFiles));
     failed.files = 1;
-    assert_eq!(decide(&failed).limit, Limit::Compute);
+    // The function and other programs took half of the time each.
+    assert_eq!(decide(&failed).reason, None);
 
     assert_eq!(decide(&Facts::default()).reason, Some(NoVerdict::NothingRan));
 
@@ -312,6 +342,28 @@ fn memory_counts_only_if_the_function_could_use_it() {
 }
 
 #[test]
+fn user_time_outside_of_the_run_is_never_the_function() {
+    for plant in ["slow producer", "a slow caller", "cold files", "a function that sleeps"] {
+        let facts = of(plant);
+        let before = decide(&facts);
+        for part in [0.1, 0.5, 1.0, 7.0] {
+            let user_ns = facts.user_ns + (facts.elapsed_ns as f64 * part) as u64;
+            let busy = Facts { user_ns, ..facts };
+            let verdict = decide(&busy);
+            assert_eq!(verdict.limit, before.limit, "{plant}: {}", verdict.sentence(&busy));
+            let computes = |verdict: &Verdict| verdict.shares.unwrap().of(Limit::Compute);
+            assert!(computes(&verdict) <= computes(&before) + 1, "{}", verdict.sentence(&busy));
+        }
+    }
+    // If threads of the run wait for a processor during that time, the cause is unknown.
+    let mut crowded = of("processor hogs");
+    crowded.user_ns += crowded.others_ns.take().unwrap();
+    crowded.others_ns = Some(0);
+    let verdict = decide(&crowded);
+    assert_eq!(verdict.reason, Some(NoVerdict::Unexplained), "{}", verdict.sentence(&crowded));
+}
+
+#[test]
 fn a_function_that_waits_for_its_reservation_waits_for_memory() {
     let mut waits = of("a function that sleeps");
     waits.reserve_ns = std::mem::take(&mut waits.function_ns);
@@ -324,10 +376,11 @@ fn a_function_that_waits_for_its_reservation_waits_for_memory() {
         compute_blocked_ns: 90,
         output_ns: 20,
         reserve_ns: 30,
+        helper_ns: 15,
         ..ThreadTime::default()
     };
     let facts = Facts::of(&Measured { threads: vec![thread], ..Measured::default() }, 1, 1);
-    assert_eq!((facts.function_ns, facts.output_ns, facts.reserve_ns), (40, 20, 30));
+    assert_eq!((facts.function_ns, facts.output_ns, facts.reserve_ns), (25, 20, 30));
 }
 
 /// Checks that a verdict and its sentence do not contradict themselves.
@@ -366,7 +419,7 @@ fn percentages(sentence: &str) -> Vec<u32> {
 
 prop_compose! {
     fn facts()(
-        times in prop::collection::vec(0_u64..40_000_000_000, 16),
+        times in prop::collection::vec(0_u64..40_000_000_000, 17),
         small in prop::collection::vec(0_u64..400, 3),
         (cores, threads, files) in (1_u32..200, 1_u32..600, 0_u64..5),
         ready in prop::option::of(0_u64..40_000_000_000),
@@ -398,6 +451,7 @@ prop_compose! {
             steal_ns: times[13] / 100,
             output_ns: times[14],
             reserve_ns: times[15],
+            helper_ns: times[16],
             costliest: None,
         }
     }
