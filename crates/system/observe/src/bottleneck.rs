@@ -4,9 +4,10 @@ use crate::limit::{Facts, Limit, Verdict, decide};
 use ioloom_model::Measured;
 use ioloom_model::record::Bottleneck;
 
-/// Judges a run on `cores` usable processors of `cpus` online; [`crate::limit`] explains how.
-pub fn bottleneck(m: &Measured, cores: u32, cpus: u32) -> Bottleneck {
-    let facts = Facts::of(m, cores, cpus);
+/// Judges a run on `cores` usable processors of `cpus` online, of which `permits` threads could run the
+/// function at once, if that is limited; [`crate::limit`] explains how.
+pub fn bottleneck(m: &Measured, (cores, cpus): (u32, u32), permits: Option<u32>) -> Bottleneck {
+    let facts = Facts::of(m, cores, cpus).permitted(permits);
     stored(&decide(&facts), &facts)
 }
 

@@ -6,7 +6,8 @@
 //! # The decomposition
 //!
 //! Everything is a share of the **usable processor time**: what the threads of the run could have
-//! used. It is the elapsed time × the usable processors, or the elapsed time of all threads if that
+//! used. It is the elapsed time × the usable processors (at most as many as the plan lets run the
+//! function at once), or the elapsed time of all threads if that
 //! is less (one thread cannot use two processors), but at least the elapsed time. Each part is bounded by what the parts before it
 //! left over, so the shares add up to 100 %:
 //!

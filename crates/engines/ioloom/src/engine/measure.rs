@@ -1,6 +1,7 @@
 //! Turns the statistics of threads into the measurements of a run.
 
 use super::work::Executed;
+use ioloom_model::layout::layout;
 use ioloom_model::{Measured, State, StateTable};
 use ioloom_observe::{ThreadReport, bottleneck, merge_calls};
 use ioloom_trace::{Trace, shares};
@@ -40,7 +41,8 @@ impl<L> Executed<L> {
         }
         self.states(&mut measured, accounts);
         self.usage.fill(&mut measured, cpus);
-        measured.bottleneck = Some(bottleneck(&measured, cores, cpus));
+        let permits = layout(&self.plan).ok().and_then(|layout| layout.permits);
+        measured.bottleneck = Some(bottleneck(&measured, (cores, cpus), permits));
         measured
     }
 
@@ -89,4 +91,44 @@ fn table_of<'t>(trace: &'t Trace, name: &str) -> Option<&'t StateTable> {
 
 fn sums(table: &StateTable) -> BTreeMap<State, Option<u64>> {
     table.iter().map(|(state, time)| (*state, time.ns)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ioloom_model::{Plan, ThreadTime};
+    use ioloom_observe::{ThreadReport, UsageDelta};
+
+    /// One thread computes while the others wait for its permit.
+    fn word(plan: &str) -> String {
+        let plan: Plan = plan.parse().unwrap();
+        let ms = 1_000_000;
+        let report = |time| ThreadReport { time, ..ThreadReport::default() };
+        let time = ThreadTime { elapsed_ns: 100 * ms, ready_ns: Some(0), ..ThreadTime::default() };
+        let computes = report(ThreadTime { on_cpu_ns: 100 * ms, ..time.clone() });
+        let waits = || report(ThreadTime { sync_ns: 100 * ms, ..time.clone() });
+        let mut executed = Executed {
+            plan,
+            locals: vec![()],
+            elapsed_ns: 100 * ms,
+            files: 10,
+            bytes: 10,
+            reports: vec![computes, waits(), waits(), waits()],
+            usage: UsageDelta { user_ns: 100 * ms, ..UsageDelta::default() },
+            in_flight: Vec::new(),
+            budget_peak_bytes: 0,
+            cancelled: false,
+            stopped: false,
+            trace: None,
+            tuned: None,
+            function_waits: None,
+        };
+        executed.measured(4, 4).bottleneck.unwrap().word
+    }
+
+    #[test]
+    fn a_run_is_judged_by_the_processors_that_its_plan_uses() {
+        assert_eq!(word("nowait/window:l=8,p=1"), "compute");
+        assert_eq!(word("nowait/window:l=8,p=4"), "hand-over");
+    }
 }

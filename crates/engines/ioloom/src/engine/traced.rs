@@ -171,7 +171,7 @@ fn limit(shared: &Shared<'_>, ran: &Ran<'_>) -> Bottleneck {
         ..Measured::default()
     };
     ran.usage.fill(&mut measured, cores);
-    bottleneck(&measured, cores, cores)
+    bottleneck(&measured, (cores, cores), shared.layout.permits)
 }
 
 /// Describes a run in one line.

@@ -9,8 +9,10 @@ use serde::{Deserialize, Serialize};
 pub struct Facts {
     /// Elapsed time of the run.
     pub elapsed_ns: u64,
-    /// Usable processors.
+    /// Usable processors: at most as many as the plan lets run the function at once.
     pub cores: u32,
+    /// Whether the plan leaves processors unused.
+    pub fewer_permits: bool,
     /// Files whose function returned a value.
     pub files: u64,
     /// Threads of the run.
@@ -129,5 +131,15 @@ impl Facts {
             facts.unknown_ns += thread.unknown_ns;
         }
         facts
+    }
+
+    /// Returns the facts of a run in which at most `permits` threads could run the function at once.
+    pub fn permitted(self, permits: Option<u32>) -> Self {
+        match permits {
+            Some(permits) if permits < self.cores => {
+                Self { cores: permits.max(1), fewer_permits: true, ..self }
+            }
+            _ => self,
+        }
     }
 }

@@ -111,7 +111,7 @@ fn listed(shares: &Shares, named: &[Limit]) -> String {
 }
 
 fn advice(limit: Limit, facts: &Facts, shares: &Shares) -> String {
-    let fewer_threads = facts.threads < facts.cores;
+    let fewer_threads = facts.threads < facts.cores || facts.fewer_permits;
     match limit {
         Limit::Device if facts.device_bytes == Some(0) => {
             "a faster file system, or more requests in flight, would help".to_owned()

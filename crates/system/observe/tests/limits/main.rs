@@ -363,6 +363,24 @@ fn user_time_outside_of_the_run_is_never_the_function() {
     assert_eq!(verdict.reason, Some(NoVerdict::Unexplained), "{}", verdict.sentence(&crowded));
 }
 
+/// A window whose 64 workers may run the function one at a time, on eight processors.
+#[test]
+fn processors_that_the_plan_does_not_use_are_not_usable() {
+    let one = of("one thread that computes");
+    let rest = 63 * one.elapsed_ns;
+    let (threads_ns, hand_over_ns) = (one.threads_ns + rest, one.hand_over_ns + rest);
+    let waiting = Facts { cores: 8, threads: 64, threads_ns, hand_over_ns, ..one };
+    let verdict = decide(&waiting.permitted(None));
+    assert_eq!(verdict.limit, Limit::HandOver, "{}", verdict.sentence(&waiting));
+    let permitted = waiting.permitted(Some(1));
+    let verdict = decide(&permitted);
+    let sentence = verdict.sentence(&permitted);
+    assert_eq!(verdict.limit, Limit::Compute, "{sentence}");
+    assert!(sentence.contains("more threads"), "{sentence}");
+    assert_eq!(waiting.permitted(Some(8)), waiting);
+    assert_eq!(waiting.permitted(Some(7)).cores, 7);
+}
+
 #[test]
 fn a_function_that_waits_for_its_reservation_waits_for_memory() {
     let mut waits = of("a function that sleeps");
@@ -430,7 +448,7 @@ prop_compose! {
     ) -> Facts {
         Facts {
             elapsed_ns: times[0] / 10,
-            cores, files, threads, mapped, device_bytes, others_device,
+            cores, fewer_permits: cores % 2 == 0, files, threads, mapped, device_bytes, others_device,
             threads_ns: times[1],
             on_cpu_ns: times[2],
             ready_ns: ready,
