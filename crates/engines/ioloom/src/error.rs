@@ -58,8 +58,9 @@ pub enum Cause<E = Infallible> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct FileError<E = Infallible> {
-    /// Position of the file in the input. For a directory that could not be walked, the number of
-    /// files found before; for a run that ended early, `usize::MAX`.
+    /// Position of the file in the input. A directory that could not be walked has a position among the
+    /// files of the walk, and in a sorted walk before all of them. For a run that ended early,
+    /// `usize::MAX`.
     pub index: usize,
     /// Path as given; empty for a run that ended early.
     pub path: PathBuf,

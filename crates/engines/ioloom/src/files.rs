@@ -329,7 +329,8 @@ impl<'a, K> Files<'a, K> {
         self
     }
 
-    /// Takes at most this many files from the start of the list.
+    /// Takes at most this many files from the start of the list. Directories that could not be walked do
+    /// not count.
     pub fn take(mut self, files: u64) -> Self {
         self.files_max = Some(files);
         self

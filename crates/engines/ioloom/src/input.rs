@@ -78,7 +78,7 @@ impl Input {
             (opened, _) => opened.entries(),
         };
         let entries: Entries = match max {
-            Some(max) => feed::one_by_one(entries.take(max as usize)),
+            Some(max) => feed::one_by_one(first_files(entries, max)),
             None => entries,
         };
         let entries = match horizon {
@@ -87,6 +87,16 @@ impl Input {
         };
         (Source::stream(entries, order, in_order), tally)
     }
+}
+
+/// Takes the first `max` files, and the failures before the last one.
+fn first_files(mut entries: Entries, max: u64) -> impl Iterator<Item = Entry> + Send {
+    let mut left = max;
+    std::iter::from_fn(move || {
+        let entry = if left > 0 { entries.next()? } else { return None };
+        left -= u64::from(!matches!(entry, Entry::Failed(_)));
+        Some(entry)
+    })
 }
 
 /// The paths of a run that is about to start.

@@ -1,7 +1,7 @@
 //! Trees: what is found, what is skipped and counted, and what fails.
 
 use crate::support::{guarded, roots};
-use ioloom::{Cause, Error, Files, Links, OnError, Tree, Walked};
+use ioloom::{Cause, Error, Files, Links, OnError, Order, Tree, Walked};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
@@ -154,6 +154,26 @@ fn a_root_that_cannot_be_walked_is_a_failure_like_others() {
     assert_eq!((run.value.len(), run.failed), (8, 1));
     let failed = files().map(|f| f.len()).scope(|results| results.filter(Result::is_err).count());
     assert_eq!(failed.unwrap().value, 1);
+}
+
+#[test]
+fn failures_of_the_walk_do_not_count_as_files_that_are_taken() {
+    let dir = sample();
+    let missing: Vec<PathBuf> = (0..12).map(|n| dir.path().join(format!("missing{n}"))).collect();
+    for (order, sorted) in [(Order::Any, false), (Order::Any, true), (Order::Input, true)] {
+        for (files, taken) in [(3, 3), (8, 8), (100, 8)] {
+            let roots = missing.iter().map(PathBuf::as_path).chain([dir.path()]);
+            let run = ioloom::trees(roots).sorted(sorted).order(order).on_error(OnError::Collect);
+            let run = run.take(files).map(|f| f.index()).run().unwrap();
+            assert_eq!(run.value.len(), taken, "{files} files, sorted {sorted}");
+            if sorted {
+                let mut failed: Vec<_> = run.errors.iter().map(|error| error.index).collect();
+                failed.sort_unstable();
+                assert_eq!(failed, (0..12).collect::<Vec<_>>(), "before all files");
+                assert_eq!(run.value.iter().max(), Some(&(12 + taken - 1)));
+            }
+        }
+    }
 }
 
 /// Run in a child as a plain user, because root may read every directory.
