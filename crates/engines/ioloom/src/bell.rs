@@ -22,6 +22,9 @@ pub(crate) struct Bell {
     rung: Condvar,
     /// How often a thread slept.
     sleeps: AtomicU64,
+    /// How often all resting threads were woken.
+    #[cfg(test)]
+    pub(crate) rung_for_all: AtomicU64,
 }
 
 impl Bell {
@@ -38,6 +41,8 @@ impl Bell {
     pub(crate) fn ring_all(&self) {
         if self.resting_now.load(Ordering::SeqCst) > 0 {
             let _resting = self.lock();
+            #[cfg(test)]
+            self.rung_for_all.fetch_add(1, Ordering::SeqCst);
             self.rung.notify_all();
         }
     }

@@ -134,7 +134,7 @@ impl<'p, S> Ready<'p, S> {
 
     /// Sleeps until there may be a piece to steal or a path to take. Returns false if there will be
     /// neither, or if the run is stopping.
-    fn rest(&self, shared: &Shared<'_>) -> bool {
+    pub(super) fn rest(&self, shared: &Shared<'_>) -> bool {
         let bell = shared.source.bell();
         let mut counted = false;
         let more = bell.rest(|_| {
@@ -149,7 +149,7 @@ impl<'p, S> Ready<'p, S> {
             more
         });
         if !more {
-            bell.ring_all();
+            shared.wake_resting();
         }
         more
     }

@@ -1,5 +1,7 @@
-//! Tests that change the limit on files in flight during a run.
+//! Tests with the parts of the engine: a limit on files in flight that changes during a run, and
+//! threads that rest.
 
+use super::looped::Ready;
 use super::threads;
 use super::work::{Piece, RunOptions, Work};
 use super::{prepare, window_of};
@@ -17,6 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 /// Counts how often each file was processed.
 struct Seen(Vec<AtomicU32>);
@@ -139,6 +142,34 @@ fn no_file_is_lost_or_doubled_while_the_limit_changes() {
         let odd = seen.0.iter().position(|count| count.load(Ordering::Relaxed) != 1);
         assert_eq!(odd, None, "{text}, stream {stream}");
     }
+}
+
+/// All workers rest when a stream ends, and none of them finds its end. Without a bell, threads that
+/// rest elsewhere would find it at the end of their nap.
+#[test]
+fn the_last_worker_that_rests_wakes_threads_that_rest_elsewhere() {
+    let none = crate::feed::one_by_one(std::iter::empty());
+    let source = Source::stream(none, ReadOrder::List, false);
+    source.start().unwrap();
+    source.bell().rest(|_| source.is_settled_surely().then_some(()));
+    let plan: Plan = "nowait/window:l=8,p=2".parse().unwrap();
+    let budget = Arc::new(Budget::new(plan.memory_bytes));
+    let shared = prepare(&source, plan, budget, &RunOptions::default()).unwrap();
+    let ready = Ready::<()>::new(1, shared.gauges.clone());
+    ready.joins();
+    let over = AtomicBool::new(false);
+    let guard = Instant::now() + Duration::from_secs(10);
+    let back = || over.load(Ordering::SeqCst) || Instant::now() > guard;
+    std::thread::scope(|scope| {
+        scope.spawn(|| shared.spare_bell.rest(|_| back().then_some(())));
+        while shared.spare_bell.resting() == 0 {
+            std::thread::yield_now();
+        }
+        assert!(!ready.rest(&shared), "the stream has ended, and no other worker has started");
+        assert_eq!(shared.spare_bell.rung_for_all.load(Ordering::SeqCst), 1);
+        over.store(true, Ordering::SeqCst);
+        shared.spare_bell.ring_all();
+    });
 }
 
 #[test]
