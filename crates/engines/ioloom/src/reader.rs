@@ -14,7 +14,8 @@ use crate::error::Error;
 use crate::file_fn::{Fallible, FileFn, Flow, Form, Plain, Sealed};
 use crate::job::{Chunks, Job};
 use crate::run::Run;
-use ioloom_model::Schedule;
+use ioloom_model::layout::{Role, layout};
+use ioloom_model::{Plan, Schedule};
 use ioloom_sys::clock::thread_cpu_ns;
 use std::io::{self, BufRead, Read};
 use std::marker::PhantomData;
@@ -135,23 +136,30 @@ impl Chunks<'_> {
         M: Form<R>,
     {
         let mut files = self.files;
-        if let (false, Schedule::Window { window, permits }) =
-            (files.pinned, &mut files.plan.schedule)
-        {
-            let permits = files.threads.or(*permits).unwrap_or(1);
-            *window = (*window).min((FILES_PER_PERMIT * permits).max(FILES_MIN));
-            // Each file in progress has a copy of a chunk, and one more may be on its way.
-            let copies = 2 * u64::from(*window);
-            let plan = &mut files.plan;
-            let chunk = plan.chunk_bytes.unwrap_or(1).min(plan.memory_bytes / 2 / copies).max(1);
-            plan.chunk_bytes = Some(chunk);
-            plan.memory_bytes = plan.memory_bytes.saturating_sub(copies * chunk).max(chunk);
+        if !files.pinned {
+            bound_files(&mut files.plan, files.threads);
         }
         std::thread::scope(|scope| {
             let function = Pulling { scope, function: f, form: PhantomData::<M> };
             Job { files, function }.run()
         })
     }
+}
+
+/// Bounds the files in progress of a plan, and takes their copies of chunks from its memory budget.
+fn bound_files(plan: &mut Plan, threads: Option<u32>) {
+    let Schedule::Window { window, permits } = &mut plan.schedule else { return };
+    let permits = threads.or(*permits).unwrap_or(1);
+    *window = (*window).min(FILES_PER_PERMIT.saturating_mul(permits).max(FILES_MIN));
+    let window = *window;
+    // A blocking thread has a file in progress, too.
+    plan.blocking = plan.blocking.map(|blocking| blocking.min(window));
+    let blocking = layout(plan).map_or(0, |layout| layout.max_of(Role::Blocking));
+    // Each file in progress has a copy of a chunk, and one more may be on its way.
+    let copies = 2 * (u64::from(window) + u64::from(blocking));
+    let chunk = plan.chunk_bytes.unwrap_or(1).min(plan.memory_bytes / 2 / copies).max(1);
+    plan.chunk_bytes = Some(chunk);
+    plan.memory_bytes = plan.memory_bytes.saturating_sub(copies * chunk).max(chunk);
 }
 
 /// The function, and where its threads run.
@@ -226,5 +234,27 @@ where
             returned
         });
         M::flow(returned.unwrap_or_else(|payload| resume_unwind(payload)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_in_progress_and_their_copies_are_bounded() {
+        const MEMORY: u64 = 1 << 30;
+        for (threads, files) in [(None, 16), (Some(1), 8), (Some(16), 64), (Some(300), 512)] {
+            let mut plan: Plan = "nowait/window:l=512,p=4/blocking=256,chunk=1MiB".parse().unwrap();
+            plan.memory_bytes = MEMORY;
+            bound_files(&mut plan, threads);
+            let layout = layout(&plan).unwrap();
+            let in_progress = layout.files_at_once(u64::MAX);
+            assert_eq!(plan.blocking, Some(files.min(256)), "{plan}");
+            assert!(in_progress <= 2 * u64::from(files), "{plan}: {in_progress}");
+            let most = u64::from(files + layout.max_of(Role::Blocking));
+            let copies = 2 * most * plan.chunk_bytes.unwrap();
+            assert!(copies + plan.memory_bytes <= MEMORY, "{plan}: {copies} of {MEMORY}");
+        }
     }
 }
