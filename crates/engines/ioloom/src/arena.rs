@@ -202,7 +202,7 @@ impl Arena {
 
     fn make(&self, bytes: usize) -> io::Result<Buffer> {
         match self.kind {
-            Buffers::Pool => Ok(Buffer::new(bytes)),
+            Buffers::Pool => Buffer::try_new(bytes),
             Buffers::Fresh => Buffer::fresh(bytes),
             Buffers::Prefaulted => {
                 let mut buffer = Buffer::fresh(bytes)?;
@@ -395,6 +395,15 @@ mod tests {
         lease.whole_mut()[0] = 42;
         drop(lease);
         assert_eq!(arena.lease(5000, 0).unwrap().bytes(1), [42]);
+    }
+
+    #[test]
+    fn a_buffer_that_no_memory_can_hold_is_an_error() {
+        let budget = Arc::new(Budget::new(u64::MAX));
+        let arena = Arena::new(budget.clone(), Buffers::Pool, 8, u64::MAX);
+        assert!(matches!(arena.try_lease(1 << 60), Err(NoBuffer::System(_))));
+        assert!(matches!(arena.lease(1 << 60, 0), Err(NoBuffer::System(_))));
+        assert_eq!(budget.used(), 0);
     }
 
     #[test]

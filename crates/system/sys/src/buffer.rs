@@ -35,22 +35,31 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
+    /// Allocates a buffer as [`try_new`](Self::try_new) does, and ends the process if memory is out.
+    pub fn new(capacity: usize) -> Self {
+        Self::try_new(capacity)
+            .unwrap_or_else(|_| handle_alloc_error(Self::layout(capacity.next_multiple_of(ALIGN))))
+    }
+
     /// Allocates a buffer of at least `capacity` bytes (rounded up to [`ALIGN`]). Small buffers
     /// come from the allocator. From [`MAPPED_FROM`] on, the buffer is a mapping whose pages are
     /// allocated on first use: an aligned allocation would be zeroed immediately even though a file
     /// may fill little of it.
-    pub fn new(capacity: usize) -> Self {
-        let capacity = capacity.max(1).next_multiple_of(ALIGN);
+    ///
+    /// # Errors
+    /// [`OutOfMemory`](std::io::ErrorKind::OutOfMemory) if the system has no memory of that size.
+    pub fn try_new(capacity: usize) -> std::io::Result<Self> {
+        let out_of_memory = || std::io::Error::from(std::io::ErrorKind::OutOfMemory);
+        let capacity = capacity.max(1).checked_next_multiple_of(ALIGN).ok_or_else(out_of_memory)?;
         if capacity >= MAPPED_FROM
             && let Ok(mapped) = Self::fresh(capacity)
         {
-            return mapped;
+            return Ok(mapped);
         }
-        let layout = Self::layout(capacity);
+        let layout = Layout::from_size_align(capacity, ALIGN).map_err(|_| out_of_memory())?;
         // SAFETY: the layout has a non-zero size.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) })
-            .unwrap_or_else(|| handle_alloc_error(layout));
-        Self { start, capacity, kind: Kind::Heap }
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(out_of_memory)?;
+        Ok(Self { start, capacity, kind: Kind::Heap })
     }
 
     /// Maps a new buffer whose pages have not been touched: the first write to each page is a page
@@ -168,6 +177,14 @@ mod tests {
             buffer.whole_mut()[all - 1] = 7;
             buffer.touch_pages();
             assert_eq!(buffer.bytes(all)[all - 1], 7);
+        }
+    }
+
+    #[test]
+    fn a_buffer_that_no_memory_can_hold_is_an_error() {
+        for capacity in [isize::MAX as usize / 2, isize::MAX as usize, usize::MAX] {
+            let error = Buffer::try_new(capacity).unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::OutOfMemory, "{capacity}");
         }
     }
 

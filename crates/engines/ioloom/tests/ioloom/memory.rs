@@ -4,7 +4,7 @@
 //! A case that waits forever hangs the test, which the time limit of the test run then ends.
 
 use crate::support::{expected, list, make, plan, roots, run};
-use ioloom::{Bytes, Error};
+use ioloom::{Bytes, Error, OnError};
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
 
@@ -98,6 +98,20 @@ fn retaining_everything_ends_the_run() {
             other => panic!("{text}: {other:?}"),
         }
     }
+}
+
+/// A file larger than the address space, within the budget. Out of memory, it fails alone.
+#[test]
+fn a_file_that_no_memory_can_hold_fails_alone() {
+    let Some(root) = roots().into_iter().nth(1) else { return };
+    let (_dir, paths) = make(&root, &[100, 0, 100]);
+    let huge = std::fs::File::options().write(true).open(&paths[1]).unwrap();
+    huge.set_len(1 << 50).unwrap();
+    let files = ioloom::list(&paths).memory(1 << 52).on_error(OnError::Collect);
+    let run = files.map(|f| f.len()).run().unwrap();
+    assert_eq!((run.value, run.failed), (vec![100, 100], 1));
+    let said = run.errors[0].to_string();
+    assert!(run.errors[0].index == 1 && said.contains("out of memory"), "{said}");
 }
 
 #[test]
