@@ -12,6 +12,7 @@ use crossbeam_queue::ArrayQueue;
 use ioloom_budget::{Budget, Reserve};
 use ioloom_model::Buffers;
 use ioloom_sys::buffer::Buffer;
+use std::collections::TryReserveError;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -47,13 +48,11 @@ pub(crate) struct Arena {
 
 /// A buffer and its share of the budget; the last owner returns both. It has more than one owner
 /// only while the user retains bytes of it. While a ring fills the buffer, the slot is empty.
-struct Slot {
+pub(crate) struct Slot {
     buffer: Option<Buffer>,
     charged: u64,
     /// Whether the share counts as retained by the user.
     kept: AtomicBool,
-    /// Whether the buffer returns to the arena.
-    recycled: bool,
     of: Arc<Arena>,
 }
 
@@ -65,9 +64,11 @@ pub(crate) struct Lease {
 /// Bytes that the user retains, counted against the budget until they are dropped. While the
 /// function that retained them is still running they count as in use, because it may still drop
 /// them.
-pub(crate) struct RetainedBytes {
-    slot: Arc<Slot>,
-    len: usize,
+pub(crate) enum RetainedBytes {
+    /// The first bytes of a buffer, which is charged whole.
+    Shared { slot: Arc<Slot>, len: usize },
+    /// A copy. Small files are retained in large numbers, so a copy is charged no more than it takes.
+    Copied { bytes: Box<[u8]>, of: Arc<Arena> },
 }
 
 impl Arena {
@@ -182,7 +183,7 @@ impl Arena {
         );
         let kept = AtomicBool::new(false);
         let of = self.clone();
-        Lease { slot: Arc::new(Slot { buffer: Some(buffer), charged, kept, recycled: true, of }) }
+        Lease { slot: Arc::new(Slot { buffer: Some(buffer), charged, kept, of }) }
     }
 
     fn pop(&self, charged: u64) -> Option<Buffer> {
@@ -273,12 +274,12 @@ impl Lease {
     }
 
     /// Retains the first `len` bytes beyond the life of this lease. Shares the buffer if they fill
-    /// most of it, otherwise copies them, so that a small file does not hold a large buffer.
+    /// most of it, otherwise copies them, so that a small file does not hold a large buffer. Without
+    /// memory for the copy, shares the buffer as well.
     pub(crate) fn keep(&self, len: usize) -> RetainedBytes {
-        if (len as u64) * 2 > self.charged() && self.charged() > 0 {
-            return RetainedBytes { slot: self.slot.clone(), len };
-        }
-        RetainedBytes::copy(self.bytes(len), &self.slot.of)
+        let fills = (len as u64) * 2 > self.charged() && self.charged() > 0;
+        let copied = (!fills).then(|| RetainedBytes::try_copy(self.bytes(len), &self.slot.of).ok());
+        copied.flatten().unwrap_or_else(|| RetainedBytes::Shared { slot: self.slot.clone(), len })
     }
 
     /// Returns the bytes of the budget charged for this lease.
@@ -305,26 +306,48 @@ impl Drop for Lease {
 impl RetainedBytes {
     /// Copies `bytes` and charges them beyond what is reserved.
     pub(crate) fn copy(bytes: &[u8], of: &Arc<Arena>) -> Self {
-        let mut buffer = Buffer::new(bytes.len());
-        buffer.whole_mut()[..bytes.len()].copy_from_slice(bytes);
-        let charged = buffer.capacity() as u64;
-        of.budget.charge_retained(charged);
-        let kept = AtomicBool::new(true);
-        let buffer = Some(buffer);
-        let slot = Slot { buffer, charged, kept, recycled: false, of: of.clone() };
-        Self { slot: Arc::new(slot), len: bytes.len() }
+        Self::of_copy(bytes.into(), of)
+    }
+
+    /// Copies `bytes` if there is memory for them, and charges them beyond what is reserved.
+    fn try_copy(bytes: &[u8], of: &Arc<Arena>) -> Result<Self, TryReserveError> {
+        let mut copy = Vec::new();
+        copy.try_reserve_exact(bytes.len())?;
+        copy.extend_from_slice(bytes);
+        Ok(Self::of_copy(copy.into(), of))
+    }
+
+    fn of_copy(bytes: Box<[u8]>, of: &Arc<Arena>) -> Self {
+        of.budget.charge_retained(copy_charge(bytes.len()));
+        Self::Copied { bytes, of: of.clone() }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        self.slot.buffer.as_ref().map_or(&[], |b| b.bytes(self.len))
+        match self {
+            Self::Shared { slot, len } => slot.buffer.as_ref().map_or(&[], |b| b.bytes(*len)),
+            Self::Copied { bytes, .. } => bytes,
+        }
     }
+}
+
+impl Drop for RetainedBytes {
+    fn drop(&mut self) {
+        if let Self::Copied { bytes, of } = self {
+            let charged = copy_charge(bytes.len());
+            drop(std::mem::take(bytes));
+            of.budget.release_retained(charged);
+        }
+    }
+}
+
+/// Returns what a copy of `len` bytes is charged: the bytes, and what refers to them.
+fn copy_charge(len: usize) -> u64 {
+    (len + size_of::<RetainedBytes>()) as u64
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if let Some(buffer) = self.buffer.take()
-            && self.recycled
-        {
+        if let Some(buffer) = self.buffer.take() {
             self.of.take_back(buffer);
         }
         if *self.kept.get_mut() {
@@ -395,6 +418,20 @@ mod tests {
         lease.whole_mut()[0] = 42;
         drop(lease);
         assert_eq!(arena.lease(5000, 0).unwrap().bytes(1), [42]);
+    }
+
+    #[test]
+    fn a_copy_is_charged_what_it_takes() {
+        let budget = Arc::new(Budget::new(1 << 20));
+        let arena = Arena::new(budget.clone(), Buffers::Pool, 8, 1 << 20);
+        let lease = arena.lease(4096, 0).unwrap();
+        let copies: Vec<_> = (0..1000).map(|_| lease.keep(50)).collect();
+        assert!(copies.iter().all(|copy| copy.bytes() == lease.bytes(50)));
+        drop(lease);
+        assert_eq!(budget.used(), budget.retained());
+        assert!(budget.used() <= 1000 * 100, "{}", budget.used());
+        drop(copies);
+        assert_eq!((budget.used(), budget.retained()), (0, 0));
     }
 
     #[test]

@@ -100,6 +100,15 @@ fn retaining_everything_ends_the_run() {
     }
 }
 
+/// More of them than fit if each took a page.
+#[test]
+fn small_files_are_retained_at_their_size() {
+    let (_dir, paths) = make(&roots()[0], &[50]);
+    let files = std::iter::repeat_n(paths[0].clone(), 20_000);
+    let kept = ioloom::files(files).memory(16 << 20).map(|f| f.keep()).collect().unwrap();
+    assert!(kept.len() == 20_000 && kept.iter().all(|bytes| bytes[..] == kept[0][..]));
+}
+
 /// A file larger than the address space, within the budget. Out of memory, it fails alone.
 #[test]
 fn a_file_that_no_memory_can_hold_fails_alone() {
