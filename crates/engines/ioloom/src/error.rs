@@ -193,7 +193,8 @@ pub enum Error<E = Infallible> {
         /// Files processed before.
         files: u64,
     },
-    /// Bytes retained by the caller fill the memory budget, so nothing more can be read.
+    /// Bytes retained by the caller fill the memory budget, and no thread has dropped any for 200 ms,
+    /// so nothing more can be read. See [`File::keep`](crate::File::keep).
     BudgetHeld {
         /// Bytes retained.
         kept: u64,

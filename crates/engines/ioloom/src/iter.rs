@@ -16,6 +16,7 @@
 use crate::cancel::Cancel;
 use crate::error::{Error, FileError};
 use crate::feed::{self, Entries, Entry};
+use crate::keep::new_budget;
 use ioloom_budget::Budget;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -133,7 +134,7 @@ impl<T, E> Results<T, E> {
     /// Creates both ends, and the horizon for results in the order of the input.
     pub(crate) fn channel(ordered: bool, cancel: Cancel, memory_bytes: u64) -> Ends<T, E> {
         let (send, messages) = sync_channel(READY);
-        let budget = Arc::new(Budget::new(memory_bytes));
+        let budget = new_budget(memory_bytes);
         budget.add_releaser();
         let horizon = ordered.then(Horizon::new);
         let order = horizon.clone().map(|horizon| {

@@ -3,14 +3,14 @@
 use crate::error::Error;
 use crate::file_fn::{Fallible, FileFn, FoldFile, MapChunks, Plain, Until, Whole, WithInit};
 use crate::files::Files;
+use crate::keep::new_budget;
 use crate::policy::Order;
 use crate::run::{Adapter, Collect, EndedResult, Folded, Run, Sink};
 use crate::view::{Chunk, File};
-use ioloom_budget::Budget;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 /// Files and the function to run over them.
 #[must_use = "nothing is read until the job is run"]
@@ -346,7 +346,7 @@ impl<F: FileFn> Job<'_, F> {
     pub(crate) fn execute<K: Sink<F::Out>>(self, sink: &K) -> EndedResult<K::Local, F::Error> {
         let Self { files, function } = self;
         let work = Adapter::new(&function, sink, &files);
-        let budget = Arc::new(Budget::new(files.plan.memory_bytes));
+        let budget = new_budget(files.plan.memory_bytes);
         let driven = files.drive(F::CHUNKS, budget, None, &work).map_err(Error::widen)?;
         work.end(driven)
     }

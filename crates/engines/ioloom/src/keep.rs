@@ -1,7 +1,19 @@
 //! Bytes that outlive a call of the function.
 
 use crate::arena::RetainedBytes;
+use ioloom_budget::Budget;
 use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a run that has no memory waits for the next drop of retained bytes. The schedule
+/// `roles` waits as long by its own naps.
+const GRACE: Duration = Duration::from_millis(200);
+
+/// Creates the memory budget of a run.
+pub(crate) fn new_budget(bytes: u64) -> Arc<Budget> {
+    Arc::new(Budget::with_grace(bytes, GRACE))
+}
 
 /// Bytes retained by [`File::keep`](crate::File::keep). They count against the memory budget of
 /// their run until they are dropped.

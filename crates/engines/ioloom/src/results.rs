@@ -5,9 +5,9 @@ use crate::file_fn::FileFn;
 use crate::files::Driven;
 use crate::iter::{Channel, Ends, Horizon, Iter, Results};
 use crate::job::Job;
+use crate::keep::new_budget;
 use crate::policy::Order;
 use crate::run::{Ended, Passing, Receive, Run, Sink};
-use ioloom_budget::Budget;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -156,7 +156,7 @@ impl<F: FileFn> Job<'_, F> {
         let receiver = FoldedResults { init: &init, step: &step };
         let (current, partial) = (files.current.clone(), files.partial);
         let work = Passing { function: &function, receiver: &receiver, current };
-        let budget = Arc::new(Budget::new(files.plan.memory_bytes));
+        let budget = new_budget(files.plan.memory_bytes);
         let driven = files.drive(F::CHUNKS, budget, None, &work).map_err(Error::widen)?;
         if driven.executed.cancelled && !partial {
             return Err(Error::Cancelled { files: driven.executed.files });

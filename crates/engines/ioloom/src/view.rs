@@ -45,9 +45,15 @@ impl File<'_> {
 
     /// Retains the bytes beyond the call, without copying them where possible. They count against
     /// the memory budget until they are dropped, so a run whose function retains everything ends
-    /// with [`Error::BudgetHeld`](crate::Error::BudgetHeld) instead of filling memory. In the
-    /// iterator form the run waits while the caller may still drop some, and ends only once the
-    /// caller waits for the run.
+    /// with [`Error::BudgetHeld`](crate::Error::BudgetHeld) instead of filling memory.
+    ///
+    /// If retained bytes fill the budget, the run waits for a drop. It waits without limit while a
+    /// function is running, and in the iterator form while the caller is not waiting for the next
+    /// result: both may still drop some. Other threads of the caller are unknown to the run. A thread
+    /// to which the function sends retained bytes must therefore drop some at least every 200 ms
+    /// while the budget is full. A thread that needs longer should receive them as results, with
+    /// [`Job::scope`](crate::Job::scope) or as an iterator, or through a bounded channel on which the
+    /// function waits.
     ///
     /// ```
     /// let kept = ioloom::files(["Cargo.toml"]).map(|f| f.keep()).collect()?;

@@ -7,7 +7,7 @@
 //! that are waiting themselves. When all used bytes are retained or idle, only the user can make
 //! room, and a wait returns [`Reserve::Held`]. It does not return while there are releasers: a
 //! consumer that runs concurrently, on values received from a channel, may still drop what it
-//! retains.
+//! retains. Other threads of the user are unknown here, so a wait first allows them a grace period.
 //!
 //! Functions that run reserve in an order of their own ([`Budget::reserve_working`]). Only the first
 //! of them counts in `waiting`, which keeps new reads from taking the bytes that it needs: the others
@@ -15,6 +15,7 @@
 //! waits for the end of other reservations and not for bytes.
 
 use crate::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, fence, lock};
+use std::time::{Duration, Instant};
 
 /// Result of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +34,7 @@ pub enum Reserve {
 #[derive(Debug)]
 pub struct Budget {
     limit: u64,
+    grace: Duration,
     used: AtomicU64,
     retained: AtomicU64,
     idle: AtomicU64,
@@ -56,10 +58,17 @@ struct Queue {
 }
 
 impl Budget {
-    /// Creates a budget of `limit` bytes.
+    /// Creates a budget of `limit` bytes, without a grace period.
     pub fn new(limit: u64) -> Self {
+        Self::with_grace(limit, Duration::ZERO)
+    }
+
+    /// Creates a budget of `limit` bytes. A wait returns [`Reserve::Held`] only if the user has
+    /// released nothing for the time `grace`.
+    pub fn with_grace(limit: u64, grace: Duration) -> Self {
         Self {
             limit,
+            grace,
             used: AtomicU64::new(0),
             retained: AtomicU64::new(0),
             idle: AtomicU64::new(0),
@@ -187,6 +196,8 @@ impl Budget {
             self.changed.notify_all();
         }
         fence(Ordering::SeqCst);
+        // What the user retained when the grace period began, and when it ends.
+        let mut held = None;
         let outcome = loop {
             if self.closed.load(Ordering::SeqCst) {
                 break Reserve::Closed;
@@ -196,8 +207,21 @@ impl Budget {
                     break Reserve::Reserved;
                 }
                 if self.is_held() {
-                    break Reserve::Held;
+                    let (retained, now) = (self.retained(), Instant::now());
+                    let (before, until) = *held.get_or_insert((retained, now + self.grace));
+                    if retained < before {
+                        held = None;
+                        continue;
+                    }
+                    held = Some((retained, until));
+                    if now >= until {
+                        break Reserve::Held;
+                    }
+                    let waited = self.changed.wait_timeout(queue, until - now);
+                    queue = waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+                    continue;
                 }
+                held = None;
             }
             queue = self.changed.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
         };

@@ -251,6 +251,29 @@ fn releasers_keep_waits_alive() {
     });
 }
 
+/// Time is not modelled by loom.
+#[cfg(not(loom))]
+#[test]
+fn a_thread_that_releases_while_another_waits_is_waited_for() {
+    for _ in 0..100 {
+        let grace = std::time::Duration::from_secs(10);
+        let budget = Arc::new(Budget::with_grace(10, grace));
+        assert_eq!(budget.reserve(10), Reserve::Reserved);
+        budget.retain(10);
+        let waiter = {
+            let budget = budget.clone();
+            thread::spawn(move || budget.reserve(5))
+        };
+        while !budget.is_waited_for() && !waiter.is_finished() {
+            thread::yield_now();
+        }
+        budget.release_retained(2);
+        thread::yield_now();
+        budget.release_retained(3);
+        assert_eq!(waiter.join().unwrap(), Reserve::Reserved);
+    }
+}
+
 #[test]
 fn a_permit_is_handed_over_to_a_starved_thread_and_not_lost() {
     explore(|| {
