@@ -218,6 +218,8 @@ impl<'a, K> Files<'a, K> {
     }
 
     /// Requests results in the order of the input, from every form that returns several of them.
+    /// They have no gaps: a run that ends early returns the results before the first file that was
+    /// not processed.
     ///
     /// A result that is ready early is held until those before it are. What it retains with
     /// [`File::keep`](crate::File::keep) counts against the memory budget meanwhile, and a run whose

@@ -207,11 +207,9 @@ impl<T, E> Results<T, E> {
             early.results.insert(index, result);
             self.budget.remove_releaser();
         }
-        // The run has ended. Results may be missing if it ended early.
-        let early = self.order.as_mut()?;
-        let (index, next) = early.results.pop_first()?;
-        early.took(index);
-        Some(next)
+        // The run has ended early. What is held is behind a result that is missing.
+        self.order.as_mut()?.results.clear();
+        None
     }
 }
 
@@ -302,5 +300,28 @@ impl<T, E> Drop for Iter<T, E> {
         if let Some(engine) = self.engine.take() {
             let _ = engine.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns what a receiver gets if these positions are sent and the run then ends.
+    fn received(sent: &[usize], ordered: bool) -> Vec<usize> {
+        let (channel, results, _) = Results::<usize>::channel(ordered, Cancel::new(), 1 << 20);
+        for index in sent {
+            assert!(channel.send(*index, Ok(*index)));
+        }
+        drop(channel);
+        results.map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn results_in_order_have_no_gaps() {
+        assert_eq!(received(&[1, 0, 9, 4, 2, 5], true), [0, 1, 2]);
+        assert_eq!(received(&[2, 1, 0], true), [0, 1, 2]);
+        assert!(received(&[1, 2], true).is_empty());
+        assert_eq!(received(&[1, 0, 9], false), [1, 0, 9]);
     }
 }

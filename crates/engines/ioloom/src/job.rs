@@ -55,7 +55,8 @@ impl<'a, K> Files<'a, K> {
     }
 
     /// Sets a function that can end the run: after `Break` no further file is started. The value
-    /// of `Break` and those of functions that are running are kept.
+    /// of `Break` and those of functions that are running are kept; with
+    /// [`ordered`](Self::ordered), only those before the first file that was not processed.
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -277,14 +278,7 @@ impl<F: FileFn> Job<'_, F> {
     #[allow(clippy::type_complexity, reason = "the types of a run, which an alias would hide")]
     pub fn run(self) -> Result<Run<Vec<F::Out>, F::Error>, Error<F::Error>> {
         let order = self.files.order;
-        let ended = self.execute(&Collect)?;
-        Ok(ended.into_run(|locals| {
-            let mut values: Vec<(usize, F::Out)> = locals.into_iter().flatten().collect();
-            if order == Order::Input {
-                values.sort_by_key(|(index, _)| *index);
-            }
-            values.into_iter().map(|(_, value)| value).collect()
-        }))
+        Ok(self.execute(&Collect)?.into_values(order))
     }
 
     /// Runs the job and returns the values in the order of the input.

@@ -6,7 +6,7 @@ use crate::error::{Error, FileError};
 use crate::file_fn::FileFn;
 use crate::files::{Driven, Files};
 use crate::iter::Channel;
-use crate::policy::{Current, OnError};
+use crate::policy::{Current, OnError, Order};
 use crate::tree::Walked;
 use ioloom_model::units::{format_counted, format_ns, format_size};
 use ioloom_model::{Measured, Plan};
@@ -109,6 +109,7 @@ pub(crate) struct Adapter<'a, F: FileFn, K> {
     function: &'a F,
     sink: &'a K,
     on_error: OnError,
+    order: Order,
     partial: bool,
     current: Option<Arc<Current>>,
     /// The failure that ended the run.
@@ -120,13 +121,15 @@ pub(crate) struct Local<L, E> {
     values: L,
     errors: Vec<FileError<E>>,
     failed: u64,
+    /// Positions of the files that failed, if values are returned in the order of the input.
+    failed_at: Vec<usize>,
 }
 
 impl<'a, F: FileFn, K: Sink<F::Out>> Adapter<'a, F, K> {
     pub(crate) fn new(function: &'a F, sink: &'a K, files: &Files<'_>) -> Self {
-        let (on_error, partial) = (files.on_error, files.partial);
+        let (on_error, order, partial) = (files.on_error, files.order, files.partial);
         let current = files.current.clone();
-        Self { function, sink, on_error, partial, current, fatal: Mutex::new(None) }
+        Self { function, sink, on_error, order, partial, current, fatal: Mutex::new(None) }
     }
 
     /// Applies the policy to a failure.
@@ -136,6 +139,9 @@ impl<'a, F: FileFn, K: Sink<F::Out>> Adapter<'a, F, K> {
         error: FileError<F::Error>,
     ) -> ControlFlow<()> {
         local.failed += 1;
+        if self.order == Order::Input {
+            local.failed_at.push(error.index);
+        }
         match self.on_error {
             OnError::Stop => {
                 lock(&self.fatal).get_or_insert(error);
@@ -174,7 +180,7 @@ impl<F: FileFn, K: Sink<F::Out>> Work for Adapter<'_, F, K> {
     type Error = F::Error;
 
     fn local(&self) -> Self::Local {
-        Local { values: self.sink.local(), errors: Vec::new(), failed: 0 }
+        Local { values: self.sink.local(), errors: Vec::new(), failed: 0, failed_at: Vec::new() }
     }
 
     fn begin(&self, _: usize, path: &Path) -> F::State {
@@ -236,6 +242,7 @@ pub(crate) struct Ended<L, E> {
     executed: Executed<L>,
     errors: Vec<FileError<E>>,
     failed: u64,
+    failed_at: Vec<usize>,
     walked: Option<Walked>,
     cpus: u32,
 }
@@ -250,20 +257,21 @@ impl<L, E> Ended<L, E> {
             local
         });
         let executed = Executed { stopped: executed.stopped || stopped, ..executed };
-        Self { executed, errors: Vec::new(), failed, walked, cpus }
+        Self { executed, errors: Vec::new(), failed, failed_at: Vec::new(), walked, cpus }
     }
 
     fn of(driven: Driven<Local<L, E>>) -> Self {
         let Driven { executed, walked, cpus } = driven;
-        let (mut errors, mut failed) = (Vec::new(), 0);
+        let (mut errors, mut failed, mut failed_at) = (Vec::new(), 0, Vec::new());
         let executed = executed.map(|local| {
             errors.extend(local.errors);
             failed += local.failed;
+            failed_at.extend(local.failed_at);
             local.values
         });
         errors.sort_by_key(|error| error.index);
         errors.truncate(ERRORS_KEPT);
-        Self { executed, errors, failed, walked, cpus }
+        Self { executed, errors, failed, failed_at, walked, cpus }
     }
 
     pub(crate) fn into_run<T>(mut self, values: impl FnOnce(Vec<L>) -> T) -> Run<T, E> {
@@ -280,6 +288,42 @@ impl<L, E> Ended<L, E> {
             measured,
         }
     }
+}
+
+impl<T, E> Ended<Vec<(usize, T)>, E> {
+    /// Returns the values. In the order of the input, a run that ended early returns those before the
+    /// first file that has no result.
+    pub(crate) fn into_values(mut self, order: Order) -> Run<Vec<T>, E> {
+        let early = self.executed.stopped || self.executed.cancelled;
+        let mut failed_at = std::mem::take(&mut self.failed_at);
+        self.into_run(|locals| {
+            let mut values: Vec<(usize, T)> = locals.into_iter().flatten().collect();
+            if order == Order::Input {
+                values.sort_by_key(|(index, _)| *index);
+                if early {
+                    failed_at.sort_unstable();
+                    values.truncate(before_gap(&values, &failed_at));
+                }
+            }
+            values.into_iter().map(|(_, value)| value).collect()
+        })
+    }
+}
+
+/// Returns how many values are before the first position that has neither a value nor a failure.
+fn before_gap<T>(values: &[(usize, T)], failed_at: &[usize]) -> usize {
+    let mut failed = failed_at.iter().peekable();
+    let mut next = 0;
+    for (before, (index, _)) in values.iter().enumerate() {
+        while failed.next_if(|at| **at == next).is_some() {
+            next += 1;
+        }
+        if *index != next {
+            return before;
+        }
+        next += 1;
+    }
+    values.len()
 }
 
 /// Takes results, values and failures alike.

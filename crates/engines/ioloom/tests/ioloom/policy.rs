@@ -2,11 +2,13 @@
 
 use crate::support::{content, errno, make, plan, roots};
 use ioloom::{Cancel, Cause, Error, OnError, Order};
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Plans of every kind of loop.
@@ -106,6 +108,40 @@ fn a_function_that_breaks_ends_the_run_and_keeps_the_values() {
         assert_eq!(run.value.len() as u64, run.measured.files, "{text}");
         let run = ioloom::list(&paths).pin(plan(text)).map_until(|_| ControlFlow::Continue(()));
         assert!(!run.run().unwrap().stopped, "{text}");
+    }
+}
+
+/// A thread that has claimed the files 0 to 3 is in the function of file 2 until the thread on which
+/// file 9 broke has ended, so it never starts file 3.
+#[test]
+fn ordered_values_of_a_run_that_ends_early_have_no_gaps() {
+    thread_local!(static ENDS: Cell<Option<Sender<()>>> = const { Cell::new(None) });
+    let (_dir, mut paths) = make(&roots()[0], &[10; 100]);
+    // A failure is a result, too.
+    paths[1] = "no/such/file".into();
+    for (order, wanted) in [(Order::Any, vec![0, 2, 4, 5, 6, 7, 8, 9]), (Order::Input, vec![0, 2])]
+    {
+        let (send, ended) = channel();
+        let (send, ended) = (Mutex::new(Some(send)), Mutex::new(ended));
+        let files = ioloom::list(&paths).pin(plan("read/threads:n=2/stripe=4")).order(order);
+        let job = files.on_error(OnError::Skip).map_until(|f| match f.index() {
+            2 => {
+                let guard = Duration::from_secs(10);
+                let waited = ended.lock().unwrap().recv_timeout(guard);
+                assert_eq!(waited, Err(RecvTimeoutError::Disconnected), "the thread has not ended");
+                ControlFlow::Continue(2)
+            }
+            9 => {
+                ENDS.set(send.lock().unwrap().take());
+                ControlFlow::Break(9)
+            }
+            index => ControlFlow::Continue(index),
+        });
+        let run = job.run().unwrap();
+        let mut values = run.value;
+        values.sort_unstable();
+        assert_eq!(values, wanted, "{order:?}");
+        assert_eq!((run.stopped, run.failed), (true, 1), "{order:?}");
     }
 }
 
