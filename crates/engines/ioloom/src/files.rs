@@ -48,8 +48,32 @@ pub struct Files<'a, K = Paths> {
     pub(crate) partial: bool,
     /// Whether threads start when files wait for them; `None`: unless the plan is pinned.
     pub(crate) on_demand: Option<bool>,
+    /// What was set besides the plan, and applies to a plan that is pinned later.
+    settings: Settings,
+    /// Why the run is refused: a setting that came too late.
+    pub(crate) refused: Option<&'static str>,
     pub(crate) lab: LabOptions,
     kind: PhantomData<K>,
+}
+
+/// Settings that are part of every plan.
+#[derive(Debug, Clone, Copy, Default)]
+struct Settings {
+    memory: Option<u64>,
+    polite: bool,
+    read_order: Option<ReadOrder>,
+}
+
+impl Settings {
+    /// Returns a plan with these settings.
+    fn applied(self, plan: Plan) -> Plan {
+        Plan {
+            memory_bytes: self.memory.unwrap_or(plan.memory_bytes),
+            tuning: if self.polite { Tuning::Polite } else { plan.tuning },
+            read_order: self.read_order.unwrap_or(plan.read_order),
+            ..plan
+        }
+    }
 }
 
 /// Takes files from an iterator of paths, as a stream: each file is processed as soon as its path
@@ -122,14 +146,17 @@ impl<'a, K> Files<'a, K> {
             pieces: false,
             partial: false,
             on_demand: None,
+            settings: Settings::default(),
+            refused: None,
             lab: LabOptions::default(),
             kind: PhantomData,
         }
     }
 
     /// Returns the paths in the order of their positions ([`File::index`](crate::File::index)), if all
-    /// of them are known before the run. A tree is walked now, for as long as
-    /// [`walk_ahead`](Self::walk_ahead) allows.
+    /// of them are known before the run. A tree is walked now: whole if it is
+    /// [`sorted`](Files::sorted), else for as long as [`walk_ahead`](Files::walk_ahead) allows. Settings
+    /// of the walk must come before.
     ///
     /// A function that has the list can return positions instead of copies of paths.
     ///
@@ -147,14 +174,18 @@ impl<'a, K> Files<'a, K> {
     /// # Ok::<(), ioloom::Error>(())
     /// ```
     pub fn known_paths(&mut self) -> Option<Arc<PathList>> {
-        if matches!(&self.input, Input::Tree(tree) if !tree.sorted && !tree.ahead.is_zero()) {
+        if matches!(&self.input, Input::Tree(tree) if tree.sorted || !tree.ahead.is_zero()) {
             let tree = std::mem::replace(&mut self.input, Input::List(Arc::default()));
+            let root = match &tree {
+                Input::Tree(options) => options.roots.first().cloned().unwrap_or_default(),
+                _ => PathBuf::new(),
+            };
             if let (opened, Some(tally)) = tree.open(self.order == Order::Input, &self.cancel) {
-                self.input = Input::Begun(opened, tally);
+                self.input = Input::Begun(opened, tally, root);
             }
         }
         match &self.input {
-            Input::List(list) | Input::Begun(Opened::List(list) | Opened::Found(list), _) => {
+            Input::List(list) | Input::Begun(Opened::List(list) | Opened::Found(list), ..) => {
                 Some(list.clone())
             }
             _ => None,
@@ -179,6 +210,8 @@ impl<'a, K> Files<'a, K> {
             pieces: self.pieces,
             partial: self.partial,
             on_demand: self.on_demand,
+            settings: self.settings,
+            refused: self.refused,
             lab: self.lab,
             kind: PhantomData,
         }
@@ -186,6 +219,7 @@ impl<'a, K> Files<'a, K> {
 
     /// Sets the memory budget: bytes in flight, loaded or retained at once (default: 256 MiB).
     pub fn memory(mut self, bytes: u64) -> Self {
+        self.settings.memory = Some(bytes);
         if self.pinned {
             self.plan.memory_bytes = bytes;
         } else {
@@ -201,12 +235,14 @@ impl<'a, K> Files<'a, K> {
     /// an effect: it has none with the I/O schedulers `mq-deadline`, `kyber` and `none`, and on FUSE
     /// and tmpfs. A pinned plan that is not a window of `nowait` is then refused.
     pub fn polite(mut self) -> Self {
+        self.settings.polite = true;
         self.plan.tuning = Tuning::Polite;
         self
     }
 
     /// Sets the order in which files are read (default: [`ReadOrder::List`]).
     pub fn read_order(mut self, order: ReadOrder) -> Self {
+        self.settings.read_order = Some(order);
         self.plan.read_order = order;
         self
     }
@@ -280,7 +316,9 @@ impl<'a, K> Files<'a, K> {
     }
 
     /// Pins the plan instead of the default one. It runs as given or the run is refused. Mappings
-    /// are always refused: truncating a mapped file kills the process.
+    /// are always refused: truncating a mapped file kills the process. [`memory`](Self::memory),
+    /// [`polite`](Self::polite) and [`read_order`](Self::read_order) override what the plan says,
+    /// whichever call comes first.
     ///
     /// ```
     /// let plan: ioloom::Plan = "uring/window:l=64,p=2".parse().unwrap();
@@ -291,7 +329,7 @@ impl<'a, K> Files<'a, K> {
     /// }
     /// ```
     pub fn pin(mut self, plan: Plan) -> Self {
-        self.plan = plan.complete(usable_cores());
+        self.plan = self.settings.applied(plan.complete(usable_cores()));
         self.pinned = true;
         self
     }
@@ -311,7 +349,7 @@ impl<'a, K> Files<'a, K> {
     }
 
     /// Sets whether a cancelled run returns what it has, with [`Run::cancelled`](crate::Run), instead
-    /// of failing with [`Error::Cancelled`] (default: no).
+    /// of failing with [`Error::Cancelled`] (default: no). An iterator then ends without an error.
     ///
     /// ```
     /// let token = ioloom::Cancel::new();
@@ -406,6 +444,9 @@ impl<'a, K> Files<'a, K> {
 
     /// Returns the plan with the number of threads.
     fn plan(&self) -> Result<Plan, Error> {
+        if let Some(reason) = self.refused {
+            return Err(Error::Refused(reason.to_owned()));
+        }
         let mut plan = self.plan;
         match (self.threads, self.pinned, &mut plan.schedule) {
             (None, ..) => {}

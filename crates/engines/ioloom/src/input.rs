@@ -9,6 +9,7 @@ use crate::tree::{Found, Tally, TreeOptions, Walking};
 use ioloom_model::ReadOrder;
 use ioloom_walk::PathList;
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -21,8 +22,8 @@ pub(crate) enum Input {
     List(Arc<PathList>),
     Stream(Entries),
     Tree(TreeOptions),
-    /// A tree whose walk has begun.
-    Begun(Opened, Arc<Tally>),
+    /// A tree whose walk has begun, and its first root.
+    Begun(Opened, Arc<Tally>, PathBuf),
 }
 
 impl Input {
@@ -37,7 +38,7 @@ impl Input {
             Self::List(list) => return (Opened::List(list), None),
             Self::Stream(entries) => return (Opened::Stream(entries), None),
             Self::Tree(options) => options,
-            Self::Begun(opened, tally) => return (opened, Some(tally)),
+            Self::Begun(opened, tally, _) => return (opened, Some(tally)),
         };
         let (sorted, ahead) = (options.sorted, options.ahead);
         let (mut walking, tally) = Walking::new(options);

@@ -303,10 +303,11 @@ where
     /// ```
     fn into_iter(mut self) -> Iter<F::Out, F::Error> {
         let (channel, results, horizon) = self.connect();
+        let partial = self.files.partial;
         let engine = std::thread::Builder::new().name("ioloom-iter".to_owned());
         let engine = engine.spawn(move || {
             let ended = self.execute_sending(&channel, horizon)?.executed;
-            match ended.cancelled {
+            match ended.cancelled && !partial {
                 true => Err(Error::Cancelled { files: ended.files }),
                 false => Ok(()),
             }

@@ -1,6 +1,6 @@
 //! The entry points for trees.
 
-use crate::error::FileError;
+use crate::error::{FileError, Operation};
 use crate::files::Files;
 use crate::input::Input;
 use crate::tree::{Links, TreeEntry, TreeOptions, Walked, Walking};
@@ -8,6 +8,9 @@ use ioloom_walk::PathList;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Why a setting of a walk is refused.
+const WALKED: &str = "known_paths() has walked the tree; call it after all settings of the walk";
 
 /// Marks [`Files`] that are found by a walk.
 #[derive(Debug)]
@@ -56,8 +59,9 @@ pub fn trees<'a, P: AsRef<Path>>(roots: impl IntoIterator<Item = P>) -> Files<'a
 
 impl<'a> Files<'a, Tree> {
     fn with(mut self, change: impl FnOnce(&mut TreeOptions)) -> Self {
-        if let Input::Tree(options) = &mut self.input {
-            change(options);
+        match &mut self.input {
+            Input::Tree(options) => change(options),
+            _ => self.refused = Some(WALKED),
         }
         self
     }
@@ -140,6 +144,10 @@ impl<'a> Files<'a, Tree> {
     /// # Ok::<(), ioloom::Error>(())
     /// ```
     pub fn walk(self) -> TreeList {
+        if let (Some(reason), Input::Begun(_, _, root)) = (self.refused, &self.input) {
+            let errors = vec![FileError::rejected(0, root, Operation::Walk, reason)];
+            return TreeList { errors, ..TreeList::default() };
+        }
         let (found, tally) = match self.input {
             Input::Tree(options) => {
                 let (walking, tally) = Walking::new(options);

@@ -1,7 +1,7 @@
 //! Policies, cancellation, panics, forms of results.
 
 use crate::support::{content, errno, make, plan, roots};
-use ioloom::{Cancel, Cause, Error, OnError, Order};
+use ioloom::{Cancel, Cause, Error, OnError, Order, ReadOrder, Tuning};
 use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -143,6 +143,33 @@ fn ordered_values_of_a_run_that_ends_early_have_no_gaps() {
         assert_eq!(values, wanted, "{order:?}");
         assert_eq!((run.stopped, run.failed), (true, 1), "{order:?}");
     }
+}
+
+/// An iterator over a cancelled run ends without an error, if that is wanted.
+#[test]
+fn a_cancelled_iterator_may_end_without_an_error() {
+    for partial in [false, true] {
+        let token = Cancel::new();
+        let cancels = token.clone();
+        let files = ioloom::files(std::iter::repeat("Cargo.toml")).cancel(&token).partial(partial);
+        let mut results = files.map(move |_| cancels.cancel()).into_iter();
+        let failed = results.by_ref().filter(Result::is_err).count();
+        assert_eq!(failed, usize::from(!partial));
+        assert_eq!(matches!(results.error(), Some(Error::Cancelled { .. })), !partial);
+    }
+}
+
+/// Settings apply to a pinned plan whether they come before it or after it.
+#[test]
+fn settings_apply_whichever_call_comes_first() {
+    let plan = plan("nowait/window:l=4,p=1");
+    let (order, memory) = (ReadOrder::Inode, 8 << 20);
+    let before = ioloom::list(["Cargo.toml"]).memory(memory).polite().read_order(order).pin(plan);
+    let after = ioloom::list(["Cargo.toml"]).pin(plan).memory(memory).polite().read_order(order);
+    let [before, after] = [before, after].map(|files| files.map(|f| f.len()).run().unwrap().plan);
+    assert_eq!(before, after);
+    assert_eq!((before.memory_bytes, before.read_order), (memory, order));
+    assert_eq!(before.tuning, Tuning::Polite);
 }
 
 #[test]

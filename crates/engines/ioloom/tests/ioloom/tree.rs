@@ -321,3 +321,36 @@ fn a_list_of_a_walk_that_has_begun_is_complete() {
     }
     assert_eq!(ioloom::tree("src").take(3).walk().files.len(), 3);
 }
+
+/// A sorted tree is walked as a whole, so its paths are known before the run.
+#[test]
+fn the_paths_of_a_sorted_tree_are_known() {
+    let mut files = ioloom::tree("src").sorted(true);
+    let known = files.known_paths().unwrap();
+    let all: Vec<_> = known.iter().collect();
+    assert!(all.len() > 10 && all.is_sorted());
+    let run = files.map(|f| (f.index(), f.path().to_owned())).run().unwrap();
+    assert_eq!(run.value.len(), known.len());
+    assert!(run.value.iter().all(|(index, path)| known.path(*index) == path));
+}
+
+/// The positions that a caller knows would change.
+#[test]
+fn settings_of_a_walk_that_has_ended_are_refused() {
+    for sorted in [false, true] {
+        let known = || {
+            let mut files = ioloom::tree("src").walk_ahead(Duration::from_secs(10)).sorted(sorted);
+            assert!(files.known_paths().is_some());
+            files
+        };
+        let run = known().skip_hidden(true).map(|f| f.len()).run();
+        match run {
+            Err(Error::Refused(reason)) => assert!(reason.contains("known_paths"), "{reason}"),
+            other => panic!("{other:?}"),
+        }
+        let found = known().root("tests").walk();
+        assert!(found.files.is_empty());
+        assert!(found.errors[0].to_string().starts_with("cannot walk 'src': "), "{found:?}");
+        assert!(known().map(|f| f.len()).run().is_ok());
+    }
+}
