@@ -13,8 +13,8 @@
 //!
 //! In inode order the queue is an elevator: the next path is the one with the smallest inode above
 //! the last one, among those that have arrived. Cost per path: an uncontended lock on either side,
-//! for a walk only on the side of the workers; in inode order also a `stat`, unless a walk knows the
-//! inode.
+//! for a walk only on the side of the workers; in inode order also a `stat`, but not of what a walk has
+//! found.
 
 use crate::bell::Bell;
 use crate::elevator::Elevator;
@@ -36,6 +36,26 @@ const WAITING_MAX: usize = 4096;
 const BATCH_MAX: usize = 128;
 /// Paths that are sorted by inode at once.
 const SORTED_MAX: usize = 65_536;
+
+/// The order in which paths are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TakeOrder {
+    /// That of the input.
+    Input,
+    /// By inode number. A path without a recorded one is queried.
+    Inode,
+    /// By the inode number that a walk has recorded; paths without one count as 0.
+    KnownInode,
+}
+
+impl From<ReadOrder> for TakeOrder {
+    fn from(order: ReadOrder) -> Self {
+        match order {
+            ReadOrder::List => Self::Input,
+            ReadOrder::Inode => Self::Inode,
+        }
+    }
+}
 
 /// What an iterator yields.
 #[derive(Debug)]
@@ -99,8 +119,7 @@ pub(crate) fn one_by_one(entries: impl Iterator<Item = Entry> + Send + 'static) 
 
 /// The queue between the feeder and the workers.
 pub(crate) struct Feed {
-    /// Whether entries are taken in inode order.
-    sorted: bool,
+    order: TakeOrder,
     state: Mutex<State>,
     /// Entries in the queue, for checks without the lock. Written under it.
     waiting: AtomicUsize,
@@ -171,10 +190,10 @@ pub(crate) enum Taken {
 }
 
 impl Feed {
-    pub(crate) fn new(order: ReadOrder, bell: Arc<Bell>) -> Self {
+    pub(crate) fn new(order: TakeOrder, bell: Arc<Bell>) -> Self {
         let queue = match order {
-            ReadOrder::List => Queue::Arrival(VecDeque::new()),
-            ReadOrder::Inode => Queue::Inode(Elevator::new()),
+            TakeOrder::Input => Queue::Arrival(VecDeque::new()),
+            TakeOrder::Inode | TakeOrder::KnownInode => Queue::Inode(Elevator::new()),
         };
         let state = State {
             queue,
@@ -185,7 +204,7 @@ impl Feed {
             panic: None,
         };
         Self {
-            sorted: order == ReadOrder::Inode,
+            order,
             state: Mutex::new(state),
             waiting: AtomicUsize::new(0),
             ended: AtomicBool::new(false),
@@ -208,13 +227,13 @@ impl Feed {
         let mut batch = Vec::new();
         while let Some(entry) = entries.next() {
             // A `stat` may take long, and the first path must not wait for those of others.
-            let mut quick = !self.sorted || has_key(&entry);
+            let mut quick = self.is_quick(&entry);
             batch.push(self.keyed(entry));
             while quick
                 && batch.len() < BATCH_MAX
                 && let Some(entry) = entries.ready()
             {
-                quick = !self.sorted || has_key(&entry);
+                quick = self.is_quick(&entry);
                 batch.push(self.keyed(entry));
             }
             if !self.push(&mut batch) {
@@ -223,8 +242,18 @@ impl Feed {
         }
     }
 
+    /// Reports whether an entry needs no `stat` before it is queued.
+    fn is_quick(&self, entry: &Entry) -> bool {
+        self.order != TakeOrder::Inode || entry.inode().is_some() || entry.path().is_none()
+    }
+
     fn keyed(&self, entry: Entry) -> (u64, Entry) {
-        if self.sorted { sort_key(entry) } else { (0, entry) }
+        let inode = match self.order {
+            TakeOrder::Input => None,
+            TakeOrder::KnownInode => entry.inode(),
+            TakeOrder::Inode => entry.inode().or_else(|| queried_inode(&entry)),
+        };
+        (inode.unwrap_or(0), entry)
     }
 
     /// Queues all entries of a batch, after waiting for room. Returns false if the run takes no more.
@@ -343,18 +372,9 @@ impl Feed {
     }
 }
 
-/// Reports whether the inode of an entry is known, or will not be looked up.
-fn has_key(entry: &Entry) -> bool {
-    entry.inode().is_some() || entry.path().is_none()
-}
-
-/// Returns an entry with its inode. A path whose `stat` fails sorts first and fails later with its
+/// Queries the inode of an entry. A path whose `stat` fails sorts first and fails later with its
 /// own error. A path that was given may be a link, which is followed.
-fn sort_key(entry: Entry) -> (u64, Entry) {
-    let ask = || {
-        let facts = file::stat(entry.path()?).ok()?;
-        (facts.kind == Kind::Regular).then_some(facts.inode)
-    };
-    let inode = entry.inode().or_else(ask).unwrap_or(0);
-    (inode, entry)
+fn queried_inode(entry: &Entry) -> Option<u64> {
+    let facts = file::stat(entry.path()?).ok()?;
+    (facts.kind == Kind::Regular).then_some(facts.inode)
 }

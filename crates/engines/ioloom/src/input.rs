@@ -2,7 +2,7 @@
 //! during it. It decides in which order files of a tree are read.
 
 use crate::cancel::Cancel;
-use crate::feed::{self, Entries, Entry, Feeding};
+use crate::feed::{self, Entries, Entry, Feeding, TakeOrder};
 use crate::iter::Horizon;
 use crate::source::{Listed, Source};
 use crate::tree::{Found, Tally, TreeOptions, Walking};
@@ -67,10 +67,12 @@ impl Input {
     ) -> (Source<'s>, Option<Arc<Tally>>) {
         let (opened, tally) = self.open(sorted, cancel);
         let in_order = horizon.is_some();
-        let order = match &opened {
+        let order = match (&opened, order) {
             // A disk reads forwards, and in memory neighbours probably lie together, too.
-            Opened::Walking(_) | Opened::Found(_) if !in_order => ReadOrder::Inode,
-            _ => order,
+            (Opened::Walking(_) | Opened::Found(_), _) if !in_order => TakeOrder::KnownInode,
+            // A `stat` of each link, on one thread, would take longer than the order saves.
+            (_, ReadOrder::Inode) if tally.is_some() => TakeOrder::KnownInode,
+            (_, order) => order.into(),
         };
         let entries = match (opened, &horizon) {
             (Opened::List(list) | Opened::Found(list), None) => {

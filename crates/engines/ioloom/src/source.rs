@@ -3,9 +3,8 @@
 use crate::bell::Bell;
 use crate::cancel::Cancel;
 use crate::error::FileError;
-use crate::feed::{Entries, Entry, Feed, Taken};
+use crate::feed::{Entries, Entry, Feed, TakeOrder, Taken};
 use crate::take::Take;
-use ioloom_model::ReadOrder;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::file;
 use ioloom_walk::{PathList, order_of};
@@ -130,13 +129,17 @@ impl<'s> Source<'s> {
     /// If the run is cancelled meanwhile, the rest is not queried.
     pub(crate) fn list(
         list: Listed<'s>,
-        order: ReadOrder,
+        order: impl Into<TakeOrder>,
         max: Option<u64>,
         cancel: &Cancel,
     ) -> Self {
         let max = max.map_or(list.len(), |m| (m as usize).min(list.len()));
-        let order = (order == ReadOrder::Inode).then(|| {
-            let inode = |index| if cancel.is_cancelled() { 0 } else { inode_of(&list, index) };
+        let order = order.into();
+        let order = (order != TakeOrder::Input).then(|| {
+            let inode = |index| match order {
+                TakeOrder::Inode if !cancel.is_cancelled() => inode_of(&list, index),
+                _ => list.inode(index).unwrap_or(0),
+            };
             let inodes: Vec<u64> = (0..max).map(inode).collect();
             order_of(&inodes)
         });
@@ -145,9 +148,9 @@ impl<'s> Source<'s> {
 
     /// Takes the entries of an iterator as they come. `one_by_one`: a thread never claims an entry that
     /// another could process, because its results may have to wait for that entry.
-    pub(crate) fn stream(entries: Entries, order: ReadOrder, one_by_one: bool) -> Self {
+    pub(crate) fn stream(entries: Entries, order: impl Into<TakeOrder>, one_by_one: bool) -> Self {
         let bell = Arc::new(Bell::default());
-        let feed = Arc::new(Feed::new(order, bell.clone()));
+        let feed = Arc::new(Feed::new(order.into(), bell.clone()));
         let paths = From::Stream { feed, entries: Mutex::new(Some(entries)), one_by_one };
         Self { paths, ended_ns: AtomicU64::new(0), bell }
     }
@@ -318,6 +321,7 @@ fn inode_of(list: &PathList, index: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ioloom_model::ReadOrder;
 
     const ALONE: Take = Take { stripe: 1, threads: 1 };
 

@@ -36,7 +36,8 @@ impl<V: Visitor> Worker<'_, '_, V> {
             Ok(meta) => {
                 let name = path.file_name().map_or(bytes, OsStrExt::as_bytes);
                 let asked = (!self.fields.is_none()).then_some(&meta);
-                let found = Found { name, kind: meta.kind, inode: meta.inode, meta: asked };
+                let Meta { kind, inode, .. } = meta;
+                let found = Found { name, kind, inode, meta: asked, linked: follow };
                 self.part.entries += 1;
                 if self.visitor.root_entry(index, path, &found) == Control::Stop {
                     self.context.pool.stop();

@@ -130,7 +130,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
         if self.fields.is_none() {
             let (kind, inode) = (record.kind, record.inode);
             self.part.entries += 1;
-            let found = Found { name, kind, inode, meta: None };
+            let found = Found { name, kind, inode, meta: None, linked: false };
             return self.visitor.entry(DirRef(node), &found) == Control::Continue;
         }
         let meta = match self.context.walk.method {
@@ -198,7 +198,8 @@ impl<V: Visitor> Worker<'_, '_, V> {
                 self.part.entries += 1;
                 let asked = (!self.fields.is_none()).then_some(&meta);
                 let name = name.to_bytes();
-                let found = Found { name, kind: meta.kind, inode: meta.inode, meta: asked };
+                let Meta { kind, inode, .. } = meta;
+                let found = Found { name, kind, inode, meta: asked, linked };
                 self.visitor.entry(DirRef(node), &found) == Control::Continue
             }
             Err(error) => {

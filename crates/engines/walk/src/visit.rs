@@ -39,6 +39,8 @@ pub struct Found<'a> {
     pub inode: u64,
     /// The requested attributes; `None` if none were requested.
     pub meta: Option<&'a Meta>,
+    /// Whether its name may be that of a symbolic link that was followed.
+    pub linked: bool,
 }
 
 /// A directory that was opened and is about to be read.

@@ -126,11 +126,12 @@ impl Finder {
     }
 
     /// Takes an entry of the current directory that is not a directory.
-    fn take(&mut self, dir: DirRef<'_, Below>, kind: Kind, inode: u64, name: &[u8]) {
+    fn take(&mut self, dir: DirRef<'_, Below>, found: &Found<'_>) {
+        let Found { kind, inode, name, linked, .. } = *found;
         match (kind, self.options.links) {
-            (Kind::Regular, links) => {
-                // With links followed, the name may be one, and is opened as such.
-                let is_plain = links != Links::All && !dir.data().made_up;
+            (Kind::Regular, _) => {
+                // A link that was followed is opened as such.
+                let is_plain = !linked && !dir.data().made_up;
                 let inode = is_plain.then_some(inode);
                 self.found_here(name, inode);
             }
@@ -255,7 +256,7 @@ impl Visitor for Finder {
 
     fn entry(&mut self, dir: DirRef<'_, Below>, found: &Found<'_>) -> Control {
         self.know(dir);
-        self.take(dir, found.kind, found.inode, found.name);
+        self.take(dir, found);
         self.control()
     }
 

@@ -7,7 +7,7 @@
 #[allow(dead_code, reason = "shared with the other test binaries")]
 mod support;
 
-use ioloom::Error;
+use ioloom::{Error, Links};
 use ioloom_sys::fault;
 use support::{expected, lacks, list, make, plan, roots, run};
 
@@ -126,6 +126,7 @@ fn one_failed_call_fails_one_file_or_the_run() {
     interruptions_are_invisible(&paths, &want);
     the_end_is_proved_with_few_calls();
     a_bad_page_is_not_mistaken_for_the_end();
+    trees_are_not_queried_to_sort_them();
     windows_grow_to_the_threads_that_explain_prints();
 }
 
@@ -204,6 +205,35 @@ fn the_end_is_proved_with_few_calls() {
         assert!(got.hashes == want, "{text}");
         let calls = fault::calls_of(op) - if op == "pread" { accounts } else { 0 };
         assert_eq!((calls, fault::calls_of("fstat")), (reads, sizes), "{text}, known: {known}");
+    }
+}
+
+/// A file that the walk saw as such is not queried at all, and a link once by the walk and once by the
+/// thread that opens it. The rest is for the root and what the process queries about itself.
+fn trees_are_not_queried_to_sort_them() {
+    const REST: u64 = 20;
+    let (dir, _paths) = make(&roots()[0], &[100; 100]);
+    let linked = tempfile::tempdir_in(&roots()[0]).unwrap();
+    for n in 0..100 {
+        let name = format!("{n:05}");
+        std::os::unix::fs::symlink(dir.path().join(&name), linked.path().join(&name)).unwrap();
+    }
+    for ahead_s in [0, 10] {
+        for (root, links, each) in [
+            (dir.path(), Links::Skip, 0),
+            (dir.path(), Links::All, 0),
+            (linked.path(), Links::Files, 2),
+            (linked.path(), Links::All, 2),
+        ] {
+            let files = ioloom::tree(root).links(links);
+            let files = files.walk_ahead(std::time::Duration::from_secs(ahead_s));
+            fault::set("");
+            let run = files.pin(plan("read/threads:n=1")).map(|f| f.len()).run().unwrap();
+            let calls = fault::calls_of("statx");
+            assert_eq!(run.value, [100; 100], "{links:?}");
+            let wanted = 100 * each..=100 * each + REST;
+            assert!(wanted.contains(&calls), "{links:?}, ahead {ahead_s}: {calls} calls");
+        }
     }
 }
 
