@@ -60,6 +60,7 @@ mod reader;
 mod results;
 mod run;
 mod shared;
+mod short_reads;
 mod source;
 mod take;
 mod trace;

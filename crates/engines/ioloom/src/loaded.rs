@@ -37,6 +37,8 @@ pub(crate) struct Loaded<'p, S> {
     pub(crate) offset: u64,
     /// Size of the file, if it was queried.
     pub(crate) size: Option<u64>,
+    /// Whether a short read may not be the end of the file.
+    pub(crate) cut: bool,
     pub(crate) last: bool,
 }
 

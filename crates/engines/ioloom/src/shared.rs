@@ -7,6 +7,7 @@ use crate::cancel::Cancel;
 use crate::error::Error;
 use crate::lookups::Lookups;
 use crate::polite::Polite;
+use crate::short_reads::ShortReads;
 use crate::source::Source;
 use crate::take::Take;
 use ioloom_budget::{Budget, Permits, Window};
@@ -54,6 +55,7 @@ pub(crate) struct Shared<'e> {
     pub(crate) refused: AtomicU64,
     /// Whether looking up paths waits.
     pub(crate) lookups: Lookups,
+    pub(crate) short_reads: ShortReads,
     /// Whether the last wait for a descriptor, of any thread, was in vain.
     pub(crate) gave_up: AtomicBool,
     /// Whether the system refused a thread. The run goes on with those it has.

@@ -79,7 +79,21 @@ const KERNEL: [&str; 22] = [
     "tracefs",
 ];
 
+/// Types of file systems whose files are served by another computer or by a process, as in
+/// [`FileSystem::remote`](crate::attr::FileSystem), and that which mounts them on demand.
+const REMOTE: [&str; 20] = [
+    "9p", "afs", "autofs", "beegfs", "ceph", "cifs", "coda", "fuse", "fuseblk", "gpfs", "lustre",
+    "nfs", "nfs4", "orangefs", "pvfs2", "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs",
+];
+
 impl Mount {
+    /// Returns true if another computer or a process serves the files, or if such a file system may
+    /// be mounted here on demand.
+    pub fn is_remote(&self) -> bool {
+        let name = self.file_system.as_str();
+        REMOTE.contains(&name) || name.starts_with("fuse.")
+    }
+
     /// Returns true if the kernel makes up the files, so that no user has stored any.
     pub fn is_made_up(&self) -> bool {
         KERNEL.contains(&self.file_system.as_str())

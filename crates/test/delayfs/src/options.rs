@@ -24,6 +24,9 @@ pub struct Options {
     /// Most requests served at the same time; others wait in order of arrival, and their delay
     /// begins when they are served.
     pub limit: Option<NonZeroUsize>,
+    /// Opens files for direct I/O, so that the kernel caches nothing, and returns at most this many
+    /// bytes for a read. The file system then has blocks, as one that stores files.
+    pub short: Option<NonZeroUsize>,
     /// Ends all delays of opens as soon as this many opens have been in flight at the same time, and
     /// all delays of reads likewise. A test with a long delay then proves an overlap without
     /// depending on how fast threads start, and takes the long delay only if it fails.
@@ -42,6 +45,7 @@ impl Options {
             open: Duration::ZERO,
             read: Duration::ZERO,
             limit: None,
+            short: None,
             until_overlap: None,
         }
     }
@@ -68,6 +72,7 @@ impl Options {
                 "--open" => options.open = duration(value)?,
                 "--read" => options.read = duration(value)?,
                 "--limit" => options.limit = Some(number(flag, value)?),
+                "--short" => options.short = Some(number(flag, value)?),
                 "--until-overlap" => options.until_overlap = Some(number(flag, value)?),
                 _ => return Err(format!("unknown argument '{flag}'")),
             }
@@ -91,6 +96,7 @@ impl Options {
         ];
         args.extend(delays.map(|(flag, delay)| (flag, format!("{}ns", delay.as_nanos()))));
         args.extend(self.limit.map(|limit| ("--limit", limit.to_string())));
+        args.extend(self.short.map(|bytes| ("--short", bytes.to_string())));
         args.extend(self.until_overlap.map(|n| ("--until-overlap", n.to_string())));
         args.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
     }
@@ -111,7 +117,7 @@ mod tests {
     #[test]
     fn arguments_round_trip() {
         let text = "--files 30 --size 0,4KiB,1000 --dirs 3 --lookup 1us --getattr 2us --open 2ms \
-                    --read 3ms --limit 8 --until-overlap 64";
+                    --read 3ms --limit 8 --short 100 --until-overlap 64";
         let options = Options::parse(text.split(' ')).unwrap();
         assert_eq!(options.sizes, [0, 4096, 1000]);
         assert_eq!((options.open, options.read).1, Duration::from_millis(3));

@@ -33,6 +33,7 @@ use crate::feed::{self, Entry};
 use crate::lookups::Lookups;
 use crate::polite::Polite;
 use crate::shared::Shared;
+use crate::short_reads::ShortReads;
 use crate::source::{Listed, Source};
 use ioloom_budget::{Budget, Permits, Window};
 use ioloom_model::layout::{Layout, Role, layout};
@@ -135,6 +136,7 @@ fn prepare<'e>(
         polite: Polite::new(&plan),
         refused: AtomicU64::new(0),
         lookups: Lookups::default(),
+        short_reads: ShortReads::default(),
         gave_up: AtomicBool::new(false),
         failed: AtomicU64::new(0),
         no_more_threads: AtomicBool::new(false),

@@ -17,13 +17,14 @@ pub(crate) fn next_piece<'p, S>(
     cx: &mut Cx<'_, '_>,
     done: Loaded<'p, S>,
 ) -> Result<(Item<'p, S>, Begun), FileError> {
-    let Loaded { item, file, data, len, offset, size, .. } = done;
+    let Loaded { item, file, data, len, offset, size, cut, .. } = done;
     let lease = match data {
         Data::Buffer(lease) if !lease.is_kept() => lease,
         _ => lease_waiting(cx, &item, cx.shared.first_bytes, 0)?,
     };
     let file = file.expect("a file with more pieces stays open");
-    let progress = PieceProgress { offset: offset + len as u64, size, ..PieceProgress::default() };
+    let offset = offset + len as u64;
+    let progress = PieceProgress { offset, size, cut, ..PieceProgress::default() };
     Ok((item, Begun { file, lease, progress }))
 }
 
@@ -138,6 +139,6 @@ pub(crate) fn complete<'p, S>(
         Some(file)
     };
     let data = Data::Buffer(lease);
-    let PieceProgress { filled: len, offset, size, .. } = progress;
-    Loaded { item, file, data, len, offset, size, last }
+    let PieceProgress { filled: len, offset, size, cut, .. } = progress;
+    Loaded { item, file, data, len, offset, size, cut, last }
 }

@@ -3,7 +3,8 @@
 //! A file of unknown size is read into its first buffer. A short read proves the end, so a small
 //! file costs an open, one read and a close. A read that ends at a page boundary proves the end
 //! only if the size is known (see [`is_end`](super::piece::is_end)); otherwise another read
-//! follows. Only a file that fills its first buffer is queried for its size. It gets a buffer of
+//! follows. On a file system whose reads may be short anywhere, only a read of nothing proves the
+//! end. Only a file that fills its first buffer is queried for its size. It gets a buffer of
 //! that size plus one byte, again so that a short read proves the end, and is read on.
 
 use super::after_read::next_piece;
@@ -83,6 +84,7 @@ impl<'p, S> Fetch<'p, S> for Nothing {
             len: 0,
             offset: 0,
             size: None,
+            cut: false,
             last: true,
         })
     }

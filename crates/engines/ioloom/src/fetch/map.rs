@@ -55,7 +55,9 @@ impl<'p, S> Mapped<'p, S> {
         };
         drop(file);
         cx.meter.lap(CallKind::Close, item.index);
-        Ok(Loaded { item, file: None, data, len: size as usize, offset: 0, size: None, last: true })
+        let len = size as usize;
+        let (file, size, cut) = (None, None, false);
+        Ok(Loaded { item, file, data, len, offset: 0, size, cut, last: true })
     }
 }
 

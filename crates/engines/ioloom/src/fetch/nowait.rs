@@ -56,6 +56,7 @@ impl<'p, S> NowaitWindow<'p, S> {
         let result = file::read_nowait_at(&file, into, progress.offset);
         cx.meter.lap(CallKind::Read, item.index);
         match result {
+            // File systems whose reads may be short anywhere do not support this call.
             Ok(Nowait::Hit(n)) if is_end(n, limit, &progress, false) => {
                 progress.filled = n;
                 ended(cx, item, file, lease, progress)
@@ -71,6 +72,8 @@ impl<'p, S> NowaitWindow<'p, S> {
                 Started::Pending
             }
             Ok(Nowait::Unsupported) => {
+                // File systems whose reads may be short anywhere are among those.
+                progress.cut = true;
                 cx.shared.unanswered.fetch_add(1, Ordering::Relaxed);
                 read_on(cx, item, file, lease, progress, (false, &mut self.parked))
             }

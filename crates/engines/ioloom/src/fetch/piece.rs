@@ -2,6 +2,7 @@
 
 use super::interface::Cx;
 use crate::arena::Lease;
+use crate::source::Item;
 use ioloom_sys::buffer;
 use std::os::fd::OwnedFd;
 
@@ -26,6 +27,16 @@ pub(crate) struct PieceProgress {
     pub(crate) size: Option<u64>,
     /// Whether the first buffer was too small.
     pub(crate) enlarged: bool,
+    /// Whether a short read may not be the end of the file.
+    pub(crate) cut: bool,
+}
+
+impl PieceProgress {
+    /// Reports whether the file is read to its size after another `n` bytes, if that is known.
+    fn reaches_size(&self, n: usize) -> bool {
+        let read = self.offset + (self.filled + n) as u64;
+        self.size.is_some_and(|size| size > 0 && read >= size)
+    }
 }
 
 /// An open file with its first buffer.
@@ -56,9 +67,30 @@ pub(crate) fn is_end(n: usize, asked: usize, progress: &PieceProgress, direct: b
     let inside_page = !(progress.filled + n).is_multiple_of(buffer::ALIGN);
     match progress.size {
         Some(_) if direct && inside_page => true,
-        Some(size) => size > 0 && progress.offset + (progress.filled + n) as u64 >= size,
+        Some(_) => progress.reaches_size(n),
         None => inside_page,
     }
+}
+
+/// Reports whether a read of `n` bytes out of `asked` is the end of the file, wherever the file is. On
+/// file systems whose reads may be short anywhere, only the size or a read of nothing proves it.
+#[inline]
+pub(crate) fn is_end_here<S>(
+    cx: &Cx<'_, '_>,
+    item: &Item<'_, S>,
+    file: &OwnedFd,
+    (n, asked): (usize, usize),
+    progress: &mut PieceProgress,
+    direct: bool,
+) -> bool {
+    if !is_end(n, asked, progress, direct) {
+        return false;
+    }
+    if n == 0 || progress.reaches_size(n) {
+        return true;
+    }
+    progress.cut = progress.cut || cx.shared.short_reads.are_possible(item.path.as_path(), file);
+    !progress.cut
 }
 
 /// Returns how many bytes of this buffer a piece may fill.

@@ -4,7 +4,7 @@ use super::after_read::{Full, Larger, complete, ended, full, outgrown, take_over
 use super::interface::{Cx, Reaped, Started};
 use super::lease::lease_waiting;
 use super::opening::failed_on;
-use super::piece::{PieceProgress, READ_MAX, is_end, piece_limit};
+use super::piece::{PieceProgress, READ_MAX, is_end_here, piece_limit};
 use crate::arena::Lease;
 use crate::error::Operation;
 use crate::source::Item;
@@ -96,11 +96,12 @@ pub(crate) fn read_on<'p, S>(
             continue;
         }
         let limit = limit.min(progress.filled + READ_MAX);
+        let asked = limit - progress.filled;
         let into = &mut lease.whole_mut()[progress.filled..limit];
         let result = file::read_at(&file, into, progress.offset + progress.filled as u64);
         cx.meter.lap(CallKind::Read, item.index);
         match result {
-            Ok(n) if is_end(n, limit - progress.filled, &progress, direct) => {
+            Ok(n) if is_end_here(cx, &item, &file, (n, asked), &mut progress, direct) => {
                 progress.filled += n;
                 return ended(cx, item, file, lease, progress);
             }

@@ -10,7 +10,7 @@ use super::after_read::{Full, Larger, complete, ended, full, next_piece, outgrow
 use super::interface::{Cx, Fetch, Reaped, Started};
 use super::lease::{lease_waiting, no_buffer};
 use super::opening::{NotOpen, Opened, ask_first, begin, failed_on, first_lease, open, size_of};
-use super::piece::{Begun, PieceProgress, READ_MAX, is_end, piece_limit};
+use super::piece::{Begun, PieceProgress, READ_MAX, is_end, is_end_here, piece_limit};
 use crate::arena::{Arena, Lease};
 use crate::error::{Error, FileError, Operation};
 use crate::loaded::Loaded;
@@ -209,8 +209,9 @@ impl<'p, S> Rings<'p, S> {
             }
             Err(e) => return Some(Err(failed_on(&job.item, &file, Operation::Read, e))),
         };
-        let mut end = is_end(n, job.asked, &job.progress, self.direct);
-        if !end && n < job.asked && job.progress.size.is_none() {
+        let read = (n, job.asked);
+        let mut end = is_end_here(cx, &job.item, &file, read, &mut job.progress, self.direct);
+        if !end && n < job.asked && job.progress.size.is_none() && !job.progress.cut {
             match size_of(cx, &job.item, &file) {
                 Ok(size) => job.progress.size = Some(size),
                 Err(error) => return Some(Err(error)),

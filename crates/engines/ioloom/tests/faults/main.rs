@@ -205,6 +205,8 @@ fn the_end_is_proved_with_few_calls() {
         assert!(got.hashes == want, "{text}");
         let calls = fault::calls_of(op) - if op == "pread" { accounts } else { 0 };
         assert_eq!((calls, fault::calls_of("fstat")), (reads, sizes), "{text}, known: {known}");
+        // All files are in one directory, which is queried only where remote file systems are mounted.
+        assert!(fault::calls_of("fstatfs") <= 1, "{text}, known: {known}");
     }
 }
 
