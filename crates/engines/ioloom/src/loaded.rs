@@ -45,11 +45,15 @@ pub(crate) struct Loaded<'p, S> {
 impl<S> Loaded<'_, S> {
     /// Takes the first buffer of a finished piece for the next file of the same thread. Returns
     /// `None` where the buffer is better shared: buffers are scarce, must be fresh, are retained by
-    /// the user, or the next path may take long to arrive.
+    /// the user, or the next path may take long to arrive. Neither is it reused while copies that the
+    /// user retains exceed the budget: the thread must wait for memory.
     pub(crate) fn take_spare(&mut self, shared: &Shared<'_>) -> Option<Lease> {
         match &self.data {
             Data::Buffer(lease)
-                if shared.spares && !lease.is_kept() && lease.charged() == shared.first_charge => {}
+                if shared.spares
+                    && !lease.is_kept()
+                    && lease.charged() == shared.first_charge
+                    && shared.budget.used() <= shared.budget.limit() => {}
             _ => return None,
         }
         match std::mem::replace(&mut self.data, Data::Empty) {
