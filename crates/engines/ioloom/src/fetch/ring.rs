@@ -19,7 +19,7 @@ use crate::source::Item;
 use ioloom_failure::{is_out_of_descriptors, reason};
 use ioloom_model::{CallKind, Method, Schedule};
 use ioloom_sys::buffer::Buffer;
-use ioloom_sys::file::OpenHow;
+use ioloom_sys::file::{self, OpenHow};
 use ioloom_sys::ring::{Completion, Outcome, Ring};
 use std::collections::VecDeque;
 use std::ffi::CString;
@@ -183,6 +183,7 @@ impl<'p, S> Rings<'p, S> {
             }
             Outcome::Read(file, buffer, result) => {
                 job.lease.refill(buffer);
+                let result = result.and_then(|n| read_surely(cx, &mut job, &file, n));
                 self.read_came(cx, job, file, result)
             }
         }
@@ -299,6 +300,23 @@ impl<'p, S> Rings<'p, S> {
             }
         }
     }
+}
+
+/// Returns how many bytes were read. Linux 6.18 returns the requested number for a read by the ring from
+/// a FUSE file with `FOPEN_DIRECT_IO`, although the process returned fewer. Where that is possible, the read is
+/// repeated by system call.
+fn read_surely<S>(
+    cx: &Cx<'_, '_>,
+    job: &mut Job<'_, S>,
+    file: &OwnedFd,
+    n: usize,
+) -> io::Result<usize> {
+    if n == 0 || !cx.shared.short_reads.are_possible(job.item.path.as_path(), file) {
+        return Ok(n);
+    }
+    let PieceProgress { offset, filled, .. } = job.progress;
+    let into = &mut job.lease.whole_mut()[filled..filled + job.asked];
+    file::read_at(file, into, offset + filled as u64)
 }
 
 fn again(error: &io::Error) -> bool {

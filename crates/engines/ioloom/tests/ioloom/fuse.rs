@@ -138,7 +138,7 @@ fn inputs_that_cross_mounts_overlap() {
 }
 
 /// Files of a tree, whose sizes are not known, on a server that returns less than a read requests.
-/// Without rings: for such a file, io_uring of Linux 6.18 returns more bytes than the file has.
+/// For such a file, io_uring of Linux 6.18 returns more bytes than the file has.
 #[test]
 fn a_short_answer_is_not_the_end_of_a_file() {
     let mut options = Options::new(24, 0);
@@ -148,7 +148,7 @@ fn a_short_answer_is_not_the_end_of_a_file() {
     assert!(hashes(ioloom::tree(mounted.root()).into_files()) == expected(&mounted), "default");
     let want: Vec<u64> = expected(&mounted).into_values().collect();
     let mut ran = 0;
-    for method in Method::ALL.iter().filter(|m| matches!(m, Method::Read | Method::Nowait)) {
+    for method in Method::ALL.iter().filter(|m| !m.is_mmap() && !m.is_direct()) {
         for schedule in ["threads:n=3", "window:l=16,p=2", "roles:r=1,h=1,c=1,w=6"] {
             for chunks in ["", "/chunk=16KiB"] {
                 let plan = plan(&format!("{method}/{schedule}{chunks}"));
@@ -159,7 +159,11 @@ fn a_short_answer_is_not_the_end_of_a_file() {
                         assert!(got.failed.is_empty(), "{plan}: {:?}", got.failed);
                         for (at, (hash, len)) in got.hashes {
                             let read = (hash, len);
-                            assert_eq!(read, (want[at], mounted.size(at)), "{plan}: file {at}");
+                            let expected = (want[at], mounted.size(at));
+                            assert!(
+                                *method == Method::Null || read == expected,
+                                "{plan}: file {at}"
+                            );
                         }
                         ran += 1;
                     }
