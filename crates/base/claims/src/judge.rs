@@ -148,7 +148,10 @@ fn assess<'a, 'c>(
             found.push(InSession { session, result: evaluate(&session.records), scaled });
         }
     }
-    let chosen = newest(&found, rule);
+    let every = kind.is_about_every_run();
+    let refutes = |s: &InSession<'_, '_>| s.result.as_ref().is_ok_and(|f| f.holds == Some(false));
+    let counterexample = found.iter().rposition(|s| every && refutes(s));
+    let chosen = counterexample.or_else(|| newest(&found, rule));
     let none = |result| Assessed {
         machine,
         contrast,
@@ -162,7 +165,11 @@ fn assess<'a, 'c>(
     let earlier = found[..chosen].iter().filter(|s| s.result.is_ok()).count() as u32;
     let deciding = found.remove(chosen);
     let apart = found.iter().filter_map(effect).collect();
-    let result = deciding.result.map(|finding| disputed(finding, &found));
+    let result = match every {
+        // One counterexample is enough, whatever other sessions saw.
+        true => deciding.result,
+        false => deciding.result.map(|finding| disputed(finding, &found)),
+    };
     Assessed { started: deciding.session.started, sessions: earlier + 1, apart, ..none(result) }
 }
 

@@ -348,9 +348,8 @@ impl Score {
             score.not_fixed_before += usize::from(is_reproduced && !is_fixed);
             for part in &verdict.parts {
                 if !part.note && part.p.is_some() && part.holds.is_some() {
-                    let Evidence { arms, sessions, effect, .. } = &part.evidence;
-                    let effect = effect.map_or(0, f64::to_bits);
-                    decided.insert((&part.kind, &part.place, arms, sessions, effect));
+                    let Evidence { arms, sessions, .. } = &part.evidence;
+                    decided.insert((&part.kind, &part.place, arms, sessions, &part.sentence));
                 }
             }
         }

@@ -65,10 +65,14 @@ impl<'a> Kept<'a> {
             exchanged => exchanged?,
         }
         let old = attr::of_name(from, new, false);
-        if old.is_ok_and(|old| Some(old.identity()) != self.file) {
+        if !old.is_ok_and(|old| Some(old.identity()) == self.file) {
             let move_to = |kept: &CStr, replace| make::rename(from, new, self.dir, kept, replace);
             return match with_next_name(self.options, self.dir, self.name, move_to) {
-                Err(e) => make::exchange(from, new, self.dir, self.name).and(Err(e)),
+                // If the new file keeps the name, so does the backup.
+                Err(e) => match make::exchange(from, new, self.dir, self.name) {
+                    Ok(()) => Err(e),
+                    Err(_) => Ok(()),
+                },
                 Ok(_) => Ok(()),
             };
         }

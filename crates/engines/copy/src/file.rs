@@ -368,6 +368,9 @@ impl<'a> Attempt<'a> {
         if options.durable != Durable::None && !route.hidden && !self.writes_stream() {
             transfer::sync_all(new.file()).map_err(|e| route.failed_to(Operation::Sync, e))?;
         }
+        // Under its name, it could be that of another program.
+        let made = context.resume.get().map(|_| attr::of_file(new.file())).transpose();
+        let made = made.map_err(|e| route.failed_to(Operation::Stat, e))?;
         let kept = match (&options.backup, self.target) {
             (Some(backup), TargetState::Fresh) => {
                 let kept = Kept::make(backup, route.to, route.to_name);
@@ -376,7 +379,6 @@ impl<'a> Attempt<'a> {
             _ => None,
         };
         let backup = kept.as_ref().map(|kept| kept.name().to_owned());
-        let made = attr::of_file(new.file()).map_err(|e| route.failed_to(Operation::Stat, e))?;
         let by = kept.as_ref().map(|kept| |hidden: &CStr| kept.replace_by(route.to, hidden));
         let by = by.as_ref().map(|by| by as Replace<'_>);
         let mut named = false;
@@ -388,7 +390,7 @@ impl<'a> Attempt<'a> {
         if let Some(hash) = moved.hash {
             context.hashed(route, hash, moved.bytes);
         }
-        if let Some(resume) = context.resume.get() {
+        if let (Some(resume), Some(made)) = (context.resume.get(), made) {
             resume::record_complete(resume, route, (&self.source.attr, &made))?;
         }
         Ok(backup)

@@ -133,6 +133,7 @@ impl<'a, F: FileFn, K: Sink<F::Out>> Adapter<'a, F, K> {
     }
 
     /// Applies the policy to a failure.
+    #[cold]
     fn fail(
         &self,
         local: &mut Local<K::Local, F::Error>,
@@ -190,6 +191,7 @@ impl<F: FileFn, K: Sink<F::Out>> Work for Adapter<'_, F, K> {
         self.function.begin(path)
     }
 
+    #[inline]
     fn piece(
         &self,
         _: &mut Self::Local,

@@ -297,8 +297,8 @@ pub fn file_system(file: impl AsFd) -> io::Result<FileSystem> {
         0x2003_0528,
         0x786f_4256,
     ];
-    // FAT and exFAT number the files in memory.
-    const MADE_UP_NUMBERS: [u64; 2] = [0x4d44, 0x2011_bab0];
+    // FAT and exFAT number the files in memory, overlayfs and aufs if their layers are on several file systems.
+    const MADE_UP_NUMBERS: [u64; 4] = [0x4d44, 0x2011_bab0, 0x794c_7630, 0x6175_6673];
     const IN_MEMORY: [u64; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
     let found = retry("fstatfs", || rustix::fs::fstatfs(&file))?;
     #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]

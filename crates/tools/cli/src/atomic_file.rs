@@ -130,7 +130,10 @@ fn take_over_acl(file: &File, old: &Path) -> io::Result<bool> {
     let name = CString::new(old.file_name().unwrap_or_default().as_bytes())?;
     match XattrOf::Name(&above, &name).get(ACL) {
         Ok(Some(list)) => new.set(ACL, &list).map(|()| true),
-        _ => new.remove(ACL).map(|()| false),
+        Ok(None) => new.remove(ACL).map(|()| false),
+        // The file system has no lists.
+        Err(e) if e.kind() == io::ErrorKind::Unsupported => Ok(false),
+        Err(e) => Err(e),
     }
 }
 

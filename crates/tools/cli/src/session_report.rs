@@ -8,7 +8,7 @@
 use crate::exit::Failure;
 use crate::ledger::Ledger;
 use crate::out;
-use ioloom_claims::{Claim, ClaimVerdict, Contrast, Effect, Part};
+use ioloom_claims::{Claim, ClaimVerdict, Contrast, Effect, Part, Verdict};
 use ioloom_lab::expand::AGAIN;
 use ioloom_lab::store::{Picture, SessionHeader};
 use ioloom_lab::{Comparison, Session, Store};
@@ -51,6 +51,18 @@ pub(crate) fn input(
     of_study(session, None, studies, ledger, store)
 }
 
+/// Says why the runs of a session that has not ended decide nothing.
+fn not_ended(verdict: &mut ClaimVerdict) {
+    const WORDS: &str = "the session has not ended; repeat its command with --resume";
+    if verdict.verdict != Verdict::Undecided {
+        return;
+    }
+    verdict.sentence = WORDS.to_owned();
+    for part in verdict.parts.iter_mut().filter(|part| part.verdict == Verdict::Undecided) {
+        part.sentence = WORDS.to_owned();
+    }
+}
+
 fn of_study(
     session: Session,
     study: Option<StudySpec>,
@@ -63,7 +75,10 @@ fn of_study(
     let study = study.unwrap_or_else(|| spec(&mut header, studies));
     let pictures = pictures(&session.pictures, &store.join("traces").join(&header.session));
     let claims = ledger.of_study(&header.study);
-    let verdicts = ledger.judge(&claims, &evidence);
+    let mut verdicts = ledger.judge(&claims, &evidence);
+    if !evidence.unfinished.is_empty() {
+        verdicts.iter_mut().for_each(not_ended);
+    }
     let records = session.runs;
     let curves = |arm: &str, name: &str| recorded_curve(&records, arm, name);
     let rows: Vec<ClaimRow> =

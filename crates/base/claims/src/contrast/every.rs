@@ -9,11 +9,12 @@ use crate::evaluation::answer::Answer;
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::pair::the_arm;
-use crate::evaluation::runs::columns;
+use crate::evaluation::runs::metric as number;
 use crate::location::Location;
 use crate::verdict::Effect;
 use ioloom_stats::{INTERVAL_MIN, Interval};
 use serde::Deserialize;
+use std::collections::BTreeSet;
 
 /// The claim that a number is in a range in every run of an arm.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -67,14 +68,35 @@ impl Kind for Every {
         let Self { metric, within: [least, most], .. } = self;
         let runs = context.runs(&self.at, self);
         let arm = the_arm(&runs, &self.arm)?;
-        // One run is enough for a counterexample.
-        let table = columns(&[(arm, metric)], 0)?;
-        let values = &table.values[0];
-        let wrong = values.iter().filter(|value| !(*least..=*most).contains(value)).count();
-        let count = values.len();
+        if let Some(gap) = arm.gap() {
+            return Err(gap);
+        }
+        // One run is enough for a counterexample, so other runs without a number do not matter then.
+        let (mut wrong, mut count, mut missing) = (0, 0, None);
+        for record in arm.records() {
+            let value = record.measured().map(|measured| number(measured, metric));
+            match value {
+                Some(Ok(value)) if value.is_finite() => {
+                    count += 1;
+                    wrong += usize::from(!(*least..=*most).contains(&value));
+                }
+                _ => missing = Some(metric.clone()),
+            }
+        }
+        if let (0, Some(name)) = (wrong, missing) {
+            return Err(Gap::NoNumber { arm: arm.name.clone(), name });
+        }
         let need = context.rule.blocks_min.max(INTERVAL_MIN);
         if wrong == 0 && count < need {
             return Err(Gap::FewBlocks { have: count, need });
+        }
+        if wrong == 0 && count < arm.started() {
+            let lost = arm.started() - count;
+            return Err(Gap::Undefined(format!(
+                "{lost} of {} runs of {} did not finish correctly, so not every run is known",
+                arm.started(),
+                arm.name
+            )));
         }
         let share = wrong as f64 / count as f64;
         let (answer, hi, bound) = match wrong {
@@ -102,7 +124,14 @@ impl Kind for Every {
             resamples: 0,
         };
         let effect = Effect::Stated("share of runs that violate it".to_owned());
-        Ok(Finding::new(answer, effect, &interval, words).of_arms(&[arm], &runs, &table))
+        let mut finding = Finding::new(answer, effect, &interval, words);
+        finding.evidence.arms = vec![arm.name.clone()];
+        finding.evidence.blocks = count;
+        let sessions: BTreeSet<_> = arm.records().map(|r| r.key.session.clone()).collect();
+        finding.evidence.sessions = sessions.into_iter().collect();
+        finding.used = arm.records().collect();
+        finding.sleeps = runs.sleeps;
+        Ok(finding)
     }
 }
 

@@ -196,6 +196,11 @@ impl<'a> Arm<'a> {
         self.runs.values().filter(|r| usable(r).is_some()).count()
     }
 
+    /// Returns the number of blocks in which it was started.
+    pub(crate) fn started(&self) -> usize {
+        self.runs.len()
+    }
+
     /// Returns why the arm has no numbers, if it has none.
     pub(crate) fn gap(&self) -> Option<Gap> {
         if self.finished() > 0 {

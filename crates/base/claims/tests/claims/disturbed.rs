@@ -181,4 +181,5 @@ fn one_wrong_run_refutes_a_statement_about_every_run() {
         assert_eq!(wrong.verdict, Verdict::Refuted, "{}", wrong.sentence);
     }
     assert_eq!(judge(0..0, 11).verdict, Verdict::Undecided, "too few");
+    assert_eq!(judge(2..3, 4).verdict, Verdict::Refuted, "one is enough");
 }

@@ -132,7 +132,7 @@ impl Worker<'_> {
             return Ok(target.own);
         }
         let failed = |e| CopyError::io(Operation::Resume, path.to_owned(), e);
-        self.adopt(target, from, modes, path).map_err(failed)
+        self.adopt(target, (from, source), modes, path).map_err(failed)
     }
 
     /// Prepares a directory that an earlier copy left: gives it the mode of a new one, since that of the source
@@ -140,17 +140,32 @@ impl Worker<'_> {
     fn adopt(
         &self,
         target: &TargetDir,
-        from: &Dir,
+        (from, source): (&Dir, &Attr),
         (mode, parent_attr): (u32, ParentAttr),
         path: &Path,
     ) -> io::Result<Attr> {
-        let own = target.own;
-        if own.user != attr::own_ids().0 {
-            return Err(Errno::PERM.into());
+        let mut own = target.own;
+        let me = attr::own_ids();
+        if own.user != me.0 {
+            // The earlier copy had finished it, and given it to the owner of its source.
+            let given = self.context.rules.may_give_away()
+                && self.context.options.preserve.owner
+                && own.user == source.user;
+            if !given {
+                return Err(Errno::PERM.into());
+            }
+            attr::set_owner(&target.dir, me.0, me.1)?;
+            (own.user, own.group) = me;
         }
         let umask = if parent_attr.has_default_acl { 0 } else { self.context.rules.umask() };
         let mode = own.mode & !0o777 | mode & 0o777 & !umask;
-        attr::set_mode(&target.dir, mode | 0o700)?;
+        if own.mode != mode | 0o700 {
+            match attr::set_mode(&target.dir, mode | 0o700) {
+                // Some file systems refuse it; others may then do no more than they should.
+                Err(e) if own.mode & 0o077 & !mode != 0 => return Err(e),
+                _ => {}
+            }
+        }
         if let Some(journal) = self.context.resume.get() {
             let follow = self.context.options.follow == Follow::Always;
             let has_pieces = |source: &Attr| resume::has_pieces(self.context, source);

@@ -48,11 +48,22 @@ const SCRIPTS: &[(&str, User, bool, &str, &str)] = &[
         User::Any,
         false,
         "mkdir m; head -c 300M /dev/zero | tr '\\0' x > m/big; echo a > m/f; $CP -rT --resume m t & C=$!
-         until cat .t*.part/f > early 2> err; do :; done; kill -9 $C; wait $C 2> err
+         while kill -0 $C && ! cat .t*.part/f > early; do :; done 2> err; kill -9 $C; wait $C 2> err
          mv m elsewhere; mkdir m; $CP -rT --resume m t 2> err; echo $?; cat .t*.part/f early
          rm -r m; rm elsewhere/big; mv elsewhere m; chmod 700 m; $CP -rT --resume m t 2> err; echo $?
          stat -c %a t; ls t; ls -A",
         "1\na\na\n0\n700\nf\nearly\nerr\nm\nt\n",
+    ),
+    (
+        "root resumes in directories that it gave to their owners",
+        User::Root,
+        false,
+        "mkdir -p s/a; echo a > s/a/f; chown -R 1000:1000 s/a; mkdir s/b; head -c 400M /dev/zero | tr '\\0' x > s/b/z
+         $CP -aT --resume s t & C=$!
+         while kill -0 $C 2> err && [ \"$(stat -c %u .t*.part/a 2> err)\" != 1000 ]; do :; done
+         kill -9 $C; wait $C 2> err; echo b > s/a/g; $CP -aT --resume s t; echo $?; ls t/a; stat -c '%u %a' t/a
+         diff -r s t && echo same",
+        "0\nf\ng\n1000 755\nsame\n",
     ),
     (
         "a file that took the place of an incomplete copy stays",
