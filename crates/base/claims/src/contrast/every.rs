@@ -43,6 +43,19 @@ fn share_at_most(runs: usize) -> f64 {
     1.0 - (1.0 - CONFIDENCE).powf(1.0 / runs as f64)
 }
 
+/// A bound beyond which a range counts as open.
+const OPEN: f64 = 1e12;
+
+/// Describes numbers outside of a range.
+fn outside(least: f64, most: f64) -> String {
+    match (least <= -OPEN, most >= OPEN) {
+        (true, _) => format!("above {most}"),
+        (_, true) => format!("below {least}"),
+        _ if least == most => format!("not {least}"),
+        _ => format!("outside of {least} to {most}"),
+    }
+}
+
 impl Kind for Every {
     fn locations(&self) -> Vec<&Location> {
         vec![&self.at]
@@ -103,16 +116,17 @@ impl Kind for Every {
             0 => {
                 let hi = share_at_most(count);
                 let bound = format!(
-                    "with {:.0} % confidence, fewer than {:.1} % of runs do",
+                    "with {:.0} % confidence, it is so in less than {:.1} % of runs",
                     100.0 * CONFIDENCE,
                     100.0 * hi
                 );
                 (Answer::new(true, p_of_none(count)), hi, bound)
             }
-            _ => (Answer::new(false, 0.0), 1.0, "one would be enough".to_owned()),
+            _ => (Answer::new(false, 0.0), 1.0, "one is enough".to_owned()),
         };
         let words = format!(
-            "{wrong} of {count} runs of {} have a {metric} outside {least} to {most}; {bound}",
+            "{metric} is {} in {wrong} of {count} runs of {}; {bound}",
+            outside(*least, *most),
             arm.name
         );
         let lo = if wrong == 0 { 0.0 } else { 1.0 / count as f64 };
