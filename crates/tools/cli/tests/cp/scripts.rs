@@ -47,12 +47,12 @@ const SCRIPTS: &[(&str, User, bool, &str, &str)] = &[
         "a source that is not mounted empties no copy, and its new mode counts",
         User::Any,
         false,
-        "mkdir m; head -c 300M /dev/zero | tr '\\0' x > m/big; echo a > m/f; $CP -rT --resume m t & C=$!
-         while kill -0 $C && ! cat .t*.part/f > early; do :; done 2> err; kill -9 $C; wait $C 2> err
-         mv m elsewhere; mkdir m; $CP -rT --resume m t 2> err; echo $?; cat .t*.part/f early
-         rm -r m; rm elsewhere/big; mv elsewhere m; chmod 700 m; $CP -rT --resume m t 2> err; echo $?
-         stat -c %a t; ls t; ls -A",
-        "1\na\na\n0\n700\nf\nearly\nerr\nm\nt\n",
+        "mkdir -p m/a m/b; head -c 300M /dev/zero | tr '\\0' x > m/b/big; echo a > m/a/f; $CP -rT --resume m t & C=$!
+         while kill -0 $C && ! cat .t*.part/a/f > early; do :; done 2> err; kill -9 $C; wait $C 2> err
+         mv m elsewhere; mkdir m; $CP -rT --resume m t 2> err; echo $?; cat .t*.part/a/f early
+         rm -r m; rm elsewhere/b/big; mv elsewhere m; chmod 700 m; $CP -rT --resume m t 2> err; echo $?
+         stat -c %a t; ls t t/a; ls -A",
+        "1\na\na\n0\n700\nt:\na\nb\n\nt/a:\nf\nearly\nerr\nm\nt\n",
     ),
     (
         "root resumes in directories that it gave to their owners",
