@@ -449,4 +449,21 @@ mod tests {
             assert_eq!(fs::read(&part).unwrap(), b"mine");
         }
     }
+
+    #[test]
+    fn large_files_never_share_a_hidden_name() {
+        let long = |end: &str| CString::new("x".repeat(110) + end).unwrap();
+        let names = [long("1"), long("2"), c"short".to_owned()].map(|name| part_name(&name, 7));
+        assert!(names[0] != names[1] && names[2] == hidden_name(c"short", 7), "{names:?}");
+        let temp = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let dir = Dir::open(temp.path()).unwrap();
+        let begin = |hidden: &CStr| {
+            NewFile::resumable(&dir, c"f", Destination::Occupied, hidden.to_owned(), (0o600, 0))
+        };
+        let first = begin(&names[0]).unwrap();
+        let second = begin(&names[0]).err().and_then(|e| Errno::from_io_error(&e));
+        assert_eq!(second, Some(Errno::BUSY), "the file that another thread is writing");
+        drop(first);
+        assert!(begin(&names[0]).is_ok());
+    }
 }

@@ -35,15 +35,6 @@ const SCRIPTS: &[(&str, User, bool, &str, &str)] = &[
         "1\n0\naaaa\nx\nerr\nsrc\nt\n",
     ),
     (
-        "large files whose long names begin alike do not share a hidden one",
-        User::Any,
-        false,
-        "N=$(printf 'x%.0s' $(seq 110)); mkdir src; for i in 1 2 3 4 5 6; do
-         head -c 40M /dev/urandom > src/$N$i; done; $CP -aT --resume --threads 4 src t; echo $?
-         diff -r src t && echo same; ls -A t | grep -c part",
-        "0\nsame\n0\n",
-    ),
-    (
         "a source that is not mounted empties no copy, and its new mode counts",
         User::Any,
         false,
