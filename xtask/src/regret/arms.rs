@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// Files that a thread of the default takes at once.
+const STRIPE: &str = "stripe=64";
+
 /// A plan of `ioloom each`, or its default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Plan {
@@ -15,7 +18,8 @@ pub(super) enum Plan {
         method: String,
         window: u32,
         permits: u32,
-        chunk_kib: Option<u32>,
+        /// Such as `stripe=64`; empty for none.
+        options: String,
     },
     /// Blocking threads.
     Threads(u32),
@@ -28,11 +32,11 @@ impl fmt::Display for Plan {
             Self::Auto => write!(f, "auto"),
             Self::Polite => write!(f, "auto:polite"),
             Self::Threads(n) => write!(f, "read/threads:n={n}"),
-            Self::Window { method, window, permits, chunk_kib } => {
+            Self::Window { method, window, permits, options } => {
                 write!(f, "{method}/window:l={window},p={permits}")?;
-                match chunk_kib {
-                    Some(kib) => write!(f, "/chunk={kib}KiB"),
-                    None => Ok(()),
+                match options.as_str() {
+                    "" => Ok(()),
+                    options => write!(f, "/{options}"),
                 }
             }
         }
@@ -49,18 +53,13 @@ impl Plan {
                 Some(n) => Self::Threads(n.parse().ok()?),
                 None => {
                     let (method, rest) = text.split_once("/window:l=")?;
-                    let (rest, chunk_kib) = match rest.split_once("/chunk=") {
-                        Some((rest, chunk)) => {
-                            (rest, Some(chunk.strip_suffix("KiB")?.parse().ok()?))
-                        }
-                        None => (rest, None),
-                    };
+                    let (rest, options) = rest.split_once('/').unwrap_or((rest, ""));
                     let (window, permits) = rest.split_once(",p=")?;
                     Self::Window {
                         method: method.to_owned(),
                         window: window.parse().ok()?,
                         permits: permits.parse().ok()?,
-                        chunk_kib,
+                        options: options.to_owned(),
                     }
                 }
             },
@@ -76,27 +75,30 @@ impl Plan {
     }
 
     fn window(method: &str, window: u32, permits: u32) -> Self {
-        Self::Window { method: method.to_owned(), window, permits, chunk_kib: None }
+        Self::with(method, window, permits, "")
+    }
+
+    fn with(method: &str, window: u32, permits: u32, options: &str) -> Self {
+        let (method, options) = (method.to_owned(), options.to_owned());
+        Self::Window { method, window, permits, options }
     }
 }
 
 /// Returns the coarse sweep: steps of four.
 pub(super) fn coarse(cores: u32) -> Vec<Plan> {
     let mut all = Vec::new();
-    for (method, windows) in [
-        ("nowait", &[4, 16, 64, 256, 1024][..]),
-        ("uring", &[16, 64, 256]),
-        ("uring:open", &[16, 64, 256]),
-        ("direct:uring", &[2, 8, 32]),
-        ("read", &[2, 8, 32, 128]),
+    for (method, options, windows) in [
+        ("nowait", "", &[4, 16, 64, 256, 1024][..]),
+        ("nowait", STRIPE, &[64, 256, 1024]),
+        ("uring", "", &[16, 64, 256]),
+        ("uring:open", "", &[16, 64, 256]),
+        ("direct:uring", "", &[2, 8, 32]),
+        ("read", "", &[2, 8, 32, 128]),
     ] {
-        all.extend(windows.iter().map(|window| Plan::window(method, *window, cores)));
+        all.extend(windows.iter().map(|window| Plan::with(method, *window, cores, options)));
     }
     all.extend([1, cores, 4 * cores].map(Plan::Threads));
-    let large = Plan::window("read", 8, cores);
-    if let Plan::Window { method, window, permits, .. } = large {
-        all.push(Plan::Window { method, window, permits, chunk_kib: Some(1024) });
-    }
+    all.push(Plan::with("read", 8, cores, "chunk=1024KiB"));
     all
 }
 
@@ -106,13 +108,8 @@ pub(super) fn finer(best: &[(Plan, f64)]) -> Vec<Plan> {
     for (plan, _) in best.iter().take(2) {
         let numbers = |n: u32| [(n / 2).max(1), n.saturating_mul(2).min(2048)];
         let near: Vec<Plan> = match plan {
-            Plan::Window { method, window, permits, chunk_kib } => numbers(*window)
-                .map(|window| Plan::Window {
-                    method: method.clone(),
-                    window,
-                    permits: *permits,
-                    chunk_kib: *chunk_kib,
-                })
+            Plan::Window { method, window, permits, options } => numbers(*window)
+                .map(|window| Plan::with(method, window, *permits, options))
                 .to_vec(),
             Plan::Threads(n) => numbers(*n).map(Plan::Threads).to_vec(),
             _ => Vec::new(),
@@ -132,8 +129,11 @@ pub(super) fn rivals(cores: u32) -> Vec<Plan> {
         Plan::Default,
         Plan::Auto,
         Plan::Polite,
-        Plan::window("nowait", 64, cores),
-        Plan::window("nowait", 32, cores),
+        Plan::with("nowait", 512, cores, STRIPE),
+        Plan::with("nowait", 64, cores, STRIPE),
+        Plan::with("nowait", 32, cores, STRIPE),
+        // Threads that take one file at a time.
+        Plan::window("nowait", 512, cores),
         // The blocking pool of tokio, and one thread per core as rayon starts them.
         Plan::window("read", 512, cores),
         Plan::Threads(cores),

@@ -7,6 +7,10 @@
 //! their number doubles, up to the window. A check costs one system call; while checks change
 //! nothing, their interval doubles. With an idle device, 256 threads are running after about ten
 //! checks or three milliseconds.
+//!
+//! Threads that only open files, while reads do not block, seldom wait: one read of a block of inodes
+//! serves the files of many opens. Beyond a few threads, more of them pay only if most opens wait
+//! for long ([`Ramp::reluctant_from`]): waits for locks of the threads among each other also count as waits.
 
 /// Minimum number of waits that counts. New threads wait for each other a few times, for the
 /// address-space lock and for shared state that one of them sets up.
@@ -23,6 +27,8 @@ pub struct Ramp {
     running: u32,
     max: u32,
     files_per_wait: u64,
+    /// From so many threads on, files per wait to start more.
+    reluctant: Option<(u32, u64)>,
     files: u64,
     waits: u64,
     pause_ns: u64,
@@ -34,7 +40,15 @@ impl Ramp {
     pub fn new(first: u32, max: u32, files_per_wait: u64) -> Self {
         let (max, files_per_wait) = (max.max(1), files_per_wait.max(1));
         let running = first.clamp(1, max);
-        Self { running, max, files_per_wait, files: 0, waits: 0, pause_ns: PAUSE_MIN_NS }
+        let reluctant = None;
+        Self { running, max, files_per_wait, reluctant, files: 0, waits: 0, pause_ns: PAUSE_MIN_NS }
+    }
+
+    /// From `running` threads on, starts more only if the running threads have waited at least once per
+    /// `files_per_wait` files, for a thousand files.
+    #[must_use]
+    pub fn reluctant_from(self, running: u32, files_per_wait: u64) -> Self {
+        Self { reluctant: Some((running, files_per_wait.max(1))), ..self }
     }
 
     /// Returns the number of running threads.
@@ -62,13 +76,25 @@ impl Ramp {
         (self.files, self.waits) = (files, waits);
     }
 
+    fn wait_often(&self, done: u64, waited: u64) -> bool {
+        waited >= WAITS_MIN.max(done / self.files_per_wait)
+    }
+
     /// Takes the cumulative totals of files done and waits over all threads, and returns how many
     /// threads to start now.
     pub fn decide(&mut self, files: u64, waits: u64) -> u32 {
         let done = files.saturating_sub(self.files);
         let waited = waits.saturating_sub(self.waits);
-        if waited >= WAITS_MIN.max(done / self.files_per_wait) && !self.is_full() {
-            let more = self.running.min(self.max - self.running);
+        let (wanted, max) = match self.reluctant {
+            // A burst of waits, as where many directories are new, does not count.
+            Some((from, files_per_wait)) if self.running >= from => {
+                (done >= FILES_REMEMBERED && waited >= done / files_per_wait, self.max)
+            }
+            Some((from, _)) => (self.wait_often(done, waited), self.max.min(from)),
+            None => (self.wait_often(done, waited), self.max),
+        };
+        if wanted && !self.is_full() {
+            let more = self.running.min(max - self.running);
             self.running += more;
             self.begin(files, waits);
             self.pause_ns = PAUSE_MIN_NS;
@@ -124,6 +150,22 @@ mod tests {
         assert_eq!(ramp.pause_ns(), 2 * PAUSE_MIN_NS);
         assert_eq!(ramp.decide(1_000_010, 9), 2);
         assert_eq!(ramp.pause_ns(), PAUSE_MIN_NS);
+    }
+
+    #[test]
+    fn beyond_a_few_threads_most_files_must_wait() {
+        let after = |waits_in_ten: u64| {
+            let mut ramp = Ramp::new(2, 64, 256).reluctant_from(16, 2);
+            for check in 1..200 {
+                ramp.decide(check * 500, check * 50 * waits_in_ten);
+            }
+            ramp.running()
+        };
+        assert_eq!((after(0), after(1), after(4), after(6)), (2, 16, 16, 64));
+        let mut burst = Ramp::new(16, 64, 256).reluctant_from(16, 2);
+        assert_eq!((burst.decide(800, 800), burst.decide(1700, 810)), (0, 0));
+        let mut many = Ramp::new(24, 64, 256).reluctant_from(16, 2);
+        assert_eq!((many.decide(1100, 100), many.decide(2200, 700)), (0, 24));
     }
 
     #[test]

@@ -73,9 +73,11 @@ pub struct Plan {
     pub buffers: Buffers,
     /// Order in which files are read.
     pub read_order: ReadOrder,
-    /// Number of adjacent files of a known list that a thread takes at once. With 1, all threads
-    /// work on the same few directories and inode blocks; larger values spread them over the list.
-    /// This is a minimum: a worker that hits the page cache repeatedly takes more.
+    /// Most adjacent files that a thread takes at once. With 1, all threads open files of the same few
+    /// directories and inode blocks, and wait for each other where the file system locks those; larger
+    /// values spread the threads over the list. A thread takes fewer near the end of the list, and a
+    /// worker of a window also if they would last longer than a tenth of a second. A worker of a window
+    /// that hits the page cache repeatedly takes up to 64 in any case.
     pub stripe: u32,
     /// For a window of `nowait`: up to this many additional threads read with blocking calls, one
     /// file each, once files turn up whose filesystem does not support `RWF_NOWAIT`; and up to twice as
@@ -107,11 +109,11 @@ impl Plan {
     }
 
     /// Returns the plan whose number of requests in flight adapts to the storage: reads that do not
-    /// wait, at most 512 in flight.
+    /// wait, at most 512 in flight, of files that each thread takes up to 64 at a time.
     pub const fn auto(tuning: Tuning) -> Self {
         let schedule = Schedule::Window { window: 512, permits: None };
         let plan = Self::new(Method::Nowait, schedule);
-        Self { blocking: Some(256), tuning, ..plan }
+        Self { stripe: 64, blocking: Some(256), tuning, ..plan }
     }
 
     /// Sets omitted permits to the number of usable cores.

@@ -30,7 +30,8 @@ pub fn default_plan(memory_bytes: u64) -> Plan {
     let blocking = BLOCKING.min(by_memory / 2).min(files / 5).max(1) as u32;
     let schedule = Schedule::Window { window, permits: Some(usable_cores()) };
     let plan = Plan::new(Method::Nowait, schedule);
-    Plan { memory_bytes, blocking: Some(blocking), tuning: TUNING, ..plan }
+    let stripe = Plan::auto(TUNING).stripe;
+    Plan { memory_bytes, blocking: Some(blocking), stripe, tuning: TUNING, ..plan }
 }
 
 /// How long the number of usable processors is remembered. Finding it reads files of the control

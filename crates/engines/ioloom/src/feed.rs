@@ -328,6 +328,29 @@ impl Feed {
         }
     }
 
+    /// Returns entries that were taken, to be taken next. Returns false if the end has been seen: they
+    /// then stay with the caller.
+    pub(crate) fn give_back(&self, entries: &mut VecDeque<(usize, Entry)>) -> bool {
+        let mut state = self.lock();
+        if self.ended.load(Ordering::Acquire) {
+            return false;
+        }
+        match &mut state.queue {
+            Queue::Arrival(queue) => {
+                while let Some(entry) = entries.pop_back() {
+                    queue.push_front(entry);
+                }
+            }
+            Queue::Inode(queue) => {
+                let keyed =
+                    |(index, entry): (usize, Entry)| ((entry.inode().unwrap_or(0), index), entry);
+                queue.extend(entries.drain(..).map(keyed).collect());
+            }
+        }
+        self.waiting.store(state.queue.len(), Ordering::Release);
+        true
+    }
+
     /// Returns the panic of the iterator, once.
     pub(crate) fn panic(&self) -> Option<Box<dyn Any + Send>> {
         self.lock().panic.take()

@@ -172,7 +172,8 @@ impl Feeding for Begun {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::{Claim, Next};
+    use crate::claim::Claim;
+    use crate::source::Next;
     use crate::take::Take;
     use ioloom_sys::file;
     use std::time::Duration;
@@ -190,7 +191,9 @@ mod tests {
         let input = Input::Tree(TreeOptions { roots, ahead, ..TreeOptions::default() });
         let (source, _) = input.source((ReadOrder::List, false), None, None, &Cancel::new());
         let (mut claim, mut inodes) = (Claim::default(), Vec::new());
-        while let Next::Item(item) = source.next::<()>(&mut claim, Take { stripe: 1, threads: 1 }) {
+        while let Next::Item(item) =
+            source.next::<()>(&mut claim, Take { stripe: 1, threads: 1, paced: false })
+        {
             inodes.push(file::stat(item.path.as_path()).unwrap().inode);
         }
         assert_eq!(inodes.len(), 200);

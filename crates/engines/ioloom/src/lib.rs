@@ -32,6 +32,7 @@ mod arena;
 mod bell;
 mod blocking_threads;
 mod cancel;
+mod claim;
 mod default_plan;
 mod elevator;
 #[cfg(feature = "lab")]

@@ -11,7 +11,7 @@ use crate::short_reads::ShortReads;
 use crate::source::Source;
 use crate::take::Take;
 use ioloom_budget::{Budget, Permits, Window};
-use ioloom_model::layout::Layout;
+use ioloom_model::layout::{Driver, Layout};
 use ioloom_model::{Plan, ReadAhead};
 use ioloom_observe::Gauges;
 use std::any::Any;
@@ -63,6 +63,8 @@ pub(crate) struct Shared<'e> {
     /// Files that failed.
     pub(crate) failed: AtomicU64,
     pub(crate) live: AtomicUsize,
+    /// Threads that start without waits for reads.
+    pub(crate) threads_first: usize,
     pub(crate) fatal: Mutex<Option<Error>>,
     pub(crate) panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
@@ -76,7 +78,10 @@ impl Shared<'_> {
 
     /// Returns how threads take paths from the list.
     pub(crate) fn take(&self) -> Take {
-        Take { stripe: self.plan.stripe as usize, threads: self.live.load(Ordering::Relaxed) }
+        // Threads that start with the run may not have started yet.
+        let threads = self.live.load(Ordering::Relaxed).max(self.threads_first);
+        let paced = self.layout.driver == Driver::Windowed;
+        Take { stripe: self.plan.stripe as usize, threads, paced }
     }
 
     /// Reports whether no window bounds how far reads run ahead of compute.

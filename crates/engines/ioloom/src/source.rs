@@ -2,6 +2,7 @@
 
 use crate::bell::Bell;
 use crate::cancel::Cancel;
+use crate::claim::Claim;
 use crate::error::FileError;
 use crate::feed::{Entries, Entry, Feed, TakeOrder, Taken};
 use crate::take::Take;
@@ -9,11 +10,10 @@ use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::file;
 use ioloom_walk::{PathList, order_of};
 use std::any::Any;
-use std::collections::VecDeque;
 use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The paths of a run, which threads take from.
 pub(crate) struct Source<'s> {
@@ -32,10 +32,56 @@ enum From<'s> {
         order: Option<Vec<usize>>,
         next: AtomicUsize,
         max: usize,
+        returned: Returned,
     },
     /// Entries from an iterator, and the iterator before the start.
     /// With `one_by_one` a thread claims one entry at a time.
     Stream { feed: Arc<Feed>, entries: Mutex<Option<Entries>>, one_by_one: bool },
+}
+
+/// Positions that threads have claimed and given back.
+#[derive(Debug, Default)]
+struct Returned {
+    /// The list ends under this lock, when nothing is left.
+    ranges: Mutex<Vec<Range<usize>>>,
+    /// How many positions there are.
+    positions: AtomicUsize,
+}
+
+impl Returned {
+    fn lock(&self) -> MutexGuard<'_, Vec<Range<usize>>> {
+        self.ranges.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Takes a share. `end` is called under the lock if nothing is left.
+    #[cold]
+    fn claim(&self, take: Take, end: impl FnOnce()) -> Option<Range<usize>> {
+        let mut ranges = self.lock();
+        let Some(range) = ranges.pop() else {
+            end();
+            return None;
+        };
+        let positions = self.positions.load(Ordering::Relaxed);
+        let size = take.size(positions).min(range.len());
+        self.positions.store(positions - size, Ordering::Relaxed);
+        let split = range.start + size;
+        if split < range.end {
+            ranges.push(split..range.end);
+        }
+        Some(range.start..split)
+    }
+
+    /// Adds a range, unless the list has ended: other threads may be gone.
+    #[cold]
+    fn add(&self, range: Range<usize>, has_ended: impl FnOnce() -> bool) -> bool {
+        let mut ranges = self.lock();
+        if has_ended() {
+            return false;
+        }
+        self.positions.fetch_add(range.len(), Ordering::Relaxed);
+        ranges.push(range);
+        true
+    }
 }
 
 /// A list and who owns it.
@@ -105,24 +151,6 @@ pub(crate) struct Item<'p, S> {
     pub(crate) state: Option<S>,
 }
 
-/// Neighbouring positions of a list, or entries of a stream, that a thread has claimed and not yet
-/// processed.
-#[derive(Debug, Default)]
-pub(crate) struct Claim {
-    next: usize,
-    end: usize,
-    /// Of a stream: as many as the positions.
-    entries: VecDeque<(usize, Entry)>,
-}
-
-impl Claim {
-    /// Reports whether no claimed position is left.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.next == self.end
-    }
-}
-
 impl<'s> Source<'s> {
     /// Takes the first `max` paths of a list. A file keeps its position in the list whatever order
     /// it is read in.
@@ -143,7 +171,13 @@ impl<'s> Source<'s> {
             let inodes: Vec<u64> = (0..max).map(inode).collect();
             order_of(&inodes)
         });
-        Self::of(From::List { list, order, next: AtomicUsize::new(0), max })
+        Self::of(From::List {
+            list,
+            order,
+            next: AtomicUsize::new(0),
+            max,
+            returned: Returned::default(),
+        })
     }
 
     /// Takes the entries of an iterator as they come. `one_by_one`: a thread never claims an entry that
@@ -199,7 +233,10 @@ impl<'s> Source<'s> {
     /// Returns how many paths wait to be taken, as far as is known now.
     pub(crate) fn waiting(&self) -> usize {
         match &self.paths {
-            From::List { next, max, .. } => max.saturating_sub(next.load(Ordering::Relaxed)),
+            From::List { next, max, returned, .. } => {
+                let unclaimed = max.saturating_sub(next.load(Ordering::Relaxed));
+                unclaimed + returned.positions.load(Ordering::Relaxed)
+            }
             From::Stream { feed, .. } => feed.waiting(),
         }
     }
@@ -222,6 +259,21 @@ impl<'s> Source<'s> {
     fn ends(&self) {
         let now = monotonic_ns();
         let _ = self.ended_ns.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Returns what is left of a claim, for other threads. Returns false if they have seen the end and
+    /// may be gone: the claim then stays.
+    #[cold]
+    pub(crate) fn give_back(&self, claim: &mut Claim) -> bool {
+        let given = match &self.paths {
+            From::List { returned, .. } => returned.add(claim.next..claim.end, || self.has_ended()),
+            From::Stream { feed, .. } => feed.give_back(&mut claim.entries),
+        };
+        if given {
+            claim.was_given_back();
+            self.bell.ring_all();
+        }
+        given
     }
 
     /// Returns the number of paths that have arrived, and whether there will be no more.
@@ -252,12 +304,16 @@ impl<'s> Source<'s> {
     #[inline]
     pub(crate) fn next<S>(&self, claim: &mut Claim, take: Take) -> Next<'_, S> {
         match &self.paths {
-            From::List { list, order, next, max } => {
+            From::List { list, order, next, max, returned } => {
                 if claim.is_empty() {
-                    let Some(more) = claim_more(next, *max, take) else {
-                        self.ends();
-                        return Next::Ended;
+                    let take = claim.paced(take);
+                    let back = match returned.positions.load(Ordering::Relaxed) {
+                        0 => None,
+                        _ => returned.claim(take, || ()),
                     };
+                    let more = back.or_else(|| claim_more(next, *max, take));
+                    let more = more.or_else(|| returned.claim(take, || self.ends()));
+                    let Some(more) = more else { return Next::Ended };
                     (claim.next, claim.end) = (more.start, more.end);
                 }
                 debug_assert!(claim.next < claim.end, "a claim is used by one thread, in order");
@@ -278,7 +334,8 @@ impl<'s> Source<'s> {
                         Taken::Entry(index, entry)
                     }
                     None => {
-                        let taken = feed.take(take.of_stream(*one_by_one), &mut claim.entries);
+                        let take = claim.paced(take).of_stream(*one_by_one);
+                        let taken = feed.take(take, &mut claim.entries);
                         (claim.next, claim.end) = (0, claim.entries.len());
                         taken
                     }
@@ -323,7 +380,7 @@ mod tests {
     use super::*;
     use ioloom_model::ReadOrder;
 
-    const ALONE: Take = Take { stripe: 1, threads: 1 };
+    const ALONE: Take = Take { stripe: 1, threads: 1, paced: false };
 
     fn entries(paths: impl IntoIterator<Item = PathBuf, IntoIter: Send + 'static>) -> Entries {
         crate::feed::one_by_one(paths.into_iter().map(Entry::Path))
@@ -347,7 +404,7 @@ mod tests {
             let source = Source::stream(entries(paths.clone()), ReadOrder::List, one_by_one);
             source.start().unwrap();
             await_paths(&source, 64);
-            let take = Take { stripe: 1, threads: 2 };
+            let take = Take { stripe: 1, threads: 2, paced: false };
             let (mut first, mut second) = (Claim::default(), Claim::default());
             let index = |claim: &mut Claim| match source.next::<()>(claim, take) {
                 Next::Item(item) => item.index,
@@ -439,9 +496,52 @@ mod tests {
     }
 
     #[test]
+    fn a_claim_that_was_given_back_is_taken_before_the_end() {
+        let paths: Vec<PathBuf> = (0..400).map(|n| PathBuf::from(n.to_string())).collect();
+        let mut list = PathList::default();
+        paths.iter().for_each(|path| list.push(path.as_os_str().as_encoded_bytes()));
+        let of_list = Source::list(Listed::Borrowed(&list), ReadOrder::List, None, &Cancel::new());
+        let [of_stream, by_inode] = [ReadOrder::List, ReadOrder::Inode].map(|order| {
+            let source = Source::stream(entries(paths.clone()), order, false);
+            source.start().unwrap();
+            await_paths(&source, 400);
+            source
+        });
+        let take = Take { stripe: 16, threads: 2, paced: true };
+        for source in [of_list, of_stream, by_inode] {
+            let mut seen = Vec::new();
+            let mut next = |claim: &mut Claim| match source.next::<()>(claim, take) {
+                Next::Item(item) => {
+                    assert_eq!(item.path.as_path(), paths[item.index]);
+                    seen.push(item.index);
+                    true
+                }
+                _ => false,
+            };
+            let mut claims = [Claim::default(), Claim::default(), Claim::default()];
+            let mut given = 0;
+            while next(&mut claims[0]) {
+                if !claims[0].is_empty() {
+                    let left = claims[0].end - claims[0].next;
+                    assert!(source.give_back(&mut claims[0]) && claims[0].is_empty());
+                    given += left;
+                }
+                // Two threads take what it gives back, and what it has never claimed.
+                assert!(claims[1..].iter_mut().all(|claim| !next(claim) || claim.next <= 400));
+            }
+            assert!(given > 0);
+            while claims.iter_mut().any(&mut next) {}
+            let mut late = Claim { next: 3, end: 5, ..Claim::default() };
+            assert!(!source.give_back(&mut late) && !late.is_empty(), "no thread would take it");
+            seen.sort_unstable();
+            assert_eq!(seen, (0..400).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
     fn claims_cover_the_list_once_and_shrink_at_the_end() {
         let next = AtomicUsize::new(0);
-        let take = Take { stripe: 16, threads: 4 };
+        let take = Take { stripe: 16, threads: 4, paced: false };
         let mut seen = Vec::new();
         let mut sizes = Vec::new();
         while let Some(claim) = claim_more(&next, 1000, take) {

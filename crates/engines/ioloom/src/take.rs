@@ -1,4 +1,4 @@
-//! How many paths a thread claims at once.
+//! How many paths a thread claims at most.
 //!
 //! A claim saves trips to the list, or to the lock of a stream, but no other thread can take what it holds.
 //! So it is never more than a quarter of a fair share of the paths that are known.
@@ -6,10 +6,12 @@
 /// How a thread takes paths.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Take {
-    /// Positions to claim at once.
+    /// Most positions to claim at once.
     pub(crate) stripe: usize,
     /// Threads that take paths. Near the end claims shrink, so that all threads end together.
     pub(crate) threads: usize,
+    /// Whether claims are also sized by time ([`Claim::paced`](crate::claim::Claim::paced)).
+    pub(crate) paced: bool,
 }
 
 /// Entries of a stream that are claimed at once, if many wait: the lock is then taken seldom.

@@ -8,10 +8,12 @@
 
 use super::work::{Work, Worker};
 use crate::arena::Lease;
+use crate::claim::Claim;
 use crate::error::FileError;
 use crate::fetch::{Cx, Fetch, Reaped, Started};
 use crate::loaded::Loaded;
-use crate::source::{Claim, Item, Next};
+use crate::source::{Item, Next};
+use crate::take::Take;
 use ioloom_model::CallKind;
 use ioloom_model::layout::Role;
 use ioloom_sys::clock::monotonic_ns;
@@ -34,7 +36,12 @@ pub(super) fn run<'e, W: Work>(
         {
             helps.rest_if_idle(worker, &mut spare);
         }
-        let Some(item) = next(worker, &mut claim, &mut spare) else { break };
+        // A thread that helps must not claim what others could read while it waits.
+        let take = || match role {
+            Role::Blocking => Take { stripe: 1, ..shared.take() },
+            _ => shared.take(),
+        };
+        let Some(item) = next(worker, &mut claim, take, &mut spare) else { break };
         worker.meter.file_starts();
         worker.in_flight(1);
         let lease = match shared.first_bytes {
@@ -130,11 +137,12 @@ impl Helps {
 fn next<'e, W: Work>(
     worker: &mut Worker<'e, W>,
     claim: &mut Claim,
+    take: impl Fn() -> Take,
     spare: &mut Option<Lease>,
 ) -> Option<Item<'e, W::State>> {
     let shared = worker.shared;
     while !shared.stopping() {
-        match shared.source.next(claim, shared.take()) {
+        match shared.source.next(claim, take()) {
             Next::Item(item) => return Some(item),
             Next::Failed(error) => worker.failed(error),
             Next::Empty => {

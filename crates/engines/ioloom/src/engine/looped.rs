@@ -37,20 +37,18 @@
 //! permit from one file to the next (for a limited number of files if others wait for one) and
 //! returns it before it waits for a read, for memory or for other workers.
 
+use super::ready::Ready;
 use super::work::{Work, Worker};
 use crate::arena::Lease;
-use crate::bell::Bell;
+use crate::claim::Claim;
 use crate::fetch::{Cx, Fetch, Reaped, SHORT_FUNCTION_NS, Started, no_buffer};
 use crate::loaded::Loaded;
-use crate::shared::Shared;
-use crate::source::{Claim, Item, Next};
+use crate::source::{Item, Next};
 use ioloom_budget::{Part, Permit};
 use ioloom_control::{Action, Admission};
 use ioloom_model::CallKind;
-use ioloom_observe::{Gauges, Step};
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use ioloom_observe::Step;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Consecutive hits after which a worker claims [`HIT_STRIPE`] files at once and keeps its permit.
@@ -60,146 +58,9 @@ const HITS_IN_A_ROW: u32 = 64;
 /// every file, threads would sleep and wake as often as they work.
 const KEPT_LEAST: u32 = 16;
 
-/// Files claimed at once while everything is in memory. Threads that claim one file at a time then
-/// spend a tenth of their time on shared cache lines: of the list, and of neighbouring names and
-/// inodes. While reads wait for a device it is better if all threads work in the same directories.
+/// Least number of files claimed at once while everything is in memory. Threads that claim one at a time
+/// then spend a tenth of their time on shared cache lines: of the list, and of names and inodes.
 const HIT_STRIPE: usize = 64;
-
-/// Ready pieces of all workers.
-pub(super) struct Ready<'p, S> {
-    queues: Vec<Queue<'p, S>>,
-    /// Publish the length of each queue to other workers and to the sampler.
-    gauges: Arc<Gauges>,
-    /// Workers started so far that have a part of the window.
-    started: AtomicUsize,
-    /// Workers that rest. Written under the lock of the bell, where blocking threads rest, too.
-    resting: AtomicUsize,
-    /// Whether all workers rested at once after the end of the list.
-    over: AtomicBool,
-}
-
-struct Queue<'p, S>(Mutex<VecDeque<Loaded<'p, S>>>);
-
-impl<'p, S> Queue<'p, S> {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Loaded<'p, S>>> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-}
-
-impl<'p, S> Ready<'p, S> {
-    pub(super) fn new(workers: usize, gauges: Arc<Gauges>) -> Self {
-        Self {
-            queues: (0..workers).map(|_| Queue(Mutex::new(VecDeque::new()))).collect(),
-            gauges,
-            started: AtomicUsize::new(0),
-            resting: AtomicUsize::new(0),
-            over: AtomicBool::new(false),
-        }
-    }
-
-    fn push(&self, worker: usize, piece: Loaded<'p, S>, bell: &Bell) {
-        let mut pieces = self.queues[worker].lock();
-        pieces.push_back(piece);
-        let len = pieces.len();
-        self.gauges.set_ready(worker, len);
-        drop(pieces);
-        if len > 1 {
-            bell.ring();
-        }
-    }
-
-    /// Counts a worker, before its thread is started.
-    pub(super) fn joins(&self) {
-        self.started.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// Takes back the count of a worker whose thread could not be started.
-    pub(super) fn leaves(&self) {
-        self.started.fetch_sub(1, Ordering::AcqRel);
-    }
-
-    /// Rests outside the count, with nothing in flight, ready or claimed, until the worker has a part
-    /// of the window or the list has ended.
-    fn rest_without_part(&self, shared: &Shared<'_>, part: &Part) {
-        self.started.fetch_sub(1, Ordering::AcqRel);
-        // A path may have woken this worker instead of one that can take it.
-        if shared.source.is_settled() {
-            shared.source.bell().ring();
-        }
-        let over = || shared.stopping() || shared.source.has_ended();
-        let back = || over() || part.is_wanted(&shared.window);
-        shared.spare_bell.rest(|_| back().then_some(()));
-        self.joins();
-    }
-
-    /// Sleeps until there may be a piece to steal or a path to take. Returns false if there will be
-    /// neither, or if the run is stopping.
-    pub(super) fn rest(&self, shared: &Shared<'_>) -> bool {
-        let bell = shared.source.bell();
-        let mut counted = false;
-        let more = bell.rest(|_| {
-            if !counted {
-                self.resting.fetch_add(1, Ordering::AcqRel);
-                counted = true;
-            }
-            let more = self.more(shared);
-            if more.is_some() {
-                self.resting.fetch_sub(1, Ordering::AcqRel);
-            }
-            more
-        });
-        if !more {
-            shared.wake_resting();
-        }
-        more
-    }
-
-    /// Returns whether a resting worker goes on, or `None` if it sleeps.
-    fn more(&self, shared: &Shared<'_>) -> Option<bool> {
-        let resting = self.resting.load(Ordering::Acquire);
-        let started = self.started.load(Ordering::Acquire);
-        assert!(
-            resting <= started,
-            "a worker rests once: when all rest the run ends, and no piece may be left"
-        );
-        if self.over.load(Ordering::Acquire) || shared.stopping() {
-            return Some(false);
-        }
-        if self.queues.iter().any(|queue| !queue.lock().is_empty()) {
-            return Some(true);
-        }
-        if !shared.source.has_ended() {
-            return shared.source.is_settled_surely().then_some(true);
-        }
-        if resting == started {
-            self.over.store(true, Ordering::Release);
-            return Some(false);
-        }
-        None
-    }
-
-    fn pop(&self, worker: usize) -> Option<Loaded<'p, S>> {
-        if self.len(worker) == 0 {
-            return None;
-        }
-        let mut pieces = self.queues[worker].lock();
-        let piece = pieces.pop_front();
-        self.gauges.set_ready(worker, pieces.len());
-        piece
-    }
-
-    fn len(&self, worker: usize) -> usize {
-        self.gauges.ready(worker)
-    }
-
-    /// Takes the oldest piece from the longest queue of another worker.
-    fn steal(&self, thief: usize) -> Option<Loaded<'p, S>> {
-        let most = (0..self.queues.len())
-            .filter(|worker| *worker != thief)
-            .max_by_key(|worker| self.len(*worker))?;
-        self.pop(most)
-    }
-}
 
 /// Reads that a worker starts before it checks for completions.
 const ISSUES_PER_REAP: u32 = 8;
@@ -235,10 +96,7 @@ pub(super) fn run<'e, W: Work>(
     part: Part,
     ready: &Ready<'e, W::State>,
 ) {
-    assert!(
-        worker.number < ready.queues.len(),
-        "each worker owns a queue, which only it reaps into"
-    );
+    assert!(worker.number < ready.workers(), "each worker owns a queue, which only it reaps into");
     let admission = Admission::new(0);
     let reaped = Reaped::new();
     let mut this = Loop {
@@ -284,6 +142,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
                     self.worker.meter.step_starts(Step::Compute);
                     self.admission.taken();
                     self.compute(piece, true);
+                    self.give_back_if_slow();
                     self.reap(false);
                 }
             }
@@ -298,7 +157,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
             }
             Action::AwaitMemory => self.await_memory(),
             Action::AwaitPart => self.await_part(),
-            Action::Done if self.ready.queues.len() == 1 => return false,
+            Action::Done if self.ready.workers() == 1 => return false,
             Action::Done | Action::AwaitInput => match self.steal() {
                 Some(piece) => self.compute(piece, false),
                 None => return self.rest(),
@@ -307,11 +166,16 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         true
     }
 
-    /// Sets the window of this worker to its part. What it has taken from the list stays with it.
+    /// Sets the window of this worker to its part. Without one it gives back what it has taken, unless the
+    /// list has ended.
     #[inline]
     fn size_window(&mut self) {
         let used = self.admission.in_flight() + self.admission.ready();
         let room = self.part.room(&self.worker.shared.window, used);
+        if room.in_flight == 0 && !self.claim.is_empty() {
+            // Read here, the files would exceed the limit.
+            self.worker.shared.source.give_back(&mut self.claim);
+        }
         let least = u32::from(self.pending.is_some() || !self.claim.is_empty());
         let limit = room.in_flight.max(least);
         if (room.files, limit) != self.admission.window() {
@@ -352,6 +216,14 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
             return None;
         }
         self.ready.steal(self.worker.number)
+    }
+
+    /// Gives back what is left of a claim that has lasted long, while other workers can take it.
+    #[inline(never)]
+    fn give_back_if_slow(&mut self) {
+        if self.claim.is_slow() {
+            self.worker.shared.source.give_back(&mut self.claim);
+        }
     }
 
     fn issue(&mut self) {
@@ -460,6 +332,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
     fn reap(&mut self, wait: bool) {
         self.issued = 0;
         if wait {
+            self.give_back_if_slow();
             self.kept = None;
             // After a stolen piece this buffer is one more than the part of this worker, and others may
             // wait for the memory.
@@ -522,6 +395,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
                 piece.release(&mut self.worker.meter);
                 return;
             }
+            self.give_back_if_slow();
             // A stolen file stays with the thief.
             self.admission.issued();
             let meter = &mut self.worker.meter;

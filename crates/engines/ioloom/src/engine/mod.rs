@@ -15,6 +15,7 @@ mod limits;
 mod looped;
 mod measure;
 mod pilot;
+mod ready;
 #[cfg(test)]
 mod resized;
 mod roles;
@@ -141,6 +142,7 @@ fn prepare<'e>(
         failed: AtomicU64::new(0),
         no_more_threads: AtomicBool::new(false),
         live: AtomicUsize::new(0),
+        threads_first: layout.threads_first() as usize,
         fatal: Mutex::new(None),
         panic: Mutex::new(None),
         budget,

@@ -1,7 +1,7 @@
 //! Tests with the parts of the engine: a limit on files in flight that changes during a run, and
 //! threads that rest.
 
-use super::looped::Ready;
+use super::ready::Ready;
 use super::threads;
 use super::work::{Piece, RunOptions, Work};
 use super::{prepare, window_of};

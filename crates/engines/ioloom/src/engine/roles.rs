@@ -24,11 +24,12 @@
 //! flight. A computer ends when that count is zero and the queue is empty.
 
 use super::work::{Work, Worker};
+use crate::claim::Claim;
 use crate::error::Error;
 use crate::fetch::{Cx, Fetch, Reaped, Started, full_of_window};
 use crate::loaded::Loaded;
 use crate::shared::Shared;
-use crate::source::{Claim, Item, Next, Source};
+use crate::source::{Item, Next, Source};
 use ioloom_budget::Permits;
 use ioloom_model::layout::Role;
 use ioloom_model::{CallKind, HybridOrder, ReadAhead, Schedule};

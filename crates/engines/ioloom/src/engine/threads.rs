@@ -13,7 +13,7 @@ use super::blocking_crew::BlockingCrew;
 use super::pilot::Pilot;
 use super::traced::{Sampled, Traced};
 use super::work::{Executed, ProgressNow, RunOptions, Work, Worker};
-use super::{blocking, looped, roles, traced};
+use super::{blocking, looped, ready, roles, traced};
 use crate::bell::Bell;
 use crate::error::{Error, START_THREAD};
 use crate::fetch;
@@ -51,6 +51,11 @@ const PATHS_WORTH_ROOM: usize = 512;
 const MANY_FILES: u32 = 4096;
 /// Descriptors of the caller and of everything but the files of the run.
 const PLACES_OF_OTHERS: u32 = 256;
+/// Workers of `nowait` that start while threads wait now and then, and files per wait from which more
+/// start. Most opens find their inode in a block that another open has read; only where they do not do
+/// more threads pay for their switches.
+const NOWAIT_FREELY: u32 = 16;
+const NOWAIT_FILES_PER_WAIT: u64 = 1;
 /// Workers per permit that share a short list.
 const SHORT_LIST_WORKERS: usize = 8;
 
@@ -65,7 +70,7 @@ struct Threads<'e, W: Work> {
     work: &'e W,
     gate: &'e Gate,
     queues: &'e roles::Queues<'e, W::State>,
-    ready: &'e looped::Ready<'e, W::State>,
+    ready: &'e ready::Ready<'e, W::State>,
     main: &'e Thread,
     traced: Option<&'e Traced>,
 }
@@ -88,7 +93,7 @@ pub(super) fn run<W: Work>(
     let roles: Vec<Role> = shared.layout.roles().collect();
     let queues = roles::Queues::new(shared);
     let workers = shared.layout.max_of(Role::Worker) as usize;
-    let ready = looped::Ready::new(workers, shared.gauges.clone());
+    let ready = ready::Ready::new(workers, shared.gauges.clone());
     let main = std::thread::current();
     // Blocking threads seldom start, so that a trace need not reserve space for all of them.
     let recorded = roles.len() - shared.layout.max_of(Role::Blocking) as usize * 3 / 4;
@@ -280,21 +285,25 @@ impl<'e> Crew<'e> {
     fn new<W: Work>(threads: Threads<'e, W>) -> Self {
         let shared = threads.shared;
         let layout = &shared.layout;
-        let files_per_wait = match shared.plan.method {
-            // A worker waits for the oldest of its window, and then for nothing for a long time.
-            Method::Nowait => 256,
-            // A thread that waits less leaves its processor idle for less time than a thread costs.
-            _ => 8,
-        };
         let workers_max = (layout.threads_max() - layout.max_of(Role::Blocking)) as usize;
         let at_once = layout.threads_first();
+        let workers = match shared.plan.method {
+            // A worker waits for the oldest of its window, and then for nothing for a long time.
+            Method::Nowait => {
+                let freely = NOWAIT_FREELY.max(at_once.saturating_mul(2));
+                let ramp = Ramp::new(at_once, workers_max as u32, 256);
+                ramp.reluctant_from(freely, NOWAIT_FILES_PER_WAIT)
+            }
+            // A thread that waits less leaves its processor idle for less time than a thread costs.
+            _ => Ramp::new(at_once, workers_max as u32, 8),
+        };
         let pilot = Pilot::new(shared);
         Self {
             shared,
             at_once: at_once as usize,
             pause: FIRST_PAUSE,
             started: 0,
-            workers: Ramp::new(at_once, workers_max as u32, files_per_wait),
+            workers,
             workers_max,
             blocking: BlockingCrew::new(shared, pilot.is_some()),
             waits: ReadWaits::new(shared),
@@ -485,15 +494,19 @@ impl<'e, W: Work> Threads<'e, W> {
         }
     }
 
-    /// Starts threads as they are needed and reports progress, until the last thread has ended.
+    /// Starts threads as they are needed and reports progress, once more when the last thread has ended.
     fn watch(self, crew: &mut Crew<'e>, before: &mut Usage, start: &mut impl FnMut(Range<usize>)) {
         let shared = self.shared;
         let mut progress = self.options.progress;
         let start_ns = monotonic_ns();
         let mut reported_ns = start_ns;
-        while shared.live.load(Ordering::Acquire) > 0 {
-            std::thread::park_timeout(crew.pause());
-            crew.check(start);
+        let mut over = false;
+        while !over {
+            over = shared.live.load(Ordering::Acquire) == 0;
+            if !over {
+                std::thread::park_timeout(crew.pause());
+                crew.check(start);
+            }
             if shared.cancel.is_cancelled() {
                 shared.wake_all();
             }
@@ -502,8 +515,7 @@ impl<'e, W: Work> Threads<'e, W> {
                 before.complete();
             }
             if let Some(report) = progress
-                && (now_ns - reported_ns >= PROGRESS.as_nanos() as u64
-                    || shared.live.load(Ordering::Acquire) == 0)
+                && (over || now_ns - reported_ns >= PROGRESS.as_nanos() as u64)
             {
                 reported_ns = now_ns;
                 let now = ProgressNow {
