@@ -75,9 +75,9 @@ pub struct Plan {
     pub read_order: ReadOrder,
     /// Most adjacent files that a thread takes at once. With 1, all threads open files of the same few
     /// directories and inode blocks, and wait for each other where the file system locks those; larger
-    /// values spread the threads over the list. A thread takes fewer near the end of the list, and a
-    /// worker of a window also if they would last longer than a tenth of a second. A worker of a window
-    /// that hits the page cache repeatedly takes up to 64 in any case.
+    /// values spread the threads over the list. A thread takes fewer near the end of the list. A worker
+    /// of a window of reads that do not block also takes fewer if they would last longer than a tenth
+    /// of a second, and up to 64 if it hits the page cache repeatedly.
     pub stripe: u32,
     /// For a window of `nowait`: up to this many additional threads read with blocking calls, one
     /// file each, once files turn up whose filesystem does not support `RWF_NOWAIT`; and up to twice as

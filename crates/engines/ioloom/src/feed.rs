@@ -132,6 +132,8 @@ pub(crate) struct Feed {
 
 struct State {
     queue: Queue,
+    /// Entries that threads have given back, taken before all others.
+    returned: VecDeque<(usize, Entry)>,
     /// Entries that the iterator has yielded.
     yielded: usize,
     /// Whether the iterator has ended.
@@ -140,6 +142,16 @@ struct State {
     closed: bool,
     feeder_waits: bool,
     panic: Option<Box<dyn Any + Send>>,
+}
+
+impl State {
+    fn len(&self) -> usize {
+        self.returned.len() + self.queue.len()
+    }
+
+    fn pop(&mut self) -> Option<(usize, Entry)> {
+        self.returned.pop_front().or_else(|| self.queue.pop())
+    }
 }
 
 enum Queue {
@@ -197,6 +209,7 @@ impl Feed {
         };
         let state = State {
             queue,
+            returned: VecDeque::new(),
             yielded: 0,
             exhausted: false,
             closed: false,
@@ -282,7 +295,7 @@ impl Feed {
                 );
             }
         }
-        self.waiting.store(state.queue.len(), Ordering::Release);
+        self.waiting.store(state.len(), Ordering::Release);
         drop(state);
         if many {
             self.bell.ring_all();
@@ -298,7 +311,7 @@ impl Feed {
         assert!(!state.exhausted, "one feeder ends a feed once");
         state.exhausted = true;
         state.panic = panic;
-        if state.queue.len() == 0 {
+        if state.len() == 0 {
             self.ended.store(true, Ordering::Release);
         }
         drop(state);
@@ -309,16 +322,16 @@ impl Feed {
     /// arrived.
     pub(crate) fn take(&self, take: Take, more: &mut VecDeque<(usize, Entry)>) -> Taken {
         let mut state = self.lock();
-        match state.queue.pop() {
+        match state.pop() {
             Some((index, entry)) => {
-                let following = take.size(state.queue.len() + 1) - 1;
-                more.extend((0..following).map_while(|_| state.queue.pop()));
-                self.waiting.store(state.queue.len(), Ordering::Release);
+                let following = take.size(state.len() + 1) - 1;
+                more.extend((0..following).map_while(|_| state.pop()));
+                self.waiting.store(state.len(), Ordering::Release);
                 // Half empty, so that the feeder and the workers do not alternate.
                 if state.feeder_waits && state.queue.is_half_empty() {
                     self.room.notify_one();
                 }
-                if state.exhausted && state.queue.len() == 0 {
+                if state.exhausted && state.len() == 0 {
                     self.ended.store(true, Ordering::Release);
                 }
                 Taken::Entry(index, entry)
@@ -335,19 +348,10 @@ impl Feed {
         if self.ended.load(Ordering::Acquire) {
             return false;
         }
-        match &mut state.queue {
-            Queue::Arrival(queue) => {
-                while let Some(entry) = entries.pop_back() {
-                    queue.push_front(entry);
-                }
-            }
-            Queue::Inode(queue) => {
-                let keyed =
-                    |(index, entry): (usize, Entry)| ((entry.inode().unwrap_or(0), index), entry);
-                queue.extend(entries.drain(..).map(keyed).collect());
-            }
+        while let Some(entry) = entries.pop_back() {
+            state.returned.push_front(entry);
         }
-        self.waiting.store(state.queue.len(), Ordering::Release);
+        self.waiting.store(state.len(), Ordering::Release);
         true
     }
 
@@ -365,7 +369,7 @@ impl Feed {
     /// Reports the same under the lock, for threads about to sleep.
     pub(crate) fn is_settled_surely(&self) -> bool {
         let state = self.lock();
-        state.queue.len() > 0 || state.exhausted
+        state.len() > 0 || state.exhausted
     }
 
     /// Returns the number of entries that have arrived, and whether there will be no more.

@@ -62,7 +62,8 @@ impl Returned {
             return None;
         };
         let positions = self.positions.load(Ordering::Relaxed);
-        let size = take.size(positions).min(range.len());
+        // Not single positions, which would bring threads together again.
+        let size = take.size(positions).max(take.stripe.min(range.len() / 4)).min(range.len());
         self.positions.store(positions - size, Ordering::Relaxed);
         let split = range.start + size;
         if split < range.end {
@@ -265,6 +266,9 @@ impl<'s> Source<'s> {
     /// may be gone: the claim then stays.
     #[cold]
     pub(crate) fn give_back(&self, claim: &mut Claim) -> bool {
+        if self.has_ended() {
+            return false;
+        }
         let given = match &self.paths {
             From::List { returned, .. } => returned.add(claim.next..claim.end, || self.has_ended()),
             From::Stream { feed, .. } => feed.give_back(&mut claim.entries),
@@ -314,6 +318,7 @@ impl<'s> Source<'s> {
                     let more = back.or_else(|| claim_more(next, *max, take));
                     let more = more.or_else(|| returned.claim(take, || self.ends()));
                     let Some(more) = more else { return Next::Ended };
+                    claim.got(more.len());
                     (claim.next, claim.end) = (more.start, more.end);
                 }
                 debug_assert!(claim.next < claim.end, "a claim is used by one thread, in order");
@@ -336,6 +341,10 @@ impl<'s> Source<'s> {
                     None => {
                         let take = claim.paced(take).of_stream(*one_by_one);
                         let taken = feed.take(take, &mut claim.entries);
+                        claim.got(match taken {
+                            Taken::Entry(..) => 1 + claim.entries.len(),
+                            Taken::Empty | Taken::Ended => 0,
+                        });
                         (claim.next, claim.end) = (0, claim.entries.len());
                         taken
                     }
@@ -531,7 +540,8 @@ mod tests {
             }
             assert!(given > 0);
             while claims.iter_mut().any(&mut next) {}
-            let mut late = Claim { next: 3, end: 5, ..Claim::default() };
+            let mut late = Claim::default();
+            (late.next, late.end) = (3, 5);
             assert!(!source.give_back(&mut late) && !late.is_empty(), "no thread would take it");
             seen.sort_unstable();
             assert_eq!(seen, (0..400).collect::<Vec<_>>());

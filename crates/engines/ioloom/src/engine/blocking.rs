@@ -36,7 +36,7 @@ pub(super) fn run<'e, W: Work>(
         {
             helps.rest_if_idle(worker, &mut spare);
         }
-        // A thread that helps must not claim what others could read while it waits.
+        // A thread that helps should not claim what others could read while it waits.
         let take = || match role {
             Role::Blocking => Take { stripe: 1, ..shared.take() },
             _ => shared.take(),

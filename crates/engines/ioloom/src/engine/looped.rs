@@ -142,7 +142,6 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
                     self.worker.meter.step_starts(Step::Compute);
                     self.admission.taken();
                     self.compute(piece, true);
-                    self.give_back_if_slow();
                     self.reap(false);
                 }
             }
@@ -192,6 +191,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         }
         self.spare = None;
         self.kept = None;
+        self.claim.rests();
         self.worker.meter.step_timed();
         self.ready.rest_without_part(shared, &self.part);
         self.worker.meter.lap(CallKind::HandOver, 0);
@@ -331,8 +331,8 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
 
     fn reap(&mut self, wait: bool) {
         self.issued = 0;
+        self.give_back_if_slow();
         if wait {
-            self.give_back_if_slow();
             self.kept = None;
             // After a stolen piece this buffer is one more than the part of this worker, and others may
             // wait for the memory.

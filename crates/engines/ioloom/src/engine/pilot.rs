@@ -144,7 +144,8 @@ impl<'e> Pilot<'e> {
         let present = Present {
             permits,
             held: self.held,
-            input_empty: source.waiting() == 0 && !source.has_ended(),
+            // A list waits for nothing.
+            input_empty: source.len().is_none() && source.waiting() == 0 && !source.has_ended(),
             memory_short: shared.budget.is_waited_for(),
         };
         // The first batch would include the start of the process.

@@ -56,8 +56,11 @@ const PLACES_OF_OTHERS: u32 = 256;
 /// more threads pay for their switches.
 const NOWAIT_FREELY: u32 = 16;
 const NOWAIT_FILES_PER_WAIT: u64 = 1;
-/// Workers per permit that share a short list.
-const SHORT_LIST_WORKERS: usize = 8;
+
+/// Returns how many workers of `nowait` start while threads wait now and then, if `at_once` start in any case.
+fn nowait_freely(at_once: u32) -> u32 {
+    NOWAIT_FREELY.max(at_once.saturating_mul(2))
+}
 
 /// The result of a thread; `None` after a panic.
 type ThreadResult<L> = Option<(ThreadReport, L, u64)>;
@@ -290,9 +293,8 @@ impl<'e> Crew<'e> {
         let workers = match shared.plan.method {
             // A worker waits for the oldest of its window, and then for nothing for a long time.
             Method::Nowait => {
-                let freely = NOWAIT_FREELY.max(at_once.saturating_mul(2));
                 let ramp = Ramp::new(at_once, workers_max as u32, 256);
-                ramp.reluctant_from(freely, NOWAIT_FILES_PER_WAIT)
+                ramp.reluctant_from(nowait_freely(at_once), NOWAIT_FILES_PER_WAIT)
             }
             // A thread that waits less leaves its processor idle for less time than a thread costs.
             _ => Ramp::new(at_once, workers_max as u32, 8),
@@ -353,7 +355,8 @@ impl<'e> Crew<'e> {
         let Ok(usage) = proc::usage(UsageOf::Process) else { return };
         let (files, waits) = (shared.gauges.files(), self.waits.for_reads(&usage));
         if !self.workers.is_full() {
-            let more = self.workers.decide(files, waits);
+            let failed = shared.failed.load(Ordering::Relaxed);
+            let more = self.workers.decide(files + failed, waits);
             self.grow(self.started + more as usize, start);
         }
         if let Some(pilot) = &mut self.pilot {
@@ -486,8 +489,8 @@ impl<'e, W: Work> Threads<'e, W> {
         match (shared.plan.method, shared.source.len()) {
             // With a short list no worker starts more than its part, or later ones would have none.
             (Method::Nowait, Some(files)) => {
-                let workers = SHORT_LIST_WORKERS * shared.layout.threads_first() as usize;
-                u32::try_from(files.div_ceil(workers.max(1))).unwrap_or(u32::MAX)
+                let workers = nowait_freely(shared.layout.threads_first());
+                u32::try_from(files.div_ceil(workers as usize)).unwrap_or(u32::MAX)
             }
             (Method::Nowait, None) => u32::MAX,
             _ => window,
