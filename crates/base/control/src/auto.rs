@@ -212,7 +212,8 @@ impl Auto {
         }
         self.record(batch);
         let ready = std::mem::replace(&mut self.ready, batch.ready);
-        let share = batch.refused as f64 / (batch.refused + batch.misses).max(1) as f64;
+        let requests = batch.refused + batch.misses + batch.hits;
+        let share = batch.refused as f64 / requests.max(1) as f64;
         if share > REFUSED
             && self.window > 1
             && self.settling.is_none_or(|settling| settling.until_in_flight < 0.0)
@@ -263,9 +264,12 @@ impl Auto {
         self.course.add(batch);
     }
 
-    /// Adds what this batch lost compared with the fastest window.
+    /// Adds what this batch lost compared with the fastest window. Files in memory lose nothing by it.
     fn charge(&mut self, batch: &Batch) {
         let Some(best) = self.best else { return };
+        if batch.misses == 0 && batch.hits > 0 {
+            return;
+        }
         let mut sample = Sample::default();
         sample.add(batch, batch.ready);
         let (_, ratio) = sample.ratios(&best);
@@ -599,6 +603,28 @@ mod tests {
     fn short_jobs_do_not_explore() {
         let mut auto = Auto::new(AutoLimits { remaining: Some(10_000), ..limits() });
         assert_eq!(after(&mut auto, 50, 40_000.0, 0.0005), 512);
+    }
+
+    #[test]
+    fn files_in_memory_during_a_trial_lose_nothing() {
+        let mut auto = Auto::new(limits());
+        let mut done = 0.0;
+        while !matches!(auto.state, State::Trial { .. }) {
+            auto.observe(&batch(auto.window(), 40_000.0, 0.0005, &mut done));
+        }
+        let before = auto.cost();
+        let warm = Batch { hits: 5_000, misses: 0, ..batch(1, 1.0, 1.0, &mut 0.0) };
+        for _ in 0..1_000 {
+            auto.observe(&warm);
+        }
+        assert_eq!(auto.cost().probing_ns, before.probing_ns);
+    }
+
+    #[test]
+    fn a_refusal_among_files_in_memory_is_ignored() {
+        let mut auto = Auto::new(limits());
+        let refused = Batch { refused: 1, hits: 5_000, misses: 0, ..batch(1, 1.0, 1.0, &mut 0.0) };
+        assert_eq!(auto.observe(&refused), None);
     }
 
     #[test]

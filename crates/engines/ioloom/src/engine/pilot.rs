@@ -30,6 +30,9 @@ use std::sync::atomic::Ordering;
 /// Waits of threads that are remembered.
 const WAITS_MAX: u64 = 1024;
 
+/// Decisions of memory pressure that are kept.
+const PRESSED_MAX: usize = 256;
+
 /// The controller of a run and what it has seen.
 pub(super) struct Pilot<'e> {
     shared: &'e Shared<'e>,
@@ -43,8 +46,9 @@ pub(super) struct Pilot<'e> {
     /// Moving mean of the share of permits that are held.
     held: f64,
     next_ns: u64,
-    /// Decisions that memory pressure made.
+    /// Decisions that memory pressure made, the first ones.
     pressed: Vec<Decided>,
+    pressed_dropped: u64,
 }
 
 /// What had happened at one moment.
@@ -100,6 +104,7 @@ impl<'e> Pilot<'e> {
             held: 0.0,
             next_ns: now_ns + BATCH_NS,
             pressed: Vec::new(),
+            pressed_dropped: 0,
         })
     }
 
@@ -166,6 +171,10 @@ impl<'e> Pilot<'e> {
         let permits = self.shared.layout.permits.unwrap_or(1);
         let from = self.pressure.limit;
         if let Some(share) = self.pressure.check(now_ns, permits) {
+            if self.pressed.len() == PRESSED_MAX {
+                self.pressed_dropped += 1;
+                return;
+            }
             self.pressed.push(Decided {
                 at_ns: now_ns.saturating_sub(self.start_ns),
                 from,
@@ -211,7 +220,7 @@ impl<'e> Pilot<'e> {
         Tuned {
             why: self.auto.why(),
             decisions,
-            decisions_dropped: log.dropped(),
+            decisions_dropped: log.dropped() + self.pressed_dropped,
             points: points.collect(),
             probing_ns: cost.probing_ns,
             choice_ns: cost.choice_ns,

@@ -10,13 +10,7 @@ pub(super) const LARGE: f64 = (1 << 20) as f64;
 /// size of a file, `cold` the share of bytes that came from a device.
 pub(super) fn candidates(mean: f64, cold: bool, cores: u32) -> Vec<Plan> {
     let default = ioloom::default_plan(Plan::DEFAULT_MEMORY_BYTES);
-    let window = |method, window| {
-        let plan = Plan::new(method, Schedule::Window { window, permits: Some(cores) });
-        match method {
-            Method::Nowait => Plan { blocking: default.blocking, ..plan },
-            _ => plan,
-        }
-    };
+    let window = |method, window| window_of(method, window, cores);
     let threads = |n| Plan::new(Method::Read, Schedule::Threads { n });
     let auto = Plan { tuning: Tuning::Auto, ..default };
     let plans = match (mean >= LARGE, cold) {
@@ -54,12 +48,23 @@ pub(super) fn candidates(mean: f64, cold: bool, cores: u32) -> Vec<Plan> {
     all
 }
 
+/// Returns a window of a method; of reads that do not block, one like the default in everything else.
+fn window_of(method: Method, window: u32, cores: u32) -> Plan {
+    let schedule = Schedule::Window { window, permits: Some(cores) };
+    match method {
+        Nowait => {
+            let default = ioloom::default_plan(Plan::DEFAULT_MEMORY_BYTES);
+            Plan { schedule, tuning: Tuning::Fixed, ..default }
+        }
+        _ => Plan::new(method, schedule),
+    }
+}
+
 /// Returns the plans of an exhaustive sweep.
 pub(super) fn sweep(mean: f64, cores: u32) -> Vec<Plan> {
     let mut all = candidates(mean, true, cores);
     let more = |method, windows: &[u32]| {
-        let schedule = |window| Schedule::Window { window, permits: Some(cores) };
-        windows.iter().map(|window| Plan::new(method, schedule(*window))).collect::<Vec<_>>()
+        windows.iter().map(|window| window_of(method, *window, cores)).collect::<Vec<_>>()
     };
     all.extend(more(Method::Nowait, &[4, 16, 64, 256]));
     all.extend(more(Method::Read, &[2, 8, 32, 128, 256]));

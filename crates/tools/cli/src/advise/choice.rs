@@ -4,7 +4,7 @@
 //! together, because a single plan has too few runs. Intervals use Student's t distribution on logarithms.
 
 use super::sample::Total;
-use super::trial::{Trial, work};
+use super::trial::{Trial, WARM, work};
 use ioloom::Plan;
 
 /// Loss up to which the default is preferred.
@@ -179,23 +179,33 @@ pub(super) struct Upgrades {
     pub(super) busy: f64,
     /// Share of the time in which the work waits, on all threads that compute.
     pub(super) waits: f64,
+    /// Whether the files were in memory.
+    pub(super) in_memory: bool,
 }
 
 /// Share of the cores in use from which they are the limit, or from which they are not.
 const BUSY: f64 = 0.9;
 
 /// Returns bounds from the processor time and the waits of the work: no storage makes a job faster than
-/// its work, and more cores do not help where the present ones wait.
-pub(super) fn upgrades(all: &Trial, expected_ns: f64, cores: u32) -> Upgrades {
+/// its work, nor one that reads nothing from it, and more cores do not help where the present ones wait.
+/// `from_device`: share of the bytes that came from a device, if that is known.
+pub(super) fn upgrades(
+    all: &Trial,
+    from_device: Option<f64>,
+    expected_ns: f64,
+    cores: u32,
+) -> Upgrades {
     let busy = all.cpu_ns as f64 / (all.elapsed_ns as f64 * f64::from(cores)).max(1.0);
     let busy = busy.min(1.0);
     let waits = (all.waited_ns as f64 / (all.elapsed_ns as f64).max(1.0)).min(1.0);
     let work = busy.max(waits);
+    let in_memory = from_device.is_some_and(|share| share <= WARM);
     Upgrades {
-        storage_ns: (work < BUSY).then_some(expected_ns * work),
+        storage_ns: (work < BUSY && !in_memory).then_some(expected_ns * work),
         cores_ns: (busy >= BUSY).then_some(expected_ns * (busy / 2.0).max(waits)),
         busy,
         waits,
+        in_memory,
     }
 }
 
@@ -287,14 +297,15 @@ mod tests {
     #[test]
     fn processors_that_wait_gain_nothing_from_more_of_them() {
         let all = Trial { cpu_ns: 400, elapsed_ns: 1_000, ..Trial::default() };
-        let waits = upgrades(&all, 1e9, 2);
+        assert_eq!(upgrades(&all, Some(0.0), 1e9, 2).storage_ns, None, "nothing came from a disk");
+        let waits = upgrades(&all, None, 1e9, 2);
         assert_eq!((waits.storage_ns, waits.cores_ns), (Some(2e8), None));
-        let asleep = upgrades(&Trial { waited_ns: 990, ..all.clone() }, 1e9, 2);
+        let asleep = upgrades(&Trial { waited_ns: 990, ..all.clone() }, None, 1e9, 2);
         assert_eq!((asleep.storage_ns, asleep.cores_ns), (None, None));
-        let half = upgrades(&Trial { waited_ns: 500, ..all.clone() }, 1e9, 2);
+        let half = upgrades(&Trial { waited_ns: 500, ..all.clone() }, None, 1e9, 2);
         assert_eq!(half.storage_ns, Some(5e8));
         let all = Trial { cpu_ns: 1_960, ..all };
-        let busy = upgrades(&all, 1e9, 2);
+        let busy = upgrades(&all, None, 1e9, 2);
         assert_eq!((busy.storage_ns, busy.cores_ns), (None, Some(4.9e8)));
     }
 }

@@ -170,7 +170,7 @@ fn advise(args: &AdviseArgs, profiles: &mut Profiles) -> Ended {
     let unread = first_error(&search, &found);
     if args.exhaustive && !args.evict && found.condition != Condition::Warm {
         return Err(Failure::refused(
-            "the files are not in memory, and the first run would load them; add --evict to --exhaustive",
+            "the files may not be in memory, and the first run would load them; add --evict to --exhaustive",
         ));
     }
     // The sweep would leave no time for it.
@@ -183,7 +183,8 @@ fn advise(args: &AdviseArgs, profiles: &mut Profiles) -> Ended {
     if stop.load(Ordering::Relaxed) {
         return Ok(Exit::Interrupted);
     }
-    if found.tried.len() > 1 {
+    let taught = found.teaches(learnt, args.evict);
+    if taught {
         let costs = found.tried[0].cost().zip(found.tried[chosen].cost());
         profiles.keep(Entry {
             key: key(found.mean, found.before),
@@ -192,7 +193,7 @@ fn advise(args: &AdviseArgs, profiles: &mut Profiles) -> Ended {
             learnt_unix_ms: ioloom_sys::clock::unix_ms(),
         })?;
     }
-    let advice = Advice::new(&search, (budget, total), found, chosen, learnt, swept);
+    let advice = Advice::new(&search, (budget, total), found, chosen, (learnt, taught), swept);
     if args.json {
         out::print_json(&advice.json())?;
     } else {

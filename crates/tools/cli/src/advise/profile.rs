@@ -97,9 +97,13 @@ impl Key {
 
 /// Returns what identifies a file system: several may have the same type and source, such as `overlay`.
 fn file_system(mount: &Mount) -> String {
-    let (major, minor) = mount.device;
     let (source, point) = (mount.source.display(), mount.point.display());
-    format!("{} on {source} ({major}:{minor} at {point})", mount.file_system)
+    let device = match mount.device {
+        // Numbers without a disk change with each mount.
+        (0, _) => String::new(),
+        (major, minor) => format!("{major}:{minor} "),
+    };
+    format!("{} on {source} ({device}at {point})", mount.file_system)
 }
 
 /// Returns the file systems of a path and of what is below it.
@@ -268,6 +272,7 @@ mod tests {
             source: "overlay".into(),
         };
         assert_ne!(file_system(&mount(1, "/a")), file_system(&mount(2, "/b")));
+        assert_eq!(file_system(&mount(1, "/a")), file_system(&mount(2, "/a")), "mounted again");
         assert!(file_systems(Path::new("/no/such/path")).is_err());
         let all = file_systems(Path::new("/")).unwrap();
         assert!(all.contains(&key(Condition::Cold).file_system), "{all:?}");

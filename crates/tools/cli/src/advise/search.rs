@@ -8,7 +8,7 @@ use super::candidates::{candidates, sweep};
 use super::choice::{Tried, best};
 use super::profile::Condition;
 use super::sample::{Listing, Sample, Slice, Total};
-use super::trial::{self, Limits, Trial};
+use super::trial::{self, Limits, Trial, WARM};
 use crate::exit::Failure;
 use ioloom::{Error, FnError, Plan};
 use ioloom_model::Compute;
@@ -39,8 +39,7 @@ const LOOK: f64 = 0.03;
 const TOTAL_LEAST: Duration = Duration::from_millis(20);
 /// Longest run of a sweep.
 const SWEPT: Duration = Duration::from_secs(3600);
-/// Share of bytes from a device below which files count as cached.
-const WARM: f64 = 0.05;
+/// Share of bytes from a device from which files count as cold.
 const COLD: f64 = 0.95;
 
 /// The limits of a trial.
@@ -78,6 +77,17 @@ pub(super) struct Found {
     pub(super) spent: Duration,
     /// Plans that were not compared because of the budget or too few files.
     pub(super) left_out: usize,
+}
+
+impl Found {
+    /// Reports whether the trial has compared plans, also with the one known from an earlier trial, and met
+    /// the files in the condition under which its result would be stored.
+    pub(super) fn teaches(&self, known: Option<Plan>, evict: bool) -> bool {
+        let has_cost = |one: &&Tried| one.cost().is_some();
+        let compared = self.tried.iter().filter(has_cost).count() > 1;
+        let with = |plan| self.tried.iter().filter(has_cost).any(|one| one.plan == plan);
+        compared && known.is_none_or(with) && (evict || self.condition == self.before)
+    }
 }
 
 impl<'a> Search<'a> {
@@ -127,7 +137,7 @@ impl<'a> Search<'a> {
 
     /// Runs the default on more and more files until that takes long enough to be measured.
     fn first_impression(&mut self, default: Plan) -> Result<Trial, Failure> {
-        let mut files = if self.sample.len() < 4 * FILES_LEAST { 4 } else { FILES_LEAST };
+        let mut files = 4;
         let mut last = Trial::default();
         let enough = self.budget.time.mul_f64(FIRST);
         loop {
@@ -139,11 +149,11 @@ impl<'a> Search<'a> {
             let elapsed = Duration::from_nanos(trial.elapsed_ns);
             // The first run of a process starts slower, so a longer one replaces it.
             last = trial;
-            let bytes = last.read_bytes() > self.budget.bytes / 16;
-            if elapsed >= enough || bytes || self.over() || files > self.sample.left() / 8 {
+            let room = self.budget.bytes / 8 / last.read_bytes().max(1);
+            if elapsed >= enough || room < 2 || self.over() || files > self.sample.left() / 8 {
                 return Ok(last);
             }
-            files *= if elapsed * 8 < enough { 8 } else { 2 };
+            files *= if elapsed * 8 < enough { room.min(8) as usize } else { 2 };
         }
     }
 
@@ -182,11 +192,10 @@ impl<'a> Search<'a> {
         let chosen = best(&tried, &among);
         let spent = self.start.elapsed();
         let cold = cold(total, &tried).filter(|_| counted);
-        let condition = match (self.evict, self.sample.again) {
-            // Each file was met as it was.
-            (false, false) => after(before, cold),
-            (false, true) => before,
-            (true, _) => condition(cold),
+        let condition = match self.evict {
+            // Each file was met as it was, or was thought to be in memory.
+            false => after(before, cold),
+            true => condition(cold),
         };
         let found = Found { tried, chosen, mean, before, condition, cold, spent, left_out };
         Ok((self, found))

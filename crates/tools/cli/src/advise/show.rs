@@ -34,6 +34,8 @@ pub(super) struct Advice<'a> {
     pub(super) large: bool,
     /// What an earlier trial learnt.
     pub(super) learnt: Option<Plan>,
+    /// Whether this one learnt anything.
+    pub(super) taught: bool,
     pub(super) budget: Budget,
     pub(super) bytes_read: u64,
     /// Seed of the random sample.
@@ -84,7 +86,7 @@ impl<'a> Advice<'a> {
         (budget, total): (Budget, Total),
         found: Found,
         chosen: usize,
-        learnt: Option<Plan>,
+        (learnt, taught): (Option<Plan>, bool),
         swept: Option<Swept>,
     ) -> Self {
         let errors: u64 = found.tried.iter().map(|one| one.all().errors).sum();
@@ -95,7 +97,7 @@ impl<'a> Advice<'a> {
         Self {
             compute: search.compute,
             regret: regret(&found.tried, chosen, spread),
-            upgrades: expected.map(|e| upgrades(&all, e.ns, cores)),
+            upgrades: expected.map(|e| upgrades(&all, found.cold, e.ns, cores)),
             large: found.mean >= LARGE,
             bytes_read: search.bytes,
             complete: search.sample.complete,
@@ -108,6 +110,7 @@ impl<'a> Advice<'a> {
             total,
             expected,
             learnt,
+            taught,
             swept,
         }
     }
@@ -198,7 +201,7 @@ impl<'a> Advice<'a> {
                 "unknown: too few files or too small a budget to compare plans".to_owned()
             }
             Some(bound) if bound.is_finite() && bound < 1.0 => format!(
-                "no other plan tried saves more than {} of the time (95 % bound)",
+                "no other plan tried saves more than {} of the time (95 % bound for each plan)",
                 percent(bound)
             ),
             _ => "unknown: too few runs".to_owned(),
@@ -209,6 +212,9 @@ impl<'a> Advice<'a> {
         let word = self.found.condition.word();
         match self.found.cold {
             Some(share) => format!("{word}: {} of the bytes came from a device", percent(share)),
+            None if self.found.tried[self.chosen].all().bytes == 0 => {
+                format!("{word}: the files are empty")
+            }
             None => format!("{word}: this file system does not count its reads"),
         }
     }
@@ -226,7 +232,9 @@ impl<'a> Advice<'a> {
 
     fn profile_words(&self) -> Option<&'static str> {
         let learnt = self.learnt?;
-        Some(if learnt == self.plan() {
+        Some(if !self.taught {
+            "an earlier trial chose a plan; this one shows too little to confirm or replace it"
+        } else if learnt == self.plan() {
             "an earlier trial chose the same plan; this one confirms it"
         } else {
             "an earlier trial chose another plan; this one replaces it"
@@ -353,6 +361,7 @@ fn upgrade_words(upgrades: Upgrades) -> (String, String) {
     let busy = percent(upgrades.busy);
     let storage = match upgrades.storage_ns {
         Some(ns) => format!("at best {}: the work takes that long", format_ns(ns)),
+        None if upgrades.in_memory => "no gain: the files were in memory".to_owned(),
         None if upgrades.waits > upgrades.busy => {
             format!("no gain: the work waits {} of the time", percent(upgrades.waits))
         }

@@ -50,6 +50,9 @@ pub(super) struct Trial {
     pub(super) cut: bool,
 }
 
+/// Share of bytes from a device up to which files count as cached.
+pub(super) const WARM: f64 = 0.05;
+
 /// Returns the amount of work in files and bytes, in bytes.
 pub(super) fn work(files: f64, bytes: f64) -> f64 {
     bytes + FILE_BYTES * files
