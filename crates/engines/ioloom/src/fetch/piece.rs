@@ -64,7 +64,8 @@ pub(crate) fn is_end(n: usize, asked: usize, progress: &PieceProgress, direct: b
     if n == asked {
         return false;
     }
-    let inside_page = !(progress.filled + n).is_multiple_of(buffer::ALIGN);
+    let at = progress.offset + (progress.filled + n) as u64;
+    let inside_page = !at.is_multiple_of(buffer::ALIGN as u64);
     match progress.size {
         Some(_) if direct && inside_page => true,
         Some(_) => progress.reaches_size(n),
@@ -126,5 +127,11 @@ mod tests {
         }
         let filled = PieceProgress { filled: 100, ..PieceProgress::default() };
         assert!(!is_end(3996, 8192, &filled, false), "the read ends at a page boundary");
+        let later = PieceProgress { offset: 6000, ..PieceProgress::default() };
+        assert!(
+            !is_end(2192, 6000, &later, false),
+            "pages are those of the file, not of the piece"
+        );
+        assert!(is_end(2096, 6000, &later, false));
     }
 }

@@ -5,7 +5,7 @@ use super::exec::Exec;
 use crate::exit::Failure;
 use crate::stderr;
 use ioloom::Plan;
-use ioloom_model::{Compute, Method, Tuning, table};
+use ioloom_model::{Compute, Method, Schedule, Tuning, table};
 
 /// Bytes of one chunk when files are streamed.
 pub(super) const CHUNK_BYTES: u64 = 256 << 10;
@@ -43,6 +43,21 @@ pub(super) fn stream(plan: &mut Plan) {
         let bytes = CHUNK_BYTES.min(plan.memory_bytes / 64) / BLOCK_BYTES * BLOCK_BYTES;
         plan.chunk_bytes = Some(bytes.max(BLOCK_BYTES));
     }
+}
+
+/// Keeps no more files in flight than commands may run: each file that was begun has a running command.
+fn one_command_each(plan: &mut Plan, args: &EachArgs) -> Result<(), Failure> {
+    let Schedule::Window { window, permits } = &mut plan.schedule else { return Ok(()) };
+    let most = permits.unwrap_or(1);
+    if *window > most && (args.plan.is_some() || args.schedule.is_some()) {
+        return Err(Failure::usage(format!(
+            "a command without {{}} runs for each of the {window} files in flight: use l={most},p={most}, \
+             or -j without a plan"
+        )));
+    }
+    *window = most.min(*window);
+    plan.blocking = None;
+    Ok(())
 }
 
 /// A checked combination of plan and work.
@@ -88,6 +103,9 @@ impl Job {
                 plan.blocking = None;
                 plan.tuning = Tuning::Fixed;
             }
+        }
+        if exec.as_ref().is_some_and(|exec| !exec.takes_path) {
+            one_command_each(&mut plan, args)?;
         }
         if !matches!(compute, Compute::Touch) {
             stream(&mut plan);

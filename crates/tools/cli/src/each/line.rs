@@ -150,7 +150,11 @@ impl LineReader {
 /// Parses `NAME (PATH) = HASH`, also without the spaces, as OpenSSL prints it.
 fn read_tagged(line: &[u8]) -> Option<(Hash, &[u8], &[u8])> {
     let (hash, rest) = Hash::ALL.into_iter().find_map(|hash| {
-        let rest = line.strip_prefix(hash.tag().as_bytes())?;
+        let tag = hash.tag();
+        // OpenSSL 3 writes SHA2-256.
+        let openssl =
+            || line.strip_prefix(b"SHA2-")?.strip_prefix(tag.strip_prefix("SHA")?.as_bytes());
+        let rest = line.strip_prefix(tag.as_bytes()).or_else(openssl)?;
         let rest = rest.strip_prefix(b" ").unwrap_or(rest);
         Some((hash, rest.strip_prefix(b"(")?))
     })?;
@@ -237,6 +241,12 @@ mod tests {
         assert_eq!(&*read(b"  900150983cd24fb0d6963f7d28e17f72  a").unwrap().path, b"a");
         let line = read(b"MD5(a)= 900150983cd24fb0d6963f7d28e17f72").unwrap();
         assert_eq!((line.hash, &*line.path), (Some(Hash::Md5), &b"a"[..]));
+        let sha256 = "0123456789abcdef".repeat(4);
+        for tag in ["SHA2-256(a)= ", "SHA256(a)= "] {
+            let text = format!("{tag}{sha256}");
+            let line = read(text.as_bytes()).unwrap();
+            assert_eq!((line.hash, line.hex.as_str()), (Some(Hash::Sha256), &*sha256));
+        }
         let line = read(b"\\XXH3 (a\\nb) = 78af5f94892f3950").unwrap();
         assert_eq!(&*line.path, b"a\nb");
         let line = read(b"XXH3_78af5f94892f3950  a").unwrap();

@@ -52,7 +52,11 @@ impl Bar {
 
     /// Returns whether a bar is to be drawn.
     pub(super) fn wanted(args: &EachArgs) -> bool {
-        let lines = args.per_file && std::io::stdout().is_terminal();
+        // Lines of commands go to standard error with --json.
+        let lines = match args.exec {
+            Some(_) => args.json || std::io::stdout().is_terminal(),
+            None => args.per_file && std::io::stdout().is_terminal(),
+        };
         !args.quiet && !lines && std::io::stderr().is_terminal()
     }
 

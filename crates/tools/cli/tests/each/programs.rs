@@ -121,6 +121,21 @@ fn no_more_commands_run_at_once_than_asked() {
     }
 }
 
+/// Contents of several pieces: a command runs from the first to the last of them.
+#[test]
+fn no_more_commands_run_at_once_than_asked_while_contents_are_passed() {
+    let place = fresh();
+    for i in 0..20 {
+        place.write(format!("t/{i}"), vec![b'x'; 1_000_000]);
+    }
+    fs::create_dir(place.at("room")).unwrap();
+    let command = "sh -c 'touch room/$$; cat > /dev/null; n=$(ls room | wc -l); sleep 0.02; \
+                   rm room/$$; [ $n -le 3 ]' sh";
+    place.each(&["t", "--exec", command, "-j", "3"]).ended(0);
+    let pinned = ["t", "--exec", "cat", "--plan", "nowait/window:l=8,p=2"];
+    place.each(&pinned).ended(2).one_error(&["8 files in flight"]);
+}
+
 #[test]
 fn a_shell_is_used_only_if_it_is_the_command() {
     let place = fresh();
