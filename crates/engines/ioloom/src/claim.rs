@@ -40,6 +40,7 @@ impl Claim {
     }
 
     /// Returns `take` with at most as many positions as this thread processes in a short time.
+    #[inline]
     pub(crate) fn paced(&mut self, take: Take) -> Take {
         if take.stripe <= 1 || !take.paced {
             self.most = 0;
@@ -48,6 +49,7 @@ impl Claim {
         Take { stripe: self.pace(monotonic_ns(), take.stripe), ..take }
     }
 
+    #[inline(never)]
     fn pace(&mut self, now_ns: u64, stripe: usize) -> usize {
         self.most = match now_ns.saturating_sub(self.began_ns) {
             _ if self.most == 0 => 1,

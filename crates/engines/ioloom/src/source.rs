@@ -305,68 +305,87 @@ impl<'s> Source<'s> {
     }
 
     /// Takes the next path for the thread that owns `claim`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next<S>(&self, claim: &mut Claim, take: Take) -> Next<'_, S> {
-        match &self.paths {
-            From::List { list, order, next, max, returned } => {
-                if claim.is_empty() {
-                    let take = claim.paced(take);
-                    let back = match returned.positions.load(Ordering::Relaxed) {
-                        0 => None,
-                        _ => returned.claim(take, || ()),
-                    };
-                    let more = back.or_else(|| claim_more(next, *max, take));
-                    let more = more.or_else(|| returned.claim(take, || self.ends()));
-                    let Some(more) = more else { return Next::Ended };
-                    claim.got(more.len());
-                    (claim.next, claim.end) = (more.start, more.end);
-                }
-                debug_assert!(claim.next < claim.end, "a claim is used by one thread, in order");
-                let at = claim.next;
+        let From::List { list, order, next, max, returned } = &self.paths else {
+            return self.next_of_stream(claim, take);
+        };
+        let single =
+            claim.is_empty() && take.stripe <= 1 && returned.positions.load(Ordering::Relaxed) == 0;
+        // One position is taken without a claim.
+        let taken = if single { next.fetch_add(1, Ordering::Relaxed) } else { usize::MAX };
+        let at = if taken < *max {
+            taken
+        } else {
+            if claim.is_empty() && !self.claim_positions(claim, take) {
+                return Next::Ended;
+            }
+            debug_assert!(claim.next < claim.end, "a claim is used by one thread, in order");
+            claim.next += 1;
+            claim.next - 1
+        };
+        let index = order.as_ref().map_or(at, |order| order[at]);
+        Next::Item(Item {
+            index,
+            path: ItemPath::Listed(list.path(index)),
+            known_regular: list.known_regular(index),
+            state: None,
+        })
+    }
+
+    /// Claims the next positions of a list. Returns false if it has ended.
+    #[inline(never)]
+    fn claim_positions(&self, claim: &mut Claim, take: Take) -> bool {
+        let From::List { next, max, returned, .. } = &self.paths else { return false };
+        let take = claim.paced(take);
+        let back = match returned.positions.load(Ordering::Relaxed) {
+            0 => None,
+            _ => returned.claim(take, || ()),
+        };
+        let more = back.or_else(|| claim_more(next, *max, take));
+        let Some(more) = more.or_else(|| returned.claim(take, || self.ends())) else {
+            return false;
+        };
+        claim.got(more.len());
+        (claim.next, claim.end) = (more.start, more.end);
+        true
+    }
+
+    #[inline(never)]
+    fn next_of_stream<S>(&self, claim: &mut Claim, take: Take) -> Next<'_, S> {
+        let From::Stream { feed, one_by_one, .. } = &self.paths else { return Next::Ended };
+        let taken = match claim.entries.pop_front() {
+            Some((index, entry)) => {
                 claim.next += 1;
-                let index = order.as_ref().map_or(at, |order| order[at]);
-                Next::Item(Item {
-                    index,
-                    path: ItemPath::Listed(list.path(index)),
-                    known_regular: list.known_regular(index),
-                    state: None,
-                })
+                Taken::Entry(index, entry)
             }
-            From::Stream { feed, one_by_one, .. } => {
-                let taken = match claim.entries.pop_front() {
-                    Some((index, entry)) => {
-                        claim.next += 1;
-                        Taken::Entry(index, entry)
-                    }
-                    None => {
-                        let take = claim.paced(take).of_stream(*one_by_one);
-                        let taken = feed.take(take, &mut claim.entries);
-                        claim.got(match taken {
-                            Taken::Entry(..) => 1 + claim.entries.len(),
-                            Taken::Empty | Taken::Ended => 0,
-                        });
-                        (claim.next, claim.end) = (0, claim.entries.len());
-                        taken
-                    }
-                };
-                let (index, path, known_regular) = match taken {
-                    Taken::Entry(index, Entry::Path(path)) => (index, ItemPath::Owned(path), false),
-                    Taken::Entry(index, Entry::Listed(list, at)) => {
-                        let known_regular = list.known_regular(at);
-                        (index, ItemPath::Shared(list, at), known_regular)
-                    }
-                    Taken::Entry(index, Entry::Failed(error)) => {
-                        return Next::Failed(FileError { index, ..error });
-                    }
-                    Taken::Empty => return Next::Empty,
-                    Taken::Ended => {
-                        self.ends();
-                        return Next::Ended;
-                    }
-                };
-                Next::Item(Item { index, path, known_regular, state: None })
+            None => {
+                let take = claim.paced(take).of_stream(*one_by_one);
+                let taken = feed.take(take, &mut claim.entries);
+                claim.got(match taken {
+                    Taken::Entry(..) => 1 + claim.entries.len(),
+                    Taken::Empty | Taken::Ended => 0,
+                });
+                (claim.next, claim.end) = (0, claim.entries.len());
+                taken
             }
-        }
+        };
+        let (index, path, known_regular) = match taken {
+            Taken::Entry(index, Entry::Path(path)) => (index, ItemPath::Owned(path), false),
+            Taken::Entry(index, Entry::Listed(list, at)) => {
+                let known_regular = list.known_regular(at);
+                (index, ItemPath::Shared(list, at), known_regular)
+            }
+            Taken::Entry(index, Entry::Failed(error)) => {
+                return Next::Failed(FileError { index, ..error });
+            }
+            Taken::Empty => return Next::Empty,
+            Taken::Ended => {
+                self.ends();
+                return Next::Ended;
+            }
+        };
+        Next::Item(Item { index, path, known_regular, state: None })
     }
 }
 

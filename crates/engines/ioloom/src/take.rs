@@ -18,6 +18,9 @@ pub(crate) struct Take {
 const STREAM_STRIPE: usize = 4;
 
 impl Take {
+    /// For a thread that has claimed paths already.
+    pub(crate) const NONE: Self = Self { stripe: 0, threads: 1, paced: false };
+
     /// Returns how many of `left` paths to claim.
     pub(crate) fn size(self, left: usize) -> usize {
         if self.stripe <= 1 {

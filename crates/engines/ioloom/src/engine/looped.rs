@@ -44,6 +44,7 @@ use crate::claim::Claim;
 use crate::fetch::{Cx, Fetch, Reaped, SHORT_FUNCTION_NS, Started, no_buffer};
 use crate::loaded::Loaded;
 use crate::source::{Item, Next};
+use crate::take::Take;
 use ioloom_budget::{Part, Permit};
 use ioloom_control::{Action, Admission};
 use ioloom_model::CallKind;
@@ -226,12 +227,17 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         }
     }
 
+    /// Returns how this worker claims paths.
+    #[inline]
+    fn take(&self) -> Take {
+        let take = self.worker.shared.take();
+        let in_memory = self.hits >= HITS_IN_A_ROW;
+        Take { stripe: if in_memory { take.stripe.max(HIT_STRIPE) } else { take.stripe }, ..take }
+    }
+
     fn issue(&mut self) {
         let shared = self.worker.shared;
-        let mut take = shared.take();
-        if self.hits >= HITS_IN_A_ROW {
-            take.stripe = take.stripe.max(HIT_STRIPE);
-        }
+        let take = if self.claim.is_empty() { self.take() } else { Take::NONE };
         let next = match self.pending.take() {
             Some(item) => Next::Item(item),
             None => shared.source.next(&mut self.claim, take),
@@ -331,7 +337,12 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
 
     fn reap(&mut self, wait: bool) {
         self.issued = 0;
-        self.give_back_if_slow();
+        // What is in memory is never slow, and without `RWF_NOWAIT` it is not known what is.
+        let known = self.worker.shared.unanswered.load(Ordering::Relaxed) == 0;
+        let in_memory = known && self.hits >= HITS_IN_A_ROW;
+        if !(self.claim.is_empty() || in_memory) {
+            self.give_back_if_slow();
+        }
         if wait {
             self.kept = None;
             // After a stolen piece this buffer is one more than the part of this worker, and others may

@@ -123,15 +123,19 @@ fn ordered_values_of_a_run_that_ends_early_have_no_gaps() {
     {
         let (send, ended) = channel();
         let (send, ended) = (Mutex::new(Some(send)), Mutex::new(ended));
+        let (begins, begun) = channel();
+        let begun = Mutex::new(begun);
         let files = ioloom::list(&paths).pin(plan("read/threads:n=2/stripe=4")).order(order);
         let job = files.on_error(OnError::Skip).map_until(|f| match f.index() {
             2 => {
+                begins.send(()).unwrap();
                 let guard = Duration::from_secs(10);
                 let waited = ended.lock().unwrap().recv_timeout(guard);
                 assert_eq!(waited, Err(RecvTimeoutError::Disconnected), "the thread has not ended");
                 ControlFlow::Continue(2)
             }
             9 => {
+                begun.lock().unwrap().recv_timeout(Duration::from_secs(10)).unwrap();
                 ENDS.set(send.lock().unwrap().take());
                 ControlFlow::Break(9)
             }
