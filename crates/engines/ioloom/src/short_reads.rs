@@ -2,20 +2,23 @@
 //!
 //! A local file system returns less than requested only at the end of a file or at a page that cannot
 //! be read. A server may return less anywhere, and so may a process under FUSE
-//! (`FOPEN_DIRECT_IO`). Local files must not pay for that: the table of mounts is read once per run,
-//! and only where it contains such a file system is one queried, once for neighbours in a directory.
+//! (`FOPEN_DIRECT_IO`), and the kernel for files that it makes up, as in /proc. Local files must not
+//! pay for that: the table of mounts is read once per run. Only where it contains a server's file
+//! system is one queried, once for neighbours in a directory; files that the kernel makes up are known
+//! by their paths.
 
 use ioloom_sys::attr;
 use ioloom_sys::mount::{self, Mount};
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
 /// What a run knows of the file systems on which reads may be short.
 #[derive(Debug, Default)]
 pub(crate) struct ShortReads {
-    mounted: OnceLock<Mounted>,
+    mounted: OnceLock<(Mounted, MadeUp)>,
     /// The directory whose file was queried last, and the answer.
     last: Mutex<Option<(PathBuf, bool)>>,
 }
@@ -29,20 +32,58 @@ enum Mounted {
     Names(Vec<OsString>),
 }
 
-impl Mounted {
-    fn find() -> Self {
-        let Ok(mounts) = mount::mounts() else { return Self::Unknown };
-        let remote = mounts.iter().filter(|mount| mount.is_remote());
-        let name = |mount: &Mount| mount.point.file_name().unwrap_or_default().to_owned();
-        Self::Names(remote.map(name).collect())
+/// Where the kernel makes up files.
+#[derive(Debug)]
+struct MadeUp {
+    /// Mount points, each ending with a slash.
+    points: Vec<Vec<u8>>,
+    /// Whether relative paths are below one.
+    here: bool,
+}
+
+impl MadeUp {
+    fn of(mounts: &[Mount]) -> Self {
+        let made_up = mounts.iter().filter(|mount| mount.is_made_up());
+        let with_slash = |mount: &Mount| {
+            let mut point = mount.point.clone().into_os_string().into_vec();
+            point.push(b'/');
+            point
+        };
+        let mut points: Vec<_> = made_up.map(with_slash).collect();
+        points.sort_unstable();
+        // /sys/kernel/debug is below /sys.
+        points.dedup_by(|later, earlier| later.starts_with(earlier));
+        let mut all = Self { points, here: false };
+        all.here = std::env::current_dir().is_ok_and(|dir| all.contain(&dir.join("a file")));
+        all
+    }
+
+    #[inline]
+    fn contain(&self, path: &Path) -> bool {
+        let path = path.as_os_str().as_bytes();
+        match path.first() {
+            Some(b'/') => self.points.iter().any(|point| path.starts_with(point)),
+            _ => self.here,
+        }
     }
 }
 
 impl ShortReads {
+    fn find() -> (Mounted, MadeUp) {
+        let Ok(mounts) = mount::mounts() else { return (Mounted::Unknown, MadeUp::of(&[])) };
+        let remote = mounts.iter().filter(|mount| mount.is_remote());
+        let name = |mount: &Mount| mount.point.file_name().unwrap_or_default().to_owned();
+        (Mounted::Names(remote.map(name).collect()), MadeUp::of(&mounts))
+    }
+
     /// Reports whether a short read of an open file may not be its end.
     #[inline]
     pub(crate) fn are_possible(&self, path: &Path, file: &OwnedFd) -> bool {
-        match self.mounted.get_or_init(Mounted::find) {
+        let (mounted, made_up) = self.mounted.get_or_init(Self::find);
+        if made_up.contain(path) {
+            return true;
+        }
+        match mounted {
             Mounted::Names(names) if names.is_empty() => false,
             mounted => self.query(mounted, path, file),
         }
@@ -65,5 +106,23 @@ impl ShortReads {
             Some((queried, remote)) if queried == dir => *remote,
             _ => last.insert((dir.to_owned(), is_remote())).1,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_the_kernel_makes_up_are_known_by_their_paths() {
+        let made_up = MadeUp::of(&mount::mounts().unwrap());
+        for (path, expected) in
+            [("/proc/1/maps", true), ("/procession", false), ("/sys/kernel/x", true), ("x", false)]
+        {
+            assert_eq!(made_up.contain(Path::new(path)), expected, "{path}");
+        }
+        let below = |points: &[Vec<u8>], point: &[u8]| points.iter().any(|p| point.starts_with(p));
+        assert!(below(&made_up.points, b"/sys/fs/cgroup/"));
+        assert!(!made_up.points.iter().any(|point| point.starts_with(b"/sys/f")));
     }
 }

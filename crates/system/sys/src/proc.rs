@@ -19,6 +19,7 @@ use rustix::fs::{Mode, OFlags};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// A small kernel text file that stays open. A file below `/proc/thread-self` always refers to the
 /// thread that opened it.
@@ -357,14 +358,31 @@ pub fn signal_group(leader: u32, signal: i32) -> io::Result<()> {
     call("kill", || Ok(kill_process_group(leader, signal)?))
 }
 
-/// Waits until a child has exited. It still has to be waited for by its handle, so its ID stays in
-/// use.
-pub fn until_ended(child: u32) -> io::Result<()> {
-    use rustix::process::{WaitId, WaitIdOptions, waitid};
-    let child = pid(child)?;
-    let how = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-    retry_on_interrupt(|| call("waitid", || Ok(waitid(WaitId::Pid(child), how)?)))?;
-    Ok(())
+/// What [`until_ended`] has waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waited {
+    /// The child has exited.
+    Ended,
+    /// The system has stopped the child, because it uses the terminal from a background process group.
+    WantsTerminal,
+}
+
+/// Waits until a child has exited, or is stopped for its use of the terminal. It still has to be waited
+/// for by its handle, so its ID stays in use. Children that a signal has stopped are waited for on.
+pub fn until_ended(child: u32) -> io::Result<Waited> {
+    use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
+    let child = WaitId::Pid(pid(child)?);
+    let wait = |how| retry_on_interrupt(|| call("waitid", || Ok(waitid(child.clone(), how)?)));
+    let either = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
+    while wait(either)?.is_some_and(|status| status.stopped()) {
+        // Takes the report of the stop. It is gone if the child goes on again.
+        let stop = wait(WaitIdOptions::STOPPED | WaitIdOptions::NOHANG)?;
+        let signal = stop.and_then(|status| status.stopping_signal());
+        if [Signal::TTIN, Signal::TTOU].map(|signal| Some(signal.as_raw())).contains(&signal) {
+            return Ok(Waited::WantsTerminal);
+        }
+    }
+    Ok(Waited::Ended)
 }
 
 fn pid(id: u32) -> io::Result<rustix::process::Pid> {
@@ -388,13 +406,34 @@ pub fn open_files_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current
 }
 
-/// Raises the descriptor limit to its maximum and returns it; `None` if unlimited.
+/// The descriptor limit before this process raised it first.
+static FIRST_LIMIT: OnceLock<rustix::process::Rlimit> = OnceLock::new();
+
+/// Raises the descriptor limit to its maximum and returns it; `None` if unlimited. Children inherit it
+/// unless they are started with [`with_first_limit`].
 pub fn raise_open_files_limit() -> io::Result<Option<u64>> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
+    FIRST_LIMIT.get_or_init(|| limit.clone());
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     call("setrlimit", || Ok(setrlimit(Resource::Nofile, raised)?))?;
     Ok(limit.maximum)
+}
+
+/// Gives a child the descriptor limit that this process was started with: programs that use `select`
+/// or close all descriptors do badly with a high one. Where it was raised, the child is started by
+/// `fork`, which is slower.
+pub fn with_first_limit(command: &mut std::process::Command) -> &mut std::process::Command {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    use std::os::unix::process::CommandExt;
+    let Some(first) = FIRST_LIMIT.get() else { return command };
+    if getrlimit(Resource::Nofile) == *first {
+        return command;
+    }
+    let first = first.clone();
+    // SAFETY: the closure runs between fork and exec. It makes one system call and
+    // allocates nothing: an error is its number.
+    unsafe { command.pre_exec(move || Ok(setrlimit(Resource::Nofile, first.clone())?)) }
 }
 
 /// Returns the clock ticks per second, the unit of [`CpuTicks`] and [`ProcessStat`].

@@ -114,8 +114,12 @@ pub(crate) fn unless_stuck<T: Send>(
 
 /// Returns the signals that stop a command, unless this process ignores them.
 fn caught_signals() -> impl Iterator<Item = i32> {
-    let ignored = ignored_signals();
-    [SIGHUP, SIGINT, SIGTERM].into_iter().filter(move |number| ignored >> (number - 1) & 1 == 0)
+    [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|number| !ignores(*number))
+}
+
+/// Returns whether this process ignores a signal, as it does SIGHUP under `nohup`.
+pub(crate) fn ignores(signal: i32) -> bool {
+    ignored_signals() >> (signal - 1) & 1 == 1
 }
 
 /// Returns the signals that this process ignores, as a bit mask.

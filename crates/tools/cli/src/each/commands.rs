@@ -2,16 +2,23 @@
 //!
 //! Each command leads a process group, so a signal also reaches the programs that it starts. A
 //! signal from the terminal reaches only ioloom, which forwards it once. The first interrupt is
-//! forwarded and no more commands start; the second kills all commands and ends the run.
+//! forwarded and no more commands start; the second kills all commands and ends the run. When the
+//! terminal stops ioloom (Ctrl-Z), the commands are stopped until it goes on; Ctrl-\ ends all.
+//!
+//! Such a group is in the background, so the system stops a command that reads from the terminal. It
+//! would wait for ever, and is killed with an error.
 
 use crate::exit::{Exit, Failure};
+use crate::interrupt;
 use ioloom_failure::{is_out_of_descriptors, reason};
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGTERM};
+use ioloom_sys::proc::{Waited, signal_group, until_ended, with_first_limit};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGSTOP, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
+use signal_hook::low_level::{emulate_default_handler, raise};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
@@ -73,14 +80,33 @@ impl Commands {
         if *interrupted {
             return Err(io::Error::other("the run was interrupted"));
         }
-        let child = command.process_group(0).spawn()?;
+        let child = with_first_limit(command).process_group(0).spawn()?;
         self.running().insert(child.id());
         Ok(child)
     }
 
-    /// Waits until the command has ended. From here on it gets no more signals.
-    pub(super) fn wait(&self, child: &mut Child) -> io::Result<std::process::ExitStatus> {
-        ioloom_sys::proc::until_ended(child.id())?;
+    /// Waits until the command has ended. From here on it gets no more signals. One that wants the
+    /// terminal is killed.
+    ///
+    /// # Errors
+    /// Returns the reason.
+    pub(super) fn wait(&self, child: &mut Child) -> Result<ExitStatus, String> {
+        let waited = match until_ended(child.id()) {
+            Ok(waited) => waited,
+            Err(error) => return Err(format!("cannot be waited for: {}", reason(&error))),
+        };
+        if waited == Waited::WantsTerminal {
+            self.kill(child);
+            return Err(
+                "was killed, because it uses the terminal, which commands of --exec share; \
+                        use 'xargs -o' for it"
+                    .to_owned(),
+            );
+        }
+        self.reap(child).map_err(|error| format!("cannot be waited for: {}", reason(&error)))
+    }
+
+    fn reap(&self, child: &mut Child) -> io::Result<ExitStatus> {
         self.running().remove(&child.id());
         let status = child.wait();
         self.end.notify_all();
@@ -89,8 +115,9 @@ impl Commands {
 
     /// Kills the command and the programs that it has started.
     pub(super) fn kill(&self, child: &mut Child) {
-        let _ = ioloom_sys::proc::signal_group(child.id(), SIGKILL);
-        let _ = self.wait(child);
+        let _ = signal_group(child.id(), SIGKILL);
+        while let Ok(Waited::WantsTerminal) = until_ended(child.id()) {}
+        let _ = self.reap(child);
     }
 
     /// Forwards interrupts from here on. Returns a flag raised by the first. With `repeated`, an
@@ -99,21 +126,27 @@ impl Commands {
         self: &Arc<Self>,
         repeated: bool,
     ) -> Result<Arc<AtomicBool>, Failure> {
-        let mut wanted = vec![SIGINT, SIGTERM];
-        if !ignored(SIGHUP) {
-            wanted.push(SIGHUP);
-        }
+        let wanted = [SIGINT, SIGTERM].into_iter();
+        let wanted = wanted
+            .chain([SIGHUP, SIGQUIT, SIGTSTP].into_iter().filter(|s| !interrupt::ignores(*s)));
         let mut signals = Signals::new(wanted)
             .map_err(|e| Failure::failed(format!("cannot handle signals: {}", reason(&e))))?;
         let stop = Arc::new(AtomicBool::new(false));
         let (commands, raised) = (Arc::clone(self), Arc::clone(&stop));
         let forward = move || {
             for signal in signals.forever() {
-                if raised.swap(true, Ordering::Relaxed) && !repeated {
-                    commands.send(SIGKILL);
-                    std::process::exit(Exit::Interrupted as i32);
+                match signal {
+                    SIGTSTP => commands.stop_together(),
+                    SIGQUIT => {
+                        commands.send(SIGQUIT);
+                        let _ = emulate_default_handler(SIGQUIT);
+                    }
+                    _ if raised.swap(true, Ordering::Relaxed) && !repeated => {
+                        commands.send(SIGKILL);
+                        std::process::exit(Exit::Interrupted as i32);
+                    }
+                    _ => commands.send(signal),
                 }
-                commands.send(signal);
             }
         };
         std::thread::Builder::new()
@@ -125,22 +158,26 @@ impl Commands {
     /// Sends a signal to all commands. No command starts after it.
     fn send(&self, signal: i32) {
         *self.interrupted.write().unwrap_or_else(PoisonError::into_inner) = true;
+        self.signal_all(signal);
+        // A stopped command would never see it.
+        self.signal_all(SIGCONT);
+    }
+
+    /// Stops all commands and this process until it is continued. No command starts meanwhile.
+    fn stop_together(&self) {
+        let _none_starts = self.interrupted.write().unwrap_or_else(PoisonError::into_inner);
+        self.signal_all(SIGSTOP);
+        let _ = raise(SIGSTOP);
+        self.signal_all(SIGCONT);
+    }
+
+    fn signal_all(&self, signal: i32) {
         for leader in self.running().iter() {
-            let _ = ioloom_sys::proc::signal_group(*leader, signal);
-            // A stopped command, for example one that reads from the terminal, would never see it.
-            let _ = ioloom_sys::proc::signal_group(*leader, SIGCONT);
+            let _ = signal_group(*leader, signal);
         }
     }
 
     fn running(&self) -> MutexGuard<'_, BTreeSet<u32>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Returns whether this process was started with a signal ignored, as by nohup.
-fn ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .is_some_and(|mask| mask & 1 << (signal - 1) != 0)
 }

@@ -131,7 +131,7 @@ impl Running {
         };
         let status = self.commands.wait(child);
         self.child = None;
-        let status = status.map_err(|e| format!("cannot wait for {name}: {}", reason(&e)))?;
+        let status = status.map_err(|reason| format!("{name} {reason}"))?;
         if let Some(printed) = self.printed.take() {
             let printed = printed.finish();
             let printed = printed.map_err(|e| format!("cannot keep its output: {}", reason(&e)))?;

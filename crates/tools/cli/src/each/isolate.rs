@@ -51,7 +51,8 @@ pub(super) fn run(args: &EachArgs) -> Ended {
         .map_err(|e| Failure::failed(format!("cannot handle signals: {}", reason(&e))))?;
     let mut command = Command::new(program);
     command.args(arguments(std::env::args_os().skip(1), Bar::wanted(args))).stderr(Stdio::piped());
-    let mut child = command
+    // It raises the limit again, and gives its commands the first one.
+    let mut child = ioloom_sys::proc::with_first_limit(&mut command)
         .spawn()
         .map_err(|e| Failure::failed(format!("cannot start a child process: {}", reason(&e))))?;
     let stderr = child.stderr.take();

@@ -12,13 +12,20 @@ pub(super) const CHUNK_BYTES: u64 = 256 << 10;
 /// Chunks are multiples of it.
 const BLOCK_BYTES: u64 = 4096;
 
+/// Descriptors that a walk, a list and a trace may need while commands run.
+const SPARE_DESCRIPTORS: u64 = 256;
+
 /// Returns how many commands may run at once, if a flag or the limit on open files says so. Fewer than
 /// wanted are reported.
 fn commands_at_once(exec: &Exec, args: &EachArgs) -> Result<Option<u32>, Failure> {
-    // Raised before the plan is made: commands need descriptors whatever it is.
-    let _ = ioloom_sys::proc::raise_open_files_limit();
     let wanted = args.jobs.unwrap_or_else(ioloom::usable_cores);
-    let limit = ioloom_sys::proc::open_files_limit().unwrap_or(u64::MAX);
+    // Raised before the plan is made, as commands need descriptors whatever it is, and only if need be:
+    // commands start faster where their limit is not another one.
+    let limit = || ioloom_sys::proc::open_files_limit().unwrap_or(u64::MAX);
+    if limit() < exec.descriptors(wanted) + SPARE_DESCRIPTORS {
+        let _ = ioloom_sys::proc::raise_open_files_limit();
+    }
+    let limit = limit();
     let most = exec.most_at_once(limit);
     if most >= u64::from(wanted) {
         return Ok(args.jobs);

@@ -38,7 +38,10 @@ pub(super) fn run_job(
     input: Input,
     stop: &Arc<AtomicBool>,
 ) -> Result<Outcome, Failure> {
-    let _ = ioloom_sys::proc::raise_open_files_limit();
+    // With commands, the job has raised it if need be.
+    if job.exec.is_none() {
+        let _ = ioloom_sys::proc::raise_open_files_limit();
+    }
     let bar = progress::Bar::new(args);
     let give_up = || stop.store(true, Ordering::Relaxed);
     let mut manner = sink::Manner::of(args.ordered, input.awaited);

@@ -87,6 +87,42 @@ fn an_interrupt_ends_a_stopped_command() {
     assert!(!written(&place).into_iter().any(lives));
 }
 
+fn state(id: u32) -> char {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('-')
+}
+
+#[test]
+fn commands_stop_and_go_on_with_the_program() {
+    let place = fresh();
+    let command = slow_commands(&place, "") + " {}";
+    let program = started(&place, &["t", "--exec", &command, "-j", "1"]);
+    until("the command runs", || written(&place).len() == 2);
+    let all: Vec<u32> = written(&place).into_iter().chain([program.id()]).collect();
+    send("-TSTP", program.id());
+    until("all are stopped", || all.iter().all(|id| state(*id) == 'T'));
+    send("-CONT", program.id());
+    until("all go on", || all.iter().all(|id| state(*id) != 'T'));
+    send("-QUIT", program.id());
+    let ended = program.wait_with_output().unwrap().status;
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended), Some(3));
+    until("all have ended", || !written(&place).into_iter().any(lives));
+}
+
+#[test]
+fn a_command_that_reads_from_the_terminal_is_an_error() {
+    let place = fresh();
+    place.write("t/a", "a");
+    let each = format!("{PROGRAM} each t --exec \"sh -c 'read x < /dev/tty' sh {{}}\" 2> errors");
+    let mut script = place.command("script");
+    let child = script.args(["-qec", &each, "/dev/null"]).stdin(Stdio::null()).spawn();
+    let Ok(mut child) = child else { return eprintln!("skipped: script is missing") };
+    until("the run has ended", || child.try_wait().unwrap().is_some());
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let errors = fs::read_to_string(place.at("errors")).unwrap();
+    assert!(errors.contains("because it uses the terminal"), "{errors}");
+}
+
 #[test]
 fn a_second_interrupt_kills_the_commands() {
     let place = fresh();
