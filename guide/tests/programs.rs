@@ -63,7 +63,7 @@ fn from_rayon() {
 fn inside_tokio() {
     let dir = dir(&[("a", "1234"), ("b/c", "56")]);
     let out = run(env!("CARGO_BIN_EXE_inside_tokio"), &[text(dir.path())]);
-    assert_eq!(out, "6 bytes in 2 files\n");
+    assert_eq!(out, "6 bytes in 2 files; 0 failed\n");
 }
 
 #[test]

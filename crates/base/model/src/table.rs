@@ -7,6 +7,9 @@
 
 use crate::{Buffers, Method, Plan, Schedule, Tuning};
 
+/// Least memory budget of a plan.
+pub const MEMORY_LEAST_BYTES: u64 = 64 << 10;
+
 /// Returns why a method cannot run under a schedule, or `None` if it can.
 pub const fn refusal(method: Method, schedule: &Schedule) -> Option<&'static str> {
     match (schedule, method) {
@@ -47,7 +50,7 @@ pub fn check(plan: &Plan) -> Result<(), String> {
     if plan.tuning != Tuning::Fixed && !(plan.method == Method::Nowait && windowed) {
         return refuse("auto requires nowait under a window");
     }
-    if plan.memory_bytes < 64 << 10 {
+    if plan.memory_bytes < MEMORY_LEAST_BYTES {
         return refuse("memory must be at least 64KiB");
     }
     if let Some(chunk) = plan.chunk_bytes {

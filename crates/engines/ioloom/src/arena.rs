@@ -108,6 +108,7 @@ impl Arena {
             class_max: bytes,
             registered: Some(bytes),
         };
+        arena.budget.begin_idle(bytes * buffers.len() as u64);
         for buffer in buffers {
             let _ = arena.queue(0).push(buffer);
         }
@@ -152,10 +153,15 @@ impl Arena {
         if class <= self.class_max { class } else { bytes.next_multiple_of(CLASS_MIN) }
     }
 
+    /// Registered buffers are charged when they are registered, used or not, and idle while they are
+    /// not lent. None is lent while copies that the user retains exceed the budget.
     fn lend_registered(self: &Arc<Self>, bytes: u64) -> Option<Lease> {
-        self.registered.filter(|size| bytes <= *size)?;
+        let size = self.registered.filter(|size| bytes <= *size)?;
+        if self.budget.used() > self.budget.limit() {
+            return None;
+        }
         let buffer = self.queue(0).pop()?;
-        // Registered buffers are charged when they are registered, used or not.
+        self.budget.end_idle(size);
         Some(self.lent(buffer, 0))
     }
 
@@ -226,8 +232,9 @@ impl Arena {
     }
 
     fn take_back(&self, buffer: Buffer) {
-        if self.registered.is_some() {
+        if let Some(size) = self.registered {
             let _ = self.queue(0).push(buffer);
+            self.budget.begin_idle(size);
             return;
         }
         if self.kind != Buffers::Pool {

@@ -8,6 +8,10 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What precedes the reason of a run that ended early.
+const EARLY: &str = "the run ended early";
 
 /// Any error of the caller's function, for functions that fail in several ways.
 ///
@@ -28,6 +32,8 @@ pub enum Cause<E = Infallible> {
     /// The engine rejected the file for the reason given: it is not a regular file, for instance,
     /// or it does not fit in the memory budget.
     Rejected(String),
+    /// The run ended early, for this reason. Only the last item of an iterator has it.
+    Run(Arc<Error>),
 }
 
 /// A file that failed: its position in the input, the operation, the path and the cause.
@@ -90,10 +96,9 @@ impl FileError {
     }
 
     /// Describes a run that ended early, for those who see only the results of files.
-    pub(crate) fn of_run<E>(error: &Error) -> FileError<E> {
+    pub(crate) fn of_run<E>(error: Arc<Error>) -> FileError<E> {
         let (path, operation) = (PathBuf::new(), Operation::Process);
-        let cause = Cause::Rejected(format!("the run ended early: {error}"));
-        FileError { index: usize::MAX, path, operation, cause }
+        FileError { index: usize::MAX, path, operation, cause: Cause::Run(error) }
     }
 
     /// Converts an error of the engine, which never calls the function, to any type.
@@ -103,6 +108,7 @@ impl FileError {
             Cause::Walk(error) => Cause::Walk(error),
             Cause::Function(never) => match never {},
             Cause::Rejected(reason) => Cause::Rejected(reason),
+            Cause::Run(error) => Cause::Run(error),
         };
         FileError { index: self.index, path: self.path, operation: self.operation, cause }
     }
@@ -118,6 +124,10 @@ impl<E> FileError<E> {
     pub fn io_error(&self) -> Option<&io::Error> {
         match &self.cause {
             Cause::Io(error) | Cause::Walk(error) => Some(error),
+            Cause::Run(error) => match &**error {
+                Error::System { source, .. } => Some(source),
+                _ => None,
+            },
             Cause::Function(_) | Cause::Rejected(_) => None,
         }
     }
@@ -126,7 +136,7 @@ impl<E> FileError<E> {
     pub fn function_error(&self) -> Option<&E> {
         match &self.cause {
             Cause::Function(error) => Some(error),
-            Cause::Io(_) | Cause::Walk(_) | Cause::Rejected(_) => None,
+            Cause::Io(_) | Cause::Walk(_) | Cause::Rejected(_) | Cause::Run(_) => None,
         }
     }
 
@@ -137,6 +147,7 @@ impl<E> FileError<E> {
             Cause::Walk(error) => Cause::Walk(error),
             Cause::Function(error) => Cause::Function(f(error)),
             Cause::Rejected(reason) => Cause::Rejected(reason),
+            Cause::Run(error) => Cause::Run(error),
         };
         FileError { index: self.index, path: self.path, operation: self.operation, cause }
     }
@@ -150,20 +161,22 @@ impl<E> FileError<E> {
             }
             Cause::Function(_) => format!("{what}: the function returned an error"),
             Cause::Rejected(reason) => format!("{what}: {reason}"),
+            Cause::Run(error) => format!("{EARLY}: {error}"),
         }
     }
 }
 
 impl<E: fmt::Display> fmt::Display for FileError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let (Cause::Rejected(reason), true) = (&self.cause, self.path.as_os_str().is_empty()) {
-            return f.write_str(reason);
+        if let Cause::Run(error) = &self.cause {
+            return write!(f, "{EARLY}: {error}");
         }
         write!(f, "cannot {} {}: ", self.operation, quoted(&self.path))?;
         match &self.cause {
             Cause::Io(error) | Cause::Walk(error) => Explained::new(self.operation, error).fmt(f),
             Cause::Function(error) => error.fmt(f),
             Cause::Rejected(reason) => f.write_str(reason),
+            Cause::Run(error) => error.fmt(f),
         }
     }
 }
@@ -173,6 +186,7 @@ impl<E: StdError + 'static> StdError for FileError<E> {
         match &self.cause {
             Cause::Io(error) | Cause::Walk(error) => Some(error),
             Cause::Function(error) => Some(error),
+            Cause::Run(error) => Some(&**error),
             Cause::Rejected(_) => None,
         }
     }

@@ -10,7 +10,7 @@ use crate::iter::Horizon;
 use crate::observing::{LabOptions, Measure, Observing};
 use crate::policy::{Current, OnError, Order, Progress, ProgressFn};
 use crate::trace::{self, TraceWanted, keeping_trace};
-use crate::tree::Walked;
+use crate::tree::{Tally, Walked};
 use ioloom_budget::Budget;
 use ioloom_model::{Level, Plan, ReadOrder, Schedule, Tuning};
 use ioloom_walk::PathList;
@@ -78,7 +78,8 @@ impl Settings {
 
 /// Takes files from an iterator of paths, as a stream: each file is processed as soon as its path
 /// exists, so that the iterator may block, or wait for results of earlier files. A thread in the
-/// background pulls the iterator, up to 4096 paths ahead. If the run ends early, the iterator is
+/// background pulls the iterator, up to 4096 paths ahead, or 65,536 in the order of inode numbers
+/// ([`Files::read_order`]). If the run ends early, the iterator is
 /// dropped when its pending `next` returns. For paths that are in memory already, use [`list`].
 ///
 /// A path that is not a regular file is never opened and fails as that file.
@@ -155,8 +156,8 @@ impl<'a, K> Files<'a, K> {
 
     /// Returns the paths in the order of their positions ([`File::index`](crate::File::index)), if all
     /// of them are known before the run. A tree is walked now: whole if it is
-    /// [`sorted`](Files::sorted), else for as long as [`walk_ahead`](Files::walk_ahead) allows. Settings
-    /// of the walk must come before.
+    /// [`sorted`](Files::sorted), else for as long as [`walk_ahead`](Files::walk_ahead) allows; if the
+    /// walk is cancelled, its paths are not known. Settings of the walk must come before.
     ///
     /// A function that has the list can return positions instead of copies of paths.
     ///
@@ -185,6 +186,7 @@ impl<'a, K> Files<'a, K> {
             }
         }
         match &self.input {
+            Input::Begun(..) if self.cancel.is_cancelled() => None,
             Input::List(list) | Input::Begun(Opened::List(list) | Opened::Found(list), ..) => {
                 Some(list.clone())
             }
@@ -318,7 +320,7 @@ impl<'a, K> Files<'a, K> {
     /// Pins the plan instead of the default one. It runs as given or the run is refused. Mappings
     /// are always refused: truncating a mapped file kills the process. [`memory`](Self::memory),
     /// [`polite`](Self::polite) and [`read_order`](Self::read_order) override what the plan says,
-    /// whichever call comes first.
+    /// whichever call comes first, and so does [`chunks`](Self::chunks).
     ///
     /// ```
     /// let plan: ioloom::Plan = "uring/window:l=64,p=2".parse().unwrap();
@@ -488,13 +490,16 @@ impl<'a, K> Files<'a, K> {
         let trace_file = wanted.as_ref().map(trace::create).transpose()?;
         let order = (plan.read_order, self.order == Order::Input);
         let (source, tally) = self.input.source(order, self.files_max, horizon, &self.cancel);
+        // A walk that was cancelled leaves a part of the list.
+        let is_cut = self.cancel.is_cancelled();
+        let walk = tally.map(WalkOfRun);
         let (current, bytes_total) = (self.current.clone(), self.bytes_total);
         let report = self.progress.as_ref().map(|report| {
-            let (source, tally) = (&source, &tally);
+            let (source, walk) = (&source, &walk);
             move |now: engine::ProgressNow| {
                 let current = current.as_ref().and_then(|current| current.next());
                 let (arrived, ended) = source.arrived();
-                let walked = tally.as_ref().map_or(0, |tally| tally.found());
+                let walked = walk.as_ref().map_or(0, |walk| walk.0.found());
                 let files_found = now.total.unwrap_or(arrived as u64).max(walked);
                 let files_total = now.total.or(ended.then_some(arrived as u64));
                 let files_found = files_total.unwrap_or(files_found);
@@ -523,16 +528,26 @@ impl<'a, K> Files<'a, K> {
             function_waits: measure.function_waits,
             ..RunOptions::default()
         };
-        let executed = keeping_trace(trace_file, |failed| {
+        let mut executed = keeping_trace(trace_file, |failed| {
             let options = RunOptions { trace_of_failure: Some(failed), ..options };
             engine::execute(&source, plan, budget, &options, work)
         })?;
+        executed.cancelled |= is_cut;
         drop(source);
-        let walked = tally.map(|tally| {
-            tally.finish();
-            tally.walked()
+        let walked = walk.map(|walk| {
+            walk.0.finish();
+            walk.0.walked()
         });
         Ok(Driven { executed, walked, cpus: self.observing.cpus() })
+    }
+}
+
+/// The walk of a run, which ends with the run, even after a panic or an error.
+struct WalkOfRun(Arc<Tally>);
+
+impl Drop for WalkOfRun {
+    fn drop(&mut self) {
+        self.0.finish();
     }
 }
 

@@ -249,7 +249,7 @@ impl<T, E> Drop for Results<T, E> {
 pub struct Iter<T, E = Infallible> {
     results: Results<T, E>,
     engine: Option<JoinHandle<Result<(), Error>>>,
-    error: Option<Error>,
+    error: Option<Arc<Error>>,
     /// Whether an item has said so.
     reported: bool,
 }
@@ -263,14 +263,14 @@ impl<T, E> Iter<T, E> {
             Ok(engine) => Self { results, engine: Some(engine), error: None, reported: false },
             Err(source) => {
                 let error = Error::System { operation: "start a thread", source };
-                Self { results, engine: None, error: Some(error), reported: false }
+                Self { results, engine: None, error: Some(Arc::new(error)), reported: false }
             }
         }
     }
 
     /// Returns why the run ended early, once the iterator has ended. The last item says so as well.
     pub fn error(&self) -> Option<&Error> {
-        self.error.as_ref()
+        self.error.as_deref()
     }
 }
 
@@ -284,11 +284,11 @@ impl<T, E> Iterator for Iter<T, E> {
         }
         match self.engine.take().map(JoinHandle::join) {
             None | Some(Ok(Ok(()))) => {}
-            Some(Ok(Err(error))) => self.error = Some(error),
+            Some(Ok(Err(error))) => self.error = Some(Arc::new(error)),
             Some(Err(payload)) => std::panic::resume_unwind(payload),
         }
         // A caller that only collects the items must not take a part for the whole.
-        let error = self.error.as_ref().filter(|_| !self.reported)?;
+        let error = self.error.clone().filter(|_| !self.reported)?;
         self.reported = true;
         Some(Err(FileError::of_run(error)))
     }

@@ -29,6 +29,13 @@ use std::thread::{Scope, ScopedJoinHandle};
 const FILES_PER_PERMIT: u32 = 4;
 const FILES_MIN: u32 = 8;
 
+/// Bytes of one chunk, if the caller has not chosen them.
+const CHUNK_BYTES: u64 = 256 << 10;
+/// Least bytes of one chunk, whatever the memory: each one is handed over between two threads.
+const CHUNK_LEAST_BYTES: u64 = 512;
+/// What is left to the plan if the memory allows: less is refused.
+const MEMORY_LEAST_BYTES: u64 = ioloom_model::table::MEMORY_LEAST_BYTES;
+
 /// The contents of a file, which are read as they are requested. Passed to the function of
 /// [`Chunks::map_reader`].
 ///
@@ -85,7 +92,7 @@ impl Chunks<'_> {
     /// compressed files, parsers. Memory is bounded by chunks, whatever the size of the file. If the
     /// function returns early, the rest of the file is not read.
     ///
-    /// Each chunk is copied once, and each file in progress has a thread. Where the function can
+    /// Chunks are 256 KiB after [`pieces`](crate::Files::pieces). Each is copied once, and each file in progress has a thread. Where the function can
     /// take chunks as they come, [`fold_file`](Self::fold_file) costs neither.
     ///
     /// ```
@@ -99,7 +106,8 @@ impl Chunks<'_> {
     ///
     /// # Panics
     ///
-    /// Panics if the system refuses a thread.
+    /// Panics if the system refuses a thread. A panic of the function resumes at the end of the run,
+    /// unless its file could not be read to the end: then the file fails, with the error of the read.
     pub fn map_reader<T, F>(self, f: F) -> Result<Run<Vec<T>>, Error>
     where
         T: Send,
@@ -157,9 +165,13 @@ fn bound_files(plan: &mut Plan, threads: Option<u32>) {
     let blocking = layout(plan).map_or(0, |layout| layout.max_of(Role::Blocking));
     // Each file in progress has a copy of a chunk, and one more may be on its way.
     let copies = 2 * (u64::from(window) + u64::from(blocking));
-    let chunk = plan.chunk_bytes.unwrap_or(1).min(plan.memory_bytes / 2 / copies).max(1);
+    // Half of the memory at most, and what a plan needs at least is left, unless it was not given.
+    let spare = plan.memory_bytes.saturating_sub(MEMORY_LEAST_BYTES).max(copies * CHUNK_LEAST_BYTES);
+    let most = (plan.memory_bytes / 2).min(spare) / copies;
+    let chunk = plan.chunk_bytes.unwrap_or(CHUNK_BYTES).min(most).max(1);
     plan.chunk_bytes = Some(chunk);
-    plan.memory_bytes = plan.memory_bytes.saturating_sub(copies * chunk).max(chunk);
+    let least = plan.memory_bytes.min(MEMORY_LEAST_BYTES);
+    plan.memory_bytes = plan.memory_bytes.saturating_sub(copies * chunk).max(least);
 }
 
 /// The function, and where its threads run.

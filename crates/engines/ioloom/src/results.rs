@@ -81,7 +81,8 @@ impl<F: FileFn + Send> Job<'_, F> {
         })
         .map_err(Error::widen)?;
         let driven = driven.map_err(Error::widen)?;
-        let cancelled = callers.is_cancelled();
+        // The end of `consume` is not an early one.
+        let cancelled = !stopped && driven.executed.cancelled && callers.is_cancelled();
         if cancelled && !partial {
             return Err(Error::Cancelled { files: driven.executed.files });
         }
@@ -120,7 +121,11 @@ impl<F: FileFn + Send> Job<'_, F> {
             }
             Ok(None)
         })?;
-        run.value
+        match run.value {
+            // What was not processed may be what is wanted.
+            Ok(None) if run.cancelled => Err(Error::Cancelled { files: run.measured.files }),
+            value => value,
+        }
     }
 }
 
@@ -181,8 +186,11 @@ impl<F: FileFn> Job<'_, F> {
         wanted: impl Fn(&F::Out) -> bool + Sync,
     ) -> Result<Option<F::Out>, Error<F::Error>> {
         let sink = Find { wanted, found: Mutex::new(None) };
-        self.execute(&sink)?;
-        Ok(sink.found.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()))
+        let run = self.execute(&sink)?.into_run(|_| ());
+        match sink.found.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
+            None if run.cancelled => Err(Error::Cancelled { files: run.measured.files }),
+            found => Ok(found),
+        }
     }
 
     /// Runs the job until it has `count` results, which are those of any files. With

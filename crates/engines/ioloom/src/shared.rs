@@ -111,6 +111,13 @@ impl Shared<'_> {
         self.end();
     }
 
+    /// Returns whether all files of the input were processed or have failed: what comes after that does
+    /// not end the run early. Only at the end of a run.
+    pub(crate) fn has_done_all(&self) -> bool {
+        let (arrived, ended) = self.source.arrived();
+        ended && self.gauges.files() + self.failed.load(Ordering::Relaxed) == arrived as u64
+    }
+
     /// Ends the run because bytes retained by the user leave no room.
     pub(crate) fn fail_held(&self) {
         let (kept, budget) = (self.budget.retained(), self.budget.limit());

@@ -26,6 +26,9 @@ pub struct TreeList {
     pub errors: Vec<FileError>,
     /// What was visited and skipped.
     pub walked: Walked,
+    /// Whether the walk was cancelled ([`Files::cancel`](crate::Files::cancel)), so that files may be
+    /// missing.
+    pub cancelled: bool,
 }
 
 /// Takes all regular files below a directory, or a single file. The tree is walked while files are
@@ -148,6 +151,8 @@ impl<'a> Files<'a, Tree> {
             let errors = vec![FileError::rejected(0, root, Operation::Walk, reason)];
             return TreeList { errors, ..TreeList::default() };
         }
+        // A walk that was begun has looked at the same token.
+        let cancel = self.cancel.clone();
         let (found, tally) = match self.input {
             Input::Tree(options) => {
                 let (walking, tally) = Walking::new(options);
@@ -164,7 +169,7 @@ impl<'a> Files<'a, Tree> {
             let all = std::mem::take(&mut files);
             files.append_range(&all, 0..max as usize);
         }
-        TreeList { files, errors: found.failed, walked }
+        TreeList { files, errors: found.failed, walked, cancelled: cancel.is_cancelled() }
     }
 
     /// Walks for up to `time` before the first file is read (default: not at all), and finds at most

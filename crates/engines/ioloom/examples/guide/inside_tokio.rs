@@ -1,46 +1,58 @@
 //! Inside tokio: a run is blocking work, its results become messages, and dropping the receiver or a
-//! timeout ends it.
+//! timeout ends it. Files that fail are messages, too, and the task returns how the run ended.
 
+use ioloom::{Error, FileError};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+type Size = Result<u64, FileError>;
 
 /// Sizes of files below `root`, as they become ready.
-fn sizes(root: PathBuf, cancel: ioloom::Cancel) -> mpsc::Receiver<(PathBuf, u64)> {
+fn sizes(
+    root: PathBuf,
+    cancel: ioloom::Cancel,
+) -> (mpsc::Receiver<Size>, JoinHandle<Result<(), Error>>) {
     let (send, receive) = mpsc::channel(64);
-    tokio::task::spawn_blocking(move || {
-        let job =
-            ioloom::tree(root).cancel(&cancel).map(|file| (file.path().to_owned(), file.len()));
-        job.scope(|results| {
-            for value in results.flatten() {
+    let task = tokio::task::spawn_blocking(move || {
+        let job = ioloom::tree(root).cancel(&cancel).map(|file| file.len());
+        let run = job.scope(|results| {
+            for result in results {
                 // The receiver is gone: returning ends the run.
-                if send.blocking_send(value).is_err() {
+                if send.blocking_send(result).is_err() {
                     return;
                 }
             }
-        })
-        .map(drop)
+        });
+        run.map(drop)
     });
-    receive
+    (receive, task)
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = std::env::args_os().nth(1).unwrap_or_else(|| ".".into());
     let cancel = ioloom::Cancel::new();
-    let mut sizes = sizes(root.into(), cancel.clone());
+    let (mut sizes, task) = sizes(root.into(), cancel.clone());
     let sum = async {
-        let (mut files, mut bytes) = (0, 0);
-        while let Some((_, size)) = sizes.recv().await {
-            files += 1;
-            bytes += size;
+        let (mut files, mut failed, mut bytes) = (0, 0, 0);
+        while let Some(size) = sizes.recv().await {
+            match size {
+                Ok(size) => (files, bytes) = (files + 1, bytes + size),
+                Err(_) => failed += 1,
+            }
         }
-        (files, bytes)
+        (files, failed, bytes)
     };
-    match tokio::time::timeout(Duration::from_secs(60), sum).await {
-        Ok((files, bytes)) => writeln!(std::io::stdout(), "{bytes} bytes in {files} files")?,
-        Err(_) => cancel.cancel(),
+    let summed = tokio::time::timeout(Duration::from_secs(60), sum).await;
+    if summed.is_err() {
+        cancel.cancel();
     }
+    // A sum of part of the files is not the answer.
+    task.await??;
+    let (files, failed, bytes) = summed?;
+    writeln!(std::io::stdout(), "{bytes} bytes in {files} files; {failed} failed")?;
     Ok(())
 }

@@ -45,7 +45,7 @@ use crate::fetch::{Cx, Fetch, Reaped, SHORT_FUNCTION_NS, Started, no_buffer};
 use crate::loaded::Loaded;
 use crate::source::{Item, Next};
 use crate::take::Take;
-use ioloom_budget::{Part, Permit};
+use ioloom_budget::{Part, Permit, Reserve};
 use ioloom_control::{Action, Admission};
 use ioloom_model::CallKind;
 use ioloom_observe::Step;
@@ -469,11 +469,19 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         }
     }
 
-    /// All registered buffers of this worker are with pieces that other workers stole. They return
-    /// when those are computed. There is nothing to sleep on, so check again after a short pause.
+    /// All registered buffers of this worker are with pieces that other workers stole, or none are lent
+    /// because the user retains too much. They return when those are computed. There is nothing to
+    /// sleep on, so check again after a short pause. Too much is waited for until the user drops some,
+    /// or the run ends because only the user could.
     fn await_registered(&mut self) {
+        let budget = &self.worker.shared.budget;
         match self.steal() {
             Some(piece) => self.compute(piece, false),
+            None if budget.used() > budget.limit() => match budget.reserve(1) {
+                Reserve::Reserved => budget.release(1),
+                Reserve::Held => self.worker.shared.fail_held(),
+                Reserve::Closed | Reserve::TooLarge => {}
+            },
             None => std::thread::sleep(REGISTERED_PAUSE),
         }
         self.worker.meter.lap(CallKind::Memory, 0);

@@ -147,7 +147,7 @@ pub(super) fn run<W: Work>(
         usage,
         in_flight: sampled.into_iter().map(|(at, (now, _))| (at, now.in_flight)).collect(),
         budget_peak_bytes: shared.budget.peak(),
-        cancelled: shared.cancel.is_cancelled(),
+        cancelled: shared.cancel.is_cancelled() && !shared.has_done_all(),
         stopped: shared.work_stopped.load(Ordering::Relaxed),
         trace,
         function_waits: options.function_waits,

@@ -316,10 +316,8 @@ impl<'e, W: Work> Worker<'e, W> {
     }
 
     /// Passes a failure of the function to the policy, as [`Worker::failed`] does for files.
+    /// Also while the run is ending: the function has returned, and says why.
     fn function_failed(&mut self, index: usize, path: &Path, error: W::Error) {
-        if self.shared.stopping() {
-            return;
-        }
         self.shared.failed.fetch_add(1, Ordering::Relaxed);
         if self.work.function_failed(&mut self.local, index, path, error).is_break() {
             self.shared.stopped();

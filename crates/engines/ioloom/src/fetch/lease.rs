@@ -6,7 +6,6 @@ use crate::error::{Error, FileError, Operation};
 use crate::shared::Shared;
 use crate::source::Item;
 use ioloom_budget::Reserve;
-use ioloom_failure::reason;
 use ioloom_model::CallKind;
 use ioloom_model::units::format_size;
 
@@ -60,7 +59,10 @@ pub(crate) fn no_buffer<S>(
         }
         NoBuffer::Budget(Reserve::TooLarge) => too_large(shared, bytes),
         NoBuffer::Budget(_) => "the run has ended".to_owned(),
-        NoBuffer::System(error) => format!("out of memory: {}", reason(&error)),
+        NoBuffer::System(error) => {
+            let (index, path) = (item.index, item.path.as_path());
+            return FileError::io(index, path, Operation::Reserve, error);
+        }
     };
     FileError::rejected(item.index, item.path.as_path(), Operation::Reserve, reason)
 }

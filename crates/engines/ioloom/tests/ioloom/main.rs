@@ -4,6 +4,7 @@
 
 mod bytes;
 mod descriptors;
+mod endings;
 mod fuse;
 mod inputs;
 mod layout;

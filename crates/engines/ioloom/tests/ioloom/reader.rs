@@ -2,7 +2,7 @@
 
 use crate::support::{content, guarded, lacks, make, plan, roots};
 use ioloom::{Cause, Error, OnError};
-use std::io::Read;
+use std::io::{BufRead, Read};
 
 const PLANS: [&str; 5] = [
     "read/window:l=8,p=2",
@@ -41,6 +41,27 @@ fn readers_see_every_byte_once_and_in_order() {
             }
         });
     }
+}
+
+#[test]
+fn chunks_are_not_single_bytes_if_no_size_is_chosen() {
+    let (_dir, paths) = make(&roots()[0], &[1 << 20]);
+    let chunks = |_: &std::path::Path, reader: &mut ioloom::Reader| {
+        let mut chunks = 0;
+        while let Ok(chunk) = reader.fill_buf()
+            && !chunk.is_empty()
+        {
+            let bytes = chunk.len();
+            reader.consume(bytes);
+            chunks += 1;
+        }
+        chunks
+    };
+    let run = ioloom::list(&paths).pieces().map_reader(chunks).unwrap();
+    assert!((1..=16).contains(&run.value[0]), "{:?}", run.value);
+    // A budget that other forms accept.
+    let run = ioloom::list(&paths).memory(100 << 10).chunks(1 << 20).map_reader(chunks).unwrap();
+    assert!(run.value[0] <= 2048, "{:?}", run.value);
 }
 
 #[test]

@@ -1,0 +1,149 @@
+//! How a run ends: complete, cancelled, with an error of the function, or with a panic.
+
+use crate::support::{guarded, make, roots};
+use ioloom::{Cancel, Cause, Error, FileError, OnError};
+use std::error::Error as _;
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_cancel_after_the_last_file_loses_nothing() {
+    let (_dir, paths) = make(&roots()[0], &[10; 20]);
+    let token = Cancel::new();
+    let run = ioloom::list(&paths).cancel(&token).map(|f| f.len()).scope(|results| {
+        let all: Vec<_> = results.collect();
+        token.cancel();
+        all
+    });
+    assert_eq!(run.unwrap().value.len(), 20);
+
+    // All files have begun when the last one cancels, and no other is in the list.
+    for files in [ioloom::list(&paths[..1]), ioloom::tree(&paths[0]).into_files()] {
+        let token = Cancel::new();
+        let run = files.cancel(&token).map(|_| token.cancel()).run().unwrap();
+        assert!(!run.cancelled && run.value.len() == 1);
+    }
+}
+
+#[test]
+fn a_scope_that_ends_by_itself_is_no_cancelled_run() {
+    let (_dir, paths) = make(&roots()[0], &[10; 200]);
+    let token = Cancel::new();
+    let run = ioloom::list(&paths).cancel(&token).map(|f| f.len()).scope(|results| {
+        let first = results.next();
+        token.cancel();
+        first
+    });
+    let run = run.unwrap();
+    assert!(run.stopped && !run.cancelled && run.value.unwrap().unwrap() == 10);
+    // One that sees the end of the results because of the cancel is.
+    let token = Cancel::new();
+    let endless = std::iter::repeat(paths[0].clone());
+    let run = ioloom::files(endless).cancel(&token).map(|f| f.len()).scope(|results| {
+        results.next();
+        token.cancel();
+        results.count()
+    });
+    assert!(matches!(run, Err(Error::Cancelled { .. })));
+}
+
+#[test]
+fn an_error_that_the_function_returned_is_not_lost_to_a_cancel() {
+    let (_dir, paths) = make(&roots()[0], &[10; 50]);
+    let token = Cancel::new();
+    let fails = |f: &ioloom::File<'_>| match f.index() {
+        7 => {
+            token.cancel();
+            Err("this one")
+        }
+        _ => Ok(()),
+    };
+    let files = ioloom::list(&paths).cancel(&token).partial(true).on_error(OnError::Collect);
+    let run = files.try_map(fails).run().unwrap();
+    assert_eq!(run.failed, 1);
+    assert_eq!(run.errors[0].function_error(), Some(&"this one"));
+}
+
+#[test]
+fn a_search_that_was_cancelled_gives_no_answer() {
+    let (_dir, paths) = make(&roots()[0], &[10]);
+    let endless = || std::iter::repeat(paths[0].clone());
+    for any in [true, false] {
+        let token = Cancel::new();
+        let cancels = |_: &u64| {
+            token.cancel();
+            false
+        };
+        let job = ioloom::files(endless()).cancel(&token).partial(true).map(|f| f.len());
+        let found = if any { job.find_any(cancels) } else { job.find_first(cancels) };
+        assert!(matches!(found, Err(Error::Cancelled { .. })), "{any}: {found:?}");
+    }
+}
+
+#[test]
+fn the_last_item_of_an_iterator_keeps_the_reason() {
+    let (_dir, paths) = make(&roots()[0], &[10]);
+    let token = Cancel::new();
+    let job = ioloom::files(std::iter::repeat(paths[0].clone())).cancel(&token).map(|f| f.len());
+    let mut seen = 0;
+    let last = job.into_iter().find_map(|item| {
+        seen += 1;
+        if seen == 3 {
+            token.cancel();
+        }
+        item.err()
+    });
+    let last: FileError = last.unwrap();
+    assert!(last.to_string().starts_with("the run ended early: "), "{last}");
+    let source = last.source().and_then(|source| source.downcast_ref::<Error>());
+    assert!(matches!(source, Some(Error::Cancelled { .. })), "{last:?}");
+    assert!(matches!(&last.cause, Cause::Run(error) if matches!(**error, Error::Cancelled { .. })));
+}
+
+#[test]
+fn a_cancelled_walk_is_no_complete_list() {
+    let dir = tempfile::tempdir_in(&roots()[0]).unwrap();
+    (0..50).for_each(|i| fs::write(dir.path().join(i.to_string()), "x").unwrap());
+    let token = Cancel::new();
+    let list = ioloom::tree(dir.path()).cancel(&token).walk();
+    assert!(!list.cancelled && list.files.len() == 50);
+    token.cancel();
+    assert!(ioloom::tree(dir.path()).cancel(&token).walk().cancelled);
+    let mut files = ioloom::tree(dir.path()).sorted(true).cancel(&token);
+    assert!(files.known_paths().is_none());
+    assert!(matches!(files.map(|f| f.len()).run(), Err(Error::Cancelled { .. })));
+}
+
+#[test]
+fn the_walk_ends_with_a_run_that_panics() {
+    guarded("the walk of a run that panics".to_owned(), || {
+        let dir = tempfile::tempdir_in(&roots()[0]).unwrap();
+        for i in 0..2000 {
+            fs::create_dir(dir.path().join(format!("d{i}"))).unwrap();
+        }
+        fs::write(dir.path().join("one"), "x").unwrap();
+        let ended = Arc::new(AtomicBool::new(false));
+        let called = Arc::new(AtomicUsize::new(0));
+        let (seen, late) = (ended.clone(), called.clone());
+        let filter = move |entry: &ioloom::TreeEntry<'_>| {
+            if seen.load(Ordering::SeqCst) {
+                late.fetch_add(1, Ordering::SeqCst);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+            !entry.file_name().is_empty()
+        };
+        let files = ioloom::tree(dir.path()).filter_entry(filter);
+        let run = std::panic::AssertUnwindSafe(|| files.map(|_| panic!("planned")).run().map(drop));
+        assert!(std::panic::catch_unwind(run).is_err());
+        ended.store(true, Ordering::SeqCst);
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(300) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // Each thread of the walk may be in one call.
+        let late = called.load(Ordering::SeqCst);
+        assert!(late <= 64, "{late} calls of the filter after the run");
+    });
+}
