@@ -155,6 +155,11 @@ impl Commands {
         Ok(stop)
     }
 
+    /// Returns whether a signal was sent to the commands, which may end them.
+    pub(super) fn are_interrupted(&self) -> bool {
+        *self.interrupted.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Sends a signal to all commands. No command starts after it.
     fn send(&self, signal: i32) {
         *self.interrupted.write().unwrap_or_else(PoisonError::into_inner) = true;

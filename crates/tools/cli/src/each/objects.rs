@@ -189,6 +189,9 @@ impl Work for OnObjects<'_, '_> {
     }
 
     fn function_failed(&self, local: &mut Local, index: usize, url: &str, error: WorkError) {
+        if self.work.is_interrupted(local) {
+            return;
+        }
         local.counts.commands += 1;
         let path = Path::new(url);
         let message = format!("cannot process {}: {error}", quoted(path));

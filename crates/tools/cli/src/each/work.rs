@@ -151,6 +151,7 @@ impl Local {
         all.wrong += more.wrong;
         all.failed += more.failed;
         all.commands += more.commands;
+        all.interrupted += more.interrupted;
         all.missing += more.missing;
     }
 }
@@ -166,6 +167,8 @@ pub(super) struct Counts {
     pub(super) failed: u64,
     /// Files whose command failed; also in `failed`.
     pub(super) commands: u64,
+    /// Commands that an interrupt has ended, or may have. They are not failures.
+    pub(super) interrupted: u64,
     /// Files that do not exist and need not.
     pub(super) missing: u64,
 }
@@ -238,6 +241,7 @@ impl<'a> EachWork<'a> {
         errors.sort();
         let shown = !matches!(self.lines, Lines::None);
         let outcome = Outcome::new(measured, digest, errors, shown);
+        let cancelled = cancelled || counts.interrupted > 0;
         (Outcome { cancelled, records, ..outcome }, counts)
     }
 
@@ -470,7 +474,17 @@ impl EachWork<'_> {
         }
     }
 
+    /// Counts a command that has failed during an interrupt, which may be why. Returns whether it is one.
+    pub(super) fn is_interrupted(&self, local: &mut Local) -> bool {
+        let interrupted = self.exec.is_some_and(|exec| exec.commands.are_interrupted());
+        local.counts.interrupted += u64::from(interrupted);
+        interrupted
+    }
+
     fn failed(&self, local: &mut Local, error: &FileError<FnError>) {
+        if error.function_error().is_some() && self.is_interrupted(local) {
+            return;
+        }
         let missing = error.io_error().is_some_and(|e| e.kind() == ErrorKind::NotFound);
         local.counts.commands += u64::from(error.function_error().is_some());
         let message = error.to_string().replace(LIBRARY_ADVICE, OWN_ADVICE);

@@ -11,7 +11,7 @@ fn send(signal: &str, to: u32) {
 }
 
 /// Waits for a condition; ten seconds guard against a hang.
-fn until(what: &str, condition: impl Fn() -> bool) {
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() {
         assert!(begun.elapsed() < Duration::from_secs(10), "never: {what}");
@@ -95,9 +95,10 @@ fn state(id: u32) -> char {
 #[test]
 fn commands_stop_and_go_on_with_the_program() {
     let place = fresh();
-    let command = slow_commands(&place, "") + " {}";
-    let program = started(&place, &["t", "--exec", &command, "-j", "1"]);
-    until("the command runs", || written(&place).len() == 2);
+    slow_commands(&place, "");
+    let command = "sh -c 'echo $$ > ids/$$; sleep 60; true' sh {}";
+    let program = started(&place, &["t", "--exec", command, "-j", "1"]);
+    until("the command runs", || written(&place).len() == 1);
     let all: Vec<u32> = written(&place).into_iter().chain([program.id()]).collect();
     send("-TSTP", program.id());
     until("all are stopped", || all.iter().all(|id| state(*id) == 'T'));
