@@ -19,7 +19,7 @@ that confirms a difference between two arms is false. Contrasts with constants a
 A scatter is the standard deviation of the logarithm of a block's ratio. Each arm has half of its
 variance. One arm runs twice per block, as in real sessions, so the noise floor is part of the chain.
 Exits with 1 if the false share of the decided claims (in null ledgers: the share of ledgers with a false
-one) exceeds 5 % by more than chance explains, or if the power is below the promise of docs/method.md.
+one) exceeds 5 % by more than chance explains, or if the power is below the promise of docs/internals/method.md.
 Needs Python 3.11 and no other package.
 """
 

@@ -49,7 +49,7 @@ pub(super) fn check(repo: &Repo, sources: &[Source]) -> anyhow::Result<Vec<Findi
         let library = text_of(&format!("{dir}/src/lib.rs"));
         findings.extend(library.and_then(|text| short_head(&dir, text)));
     }
-    match need("docs/json.md") {
+    match need("docs/reference/json.md") {
         Ok(json) => {
             for path in SCHEMA_FILES {
                 if let Some(source) = text_of(path) {
@@ -59,12 +59,12 @@ pub(super) fn check(repo: &Repo, sources: &[Source]) -> anyhow::Result<Vec<Findi
         }
         Err(finding) => findings.push(finding),
     }
-    if let Some(json) = text_of("docs/json.md") {
+    if let Some(json) = text_of("docs/reference/json.md") {
         for source in sources.iter().filter(|s| s.is("rs") && s.is_under("crates/tools/cli/src")) {
             findings.extend(keys_missing(source, json));
         }
     }
-    match (need("docs/method.md"), text_of("crates/base/model/src/doubt.rs")) {
+    match (need("docs/internals/method.md"), text_of("crates/base/model/src/doubt.rs")) {
         (Ok(method), Some(source)) => findings.extend(doubts_missing(source, method)),
         (Err(finding), _) => findings.push(finding),
         _ => {}
@@ -139,7 +139,7 @@ fn word(text: &str) -> &str {
     &text[..end]
 }
 
-/// Requires every field to occur as `name` in the section of docs/json.md for its struct.
+/// Requires every field to occur as `name` in the section of docs/reference/json.md for its struct.
 fn fields_missing(path: &str, source: &str, json: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, fields) in structs(source) {
@@ -148,12 +148,12 @@ fn fields_missing(path: &str, source: &str, json: &str) -> Vec<Finding> {
         let qualified = format!("{}::{name}", module.unwrap_or_default());
         let section = section_of(json, &qualified).or_else(|| section_of(json, &name));
         let Some(section) = section else {
-            let text = format!("no heading of docs/json.md names {name}");
+            let text = format!("no heading of docs/reference/json.md names {name}");
             findings.push(Finding::refuse(path, text));
             continue;
         };
         for field in fields.iter().filter(|field| !section.contains(&format!("`{field}`"))) {
-            let text = format!("docs/json.md does not document `{field}` of {name}");
+            let text = format!("docs/reference/json.md does not document `{field}` of {name}");
             findings.push(Finding::refuse(path, text));
         }
     }
@@ -161,7 +161,7 @@ fn fields_missing(path: &str, source: &str, json: &str) -> Vec<Finding> {
 }
 
 /// Requires every key of a document that the program assembles itself (a line `"key": …` in
-/// `json!`) to occur as `key` somewhere in docs/json.md.
+/// `json!`) to occur as `key` somewhere in docs/reference/json.md.
 fn keys_missing(source: &Source, json: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !source.text.contains("json!") {
@@ -173,7 +173,7 @@ fn keys_missing(source: &Source, json: &str) -> Vec<Finding> {
             continue;
         };
         if !json.contains(&format!("`{key}`")) {
-            let text = format!("docs/json.md does not document `{key}`");
+            let text = format!("docs/reference/json.md does not document `{key}`");
             findings.push(Finding::at(&source.path, number + 1, text));
         }
     }
@@ -208,7 +208,7 @@ fn doubts_missing(source: &str, method: &str) -> Vec<Finding> {
         .lines()
         .filter_map(|line| line.split_once("=> \"")?.1.strip_suffix("\","));
     let Some(table) = method.split_once("## Doubts").map(|(_, rest)| rest) else {
-        return vec![Finding::refuse("docs/method.md", "has no heading '## Doubts'")];
+        return vec![Finding::refuse("docs/internals/method.md", "has no heading '## Doubts'")];
     };
     let mut findings: Vec<Finding> = Vec::new();
     let mut count = 0;
@@ -216,7 +216,7 @@ fn doubts_missing(source: &str, method: &str) -> Vec<Finding> {
         count += 1;
         if !table.contains(&format!("| {name} |")) {
             let text = format!("the doubt '{name}' has no row under '## Doubts'");
-            findings.push(Finding::refuse("docs/method.md", text));
+            findings.push(Finding::refuse("docs/internals/method.md", text));
         }
     }
     if count == 0 {

@@ -261,6 +261,26 @@ mod tests {
         assert_eq!("mmap/threads:4".parse::<Plan>().unwrap().to_string(), "mmap:plain/threads:n=4");
     }
 
+    /// The reference names every method and option, and its examples are plans.
+    #[test]
+    fn the_reference_of_plans_is_complete() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/reference/plans.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        for method in Method::ALL {
+            assert!(text.contains(&format!("| `{method}` |")), "{method}");
+        }
+        let unknown = "read/threads:n=1/unknown".parse::<Plan>().unwrap_err().to_string();
+        let options = unknown.rsplit_once("use ").unwrap().1;
+        for option in options.split([',', ' ', '|']).filter(|word| !["", "or"].contains(word)) {
+            assert!(text.contains(&format!("`{option}")), "{option}");
+        }
+        let examples = text.split("```").nth(1).unwrap().lines().skip(1);
+        let plans: Vec<Plan> = examples.map(|line| line.parse().unwrap()).collect();
+        assert!(plans.len() > 5 && plans.iter().all(|plan| crate::table::check(plan).is_ok()));
+        let default = crate::units::format_size(Plan::DEFAULT_MEMORY_BYTES).replace(' ', "");
+        assert!(text.contains(&format!("| {default} |")), "{default}");
+    }
+
     #[test]
     fn errors_say_what_is_accepted() {
         for (text, part) in [

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Version of [`RunRecord`] and of everything inside it; `docs/json.md` documents it.
+/// Version of [`RunRecord`] and of everything inside it; `docs/reference/json.md` documents it.
 pub const RECORD_SCHEMA: u32 = 1;
 
 /// The kinds of calls whose cost is measured separately, named as in source study 000.

@@ -77,7 +77,7 @@ pub(crate) struct ClaimsArgs {
 
     /// Print one JSON document
     ///
-    /// The format is described in docs/json.md.
+    /// The format is described in docs/reference/json.md.
     #[arg(long)]
     json: bool,
 }

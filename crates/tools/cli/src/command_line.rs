@@ -25,7 +25,7 @@ struct Cli {
 }
 
 const AFTER_HELP: &str = "\
-docs/glossary.md defines terms such as plan, schedule and verdict.
+docs/reference/glossary.md defines terms such as plan, schedule and verdict.
 
 Examples:
   ioloom study pipeline         find the fastest read plan in 90 seconds

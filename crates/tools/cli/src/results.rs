@@ -73,7 +73,7 @@ struct ListArgs {
     store: StoreArg,
     /// Print one JSON document
     ///
-    /// The format is described in docs/json.md.
+    /// The format is described in docs/reference/json.md.
     #[arg(long)]
     json: bool,
 }
@@ -89,7 +89,7 @@ struct ShowArgs {
     store: StoreArg,
     /// Print one JSON document
     ///
-    /// Contains every record. The format is described in docs/json.md.
+    /// Contains every record. The format is described in docs/reference/json.md.
     #[arg(long)]
     json: bool,
 }

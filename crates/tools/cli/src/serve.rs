@@ -319,7 +319,7 @@ pub(crate) struct ServeArgs {
 
     /// Print one JSON document at the end
     ///
-    /// Contains totals and settings. The format is described in docs/json.md.
+    /// Contains totals and settings. The format is described in docs/reference/json.md.
     #[arg(long)]
     json: bool,
 }

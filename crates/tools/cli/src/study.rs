@@ -188,7 +188,7 @@ pub(crate) struct StudyArgs {
 
     /// Print one JSON document
     ///
-    /// The format is described in docs/json.md.
+    /// The format is described in docs/reference/json.md.
     #[arg(long)]
     json: bool,
 }

@@ -85,7 +85,7 @@ pub(crate) struct AdviseArgs {
 
     /// Print one JSON document
     ///
-    /// The format is described in docs/json.md.
+    /// The format is described in docs/reference/json.md.
     #[arg(long)]
     json: bool,
 }

@@ -118,7 +118,7 @@ pub(super) struct PathArgs {
 
     /// Print the result as JSON
     ///
-    /// The format is described in docs/json.md.
+    /// The format is described in docs/reference/json.md.
     #[arg(long)]
     pub(super) json: bool,
 }

@@ -327,7 +327,7 @@ pub(crate) struct CpFlags {
 
     /// Print the result as JSON
     ///
-    /// The format is described in docs/json.md.
+    /// The format is described in docs/reference/json.md.
     #[arg(long, conflicts_with = "verbose")]
     pub(crate) json: bool,
 

@@ -243,7 +243,7 @@ pub(crate) struct DuArgs {
 
     /// Print the result as JSON
     ///
-    /// The format is described in docs/json.md.
+    /// The format is described in docs/reference/json.md.
     #[arg(long, conflicts_with_all = ["lines", "tree"])]
     pub(crate) json: bool,
 

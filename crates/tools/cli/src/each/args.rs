@@ -232,7 +232,7 @@ pub(crate) struct EachArgs {
 
     /// Print the result as JSON
     ///
-    /// The document is described in docs/json.md. With --per-file, standard output is one object per
+    /// The document is described in docs/reference/json.md. With --per-file, standard output is one object per
     /// line: one for each file, and the document as the last.
     #[arg(long)]
     pub(crate) json: bool,

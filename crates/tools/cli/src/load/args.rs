@@ -295,7 +295,7 @@ pub(crate) struct LoadArgs {
 
     /// Print one JSON document
     ///
-    /// The format is described in docs/json.md.
+    /// The format is described in docs/reference/json.md.
     #[arg(long)]
     pub(super) json: bool,
 }

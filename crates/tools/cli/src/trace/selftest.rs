@@ -49,7 +49,7 @@ pub(crate) struct SelftestArgs {
 
     /// Print one JSON document
     ///
-    /// The format is described in docs/json.md.
+    /// The format is described in docs/reference/json.md.
     #[arg(long)]
     json: bool,
 }

@@ -32,7 +32,7 @@ pub(crate) struct ShowArgs {
 
     /// Print one JSON document
     ///
-    /// The format is described in docs/json.md.
+    /// The format is described in docs/reference/json.md.
     #[arg(long, conflicts_with = "width")]
     json: bool,
 }

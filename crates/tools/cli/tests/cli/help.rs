@@ -172,7 +172,7 @@ fn the_list_of_commands_is_complete() {
 #[test]
 fn the_help_names_the_glossary() {
     let text = Home::new().run(&["--help"]).well().out;
-    assert!(text.contains("docs/glossary.md"), "{text}");
+    assert!(text.contains("docs/reference/glossary.md"), "{text}");
 }
 
 #[test]

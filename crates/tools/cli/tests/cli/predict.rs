@@ -240,7 +240,7 @@ fn the_documents_have_the_documented_fields() {
     ] {
         names(&home.run(args).well().json(), &mut printed);
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/json.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/reference/json.md");
     let text = std::fs::read_to_string(path).unwrap();
     let (_, section) = text.split_once("## Predictions: `predict`").unwrap();
     let (section, _) = section.split_once("\n## ").unwrap();

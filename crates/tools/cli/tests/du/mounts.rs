@@ -287,7 +287,7 @@ refused x mnt
     let (json, after) = rest.rsplit_once('}').unwrap();
     let json: serde_json::Value = serde_json::from_str(&format!("{{{json}}}")).unwrap();
     let used = json["inode_tables"][0].as_object().unwrap();
-    let documented = include_str!("../../../../../docs/json.md");
+    let documented = include_str!("../../../../../docs/reference/json.md");
     let documented = documented.split("### Inode tables: `inode_tables`").nth(1).unwrap();
     for key in used.keys() {
         assert!(documented.contains(&format!("| `{key}` |")), "{key}");

@@ -54,7 +54,7 @@ fn the_document_matches_its_snapshot_and_every_field_is_documented() {
     let ran = place.du(&["--json", "--import", "x.json"]).ended(1);
     insta::assert_snapshot!("document", ran.text());
     let json = ran.json();
-    let text = include_str!("../../../../../docs/json.md");
+    let text = include_str!("../../../../../docs/reference/json.md");
     let section = text.split("## Disk usage: `du`").nth(1).unwrap();
     let section = section.split("\n## ").next().unwrap();
     let mut parts = section.split("\n### ");

@@ -361,7 +361,7 @@ fn escaped_names_of_md5sum_and_tags_of_xxhsum_are_checked() {
 
 #[test]
 fn the_document_has_every_documented_field_and_stands_alone() {
-    let text = include_str!("../../../../../docs/json.md");
+    let text = include_str!("../../../../../docs/reference/json.md");
     let section = text.split("## Processed files: `each`").nth(1).unwrap();
     let section = section.split("\nThe digest is").next().unwrap();
     let mut documented: Vec<&str> =
