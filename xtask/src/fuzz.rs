@@ -8,6 +8,7 @@
 mod copy;
 mod copy_accepted;
 mod copy_case;
+mod copy_names;
 mod copy_parents;
 mod copy_run;
 mod du;

@@ -8,6 +8,7 @@ use super::copy_accepted::{
     retain_unkept,
 };
 use super::copy_case::Case;
+use super::copy_names::{retain_doubled, retain_named};
 use super::copy_parents::retain_unparented;
 use super::copy_run::Run;
 use super::place::{Place, remove};
@@ -85,6 +86,8 @@ impl Case {
         same_code |= retain_reachable(self, &mut differences, (system, ours), &before);
         same_code |= only_relinks(self, system, ours);
         same_code |= retain_unparented(self, &mut differences, (system, ours));
+        retain_named(self, &mut differences, (system, ours), &before);
+        same_code |= retain_doubled(self, &mut differences, (system, ours));
         if differences.is_empty() && same_code {
             return Ok(Vec::new());
         }

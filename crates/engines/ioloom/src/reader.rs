@@ -166,7 +166,8 @@ fn bound_files(plan: &mut Plan, threads: Option<u32>) {
     // Each file in progress has a copy of a chunk, and one more may be on its way.
     let copies = 2 * (u64::from(window) + u64::from(blocking));
     // Half of the memory at most, and what a plan needs at least is left, unless it was not given.
-    let spare = plan.memory_bytes.saturating_sub(MEMORY_LEAST_BYTES).max(copies * CHUNK_LEAST_BYTES);
+    let spare =
+        plan.memory_bytes.saturating_sub(MEMORY_LEAST_BYTES).max(copies * CHUNK_LEAST_BYTES);
     let most = (plan.memory_bytes / 2).min(spare) / copies;
     let chunk = plan.chunk_bytes.unwrap_or(CHUNK_BYTES).min(most).max(1);
     plan.chunk_bytes = Some(chunk);

@@ -60,6 +60,8 @@ fn what_is_copied_into_itself_differs_only_below_the_directory_that_both_refused
     assert_eq!(left(&["source/d/source/f"], [other, said]), 0, "one found it later");
     assert_eq!(left(&["source/d/source/f"], [other, other]), 1);
     assert_eq!(left(&["source/d/source/f"], [said, ""]), 1);
+    let quoted = "cp: cannot copy a directory, \"it's\", into itself, \"t/it's\"";
+    assert_eq!(left(&["t/it's/f"], [quoted, quoted]), 0);
 }
 
 #[test]
