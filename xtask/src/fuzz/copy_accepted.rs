@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 mod tests;
 
 /// The differences that are not failures, with their reasons.
-pub(super) const ACCEPTED: [&str; 27] = [
+pub(super) const ACCEPTED: [&str; 28] = [
     "access times of sources and of directories: programs read them in different ways, and the \
      kernel updates them by its own rules",
     "layout of data without --sparse=always: GNU's makes holes of zeros in some files; ours keeps \
@@ -61,6 +61,8 @@ pub(super) const ACCEPTED: [&str; 27] = [
     "--parents of a source that a plain user cannot reach: GNU's has created the directories above it",
     "a file with several names of which some have a target: the first name that is found is written into \
      its target or created, and decides the attributes of all",
+    "backups of a target whose source a plain user cannot read: GNU's has moved it to its backup and back, \
+     which changes the directory; ours keeps it as it was",
     "a source that is given twice, with numbered backups and links preserved: GNU's looks for its first \
      copy under the name that it has just backed up, and fails; ours links the two",
     "a pipe at the target that nothing reads: both wait until the time limit, and what they have copied by \
@@ -179,7 +181,10 @@ pub(super) fn retain_unkept(
                     || in_group(path, before, &relinked)
                     || in_group(path, &system.1, &relinked)
             }
-            "mtime" => difference.theirs == "now" && (is_above(path) || runs.cannot_link()),
+            "mtime" => {
+                difference.theirs == "now"
+                    && (is_above(path) || runs.cannot_link() || runs.cannot_read())
+            }
             _ => false,
         };
         let is_changed = kept.contains(path) || relinked.contains(path);
@@ -215,6 +220,13 @@ impl Kept<'_> {
         self.case.has(&["-s"])
             && all_say("can make relative symbolic links only in current directory")
             || self.case.has(&["-l", "--link"]) && all_say("cannot create hard link")
+    }
+
+    /// Returns true if a target has a backup, and both programs report a source that cannot be read.
+    fn cannot_read(&self) -> bool {
+        let say = [self.system, self.ours]
+            .map(|run| run.0.err.contains("for reading: Permission denied"));
+        !self.case.root && self.case.has(&["-b", "--backup", "-S"]) && say == [true, true]
     }
 
     /// Returns true if GNU's has removed a target that ours keeps.

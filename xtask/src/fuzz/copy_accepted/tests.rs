@@ -43,6 +43,22 @@ fn a_target_that_only_ours_keeps_needs_a_reason_and_no_change() {
 }
 
 #[test]
+fn a_directory_is_as_it_was_where_backups_were_moved_back() {
+    let tree = |mtime| snapshot(&[("t/d", &[("type", "directory"), ("mtime", mtime)])]);
+    let left = |options: &[&str], said: &str, root: bool| {
+        let (system, ours) = (run(said, &tree("now")), run(said, &tree("1")));
+        let mut differences = compare(&system.1, &ours.1);
+        retain_unkept(&case(options, root), &mut differences, (&system, &ours), &tree("1"));
+        differences.len()
+    };
+    let said = "cp: cannot open 'source/x' for reading: Permission denied";
+    assert_eq!(left(&["-r", "-b"], said, false), 0);
+    assert_eq!(left(&["-r"], said, false), 1);
+    assert_eq!(left(&["-r", "-b"], "", false), 1);
+    assert_eq!(left(&["-r", "-b"], said, true), 1);
+}
+
+#[test]
 fn what_is_copied_into_itself_differs_only_below_the_directory_that_both_refused() {
     let tree = |names: &[&str]| {
         let link = ("t/x", &[("type", "symlink"), ("target", "\"../source/d\"")][..]);

@@ -63,10 +63,13 @@ pub(crate) struct EachArgs {
     /// without {} the contents arrive on its standard input. The command is split like a shell
     /// command, but no shell runs: pipes, globs and variables are not expanded. Use
     /// --exec 'sh -c "..." sh {}' for them. As many commands run at once as there are usable cores;
-    /// -j changes that. Output of one command is printed at once when it ends, so lines of two
-    /// commands never mix; with --json it goes to standard error. A nonzero exit code counts as an
-    /// error. Each command runs in its own process group and cannot read from the terminal. SIGINT
-    /// and SIGTERM are forwarded to all commands; the second one kills them.
+    /// -j changes that. What a command writes to standard output is printed at once when it ends, so
+    /// that the output of two commands does not mix; with --json it goes to standard error. What it
+    /// writes to standard error is not held back. A nonzero exit code counts as an error.
+    ///
+    /// Each command runs in its own process group, and one that uses the terminal is an error. SIGINT
+    /// and SIGTERM are forwarded to all commands; the second one kills them. They stop and go on with
+    /// ioloom (Ctrl-Z), and end with it (Ctrl-\).
     #[arg(long, value_name = "CMD", conflicts_with_all = ["compute", "per_file", "threads"])]
     pub(crate) exec: Option<String>,
 
@@ -226,14 +229,14 @@ pub(crate) struct EachArgs {
     /// Separate listed paths and lines with NUL
     ///
     /// Paths on standard input end with a zero byte, as `find -print0` writes them, and so do the
-    /// lines of --per-file and --check.
+    /// lines of --per-file, and those that --check reads. What --check prints ends with line feeds.
     #[arg(short = '0', long = "null")]
     pub(crate) zero: bool,
 
     /// Print the result as JSON
     ///
-    /// The document is described in docs/reference/json.md. With --per-file, standard output is one object per
-    /// line: one for each file, and the document as the last.
+    /// The document is described in docs/reference/json.md. With --per-file, standard output is one
+    /// object per line: one for each file, and the document as the last.
     #[arg(long)]
     pub(crate) json: bool,
 
