@@ -85,7 +85,8 @@ pub struct Proof {
     pub resident_before: Option<f64>,
     /// Bytes that the process read from the device, from /proc/self/io.
     pub device_bytes: Option<u64>,
-    /// `device_bytes` divided by the size of the files in bytes; can exceed 1 with readahead.
+    /// `device_bytes` divided by what a device must deliver for the files: whole pages, without holes, and
+    /// once for a file with several names. Can exceed 1 with readahead.
     pub device_share: Option<f64>,
     /// Bytes read during the run from all devices that contain the set, from /proc/diskstats.
     pub diskstats_bytes: Option<u64>,

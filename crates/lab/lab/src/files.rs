@@ -7,10 +7,12 @@
 //! and queries files and is never used for measurements.
 
 use ioloom_failure::{Operation, PathError};
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,8 +25,27 @@ pub const SET_MANIFEST: &str = ".ioloom-set.json";
 pub struct FileList {
     root: PathBuf,
     arena: Vec<u8>,
-    /// Start and end in the arena, and size in bytes.
-    items: Vec<(usize, usize, u64)>,
+    items: Vec<Item>,
+}
+
+/// A file of the list.
+#[derive(Debug, Clone, Copy)]
+struct Item {
+    /// Where its path is in the arena.
+    start: usize,
+    end: usize,
+    /// Its size in bytes.
+    bytes: u64,
+    /// Bytes that a device must deliver for it if nothing is in memory.
+    stored: u64,
+}
+
+/// Returns the whole pages of a file, or what is allocated to it if that is less: holes are not stored, and
+/// neither are files within their inodes.
+fn stored_bytes(meta: &Metadata) -> u64 {
+    const SECTOR_BYTES: u64 = 512;
+    let pages = meta.len().next_multiple_of(ioloom_sys::proc::page_bytes());
+    pages.min(meta.blocks() * SECTOR_BYTES)
 }
 
 impl FileList {
@@ -35,6 +56,8 @@ impl FileList {
     /// The first directory that cannot be read.
     pub fn below(root: &Path) -> Result<Self, PathError> {
         let mut list = Self::none(root);
+        // Device and inode of those with several names.
+        let mut linked: HashMap<usize, (u64, u64)> = HashMap::new();
         let mut open = vec![PathBuf::new()];
         while let Some(relative) = open.pop() {
             let dir = root.join(&relative);
@@ -48,20 +71,31 @@ impl FileList {
                 } else if kind.is_file() && entry.file_name() != SET_MANIFEST {
                     let start = list.arena.len();
                     list.arena.extend_from_slice(name.as_os_str().as_bytes());
-                    let size = match entry.metadata() {
-                        Ok(meta) => meta.len(),
+                    let meta = match entry.metadata() {
+                        Ok(meta) => meta,
                         Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                         Err(source) => {
                             let path = dir.join(entry.file_name());
                             return Err(PathError::new(Operation::Stat, path, source));
                         }
                     };
-                    list.items.push((start, list.arena.len(), size));
+                    let (bytes, stored) = (meta.len(), stored_bytes(&meta));
+                    list.items.push(Item { start, end: list.arena.len(), bytes, stored });
+                    if meta.nlink() > 1 {
+                        linked.insert(start, (meta.dev(), meta.ino()));
+                    }
                 }
             }
         }
         let arena = &list.arena;
-        list.items.sort_unstable_by(|a, b| arena[a.0..a.1].cmp(&arena[b.0..b.1]));
+        list.items.sort_unstable_by(|a, b| arena[a.start..a.end].cmp(&arena[b.start..b.end]));
+        // A device delivers a file with several names once.
+        let mut seen = HashSet::new();
+        for item in list.items.iter_mut().filter(|_| !linked.is_empty()) {
+            if linked.get(&item.start).is_some_and(|file| !seen.insert(*file)) {
+                item.stored = 0;
+            }
+        }
         Ok(list)
     }
 
@@ -91,7 +125,13 @@ impl FileList {
 
     /// Returns the total size of the first `max` files in bytes.
     pub fn bytes(&self, max: Option<u64>) -> u64 {
-        self.items[..self.count(max)].iter().map(|i| i.2).sum()
+        self.items[..self.count(max)].iter().map(|item| item.bytes).sum()
+    }
+
+    /// Returns the bytes that a device must deliver for the first `max` files if nothing of them is in
+    /// memory: whole pages, without holes, and once for each file with several names.
+    pub fn stored_bytes(&self, max: Option<u64>) -> u64 {
+        self.items[..self.count(max)].iter().map(|item| item.stored).sum()
     }
 
     /// Returns the number of files, at most `max`.
@@ -101,7 +141,7 @@ impl FileList {
 
     /// Returns the size of a file in bytes at the time of listing.
     pub fn size(&self, index: usize) -> u64 {
-        self.items[index].2
+        self.items[index].bytes
     }
 
     /// Returns the directory that contains the files.
@@ -111,7 +151,7 @@ impl FileList {
 
     /// Returns the full path of a file.
     pub fn path(&self, index: usize) -> PathBuf {
-        let (start, end, _) = self.items[index];
+        let Item { start, end, .. } = self.items[index];
         self.root.join(OsStr::from_bytes(&self.arena[start..end]))
     }
 
@@ -195,6 +235,26 @@ mod tests {
         assert_eq!(list.bytes(None), 6);
         assert_eq!(list.bytes(Some(2)), 3);
         assert_eq!(list.first(Some(2)).len(), 2);
+    }
+
+    #[test]
+    fn a_device_delivers_whole_pages_no_holes_and_each_file_once() {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let page = ioloom_sys::proc::page_bytes();
+        std::fs::write(at("a"), vec![7; 200]).unwrap();
+        std::fs::hard_link(at("a"), at("b")).unwrap();
+        File::create(at("c")).unwrap().set_len(100 * page).unwrap();
+        File::open(at("a")).unwrap().sync_all().unwrap();
+        let list = FileList::below(dir.path()).unwrap();
+        let small = std::fs::metadata(at("a")).unwrap().blocks() * 512;
+        assert_eq!(list.bytes(None), 400 + 100 * page);
+        assert_eq!(list.stored_bytes(Some(1)), page.min(small));
+        assert_eq!(
+            list.stored_bytes(None),
+            page.min(small),
+            "neither the second name nor the hole"
+        );
     }
 
     #[test]

@@ -2,20 +2,29 @@
 //!
 //! `index.sqlite` in the store directory holds the main columns of every run and its record as
 //! JSON. It stores the length of each session file: new or longer files are read again, and missing
-//! files are removed. A damaged index or one with another version is deleted and rebuilt. If the
-//! directory is not writable, as with a read-only export, the index is built in memory. All of its
-//! contents come from the session files.
+//! files are removed. A damaged index or one with another version is deleted and rebuilt, if its first
+//! bytes say that it is an index. Another file of that name is left alone: the index is then built in
+//! memory, as it is if the directory is not writable, as with a read-only export. All of its contents
+//! come from the session files.
 
 use crate::store::{Store, StoreError};
-use ioloom_failure::quoted;
+use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::{Outcome, RunRecord};
 use rusqlite::types::Value;
-use rusqlite::{Connection, Transaction, params, params_from_iter};
+use rusqlite::{Connection, OpenFlags, Transaction, params, params_from_iter};
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Schema version. An index with another version is rebuilt.
 const VERSION: i64 = 1;
+
+/// SQLite's number of the program to which a database belongs.
+const APPLICATION: u32 = u32::from_be_bytes(*b"iolm");
+
+/// The name in the directory of a store.
+const NAME: &str = "index.sqlite";
 
 const TABLES: &str = "
 CREATE TABLE files (path TEXT PRIMARY KEY, session TEXT NOT NULL, bytes INTEGER NOT NULL);
@@ -108,27 +117,89 @@ pub struct RunFilter {
     pub outcome: Option<String>,
 }
 
+/// Whose file has the name of an index.
+#[derive(Debug, PartialEq, Eq)]
+enum Owner {
+    /// It does not exist, or is empty.
+    None,
+    /// It is an index, perhaps a damaged one.
+    Index,
+    /// It is a database of another program, no database, or cannot be read.
+    Other,
+}
+
+/// Determines from the first bytes of a file whose it is. Indexes that were made before they had a
+/// number of the program are known by their tables.
+fn owner(path: &Path) -> Owner {
+    let mut head = Vec::new();
+    match File::open(path).and_then(|file| file.take(100).read_to_end(&mut head)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Owner::None,
+        Ok(0) => return Owner::None,
+        _ => {}
+    }
+    // https://sqlite.org/fileformat.html: a magic text, and the number at offset 68.
+    let number = head.get(68..72).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes);
+    let of_sqlite = head.starts_with(b"SQLite format 3\0");
+    match number {
+        Some(APPLICATION) if of_sqlite => Owner::Index,
+        Some(0) if of_sqlite && has_our_tables(path).unwrap_or(false) => Owner::Index,
+        _ => Owner::Other,
+    }
+}
+
+fn has_our_tables(path: &Path) -> rusqlite::Result<bool> {
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    let mut query = connection.prepare(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY name",
+    )?;
+    let names: Vec<String> = query.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    Ok(names == ["files", "runs", "sessions"])
+}
+
 impl Index {
     /// Opens the index of a store and updates it.
     ///
     /// # Errors
     /// The store cannot be read, or SQLite fails even with a new file.
     pub fn open(store: &Store) -> Result<Self, IndexError> {
-        let path = store.dir().join("index.sqlite");
-        match Self::open_at(&path).and_then(|index| index.refresh(store).map(|()| index)) {
-            Err(IndexError::Sqlite { .. }) => {}
-            other => return other,
+        let path = Self::path(store);
+        let made = |path: &Path| -> Result<Self, IndexError> {
+            let index = Self::open_at(path)?;
+            index.refresh(store).map(|()| index)
+        };
+        if owner(&path) != Owner::Other {
+            match made(&path) {
+                Err(IndexError::Sqlite { .. }) => {}
+                other => return other,
+            }
+            // It is only a cache, so a damaged one, or one of another version, begins again. Another
+            // program may hold it for longer than a wait: then it is as good as not writable.
+            if Self::remove(store).is_ok()
+                && let Ok(index) = made(&path)
+            {
+                return Ok(index);
+            }
         }
-        // The index is damaged, not writable or has a different version. It is only a cache, so start
-        // over.
-        let _ = std::fs::remove_file(&path);
-        if let Ok(index) = Self::open_at(&path) {
-            index.refresh(store)?;
-            return Ok(index);
-        }
-        let index = Self::open_at(Path::new(":memory:"))?;
-        index.refresh(store)?;
-        Ok(index)
+        made(Path::new(":memory:"))
+    }
+
+    /// Returns the path of the index of a store, which may not exist.
+    pub fn path(store: &Store) -> PathBuf {
+        store.dir().join(NAME)
+    }
+
+    /// Deletes the index of a store.
+    ///
+    /// # Errors
+    /// It cannot be deleted, or the file is not an index.
+    pub fn remove(store: &Store) -> Result<(), PathError> {
+        let path = Self::path(store);
+        let removed = match owner(&path) {
+            Owner::None => return Ok(()),
+            Owner::Index => std::fs::remove_file(&path),
+            Owner::Other => Err(std::io::Error::other("it is not an index of ioloom")),
+        };
+        removed.map_err(PathError::on(Operation::Remove, &path))
     }
 
     fn open_at(path: &Path) -> Result<Self, IndexError> {
@@ -138,8 +209,10 @@ impl Index {
         let version: i64 =
             connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(fail)?;
         if version == 0 {
-            let text =
-                format!("BEGIN IMMEDIATE; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;");
+            let text = format!(
+                "BEGIN IMMEDIATE; {TABLES} PRAGMA application_id = {APPLICATION}; \
+                 PRAGMA user_version = {VERSION}; COMMIT;"
+            );
             connection.execute_batch(&text).map_err(fail)?;
         } else if version != VERSION {
             return Err(fail(rusqlite::Error::InvalidQuery));

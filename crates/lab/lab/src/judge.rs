@@ -73,6 +73,25 @@ impl Judge {
         of.iter().any(|(digest, votes)| *digest != measured.digest && *votes >= own)
     }
 
+    /// Doubts the runs of a finished session whose digest fewer runs have than another one. When a run
+    /// ends, only the runs before it are known, so a wrong one among the first is not doubted then.
+    pub(crate) fn doubt_minorities(runs: &mut [RunRecord]) {
+        let mut judge = Self::new(1);
+        runs.iter().for_each(|run| judge.remember(run));
+        for run in runs {
+            let outvoted = run.measured().is_some_and(|measured| {
+                let of = judge.votes.get(&same(run, measured));
+                let own = of.and_then(|of| of.get(&measured.digest)).copied().unwrap_or(0);
+                let most = of.and_then(|of| of.values().max()).copied().unwrap_or(0);
+                comparable(&run.plan, measured) && own < most
+            });
+            if outvoted && !run.doubts.contains(&Doubt::WrongBytes) {
+                run.doubts.push(Doubt::WrongBytes);
+                tidy(&mut run.doubts);
+            }
+        }
+    }
+
     /// Adds the doubts that follow from the run's numbers. `scaled` means that the set is smaller
     /// than the published one.
     pub fn judge(&self, record: &mut RunRecord, order: &RunOrder, files: &FileList, scaled: bool) {
@@ -207,6 +226,26 @@ mod tests {
     use super::*;
     use ioloom_model::record::RunKey;
     use ioloom_model::{Condition, FileSetRealised, Outcome, ThreadTime};
+
+    #[test]
+    fn a_wrong_run_is_found_even_if_it_was_the_first() {
+        let run = |digest: &str| {
+            let measured =
+                Measured { files: 2, bytes: 30, digest: digest.into(), ..Measured::default() };
+            record("read/threads:n=1", measured)
+        };
+        let doubted = |digests: &[&str]| -> Vec<bool> {
+            let mut runs: Vec<RunRecord> = digests.iter().map(|digest| run(digest)).collect();
+            Judge::doubt_minorities(&mut runs);
+            Judge::doubt_minorities(&mut runs);
+            assert!(runs.iter().all(|run| run.doubts.len() < 2));
+            runs.iter().map(|run| run.doubts.contains(&Doubt::WrongBytes)).collect()
+        };
+        assert_eq!(doubted(&["x", "y", "y", "y"]), [true, false, false, false]);
+        assert_eq!(doubted(&["y", "y", "x"]), [false, false, true]);
+        assert_eq!(doubted(&["y", "y", ""]), [false; 3]);
+        assert_eq!(doubted(&["x", "y"]), [false; 2], "what was doubted when they ended stays");
+    }
 
     fn record(plan: &str, measured: Measured) -> RunRecord {
         RunRecord {

@@ -21,6 +21,7 @@ pub use session::{
 
 pub(crate) use lines::{encode_end, encode_header, encode_picture, encode_run};
 
+use crate::judge::Judge;
 use ioloom_failure::Operation;
 use ioloom_model::RunRecord;
 use lines::{decode, encode};
@@ -131,6 +132,12 @@ impl Store {
     /// # Errors
     /// The session does not exist, a file cannot be read, or a line is invalid.
     pub fn read(&self, session: &str) -> Result<Session, StoreError> {
+        let mut whole = self.read_parts(session)?;
+        Judge::doubt_minorities(&mut whole.runs);
+        Ok(whole)
+    }
+
+    fn read_parts(&self, session: &str) -> Result<Session, StoreError> {
         let direct = self.dir.join("sessions").join(format!("{session}.jsonl"));
         if !session.contains('/')
             && direct.is_file()

@@ -43,7 +43,8 @@ pub struct ChangedSettings {
     /// Old values by file.
     old: Vec<(PathBuf, u64)>,
     /// Locked while settings are changed, so that no other run mistakes our values for the old
-    /// ones.
+    /// ones. The shell inherits the lock, so it is held until the settings are restored, also if this
+    /// process is killed.
     _lock: File,
 }
 
@@ -55,6 +56,8 @@ impl ChangedSettings {
     }
 
     fn set_in(home: &Path, values: &BTreeMap<String, u64>) -> Result<Self, String> {
+        // Before the old values are read: until the lock is free they are those of another run.
+        let lock = lock(&home.join(KNOWN[0].0))?;
         let mut old = Vec::new();
         for name in values.keys() {
             let Some((_, other)) = KNOWN.iter().find(|(known, _)| known == name) else {
@@ -62,9 +65,8 @@ impl ChangedSettings {
             };
             old.push(in_force(home, name, *other)?);
         }
-        let lock = lock(&home.join(KNOWN[0].0))?;
         let way_back =
-            way_back(&old).map_err(|e| format!("cannot run '/bin/sh': {}", reason(&e)))?;
+            way_back(&old, &lock).map_err(|e| format!("cannot run '/bin/sh': {}", reason(&e)))?;
         let changed = Self { way_back, old, _lock: lock };
         for (name, value) in values {
             let path = home.join(name);
@@ -142,13 +144,15 @@ fn lock(path: &Path) -> Result<File, String> {
     }
 }
 
-fn way_back(old: &[(PathBuf, u64)]) -> io::Result<Child> {
+fn way_back(old: &[(PathBuf, u64)], lock: &File) -> io::Result<Child> {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", WAY_BACK, "way-back"]);
     for (path, value) in old {
         command.arg(path).arg(value.to_string());
     }
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    // The shell writes nothing to its standard output, which only holds the lock.
+    let held = Stdio::from(lock.try_clone()?);
+    command.stdin(Stdio::piped()).stdout(held).stderr(Stdio::null()).process_group(0);
     call("spawn", || command.spawn())
 }
 
@@ -207,6 +211,25 @@ mod tests {
             assert!(error.contains(part), "{error}");
             assert_eq!(now(&home, "dirty_bytes"), "0");
         }
+    }
+
+    /// A shell that has not restored the values yet, as after a kill, keeps others from taking them for
+    /// the old ones.
+    #[test]
+    fn the_lock_is_held_until_the_values_are_restored() {
+        let home = home(&USUAL);
+        let values = wanted(&[("dirty_expire_centisecs", 7)]);
+        let locked = lock(&home.path().join(KNOWN[0].0)).unwrap();
+        let old = vec![(home.path().join("dirty_expire_centisecs"), 3000)];
+        let mut shell = way_back(&old, &locked).unwrap();
+        drop(locked);
+        std::fs::write(home.path().join("dirty_expire_centisecs"), "100").unwrap();
+        let refused = ChangedSettings::set_in(home.path(), &values).unwrap_err();
+        assert!(refused.contains("another study"), "{refused}");
+        drop(shell.stdin.take());
+        assert!(shell.wait().unwrap().success());
+        ChangedSettings::set_in(home.path(), &values).unwrap().restore().unwrap();
+        assert_eq!(now(&home, "dirty_expire_centisecs"), "3000");
     }
 
     /// The pipe is closed when the process exits; this test closes only the pipe.

@@ -6,7 +6,6 @@ use crate::out;
 use crate::sessions;
 use clap::{Args, Subcommand};
 use comfy_table::{Cell, CellAlignment};
-use ioloom_failure::{Operation, PathError};
 use ioloom_lab::export;
 use ioloom_lab::index::{Index, RunFilter, outcome_word};
 use ioloom_lab::store::{EndReason, Session};
@@ -252,13 +251,8 @@ fn keep(args: &KeepArgs) -> Result<(), Failure> {
 
 fn index(args: &IndexArgs) -> Result<(), Failure> {
     let store = sessions::open(&args.store)?;
-    let path = store.dir().join("index.sqlite");
-    match std::fs::remove_file(&path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            return Err(Failure::failed(PathError::new(Operation::Remove, path.as_path(), e)));
-        }
-        _ => {}
-    }
+    let path = Index::path(&store);
+    Index::remove(&store).map_err(Failure::failed)?;
     let index = Index::open(&store).map_err(Failure::failed)?;
     let count = index.sessions().map_err(Failure::failed)?.len() as u64;
     let runs = index.runs(&RunFilter::default()).map_err(Failure::failed)?.len() as u64;

@@ -118,10 +118,28 @@ fn a_damaged_index_is_rebuilt() {
     assert_eq!(first.1, session.runs);
     assert_eq!((first.0.len(), first.0[0].runs_done, first.0[0].ended), (1, 9, true));
     // A damaged, missing or partial index is rebuilt.
-    std::fs::write(&file, "not a database, but long enough to look like one".repeat(50)).unwrap();
+    let mut damaged = std::fs::read(&file).unwrap();
+    damaged[100..].fill(b'x');
+    std::fs::write(&file, &damaged).unwrap();
     assert_eq!(all(&Index::open(&store).unwrap()), first);
+    assert_ne!(std::fs::read(&file).unwrap(), damaged);
     std::fs::remove_file(&file).unwrap();
     assert_eq!(all(&Index::open(&store).unwrap()), first);
+    // Files of others are neither changed nor deleted.
+    std::fs::remove_file(&file).unwrap();
+    let other = rusqlite::Connection::open(&file).unwrap();
+    other
+        .execute_batch("CREATE TABLE birds (name TEXT); INSERT INTO birds VALUES ('wren')")
+        .unwrap();
+    drop(other);
+    let database = std::fs::read(&file).unwrap();
+    for theirs in [database, b"no database, but long enough to look like one".repeat(50)] {
+        std::fs::write(&file, &theirs).unwrap();
+        assert_eq!(all(&Index::open(&store).unwrap()), first);
+        assert!(Index::remove(&store).unwrap_err().to_string().contains("not an index"));
+        assert_eq!(std::fs::read(&file).unwrap(), theirs);
+    }
+    std::fs::remove_file(&file).unwrap();
     // The index detects a session that lost lines, and a new session.
     let text = std::fs::read_to_string(&path).unwrap();
     let less: Vec<&str> = text.lines().take(5).collect();
