@@ -199,11 +199,20 @@ fn kept(spec: &FileSetSpec, root: &Dir) -> Vec<u64> {
     }
     let mut bits = vec![0; (spec.count as usize).div_ceil(64)];
     for index in 0..spec.count {
-        if is_there(spec, root, index) {
+        if is_there(spec, root, index) && is_linked(spec, root, index) {
             bits[index as usize / 64] |= 1 << (index % 64);
         }
     }
     bits
+}
+
+/// Returns whether a second name is one of its file, and not one of a file that an interrupted removal
+/// has left with it alone.
+fn is_linked(spec: &FileSetSpec, root: &Dir, index: u64) -> bool {
+    let first = first_name(spec, index);
+    let stat = |index| root.stat_at(relative_path(spec, index).as_bytes());
+    first == index
+        || stat(first).is_ok_and(|first| stat(index).is_ok_and(|own| own.inode == first.inode))
 }
 
 fn is_kept(kept: &[u64], index: u64) -> bool {
@@ -391,6 +400,12 @@ impl<'a> Maker<'a> {
             && !is_kept(self.kept, second)
         {
             let name = name(spec, second);
+            match dir.remove_file_at(name.as_bytes()) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                    return Err(fail(Operation::Remove)(e));
+                }
+                _ => {}
+            }
             dir.link_at(own.as_bytes(), name.as_bytes()).map_err(fail(Operation::HardLink))?;
         }
         self.files_done.fetch_add(1, Ordering::Relaxed);

@@ -121,6 +121,24 @@ fn every_layout_is_created_verified_and_removed() {
 }
 
 #[test]
+fn a_set_whose_removal_was_interrupted_has_its_links_again() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().unwrap();
+    let set = dir.path().join("set");
+    let text = "count=4,size=100,links=2,seed=2";
+    make(text, &set);
+    let inode = |index: u64| {
+        let path = files_dir(&set).join(relative_path(&spec(text), index));
+        std::fs::metadata(path).unwrap().ino()
+    };
+    std::fs::remove_file(files_dir(&set).join(relative_path(&spec(text), 0))).unwrap();
+    std::fs::remove_file(files_dir(&set).join(relative_path(&spec(text), 3))).unwrap();
+    make(text, &set);
+    assert_eq!((inode(0), inode(2)), (inode(1), inode(3)));
+    assert!(verify(&set, 2).unwrap().is_good());
+}
+
+#[test]
 fn the_same_text_gives_the_same_bytes_with_any_number_of_threads() {
     let temp = tempfile::tempdir().unwrap();
     let (a, b) = (temp.path().join("a"), temp.path().join("b"));

@@ -65,12 +65,28 @@ pub(super) fn begin(
         pictures: planned.pictures.clone(),
         batch: options.batch.clone(),
         claims: options.claims.clone(),
+        circumstances: circumstances(options),
         sequential: options.sequential.as_ref().map(|(rule, _)| rule.clone()),
         spec: (!is_built_in(spec)).then(|| Box::new(spec.clone())),
     };
     let (writer, header) = store.create(header)?;
     options.progress.event(&Event::Begun(&header.session, 0, header.order.len()));
     Ok((writer, Session::new(header)))
+}
+
+/// Returns what decides how runs are made, besides the list of runs. Images and file systems in memory
+/// have device numbers that change.
+fn circumstances(options: &RunOptions<'_>) -> Vec<String> {
+    let of_disk = |number: &&str| !number.starts_with("0:") && !number.starts_with("7:");
+    let media = options.workspaces.iter().map(|place| {
+        let medium = &place.medium;
+        let disk = Some(medium.device.as_str()).filter(of_disk).unwrap_or_default();
+        format!("medium {} {} {disk}", medium.name, medium.file_system).trim_end().to_owned()
+    });
+    let evidence = options.evidence.map(|level| format!("evidence {}", level.number()));
+    let permitted = [("drop caches", options.drop_caches), ("settings", options.allow_sysctl)];
+    let permitted = permitted.into_iter().filter(|(_, yes)| *yes).map(|(what, _)| what.to_owned());
+    media.chain(evidence).chain(permitted).collect()
 }
 
 /// Returns the differences between a session and the requested study; empty if it can be resumed.
@@ -87,6 +103,10 @@ fn differs(
         ("machine", header.machine.fingerprint == options.machine.fingerprint),
         ("version of this program", header.version == options.version),
         ("stopping rule", header.sequential.as_ref() == rule),
+        (
+            "medium, evidence level or permission to drop caches or change settings",
+            header.circumstances.is_empty() || header.circumstances == circumstances(options),
+        ),
     ];
     same.into_iter().filter(|(_, same)| !same).map(|(what, _)| what).collect()
 }

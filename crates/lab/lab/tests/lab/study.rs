@@ -260,6 +260,16 @@ fn an_interrupted_study_resumes_where_it_stopped_and_repeats_nothing() {
     other.overrides.seed = Some(77);
     let fresh = run_study(&study(TWO_ARMS), &bench.subject, &store, &other).unwrap();
     assert_ne!(fresh.session.header.session, first.session.header.session);
+    // Nor does one that may do more, or on another medium.
+    let mut more = bench.silent();
+    (more.resume, more.allow_sysctl) = (true, true);
+    let mut moved = bench.silent();
+    moved.resume = true;
+    moved.workspaces[0].medium.file_system = "another".to_owned();
+    for options in [more, moved] {
+        let fresh = run_study(&study(TWO_ARMS), &bench.subject, &store, &options).unwrap();
+        assert_ne!(fresh.session.header.session, first.session.header.session);
+    }
     let mut again = bench.silent();
     again.resume = true;
     let second = run_study(&study(TWO_ARMS), &bench.subject, &store, &again).unwrap();
@@ -268,7 +278,7 @@ fn an_interrupted_study_resumes_where_it_stopped_and_repeats_nothing() {
     let positions: BTreeSet<u32> = second.session.runs.iter().map(|r| r.key.position).collect();
     assert_eq!((positions.len(), second.session.runs.len()), (9, 9));
     assert_eq!(second.session.notes.len(), 1);
-    assert_eq!(bench.started(), 9 + 9, "each session should start nine runs");
+    assert_eq!(bench.started(), 4 * 9, "each session should start nine runs");
     // A finished session is not resumed, which the caller can check in advance.
     let ended = ended_before(&study(TWO_ARMS), &store, &again).unwrap();
     assert_eq!(ended.as_ref(), Some(&first.session.header.session));
