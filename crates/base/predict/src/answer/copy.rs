@@ -49,12 +49,13 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
     one_to("number of cores", u64::from(question.cores), 4096)?;
     one_to("number of threads", u64::from(question.threads_max), u64::from(IN_FLIGHT_MAX))?;
     let bytes = above_zero("file size", question.bytes as f64)?;
+    let reads_measured = question.from == Class::Measured && question.measured.is_some();
+    if reads_measured && question.order != Order::Device {
+        return Err(PredictError::UnknownOrder);
+    }
     let both = question.from == Class::Measured && question.to == Class::Measured;
     if let Some(found) = question.measured.as_ref().filter(|m| both && !m.copy_s.is_empty()) {
         found.check_cores(question.cores)?;
-        if question.order != Order::Device {
-            return Err(PredictError::UnknownOrder);
-        }
         return measured(question, found);
     }
     let (from, to) = (device(question, question.from)?, device(question, question.to)?);
@@ -78,6 +79,8 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
             beyond: measured.filter(|_| both).map(|m| Beyond {
                 threads: (f64::from(threads) / f64::from(m.in_flight_max())).max(1.0),
                 files: (files / m.files as f64).max(1.0),
+                size: m.size_beyond(bytes, &m.medium_s, &m.large_s),
+                ..Beyond::INSIDE
             }),
         });
     }
@@ -140,6 +143,8 @@ fn measured(question: &Question, found: &Measured) -> Result<Answer, PredictErro
             beyond: Some(Beyond {
                 threads: (f64::from(threads) / f64::from(most(&found.copy_s))).max(1.0),
                 files: (files / found.files as f64).max(1.0),
+                size: found.size_beyond(bytes, &found.copy_medium_s, &found.copy_large_s),
+                ..Beyond::INSIDE
             }),
         });
     }
@@ -265,5 +270,17 @@ mod tests {
         let time = |to| answer(&question(to, 65_536)).unwrap().points[3].elapsed_s;
         assert!(time(Class::Nvme) < time(Class::Sata));
         assert!(time(Class::Sata) < time(Class::Usb));
+    }
+
+    #[test]
+    fn orders_that_were_not_probed_are_refused() {
+        let measured = super::super::fitting::tests::probed(vec![(1, 80e-6), (4, 30e-6)]);
+        let asked = |order| {
+            let question = question(Class::Nvme, 4096);
+            let (from, measured) = (Class::Measured, Some(measured.clone()));
+            answer(&Question { from, measured, order, ..question }).map(|_| ())
+        };
+        assert_eq!(asked(Order::Device), Ok(()));
+        assert_eq!(asked(Order::Shuffled), Err(PredictError::UnknownOrder));
     }
 }

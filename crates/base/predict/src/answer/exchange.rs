@@ -106,7 +106,10 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
             high_s: elapsed_s * half.exp(),
             rate_per_s: f64::from(clients) * question.orders as f64 / elapsed_s,
             limit,
-            beyond: Some(Beyond { threads: (f64::from(clients) / known).max(1.0), files: 1.0 }),
+            beyond: Some(Beyond {
+                threads: (f64::from(clients) / known).max(1.0),
+                ..Beyond::INSIDE
+            }),
         });
     }
     let model = match question.pool {

@@ -150,6 +150,22 @@ impl Measured {
         }
     }
 
+    /// Returns by which factor a size is above the largest or below the smallest one of some probes; 1
+    /// between them.
+    pub(crate) fn size_beyond(
+        &self,
+        bytes: f64,
+        medium: &[(u32, f64)],
+        large: &[(u32, f64)],
+    ) -> f64 {
+        let probed = [(self.medium_bytes, medium), (self.large_bytes, large)];
+        let known = probed.iter().filter(|(_, probes)| !probes.is_empty());
+        let all = known.map(|(size, _)| *size as f64).chain([self.file_bytes as f64]);
+        let (low, high) =
+            all.fold((f64::INFINITY, 0.0f64), |(low, high), one| (low.min(one), high.max(one)));
+        (low / bytes).max(bytes / high).max(1.0)
+    }
+
     /// Returns the most in flight in the probes of small files.
     pub fn in_flight_max(&self) -> u32 {
         most(&self.cold_s)

@@ -65,11 +65,15 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
         let beyond = law.calibrated.map(|(known_files, known_threads)| Beyond {
             threads: (f64::from(threads) / known_threads).max(1.0),
             files: (files / known_files).max(1.0),
+            cores: cores_beyond(question.cores),
+            ..Beyond::INSIDE
         });
         // A factor of two beyond the calibrated threads adds the error once more, and one beyond the
         // files half of it.
         let half = match beyond {
-            Some(Beyond { threads, files }) => error * (1.0 + threads.log2() + 0.5 * files.log2()),
+            Some(Beyond { threads, files, .. }) => {
+                error * (1.0 + threads.log2() + 0.5 * files.log2())
+            }
             None => UNKNOWN_DEVICE.ln() * 2.0,
         } + error * cores_beyond(question.cores).log2();
         points.push(Point {
@@ -128,6 +132,7 @@ fn measured(question: &Question) -> Result<Answer, PredictError> {
         let beyond = Beyond {
             threads: (f64::from(threads) / most).max(1.0),
             files: (files / found.walk_files as f64).max(1.0),
+            ..Beyond::INSIDE
         };
         let half = error * (1.0 + beyond.threads.log2() + 0.5 * beyond.files.log2());
         let limit = if found.walk_cpu_s > 0.9 * each_s * cores.min(f64::from(busy)) {
@@ -291,7 +296,7 @@ mod tests {
         let hdd = ask(Class::Hdd, 2_835_154);
         let at_8 = hdd.points.iter().find(|point| point.threads == 8).unwrap();
         assert!((at_8.elapsed_s / 102.38 - 1.0).abs() < 0.1, "{at_8:?}");
-        assert_eq!(at_8.beyond, Some(Beyond { threads: 1.0, files: 1.0 }));
+        assert_eq!(at_8.beyond, Some(Beyond::INSIDE));
         assert_eq!(at_8.limit, Limit::Metadata);
         assert!(at_8.low_s < at_8.elapsed_s && at_8.elapsed_s < at_8.high_s);
         assert!(hdd.enough < 16, "{}", hdd.enough);
