@@ -145,10 +145,26 @@ fn notes(question: &Question, parts_each: u64, pieces: u32) -> Result<Vec<String
             SAMPLE_POINT / pieces
         ));
     }
+    notes.extend(full(question));
     if parts_each > 1 {
         notes.push(format!("each file is simulated as {parts_each} files of equal size"));
     }
     Ok(notes)
+}
+
+/// Returns the remark that the files do not fit on the disks, if they do not.
+fn full(question: &Question) -> Option<String> {
+    let Model::Disk { bytes, .. } = question.class.device()?.model else { return None };
+    let each = question.files as f64 * mean(question.sizes) as f64 / f64::from(question.disks);
+    let tib = |bytes: f64| bytes / (1u64 << 40) as f64;
+    (each > bytes as f64).then(|| {
+        format!(
+            "the files need {:.1} TiB per disk and do not fit on the simulated one of {:.0} TiB; seeks \
+             count as across the whole disk",
+            tib(each),
+            tib(bytes as f64)
+        )
+    })
 }
 
 /// Returns the mean size.
@@ -268,7 +284,9 @@ pub(super) fn scenario(
 fn scaled(device: Device, factor: f64) -> Device {
     let ns = |ns: u64| ((ns as f64 * factor) as u64).max(1);
     let model = match device.model {
-        Model::Disk { seek_ns, rotation_ns, bytes_per_s, bytes } => Model::Disk {
+        Model::Disk { near_ns, far_ns, seek_ns, rotation_ns, bytes_per_s, bytes } => Model::Disk {
+            near_ns: ns(near_ns),
+            far_ns: ns(far_ns),
             seek_ns: ns(seek_ns),
             rotation_ns: ns(rotation_ns),
             bytes_per_s: bytes_per_s / factor,
@@ -374,6 +392,40 @@ mod tests {
         assert_eq!(outcome.sent.len(), 100);
         assert!(outcome.steps.len() >= 200, "{}", outcome.steps.len());
         assert!(outcome.sent.iter().all(|sent| sent.issue_ns < sent.end_ns));
+    }
+
+    #[test]
+    fn a_slower_disk_takes_longer_by_its_factor() {
+        let order = Order::Shuffled;
+        let asked = Question { order, threads_max: 1, ..question(Class::Hdd) };
+        let point = answer(&asked).unwrap().points.pop().unwrap();
+        for (end, factor) in [(point.low_s, 1.0 / UNKNOWN_DEVICE), (point.high_s, UNKNOWN_DEVICE)] {
+            assert!((end / point.elapsed_s / factor - 1.0).abs() < 0.02, "{point:?}");
+        }
+    }
+
+    #[test]
+    fn all_points_seek_across_all_files() {
+        let order = Order::Shuffled;
+        let hdd = question(Class::Hdd);
+        let answer =
+            answer(&Question { order, files: 100_000_000, threads_max: 64, ..hdd }).unwrap();
+        // 32 requests are sorted by a drive; more gain nothing.
+        let [.., one, last] = &answer.points[..] else { panic!("two points at least") };
+        assert!((one.elapsed_s / last.elapsed_s - 1.0).abs() < 0.05, "{one:?} {last:?}");
+        let middle = (last.low_s * last.high_s).sqrt();
+        assert!((middle / last.elapsed_s - 1.0).abs() < 0.02, "{last:?}");
+    }
+
+    #[test]
+    fn files_that_do_not_fit_on_the_disk_have_a_note() {
+        let noted = |files, disks| {
+            let (sizes, hdd) = (Sizes::Fixed(1 << 30), question(Class::Hdd));
+            let asked = Question { files, disks, sizes, threads_max: 1, ..hdd };
+            answer(&asked).unwrap().notes.iter().any(|note| note.contains("do not fit"))
+        };
+        assert!(noted(4096, 1));
+        assert!(!noted(4096, 2));
     }
 
     #[test]
