@@ -21,8 +21,8 @@ const PIECES_MAX: u64 = 64;
 const BYTES_MAX: u64 = 1 << 50;
 /// Longest mean compute time, in seconds: a year.
 const COMPUTE_MAX_S: f64 = 366.0 * 86_400.0;
-/// Idle share of the cores below which they are the limit.
-const BUSY: f64 = 0.05;
+/// Share of a change of the device in the elapsed time below which the cores are the limit.
+const FELT: f64 = 0.5;
 
 /// A question.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,7 +65,7 @@ pub fn answer(asked: &Question) -> Result<Answer, PredictError> {
     let sample = |files: u32, threads: u32| (files / pieces).max(rounds(threads));
     let simulate = |threads: u32, (device, machine): (Device, Machine), files: u32| {
         let mut fixed = Fixed::new(threads);
-        let scenario = scenario(question, device, machine, files);
+        let scenario = scenario(question, device, roomy(machine, threads), files);
         sample::run(&scenario, question.disks, question.files, &mut fixed, threads.max(1))
     };
     let scaled = |(device, machine), factor| (scaled(device, factor), machine);
@@ -85,7 +85,10 @@ pub fn answer(asked: &Question) -> Result<Answer, PredictError> {
             low_s: fast.elapsed_s.min(middle.interval_s.0).min(elapsed_s),
             high_s: slow.elapsed_s.max(middle.interval_s.1).max(elapsed_s),
             rate_per_s: asked.files as f64 / elapsed_s,
-            limit: if middle.idle < BUSY { Limit::Compute } else { Limit::Device },
+            limit: match felt(&fast, &slow) < FELT {
+                true => Limit::Compute,
+                false => Limit::Device,
+            },
             beyond: beyond(asked, threads),
         });
     }
@@ -127,11 +130,10 @@ fn beyond(asked: &Question, threads: u32) -> Option<Beyond> {
 
 /// Returns further remarks on an answer.
 fn notes(question: &Question, parts_each: u64, pieces: u32) -> Result<Vec<String>, PredictError> {
-    let auto = auto(question)?;
+    let (auto, window) = auto(question)?;
     let mut notes = vec![format!(
-        "auto, the controller of the engine, takes {:.3} s here with a window of {} at the end",
-        auto.elapsed_s,
-        auto.outcome.timeline.last().map_or(0, |moment| moment.window)
+        "auto, the controller of the engine, takes {:.3} s here with a window of {window} at the end",
+        auto.elapsed_s
     )];
     notes.push(format!(
         "the interval covers a device that is {UNKNOWN_DEVICE} times as fast or slow as its \
@@ -198,26 +200,39 @@ fn divided(asked: &Question) -> Result<(Question, u64), PredictError> {
     Ok((Question { files, sizes, compute_s, ..asked.clone() }, parts))
 }
 
-/// Simulates the engine's controller.
-fn auto(question: &Question) -> Result<Sampled, PredictError> {
+/// Returns which share of a change of the device is seen in the elapsed time, from runs with a fast and a slow
+/// device. It is small where the cores are the limit, also in a job of a few files whose end is long.
+fn felt(fast: &Sampled, slow: &Sampled) -> f64 {
+    (slow.elapsed_s / fast.elapsed_s).ln() / (2.0 * UNKNOWN_DEVICE.ln())
+}
+
+/// Returns the machine with memory for so many requests in flight.
+pub(super) fn roomy(machine: Machine, in_flight: u32) -> Machine {
+    Machine { memory: machine.memory.max(u64::from(in_flight) * CHUNK), ..machine }
+}
+
+/// Simulates the engine's controller; returns the run and the last window.
+fn auto(question: &Question) -> Result<(Sampled, u32), PredictError> {
     let (device, machine) = fixed_parts(question)?;
     let scenario = scenario(question, device, machine, SAMPLE / pieces(question));
     let most = question.threads_max.max(64);
     let mut auto = create("auto", question.cores, question.files).ok_or(PredictError::NoDemand)?;
-    Ok(sample::run(&scenario, question.disks, question.files, auto.as_mut(), most))
+    let run = sample::run(&scenario, question.disks, question.files, auto.as_mut(), most);
+    Ok((run, auto.window().clamp(1, most)))
 }
 
 /// Simulates the first files with recorded steps and requests.
 ///
 /// # Errors
 /// Fails as [`answer`] does.
-pub fn timeline(question: &Question) -> Result<Outcome, PredictError> {
-    check(question)?;
-    let (device, machine) = parts(question, question.threads_max)?;
-    let files = question.files.min(TIMELINE as u64 / 4) as u32;
-    let scenario = scenario(question, device, machine, files);
-    let prepared = scenario.prepare().spread(question.disks, 1.0).record(TIMELINE);
+pub fn timeline(asked: &Question) -> Result<Outcome, PredictError> {
+    check(asked)?;
+    let (question, _) = &divided(asked)?;
     let threads = question.threads_max;
+    let (device, machine) = parts(question, threads)?;
+    let files = question.files.min(TIMELINE as u64 / 4 / u64::from(pieces(question))).max(1);
+    let scenario = scenario(question, device, roomy(machine, threads), files as u32);
+    let prepared = scenario.prepare().spread(question.disks, 1.0).record(TIMELINE);
     Ok(prepared.run(&mut Fixed::new(threads), threads))
 }
 
@@ -314,13 +329,12 @@ fn scaled(device: Device, factor: f64) -> Device {
     Device { model, ..device }
 }
 
-/// Corrects the limits: where the cores have time and twice the requests in flight are faster, their
-/// number is the limit.
+/// Corrects the limits: where twice the requests in flight are faster, their number is the limit.
 fn limits(points: &mut [Point], after_last_s: f64) {
     let times: Vec<f64> = points.iter().map(|point| point.elapsed_s).collect();
     for (i, point) in points.iter_mut().enumerate() {
         let next = times.get(i + 1).copied().unwrap_or(after_last_s);
-        if point.limit == Limit::Device && next * (1.0 + DOUBLING) < point.elapsed_s {
+        if next * (1.0 + DOUBLING) < point.elapsed_s {
             point.limit = Limit::InFlight;
         }
     }
@@ -342,6 +356,7 @@ fn parameters(question: &Question) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::Work;
 
     fn question(class: Class) -> Question {
         Question {
@@ -376,6 +391,42 @@ mod tests {
         let last = answer.points.last().unwrap();
         assert_eq!(last.limit, Limit::Compute);
         assert!((last.elapsed_s / 4.0 - 1.0).abs() < 0.1, "{last:?}");
+    }
+
+    #[test]
+    fn a_job_shorter_than_a_batch_has_a_limit_and_a_window() {
+        let short = Question { files: 100, compute_s: 100e-6, cores: 8, ..question(Class::Nvme) };
+        let answer = answer(&short).unwrap();
+        assert_eq!(answer.points.last().unwrap().limit, Limit::Compute);
+        assert!(!answer.notes[0].contains("window of 0"), "{:?}", answer.notes);
+    }
+
+    #[test]
+    fn memory_does_not_limit_the_requests_in_flight() {
+        let wide = Question {
+            disks: 256,
+            cores: 32,
+            sizes: Sizes::Fixed(1 << 20),
+            files: 4_000,
+            threads_max: 512,
+            ..question(Class::Network)
+        };
+        let answer = answer(&wide).unwrap();
+        let [.., one, twice] = &answer.points[..] else { panic!("two points at least") };
+        assert!(twice.elapsed_s < 0.8 * one.elapsed_s, "{one:?} {twice:?}");
+    }
+
+    #[test]
+    fn a_timeline_shows_the_divided_files_of_the_answer() {
+        let sizes = Sizes::Fixed(1 << 40);
+        let asked = Question { files: 4, sizes, compute_s: 1024.0, ..question(Class::Nvme) };
+        let outcome = timeline(&asked).unwrap();
+        // 1,024 s of computing for 2^20 requests of 1 MiB.
+        let computed = outcome.steps.iter().filter(|step| step.work == Work::Compute);
+        let each: Vec<u64> = computed.map(|step| step.end_ns - step.start_ns).collect();
+        let mean_s = each.iter().sum::<u64>() as f64 / each.len() as f64 / 1e9;
+        assert!((mean_s / (1024.0 / f64::from(1 << 20)) - 1.0).abs() < 0.5, "{mean_s}");
+        assert!(outcome.completed <= TIMELINE / 4 + 64, "{}", outcome.completed);
     }
 
     #[test]
@@ -453,6 +504,7 @@ mod tests {
         let last = answer.points.last().unwrap();
         // 2 s of computing, and the last of a thousand exponential times.
         assert!((2.0..2.9).contains(&last.elapsed_s), "{last:?}");
+        assert_eq!(last.limit, Limit::Compute);
         assert_eq!(answer.points[0].threads, 1);
     }
 

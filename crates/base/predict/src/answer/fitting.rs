@@ -2,7 +2,7 @@
 //! the service time is what simulated files of the mean size need to take as long as the measured ones.
 
 use super::at_once;
-use super::files::{Question, is_measured, pieces, scenario};
+use super::files::{Question, is_measured, pieces, roomy, scenario};
 use super::profile::Measured;
 use crate::PredictError;
 use crate::error::above_zero;
@@ -117,7 +117,7 @@ fn probe_s(
         disks: 1,
         ..question.clone()
     };
-    let own = costing(grid::machine(measured.cores), cpu_s);
+    let own = roomy(costing(grid::machine(measured.cores), cpu_s), in_flight);
     let scenario = scenario(&probe, device, own, files);
     let ns = scenario.prepare().run(&mut Fixed::new(in_flight), in_flight).ns;
     ns as f64 / 1e9 / f64::from(files)

@@ -33,8 +33,6 @@ pub struct Sampled {
     pub interval_s: (f64, f64),
     /// Files that were simulated.
     pub simulated: u32,
-    /// Mean share of worker time without work; 1 for a run shorter than a batch.
-    pub idle: f64,
     /// The run of the sample.
     pub outcome: Outcome,
 }
@@ -56,7 +54,6 @@ pub fn run(
     let prepared = prepared.spread(disks, stretch);
     let outcome = prepared.run(tuner, window_max);
     let requests = prepared.requests() as f64 / f64::from(simulated);
-    let idle = mean(outcome.timeline.iter().map(|moment| moment.idle)).unwrap_or(1.0);
     let own_s = outcome.ns as f64 / 1e9;
     // What the sample leaves out, and what the limit of simulated time left of the sample.
     let left = (prepared.requests() - outcome.completed) as f64;
@@ -72,7 +69,7 @@ pub fn run(
         let half = (STUDENT * error).min(0.9);
         (time(rate), (time(rate * (1.0 + half)), time(rate * (1.0 - half))))
     };
-    Sampled { elapsed_s, interval_s, simulated, idle, outcome }
+    Sampled { elapsed_s, interval_s, simulated, outcome }
 }
 
 /// Returns how much further apart the files of a whole job are than those of a sample that ends at `end`,
@@ -114,11 +111,6 @@ fn steady(timeline: &[Moment]) -> Option<(f64, f64)> {
     let all = rate(&middle);
     let variance = rates.iter().map(|r| (r - all) * (r - all)).sum::<f64>() / (PARTS - 1) as f64;
     (all > 0.0).then(|| (all, (variance / PARTS as f64).sqrt() / all))
-}
-
-fn mean(values: impl Iterator<Item = f64> + Clone) -> Option<f64> {
-    let count = values.clone().count();
-    (count > 0).then(|| values.sum::<f64>() / count as f64)
 }
 
 #[cfg(test)]
