@@ -31,6 +31,9 @@ const SHARPNESS_BUSY: f64 = 3.0;
 const SHARPNESS_MIN: f64 = 0.3;
 const SHARPNESS_MAX: f64 = 40.0;
 
+/// The stored session on whose ladders the prior was chosen. The other ladders are not kept as a session.
+pub const TUNED_ON: &str = "walk-20261122T125843Z";
+
 /// A ladder of walks: threads and seconds, and the share of the time of all processors that is used with
 /// [`PROBES`]' most threads.
 pub type Ladder = (f64, [(u32, f64); 9]);
@@ -73,10 +76,9 @@ pub const KEPT_WALKS: [Ladder; 2] = [
 /// # Errors
 /// As [`Knee::fit`].
 pub fn errors(ladder: &[(u32, f64)], busy: f64) -> Result<Vec<f64>, PredictError> {
-    let (probes, rest): (Vec<(u32, f64)>, Vec<(u32, f64)>) =
-        ladder.iter().partition(|(n, _)| PROBES.contains(n));
-    let knee = Knee::fit_busy(&probes, busy)?;
-    Ok(rest.iter().map(|(n, seconds)| knee.seconds(*n) / seconds - 1.0).collect())
+    let part = |probes: bool| ladder.iter().filter(move |(n, _)| PROBES.contains(n) == probes);
+    let knee = Knee::fit_busy(&part(true).copied().collect::<Vec<_>>(), busy)?;
+    Ok(part(false).map(|(n, seconds)| knee.seconds(*n) / seconds - 1.0).collect())
 }
 
 /// A fitted curve.

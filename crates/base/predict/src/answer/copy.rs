@@ -45,14 +45,8 @@ pub struct Question {
 /// Fails if a number is out of range, a device is the measured one and there is none, or the probes do not
 /// show the order of the files.
 pub fn answer(question: &Question) -> Result<Answer, PredictError> {
-    one_to("number of files", question.files, u64::MAX)?;
-    one_to("number of cores", u64::from(question.cores), 4096)?;
-    one_to("number of threads", u64::from(question.threads_max), u64::from(IN_FLIGHT_MAX))?;
-    let bytes = above_zero("file size", question.bytes as f64)?;
-    let reads_measured = question.from == Class::Measured && question.measured.is_some();
-    if reads_measured && question.order != Order::Device {
-        return Err(PredictError::UnknownOrder);
-    }
+    check(question)?;
+    let bytes = question.bytes as f64;
     let both = question.from == Class::Measured && question.to == Class::Measured;
     if let Some(found) = question.measured.as_ref().filter(|m| both && !m.copy_s.is_empty()) {
         found.check_cores(question.cores)?;
@@ -118,6 +112,18 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
             ),
         ],
     })
+}
+
+fn check(question: &Question) -> Result<(), PredictError> {
+    one_to("number of files", question.files, u64::MAX)?;
+    one_to("number of cores", u64::from(question.cores), 4096)?;
+    one_to("number of threads", u64::from(question.threads_max), u64::from(IN_FLIGHT_MAX))?;
+    above_zero("file size", question.bytes as f64)?;
+    let reads_measured = question.from == Class::Measured && question.measured.is_some();
+    match reads_measured && question.order != Order::Device {
+        true => Err(PredictError::UnknownOrder),
+        false => Ok(()),
+    }
 }
 
 /// Answers for this machine, from probes that copied small and large files.
