@@ -243,28 +243,19 @@ impl Measured {
         // Where the cache of a hypervisor answers, a cold read takes little longer than a warm one.
         let latency_s = (cold.latency_s() - self.file_cpu_s).max(1e-6);
         let servers = (latency_s / cold.gap_s()).round().clamp(1.0, 1024.0);
-        self.network(latency_s, servers as u32, 4)
+        Ok(network(latency_s, servers as u32, self.bytes_per_s(4)?))
     }
 
     /// Returns a device that serves any number of requests, each after `service_s`, and the measured
-    /// bandwidth with `in_flight` requests.
-    pub(crate) fn delay(&self, service_s: f64, in_flight: u32) -> Result<Device, PredictError> {
-        self.network(service_s, in_flight.clamp(1, 1 << 16), in_flight)
-    }
-
-    fn network(
+    /// bandwidth with `in_flight` requests, or `least_per_s` if more bytes per second were seen.
+    pub(crate) fn delay(
         &self,
         service_s: f64,
-        servers: u32,
         in_flight: u32,
+        least_per_s: f64,
     ) -> Result<Device, PredictError> {
-        let model = Model::Network {
-            latency_ns: 1,
-            servers,
-            service_ns: ((service_s * 1e9) as u64).max(1),
-            bytes_per_s: self.bytes_per_s(in_flight)?,
-        };
-        Ok(Device { model, cap: None, jitter: 0.1 })
+        let bytes_per_s = self.bytes_per_s(in_flight)?.max(least_per_s);
+        Ok(network(service_s, in_flight.clamp(1, 1 << 16), bytes_per_s))
     }
 
     /// Returns the bandwidth with `in_flight` large requests; without large files it is not known, and
@@ -276,6 +267,12 @@ impl Measured {
         let bytes = above_zero("size of the large files", self.large_bytes as f64)?;
         Ok(bytes / Knee::fit(&self.large_s)?.seconds(in_flight.min(most(&self.large_s))))
     }
+}
+
+fn network(service_s: f64, servers: u32, bytes_per_s: f64) -> Device {
+    let service_ns = ((service_s * 1e9) as u64).max(1);
+    let model = Model::Network { latency_ns: 1, servers, service_ns, bytes_per_s };
+    Device { model, cap: None, jitter: 0.1 }
 }
 
 /// Returns the largest number of some probes.
