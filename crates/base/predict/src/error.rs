@@ -21,7 +21,7 @@ pub enum PredictError {
     NotCalibrated,
     /// The probes do not show the asked order of files.
     #[error(
-        "the probes of this machine copy files in device order, so another order cannot be predicted"
+        "the probes of this machine read files in device order, so another order cannot be predicted"
     )]
     UnknownOrder,
     /// A published table is not compiled in, or is malformed.

@@ -20,6 +20,7 @@
 use crate::PredictError;
 use crate::error::above_zero;
 use crate::least_squares;
+use crate::walk_media::PROBES;
 
 /// Relative error of a probe.
 const NOISE: f64 = 0.05;
@@ -29,6 +30,56 @@ const SHARPNESS_BUSY: f64 = 3.0;
 /// Range of the sharpness; outside, the curve no longer differs from its ends.
 const SHARPNESS_MIN: f64 = 0.3;
 const SHARPNESS_MAX: f64 = 40.0;
+
+/// The stored session on whose ladders the prior was chosen. The other ladders are not kept as a session.
+pub const TUNED_ON: &str = "walk-20261122T125843Z";
+
+/// A ladder of walks: threads and seconds, and the share of the time of all processors that is used with
+/// [`PROBES`]' most threads.
+pub type Ladder = (f64, [(u32, f64); 9]);
+
+/// The kept ladders of walks, cold and warm: medians of the runs without doubts in
+/// `results/study-walk-ladder/2026-11-22-intel-xeon-2c`.
+pub const KEPT_WALKS: [Ladder; 2] = [
+    (
+        0.979,
+        [
+            (1, 21.695),
+            (2, 10.944),
+            (4, 9.536),
+            (8, 9.742),
+            (16, 8.936),
+            (32, 7.986),
+            (64, 9.805),
+            (128, 8.844),
+            (256, 8.279),
+        ],
+    ),
+    (
+        0.988,
+        [
+            (1, 4.146),
+            (2, 2.093),
+            (4, 2.026),
+            (8, 2.044),
+            (16, 2.120),
+            (32, 2.106),
+            (64, 2.129),
+            (128, 2.130),
+            (256, 2.138),
+        ],
+    ),
+];
+
+/// Returns the relative errors of a ladder at all numbers but [`PROBES`], from which it is predicted.
+///
+/// # Errors
+/// As [`Knee::fit`].
+pub fn errors(ladder: &[(u32, f64)], busy: f64) -> Result<Vec<f64>, PredictError> {
+    let part = |probes: bool| ladder.iter().filter(move |(n, _)| PROBES.contains(n) == probes);
+    let knee = Knee::fit_busy(&part(true).copied().collect::<Vec<_>>(), busy)?;
+    Ok(part(false).map(|(n, seconds)| knee.seconds(*n) / seconds - 1.0).collect())
+}
 
 /// A fitted curve.
 #[derive(Debug, Clone, PartialEq)]

@@ -194,16 +194,16 @@ impl Network {
             return Some(self.empty());
         }
         let mut rate = 0.0;
+        let mut residence = waiting.clone();
         for customers in 1..=n {
-            let residence: Vec<f64> = self
-                .stations
-                .iter()
-                .zip(&waiting)
-                .map(|(station, found)| match station {
+            for ((residence, station), found) in
+                residence.iter_mut().zip(&self.stations).zip(&waiting)
+            {
+                *residence = match station {
                     Station::Delay { demand_s } => *demand_s,
                     other => other.demand_s() * (1.0 + found),
-                })
-                .collect();
+                };
+            }
             let round_s: f64 = residence.iter().sum();
             rate = f64::from(customers) / round_s;
             for (waiting, residence) in waiting.iter_mut().zip(&residence) {

@@ -45,16 +45,11 @@ pub struct Question {
 /// Fails if a number is out of range, a device is the measured one and there is none, or the probes do not
 /// show the order of the files.
 pub fn answer(question: &Question) -> Result<Answer, PredictError> {
-    one_to("number of files", question.files, u64::MAX)?;
-    one_to("number of cores", u64::from(question.cores), 4096)?;
-    one_to("number of threads", u64::from(question.threads_max), u64::from(IN_FLIGHT_MAX))?;
-    let bytes = above_zero("file size", question.bytes as f64)?;
+    check(question)?;
+    let bytes = question.bytes as f64;
     let both = question.from == Class::Measured && question.to == Class::Measured;
     if let Some(found) = question.measured.as_ref().filter(|m| both && !m.copy_s.is_empty()) {
         found.check_cores(question.cores)?;
-        if question.order != Order::Device {
-            return Err(PredictError::UnknownOrder);
-        }
         return measured(question, found);
     }
     let (from, to) = (device(question, question.from)?, device(question, question.to)?);
@@ -78,6 +73,8 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
             beyond: measured.filter(|_| both).map(|m| Beyond {
                 threads: (f64::from(threads) / f64::from(m.in_flight_max())).max(1.0),
                 files: (files / m.files as f64).max(1.0),
+                size: m.size_beyond(bytes, &m.medium_s, &m.large_s),
+                ..Beyond::INSIDE
             }),
         });
     }
@@ -117,6 +114,18 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
     })
 }
 
+fn check(question: &Question) -> Result<(), PredictError> {
+    one_to("number of files", question.files, u64::MAX)?;
+    one_to("number of cores", u64::from(question.cores), 4096)?;
+    one_to("number of threads", u64::from(question.threads_max), u64::from(IN_FLIGHT_MAX))?;
+    above_zero("file size", question.bytes as f64)?;
+    let reads_measured = question.from == Class::Measured && question.measured.is_some();
+    match reads_measured && question.order != Order::Device {
+        true => Err(PredictError::UnknownOrder),
+        false => Ok(()),
+    }
+}
+
 /// Answers for this machine, from probes that copied small and large files.
 fn measured(question: &Question, found: &Measured) -> Result<Answer, PredictError> {
     let most = |probes: &[(u32, f64)]| probes.iter().map(|(n, _)| *n).max().unwrap_or(1);
@@ -140,6 +149,8 @@ fn measured(question: &Question, found: &Measured) -> Result<Answer, PredictErro
             beyond: Some(Beyond {
                 threads: (f64::from(threads) / f64::from(most(&found.copy_s))).max(1.0),
                 files: (files / found.files as f64).max(1.0),
+                size: found.size_beyond(bytes, &found.copy_medium_s, &found.copy_large_s),
+                ..Beyond::INSIDE
             }),
         });
     }
@@ -265,5 +276,17 @@ mod tests {
         let time = |to| answer(&question(to, 65_536)).unwrap().points[3].elapsed_s;
         assert!(time(Class::Nvme) < time(Class::Sata));
         assert!(time(Class::Sata) < time(Class::Usb));
+    }
+
+    #[test]
+    fn orders_that_were_not_probed_are_refused() {
+        let measured = super::super::fitting::tests::probed(vec![(1, 80e-6), (4, 30e-6)]);
+        let asked = |order| {
+            let question = question(Class::Nvme, 4096);
+            let (from, measured) = (Class::Measured, Some(measured.clone()));
+            answer(&Question { from, measured, order, ..question }).map(|_| ())
+        };
+        assert_eq!(asked(Order::Device), Ok(()));
+        assert_eq!(asked(Order::Shuffled), Err(PredictError::UnknownOrder));
     }
 }

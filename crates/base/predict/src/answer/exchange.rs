@@ -3,7 +3,6 @@
 use super::profile::MeasuredExchange;
 use super::{Answer, Beyond, DOUBLING, Limit, Point, ladder, one_to, probes};
 use crate::PredictError;
-use crate::closed_loop::sleepers_elapsed_s;
 use crate::error::at_least_zero;
 use crate::knee::Knee;
 use crate::network::{Network, Station};
@@ -25,6 +24,8 @@ const COMMIT_CLIENT_S: f64 =
     (64.0 / 94_150.0 - ROUND_TRIP_S - REQUEST_S - (2.0 - 1.0 / 64.0) * (COMMIT_S + SYNC_S)) / 63.0;
 /// Most clients of that measurement.
 const CLIENTS: f64 = 64.0;
+/// Cores of its machine.
+const CORES: f64 = 2.0;
 /// Difference between two measured servers of a level, as a share: their minimum and maximum differ
 /// from the median by up to this.
 const SPREAD: f64 = 0.25;
@@ -84,29 +85,26 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
     check(question)?;
     let knee = question.probes().map(Knee::fit).transpose()?;
     let known = question.probes().map_or(CLIENTS, |all| f64::from(most(all)));
+    let cores = (f64::from(question.cores) / CORES).max(1.0);
     let mut points = Vec::new();
     for clients in ladder(question.clients_max) {
-        // A pool serves as many clients as it has threads, and then the next ones.
+        let at = |factor: f64| elapsed_s(question, knee.as_ref(), clients, factor);
+        let elapsed_s = at(1.0)?;
         let active = question.pool.map_or(clients, |threads| clients.min(threads));
-        let (rate, limit) = match &knee {
-            Some(knee) => probed_loop(question, knee, active),
-            None => closed_loop(question, active)?,
-        };
-        let round_s = f64::from(active) / rate;
-        let pool = question.pool.map(u64::from);
-        let elapsed_s = sleepers_elapsed_s(u64::from(clients), pool, question.orders, round_s);
-        let limit = if active < clients { Limit::Pool } else { limit };
-        // Only the part that does not think is uncertain.
-        let busy = (round_s - question.think_s).max(0.0) / round_s;
-        let half = SPREAD * busy * (1.0 + (f64::from(active) / known).max(1.0).log2() / 4.0);
+        let far = (f64::from(active) / known).max(1.0);
+        let half = SPREAD * (1.0 + (far.log2() + cores.log2()) / 4.0);
         points.push(Point {
             threads: clients,
             elapsed_s,
-            low_s: elapsed_s * (-half).exp(),
-            high_s: elapsed_s * half.exp(),
+            low_s: at((-half).exp())?.min(elapsed_s),
+            high_s: at(half.exp())?.max(elapsed_s),
             rate_per_s: f64::from(clients) * question.orders as f64 / elapsed_s,
-            limit,
-            beyond: Some(Beyond { threads: (f64::from(clients) / known).max(1.0), files: 1.0 }),
+            limit: limit(question, knee.as_ref(), clients, elapsed_s)?,
+            beyond: Some(Beyond {
+                threads: (f64::from(clients) / known).max(1.0),
+                cores,
+                ..Beyond::INSIDE
+            }),
         });
     }
     let model = match question.pool {
@@ -137,11 +135,81 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
         },
         enough: Answer::enough(&points),
         points,
-        notes: vec![
-            "memory, descriptors and the network of so many clients are not part of the law"
-                .to_owned(),
-        ],
+        notes: notes(question),
     })
+}
+
+/// Returns further remarks on an answer.
+fn notes(question: &Question) -> Vec<String> {
+    let mut notes = vec![
+        "memory, descriptors and the network of so many clients are not part of the law".to_owned(),
+        format!(
+            "the interval covers requests and syncs that take {:.2} times as long or short, and more beyond \
+             the calibration; the time between orders counts as exact",
+            SPREAD.exp()
+        ),
+    ];
+    if question.pool.is_none() && question.cores > 1 {
+        notes.push(format!(
+            "{} cores mean {} event loops that share the clients evenly",
+            question.cores, question.cores
+        ));
+    }
+    notes
+}
+
+/// Returns the elapsed time if requests, their way and syncs take `factor` times as long.
+///
+/// A pool serves as many clients as it has threads, then the next ones, and at last those that remain.
+fn elapsed_s(
+    question: &Question,
+    knee: Option<&Knee>,
+    clients: u32,
+    factor: f64,
+) -> Result<f64, PredictError> {
+    // Only the quotients count: thinking that is shorter in another unit of time.
+    let scaled = Question { think_s: question.think_s / factor, ..question.clone() };
+    let round_s = |n: u32| -> Result<f64, PredictError> {
+        Ok(f64::from(n) / served_together(&scaled, knee, n)?.0)
+    };
+    let active = question.pool.map_or(clients, |threads| clients.min(threads));
+    let rest = match clients % active {
+        0 => 0.0,
+        rest => round_s(rest)?,
+    };
+    let rounds_s = f64::from(clients / active) * round_s(active)? + rest;
+    Ok(question.orders as f64 * rounds_s * factor)
+}
+
+/// Returns requests per second of clients that are served at the same time, and the limit.
+fn served_together(
+    question: &Question,
+    knee: Option<&Knee>,
+    clients: u32,
+) -> Result<(f64, Limit), PredictError> {
+    match knee {
+        Some(knee) => Ok(probed_loop(question, knee, clients)),
+        None => closed_loop(question, clients),
+    }
+}
+
+/// Returns what bounds a number of clients: the pool, if a larger one is faster.
+fn limit(
+    question: &Question,
+    knee: Option<&Knee>,
+    clients: u32,
+    elapsed: f64,
+) -> Result<Limit, PredictError> {
+    let active = question.pool.map_or(clients, |threads| clients.min(threads));
+    if active < clients {
+        for pool in [Some(active.saturating_mul(2)), None] {
+            let larger = Question { pool, ..question.clone() };
+            if elapsed_s(&larger, knee, clients, 1.0)? * (1.0 + DOUBLING) < elapsed {
+                return Ok(Limit::Pool);
+            }
+        }
+    }
+    Ok(served_together(question, knee, active)?.1)
 }
 
 fn check(question: &Question) -> Result<(), PredictError> {
@@ -153,6 +221,11 @@ fn check(question: &Question) -> Result<(), PredictError> {
     at_least_zero("time of a sync", question.sync_s)?;
     if let Some(threads) = question.pool {
         one_to("number of pool threads", u64::from(threads), 1_000_000)?;
+    }
+    if let Some(threads) = question.pool.filter(|_| question.measured.is_some()) {
+        let (what, value) = ("number of pool threads", f64::from(threads));
+        let accepted = "absent: the probes of this machine are those of an event loop";
+        return Err(PredictError::OutOfRange { what, value, accepted });
     }
     if question.measured.is_some() && question.cores != 1 {
         let (what, value) = ("number of cores", f64::from(question.cores));
@@ -362,5 +435,66 @@ mod tests {
         assert!((last.rate_per_s / 4191.0 - 1.0).abs() < 0.02, "{last:?}");
         assert_eq!(last.limit, Limit::Sync);
         assert!(super::answer(&Question { think_s: -1.0, ..question(4) }).is_err());
+    }
+
+    #[test]
+    fn just_below_saturation_slower_requests_take_longer() {
+        let busy = answer(&question(300_000)).unwrap();
+        let last = busy.points.last().unwrap();
+        assert!(last.elapsed_s < 10.1, "{last:?}");
+        // With requests a quarter slower, the cores serve 272,000 per second.
+        assert!(last.high_s > 11.0, "{last:?}");
+        assert!(last.low_s <= last.elapsed_s, "{last:?}");
+        let idle = &busy.points[6];
+        assert!(idle.high_s < 10.1, "{idle:?}");
+    }
+
+    #[test]
+    fn slower_probes_take_longer_without_thinking() {
+        let all = vec![(1, 30e-6), (8, 6e-6), (64, 6e-6)];
+        let measured = MeasuredExchange { none_s: all.clone(), group_s: all.clone(), each_s: all };
+        let (measured, cores) = (Some(measured), 1);
+        let one = answer(&Question { think_s: 0.0, cores, measured, ..question(64) }).unwrap();
+        let last = one.points.last().unwrap();
+        for (end, factor) in [(last.low_s, (-SPREAD).exp()), (last.high_s, SPREAD.exp())] {
+            assert!((end / last.elapsed_s / factor - 1.0).abs() < 1e-6, "{last:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_round_of_a_pool_has_the_clients_that_remain() {
+        let asked = Question { think_s: 0.0, pool: Some(1000), ..question(1024) };
+        let last = answer(&asked).unwrap().points.pop().unwrap();
+        // 10,240 requests on two cores.
+        assert!((last.elapsed_s / (10_240.0 * REQUEST_S / 2.0) - 1.0).abs() < 0.03, "{last:?}");
+        assert_eq!(last.limit, Limit::Compute);
+        let thinking = answer(&Question { think_s: 1.0, ..asked }).unwrap().points.pop().unwrap();
+        assert!((thinking.elapsed_s / 20.0 - 1.0).abs() < 0.01, "{thinking:?}");
+        assert_eq!(thinking.limit, Limit::Pool);
+    }
+
+    #[test]
+    fn probes_of_an_event_loop_do_not_answer_for_a_pool() {
+        let all = vec![(1, 30e-6), (8, 6e-6)];
+        let measured = MeasuredExchange { none_s: all.clone(), group_s: all.clone(), each_s: all };
+        let (measured, cores) = (Some(measured), 1);
+        let asked = Question { measured, cores, pool: Some(100), ..question(64) };
+        let error = answer(&asked).unwrap_err();
+        assert!(error.to_string().contains("event loop"), "{error}");
+    }
+
+    #[test]
+    fn more_cores_than_measured_are_beyond_the_calibration_and_less_certain() {
+        let with = |cores| {
+            let asked = Question { think_s: 0.0, cores, ..question(64) };
+            let all = answer(&asked).unwrap();
+            let point = all.points[6].clone();
+            (point.beyond.unwrap().cores, point.high_s / point.low_s, all.notes.join("; "))
+        };
+        let (two, many) = (with(2), with(4096));
+        assert_eq!((two.0, many.0), (1.0, 2048.0));
+        assert!(many.1 > 2.0 * two.1, "{two:?} {many:?}");
+        assert!(many.2.contains("4096 event loops"), "{many:?}");
+        assert!(!with(1).2.contains("event loops"));
     }
 }

@@ -1,31 +1,28 @@
 //! Reading many files and computing on each, on the simulated machine.
 
+use super::fitting::{fixed_parts, parts};
 use super::profile::{Class, Measured};
 use super::{
     Answer, Beyond, DOUBLING, IN_FLIGHT_MAX, Limit, Point, UNKNOWN_DEVICE, ladder, one_to, probes,
 };
 use crate::PredictError;
-use crate::error::{above_zero, at_least_zero};
-use crate::knee::Knee;
+use crate::error::at_least_zero;
 use crate::machine::rivals::{Fixed, create};
 use crate::machine::sample::{self, SAMPLE, Sampled};
-use crate::machine::{CHUNK, Device, Job, Machine, Model, Order, Outcome, Scenario, Sizes, grid};
+use crate::machine::{CHUNK, Device, Job, Machine, Model, Order, Outcome, Scenario, Sizes};
 
 /// Files of the sample for all points of a curve but the last.
 const SAMPLE_POINT: u32 = 20_000;
 /// Most steps and requests of a timeline.
 pub const TIMELINE: usize = 20_000;
-/// Files of a simulated probe, and steps that fit its service time.
-const PROBE_FILES: u64 = 4_000;
-const FITTING_STEPS: u32 = 5;
 /// Most pieces of a simulated file; larger files are divided.
 const PIECES_MAX: u64 = 64;
 /// Largest mean size.
 const BYTES_MAX: u64 = 1 << 50;
 /// Longest mean compute time, in seconds: a year.
 const COMPUTE_MAX_S: f64 = 366.0 * 86_400.0;
-/// Idle share of the cores below which they are the limit.
-const BUSY: f64 = 0.05;
+/// Share of a change of the device in the elapsed time below which the cores are the limit.
+const FELT: f64 = 0.5;
 
 /// A question.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,17 +54,18 @@ pub struct Question {
 /// Answers a question.
 ///
 /// # Errors
-/// Fails if a number is out of range, or the device is the measured one and there is none.
+/// Fails if a number is out of range, or the device is the measured one and there is none, or its probes do
+/// not show the order of the files.
 pub fn answer(asked: &Question) -> Result<Answer, PredictError> {
     check(asked)?;
     let (question, parts_each) = &divided(asked)?;
-    let pieces = (mean(question.sizes).div_ceil(CHUNK)).clamp(1, PIECES_MAX) as u32;
+    let pieces = pieces(question);
     // Enough requests for many rounds of all threads, and at least two files for each.
     let rounds = |threads: u32| (20 * threads / pieces).max(2 * threads);
     let sample = |files: u32, threads: u32| (files / pieces).max(rounds(threads));
     let simulate = |threads: u32, (device, machine): (Device, Machine), files: u32| {
         let mut fixed = Fixed::new(threads);
-        let scenario = scenario(question, device, machine, files);
+        let scenario = scenario(question, device, roomy(machine, threads), files);
         sample::run(&scenario, question.disks, question.files, &mut fixed, threads.max(1))
     };
     let scaled = |(device, machine), factor| (scaled(device, factor), machine);
@@ -87,11 +85,11 @@ pub fn answer(asked: &Question) -> Result<Answer, PredictError> {
             low_s: fast.elapsed_s.min(middle.interval_s.0).min(elapsed_s),
             high_s: slow.elapsed_s.max(middle.interval_s.1).max(elapsed_s),
             rate_per_s: asked.files as f64 / elapsed_s,
-            limit: if middle.idle < BUSY { Limit::Compute } else { Limit::Device },
-            beyond: question.measured.as_ref().filter(|_| is_measured(question)).map(|m| Beyond {
-                threads: (f64::from(threads) / f64::from(m.in_flight_max())).max(1.0),
-                files: (asked.files as f64 / m.files as f64).max(1.0),
-            }),
+            limit: match felt(&fast, &slow) < FELT {
+                true => Limit::Compute,
+                false => Limit::Device,
+            },
+            beyond: beyond(asked, threads),
         });
     }
     let twice = last.saturating_mul(2);
@@ -117,13 +115,25 @@ pub fn answer(asked: &Question) -> Result<Answer, PredictError> {
     })
 }
 
+/// Returns how far a number in flight is beyond the probes of the measured device.
+fn beyond(asked: &Question, threads: u32) -> Option<Beyond> {
+    let m = asked.measured.as_ref().filter(|_| is_measured(asked))?;
+    let each = threads.div_ceil(asked.disks.max(1));
+    Some(Beyond {
+        threads: (f64::from(each) / f64::from(m.in_flight_max())).max(1.0),
+        files: (asked.files as f64 / m.files as f64).max(1.0),
+        disks: f64::from(asked.disks.max(1)),
+        size: m.size_beyond(mean(asked.sizes) as f64, &m.medium_s, &m.large_s),
+        ..Beyond::INSIDE
+    })
+}
+
 /// Returns further remarks on an answer.
 fn notes(question: &Question, parts_each: u64, pieces: u32) -> Result<Vec<String>, PredictError> {
-    let auto = auto(question)?;
+    let (auto, window) = auto(question)?;
     let mut notes = vec![format!(
-        "auto, the controller of the engine, takes {:.3} s here with a window of {} at the end",
-        auto.elapsed_s,
-        auto.outcome.timeline.last().map_or(0, |moment| moment.window)
+        "auto, the controller of the engine, takes {:.3} s here with a window of {window} at the end",
+        auto.elapsed_s
     )];
     notes.push(format!(
         "the interval covers a device that is {UNKNOWN_DEVICE} times as fast or slow as its \
@@ -137,18 +147,39 @@ fn notes(question: &Question, parts_each: u64, pieces: u32) -> Result<Vec<String
             SAMPLE_POINT / pieces
         ));
     }
+    notes.extend(full(question));
     if parts_each > 1 {
         notes.push(format!("each file is simulated as {parts_each} files of equal size"));
     }
     Ok(notes)
 }
 
+/// Returns the remark that the files do not fit on the disks, if they do not.
+fn full(question: &Question) -> Option<String> {
+    let Model::Disk { bytes, .. } = question.class.device()?.model else { return None };
+    let each = question.files as f64 * mean(question.sizes) as f64 / f64::from(question.disks);
+    let tib = |bytes: f64| bytes / (1u64 << 40) as f64;
+    (each > bytes as f64).then(|| {
+        format!(
+            "the files need {:.1} TiB per disk and do not fit on the simulated one of {:.0} TiB; seeks \
+             count as across the whole disk",
+            tib(each),
+            tib(bytes as f64)
+        )
+    })
+}
+
 /// Returns the mean size.
-fn mean(sizes: Sizes) -> u64 {
+pub(super) fn mean(sizes: Sizes) -> u64 {
     match sizes {
         Sizes::Fixed(bytes) | Sizes::Exponential(bytes) | Sizes::LogNormal(bytes, _) => bytes,
         Sizes::Two(one, other, share) => (one * share + other * (100 - share.min(100))) / 100,
     }
+}
+
+/// Returns the requests of a file of the mean size.
+pub(super) fn pieces(question: &Question) -> u32 {
+    mean(question.sizes).div_ceil(CHUNK).clamp(1, PIECES_MAX) as u32
 }
 
 /// Returns the same work with files that can be simulated piece by piece, and how many of them make up
@@ -169,31 +200,43 @@ fn divided(asked: &Question) -> Result<(Question, u64), PredictError> {
     Ok((Question { files, sizes, compute_s, ..asked.clone() }, parts))
 }
 
-/// Simulates the engine's controller.
-fn auto(question: &Question) -> Result<Sampled, PredictError> {
+/// Returns which share of a change of the device is seen in the elapsed time, from runs with a fast and a slow
+/// device. It is small where the cores are the limit, also in a job of a few files whose end is long.
+fn felt(fast: &Sampled, slow: &Sampled) -> f64 {
+    (slow.elapsed_s / fast.elapsed_s).ln() / (2.0 * UNKNOWN_DEVICE.ln())
+}
+
+/// Returns the machine with memory for so many requests in flight.
+pub(super) fn roomy(machine: Machine, in_flight: u32) -> Machine {
+    Machine { memory: machine.memory.max(u64::from(in_flight) * CHUNK), ..machine }
+}
+
+/// Simulates the engine's controller; returns the run and the last window.
+fn auto(question: &Question) -> Result<(Sampled, u32), PredictError> {
     let (device, machine) = fixed_parts(question)?;
-    let pieces = mean(question.sizes).div_ceil(CHUNK).clamp(1, PIECES_MAX) as u32;
-    let scenario = scenario(question, device, machine, SAMPLE / pieces);
+    let scenario = scenario(question, device, machine, SAMPLE / pieces(question));
     let most = question.threads_max.max(64);
     let mut auto = create("auto", question.cores, question.files).ok_or(PredictError::NoDemand)?;
-    Ok(sample::run(&scenario, question.disks, question.files, auto.as_mut(), most))
+    let run = sample::run(&scenario, question.disks, question.files, auto.as_mut(), most);
+    Ok((run, auto.window().clamp(1, most)))
 }
 
 /// Simulates the first files with recorded steps and requests.
 ///
 /// # Errors
 /// Fails as [`answer`] does.
-pub fn timeline(question: &Question) -> Result<Outcome, PredictError> {
-    check(question)?;
-    let (device, machine) = parts(question, question.threads_max)?;
-    let files = question.files.min(TIMELINE as u64 / 4) as u32;
-    let scenario = scenario(question, device, machine, files);
-    let prepared = scenario.prepare().spread(question.disks, 1.0).record(TIMELINE);
+pub fn timeline(asked: &Question) -> Result<Outcome, PredictError> {
+    check(asked)?;
+    let (question, _) = &divided(asked)?;
     let threads = question.threads_max;
+    let (device, machine) = parts(question, threads)?;
+    let files = question.files.min(TIMELINE as u64 / 4 / u64::from(pieces(question))).max(1);
+    let scenario = scenario(question, device, roomy(machine, threads), files as u32);
+    let prepared = scenario.prepare().spread(question.disks, 1.0).record(TIMELINE);
     Ok(prepared.run(&mut Fixed::new(threads), threads))
 }
 
-fn is_measured(question: &Question) -> bool {
+pub(super) fn is_measured(question: &Question) -> bool {
     question.class == Class::Measured
 }
 
@@ -219,84 +262,19 @@ fn check(question: &Question) -> Result<(), PredictError> {
     if is_measured(question) {
         let found = question.measured.as_ref().ok_or(PredictError::NotCalibrated)?;
         found.check_cores(question.cores)?;
+        if question.order != Order::Device {
+            return Err(PredictError::UnknownOrder);
+        }
     }
     Ok(())
 }
 
-/// Returns the device and machine for any number in flight, as the controller sees them.
-fn fixed_parts(question: &Question) -> Result<(Device, Machine), PredictError> {
-    let machine = grid::machine(question.cores);
-    match question.measured.as_ref().filter(|_| is_measured(question)) {
-        Some(measured) => Ok((measured.device()?, costing(machine, measured.file_cpu_s))),
-        None => Ok((question.class.device().ok_or(PredictError::NotCalibrated)?, machine)),
-    }
-}
-
-/// Returns the device and machine for a number in flight. Those of the measured device follow its
-/// probes: the service time is what simulated files of the mean size need to take as long as the
-/// measured ones.
-fn parts(question: &Question, threads: u32) -> Result<(Device, Machine), PredictError> {
-    let Some(measured) = question.measured.as_ref().filter(|_| is_measured(question)) else {
-        return fixed_parts(question);
-    };
-    let cores = f64::from(threads.min(measured.cores).max(1));
-    // A large file is simulated piece by piece, so a piece is what is fitted.
-    let bytes = mean(question.sizes).max(1);
-    let pieces = bytes.div_ceil(CHUNK).clamp(1, PIECES_MAX);
-    let wanted_s = measured.cold_s_at(bytes as f64, threads)? / pieces as f64;
-    let warm_s = Knee::fit_busy(&measured.warm_s, measured.busy.warm)?.seconds(threads);
-    let cpu_max_s = 4.0 * above_zero("processor time of a file", measured.file_cpu_s)?;
-    // Files that no cache keeps take little processor time while they are on their way.
-    let busy = if measured.busy.warm > 0.0 { measured.busy.warm } else { 1.0 };
-    let warm_cpu_s = (warm_s * cores * busy).min(cpu_max_s);
-    let cpu_s = measured.cold_cpu_s(f64::from(threads))?.min(wanted_s * cores);
-    // The processors that compute start this many reads in the time of one.
-    let started = measured.cold_s_at(bytes as f64, 1)? * cores / question.compute_s.max(1e-12);
-    let miss_s = if started < f64::from(threads) { measured.cold_cpu_s(started)? } else { cpu_s };
-    let probe = Question {
-        files: PROBE_FILES,
-        compute_s: 0.0,
-        order: Order::Device,
-        cached: 0.0,
-        cores: measured.cores,
-        disks: 1,
-        ..question.clone()
-    };
-    let took_s = |device: Device, (cached, bytes): (f64, u64), cpu_s: f64| {
-        let own = costing(grid::machine(measured.cores), cpu_s);
-        let question = Question { cached, sizes: Sizes::Fixed(bytes.max(1)), ..probe.clone() };
-        let run = scenario(&question, device, own, PROBE_FILES as u32);
-        let ns = run.prepare().run(&mut Fixed::new(threads), threads).ns;
-        ns as f64 / 1e9 / PROBE_FILES as f64
-    };
-    let mut service_s = (wanted_s * f64::from(threads) - cpu_s).max(1e-9);
-    for _ in 0..FITTING_STEPS {
-        let device = measured.delay(service_s, threads)?;
-        let missing_s = wanted_s - took_s(device, (0.0, bytes / pieces), cpu_s);
-        service_s = (service_s + missing_s * f64::from(threads)).max(1e-9);
-    }
-    let device = measured.delay(service_s, threads)?;
-    // Cached files do not wait for each other in the window, so their cost is fitted apart, with files as
-    // large as in the probes.
-    let hit_s = warm_cpu_s * warm_s / took_s(device, (1.0, measured.file_bytes), warm_cpu_s);
-    let hit_s = hit_s.min(cpu_max_s.max(warm_cpu_s));
-    let cost_s = miss_s + question.cached * (hit_s - miss_s);
-    Ok((device, costing(grid::machine(question.cores), cost_s)))
-}
-
-/// Returns a machine on which a cached small file costs `cpu_s`; the parts keep their shares.
-fn costing(machine: Machine, cpu_s: f64) -> Machine {
-    let own = (machine.open_ns + machine.request_ns + machine.hand_off_ns) as f64;
-    let part = |ns: u64| (ns as f64 / own * cpu_s * 1e9) as u64;
-    Machine {
-        open_ns: part(machine.open_ns),
-        request_ns: part(machine.request_ns),
-        hand_off_ns: part(machine.hand_off_ns),
-        ..machine
-    }
-}
-
-fn scenario(question: &Question, device: Device, machine: Machine, files: u32) -> Scenario {
+pub(super) fn scenario(
+    question: &Question,
+    device: Device,
+    machine: Machine,
+    files: u32,
+) -> Scenario {
     Scenario {
         name: String::new(),
         seed: question.seed,
@@ -321,7 +299,9 @@ fn scenario(question: &Question, device: Device, machine: Machine, files: u32) -
 fn scaled(device: Device, factor: f64) -> Device {
     let ns = |ns: u64| ((ns as f64 * factor) as u64).max(1);
     let model = match device.model {
-        Model::Disk { seek_ns, rotation_ns, bytes_per_s, bytes } => Model::Disk {
+        Model::Disk { near_ns, far_ns, seek_ns, rotation_ns, bytes_per_s, bytes } => Model::Disk {
+            near_ns: ns(near_ns),
+            far_ns: ns(far_ns),
             seek_ns: ns(seek_ns),
             rotation_ns: ns(rotation_ns),
             bytes_per_s: bytes_per_s / factor,
@@ -349,13 +329,12 @@ fn scaled(device: Device, factor: f64) -> Device {
     Device { model, ..device }
 }
 
-/// Corrects the limits: where the cores have time and twice the requests in flight are faster, their
-/// number is the limit.
+/// Corrects the limits: where twice the requests in flight are faster, their number is the limit.
 fn limits(points: &mut [Point], after_last_s: f64) {
     let times: Vec<f64> = points.iter().map(|point| point.elapsed_s).collect();
     for (i, point) in points.iter_mut().enumerate() {
         let next = times.get(i + 1).copied().unwrap_or(after_last_s);
-        if point.limit == Limit::Device && next * (1.0 + DOUBLING) < point.elapsed_s {
+        if next * (1.0 + DOUBLING) < point.elapsed_s {
             point.limit = Limit::InFlight;
         }
     }
@@ -376,8 +355,8 @@ fn parameters(question: &Question) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::profile::Busy;
     use super::*;
+    use crate::machine::Work;
 
     fn question(class: Class) -> Question {
         Question {
@@ -415,6 +394,42 @@ mod tests {
     }
 
     #[test]
+    fn a_job_shorter_than_a_batch_has_a_limit_and_a_window() {
+        let short = Question { files: 100, compute_s: 100e-6, cores: 8, ..question(Class::Nvme) };
+        let answer = answer(&short).unwrap();
+        assert_eq!(answer.points.last().unwrap().limit, Limit::Compute);
+        assert!(!answer.notes[0].contains("window of 0"), "{:?}", answer.notes);
+    }
+
+    #[test]
+    fn memory_does_not_limit_the_requests_in_flight() {
+        let wide = Question {
+            disks: 256,
+            cores: 32,
+            sizes: Sizes::Fixed(1 << 20),
+            files: 4_000,
+            threads_max: 512,
+            ..question(Class::Network)
+        };
+        let answer = answer(&wide).unwrap();
+        let [.., one, twice] = &answer.points[..] else { panic!("two points at least") };
+        assert!(twice.elapsed_s < 0.8 * one.elapsed_s, "{one:?} {twice:?}");
+    }
+
+    #[test]
+    fn a_timeline_shows_the_divided_files_of_the_answer() {
+        let sizes = Sizes::Fixed(1 << 40);
+        let asked = Question { files: 4, sizes, compute_s: 1024.0, ..question(Class::Nvme) };
+        let outcome = timeline(&asked).unwrap();
+        // 1,024 s of computing for 2^20 requests of 1 MiB.
+        let computed = outcome.steps.iter().filter(|step| step.work == Work::Compute);
+        let each: Vec<u64> = computed.map(|step| step.end_ns - step.start_ns).collect();
+        let mean_s = each.iter().sum::<u64>() as f64 / each.len() as f64 / 1e9;
+        assert!((mean_s / (1024.0 / f64::from(1 << 20)) - 1.0).abs() < 0.5, "{mean_s}");
+        assert!(outcome.completed <= TIMELINE / 4 + 64, "{}", outcome.completed);
+    }
+
+    #[test]
     fn the_same_seed_gives_the_same_answer() {
         let ask = || format!("{:?}", answer(&question(Class::Usb)).unwrap());
         assert_eq!(ask(), ask());
@@ -428,6 +443,40 @@ mod tests {
         assert_eq!(outcome.sent.len(), 100);
         assert!(outcome.steps.len() >= 200, "{}", outcome.steps.len());
         assert!(outcome.sent.iter().all(|sent| sent.issue_ns < sent.end_ns));
+    }
+
+    #[test]
+    fn a_slower_disk_takes_longer_by_its_factor() {
+        let order = Order::Shuffled;
+        let asked = Question { order, threads_max: 1, ..question(Class::Hdd) };
+        let point = answer(&asked).unwrap().points.pop().unwrap();
+        for (end, factor) in [(point.low_s, 1.0 / UNKNOWN_DEVICE), (point.high_s, UNKNOWN_DEVICE)] {
+            assert!((end / point.elapsed_s / factor - 1.0).abs() < 0.02, "{point:?}");
+        }
+    }
+
+    #[test]
+    fn all_points_seek_across_all_files() {
+        let (order, files) = (Order::Shuffled, 100_000_000);
+        let first = |threads_max| {
+            let asked = Question { order, files, threads_max, ..question(Class::Hdd) };
+            answer(&asked).unwrap().points.remove(0)
+        };
+        let (last, other) = (first(1), first(2));
+        assert!((other.elapsed_s / last.elapsed_s - 1.0).abs() < 0.02, "{other:?} {last:?}");
+        let middle = (last.low_s * last.high_s).sqrt();
+        assert!((middle / last.elapsed_s - 1.0).abs() < 0.02, "{last:?}");
+    }
+
+    #[test]
+    fn files_that_do_not_fit_on_the_disk_have_a_note() {
+        let noted = |files, disks| {
+            let (sizes, hdd) = (Sizes::Fixed(1 << 30), question(Class::Hdd));
+            let asked = Question { files, disks, sizes, threads_max: 1, ..hdd };
+            answer(&asked).unwrap().notes.iter().any(|note| note.contains("do not fit"))
+        };
+        assert!(noted(4096, 1));
+        assert!(!noted(4096, 2));
     }
 
     #[test]
@@ -455,111 +504,8 @@ mod tests {
         let last = answer.points.last().unwrap();
         // 2 s of computing, and the last of a thousand exponential times.
         assert!((2.0..2.9).contains(&last.elapsed_s), "{last:?}");
+        assert_eq!(last.limit, Limit::Compute);
         assert_eq!(answer.points[0].threads, 1);
-    }
-
-    fn probed(cold_s: Vec<(u32, f64)>) -> Measured {
-        Measured {
-            cores: 2,
-            files: 8000,
-            file_bytes: 4096,
-            file_cpu_s: 10e-6,
-            cold_s,
-            warm_s: vec![(1, 10e-6), (4, 6e-6)],
-            medium_bytes: 0,
-            medium_s: Vec::new(),
-            large_bytes: 16 << 20,
-            large_s: vec![(1, 0.02), (4, 0.01)],
-            walk_files: 8000,
-            walk_s: vec![(1, 2e-6), (4, 1e-6), (64, 1e-6)],
-            walk_cpu_s: 2e-6,
-            copy_s: Vec::new(),
-            copy_medium_s: Vec::new(),
-            copy_large_s: Vec::new(),
-            busy: Busy::default(),
-            exchange: None,
-        }
-    }
-
-    #[test]
-    fn the_measured_device_returns_its_probes() {
-        let cold = vec![(1, 80e-6), (4, 30e-6), (64, 12e-6)];
-        let measured = Some(probed(cold.clone()));
-        let asked = Question { measured, threads_max: 64, ..question(Class::Measured) };
-        let answer = answer(&asked).unwrap();
-        for (n, each_s) in cold {
-            let point = answer.points.iter().find(|point| point.threads == n).unwrap();
-            assert!((point.elapsed_s / (each_s * 4e3) - 1.0).abs() < 0.05, "{n}: {point:?}");
-        }
-        let warm = super::answer(&Question { cached: 1.0, ..asked }).unwrap();
-        for (n, each_s) in [(1, 10e-6), (4, 6e-6)] {
-            let point = warm.points.iter().find(|point| point.threads == n).unwrap();
-            assert!((point.elapsed_s / (each_s * 4e3) - 1.0).abs() < 0.05, "{n}: {point:?}");
-        }
-    }
-
-    /// Returns the seconds per file at a number in flight.
-    fn each_s(asked: &Question, n: u32) -> f64 {
-        let answer = answer(&Question { threads_max: n, ..asked.clone() }).unwrap();
-        answer.points.last().unwrap().elapsed_s / asked.files as f64
-    }
-
-    fn is_near(one: f64, other: f64) -> bool {
-        (one / other - 1.0).abs() < 0.06
-    }
-
-    #[test]
-    fn files_of_the_probed_sizes_take_as_long_as_in_the_probes() {
-        let measured = Measured {
-            medium_bytes: 128 << 10,
-            medium_s: vec![(1, 250e-6), (4, 170e-6), (16, 140e-6)],
-            ..probed(vec![(1, 80e-6), (4, 30e-6), (64, 12e-6)])
-        };
-        let asked = Question { measured: Some(measured), ..question(Class::Measured) };
-        let of = |bytes| Question { sizes: Sizes::Fixed(bytes), ..asked.clone() };
-        for (n, medium_s, large_s) in [(1, 250e-6, 0.02), (4, 170e-6, 0.01)] {
-            assert!(is_near(each_s(&of(128 << 10), n), medium_s), "{n}");
-            assert!(is_near(each_s(&of(16 << 20), n), large_s), "{n}");
-            let small_s = each_s(&of(4096), n);
-            let half_s = each_s(&of(66 << 10), n);
-            assert!(is_near(half_s, f64::midpoint(small_s, medium_s)), "{n}: {half_s}");
-        }
-    }
-
-    #[test]
-    fn a_larger_cached_file_never_takes_less_time() {
-        let measured = probed(vec![(1, 80e-6), (4, 30e-6), (64, 12e-6)]);
-        let asked = Question { measured: Some(measured), cached: 1.0, ..question(Class::Measured) };
-        let of = |bytes| Question { sizes: Sizes::Exponential(bytes), ..asked.clone() };
-        let times: Vec<f64> = [1, 512, 4 << 10, 16 << 10, 64 << 10, 1 << 20]
-            .map(|bytes| each_s(&of(bytes), 1))
-            .into();
-        assert!(times.is_sorted(), "{times:?}");
-    }
-
-    /// As on a FUSE file system, where cached files wait as long as others.
-    #[test]
-    fn waiting_for_cached_files_is_not_work_of_a_processor() {
-        let measured = Measured {
-            file_cpu_s: 127e-6,
-            warm_s: vec![(1, 8.8e-3), (4, 2.3e-3)],
-            busy: Busy { cold: 0.25, warm: 0.03, ..Busy::default() },
-            ..probed(vec![(1, 8.9e-3), (4, 2.3e-3), (64, 155e-6)])
-        };
-        let asked = Question { measured: Some(measured), ..question(Class::Measured) };
-        assert!(is_near(each_s(&asked, 64), 155e-6), "{}", each_s(&asked, 64));
-    }
-
-    #[test]
-    fn a_read_costs_a_computing_processor_as_much_as_with_few_in_flight() {
-        let measured = Measured {
-            file_cpu_s: 43e-6,
-            busy: Busy { cold: 0.6, warm: 0.98, ..Busy::default() },
-            ..probed(vec![(1, 80e-6), (4, 30e-6), (64, 13e-6)])
-        };
-        let asked =
-            Question { measured: Some(measured), compute_s: 400e-6, ..question(Class::Measured) };
-        assert!(is_near(each_s(&asked, 32), 443e-6 / 2.0), "{}", each_s(&asked, 32));
     }
 
     #[test]

@@ -12,6 +12,7 @@
 pub mod copy;
 pub mod exchange;
 pub mod files;
+mod fitting;
 pub mod profile;
 pub mod walk;
 
@@ -63,6 +64,17 @@ pub struct Beyond {
     pub threads: f64,
     /// Files or requests, over the most that were calibrated.
     pub files: f64,
+    /// Cores, over those that were calibrated, or the reverse if there are fewer.
+    pub cores: f64,
+    /// Devices that share the files, over those that were calibrated.
+    pub disks: f64,
+    /// File size, over the largest that was calibrated, or the smallest one over it.
+    pub size: f64,
+}
+
+impl Beyond {
+    /// A point inside the calibration.
+    pub const INSIDE: Self = Self { threads: 1.0, files: 1.0, cores: 1.0, disks: 1.0, size: 1.0 };
 }
 
 /// One point of a curve.

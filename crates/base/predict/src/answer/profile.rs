@@ -150,6 +150,22 @@ impl Measured {
         }
     }
 
+    /// Returns by which factor a size is above the largest or below the smallest one of some probes; 1
+    /// between them.
+    pub(crate) fn size_beyond(
+        &self,
+        bytes: f64,
+        medium: &[(u32, f64)],
+        large: &[(u32, f64)],
+    ) -> f64 {
+        let probed = [(self.medium_bytes, medium), (self.large_bytes, large)];
+        let known = probed.iter().filter(|(_, probes)| !probes.is_empty());
+        let all = known.map(|(size, _)| *size as f64).chain([self.file_bytes as f64]);
+        let (low, high) =
+            all.fold((f64::INFINITY, 0.0f64), |(low, high), one| (low.min(one), high.max(one)));
+        (low / bytes).max(bytes / high).max(1.0)
+    }
+
     /// Returns the most in flight in the probes of small files.
     pub fn in_flight_max(&self) -> u32 {
         most(&self.cold_s)
@@ -227,28 +243,19 @@ impl Measured {
         // Where the cache of a hypervisor answers, a cold read takes little longer than a warm one.
         let latency_s = (cold.latency_s() - self.file_cpu_s).max(1e-6);
         let servers = (latency_s / cold.gap_s()).round().clamp(1.0, 1024.0);
-        self.network(latency_s, servers as u32, 4)
+        Ok(network(latency_s, servers as u32, self.bytes_per_s(4)?))
     }
 
     /// Returns a device that serves any number of requests, each after `service_s`, and the measured
-    /// bandwidth with `in_flight` requests.
-    pub(crate) fn delay(&self, service_s: f64, in_flight: u32) -> Result<Device, PredictError> {
-        self.network(service_s, in_flight.clamp(1, 1 << 16), in_flight)
-    }
-
-    fn network(
+    /// bandwidth with `in_flight` requests, or `least_per_s` if more bytes per second were seen.
+    pub(crate) fn delay(
         &self,
         service_s: f64,
-        servers: u32,
         in_flight: u32,
+        least_per_s: f64,
     ) -> Result<Device, PredictError> {
-        let model = Model::Network {
-            latency_ns: 1,
-            servers,
-            service_ns: ((service_s * 1e9) as u64).max(1),
-            bytes_per_s: self.bytes_per_s(in_flight)?,
-        };
-        Ok(Device { model, cap: None, jitter: 0.1 })
+        let bytes_per_s = self.bytes_per_s(in_flight)?.max(least_per_s);
+        Ok(network(service_s, in_flight.clamp(1, 1 << 16), bytes_per_s))
     }
 
     /// Returns the bandwidth with `in_flight` large requests; without large files it is not known, and
@@ -260,6 +267,12 @@ impl Measured {
         let bytes = above_zero("size of the large files", self.large_bytes as f64)?;
         Ok(bytes / Knee::fit(&self.large_s)?.seconds(in_flight.min(most(&self.large_s))))
     }
+}
+
+fn network(service_s: f64, servers: u32, bytes_per_s: f64) -> Device {
+    let service_ns = ((service_s * 1e9) as u64).max(1);
+    let model = Model::Network { latency_ns: 1, servers, service_ns, bytes_per_s };
+    Device { model, cap: None, jitter: 0.1 }
 }
 
 /// Returns the largest number of some probes.

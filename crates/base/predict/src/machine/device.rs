@@ -18,11 +18,15 @@ pub(super) struct Request {
 /// The law of a device.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Model {
-    /// A disk with one head. No seek if the gap ahead is below 512 KiB; 1 ms for near tracks;
-    /// `2 ms + seek_ns · √distance` else; then the rotation; the shortest of 32 requests first.
+    /// A disk with one head. No seek if the gap ahead is below 512 KiB; `near_ns` for near tracks;
+    /// `far_ns + seek_ns · √distance` else; then the rotation; the shortest of 32 requests first.
     /// The square root for short seeks is from Ruemmler and Wilkes, "An introduction to disk drive
     /// modeling", 1994.
     Disk {
+        /// Time of a seek to a near track.
+        near_ns: u64,
+        /// Shortest time of a long seek.
+        far_ns: u64,
         /// Coefficient of a long seek.
         seek_ns: u64,
         /// Time of one rotation.
@@ -350,15 +354,17 @@ impl Running {
 
 /// Returns the time until the head of a disk is at `to`.
 fn position_ns(model: &Model, now: u64, head: u64, to: u64) -> u64 {
-    let Model::Disk { seek_ns, rotation_ns, bytes_per_s, bytes } = *model else { return 0 };
+    let Model::Disk { near_ns, far_ns, seek_ns, rotation_ns, bytes_per_s, bytes } = *model else {
+        return 0;
+    };
     if to >= head && to - head < READ_THROUGH {
         return ((to - head) as f64 / bytes_per_s * 1e9) as u64;
     }
     let distance = head.abs_diff(to);
     let seek = if distance < NEAR {
-        1_000_000
+        near_ns
     } else {
-        2_000_000 + (seek_ns as f64 * (distance as f64 / bytes as f64).sqrt()) as u64
+        far_ns + (seek_ns as f64 * (distance as f64 / bytes as f64).sqrt()) as u64
     };
     let angle = (to % TRACK) * rotation_ns / TRACK;
     let at = (now + seek) % rotation_ns;

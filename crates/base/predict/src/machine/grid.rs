@@ -18,9 +18,14 @@ const MS: u64 = 1_000_000;
 /// Most requests of a job, which bounds the time of a simulation.
 const REQUESTS_MAX: f64 = 120_000.0;
 
+/// Seeks of all disks: to a near track, and the shortest long one.
+const SEEK_NS: (u64, u64) = (MS, 2 * MS);
+
 /// A disk of 7,200 rotations per minute.
 pub const DISK: Device = Device {
     model: Model::Disk {
+        near_ns: SEEK_NS.0,
+        far_ns: SEEK_NS.1,
         seek_ns: 9 * MS,
         rotation_ns: 8_333_333,
         bytes_per_s: 180e6,
@@ -463,7 +468,10 @@ fn drawn_device(draws: Draws, from: u64) -> (&'static str, Device) {
             let rotation_ns = [8_333_333, 11_111_111][draws.below(from + 1, 2) as usize];
             let bytes_per_s = scale(2, 150e6, 1.6);
             let seek_ns = time(3, 9e6, 1.5);
-            ("hdd", Model::Disk { seek_ns, rotation_ns, bytes_per_s, bytes: 4 << 40 }, None)
+            let (near_ns, far_ns) = SEEK_NS;
+            let bytes = 4 << 40;
+            let model = Model::Disk { near_ns, far_ns, seek_ns, rotation_ns, bytes_per_s, bytes };
+            ("hdd", model, None)
         }
         class @ 1..3 => {
             let (name, units, times, bus) = if class == 1 {

@@ -7,6 +7,9 @@ pub const CHUNK: u64 = 1 << 20;
 /// Gap between two files that follow each other on a device.
 const GAP: u64 = 16 << 10;
 
+/// Directories of a tree are spread over this many bytes at least.
+pub(super) const TREE_SPAN: u64 = 1 << 34;
+
 /// The law of file sizes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Sizes {
@@ -70,6 +73,8 @@ pub(super) struct Units {
     pub(super) units: Vec<Unit>,
     /// Units known at the start; all but for walks.
     pub(super) known: u32,
+    /// End of the files on the device, one after another.
+    pub(super) end: u64,
 }
 
 impl Sizes {
@@ -120,11 +125,12 @@ impl Job {
             at += size + GAP;
         }
         let known = units.len() as u32;
+        let end = at;
         match self.order {
-            Order::Device => Units { units, known },
+            Order::Device => Units { units, known, end },
             Order::Shuffled => {
                 shuffle(&mut units, draws(4));
-                Units { units, known }
+                Units { units, known, end }
             }
             Order::Walk => tree(units, draws(5)),
         }
@@ -172,7 +178,8 @@ fn shuffle(units: &mut Vec<Unit>, draws: Draws) {
 /// random places of the device.
 fn tree(mut units: Vec<Unit>, draws: Draws) -> Units {
     let count = units.len() as u32;
-    let span = units.last().map_or(1, |unit| unit.at + unit.bytes).max(1 << 34);
+    let end = units.last().map_or(1, |unit| unit.at + unit.bytes);
+    let span = end.max(TREE_SPAN);
     let mut next = 1;
     for i in 0..count {
         units[i as usize].at = draws.below(2 * u64::from(i), span);
@@ -183,5 +190,5 @@ fn tree(mut units: Vec<Unit>, draws: Draws) -> Units {
         units[i as usize].children = (next, children);
         next += children;
     }
-    Units { units, known: count.min(1) }
+    Units { units, known: count.min(1), end }
 }

@@ -212,6 +212,11 @@ impl Prepared<'_> {
         self
     }
 
+    /// Returns the end of the files on the device, one after another.
+    pub(super) fn end(&self) -> u64 {
+        self.units.end
+    }
+
     /// Returns the number of requests.
     pub fn requests(&self) -> usize {
         self.units.units.len()

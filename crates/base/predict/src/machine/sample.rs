@@ -13,7 +13,7 @@
 //! Cost: time and memory of the sample, whatever the number of files.
 
 use super::device::Model;
-use super::job::{Job, Order};
+use super::job::{Job, Order, TREE_SPAN};
 use super::run::{Moment, Outcome, Scenario};
 use ioloom_control::Tuner;
 
@@ -33,8 +33,6 @@ pub struct Sampled {
     pub interval_s: (f64, f64),
     /// Files that were simulated.
     pub simulated: u32,
-    /// Mean share of worker time without work; 1 for a run shorter than a batch.
-    pub idle: f64,
     /// The run of the sample.
     pub outcome: Outcome,
 }
@@ -50,12 +48,12 @@ pub fn run(
     window_max: u32,
 ) -> Sampled {
     let simulated = u64::from(scenario.job.files).min(files).max(1) as u32;
-    let stretch = stretch(scenario, files as f64 / f64::from(simulated), disks);
     let part = Scenario { job: Job { files: simulated, ..scenario.job }, ..scenario.clone() };
-    let prepared = part.prepare().spread(disks, stretch);
+    let prepared = part.prepare();
+    let stretch = stretch(scenario, prepared.end(), files as f64 / f64::from(simulated), disks);
+    let prepared = prepared.spread(disks, stretch);
     let outcome = prepared.run(tuner, window_max);
     let requests = prepared.requests() as f64 / f64::from(simulated);
-    let idle = mean(outcome.timeline.iter().map(|moment| moment.idle)).unwrap_or(1.0);
     let own_s = outcome.ns as f64 / 1e9;
     // What the sample leaves out, and what the limit of simulated time left of the sample.
     let left = (prepared.requests() - outcome.completed) as f64;
@@ -71,19 +69,23 @@ pub fn run(
         let half = (STUDENT * error).min(0.9);
         (time(rate), (time(rate * (1.0 + half)), time(rate * (1.0 - half))))
     };
-    Sampled { elapsed_s, interval_s, simulated, idle, outcome }
+    Sampled { elapsed_s, interval_s, simulated, outcome }
 }
 
-/// Limits the distance of files to the size of the device.
-fn stretch(scenario: &Scenario, wanted: f64, disks: u32) -> f64 {
-    let (Model::Disk { bytes, .. }, Order::Shuffled | Order::Walk) =
-        (scenario.device.model, scenario.job.order)
-    else {
-        return wanted;
+/// Returns how much further apart the files of a whole job are than those of a sample that ends at `end`,
+/// on `disks` devices. `times` is the whole over the sample.
+fn stretch(scenario: &Scenario, end: u64, times: f64, disks: u32) -> f64 {
+    let least = match scenario.job.order {
+        Order::Device => return times,
+        Order::Shuffled => 1.0,
+        Order::Walk => TREE_SPAN as f64,
     };
-    // Files of a walk are placed within 16 GiB at least.
-    let span = (1u64 << 34) as f64 / f64::from(disks);
-    wanted.min(bytes as f64 / span).max(1.0)
+    let (own, whole) = ((end as f64).max(least), (end as f64 * times).max(least));
+    let most = match scenario.device.model {
+        Model::Disk { bytes, .. } => bytes as f64 * f64::from(disks),
+        _ => f64::INFINITY,
+    };
+    (whole.min(most) / own).max(1.0)
 }
 
 /// Returns requests per second in the middle of a run, and its relative standard error.
@@ -109,11 +111,6 @@ fn steady(timeline: &[Moment]) -> Option<(f64, f64)> {
     let all = rate(&middle);
     let variance = rates.iter().map(|r| (r - all) * (r - all)).sum::<f64>() / (PARTS - 1) as f64;
     (all > 0.0).then(|| (all, (variance / PARTS as f64).sqrt() / all))
-}
-
-fn mean(values: impl Iterator<Item = f64> + Clone) -> Option<f64> {
-    let count = values.clone().count();
-    (count > 0).then(|| values.sum::<f64>() / count as f64)
 }
 
 #[cfg(test)]
@@ -146,6 +143,22 @@ mod tests {
             assert!((ratio - 1.0).abs() < 0.03, "{ratio} with {disks} disks");
             let (low, high) = part.interval_s;
             assert!(low < part.elapsed_s && part.elapsed_s < high, "{low} to {high}");
+        }
+    }
+
+    /// Seeks are across all files of the job, whatever the size of the sample.
+    #[test]
+    fn samples_of_any_size_seek_as_far() {
+        let files = 10_000_000;
+        for order in [Order::Shuffled, Order::Walk] {
+            let time = |sample| {
+                let mut scenario = scenario(sample);
+                scenario.device = grid::DISK;
+                scenario.job.order = order;
+                run(&scenario, 1, files, &mut Fixed::new(8), 8).elapsed_s
+            };
+            let ratio = time(4_000) / time(40_000);
+            assert!((ratio - 1.0).abs() < 0.02, "{ratio} {order:?}");
         }
     }
 

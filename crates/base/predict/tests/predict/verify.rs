@@ -35,6 +35,19 @@ fn the_numbers_of_cells_and_parameters_are_those_of_the_goals() {
 }
 
 #[test]
+fn a_law_lists_all_parameters_that_were_fitted_for_it() {
+    let reader = section("break-even");
+    // Compute and wait of the few files, and five of the million files, of which it uses the contention.
+    assert_eq!(reader.parameters.len(), 7, "{:?}", reader.parameters);
+    let million = section("files, threads and roles");
+    let names = |section: &Section| -> Vec<String> {
+        section.parameters.iter().map(|p| p.name.clone()).collect()
+    };
+    let (own, all) = (names(&reader), names(&million));
+    assert_eq!(own[2..6], all[8..12], "{own:?}");
+}
+
+#[test]
 fn held_out_cells_are_not_those_of_the_fit() {
     let walk = section("Source 001");
     let held_out = walk.groups.iter().find(|group| group.usage == Use::HeldOut).unwrap();

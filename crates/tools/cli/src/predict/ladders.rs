@@ -1,7 +1,7 @@
 //! `ioloom predict --verify --runs SESSION`: stored ladders of threads, predicted from three probes.
 //!
 //! A ladder is a family of arms whose names differ in the number at their end. The times at 1, 4 and 64
-//! are the probes; all others are held out. A run with a doubt counts only if its arm has no run without
+//! are the probes; all others are predicted. They are held out, unless the law was chosen on the session. A run with a doubt counts only if its arm has no run without
 //! one. The prediction that a time is that of the nearest probe is
 //! scored next to the law: a law that does not beat it explains nothing.
 
@@ -11,7 +11,7 @@ use crate::sessions;
 use ioloom_lab::Session;
 use ioloom_model::record::Outcome;
 use ioloom_model::{Compute, Condition, RunRecord};
-use ioloom_predict::knee::Knee;
+use ioloom_predict::knee::{Knee, TUNED_ON};
 use ioloom_predict::walk_media::PROBES;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ const HELD_OUT_MIN: usize = 3;
 /// Error within which a prediction counts as good.
 const GOOD: f64 = 0.10;
 
-/// A held-out thread count.
+/// A thread count that was not probed.
 #[derive(Debug, Serialize)]
 pub(super) struct Held {
     threads: u32,
@@ -39,6 +39,8 @@ pub(super) struct Held {
 pub(super) struct Ladder {
     session: String,
     name: String,
+    /// Whether the form of the law was chosen on this session.
+    tuned: bool,
     held_out: Vec<Held>,
 }
 
@@ -70,7 +72,8 @@ pub(super) fn all(store: &StoreArg, word: &str) -> Result<Vec<Ladder>, Failure> 
             };
             let held_out = rest.map(held).collect();
             let session = session.header.session.clone();
-            ladders.push(Ladder { session, name, held_out });
+            let tuned = session == TUNED_ON;
+            ladders.push(Ladder { session, name, tuned, held_out });
         }
     }
     if ladders.is_empty() {
@@ -160,14 +163,14 @@ fn step(run: &RunRecord) -> Option<(String, u32)> {
     Some((name, threads))
 }
 
+/// Returns the mean of the absolute errors, in per cent.
+fn mean(errors: &[f64]) -> f64 {
+    100.0 * errors.iter().map(|error| error.abs()).sum::<f64>() / errors.len().max(1) as f64
+}
+
 /// Formats all ladders and their scores.
 pub(super) fn text(ladders: &[Ladder]) -> String {
-    let mut all = String::from("Stored runs, held out: each ladder from 1, 4 and 64\n");
-    let mean = |errors: &[f64]| {
-        let sum: f64 = errors.iter().map(|error| error.abs()).sum();
-        100.0 * sum / errors.len().max(1) as f64
-    };
-    let (mut law, mut near) = (Vec::new(), Vec::new());
+    let mut all = String::from("Stored runs, not probed: each ladder from 1, 4 and 64\n");
     for ladder in ladders {
         let of = |error: &dyn Fn(&Held) -> f64| -> Vec<f64> {
             ladder.held_out.iter().map(error).collect()
@@ -192,28 +195,38 @@ pub(super) fn text(ladders: &[Ladder]) -> String {
                 100.0 * held.error_nearest
             );
         }
-        law.extend(own);
-        near.extend(nearest);
+    }
+    let tuned = |wanted: bool| ladders.iter().filter(move |ladder| ladder.tuned == wanted);
+    all.push_str(&score("held out", tuned(false)));
+    all.push_str(&score("not held out, the law was chosen on them", tuned(true)));
+    all
+}
+
+/// Formats the scores of some ladders together; nothing without any.
+fn score<'a>(what: &str, ladders: impl Iterator<Item = &'a Ladder>) -> String {
+    let cells = ladders.flat_map(|ladder| &ladder.held_out);
+    let (law, near): (Vec<f64>, Vec<f64>) =
+        cells.map(|held| (held.error, held.error_nearest)).unzip();
+    if law.is_empty() {
+        return String::new();
     }
     let good = |errors: &[f64]| {
         let count = errors.iter().filter(|error| error.abs() <= GOOD).count();
-        100.0 * count as f64 / errors.len().max(1) as f64
+        100.0 * count as f64 / errors.len() as f64
     };
-    let _ = writeln!(
-        all,
-        "  all: {} cells, mean {:.1} %, {:.0} % within 10 %; nearest probe: mean {:.1} %, {:.0} % within 10 %",
+    format!(
+        "  {what}: {} cells, mean {:.1} %, {:.0} % within 10 %; nearest probe: mean {:.1} %, {:.0} % within 10 %\n",
         law.len(),
         mean(&law),
         good(&law),
         mean(&near),
         good(&near)
-    );
-    all
+    )
 }
 
 #[cfg(test)]
 mod tests {
-    use super::nearest;
+    use super::{Held, Ladder, nearest, text};
 
     #[test]
     fn the_nearest_probe_is_nearest_by_quotient() {
@@ -222,5 +235,19 @@ mod tests {
         assert_eq!(nearest(&probes, 8), 5.0);
         assert_eq!(nearest(&probes, 32), 2.0);
         assert_eq!(nearest(&probes, 256), 2.0);
+    }
+
+    #[test]
+    fn ladders_that_the_law_was_chosen_on_are_scored_apart() {
+        let ladder = |tuned, error| {
+            let (measured_s, predicted_s) = (1.0, 1.0 + error);
+            let held = Held { threads: 8, measured_s, predicted_s, error, error_nearest: 0.5 };
+            let (session, name) = (String::new(), "walks".to_owned());
+            Ladder { session, name, tuned, held_out: vec![held] }
+        };
+        let both = text(&[ladder(false, 0.2), ladder(true, 0.0)]);
+        assert!(both.contains("\n  held out: 1 cells, mean 20.0 %, 0 % within"), "{both}");
+        assert!(both.contains("chosen on them: 1 cells, mean 0.0 %, 100 % within"), "{both}");
+        assert!(!text(&[ladder(true, 0.0)]).to_lowercase().contains("  held out"), "{both}");
     }
 }

@@ -101,10 +101,15 @@ fn beyond(point: &Point, axis: &str) -> String {
             format!("{what} ×{value:.digits$}")
         })
     };
-    let parts: Vec<String> = [factor(beyond.threads, axis), factor(beyond.files, "files")]
-        .into_iter()
-        .flatten()
-        .collect();
+    let all = [
+        (beyond.threads, axis),
+        (beyond.files, "files"),
+        (beyond.size, "size"),
+        (beyond.cores, "cores"),
+        (beyond.disks, "disks"),
+    ];
+    let parts: Vec<String> =
+        all.into_iter().filter_map(|(value, what)| factor(value, what)).collect();
     if parts.is_empty() { "inside".to_owned() } else { parts.join(", ") }
 }
 

@@ -1,0 +1,338 @@
+//! The device and the machine of a question about files. Those of the measured device follow its probes:
+//! the service time is what simulated files of the mean size need to take as long as the measured ones.
+
+use super::at_once;
+use super::files::{Question, is_measured, pieces, roomy, scenario};
+use super::profile::Measured;
+use crate::PredictError;
+use crate::error::above_zero;
+use crate::knee::Knee;
+use crate::machine::rivals::Fixed;
+use crate::machine::{Device, Machine, Order, Sizes, grid};
+
+/// Fewest files of a simulated probe, and how many there are for each request in flight: the time of a
+/// few rounds shows the rate.
+const PROBE_FILES: u32 = 4_000;
+const PROBE_ROUNDS: u32 = 4;
+/// Steps that fit the service time, and the largest factor between the fitted and the measured time.
+const FITTING_STEPS: u32 = 5;
+const FIT_FACTOR: f64 = 1.5;
+
+/// Returns the device and machine for any number in flight, as the controller sees them.
+pub(super) fn fixed_parts(question: &Question) -> Result<(Device, Machine), PredictError> {
+    let machine = grid::machine(question.cores);
+    match question.measured.as_ref().filter(|_| is_measured(question)) {
+        Some(measured) => Ok((measured.device()?, costing(machine, measured.file_cpu_s))),
+        None => Ok((question.class.device().ok_or(PredictError::NotCalibrated)?, machine)),
+    }
+}
+
+/// Returns the device and machine for a number in flight.
+pub(super) fn parts(question: &Question, threads: u32) -> Result<(Device, Machine), PredictError> {
+    let Some(measured) = question.measured.as_ref().filter(|_| is_measured(question)) else {
+        return fixed_parts(question);
+    };
+    // No more are in flight than there are requests. Each disk is a copy of the probed one, with its part
+    // of them.
+    let pieces = u64::from(pieces(question));
+    let all = at_once(threads, question.files.saturating_mul(pieces));
+    let each = all.div_ceil(question.disks.max(1));
+    let cores = f64::from(each.min(measured.cores).max(1));
+    // A large file is simulated piece by piece, so a piece is what is fitted.
+    let bytes = super::files::mean(question.sizes).max(1);
+    let wanted_s = measured.cold_s_at(bytes as f64, each)? / pieces as f64;
+    let cpu_s = measured.cold_cpu_s(f64::from(each))?.min(wanted_s * cores);
+    // The processors that compute start this many reads in the time of one.
+    let computing = f64::from(all.min(measured.cores).max(1));
+    let started = measured.cold_s_at(bytes as f64, 1)? * computing / question.compute_s.max(1e-12);
+    let miss_s = if started < f64::from(all) { measured.cold_cpu_s(started)? } else { cpu_s };
+    let device = fitted(question, measured, each, (bytes / pieces, wanted_s, cpu_s))?;
+    let hit_s = hit_s(question, measured, (each, all), device)?;
+    let cost_s = miss_s + question.cached * (hit_s - miss_s);
+    Ok((device, costing(grid::machine(question.cores), cost_s)))
+}
+
+/// Returns a device at which files of so many bytes take `wanted_s` each with `in_flight` requests.
+///
+/// # Errors
+/// Fails if no service time gives that time.
+fn fitted(
+    question: &Question,
+    measured: &Measured,
+    in_flight: u32,
+    (bytes, wanted_s, cpu_s): (u64, f64, f64),
+) -> Result<Device, PredictError> {
+    // Smaller files are probed with more in flight than the large ones that show the bandwidth.
+    let seen_per_s = bytes as f64 / wanted_s;
+    let mut service_s = (wanted_s * f64::from(in_flight) - cpu_s).max(1e-9);
+    let mut device = measured.delay(service_s, in_flight, seen_per_s)?;
+    let mut took_s = probe_s(question, measured, (in_flight, device), (0.0, bytes), cpu_s);
+    for _ in 0..FITTING_STEPS {
+        let missing_s = wanted_s - took_s;
+        service_s = (service_s + missing_s * f64::from(in_flight)).max(1e-9);
+        device = measured.delay(service_s, in_flight, seen_per_s)?;
+        took_s = probe_s(question, measured, (in_flight, device), (0.0, bytes), cpu_s);
+    }
+    let value = took_s / wanted_s;
+    if !(1.0 / FIT_FACTOR..=FIT_FACTOR).contains(&value) {
+        let what = "simulated over measured time of the probes";
+        return Err(PredictError::OutOfRange { what, value, accepted: "0.67 to 1.5" });
+    }
+    Ok(device)
+}
+
+/// Returns the processor time of a cached file. Cached files do not wait for each other in the window,
+/// so it is fitted apart, with files as large as in the probes.
+fn hit_s(
+    question: &Question,
+    measured: &Measured,
+    (each, all): (u32, u32),
+    device: Device,
+) -> Result<f64, PredictError> {
+    let cores = f64::from(all.min(measured.cores).max(1));
+    let warm_s = Knee::fit_busy(&measured.warm_s, measured.busy.warm)?.seconds(all);
+    let cpu_max_s = 4.0 * above_zero("processor time of a file", measured.file_cpu_s)?;
+    // Files that no cache keeps take little processor time while they are on their way.
+    let busy = if measured.busy.warm > 0.0 { measured.busy.warm } else { 1.0 };
+    let warm_cpu_s = (warm_s * cores * busy).min(cpu_max_s);
+    let cached = (1.0, measured.file_bytes);
+    let took_s = probe_s(question, measured, (each, device), cached, warm_cpu_s);
+    Ok((warm_cpu_s * warm_s / took_s).min(cpu_max_s.max(warm_cpu_s)))
+}
+
+/// Simulates a probe: returns the time per file of so many bytes, of which a share is cached.
+fn probe_s(
+    question: &Question,
+    measured: &Measured,
+    (in_flight, device): (u32, Device),
+    (cached, bytes): (f64, u64),
+    cpu_s: f64,
+) -> f64 {
+    let files = PROBE_FILES.max(PROBE_ROUNDS.saturating_mul(in_flight));
+    let probe = Question {
+        files: u64::from(files),
+        compute_s: 0.0,
+        order: Order::Device,
+        cached,
+        sizes: Sizes::Fixed(bytes.max(1)),
+        cores: measured.cores,
+        disks: 1,
+        ..question.clone()
+    };
+    let own = roomy(costing(grid::machine(measured.cores), cpu_s), in_flight);
+    let scenario = scenario(&probe, device, own, files);
+    let ns = scenario.prepare().run(&mut Fixed::new(in_flight), in_flight).ns;
+    ns as f64 / 1e9 / f64::from(files)
+}
+
+/// Returns a machine on which a cached small file costs `cpu_s`; the parts keep their shares.
+fn costing(machine: Machine, cpu_s: f64) -> Machine {
+    let own = (machine.open_ns + machine.request_ns + machine.hand_off_ns) as f64;
+    let part = |ns: u64| (ns as f64 / own * cpu_s * 1e9) as u64;
+    Machine {
+        open_ns: part(machine.open_ns),
+        request_ns: part(machine.request_ns),
+        hand_off_ns: part(machine.hand_off_ns),
+        ..machine
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::Limit;
+    use super::super::files::{Question, answer};
+    use super::super::profile::{Busy, Class};
+    use super::*;
+
+    fn asked(measured: Measured) -> Question {
+        Question {
+            class: Class::Measured,
+            measured: Some(measured),
+            files: 4_000,
+            sizes: Sizes::Fixed(4096),
+            compute_s: 0.0,
+            order: Order::Device,
+            cached: 0.0,
+            cores: 2,
+            disks: 1,
+            threads_max: 16,
+            seed: 1,
+        }
+    }
+
+    pub(in super::super) fn probed(cold_s: Vec<(u32, f64)>) -> Measured {
+        Measured {
+            cores: 2,
+            files: 8000,
+            file_bytes: 4096,
+            file_cpu_s: 10e-6,
+            cold_s,
+            warm_s: vec![(1, 10e-6), (4, 6e-6)],
+            medium_bytes: 0,
+            medium_s: Vec::new(),
+            large_bytes: 16 << 20,
+            large_s: vec![(1, 0.02), (4, 0.01)],
+            walk_files: 8000,
+            walk_s: vec![(1, 2e-6), (4, 1e-6), (64, 1e-6)],
+            walk_cpu_s: 2e-6,
+            copy_s: Vec::new(),
+            copy_medium_s: Vec::new(),
+            copy_large_s: Vec::new(),
+            busy: Busy::default(),
+            exchange: None,
+        }
+    }
+
+    #[test]
+    fn the_measured_device_returns_its_probes() {
+        let cold = vec![(1, 80e-6), (4, 30e-6), (64, 12e-6)];
+        let asked = Question { threads_max: 64, ..asked(probed(cold.clone())) };
+        let all = answer(&asked).unwrap();
+        for (n, each_s) in cold {
+            let point = all.points.iter().find(|point| point.threads == n).unwrap();
+            assert!((point.elapsed_s / (each_s * 4e3) - 1.0).abs() < 0.05, "{n}: {point:?}");
+        }
+        let warm = answer(&Question { cached: 1.0, ..asked }).unwrap();
+        for (n, each_s) in [(1, 10e-6), (4, 6e-6)] {
+            let point = warm.points.iter().find(|point| point.threads == n).unwrap();
+            assert!((point.elapsed_s / (each_s * 4e3) - 1.0).abs() < 0.05, "{n}: {point:?}");
+        }
+    }
+
+    /// Returns the seconds per file at a number in flight.
+    fn each_s(asked: &Question, n: u32) -> f64 {
+        let all = answer(&Question { threads_max: n, ..asked.clone() }).unwrap();
+        all.points.last().unwrap().elapsed_s / asked.files as f64
+    }
+
+    fn is_near(one: f64, other: f64) -> bool {
+        (one / other - 1.0).abs() < 0.06
+    }
+
+    #[test]
+    fn files_of_the_probed_sizes_take_as_long_as_in_the_probes() {
+        let measured = Measured {
+            medium_bytes: 128 << 10,
+            medium_s: vec![(1, 250e-6), (4, 170e-6), (16, 140e-6)],
+            ..probed(vec![(1, 80e-6), (4, 30e-6), (64, 12e-6)])
+        };
+        let asked = asked(measured);
+        let of = |bytes| Question { sizes: Sizes::Fixed(bytes), ..asked.clone() };
+        for (n, medium_s, large_s) in [(1, 250e-6, 0.02), (4, 170e-6, 0.01)] {
+            assert!(is_near(each_s(&of(128 << 10), n), medium_s), "{n}");
+            assert!(is_near(each_s(&of(16 << 20), n), large_s), "{n}");
+            let small_s = each_s(&of(4096), n);
+            let half_s = each_s(&of(66 << 10), n);
+            assert!(is_near(half_s, f64::midpoint(small_s, medium_s)), "{n}: {half_s}");
+        }
+    }
+
+    #[test]
+    fn medium_files_are_as_fast_as_probed_where_large_ones_show_less_bandwidth() {
+        let measured = Measured {
+            medium_bytes: 128 << 10,
+            medium_s: vec![(1, 2e-3), (4, 500e-6), (16, 125e-6)],
+            large_s: vec![(1, 0.08), (4, 0.04)],
+            ..probed(vec![(1, 2e-3), (4, 500e-6), (64, 32e-6)])
+        };
+        let asked = Question { sizes: Sizes::Fixed(128 << 10), ..asked(measured) };
+        assert!(is_near(each_s(&asked, 16), 125e-6), "{}", each_s(&asked, 16));
+    }
+
+    #[test]
+    fn a_larger_cached_file_never_takes_less_time() {
+        let measured = probed(vec![(1, 80e-6), (4, 30e-6), (64, 12e-6)]);
+        let asked = Question { cached: 1.0, ..asked(measured) };
+        let of = |bytes| Question { sizes: Sizes::Exponential(bytes), ..asked.clone() };
+        let times: Vec<f64> = [1, 512, 4 << 10, 16 << 10, 64 << 10, 1 << 20]
+            .map(|bytes| each_s(&of(bytes), 1))
+            .into();
+        assert!(times.is_sorted(), "{times:?}");
+    }
+
+    /// As on a FUSE file system, where cached files wait as long as others.
+    #[test]
+    fn waiting_for_cached_files_is_not_work_of_a_processor() {
+        let measured = Measured {
+            file_cpu_s: 127e-6,
+            warm_s: vec![(1, 8.8e-3), (4, 2.3e-3)],
+            busy: Busy { cold: 0.25, warm: 0.03, ..Busy::default() },
+            ..probed(vec![(1, 8.9e-3), (4, 2.3e-3), (64, 155e-6)])
+        };
+        let asked = asked(measured);
+        assert!(is_near(each_s(&asked, 64), 155e-6), "{}", each_s(&asked, 64));
+    }
+
+    #[test]
+    fn a_read_costs_a_computing_processor_as_much_as_with_few_in_flight() {
+        let measured = Measured {
+            file_cpu_s: 43e-6,
+            busy: Busy { cold: 0.6, warm: 0.98, ..Busy::default() },
+            ..probed(vec![(1, 80e-6), (4, 30e-6), (64, 13e-6)])
+        };
+        let asked = Question { compute_s: 400e-6, ..asked(measured) };
+        assert!(is_near(each_s(&asked, 32), 443e-6 / 2.0), "{}", each_s(&asked, 32));
+    }
+
+    /// The same time at each number in flight, as behind a cap.
+    fn flat(per_s: f64) -> Measured {
+        probed([1, 4, 64].map(|n| (n, 1.0 / per_s)).to_vec())
+    }
+
+    #[test]
+    fn more_in_flight_than_files_of_a_probe_change_nothing_at_a_cap() {
+        for threads_max in [4096, 8192] {
+            let files = 40_000;
+            let all = answer(&Question { threads_max, files, ..asked(flat(600.0)) }).unwrap();
+            for point in &all.points {
+                assert!(is_near(point.rate_per_s, 600.0), "{point:?}");
+                assert_eq!(point.limit, Limit::Device, "{point:?}");
+            }
+            assert!(all.enough < 8, "{}", all.enough);
+        }
+    }
+
+    #[test]
+    fn requests_without_a_file_do_not_wait() {
+        let all = answer(&Question { files: 2, threads_max: 256, ..asked(flat(600.0)) }).unwrap();
+        for point in &all.points {
+            assert!((point.elapsed_s * 600.0 / 2.0 - 1.0).abs() < 0.15, "{point:?}");
+        }
+    }
+
+    #[test]
+    fn each_disk_serves_its_part_of_the_requests_in_flight() {
+        let asked = Question { disks: 64, threads_max: 64, files: 40_000, ..asked(flat(600.0)) };
+        let all = answer(&asked).unwrap();
+        let last = all.points.last().unwrap();
+        assert!((last.rate_per_s / (64.0 * 600.0) - 1.0).abs() < 0.15, "{last:?}");
+        assert_eq!(last.beyond.unwrap().disks, 64.0);
+        assert_eq!(last.beyond.unwrap().threads, 1.0);
+    }
+
+    #[test]
+    fn times_that_no_device_has_are_refused() {
+        let error = answer(&asked(probed(vec![(1, 1e-9), (4, 1e-9)]))).unwrap_err();
+        assert!(error.to_string().contains("probes"), "{error}");
+    }
+
+    #[test]
+    fn orders_that_were_not_probed_are_refused() {
+        for order in [Order::Shuffled, Order::Walk] {
+            let asked = Question { order, ..asked(flat(600.0)) };
+            assert_eq!(answer(&asked), Err(PredictError::UnknownOrder));
+        }
+    }
+
+    #[test]
+    fn sizes_that_were_not_probed_are_beyond_the_calibration() {
+        let size = |bytes| {
+            let asked = Question { files: 2, sizes: Sizes::Fixed(bytes), ..asked(flat(600.0)) };
+            answer(&asked).unwrap().points[0].beyond.unwrap().size
+        };
+        assert_eq!(size(4096), 1.0);
+        assert_eq!(size(1 << 20), 1.0);
+        assert_eq!(size(1 << 40), 65_536.0);
+        assert_eq!(size(1024), 4.0);
+    }
+}
