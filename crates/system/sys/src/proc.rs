@@ -414,7 +414,7 @@ static FIRST_LIMIT: OnceLock<rustix::process::Rlimit> = OnceLock::new();
 pub fn raise_open_files_limit() -> io::Result<Option<u64>> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    FIRST_LIMIT.get_or_init(|| limit.clone());
+    FIRST_LIMIT.get_or_init(|| limit);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     call("setrlimit", || Ok(setrlimit(Resource::Nofile, raised)?))?;
     Ok(limit.maximum)
@@ -430,10 +430,10 @@ pub fn with_first_limit(command: &mut std::process::Command) -> &mut std::proces
     if getrlimit(Resource::Nofile) == *first {
         return command;
     }
-    let first = first.clone();
+    let first = *first;
     // SAFETY: the closure runs between fork and exec. It makes one system call and
     // allocates nothing: an error is its number.
-    unsafe { command.pre_exec(move || Ok(setrlimit(Resource::Nofile, first.clone())?)) }
+    unsafe { command.pre_exec(move || Ok(setrlimit(Resource::Nofile, first)?)) }
 }
 
 /// Returns the clock ticks per second, the unit of [`CpuTicks`] and [`ProcessStat`].

@@ -108,7 +108,7 @@ fn retaining_copies_of_all_files_ends_the_run() {
     let registered = "uring:registered/window:l=8,p=2";
     for text in ["read/threads:n=2", "nowait/window:l=8,p=2", "read/window:l=4,p=2", registered] {
         let plan = plan(&format!("{text}/memory=16MiB"));
-        let run = ioloom::list(files.clone()).pin(plan.clone()).map(|f| f.keep()).run();
+        let run = ioloom::list(files.clone()).pin(plan).map(|f| f.keep()).run();
         match run {
             Err(Error::BudgetHeld { kept, .. }) => assert!(kept < 17 << 20, "{text}: {kept}"),
             Ok(run) => panic!("{text}: {} files were retained", run.value.len()),
