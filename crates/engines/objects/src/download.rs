@@ -4,9 +4,10 @@
 //! part of a file under its final name. The contents are compared with the MD5 in the `ETag` where it
 //! is one: not for uploads in parts, and not for objects encrypted with keys of KMS or of the client.
 //! Otherwise only the length was verified. Some servers give versions that look like an MD5 and are
-//! none: where the sums differ, the object is read again, and the file is kept if both readings agree, with
-//! its length verified only.
+//! none: where the sums differ, the object is read again, and the file is kept if both readings agree. If
+//! the version of another object of the run was its MD5, each difference is an error.
 
+use crate::case::{Named, Published, folds_case};
 use crate::error::{Action, Kind, ObjectError};
 use crate::options::{Options, until_set};
 use crate::reason::Reason;
@@ -48,8 +49,11 @@ pub enum Place {
 pub struct Downloaded {
     /// Files whose contents have the checksum that the store has for the object.
     pub verified: u64,
-    /// Files of which only the length was verified.
+    /// Files of which only the length was verified, because the store has no checksum.
     pub length_only: u64,
+    /// Files of objects whose `ETag` looks like an MD5 and is not that of the contents, which were the same
+    /// in two readings. They are failures instead if another object of the run has its MD5 as `ETag`.
+    pub other_e_tag: u64,
     /// The first 1000 messages, in no particular order.
     pub errors: Vec<String>,
     /// The run.
@@ -73,16 +77,27 @@ pub fn download(
         store,
         stop: options.stop.clone(),
         own_name: AtomicBool::default(),
+        published: Published::default(),
     };
     let mut run = run(store, options, &work)?;
-    let (mut verified, mut length_only, mut errors) = (0, 0, Vec::new());
+    let mut all = Written::default();
     for local in std::mem::take(&mut run.locals) {
-        verified += local.verified;
-        length_only += local.length_only;
-        errors.extend(local.errors);
+        all.verified += local.verified;
+        all.length_only += local.length_only;
+        all.errors.extend(local.errors);
+        all.differing.append(local.differing);
+    }
+    let mut run = run.without_locals();
+    let Written { verified, length_only, mut errors, mut differing } = all;
+    if verified > 0 {
+        let Differing { files, bytes, messages } = std::mem::take(&mut differing);
+        errors.extend(messages);
+        run.failed += files;
+        run.measured.files -= files;
+        run.measured.bytes -= bytes;
     }
     errors.truncate(ERRORS_KEPT);
-    Ok(Downloaded { verified, length_only, errors, run: run.without_locals() })
+    Ok(Downloaded { verified, length_only, other_e_tag: differing.files, errors, run })
 }
 
 struct Writing<'a> {
@@ -93,6 +108,7 @@ struct Writing<'a> {
     /// Whether a file has the name of the location: an object of that name and one below it with the
     /// same last segment would be one file.
     own_name: AtomicBool,
+    published: Published,
 }
 
 /// What a thread has done.
@@ -101,6 +117,25 @@ struct Written {
     verified: u64,
     length_only: u64,
     errors: Vec<String>,
+    differing: Differing,
+}
+
+/// Files of objects whose version looks like an MD5 and is not that of the contents.
+#[derive(Debug, Default)]
+struct Differing {
+    files: u64,
+    bytes: u64,
+    /// The errors, if other versions are sums.
+    messages: Vec<String>,
+}
+
+impl Differing {
+    fn append(&mut self, more: Self) {
+        self.files += more.files;
+        self.bytes += more.bytes;
+        self.messages.extend(more.messages);
+        self.messages.truncate(ERRORS_KEPT);
+    }
 }
 
 impl Written {
@@ -116,6 +151,7 @@ struct Partial {
     file: Option<File>,
     hidden: PathBuf,
     path: PathBuf,
+    bytes: u64,
     sum: Md5,
     expected: Option<String>,
 }
@@ -227,6 +263,25 @@ impl Writing<'_> {
         Ok(read.ok_or_else(|| failed(Kind::Changed, text))?)
     }
 
+    /// Gives a file its name.
+    fn publish(&self, url: &str, partial: &mut Partial) -> Result<(), WorkError> {
+        let Partial { hidden, path, .. } = &*partial;
+        let folds = matches!(self.place, Place::Below(_)) && folds_case(hidden);
+        match self.published.rename(hidden, path, folds)? {
+            Named::Done => {
+                partial.file = None;
+                Ok(())
+            }
+            Named::Taken => Err(format!(
+                "cannot copy {}: the target ignores case, and another object has the same file {}; copy it \
+                 alone to another directory",
+                quoted(Path::new(url)),
+                quoted(path)
+            )
+            .into()),
+        }
+    }
+
     fn begin_file(&self, index: usize, url: &str) -> Result<Partial, WorkError> {
         let path = match self.place {
             Place::As(path) => replaced(path)?,
@@ -254,7 +309,7 @@ impl Writing<'_> {
                 }
             }
         };
-        Ok(Partial { file: Some(file), hidden, path, sum: Md5::new(), expected: None })
+        Ok(Partial { file: Some(file), hidden, path, bytes: 0, sum: Md5::new(), expected: None })
     }
 }
 
@@ -304,6 +359,7 @@ impl Work for Writing<'_> {
         let Some(file) = &mut partial.file else { return Err("the file is closed".into()) };
         call("write", || file.write_all(piece.bytes))
             .map_err(PathError::on(Operation::Write, &partial.path))?;
+        partial.bytes += piece.bytes.len() as u64;
         if let Some(expected) = piece.md5 {
             partial.sum.update(piece.bytes);
             partial.expected = Some(expected.to_owned());
@@ -319,27 +375,32 @@ impl Work for Writing<'_> {
         _: &str,
     ) -> Result<(), WorkError> {
         let mut partial = state.ok_or("the object has no piece")?;
-        let verified = match &partial.expected {
-            None => false,
-            Some(expected) => {
-                let found = digits(&partial.sum.clone().finalize());
-                // Contents that are the same twice can have a version that looks like a sum and is none.
-                let is_verified = found == *expected;
-                if !is_verified && self.read_again(&url, expected)? != found {
-                    let url = quoted(Path::new(&url)).to_string();
-                    return Err(format!(
-                        "cannot verify {url}: the contents have the MD5 {found}, the store has {expected}"
-                    )
-                    .into());
-                }
-                is_verified
-            }
+        let Some(expected) = partial.expected.take() else {
+            self.publish(&url, &mut partial)?;
+            local.length_only += 1;
+            return Ok(());
         };
-        call("rename", || std::fs::rename(&partial.hidden, &partial.path))
-            .map_err(PathError::on(Operation::Publish, &partial.path))?;
-        partial.file = None;
-        local.verified += u64::from(verified);
-        local.length_only += u64::from(!verified);
+        let found = digits(&std::mem::take(&mut partial.sum).finalize());
+        if found == expected {
+            self.publish(&url, &mut partial)?;
+            local.verified += 1;
+            return Ok(());
+        }
+        let differs = format!(
+            "cannot verify {}: the contents have the MD5 {found}, the store has {expected}",
+            quoted(Path::new(&url))
+        );
+        // Contents that are the same twice can have a version that looks like a sum and is none.
+        if self.read_again(&url, &expected)? != found {
+            return Err(differs.into());
+        }
+        self.publish(&url, &mut partial)?;
+        let kept = format!(
+            "{differs}, although other objects of the store have their MD5; {} was kept with these contents",
+            quoted(&partial.path)
+        );
+        let bytes = partial.bytes;
+        local.differing.append(Differing { files: 1, bytes, messages: vec![kept] });
         Ok(())
     }
 

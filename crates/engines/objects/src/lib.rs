@@ -18,6 +18,7 @@
 //! Without the feature `s3` the crate is empty: the client needs many other crates.
 #![cfg(feature = "s3")]
 
+mod case;
 mod credentials;
 mod download;
 mod error;

@@ -6,7 +6,7 @@ use crate::options::until_set;
 use crate::reason::Reason;
 use crate::retries::Retries;
 use crate::store::Store;
-use crate::wire::watched;
+use crate::wire::{Seen, watched};
 use futures_util::StreamExt;
 use object_store::aws::AmazonS3;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
@@ -79,14 +79,15 @@ pub(crate) async fn visit<F: Future<Output = bool>>(
         }
     }
     let retries = Retries::default();
-    let (mut last, mut attempts): (Option<Path>, u32) = (None, 0);
+    let (mut order, mut attempts) = (Order::default(), 0);
     // Keys of the last pages that had such keys. A page that is requested again has them again.
     let mut reported = HashSet::new();
     'again: loop {
-        let mut pages = match &last {
+        let mut pages = match &order.last {
             None => store.patient.list(Some(&location.key)),
             Some(last) => store.patient.list_with_offset(Some(&location.key), last),
         };
+        order.resumed = order.last.is_some();
         loop {
             let (next, mut seen) = watched(pages.next()).await;
             let removed = std::mem::take(&mut seen.removed);
@@ -105,9 +106,7 @@ pub(crate) async fn visit<F: Future<Output = bool>>(
                 Some(Err(error)) => {
                     attempts += 1;
                     let reason = Reason::of(&error, &seen);
-                    // Requests were repeated already; only a page that broke off was not.
-                    let broke_off = seen.status.is_some_and(|status| status < 300);
-                    let repeats = broke_off && reason.is_transient() && attempts < PAGE_ATTEMPTS;
+                    let repeats = order.can_go_on(&reason, &seen) && attempts < PAGE_ATTEMPTS;
                     match repeats.then(|| retries.take(attempts)).flatten() {
                         Some(pause) => tokio::time::sleep(pause).await,
                         None => return Err(failed(reason, attempts)),
@@ -116,7 +115,8 @@ pub(crate) async fn visit<F: Future<Output = bool>>(
                 }
             };
             (found, attempts) = (true, 0);
-            last = Some(meta.location.clone());
+            let taken = order.take(&meta.location);
+            taken.map_err(|text| failed(Reason::new(Kind::Response, text), 1))?;
             if !each(Ok(Listed::of(meta))).await {
                 return Ok(());
             }
@@ -127,6 +127,55 @@ pub(crate) async fn visit<F: Future<Output = bool>>(
     }
     let reason = Reason::new(Kind::Missing, "No such object or prefix");
     Err(ObjectError { action: Action::Read, ..failed(reason, 1) })
+}
+
+/// Where a listing is, and whether it goes forward. A list whose keys are not in order is accepted, since not
+/// all servers sort, but cannot be requested from a key on.
+#[derive(Debug, Default)]
+struct Order {
+    last: Option<Path>,
+    /// A key that was listed. Where pages follow each other in a circle, it comes again.
+    mark: Option<Path>,
+    /// Keys until the next mark, and between the last mark and that one: so every circle is found, however
+    /// long it is.
+    left: u64,
+    distance: u64,
+    /// Whether a key was smaller than the one before it.
+    is_mixed: bool,
+    /// Whether the next key is the first one after `last` in a new listing.
+    resumed: bool,
+}
+
+impl Order {
+    /// Returns whether the list can be requested again from the last key on.
+    fn can_go_on(&self, reason: &Reason, seen: &Seen) -> bool {
+        // Requests were repeated already; only a page that broke off was not.
+        let broke_off = seen.status.is_some_and(|status| status < 300);
+        broke_off && !seen.is_repeated && !self.is_mixed && reason.is_transient()
+    }
+
+    /// Takes the next key.
+    ///
+    /// # Errors
+    /// Returns the reason if it was listed before.
+    fn take(&mut self, key: &Path) -> Result<(), &'static str> {
+        let is_back = self.last.as_ref().is_some_and(|last| key <= last);
+        if is_back && std::mem::take(&mut self.resumed) {
+            return Err("the server does not continue the list where it broke off");
+        }
+        self.resumed = false;
+        if self.mark.as_ref() == Some(key) || self.last.as_ref() == Some(key) {
+            return Err("the server lists an object again");
+        }
+        self.is_mixed |= is_back;
+        if self.left == 0 {
+            self.distance = (self.distance * 2).max(1);
+            (self.left, self.mark) = (self.distance, Some(key.clone()));
+        }
+        self.left -= 1;
+        self.last = Some(key.clone());
+        Ok(())
+    }
 }
 
 fn unlisted(location: &Location, reason: Reason, attempts: u32) -> ObjectError {
@@ -227,4 +276,37 @@ pub fn list(
             () = until_set(stop) => Ok(()),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(order: &mut Order, key: &str) -> Result<(), &'static str> {
+        order.take(&Path::from(key))
+    }
+
+    #[test]
+    fn a_list_in_any_order_is_accepted_and_only_one_in_order_can_go_on() {
+        let broke_off = Seen { status: Some(200), ..Seen::default() };
+        let reason = Reason::new(Kind::Interrupted, "");
+        for (keys, goes_on) in [(["a", "b", "c"], true), (["a", "c", "b"], false)] {
+            let mut order = Order::default();
+            assert!(keys.iter().all(|key| take(&mut order, key).is_ok()), "{keys:?}");
+            assert_eq!(order.can_go_on(&reason, &broke_off), goes_on, "{keys:?}");
+            order.resumed = true;
+            assert!(take(&mut order, "a").is_err(), "{keys:?}");
+        }
+    }
+
+    #[test]
+    fn every_circle_is_found() {
+        for (start, len) in [(0, 1), (0, 2), (1, 3), (7, 1), (10, 100), (100, 7)] {
+            let mut order = Order::default();
+            let keys = (0..start).chain((start..start + len).cycle());
+            let taken = keys.map(|key| take(&mut order, &format!("{key:03}")));
+            let count = taken.take(10_000).take_while(Result::is_ok).count();
+            assert!(count >= start + len && count <= 4 * (start + len), "{start} {len}: {count}");
+        }
+    }
 }

@@ -11,6 +11,9 @@ use ioloom_control::Started;
 use object_store::path::Path as Key;
 use std::sync::Arc;
 
+/// Attempts of a request that may end because the server is silent: each takes minutes.
+const SILENCES_MAX: u32 = 2;
+
 /// What sends requests.
 #[derive(Debug, Clone)]
 pub(crate) struct Paced {
@@ -111,7 +114,7 @@ impl Paced {
         place: &mut Place,
         mut request: impl FnMut() -> F,
     ) -> Result<(T, Seen), Unsent> {
-        let (mut attempts, mut perhaps_done) = (0, false);
+        let (mut attempts, mut silences, mut perhaps_done) = (0, 0, false);
         loop {
             let began_ns = self.gate.now_ns();
             let answer = tokio::select! {
@@ -124,13 +127,19 @@ impl Paced {
                     self.retries.earn();
                     return Ok((value, seen));
                 }
-                (Err(error), seen) => Reason::of(&error, &seen),
+                (Err(error), seen) => {
+                    silences += u32::from(seen.is_silence());
+                    Reason::of(&error, &seen)
+                }
             };
             attempts += 1;
             perhaps_done |= matches!(
                 reason.kind,
                 Kind::Server | Kind::Interrupted | Kind::Response | Kind::Configuration
             );
+            if silences >= SILENCES_MAX {
+                return Err(Unsent::Failed { reason, attempts, perhaps_done });
+            }
             match again(&self.gate, &self.retries, &reason, attempts, place.started).await {
                 Some(Some(started)) => place.started = started,
                 Some(None) => return Err(Unsent::Stopped),
@@ -167,5 +176,36 @@ impl Paced {
         let error = ObjectError::new(action, self.url(key), reason.kind, text);
         let text = ObjectError { attempts, ..error }.to_string();
         Problem { text, kind: Some(reason.kind) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::location::Location;
+    use crate::wire::note;
+    use object_store::client::HttpErrorKind;
+    use std::time::Duration;
+
+    #[test]
+    fn a_request_to_a_silent_server_is_sent_twice() {
+        let location = Location::parse("s3://b/k").unwrap();
+        let store = Store::with_variables(location, [("AWS_SKIP_SIGNATURE", "true")]).unwrap();
+        let retries = Arc::new(Retries::with_pause(Duration::from_millis(1)));
+        let paced = Paced { store, gate: Arc::new(Gate::new(1 << 20, 4)), retries };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        for (kind, expected) in [(HttpErrorKind::Timeout, 2), (HttpErrorKind::Interrupted, 8)] {
+            let failing = || async {
+                note(Seen { transport: Some((kind, "as wanted".to_owned())), ..Seen::default() });
+                Err::<(), _>(object_store::Error::NotImplemented {
+                    operation: String::new(),
+                    implementer: String::new(),
+                })
+            };
+            let ended = runtime.block_on(paced.small(failing)).unwrap_err();
+            assert!(ended.perhaps_done());
+            let Unsent::Failed { attempts, .. } = ended else { panic!("stopped") };
+            assert_eq!(attempts, expected, "{kind:?}");
+        }
     }
 }

@@ -50,11 +50,23 @@ pub(crate) fn readable(page: &str) -> (String, Removed) {
     (text + rest, removed)
 }
 
+/// Returns whether a document is a page of a listing. The client takes any other one for an empty page.
+pub(crate) fn is_list(page: &[u8]) -> bool {
+    const ROOT: &[u8] = b"ListBucketResult";
+    page.windows(ROOT.len()).any(|window| window == ROOT)
+}
+
 /// Returns whether a page says that it is not the last one, and not how to request the next one.
 pub(crate) fn is_cut(page: &[u8]) -> bool {
     let Ok(page) = std::str::from_utf8(page) else { return false };
     let is_truncated = text_of(page, "IsTruncated").is_some_and(|text| text.trim() == "true");
     is_truncated && text_of(page, "NextContinuationToken").is_none_or(|token| token.is_empty())
+}
+
+/// Returns whether a page names itself as the next one, if it was requested with this token.
+pub(crate) fn is_repeated(page: &[u8], token: &str) -> bool {
+    let Ok(page) = std::str::from_utf8(page) else { return false };
+    text_of(page, "NextContinuationToken").as_deref() == Some(token)
 }
 
 /// Returns the text of an element with its references resolved.
@@ -109,6 +121,14 @@ mod tests {
         assert!(!page("true", "<NextContinuationToken>b</NextContinuationToken>"));
         assert!(!page("false", ""));
         assert!(!is_cut(b"<R></R>"));
+    }
+
+    #[test]
+    fn a_page_that_names_itself_as_the_next_is_repeated() {
+        let page = b"<R><NextContinuationToken>a&amp;b</NextContinuationToken></R>";
+        assert!(is_repeated(page, "a&b"));
+        assert!(!is_repeated(page, "a"));
+        assert!(!is_repeated(b"<R></R>", ""));
     }
 
     #[test]

@@ -88,7 +88,7 @@ fn of_status(status: u16, seen: &Seen) -> Reason {
         (_, Some(message), _) => format!("{message} ({code})"),
         (_, None, _) if !code.is_empty() => code.to_owned(),
         _ => match status {
-            404 if kind != Kind::NoStore => "No such object".to_owned(),
+            404 if kind != Kind::NoStore && !seen.writes => "No such object".to_owned(),
             403 => "Access denied".to_owned(),
             503 => "too many requests (503)".to_owned(),
             _ => format!("the server answered with status {status}"),

@@ -91,7 +91,8 @@ impl Sender {
     async fn in_parts(&self, path: &Path, key: Key, size: u64) -> Result<Sent, Problem> {
         let source = Source::open(path, key, size)?;
         let store = &self.paced.store;
-        let id = match self.paced.small(|| store.writing.create_multipart(&source.key)).await {
+        // It has no body, so the shorter limit on silence applies.
+        let id = match self.paced.small(|| store.reading.create_multipart(&source.key)).await {
             Ok((id, _)) => id,
             Err(Unsent::Stopped) => return Ok(Sent::Stopped),
             Err(unsent) => return Err(self.paced.failure(Action::Write, &source.key, unsent)),
@@ -138,7 +139,7 @@ impl Sender {
             let (aborted, seen) = watched(abort).await;
             match aborted {
                 Ok(()) => {}
-                Err(_) => return seen.status == Some(404),
+                Err(_) => return seen.is_no_upload(),
             }
         }
         true

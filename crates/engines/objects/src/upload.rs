@@ -163,7 +163,7 @@ async fn abort_left(store: &Store, records: &Path, options: &Options<'_>, done: 
         };
         match aborted {
             Ok(()) => done.aborted += 1,
-            Err(_) if seen.status == Some(404) => {}
+            Err(_) if seen.is_no_upload() => {}
             Err(error) => {
                 let reason = Reason::of(&error, &seen);
                 let problem =

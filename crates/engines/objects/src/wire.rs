@@ -42,8 +42,23 @@ pub(crate) struct Seen {
     pub(crate) writes: bool,
     /// Whether the request was for credentials rather than for the store.
     pub(crate) for_credentials: bool,
+    /// Whether a page of a listing names itself as the next one.
+    pub(crate) is_repeated: bool,
     /// What was removed from the pages of a listing, all of an operation.
     pub(crate) removed: Removed,
+}
+
+impl Seen {
+    /// Returns whether the store said that the upload does not exist. Another server at the same address
+    /// answers with 404, too, and so does a store without the bucket.
+    pub(crate) fn is_no_upload(&self) -> bool {
+        self.status == Some(404) && self.code.as_deref() == Some("NoSuchUpload")
+    }
+
+    /// Returns whether the server did not answer in time.
+    pub(crate) fn is_silence(&self) -> bool {
+        matches!(self.transport, Some((HttpErrorKind::Timeout, _)))
+    }
 }
 
 tokio::task_local! {
@@ -59,7 +74,8 @@ pub(crate) async fn watched<T>(operation: impl Future<Output = T>) -> (T, Seen) 
     SEEN.scope(RefCell::default(), all).await
 }
 
-fn note(mut seen: Seen) {
+/// Notes how a request went, for [`watched`].
+pub(crate) fn note(mut seen: Seen) {
     let _ = SEEN.try_with(|cell| {
         // One operation may fetch several pages.
         let mut removed = std::mem::take(&mut cell.borrow_mut().removed);
@@ -112,6 +128,7 @@ impl HttpService for Noting {
 impl Noting {
     async fn execute(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let is_list = request.uri().query().is_some_and(|query| query.contains("list-type=2"));
+        let token = if is_list { token_of(&request) } else { None };
         let writes = !matches!(request.method().as_str(), "GET" | "HEAD");
         // Metadata services of virtual machines and containers.
         let host = request.uri().host().unwrap_or_default();
@@ -135,7 +152,7 @@ impl Noting {
         let mut seen = Seen { for_credentials, writes, ..seen };
         if status < 300 {
             return if is_list {
-                without_odd_keys(response, seen).await
+                without_odd_keys(response, token, seen).await
             } else {
                 Ok(noted(response, seen))
             };
@@ -156,6 +173,17 @@ impl Noting {
 
 /// What a page says that names no next one.
 const CUT: &str = "the server says that there are more objects, but not where the list goes on";
+
+const NO_LIST: &str = "the response is not a list of objects";
+/// What a page says that names itself as the next one.
+const REPEATED: &str = "the server sends the same page of the list again and again";
+
+/// Returns the token with which a page of a listing is requested.
+fn token_of(request: &HttpRequest) -> Option<String> {
+    let url = reqwest::Url::parse(&request.uri().to_string()).ok()?;
+    let token = url.query_pairs().find(|(name, _)| name == "continuation-token");
+    token.map(|(_, token)| token.into_owned())
+}
 
 /// Reads a body of at most `most` bytes.
 async fn at_most(body: HttpResponseBody, most: usize) -> Result<Vec<u8>, HttpError> {
@@ -183,15 +211,25 @@ fn noted(response: HttpResponse, seen: Seen) -> HttpResponse {
 /// Reads a page of a listing, and removes the keys that the client cannot represent.
 async fn without_odd_keys(
     response: HttpResponse,
+    token: Option<String>,
     mut seen: Seen,
 ) -> Result<HttpResponse, HttpError> {
     let (parts, body) = response.into_parts();
     let bytes = match at_most(body, PAGE_BYTES).await {
-        Ok(bytes) if page::is_cut(&bytes) => {
-            note(seen);
-            return Err(HttpError::new(HttpErrorKind::Decode, std::io::Error::other(CUT)));
+        Ok(bytes) => {
+            seen.is_repeated = token.is_some_and(|token| page::is_repeated(&bytes, &token));
+            let wrong = match () {
+                () if !page::is_list(&bytes) => Some(not_a_list(&bytes)),
+                () if page::is_cut(&bytes) => Some(CUT.to_owned()),
+                () if seen.is_repeated => Some(REPEATED.to_owned()),
+                () => None,
+            };
+            if let Some(text) = wrong {
+                note(seen);
+                return Err(HttpError::new(HttpErrorKind::Decode, std::io::Error::other(text)));
+            }
+            bytes
         }
-        Ok(bytes) => bytes,
         Err(error) => {
             seen.transport = Some((error.kind(), innermost(&error)));
             note(seen);
@@ -207,6 +245,15 @@ async fn without_odd_keys(
         Err(_) => HttpResponseBody::from(bytes),
     };
     Ok(noted(HttpResponse::from_parts(parts, body), seen))
+}
+
+/// Returns the reason in a document that was sent instead of a page.
+fn not_a_list(document: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&document[..document.len().min(ERROR_BYTES)]);
+    match (element(&text, "Message"), element(&text, "Code")) {
+        (Some(message), Some(code)) => format!("{message} ({code})"),
+        _ => NO_LIST.to_owned(),
+    }
 }
 
 /// Returns the text of an element of an error document.

@@ -1,6 +1,6 @@
 //! How runs end: stops, panics, refusals, and targets that cannot be replaced.
 
-use ioloom_bucket::{Fault, First, Law, Server, Target};
+use ioloom_bucket::{Fault, First, Law, Pages, Server, Target};
 use ioloom_objects::{Location, Options, Place, Progress, Store, download, list, objects};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -74,6 +74,58 @@ fn a_silent_server_does_not_delay_a_stop() {
         list(&store, &stop, |_| true).unwrap();
     });
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
+/// Stores answer with status 200 before they know that they fail.
+#[test]
+fn an_error_instead_of_a_list_does_not_end_it() {
+    for (count, values, errors) in [(1, 10, 0), (u64::MAX, 3, 1)] {
+        let first = vec![First::new(Target::List, Fault::LateError, count).after(1)];
+        let server = Server::start(Law { page: 3, first, ..Law::default() });
+        (0..10).for_each(|number| server.put(&format!("dir/{number}"), "x"));
+        let store = store(&server, "s3://bucket/dir/");
+        let read = objects(&store, &one_at_a_time(), |object| object.bytes().to_vec()).unwrap();
+        assert_eq!((read.values.len(), read.errors.len()), (values, errors), "{:?}", read.errors);
+        for error in &read.errors {
+            let words = "Please try again (InternalError) (after 4 attempts)";
+            assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_list_that_does_not_go_forward_ends_with_one_error() {
+    let same = "the server sends the same page of the list again and again";
+    let again = "the server lists an object again";
+    let not_continued = "the server does not continue the list where it broke off";
+    for (pages, page, words) in [
+        (Pages::Repeated, 3, Some(same)),
+        (Pages::Circular, 3, Some(again)),
+        (Pages::Circular, 1, Some(again)),
+        (Pages::Circular, 20, Some(same)),
+        (Pages::FromTheStart, 3, Some(not_continued)),
+        (Pages::All, 3, None),
+    ] {
+        // The second page is an error, so the list is requested again from the last key on.
+        let first = match pages {
+            Pages::FromTheStart | Pages::All => {
+                vec![First::new(Target::List, Fault::LateError, 1).after(1)]
+            }
+            _ => Vec::new(),
+        };
+        let server = Server::start(Law { page, pages, first, ..Law::default() });
+        (0..10).for_each(|number| server.put(&format!("dir/{number}"), "x"));
+        let store = store(&server, "s3://bucket/dir/");
+        let read = objects(&store, &one_at_a_time(), |object| object.bytes().to_vec()).unwrap();
+        let errors: Vec<String> = read.errors.iter().map(ToString::to_string).collect();
+        match words {
+            None => assert_eq!((read.values.len(), errors.len()), (10, 0), "{errors:?}"),
+            Some(words) => {
+                assert_eq!(errors.len(), 1, "{pages:?} {page}: {errors:?} {:?}", read.values);
+                assert!(errors[0].contains(words), "{pages:?} {page}: {errors:?}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -152,6 +152,38 @@ fn the_next_run_aborts_what_a_kill_left() {
     assert_eq!((server.open_uploads(), records_left(dir.path())), (0, 0));
 }
 
+/// Another server at the address, or a store without the bucket, does not know whether the upload exists.
+#[test]
+fn only_the_answer_that_an_upload_does_not_exist_removes_its_record() {
+    for (fault, words) in [
+        (Fault::NotFound, "the server answered with status 404"),
+        (Fault::NoBucket, "The specified bucket does not exist (NoSuchBucket)"),
+    ] {
+        let (dir, file) = (tempfile::tempdir().unwrap(), "file");
+        let [small, large] = [1, 9 << 20].map(|len| {
+            let path = dir.path().join(format!("{file}-{len}"));
+            std::fs::write(&path, contents(len)).unwrap();
+            path
+        });
+        let first =
+            vec![First::new(Target::Part, Fault::Denied, 2), First::new(Target::Abort, fault, 2)];
+        let server = Server::start(Law { first, ..Law::default() });
+        let records = dir.path().join("records");
+        let done = send(&server, &large, "s3://bucket/to/", &records);
+        assert_eq!((done.failed, server.open_uploads()), (1, 1), "{done:?}");
+        assert_eq!(records_left(dir.path()), 1, "{fault:?}");
+        // The next run reports it, and keeps the record.
+        let done = send(&server, &small, "s3://bucket/to/", &records);
+        assert_eq!((done.aborted, done.failed, done.verified), (0, 1, 1), "{done:?}");
+        assert!(done.errors[0].starts_with("cannot abort the upload of 's3://"), "{done:?}");
+        assert!(done.errors[0].contains(words), "{done:?}");
+        assert_eq!((server.open_uploads(), records_left(dir.path())), (1, 1), "{fault:?}");
+        let done = send(&server, &small, "s3://bucket/to/", &records);
+        assert_eq!((done.aborted, done.failed), (1, 0), "{done:?}");
+        assert_eq!((server.open_uploads(), records_left(dir.path())), (0, 0), "{fault:?}");
+    }
+}
+
 #[test]
 #[ignore = "started and killed by another test"]
 fn uploads_forever() {

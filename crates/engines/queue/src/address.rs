@@ -20,6 +20,13 @@ pub struct Address {
     shown: String,
 }
 
+impl Address {
+    /// Returns whether connections must be encrypted.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.server.starts_with("tls://")
+    }
+}
+
 impl FromStr for Address {
     type Err = QueueError;
 

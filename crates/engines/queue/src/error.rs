@@ -71,6 +71,21 @@ pub enum QueueError {
         /// The checksum of the plan that was given.
         wanted: String,
     },
+    /// A stream of the queue has the name of one of another queue.
+    #[error(
+        "cannot {action} {queue}: its stream {stream} is one of another queue and has '{found}'; \
+             choose another name, or remove the other queue first"
+    )]
+    OtherQueue {
+        /// The operation.
+        action: &'static str,
+        /// The queue.
+        queue: String,
+        /// The name of the stream.
+        stream: String,
+        /// A subject of the stream.
+        found: String,
+    },
     /// Other workers of the queue do other work.
     #[error(
         "cannot join {queue}: its workers run '{found}', not '{wanted}'; use the same flags, or \

@@ -50,6 +50,12 @@ impl Names {
             failed: stream("failed"),
         }
     }
+
+    /// Returns the names of all streams in the order in which they are removed: that of the terms last, so a removal
+    /// that was interrupted can be repeated.
+    fn streams(&self) -> [&str; 5] {
+        [&self.work, &self.done, &self.parked, &self.failed, &self.base]
+    }
 }
 
 /// A connection to the server of a queue.
@@ -119,9 +125,8 @@ impl Queue {
     pub fn remove(&self) -> Result<(), QueueError> {
         self.runtime.block_on(async {
             self.link.terms().await?;
-            // The terms last: a removal that was interrupted can be repeated.
-            let Names { work, done, parked, failed, base, .. } = &self.link.names;
-            for stream in [work, done, parked, failed, base] {
+            self.link.check_streams("remove").await?;
+            for stream in self.link.names.streams() {
                 match self.link.context.delete_stream(stream).await {
                     Ok(_) => {}
                     Err(e) if is_missing(&e.to_string()) => {}
@@ -131,6 +136,13 @@ impl Queue {
             Ok(())
         })
     }
+}
+
+/// Returns the subject of a stream that does not belong to a queue with this beginning of all subjects.
+pub(crate) fn foreign<'a>(subjects: &'a [String], queue: &str) -> Option<&'a str> {
+    let is_own =
+        |subject: &str| subject.strip_prefix(queue).is_some_and(|rest| rest.starts_with('.'));
+    subjects.iter().map(String::as_str).find(|subject| !is_own(subject))
 }
 
 /// Keeps what the server says that the user may not do.
@@ -163,6 +175,8 @@ fn options(address: &Address) -> Result<ConnectOptions, QueueError> {
     };
     let mut options = ConnectOptions::new()
         .name("ioloom")
+        // Servers that the first one names have no scheme.
+        .require_tls(address.is_encrypted())
         .connection_timeout(CONNECT_TIME)
         .request_timeout(Some(REQUEST_TIME))
         .reconnect_delay_callback(|attempt| match u32::try_from(attempt).unwrap_or(u32::MAX) {
@@ -264,6 +278,37 @@ impl Link {
         QueueError::Server { action, queue, reason }
     }
 
+    /// Refuses streams of other queues: the stream for failed shards of the queue `a` has the name of the stream of the
+    /// terms of the queue `a-failed`.
+    pub(crate) async fn check_streams(&self, action: &'static str) -> Result<(), QueueError> {
+        for name in self.names.streams() {
+            match self.context.get_stream(name).await {
+                Ok(stream) => self.check_stream(action, &stream)?,
+                Err(e) if is_missing(&e.to_string()) => {}
+                Err(e) => return Err(self.failed(action, e)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a stream of another queue.
+    pub(crate) fn check_stream(
+        &self,
+        action: &'static str,
+        stream: &Stream,
+    ) -> Result<(), QueueError> {
+        let config = &stream.cached_info().config;
+        match foreign(&config.subjects, &self.names.subject) {
+            None => Ok(()),
+            Some(found) => Err(QueueError::OtherQueue {
+                action,
+                queue: self.queue.clone(),
+                stream: config.name.clone(),
+                found: found.to_owned(),
+            }),
+        }
+    }
+
     pub(crate) async fn stream(&self, name: &str) -> Result<Stream, QueueError> {
         self.context.get_stream(name).await.map_err(|e| self.failed("read", e))
     }
@@ -334,4 +379,35 @@ impl Link {
 pub(crate) fn now_ns() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_encrypted_address_is_one_for_all_servers_of_a_cluster() {
+        for (address, word) in [("tls://h/q", "true"), ("nats://h/q", "false")] {
+            let options = options(&address.parse().unwrap()).unwrap();
+            let shown = format!("{options:?}");
+            assert!(shown.contains(&format!("\"tls_required\": {word}")), "{shown}");
+        }
+    }
+
+    #[test]
+    fn the_subjects_of_a_queue_are_not_those_of_one_with_a_longer_name() {
+        let of = |subjects: &[&str], queue| {
+            let subjects: Vec<String> = subjects.iter().map(|&text| text.to_owned()).collect();
+            foreign(&subjects, queue).map(str::to_owned)
+        };
+        assert_eq!(of(&["ioloom.a.terms", "ioloom.a.*.work-of"], "ioloom.a"), None);
+        assert_eq!(
+            of(&["ioloom.a-failed.terms"], "ioloom.a").as_deref(),
+            Some("ioloom.a-failed.terms")
+        );
+        assert_eq!(
+            of(&["ioloom.a.1.failed.*"], "ioloom.a-failed").as_deref(),
+            Some("ioloom.a.1.failed.*")
+        );
+    }
 }

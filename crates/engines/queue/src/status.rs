@@ -65,6 +65,13 @@ impl Status {
         self.counts.finished() >= self.terms.shards
     }
 
+    /// Returns how many shards are neither done nor queued, if leases were lost. A shard that moves between two
+    /// counters can look lost, so it is only if the counters are the same when they are read again.
+    pub fn lost(&self) -> Option<u64> {
+        let missing = self.terms.shards.saturating_sub(self.counts.finished());
+        (self.submitted && self.counts.queued == 0 && missing > 0).then_some(missing)
+    }
+
     /// Returns the workers that have not ended and were heard of lately.
     fn alive(&self) -> impl Iterator<Item = &WorkerReport> {
         let lease_ns = self.terms.lease_ms.max(1000).saturating_mul(1_000_000);
@@ -246,6 +253,18 @@ mod tests {
         assert_eq!(moved.current, Some((7, 509 * S)));
         let nonsense = WorkerReport { started_ns: u64::MAX, seen_ns: 0, ..worker(1, 2, 1) };
         assert_eq!(by_server_clock(nonsense, 5).started_ns, 5);
+    }
+
+    #[test]
+    fn shards_that_are_neither_done_nor_queued_are_lost() {
+        let with = |submitted, queued, done| {
+            let counts = Counts { queued, done, parked: 1, with_errors: 3 };
+            Status { submitted, counts, ..status(0, Vec::new()) }.lost()
+        };
+        assert_eq!(with(true, 0, 90), Some(9));
+        assert_eq!(with(true, 0, 99), None);
+        assert_eq!(with(true, 1, 90), None);
+        assert_eq!(with(false, 0, 90), None);
     }
 
     #[test]

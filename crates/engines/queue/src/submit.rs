@@ -49,6 +49,7 @@ impl Queue {
 }
 
 async fn submit(link: &Link, terms: &Terms, unpark: bool) -> Result<Submitted, QueueError> {
+    link.check_streams("use").await?;
     create(link, base(link)).await?;
     let queue = Instance::new(link.clone(), agree(link, terms).await?);
     for config in streams(&queue) {
@@ -83,7 +84,8 @@ async fn unpark_all(queue: &Instance) -> Result<u64, QueueError> {
 
 async fn create(link: &Link, config: Config) -> Result<(), QueueError> {
     let created = link.context.get_or_create_stream(config).await;
-    created.map(drop).map_err(|e| link.failed("create", e))
+    // Another queue can have made it since its name was checked.
+    link.check_stream("use", &created.map_err(|e| link.failed("create", e))?)
 }
 
 fn common() -> Config {

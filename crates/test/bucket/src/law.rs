@@ -32,6 +32,10 @@ pub enum Fault {
     LateError,
     /// Only the first half of the contents in the request is stored.
     HalfStored,
+    /// Answered with 404 by something that is not a store.
+    NotFound,
+    /// Answered with 404 because the bucket does not exist.
+    NoBucket,
 }
 
 /// Kinds of requests.
@@ -62,21 +66,43 @@ pub enum Target {
 pub struct First {
     target: Target,
     fault: Fault,
+    /// Requests before them that have no fault.
+    skipped: Arc<AtomicU64>,
     left: Arc<AtomicU64>,
 }
 
 impl First {
     /// Lets the first `count` requests of a kind fail.
     pub fn new(target: Target, fault: Fault, count: u64) -> Self {
-        Self { target, fault, left: Arc::new(AtomicU64::new(count)) }
+        Self { target, fault, skipped: Arc::default(), left: Arc::new(AtomicU64::new(count)) }
+    }
+
+    /// Lets requests fail only after so many others of the kind.
+    pub fn after(self, skipped: u64) -> Self {
+        Self { skipped: Arc::new(AtomicU64::new(skipped)), ..self }
     }
 
     fn take(&self, target: Target) -> Option<Fault> {
         let less = |left: u64| left.checked_sub(1);
-        (target == self.target
-            && self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok())
-        .then_some(self.fault)
+        let takes = |count: &AtomicU64| {
+            count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+        };
+        (target == self.target && !takes(&self.skipped) && takes(&self.left)).then_some(self.fault)
     }
+}
+
+/// How a listing goes on after its first page.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Pages {
+    /// To its end.
+    #[default]
+    All,
+    /// Every later page names itself as the next one.
+    Repeated,
+    /// The first page follows the last one.
+    Circular,
+    /// To its end, but every listing begins with the first key, whatever `start-after` is.
+    FromTheStart,
 }
 
 /// How a server behaves.
@@ -102,6 +128,8 @@ pub struct Law {
     pub forgets: bool,
     /// Objects per page of a listing.
     pub page: usize,
+    /// How its pages follow each other.
+    pub pages: Pages,
 }
 
 impl Default for Law {
@@ -117,6 +145,7 @@ impl Default for Law {
             receives_slowly: Duration::ZERO,
             forgets: false,
             page: 1000,
+            pages: Pages::All,
         }
     }
 }

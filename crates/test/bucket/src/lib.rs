@@ -13,7 +13,7 @@ mod law;
 mod store;
 
 pub use data::pattern;
-pub use law::{Fault, First, Law, Target};
+pub use law::{Fault, First, Law, Pages, Target};
 pub use store::{BUCKET, Contents, DENIED};
 
 use http::{Request, Response};
@@ -92,7 +92,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("an address");
         let mut buckets = Buckets::with([BUCKET, DENIED]);
-        buckets.forgets = law.forgets;
+        (buckets.forgets, buckets.pages) = (law.forgets, law.pages);
         let shared = Arc::new(Shared {
             limit: Limit::new(law.cap_per_s, law.burst),
             law,
@@ -239,6 +239,10 @@ fn answer(shared: &Shared, stream: &TcpStream, mut request: Request, number: u64
             return Response::error(403, "AccessDenied", "Access Denied")
                 .send(stream, request.is_head());
         }
+        Some(Fault::NotFound) => {
+            return Response { status: 404, ..Response::default() }.send(stream, request.is_head());
+        }
+        Some(Fault::NoBucket) => return store::no_bucket().send(stream, request.is_head()),
         Some(Fault::LateError) => {
             let text = "We encountered an internal error. Please try again.";
             return Response::error(200, "InternalError", text).send(stream, request.is_head());

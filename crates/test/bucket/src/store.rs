@@ -2,6 +2,7 @@
 
 use crate::data::Data;
 use crate::http::{Body, Request, Response};
+use crate::law::Pages;
 use md5::{Digest, Md5};
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
@@ -64,6 +65,8 @@ pub(crate) struct Buckets {
     replaced: u64,
     /// Whether only lengths and sums of contents are kept.
     pub(crate) forgets: bool,
+    /// How the pages of listings follow each other.
+    pub(crate) pages: Pages,
 }
 
 impl Buckets {
@@ -121,8 +124,7 @@ impl Buckets {
             return Response::error(403, "AccessDenied", "Access Denied");
         }
         if !self.buckets.contains_key(bucket) {
-            let text = "The specified bucket does not exist";
-            return Response::error(404, "NoSuchBucket", text);
+            return no_bucket();
         }
         let upload = request.query.get("uploadId").cloned();
         match (request.method.clone().as_str(), upload.as_deref()) {
@@ -185,19 +187,22 @@ impl Buckets {
     fn list(&self, request: &Request, page: usize) -> Response {
         let get = |name: &str| request.query.get(name).map(String::as_str).unwrap_or_default();
         let (prefix, token) = (get("prefix"), get("continuation-token"));
-        let after = if token.is_empty() { get("start-after") } else { token };
+        let after = match self.pages {
+            _ if !token.is_empty() => token,
+            Pages::FromTheStart => "",
+            _ => get("start-after"),
+        };
         let start =
             if after.is_empty() { Bound::Unbounded } else { Bound::Excluded(after.to_owned()) };
         let all = &self.buckets[&request.bucket];
         let found = all.range((start, Bound::Unbounded)).filter(|(key, _)| key.starts_with(prefix));
         let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?><ListBucketResult>");
-        let mut last = None;
+        let (mut last, mut is_last) = (None, true);
         for (count, (key, contents)) in found.enumerate() {
             if count == page {
-                let token = escaped(last.unwrap_or(key));
-                text += &format!(
-                    "<IsTruncated>true</IsTruncated><NextContinuationToken>{token}</NextContinuationToken>"
-                );
+                let repeats = self.pages == Pages::Repeated && !token.is_empty();
+                text += &next_page(if repeats { token } else { last.unwrap_or(key) });
+                is_last = false;
                 break;
             }
             text += &format!(
@@ -207,6 +212,9 @@ impl Buckets {
                 contents.data.len()
             );
             last = Some(key);
+        }
+        if is_last && self.pages == Pages::Circular {
+            text += &next_page("!");
         }
         Response::text(200, text + "</ListBucketResult>")
     }
@@ -275,8 +283,17 @@ impl Buckets {
     }
 }
 
+pub(crate) fn no_bucket() -> Response {
+    Response::error(404, "NoSuchBucket", "The specified bucket does not exist")
+}
+
 fn no_upload() -> Response {
     Response::error(404, "NoSuchUpload", "The specified upload does not exist")
+}
+
+fn next_page(token: &str) -> String {
+    let token = escaped(token);
+    format!("<IsTruncated>true</IsTruncated><NextContinuationToken>{token}</NextContinuationToken>")
 }
 
 fn between<'a>(text: &'a str, name: &str) -> Option<&'a str> {

@@ -29,6 +29,7 @@ pub(crate) fn failure(error: QueueError) -> Failure {
         | QueueError::Credentials { .. }
         | QueueError::Denied { .. }
         | QueueError::OtherPlan { .. }
+        | QueueError::OtherQueue { .. }
         | QueueError::OtherWork { .. } => Exit::Usage,
         _ => Exit::Failed,
     };

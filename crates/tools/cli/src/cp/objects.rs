@@ -86,6 +86,17 @@ pub(super) fn print_length_only(files: u64) {
     }
 }
 
+/// Prints how many files have a checksum that cannot be one of the contents.
+fn print_other_e_tag(files: u64) {
+    if files > 0 {
+        let files = format_counted(files, "file", "files");
+        stderr::message(&format!(
+            "{files} verified by length only: the ETag looks like an MD5 and is not that of the contents, \
+             which were the same when they were read again"
+        ));
+    }
+}
+
 /// Refuses flags that have no meaning for objects: all that change how `cp` would copy files.
 pub(super) fn check(flags: &CpFlags) -> Result<(), Failure> {
     let mut words: Vec<OsString> = vec!["cp".into()];
@@ -131,6 +142,7 @@ fn print(args: &CpArgs, done: &Downloaded) -> Result<(), Failure> {
             "elapsed_ns": measured.elapsed_ns,
             "verified_files": done.verified,
             "length_only_files": done.length_only,
+            "other_etag_files": done.other_e_tag,
             "requests": {
                 "sent": requests.sent,
                 "refused": requests.refused,
@@ -139,5 +151,6 @@ fn print(args: &CpArgs, done: &Downloaded) -> Result<(), Failure> {
         }));
     }
     print_length_only(done.length_only);
+    print_other_e_tag(done.other_e_tag);
     Ok(())
 }

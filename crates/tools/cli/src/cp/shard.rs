@@ -18,13 +18,17 @@ use ioloom_copy::{
     CopyCounters, CopyOptions, Durable, Linked, Preserve, Subtree, SubtreesReport, Target,
     copies_of, copy_subtrees,
 };
-use ioloom_failure::quoted;
+use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::units::{format_counted, format_ns, format_size};
 use ioloom_shard::copied::{self, Copied, Link};
 use ioloom_shard::part::{PartHeader, Work};
 use ioloom_shard::plan::Plan;
+use ioloom_sys::cache::flush_file_system;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -136,6 +140,7 @@ impl SubtreeCommand for Copying<'_> {
                 quoted(path)
             )));
         }
+        sync(&self.target, &wanted)?;
         if !self.args.flags.json {
             print_notes(self.args, &copied.report);
         }
@@ -168,6 +173,25 @@ fn check_target(target: &Target) -> Result<(), Failure> {
             ioloom_failure::reason(&error)
         ))),
     }
+}
+
+/// Syncs the file systems with the copies of subtrees. The part is durable and says that they are complete, so they
+/// must not be lost if the host loses power after it was written, with any `--durable`.
+fn sync(target: &Target, copied: &[Subtree]) -> Result<(), Failure> {
+    let (Target::Into(path) | Target::As(path) | Target::Auto(path)) = target;
+    let mut synced = BTreeSet::new();
+    for path in std::iter::once(path.clone()).chain(copied.iter().map(Subtree::target)) {
+        let failed =
+            |error| Failure::failed(PathError::new(Operation::SyncFileSystem, &path, error));
+        match std::fs::metadata(&path) {
+            // A subtree that is gone has no copy.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(error)),
+            Ok(found) if !synced.insert(found.dev()) => {}
+            Ok(_) => File::open(&path).and_then(flush_file_system).map_err(failed)?,
+        }
+    }
+    Ok(())
 }
 
 /// Returns the path of the copy of each argument of a plan.

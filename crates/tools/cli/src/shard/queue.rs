@@ -5,7 +5,7 @@ use crate::exit::{Ended, Exit, Failure};
 use crate::queueing::{address, failure as queue_failure};
 use crate::{interrupt, out};
 use ioloom_model::units::{format_count, format_counted, format_ns};
-use ioloom_queue::{Queue, Status, WorkerReport};
+use ioloom_queue::{Queue, QueueError, Status, WorkerReport};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -30,15 +30,15 @@ pub(super) fn status(url: &str, as_json: bool) -> Ended {
 /// Follows a queue.
 pub(super) fn watch(args: &WatchArgs) -> Ended {
     let stop = interrupt::stop_flag();
-    let queue = Queue::connect(&address(&args.queue)?).map_err(queue_failure)?;
+    let address = address(&args.queue)?;
+    let queue = Queue::connect(&address).map_err(queue_failure)?;
     let mut last = String::new();
+    let read = || match queue.status_patiently(&stop) {
+        Err(_) if stop.load(Ordering::Relaxed) => Err(Failure::new(Exit::Interrupted, "")),
+        status => status.map_err(queue_failure),
+    };
     loop {
-        let status = match queue.status_patiently(&stop) {
-            Err(_) if stop.load(Ordering::Relaxed) => {
-                return Err(Failure::new(Exit::Interrupted, ""));
-            }
-            status => status.map_err(queue_failure)?,
-        };
+        let status = read()?;
         if args.json {
             out::print(&format!("{}\n", document(&status)))?;
         } else {
@@ -54,6 +54,11 @@ pub(super) fn watch(args: &WatchArgs) -> Ended {
             }
             let failed = status.counts.parked > 0 || status.counts.with_errors > 0;
             return Ok(if failed { Exit::Failed } else { Exit::Ok });
+        }
+        if let Some(shards) = status.lost()
+            && read()?.counts == status.counts
+        {
+            return Err(queue_failure(QueueError::Lost { queue: address.to_string(), shards }));
         }
         let until = Instant::now() + Duration::from_secs(u64::from(args.interval));
         while Instant::now() < until {

@@ -79,7 +79,17 @@ impl Place {
         let same = self.device == other.device;
         let equal = same && self.inode == other.inode && self.is_directory;
         let inside = self.is_directory && other.real.starts_with(&self.real);
-        self.real == other.real || equal || inside && (same || !one_file_system)
+        self.real == other.real || equal || inside && (!one_file_system || self.reaches(other))
+    }
+
+    /// Returns whether all directories down to one inside are on the same device.
+    fn reaches(&self, other: &Self) -> bool {
+        let above = other.real.ancestors().skip(1).take_while(|dir| dir.starts_with(&self.real));
+        let device = |dir: &Path| {
+            dir::meta(dir.as_os_str().as_bytes(), false, Fields::IDENTITY).map(|meta| meta.device)
+        };
+        self.device == other.device
+            && above.into_iter().all(|dir| device(dir).is_ok_and(|found| found == self.device))
     }
 }
 

@@ -244,9 +244,11 @@ pub(crate) fn standing(plan: &Plan, path: &Path) -> Standing {
     if crosses && one_file_system(plan) { Standing::OtherDevice } else { Standing::Same }
 }
 
-/// Returns the argument of the plan that contains a path.
+/// Returns the argument of the plan that contains a path. With `-x` an argument can be a mount inside another
+/// one: then it is the inner one.
 pub(crate) fn root_of<'p>(plan: &'p Plan, path: &Path) -> Option<&'p Path> {
-    plan.header.roots.iter().map(|root| root.path()).find(|root| path.starts_with(root))
+    let roots = plan.header.roots.iter().map(|root| root.path());
+    roots.filter(|root| path.starts_with(root)).max_by_key(|root| root.components().count())
 }
 
 fn is_gone(path: &Path) -> bool {

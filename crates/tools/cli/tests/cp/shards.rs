@@ -4,7 +4,7 @@ use crate::{ioloom, names, place, said};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output};
 use std::time::{Duration, SystemTime};
 
 fn run(dir: &Path, args: &[&str]) -> Output {
@@ -298,4 +298,30 @@ fn wrong_command_lines_name_the_flag() {
     run_to(0, dir, &["shard", "plan", "t", "--out", "files"]);
     let other = ["cp", "-a", "--shard", "1/1", "--manifest", "files", "--part", "parts", "many"];
     assert!(said(&run_to(1, dir, &other)).contains("plan again with --subtrees"));
+}
+
+/// Goal: a part that is durable never describes a copy that is not. Method: strace fails the sync of the target.
+#[test]
+fn a_shard_whose_copy_cannot_be_synced_has_no_part() {
+    let place = place();
+    let dir = place.path();
+    source(&dir.join("t"));
+    for name in ["copy", "parts"] {
+        fs::create_dir(dir.join(name)).unwrap();
+    }
+    assert_eq!(plan(dir, 1, &["t"]), 1);
+    let args = ["cp", "-a", "--shard", "1/1", "--manifest", "t.shards", "--part", "parts", "copy"];
+    let mut traced = Command::new("strace");
+    traced.args(["-f", "-o", "/dev/null", "-e", "trace=syncfs", "-e", "inject=syncfs:error=EIO"]);
+    traced.arg(env!("CARGO_BIN_EXE_ioloom")).args(args).current_dir(dir);
+    let Ok(output) = traced.output() else { return println!("skipped: strace is missing") };
+    let text = said(&output);
+    if text.starts_with("strace:") {
+        return println!("skipped: strace may not trace");
+    }
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("cannot sync the file system of") && text.contains("copy'"), "{text}");
+    assert_eq!(names(&dir.join("parts")), [""; 0], "{text}");
+    run_to(0, dir, &args);
+    assert_eq!(names(&dir.join("parts")), ["part-000001"]);
 }

@@ -28,6 +28,41 @@ fn in_own_mounts(place: &Workspace, script: &str) -> Option<ProcessOutput> {
     Some(run(script))
 }
 
+/// Goal: with `-x` an argument that is a mount inside another one, or below such a mount, is processed. Method: two
+/// file systems, and a directory of the outer one that is bound into the inner one.
+#[test]
+fn shards_with_nested_arguments_on_other_devices_leave_nothing_out() {
+    let place = fresh();
+    let script = r#"
+mkdir t && mount -t tmpfs none t && mkdir -p t/a/bound t/vol && mount -t tmpfs none t/vol
+mkdir -p t/vol/deep/er t/vol/bound && mount --bind t/a/bound t/vol/bound
+echo 1 > t/a/outer; echo 2 > t/a/bound/both; echo 3 > t/vol/deep/er/inner
+for args in 't t/vol' 't/vol t' 't t/vol t/vol/bound'; do
+  mkdir parts copies copy
+  "$1" shard plan --subtrees -x --shards 3 --out p $args > /dev/null
+  for i in 1 2 3; do
+    "$1" du --shard $i/3 --manifest p --part parts > /dev/null
+    "$1" cp -r --shard $i/3 --manifest p --part copies copy > /dev/null
+  done
+  echo "$args: $("$1" shard merge --json p parts | tr -d ' ' | grep -o '"inodes":[0-9]*')"
+  "$1" shard merge p copies > /dev/null
+  (cd copy && find . -type f | LC_ALL=C sort)
+  rm -r p parts copies copy
+done
+"#;
+    let Some(output) = in_own_mounts(&place, script) else { return };
+    assert_eq!(output.err, "");
+    // Five inodes of the outer file system, four of the inner one, and two that have a second path.
+    let two = "./t/a/bound/both\n./t/a/outer\n./vol/deep/er/inner\n";
+    let expected = [
+        ("t t/vol", 9, two.to_owned()),
+        ("t/vol t", 9, two.to_owned()),
+        ("t t/vol t/vol/bound", 11, format!("./bound/both\n{two}")),
+    ];
+    let line = |(args, inodes, files)| format!("{args}: \"inodes\":{inodes}\n{files}");
+    assert_eq!(output.text(), expected.map(line).concat());
+}
+
 /// System administration tools are not in the PATH of some sessions.
 fn path() -> String {
     std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin"

@@ -1,7 +1,7 @@
 //! `cp` from a store.
 
 use super::{Ran, program, run};
-use ioloom_bucket::{Fault, Law, Server};
+use ioloom_bucket::{Contents, Fault, Law, Server};
 
 #[test]
 fn a_prefix_is_copied_into_a_directory() {
@@ -35,6 +35,26 @@ fn an_object_is_copied_to_a_name_or_into_a_directory() {
         assert_eq!((&*ran.out, &*ran.err), ("", ""), "{target}");
         assert_eq!(std::fs::read_to_string(dir.path().join(found)).unwrap(), "one");
     }
+}
+
+/// Servers that encrypt have other versions than the MD5. Where another object has its MD5, it is damage.
+#[test]
+fn an_etag_that_is_not_the_md5_is_reported_or_an_error() {
+    let server = Server::start(Law::default());
+    let version = "0123456789abcdef0123456789abcdef";
+    server.put("d/x", Contents::from("one").with_version(version));
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("new").display().to_string();
+    let ran = run(&server, &["cp", "-r", "s3://bucket/d", &target]).well();
+    assert!(ran.err.contains("1 file verified by length only: the ETag looks like an MD5"));
+    server.put("d/y", "two");
+    let ran = run(&server, &["cp", "-r", "--json", "s3://bucket/d", &target]);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(ran.err.contains("cannot verify 's3://bucket/d/x'"), "{}", ran.err);
+    let document = ran.json();
+    let fields = ["files", "errors", "verified_files", "length_only_files", "other_etag_files"];
+    let numbers = fields.map(|field| document[field].as_u64());
+    assert_eq!(numbers, [1, 1, 1, 0, 0].map(Some));
 }
 
 #[test]

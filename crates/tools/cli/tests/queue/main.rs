@@ -2,6 +2,8 @@
 
 use ioloom_testbed::{Nats, ProcessOutput, Workspace};
 use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -45,6 +47,21 @@ impl Scene {
 
     fn status(&self) -> Value {
         self.run(&["shard", "status", "--json", "--queue", &self.url()]).ended(0).json()
+    }
+
+    /// Purges the stream of leases without the program.
+    fn lose_leases(&self) {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.server.port())).unwrap();
+        let purge = "PUB $JS.API.STREAM.PURGE.ioloom-q-work _INBOX.x 0\r\n\r\n";
+        let words = format!("CONNECT {{\"verbose\":false}}\r\nSUB _INBOX.x 1\r\n{purge}");
+        stream.write_all(words.as_bytes()).unwrap();
+        let mut said = String::new();
+        while !said.contains("\"success\":true") {
+            let mut buffer = [0; 4096];
+            let count = stream.read(&mut buffer).unwrap();
+            assert!(count > 0, "{said}");
+            said += &String::from_utf8_lossy(&buffer[..count]);
+        }
     }
 
     fn worker(&self, more: &[&str]) -> Command {
@@ -210,6 +227,20 @@ fn a_watch_ends_with_1_if_files_failed_even_if_their_worker_was_killed() {
     assert_eq!(scene.status()["with_errors"], 1);
     let watched = scene.run(&["shard", "watch", "--queue", &scene.url()]).ended(1);
     assert!(watched.text().contains("errors      1 shard with failed files"), "{}", watched.text());
+}
+
+/// A server that loses its disk has neither the results nor the leases of shards.
+#[test]
+fn a_watch_ends_with_1_if_leases_were_lost() {
+    let Some(scene) = Scene::new(3) else { return };
+    scene.submit(&[]).ended(0);
+    scene.lose_leases();
+    let watched = scene.run(&["shard", "watch", "--queue", &scene.url()]).ended(1);
+    let words = "3 of its shards are neither done nor queued; run";
+    assert!(watched.err.contains(words), "{}", watched.err);
+    scene.submit(&[]).ended(0);
+    ended(scene.worker(&[]).spawn().unwrap()).ended(0);
+    scene.is_complete(3);
 }
 
 #[test]
