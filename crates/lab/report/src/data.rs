@@ -15,6 +15,7 @@ use crate::figures::role_times;
 use crate::group::Group;
 use crate::headline::Headline;
 use crate::input::Input;
+use crate::quantity::rounded_up;
 use ioloom_model::{Measured, Outcome, RunRecord};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -58,7 +59,7 @@ pub fn study(input: &Input, groups: &[Group<'_>], headlines: &[Headline<'_, '_>]
         "duration_s": input.duration_s,
         "machine": input.machine,
         "groups": groups.iter().map(group).collect::<Vec<_>>(),
-        "ratios": headlines.iter().flat_map(ratios).chain(advice(groups)).collect::<Vec<_>>(),
+        "ratios": headlines.iter().flat_map(ratios).chain(advice(input, groups)).collect::<Vec<_>>(),
         "claims": claims(input),
         "doubts": input.doubts.iter().map(|d| json!({
             "doubt": d.doubt,
@@ -196,9 +197,11 @@ fn group(g: &Group<'_>) -> Value {
 }
 
 /// Returns the ratios of the first page.
-fn advice(groups: &[Group<'_>]) -> Vec<Value> {
+fn advice(input: &Input, groups: &[Group<'_>]) -> Vec<Value> {
     let one = |line: &Advice<'_, '_>| {
         let ratio = line.ratio;
+        let within = rounded_up((line.bound() - 1.0).max(0.0));
+        let rival = line.rivals.first().and_then(|(arm, ratio)| Some((arm, (*ratio)?)));
         json!({
             "id": line.id,
             "topic": line.topic,
@@ -206,14 +209,18 @@ fn advice(groups: &[Group<'_>]) -> Vec<Value> {
             "against": line.usual.id,
             "ratio": ratio.map(|r| r.value),
             "slowdown": ratio.map(|r| 1.0 / r.value),
-            "within": ratio.map(|r| (r.ends.high - 1.0).max(0.0)),
+            "within": within.is_finite().then_some(within),
+            "rival": rival.map(|(arm, _)| &arm.id),
+            "rival_ratio": rival.map(|(_, r)| r.value),
+            "rival_low": rival.map(|(_, r)| r.ends.low),
+            "rival_high": rival.map(|(_, r)| r.ends.high),
             "low": ratio.map(|r| r.ends.low),
             "high": ratio.map(|r| r.ends.high),
             "confidence": ratio.map(|r| r.ends.confidence),
             "n": ratio.map(|r| r.n),
         })
     };
-    crate::advice::advice(groups).iter().map(one).collect()
+    crate::advice::advice(input, groups).iter().map(one).collect()
 }
 
 fn ratios<'h>(h: &'h Headline<'_, '_>) -> impl Iterator<Item = Value> + 'h {

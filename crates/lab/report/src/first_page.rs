@@ -1,7 +1,7 @@
 //! What the terminal, the page and Markdown say first: the machine, one line per question, the score
 //! of the claims.
 
-use crate::advice::{Advice, advice};
+use crate::advice::{Advice, Doubted, advice};
 use crate::fit::{NAME_MAX, clipped};
 use crate::group::Group;
 use crate::headline::Piece;
@@ -28,7 +28,8 @@ pub struct FirstPage<'g, 'a> {
 impl<'g, 'a> FirstPage<'g, 'a> {
     /// Returns the first page; `None` if no experiment answers a question of users.
     pub fn new(inputs: &'a [Input], groups: &'g [Vec<Group<'a>>]) -> Option<Self> {
-        let lines: Vec<_> = groups.iter().flat_map(|groups| advice(groups)).collect();
+        let both = inputs.iter().zip(groups);
+        let lines: Vec<_> = both.flat_map(|(input, groups)| advice(input, groups)).collect();
         let first = inputs.first().filter(|_| !lines.is_empty())?;
         let since = inputs.iter().filter_map(|input| input.since.as_deref()).collect();
         Some(Self { machine: machine(first), lines, score: score(inputs), since })
@@ -97,9 +98,13 @@ impl Advice<'_, '_> {
         pieces
     }
 
-    /// Returns the names of its doubts, separated by commas.
+    /// Returns the names of its doubts, separated by commas, with the runs that a minority has them in.
     pub fn doubt_words(&self) -> String {
-        self.doubts.iter().map(|doubt| doubt.name()).collect::<Vec<_>>().join(", ")
+        let one = |known: &Doubted| match known.share {
+            None => known.doubt.name().to_owned(),
+            Some((runs, all)) => format!("{} ({runs} of {all} runs)", known.doubt.name()),
+        };
+        self.doubts.iter().map(one).collect::<Vec<_>>().join(", ")
     }
 }
 

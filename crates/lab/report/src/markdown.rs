@@ -1,6 +1,7 @@
 //! The report as Markdown: the first page, and a table of the measured arms of each comparison.
 
 use crate::first_page::FirstPage;
+use crate::fit::NAME_MAX;
 use crate::group::{Group, groups};
 use crate::headline::{answer, headlines, plain_text};
 use crate::input::Input;
@@ -14,10 +15,7 @@ pub fn markdown(inputs: &[Input]) -> String {
         out.push_str(&format!("\n{}\n\n", escaped(&page.machine)));
         for line in &page.lines {
             let text = escaped(&plain_text(&line.sentence()));
-            out.push_str(&format!(
-                "- **{}:** {text}",
-                escaped(&crate::first_page::capital(line.topic))
-            ));
+            out.push_str(&format!("- **{}:** {text}", escaped(&line.heading(NAME_MAX))));
             if !line.doubts.is_empty() {
                 out.push_str(&format!(" (◇ {})", line.doubt_words()));
             }

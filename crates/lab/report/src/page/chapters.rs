@@ -4,7 +4,7 @@ use super::parts;
 use crate::advice::Advice;
 use crate::estimate::{Ends, RANGE_NOTE};
 use crate::figures;
-use crate::first_page::{FirstPage, VERIFY, capital};
+use crate::first_page::{FirstPage, VERIFY};
 use crate::fit::{NAME_MAX, QUESTIONS_MAX, SINCE_MAX, TEXT_MAX, clipped, left_out};
 use crate::headline::{Headline, answer as sentences, chosen, limit_words};
 use crate::input::{ClaimRow, Input, Verdict};
@@ -51,7 +51,7 @@ fn answer_lines(m: &mut Markup, lines: &[Advice<'_, '_>]) {
     }
     m.tag("dl").a("class", "advice").body(|m| {
         for line in lines {
-            m.tag("dt").text(&clipped(&capital(line.topic), NAME_MAX));
+            m.tag("dt").text(&line.heading(NAME_MAX));
             m.tag("dd").body(|m| {
                 parts::pieces(m, &line.sentence());
                 if !line.doubts.is_empty() {

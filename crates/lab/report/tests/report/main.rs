@@ -1,5 +1,6 @@
 //! The public interface of the report with synthetic runs: pages, texts, charts and timelines.
 
+mod advice;
 mod chapters;
 mod choice;
 mod full;
