@@ -2,6 +2,7 @@
 
 use crate::records::sample;
 use ioloom_model::{Doubt, Outcome, RunRecord};
+use ioloom_report::compare::since;
 use ioloom_report::{DoubtRow, Input, html, json, markdown, terminal};
 
 /// Time of an arm in a block, in milliseconds.
@@ -174,4 +175,37 @@ fn a_default_without_a_result_is_named() {
     alone.records.retain(|r| r.key.arm != "mmap-8");
     let alone = line(&alone);
     assert!(alone.contains("(refused: needs io\\_uring), so nothing is compared."), "{alone}");
+}
+
+/// What could not be judged is not called unchanged.
+#[test]
+fn arms_that_cannot_be_judged_are_not_unchanged() {
+    let [slow, usual, fast] = [20_000.0, 2_000.0, 1_000.0].map(|ms| move |_: u32| ms);
+    let arms: [(&str, Times<'_>); 2] = [("default", &usual), ("threads-2", &fast)];
+    let before = study(&arms);
+    let same = study(&arms);
+    let slower = study(&[("default", &slow), ("threads-2", &fast)]);
+    let few = |mut input: Input| {
+        input.records.retain(|r| r.key.block < 4);
+        input
+    };
+    let words = |a: &Input, b: &Input| {
+        let text = since(a, b);
+        text.split_once("UTC: ").expect("a time").1.to_owned()
+    };
+    assert_eq!(words(&before, &same), "none of 2 arms changed by more than 5 %.");
+    let undecided = "2 of 2 arms had too few blocks or too wide an interval to decide.";
+    assert_eq!(words(&few(before.clone()), &few(slower.clone())), undecided);
+    let text = words(&before, &slower);
+    assert!(
+        text.starts_with(
+            "1 of 2 arms worse beyond noise, 1 the same within 5 %; most: default in "
+        ),
+        "{text}"
+    );
+    let mut partly = same;
+    partly.records.retain(|r| r.key.arm == "default" || r.key.block < 4);
+    let text =
+        "1 of 2 arms the same within 5 %, 1 undecided (too few blocks or too wide an interval).";
+    assert_eq!(words(&before, &partly), text);
 }
