@@ -3,6 +3,7 @@
 mod advice;
 mod chapters;
 mod choice;
+mod export;
 mod full;
 mod page;
 #[path = "../../examples/sample/records.rs"]
