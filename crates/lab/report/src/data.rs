@@ -57,6 +57,7 @@ pub fn study(input: &Input, groups: &[Group<'_>], headlines: &[Headline<'_, '_>]
         "version": input.version,
         "started_unix_ms": input.started_unix_ms,
         "duration_s": input.duration_s,
+        "since": input.since,
         "machine": input.machine,
         "groups": groups.iter().map(group).collect::<Vec<_>>(),
         "ratios": headlines.iter().flat_map(ratios).chain(advice(input, groups)).collect::<Vec<_>>(),
@@ -162,6 +163,9 @@ fn coarse(value: u64) -> Value {
 }
 
 fn group(g: &Group<'_>) -> Value {
+    // Arms on different file sets did different work, even if it is equal in size.
+    let comparable = if g.merges_sets { Vec::new() } else { g.comparable() };
+    let comparable: Vec<&str> = comparable.iter().map(|arm| arm.id.as_str()).collect();
     json!({
         "id": g.id,
         "experiment": g.experiment.name,
@@ -170,13 +174,19 @@ fn group(g: &Group<'_>) -> Value {
         "condition": g.condition,
         "compute": g.compute,
         "metric": g.experiment.metric,
+        "unit": g.unit().name(),
+        "merges_sets": g.merges_sets,
         "arms": g.arms.iter().map(|a| {
             let busy: Vec<f64> = a.measured().filter_map(|m| m.device_busy).collect();
+            let first = a.runs.first();
             json!({
                 "id": a.id,
                 "arm": a.name,
                 "plan": a.plan,
                 "set": a.set,
+                "set_hash": first.map(|run| &run.set.hash),
+                "work": a.work().map(|(files, bytes)| json!({"files": files, "bytes": bytes})),
+                "comparable": comparable.contains(&a.id.as_str()),
                 "factors": a.factors,
                 "n": a.estimate.as_ref().map_or(0, |e| e.values.len()),
                 "median": a.estimate.as_ref().map(|e| e.median),
@@ -185,6 +195,9 @@ fn group(g: &Group<'_>) -> Value {
                 "confidence": a.estimate.as_ref().and_then(|e| e.ends).map(|e| e.confidence),
                 "values": a.estimate.as_ref().map(|e| {
                     e.values.iter().map(|v| number(*v)).collect::<Vec<_>>()
+                }),
+                "blocks": a.estimate.as_ref().map(|_| {
+                    a.blocks(&g.experiment.metric).into_iter().map(|(block, _)| block).collect::<Vec<_>>()
                 }),
                 "device_busy": (!busy.is_empty()).then(|| ioloom_stats::median(&busy)),
                 "not_done": a.unusable.iter()

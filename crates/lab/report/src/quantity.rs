@@ -55,6 +55,18 @@ impl Unit {
         }
     }
 
+    /// Returns the unit of the values in the data; empty for a number without a unit.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Time => "ns",
+            Self::Bytes => "bytes",
+            Self::BytesPerSecond => "bytes/s",
+            Self::PerSecond => "1/s",
+            Self::Share => "share",
+            Self::Number => "",
+        }
+    }
+
     /// Formats a value with three significant digits and its unit.
     pub fn format(self, value: f64) -> String {
         if !value.is_finite() {

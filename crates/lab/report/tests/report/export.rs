@@ -1,8 +1,8 @@
 //! Exported results contain no name of a place, and pool nothing.
 
 use crate::records::sample;
-use ioloom_model::Outcome;
-use ioloom_report::{Input, anonymous, json};
+use ioloom_model::{Outcome, RunRecord};
+use ioloom_report::{Input, anonymous, json, merge};
 use serde_json::Value;
 
 /// Returns the medians of an experiment by medium, with those of its first arm.
@@ -92,4 +92,53 @@ fn no_name_of_a_place_is_exported() {
     {
         assert!(text.contains(kept), "{kept}");
     }
+}
+
+/// Only arms that did the same work are ranked, and each value has its block.
+#[test]
+fn the_data_says_which_arms_are_comparable_and_in_which_block_a_value_is() {
+    let mut input = sample(1);
+    let again = |r: &&mut RunRecord| r.key.arm == "default (again)" || r.key.arm == "mmap-8";
+    for record in input.records.iter_mut().filter(again) {
+        let Outcome::Done { measured } = &mut record.outcome else { continue };
+        measured.elapsed_ns = 1;
+        if record.key.arm == "mmap-8" {
+            measured.files += 1;
+        }
+    }
+    let unfinished = |r: &RunRecord| r.key.arm == "threads-2" && r.key.block == 3;
+    input.records.retain(|r| !unfinished(r));
+    let document = json(&[input.clone()]);
+    let text = merge(&[("a.json".to_owned(), document.clone())]).expect("a report");
+    let lines = |name: &str| {
+        text.lines().filter(|l| l.starts_with(&format!("| {name} "))).collect::<Vec<_>>()
+    };
+    for line in [lines("default (again)"), lines("mmap-8"), lines("pool-4096")].concat() {
+        assert!(!line.contains("best"), "{line}");
+    }
+    assert!(lines("uring-window")[0].contains("(best)"), "{text}");
+    let groups = document["studies"][0]["groups"].as_array().expect("groups");
+    let mut holes = 0;
+    for group in groups {
+        assert!(group["unit"].is_string() && group["merges_sets"].is_boolean(), "{group}");
+        for arm in group["arms"].as_array().expect("arms") {
+            let Some(values) = arm["values"].as_array() else { continue };
+            let blocks = arm["blocks"].as_array().expect("blocks");
+            assert_eq!(values.len(), blocks.len());
+            holes += usize::from(
+                blocks.windows(2).any(|b| b[1].as_u64() != b[0].as_u64().map(|n| n + 1)),
+            );
+            for (value, block) in values.iter().zip(blocks) {
+                let found = input.records.iter().any(|r| {
+                    let metric = group["metric"].as_str().expect("a metric");
+                    let number = r.measured().and_then(|m| m.metric(metric));
+                    u64::from(r.key.block) == block.as_u64().expect("a block")
+                        && r.key.arm == arm["arm"].as_str().expect("a name")
+                        && number == value.as_f64()
+                });
+                assert!(found, "{arm}");
+            }
+        }
+    }
+    assert!(holes > 0, "the sample should have an arm without a block in the middle");
 }
