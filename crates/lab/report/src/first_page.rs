@@ -5,7 +5,7 @@ use crate::advice::{Advice, Doubted, advice};
 use crate::fit::{NAME_MAX, clipped};
 use crate::group::Group;
 use crate::headline::Piece;
-use crate::input::{Input, Verdict};
+use crate::input::{ClaimRow, Input, Verdict};
 use ioloom_model::units::format_size;
 use std::collections::BTreeMap;
 
@@ -56,20 +56,40 @@ fn machine(input: &Input) -> String {
     words.join(", ")
 }
 
+/// Returns each claim once, with its study and its index there. Of the verdicts of several studies, the
+/// first one that runs decided counts, otherwise the first.
+pub(crate) fn distinct(inputs: &[Input]) -> Vec<(&Input, usize, &ClaimRow)> {
+    let mut out: Vec<(&Input, usize, &ClaimRow)> = Vec::new();
+    let mut known: BTreeMap<&str, usize> = BTreeMap::new();
+    for input in inputs {
+        for (index, claim) in input.verdicts.iter().enumerate() {
+            match known.get(claim.id.as_str()).and_then(|at| out.get_mut(*at)) {
+                None => {
+                    known.insert(&claim.id, out.len());
+                    out.push((input, index, claim));
+                }
+                Some(first)
+                    if !first.2.verdict.is_reproduced() && claim.verdict.is_reproduced() =>
+                {
+                    *first = (input, index, claim);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    out
+}
+
 /// Counts the verdicts. A claim that several studies test is counted once, and one that repeats another
 /// is not counted.
 fn score(inputs: &[Input]) -> String {
-    let mut verdicts: BTreeMap<&str, Verdict> = BTreeMap::new();
-    for claim in inputs.iter().flat_map(|input| &input.verdicts).filter(|c| c.same_as.is_none()) {
-        let known = verdicts.entry(&claim.id).or_insert(claim.verdict);
-        if !known.is_reproduced() && claim.verdict.is_reproduced() {
-            *known = claim.verdict;
-        }
-    }
+    let claims = distinct(inputs).into_iter().map(|(_, _, claim)| claim);
+    let verdicts: Vec<Verdict> =
+        claims.filter(|claim| claim.same_as.is_none()).map(|claim| claim.verdict).collect();
     if verdicts.is_empty() {
         return String::new();
     }
-    let count = |of: &[Verdict]| verdicts.values().filter(|v| of.contains(v)).count();
+    let count = |of: &[Verdict]| verdicts.iter().filter(|v| of.contains(v)).count();
     let reproduced = count(&[Verdict::Confirmed, Verdict::Refuted, Verdict::Scope]);
     let open = count(&[Verdict::Undecided]);
     let mut text = format!(

@@ -4,7 +4,7 @@ use super::parts;
 use crate::advice::Advice;
 use crate::estimate::{Ends, RANGE_NOTE};
 use crate::figures;
-use crate::first_page::{FirstPage, VERIFY};
+use crate::first_page::{FirstPage, VERIFY, distinct};
 use crate::fit::{NAME_MAX, QUESTIONS_MAX, SINCE_MAX, TEXT_MAX, clipped, left_out};
 use crate::headline::{Headline, answer as sentences, chosen, limit_words};
 use crate::input::{ClaimRow, Input, Verdict};
@@ -77,9 +77,11 @@ pub(crate) fn answer(input: &Input, headlines: &[Headline<'_, '_>], alone: bool)
         .collect();
     if let Some(picture) = figures::overview(&chosen) {
         parts::figure(&mut m, &picture, |m| {
-            m.tag("b").text("Gain of the fastest plan.");
+            let fastest = chosen.iter().all(|h| h.is_fastest());
+            let plan = if fastest { "fastest plan" } else { "chosen plan" };
+            m.tag("b").text(&format!("Gain of the {plan}."));
             m.text(&format!(
-                " To the right of the dashed line, the fastest plan wins; bars: {}.",
+                " To the right of the dashed line, it wins; bars: {}.",
                 picture.ends_words()
             ));
         });
@@ -202,9 +204,10 @@ pub(crate) fn claims(inputs: &[Input]) -> Markup {
     if inputs.iter().all(|input| input.verdicts.is_empty()) {
         return m;
     }
+    let claims = distinct(inputs);
     let mut counts: BTreeMap<Verdict, usize> = BTreeMap::new();
     // A claim that repeats another is counted with it.
-    for claim in inputs.iter().flat_map(|input| &input.verdicts).filter(|c| c.same_as.is_none()) {
+    for (_, _, claim) in claims.iter().filter(|(_, _, c)| c.same_as.is_none()) {
         *counts.entry(claim.verdict).or_default() += 1;
     }
     m.tag("div").a("class", "filter").a("id", "claim-filter").body(|m| {
@@ -233,12 +236,8 @@ pub(crate) fn claims(inputs: &[Input]) -> Markup {
             matches!(c.verdict, Verdict::Confirmed | Verdict::Refuted | Verdict::Scope)
         };
         for wanted in [true, false] {
-            for input in inputs {
-                for (i, claim) in input.verdicts.iter().enumerate() {
-                    if decided(claim) == wanted {
-                        claim_row(m, input, i, claim);
-                    }
-                }
+            for (input, index, claim) in claims.iter().filter(|(_, _, c)| decided(c) == wanted) {
+                claim_row(m, input, *index, claim);
             }
         }
     });

@@ -3,7 +3,7 @@
 use crate::records::sample;
 use ioloom_model::{Doubt, Outcome, RunRecord};
 use ioloom_report::compare::since;
-use ioloom_report::{DoubtRow, Input, html, json, markdown, terminal};
+use ioloom_report::{DoubtRow, Input, Verdict, html, html_all, json, markdown, terminal};
 
 /// Time of an arm in a block, in milliseconds.
 type Times<'t> = &'t dyn Fn(u32) -> f64;
@@ -208,4 +208,50 @@ fn arms_that_cannot_be_judged_are_not_unchanged() {
     let text =
         "1 of 2 arms the same within 5 %, 1 undecided (too few blocks or too wide an interval).";
     assert_eq!(words(&before, &partly), text);
+}
+
+/// The limit of a plan is that of the named plan, and a plan is the fastest only if it is shown to be.
+#[test]
+fn a_plan_that_is_not_shown_to_be_faster_is_not_the_fastest() {
+    let (usual, same) = (|_| 2_000.0, |block| if block % 3 == 0 { 2_100.0 } else { 1_990.0 });
+    let fast = |_| 1_000.0;
+    let without_topic = |arms: &[(&str, Times<'_>)]| {
+        let mut input = study(arms);
+        input.study.experiments[0].topic = None;
+        (terminal(&input, 160, false), html(&input))
+    };
+    let (text, page) = without_topic(&[("default", &usual), ("uring-window", &same)]);
+    assert!(text.contains("no plan is shown to be faster than the simpler ones"), "{text}");
+    assert!(text.contains("uring/window:l=64,p=2 was limited by "), "{text}");
+    assert!(!text.contains("fastest") && !page.contains("astest plan"), "{text}");
+    assert!(page.contains("Gain of the chosen plan."));
+    let (_, page) = without_topic(&[("default", &usual), ("uring-window", &fast)]);
+    assert!(page.contains("Gain of the fastest plan."));
+}
+
+/// Studies of one seed have claims in common. Each is counted and listed once, on the page as in the score.
+#[test]
+fn a_claim_of_two_studies_is_listed_once() {
+    let part = |prefix: &str| {
+        let mut input = sample(1);
+        input.prefix = prefix.to_owned();
+        input.study.experiments[0].topic = Some("small files".to_owned());
+        input
+    };
+    let [mut first, second] = ["a-", "b-"].map(part);
+    // The verdict that runs decided counts, wherever it is.
+    let decided = first.verdicts[0].verdict;
+    first.verdicts[0].verdict = Verdict::Undecided;
+    let page = html_all(&[first.clone(), second]);
+    for claim in &first.verdicts {
+        let listed = page.matches(&format!("\"cid\">{}<", claim.id)).count();
+        assert_eq!(listed, 1, "{}", claim.id);
+    }
+    let filter =
+        page.split("id=\"claim-filter\"").nth(1).and_then(|rest| rest.split("</div>").next());
+    let counts = filter.expect("a filter").split("\"count\">").skip(1);
+    let sum: usize = counts.filter_map(|c| c.split('<').next()?.parse::<usize>().ok()).sum();
+    assert_eq!(sum, first.verdicts.len());
+    let row = page.split("<tr data-verdict=\"").find(|row| row.contains(">000-P27<"));
+    assert!(row.is_some_and(|row| row.starts_with(decided.name())));
 }
