@@ -36,10 +36,10 @@ pub(crate) fn without_runs(document: &mut Value) {
     }
 }
 
-/// Removes the numbers of comparisons, claims and doubts.
+/// Removes the numbers of comparisons and claims.
 pub(crate) fn without_numbers(document: &mut Value) {
     for study in document["studies"].as_array_mut().into_iter().flatten() {
-        for list in ["groups", "ratios", "claims", "doubts"] {
+        for list in ["groups", "ratios", "claims"] {
             study[list] = json!([]);
         }
     }

@@ -2,6 +2,7 @@
 
 use super::parts;
 use crate::advice::Advice;
+use crate::doubts::of_study;
 use crate::estimate::{Ends, RANGE_NOTE};
 use crate::figures;
 use crate::first_page::{FirstPage, VERIFY, distinct};
@@ -283,47 +284,25 @@ fn claim_row(m: &mut Markup, input: &Input, index: usize, claim: &ClaimRow) {
 /// Writes every doubt with its occurrences and advice.
 pub(crate) fn doubts(input: &Input) -> Markup {
     let mut m = Markup::new();
-    let mut seen: BTreeMap<Doubt, (usize, BTreeSet<String>, Vec<String>)> = BTreeMap::new();
-    for record in &input.records {
-        for doubt in &record.doubts {
-            let entry = seen.entry(*doubt).or_default();
-            entry.0 += 1;
-            entry.1.insert(record.key.experiment.clone());
-        }
-    }
-    for row in &input.doubts {
-        let entry = seen.entry(row.doubt).or_default();
-        if let Some(experiment) = &row.experiment {
-            entry.1.insert(experiment.clone());
-        }
-        let place = match (&row.experiment, &row.arm) {
-            (Some(e), Some(a)) => format!("{e}, {a}: "),
-            (Some(e), None) => format!("{e}: "),
-            _ => String::new(),
-        };
-        if !row.detail.is_empty() {
-            entry.2.push(format!("{place}{}", row.detail));
-        }
-    }
+    let seen = of_study(input);
     if seen.is_empty() {
         m.tag("p").text("None of the known reasons to distrust these results applies.");
         return m;
     }
     let columns = [("doubt", false), ("runs", true), ("found in", false), ("what to do", false)];
     parts::table(&mut m, "sort doubt-table", &columns, |m| {
-        for (doubt, (runs, experiments, details)) in &seen {
+        for (doubt, found) in &seen {
             m.tag("tr").body(|m| {
                 m.tag("td").body(|m| {
                     m.tag("span").a("class", "dname").text(&format!("◇ {doubt}"));
                 });
-                parts::number_cell(m, *runs as f64, |m| {
-                    m.text(&if *runs > 0 { runs.to_string() } else { "–".to_owned() });
+                let runs = found.runs;
+                parts::number_cell(m, runs as f64, |m| {
+                    m.text(&if runs > 0 { runs.to_string() } else { "–".to_owned() });
                 });
                 m.tag("td").body(|m| {
-                    let names: Vec<_> = experiments.iter().map(String::as_str).collect();
-                    m.text(if names.is_empty() { "the whole study" } else { "" });
-                    m.text(&names.join(", "));
-                    for detail in details {
+                    m.text(&found.places());
+                    for detail in &found.details {
                         m.tag("div").a("class", "iv").text(detail);
                     }
                 });

@@ -5,6 +5,7 @@ mod chapters;
 mod choice;
 mod export;
 mod full;
+mod markdown;
 mod page;
 #[path = "../../examples/sample/records.rs"]
 mod records;
