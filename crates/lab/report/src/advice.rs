@@ -8,8 +8,7 @@
 
 use crate::choice::Blocks;
 use crate::estimate::Ratio;
-use crate::first_page::capital;
-use crate::fit::{NAME_MAX, clipped};
+use crate::fit::{NAME_MAX, capital, clipped};
 use crate::group::{ArmRuns, Group, Unusable};
 use crate::headline::Piece;
 use crate::input::{DoubtRow, Input};
@@ -39,11 +38,32 @@ pub struct Advice<'g, 'a> {
     pub best: &'g ArmRuns<'a>,
     /// Speed of the best other arm relative to `usual`, if they share blocks.
     pub ratio: Option<Ratio>,
-    /// Arms that were not chosen and have a better median than `usual`, fastest first, with their
-    /// speed relative to it in the blocks that compare.
-    pub rivals: Vec<(&'g ArmRuns<'a>, Option<Ratio>)>,
+    /// The arms that were not chosen, the fastest first.
+    pub others: Vec<Other<'g, 'a>>,
     /// Doubts about the runs behind it, and about its experiment.
     pub doubts: Vec<Doubted>,
+}
+
+/// An arm that was not chosen.
+#[derive(Debug, Clone, Copy)]
+pub struct Other<'g, 'a> {
+    /// The arm.
+    pub arm: &'g ArmRuns<'a>,
+    /// Its speed relative to `usual` in the blocks that compare, if they share blocks.
+    pub ratio: Option<Ratio>,
+    /// Whether its median is better.
+    pub wins: bool,
+}
+
+impl Other<'_, '_> {
+    /// Returns the largest speed that its runs leave possible. Infinite if unknown.
+    fn high(&self) -> f64 {
+        match self.ratio {
+            Some(r) if r.ends.is_interval() || !self.wins => r.ends.high,
+            None if !self.wins => 0.0,
+            _ => f64::INFINITY,
+        }
+    }
 }
 
 /// A doubt about an answer.
@@ -98,7 +118,7 @@ fn of_group<'g, 'a>(input: &Input, group: &'g Group<'a>) -> Option<Advice<'g, 'a
     };
     let ratio = (best.id != usual.id).then(|| blocks.gain(group, best, usual)).flatten();
     arms.retain(|arm| arm.id != best.id);
-    let rivals = rivals(blocks, group, &arms, usual);
+    let others = others(blocks, group, &arms, usual);
     let mut doubts = doubts(input, group, &[usual, best]);
     if ratio.is_none() || usual.runs.len().min(best.runs.len()) < Rule::FULL.blocks_min {
         doubts.retain(|known| known.doubt != Doubt::FewSamples);
@@ -107,7 +127,7 @@ fn of_group<'g, 'a>(input: &Input, group: &'g Group<'a>) -> Option<Advice<'g, 'a
     }
     let id = format!("{}.advice", group.id);
     let is_default = default.is_some();
-    Some(Advice { id, topic, group, usual, is_default, missing, best, ratio, rivals, doubts })
+    Some(Advice { id, topic, group, usual, is_default, missing, best, ratio, others, doubts })
 }
 
 /// Returns why an arm has no result that can be compared.
@@ -123,24 +143,23 @@ fn why_missing(group: &Group<'_>, name: &str) -> String {
     }
 }
 
-/// Returns the arms with a better median than `usual` in the blocks that compare, the fastest first.
-fn rivals<'g, 'a>(
+/// Returns the speed of arms relative to `usual` in the blocks that compare, the fastest first.
+fn others<'g, 'a>(
     blocks: Blocks,
     group: &Group<'_>,
     arms: &[&'g ArmRuns<'a>],
     usual: &ArmRuns<'_>,
-) -> Vec<(&'g ArmRuns<'a>, Option<Ratio>)> {
-    let wins = |arm: &ArmRuns<'_>| {
+) -> Vec<Other<'g, 'a>> {
+    let one = |arm: &&'g ArmRuns<'a>| {
+        let ratio = blocks.gain(group, arm, usual);
         let medians = arm.estimate.as_ref().zip(usual.estimate.as_ref());
-        medians.is_some_and(|(a, u)| group.better().prefers(a.median, u.median))
+        let wins = medians.is_some_and(|(a, u)| group.better().prefers(a.median, u.median));
+        Other { arm, ratio, wins: ratio.map_or(wins, |r| r.value > 1.0) }
     };
-    let with_ratio = arms.iter().map(|arm| (*arm, blocks.gain(group, arm, usual)));
-    let mut rivals: Vec<_> = with_ratio
-        .filter(|(arm, ratio)| ratio.map_or_else(|| wins(arm), |r| r.value > 1.0))
-        .collect();
-    let speed = |ratio: &Option<Ratio>| ratio.map_or(0.0, |r| r.value);
-    rivals.sort_by(|(_, a), (_, b)| speed(b).total_cmp(&speed(a)));
-    rivals
+    let mut others: Vec<_> = arms.iter().map(one).collect();
+    let speed = |other: &Other<'_, '_>| other.ratio.map_or(0.0, |r| r.value);
+    others.sort_by(|a, b| speed(b).total_cmp(&speed(a)));
+    others
 }
 
 /// Returns the doubts about the runs of arms and about the experiment.
@@ -183,15 +202,26 @@ impl Advice<'_, '_> {
         out
     }
 
-    /// Returns the largest speed of another arm, relative to the default, that the intervals leave
-    /// possible for the chosen arm and for those with a better median. Infinite if unknown.
-    pub fn bound(&self) -> f64 {
-        let high = |ratio: &Option<Ratio>| match ratio {
-            Some(r) if r.ends.is_interval() => r.ends.high,
-            _ => f64::INFINITY,
-        };
-        let rivals = self.rivals.iter().map(|(_, ratio)| high(ratio));
-        rivals.fold(high(&self.ratio), f64::max)
+    /// Returns the arm with the largest speed, relative to `usual`, that the intervals leave possible,
+    /// of the chosen arm and those with a better median, and this speed. Infinite if unknown.
+    pub fn bound(&self) -> (&ArmRuns<'_>, f64) {
+        let chosen = self.ratio.filter(|r| r.ends.is_interval());
+        let first = (self.best, chosen.map_or(f64::INFINITY, |r| r.ends.high));
+        let rest = self.others.iter().filter(|o| o.wins).map(|o| (o.arm, o.high()));
+        rest.fold(first, |a, b| if b.1 > a.1 { b } else { a })
+    }
+
+    /// Returns the fastest arm that was not chosen and is faster than `usual` by its interval.
+    pub fn rival(&self) -> Option<(&ArmRuns<'_>, Ratio)> {
+        let faster = |o: &Other<'_, '_>| o.ratio.filter(Ratio::is_gain).is_some();
+        self.others.iter().find(|o| faster(o)).and_then(|o| Some((o.arm, o.ratio?)))
+    }
+
+    /// Returns the fastest other arm and its speed relative to `usual`.
+    pub fn next(&self) -> Option<(&ArmRuns<'_>, Ratio)> {
+        let other = self.others.first().and_then(|o| Some((o.arm, o.ratio?)));
+        let chosen = self.ratio?;
+        Some(other.filter(|(_, r)| r.value > chosen.value).unwrap_or((self.best, chosen)))
     }
 
     fn number(&self, text: String, field: &'static str) -> Piece {
@@ -235,57 +265,58 @@ impl Advice<'_, '_> {
     /// better median too.
     fn of_default(&self, r: Ratio, best: &str) -> Vec<Piece> {
         let gain = || self.number(ratio_ends(r.value, r.ends), "ratio");
-        let loss = || self.number(ratio_ends(1.0 / r.value, r.ends.inverse()), "slowdown");
         let margin = 1.0 + Rule::FULL.margin;
-        let bound = self.bound();
+        let (bound_arm, bound) = self.bound();
         if r.ends.low > margin {
             return vec![words(&format!("change to {best}: ")), gain(), words(" the speed.")];
         }
-        if bound < 1.0 / margin {
+        let highest = self.others.iter().map(Other::high).fold(bound, f64::max);
+        if let Some((arm, next)) = self.next().filter(|_| highest < 1.0 / margin) {
+            let text = ratio_ends(1.0 / next.value, next.ends.inverse());
             return vec![
                 words("your default is the fastest measured here: "),
-                loss(),
-                words(&format!(" the speed of the next best ({best}).")),
+                self.number(text, "next_slowdown"),
+                words(&format!(" the speed of the next best ({}).", self.says(arm))),
             ];
         }
         if bound <= 1.0 && r.ends.low >= 1.0 / margin {
             return vec![words(&format!(
-                "no difference above {} between your default and the best other plan measured \
-                 here ({best}).",
+                "no difference above {} between your default and {best}; no plan is shown to be faster.",
                 percent(Rule::FULL.margin)
             ))];
         }
         if bound <= 1.0 {
             return vec![
-                words(&format!("no plan measured here is faster than your default; {best}: ")),
+                words(&format!("no plan is shown to be faster than your default; {best}: ")),
                 gain(),
                 words(" its speed."),
             ];
         }
         if bound <= margin {
+            let arm = self.says(bound_arm);
             return vec![
                 words("your default is at most "),
                 self.number(percent(rounded_up(bound - 1.0)), "within"),
-                words(&format!(" slower than the best measured here ({best}).")),
+                words(&format!(" slower than the best measured here ({arm}).")),
             ];
         }
         let mut out = if r.ends.high < 1.0 / margin {
             let end = format!(" the speed of {best}, the best in other blocks");
-            vec![words("your default: "), loss(), words(&end)]
+            let loss = self.number(ratio_ends(1.0 / r.value, r.ends.inverse()), "slowdown");
+            vec![words("your default: "), loss, words(&end)]
         } else if r.is_clear() && r.value > 1.0 {
             vec![words(&format!("{best}: ")), gain(), words(" the speed of your default")]
         } else {
             let start = format!("no clear difference; {best}: ");
             vec![words(&start), gain(), words(" the speed of your default")]
         };
-        self.rival(&mut out, r);
+        self.end(&mut out, r);
         out
     }
 
     /// Ends a sentence with the arm that was not chosen but is faster than the default.
-    fn rival(&self, out: &mut Vec<Piece>, chosen: Ratio) {
-        let faster = self.rivals.first().and_then(|(arm, ratio)| Some((arm, (*ratio)?)));
-        match faster.filter(|(_, ratio)| ratio.is_gain()) {
+    fn end(&self, out: &mut Vec<Piece>, chosen: Ratio) {
+        match self.rival() {
             Some((arm, ratio)) => {
                 out.push(words(&format!("; {} looks faster: ", self.says(arm))));
                 out.push(self.number(ratio_ends(ratio.value, ratio.ends), "rival_ratio"));

@@ -213,8 +213,8 @@ fn group(g: &Group<'_>) -> Value {
 fn advice(input: &Input, groups: &[Group<'_>]) -> Vec<Value> {
     let one = |line: &Advice<'_, '_>| {
         let ratio = line.ratio;
-        let within = rounded_up((line.bound() - 1.0).max(0.0));
-        let rival = line.rivals.first().and_then(|(arm, ratio)| Some((arm, (*ratio)?)));
+        let within = rounded_up((line.bound().1 - 1.0).max(0.0));
+        let (rival, next) = (line.rival(), line.next());
         json!({
             "id": line.id,
             "topic": line.topic,
@@ -223,6 +223,8 @@ fn advice(input: &Input, groups: &[Group<'_>]) -> Vec<Value> {
             "ratio": ratio.map(|r| r.value),
             "slowdown": ratio.map(|r| 1.0 / r.value),
             "within": within.is_finite().then_some(within),
+            "next": next.map(|(arm, _)| &arm.id),
+            "next_slowdown": next.map(|(_, r)| 1.0 / r.value),
             "rival": rival.map(|(arm, _)| &arm.id),
             "rival_ratio": rival.map(|(_, r)| r.value),
             "rival_low": rival.map(|(_, r)| r.ends.low),

@@ -2,7 +2,7 @@
 //! of the claims.
 
 use crate::advice::{Advice, Doubted, advice};
-use crate::fit::{NAME_MAX, clipped};
+use crate::fit::{NAME_MAX, capital, clipped};
 use crate::group::Group;
 use crate::headline::Piece;
 use crate::input::{ClaimRow, Input, Verdict};
@@ -126,10 +126,4 @@ impl Advice<'_, '_> {
         };
         self.doubts.iter().map(one).collect::<Vec<_>>().join(", ")
     }
-}
-
-/// Returns a text with a capital first letter.
-pub(crate) fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
 }
