@@ -108,10 +108,16 @@ pub fn since(before: &Input, now: &Input) -> String {
     if same == compared {
         return format!("{head}none of {compared} arms changed by more than 5 %.");
     }
-    if unclear > 0 {
-        parts.push(format!("{unclear} undecided (too few blocks or too wide an interval)"));
+    let largest = largest(&matched.rows);
+    match (unclear, largest) {
+        (0, _) => {}
+        // The sentence has to fit on the first page.
+        (_, Some(_)) => parts.push(format!("{unclear} undecided")),
+        (_, None) => {
+            parts.push(format!("{unclear} undecided (too few blocks or too wide an interval)"));
+        }
     }
-    let most = largest(&matched.rows).map_or_else(String::new, |(row, ratio)| {
+    let most = largest.map_or_else(String::new, |(row, ratio)| {
         let text = crate::quantity::ratio_ends(ratio.value, ratio.ends);
         let (arm, experiment) = (row.first.name, &row.group.experiment.name);
         format!("; most: {arm} in {experiment}, {text} of the {} before", row.group.metric_name)
