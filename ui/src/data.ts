@@ -10,13 +10,19 @@ interface Arm {
   readonly median: number | null;
   readonly low: number | null;
   readonly high: number | null;
+  readonly confidence: number | null;
   readonly values: readonly number[] | null;
+  readonly blocks: readonly number[] | null;
 }
 
 interface Group {
   readonly id: string;
-  readonly metric?: string;
-  readonly unit?: string;
+  readonly experiment: string;
+  readonly medium: string;
+  readonly condition: string;
+  readonly compute: string;
+  readonly metric: string;
+  readonly unit: string;
   readonly arms: readonly Arm[];
 }
 
@@ -32,18 +38,26 @@ function groups(): Map<string, Group> {
   return found;
 }
 
-// One row per value, so that spreadsheets and statistics programs can read it without parsing.
+// One row per value, so that spreadsheets and statistics programs can read it without parsing. A row
+// is complete: values of one block are pairs, and rows of several charts can be joined.
 function rowsOfGroup(group: Group): Row[] {
   return group.arms.flatMap((arm) =>
-    (arm.values ?? []).map((value, run) => ({
-      arm: arm.arm,
+    (arm.values ?? []).map((value, i) => ({
+      experiment: group.experiment,
+      metric: group.metric,
+      unit: group.unit,
       set: arm.set,
+      medium: group.medium,
+      condition: group.condition,
+      compute: group.compute,
+      arm: arm.arm,
       plan: arm.plan,
-      run,
+      block: arm.blocks?.[i] ?? null,
       value,
       median: arm.median,
       low: arm.low,
       high: arm.high,
+      confidence: arm.confidence,
     })),
   );
 }

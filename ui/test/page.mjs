@@ -211,7 +211,7 @@ async function readers(browser) {
   }
 }
 
-// Every chart offers its data, and the CSV of a comparison has the values of its runs.
+// Every chart offers its data, and each row of a comparison has its metric, unit, condition and block.
 async function data(page) {
   const [charts, offers] = await page.evaluate(() => [
     Array.from(document.querySelectorAll("figure")).filter((f) => f.querySelector("svg.chart")).length,
@@ -230,9 +230,12 @@ async function data(page) {
     const group = studies.flatMap((s) => s.groups).find((g) => g.id === first.closest(".group").id);
     found.push([...document.querySelectorAll("figure > .data")].indexOf(first.querySelector(".data")));
     found.push(group.arms.flatMap((arm) => arm.values ?? []));
+    const names = ["experiment", "metric", "unit", "medium", "condition", "compute"];
+    const of = (arm) => (arm.values ?? []).map((_, i) => [...names.map((n) => group[n]), arm.blocks[i], arm.confidence]);
+    found.push(group.arms.flatMap(of));
     return found;
   });
-  const [at, values] = saved.splice(-2);
+  const [at, values, facts] = saved.splice(-3);
   const empty = saved.filter(([name, text]) =>
     name.endsWith(".csv") ? text.trim().split("\r\n").length < 2 : JSON.parse(text).length === 0,
   );
@@ -242,7 +245,13 @@ async function data(page) {
     return lines.map((line) => Number(line.match(/("[^"]*"|[^,]*)(,|$)/g)[head.split(",").indexOf("value")].replace(",", "")));
   };
   same(column(saved[2 * at][1]), values, "the CSV of a comparison");
-  same(JSON.parse(saved[2 * at + 1][1]).map((row) => row.value), values, "its JSON");
+  const rows = JSON.parse(saved[2 * at + 1][1]);
+  same(rows.map((row) => row.value), values, "its JSON");
+  const names = ["experiment", "metric", "unit", "medium", "condition", "compute", "block", "confidence"];
+  same(rows.map((row) => names.map((name) => row[name])), facts, "the facts of its rows");
+  same(facts[0].slice(1, 3), ["elapsed_ns", "ns"], "metric and unit");
+  const head = saved[2 * at][1].split("\r\n")[0].split(",");
+  same(names.filter((name) => !head.includes(name)), [], "columns that its CSV lacks");
 }
 
 make("sample", [page_path, compare_path]);

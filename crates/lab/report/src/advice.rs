@@ -8,14 +8,16 @@
 
 use crate::choice::Blocks;
 use crate::estimate::Ratio;
-use crate::fit::{NAME_MAX, clipped};
-use crate::group::{ArmRuns, Group};
+use crate::fit::{NAME_MAX, capital, clipped};
+use crate::group::{ArmRuns, Group, Unusable};
 use crate::headline::Piece;
-use crate::quantity::{Better, percent, ratio_ends};
+use crate::input::{DoubtRow, Input};
+use crate::medium::short_names;
+use crate::quantity::{Better, percent, ratio_ends, rounded_up};
 use ioloom_model::study::fill;
 use ioloom_model::{AnyPlan, Condition, Doubt, Method, Plan, Schedule};
 use ioloom_stats::Rule;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// One line of the first page.
 #[derive(Debug, Clone)]
@@ -26,27 +28,62 @@ pub struct Advice<'g, 'a> {
     pub topic: &'a str,
     /// The comparison that answers it.
     pub group: &'g Group<'a>,
-    /// The default, or the simplest arm if no arm is the default.
+    /// The default, or the simplest arm if no arm is the default or it has no result.
     pub usual: &'g ArmRuns<'a>,
-    /// Whether `usual` is what the tools do by default.
+    /// Whether `usual` is the default of the tools.
     pub is_default: bool,
-    /// The best of the other arms in the blocks that choose.
+    /// Why the default has no result, if the study names one.
+    pub missing: Option<String>,
+    /// The best of the other arms in the blocks that choose; `usual` if it is the only arm.
     pub best: &'g ArmRuns<'a>,
     /// Speed of the best other arm relative to `usual`, if they share blocks.
     pub ratio: Option<Ratio>,
-    /// Doubts about at least half of the runs behind it.
-    pub doubts: BTreeSet<Doubt>,
+    /// The arms that were not chosen, the fastest first.
+    pub others: Vec<Other<'g, 'a>>,
+    /// Doubts about the runs behind it, and about its experiment.
+    pub doubts: Vec<Doubted>,
+}
+
+/// An arm that was not chosen.
+#[derive(Debug, Clone, Copy)]
+pub struct Other<'g, 'a> {
+    /// The arm.
+    pub arm: &'g ArmRuns<'a>,
+    /// Its speed relative to `usual` in the blocks that compare, if they share blocks.
+    pub ratio: Option<Ratio>,
+    /// Whether its median is better.
+    pub wins: bool,
+}
+
+impl Other<'_, '_> {
+    /// Returns the largest speed that its runs leave possible. Infinite if unknown.
+    fn high(&self) -> f64 {
+        match self.ratio {
+            Some(r) if r.ends.is_interval() || !self.wins => r.ends.high,
+            None if !self.wins => 0.0,
+            _ => f64::INFINITY,
+        }
+    }
+}
+
+/// A doubt about an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Doubted {
+    /// The doubt.
+    pub doubt: Doubt,
+    /// Runs with it and all runs, if fewer than half have it.
+    pub share: Option<(usize, usize)>,
 }
 
 /// Returns the lines of a study: for each topic its first comparison with results, cold before warm
 /// and the work directory before other media.
-pub fn advice<'g, 'a>(groups: &'g [Group<'a>]) -> Vec<Advice<'g, 'a>> {
+pub fn advice<'g, 'a>(input: &Input, groups: &'g [Group<'a>]) -> Vec<Advice<'g, 'a>> {
     let mut lines: Vec<Advice<'_, '_>> = Vec::new();
     let rank = |group: &Group<'_>| {
         let own = matches!(group.medium, "work" | "image");
         (own, group.condition == Condition::Cold)
     };
-    for line in groups.iter().filter_map(of_group) {
+    for line in groups.iter().filter_map(|group| of_group(input, group)) {
         match lines.iter_mut().find(|known| known.topic == line.topic) {
             Some(known) if rank(line.group) > rank(known.group) => *known = line,
             Some(_) => {}
@@ -56,7 +93,7 @@ pub fn advice<'g, 'a>(groups: &'g [Group<'a>]) -> Vec<Advice<'g, 'a>> {
     lines
 }
 
-fn of_group<'g, 'a>(group: &'g Group<'a>) -> Option<Advice<'g, 'a>> {
+fn of_group<'g, 'a>(input: &Input, group: &'g Group<'a>) -> Option<Advice<'g, 'a>> {
     let topic = group.experiment.topic.as_deref()?;
     if group.merges_sets || group.better() == Better::Neither {
         return None;
@@ -65,6 +102,7 @@ fn of_group<'g, 'a>(group: &'g Group<'a>) -> Option<Advice<'g, 'a>> {
     let named = group.experiment.usual.as_deref();
     let default = arms.iter().copied().find(|arm| Some(arm.name) == named);
     let usual = default.or_else(|| arms.first().copied())?;
+    let missing = named.filter(|_| default.is_none()).map(|name| why_missing(group, name));
     // Arms at another level of a factor of the default did other work.
     arms.retain(|arm| {
         let same = |(factor, level): (&String, &f64)| {
@@ -74,69 +112,140 @@ fn of_group<'g, 'a>(group: &'g Group<'a>) -> Option<Advice<'g, 'a>> {
     });
     let all: Vec<_> = std::iter::once(usual).chain(arms.iter().copied()).collect();
     let blocks = Blocks::of(group, &all);
-    let best = blocks.choose(group, &arms)?;
-    let ratio = blocks.gain(group, best, usual);
-    let mut doubts = frequent_doubts(&[usual, best]);
+    let best = match blocks.choose(group, &arms) {
+        None if missing.is_some() => usual,
+        best => best?,
+    };
+    let ratio = (best.id != usual.id).then(|| blocks.gain(group, best, usual)).flatten();
+    arms.retain(|arm| arm.id != best.id);
+    let others = others(blocks, group, &arms, usual);
+    let mut doubts = doubts(input, group, &[usual, best]);
     if ratio.is_none() || usual.runs.len().min(best.runs.len()) < Rule::FULL.blocks_min {
-        doubts.insert(Doubt::FewSamples);
+        doubts.retain(|known| known.doubt != Doubt::FewSamples);
+        doubts.push(Doubted { doubt: Doubt::FewSamples, share: None });
+        doubts.sort_by_key(|known| known.doubt);
     }
     let id = format!("{}.advice", group.id);
-    Some(Advice { id, topic, group, usual, is_default: default.is_some(), best, ratio, doubts })
+    let is_default = default.is_some();
+    Some(Advice { id, topic, group, usual, is_default, missing, best, ratio, others, doubts })
 }
 
-fn frequent_doubts(arms: &[&ArmRuns<'_>]) -> BTreeSet<Doubt> {
+/// Returns why an arm has no result that can be compared.
+fn why_missing(group: &Group<'_>, name: &str) -> String {
+    match group.arms.iter().find(|arm| arm.name == name) {
+        None => "it did not run".to_owned(),
+        Some(arm) if arm.estimate.is_some() => "its work differs".to_owned(),
+        Some(arm) => match arm.unusable.first() {
+            Some((Unusable::TimedOut, reason, _)) => clipped(reason, REASON_MAX),
+            Some((why, reason, _)) => clipped(&format!("{}: {reason}", why.name()), REASON_MAX),
+            None => "no usable values".to_owned(),
+        },
+    }
+}
+
+/// Returns the speed of arms relative to `usual` in the blocks that compare, the fastest first.
+fn others<'g, 'a>(
+    blocks: Blocks,
+    group: &Group<'_>,
+    arms: &[&'g ArmRuns<'a>],
+    usual: &ArmRuns<'_>,
+) -> Vec<Other<'g, 'a>> {
+    let one = |arm: &&'g ArmRuns<'a>| {
+        let ratio = blocks.gain(group, arm, usual);
+        let medians = arm.estimate.as_ref().zip(usual.estimate.as_ref());
+        let wins = medians.is_some_and(|(a, u)| group.better().prefers(a.median, u.median));
+        Other { arm, ratio, wins: ratio.map_or(wins, |r| r.value > 1.0) }
+    };
+    let mut others: Vec<_> = arms.iter().map(one).collect();
+    let speed = |other: &Other<'_, '_>| other.ratio.map_or(0.0, |r| r.value);
+    others.sort_by(|a, b| speed(b).total_cmp(&speed(a)));
+    others
+}
+
+/// Returns the doubts about the runs of arms and about the experiment.
+fn doubts(input: &Input, group: &Group<'_>, arms: &[&ArmRuns<'_>]) -> Vec<Doubted> {
     let runs: Vec<_> = arms.iter().flat_map(|arm| &arm.runs).collect();
     let mut seen: BTreeMap<Doubt, usize> = BTreeMap::new();
     for doubt in runs.iter().flat_map(|run| &run.doubts) {
         *seen.entry(*doubt).or_default() += 1;
     }
-    seen.into_iter().filter(|(_, n)| n * 2 >= runs.len()).map(|(doubt, _)| doubt).collect()
+    let own = |row: &&DoubtRow| {
+        let of_arms = |name: &String| arms.iter().any(|arm| arm.name == name);
+        row.experiment.as_ref() == Some(&group.experiment.name)
+            && row.arm.as_ref().is_none_or(of_arms)
+    };
+    for row in input.doubts.iter().filter(own) {
+        seen.insert(row.doubt, runs.len());
+    }
+    let share = |n: usize| (n * 2 < runs.len()).then_some((n, runs.len()));
+    seen.into_iter().map(|(doubt, n)| Doubted { doubt, share: share(n) }).collect()
+}
+
+/// Maximum number of characters of a reason in an answer.
+const REASON_MAX: usize = 60;
+
+fn words(text: &str) -> Piece {
+    Piece::Words(text.to_owned())
 }
 
 impl Advice<'_, '_> {
     /// Returns the line without its topic.
     pub fn pieces(&self) -> Vec<Piece> {
-        let words = |text: &str| Piece::Words(text.to_owned());
-        let number = |text: String, field| Piece::Number { text, of: self.id.clone(), field };
+        let Some(reason) = &self.missing else { return self.compared() };
+        let mut out = vec![words(&format!("your default was not measured ({reason})"))];
+        if self.best.id == self.usual.id {
+            out.push(words(", so nothing is compared."));
+            return out;
+        }
+        out.push(words("; "));
+        out.extend(self.compared());
+        out
+    }
+
+    /// Returns the arm with the largest speed, relative to `usual`, that the intervals leave possible,
+    /// of the chosen arm and those with a better median, and this speed. Infinite if unknown.
+    pub fn bound(&self) -> (&ArmRuns<'_>, f64) {
+        let chosen = self.ratio.filter(|r| r.ends.is_interval());
+        let first = (self.best, chosen.map_or(f64::INFINITY, |r| r.ends.high));
+        let rest = self.others.iter().filter(|o| o.wins).map(|o| (o.arm, o.high()));
+        rest.fold(first, |a, b| if b.1 > a.1 { b } else { a })
+    }
+
+    /// Returns the fastest arm that was not chosen and is faster than `usual` by its interval.
+    pub fn rival(&self) -> Option<(&ArmRuns<'_>, Ratio)> {
+        let faster = |o: &Other<'_, '_>| o.ratio.filter(Ratio::is_gain).is_some();
+        self.others.iter().find(|o| faster(o)).and_then(|o| Some((o.arm, o.ratio?)))
+    }
+
+    /// Returns the fastest other arm and its speed relative to `usual`.
+    pub fn next(&self) -> Option<(&ArmRuns<'_>, Ratio)> {
+        let other = self.others.first().and_then(|o| Some((o.arm, o.ratio?)));
+        let chosen = self.ratio?;
+        Some(other.filter(|(_, r)| r.value > chosen.value).unwrap_or((self.best, chosen)))
+    }
+
+    fn number(&self, text: String, field: &'static str) -> Piece {
+        Piece::Number { text, of: self.id.clone(), field }
+    }
+
+    /// Returns the comparison of the best other arm with `usual`.
+    fn compared(&self) -> Vec<Piece> {
         let (best, usual) = (self.says(self.best), self.says(self.usual));
         let Some(r) = self.ratio else {
             return vec![words(&self.without_ratio(&usual, &best))];
         };
-        let gain = || number(ratio_ends(r.value, r.ends), "ratio");
-        let loss = || number(ratio_ends(1.0 / r.value, r.ends.inverse()), "slowdown");
-        let margin = 1.0 + Rule::FULL.margin;
+        let gain = || self.number(ratio_ends(r.value, r.ends), "ratio");
+        let loss = || self.number(ratio_ends(1.0 / r.value, r.ends.inverse()), "slowdown");
+        let usual = if self.is_default { "your default" } else { &usual };
         if !r.ends.is_interval() {
             let blocks =
                 if r.n == 1 { "1 block is".to_owned() } else { format!("{} blocks are", r.n) };
-            return vec![
-                words(&format!("{best}: ")),
-                gain(),
-                words(&format!(
-                    " the speed of {}; {blocks} too few to decide.",
-                    if self.is_default { "your default" } else { &usual }
-                )),
-            ];
+            let few = format!(" the speed of {usual}; {blocks} too few to decide.");
+            return vec![words(&format!("{best}: ")), gain(), words(&few)];
         }
-        if self.is_default && r.ends.low > margin {
-            return vec![words(&format!("change to {best}: ")), gain(), words(" the speed.")];
+        if self.is_default {
+            return self.of_default(r, &best);
         }
-        if self.is_default && r.ends.high < 1.0 {
-            let next = format!(" the speed of the next best ({best}).");
-            return vec![
-                words("your default is the fastest measured here: "),
-                loss(),
-                words(&next),
-            ];
-        }
-        if self.is_default && r.ends.high <= margin {
-            let most = percent((r.ends.high - 1.0).max(0.0));
-            return vec![
-                words("your default is at most "),
-                number(most, "within"),
-                words(&format!(" slower than the best measured here ({best}).")),
-            ];
-        }
-        let usual = if self.is_default { "your default" } else { &usual };
         match r.is_clear() {
             true if r.value >= 1.0 => {
                 vec![words(&format!("{best}: ")), gain(), words(&format!(" the speed of {usual}."))]
@@ -149,6 +258,72 @@ impl Advice<'_, '_> {
                 gain(),
                 words(&format!(" the speed of {usual}.")),
             ],
+        }
+    }
+
+    /// Compares the default with all other arms. What is said of all of them holds for those with a
+    /// better median too.
+    fn of_default(&self, r: Ratio, best: &str) -> Vec<Piece> {
+        let gain = || self.number(ratio_ends(r.value, r.ends), "ratio");
+        let margin = 1.0 + Rule::FULL.margin;
+        let (bound_arm, bound) = self.bound();
+        if r.ends.low > margin {
+            return vec![words(&format!("change to {best}: ")), gain(), words(" the speed.")];
+        }
+        let highest = self.others.iter().map(Other::high).fold(bound, f64::max);
+        if let Some((arm, next)) = self.next().filter(|_| highest < 1.0 / margin) {
+            let text = ratio_ends(1.0 / next.value, next.ends.inverse());
+            return vec![
+                words("your default is the fastest measured here: "),
+                self.number(text, "next_slowdown"),
+                words(&format!(" the speed of the next best ({}).", self.says(arm))),
+            ];
+        }
+        if bound <= 1.0 && r.ends.low >= 1.0 / margin {
+            return vec![words(&format!(
+                "no difference above {} between your default and {best}; no plan is shown to be faster.",
+                percent(Rule::FULL.margin)
+            ))];
+        }
+        if bound <= 1.0 {
+            return vec![
+                words(&format!("no plan is shown to be faster than your default; {best}: ")),
+                gain(),
+                words(" its speed."),
+            ];
+        }
+        if bound <= margin {
+            let arm = self.says(bound_arm);
+            return vec![
+                words("your default is at most "),
+                self.number(percent(rounded_up(bound - 1.0)), "within"),
+                words(&format!(" slower than the best measured here ({arm}).")),
+            ];
+        }
+        let mut out = if r.ends.high < 1.0 / margin {
+            let end = format!(" the speed of {best}, the best in other blocks");
+            let loss = self.number(ratio_ends(1.0 / r.value, r.ends.inverse()), "slowdown");
+            vec![words("your default: "), loss, words(&end)]
+        } else if r.is_clear() && r.value > 1.0 {
+            vec![words(&format!("{best}: ")), gain(), words(" the speed of your default")]
+        } else {
+            let start = format!("no clear difference; {best}: ");
+            vec![words(&start), gain(), words(" the speed of your default")]
+        };
+        self.end(&mut out, r);
+        out
+    }
+
+    /// Ends a sentence with the arm that was not chosen but is faster than the default.
+    fn end(&self, out: &mut Vec<Piece>, chosen: Ratio) {
+        match self.rival() {
+            Some((arm, ratio)) => {
+                out.push(words(&format!("; {} looks faster: ", self.says(arm))));
+                out.push(self.number(ratio_ends(ratio.value, ratio.ends), "rival_ratio"));
+                out.push(words("; repeat to decide."));
+            }
+            None if chosen.ends.high < 1.0 => out.push(words("; no plan is shown to be faster.")),
+            None => out.push(words(".")),
         }
     }
 
@@ -167,6 +342,22 @@ impl Advice<'_, '_> {
                 "{usual} and {best} have fewer than two blocks in common, so nothing is decided."
             ),
         }
+    }
+
+    /// Returns the topic with the condition and the medium of the comparison, in at most this many
+    /// characters.
+    pub fn heading(&self, most: usize) -> String {
+        let condition = match self.group.condition {
+            Condition::AsIs => None,
+            other => Some(other.name().to_owned()),
+        };
+        let elsewhere = self.group.elsewhere();
+        let medium = elsewhere.map(|name| format!("on {}", short_names([name])[name]));
+        let place: Vec<String> = condition.into_iter().chain(medium).collect();
+        let place =
+            if place.is_empty() { String::new() } else { format!(" ({})", place.join(", ")) };
+        let room = most - place.chars().count().min(most / 2);
+        clipped(&(clipped(&capital(self.topic), room) + &place), most)
     }
 
     /// Returns what a user would call an arm.

@@ -76,31 +76,61 @@ pub struct Row<'a> {
     pub differs: Vec<String>,
 }
 
-/// Returns what changed beyond noise from an earlier session to a later one, in a sentence.
+/// Returns what changed beyond noise from an earlier session to a later one, in a sentence. Arms that
+/// could not be judged are counted apart from those that are the same.
 pub fn since(before: &Input, now: &Input) -> String {
     let matched = matched(before, now);
     let of = |change: Change| matched.rows.iter().filter(|row| row.change == change).count();
-    let (better, worse) = (of(Change::Better), of(Change::Worse));
     let compared = matched.rows.len() - of(Change::NotComparable);
+    let (same, unclear) = (of(Change::Same), of(Change::Unclear));
     let head = format!("Since {}: ", before.started());
     if compared == 0 {
         return format!("{head}nothing is comparable.");
     }
-    let largest = matched
-        .rows
-        .iter()
-        .filter(|row| matches!(row.change, Change::Better | Change::Worse))
-        .filter_map(|row| Some((row, row.ratio?)))
-        .max_by(|(_, a), (_, b)| a.value.ln().abs().total_cmp(&b.value.ln().abs()));
-    let Some((row, ratio)) = largest else {
-        return format!("{head}none of {compared} arms changed beyond noise.");
-    };
-    let text = crate::quantity::ratio_ends(ratio.value, ratio.ends);
-    format!(
-        "{head}{better} of {compared} arms better and {worse} worse beyond noise; most: {} in {}, \
-         {text} of the {} before.",
-        row.first.name, row.group.experiment.name, row.group.metric_name
-    )
+    let mut parts: Vec<String> = Vec::new();
+    for (change, words) in [
+        (Change::Better, "better beyond noise"),
+        (Change::Worse, "worse beyond noise"),
+        (Change::Different, "different beyond noise"),
+        (Change::Same, "the same within 5 %"),
+    ] {
+        match of(change) {
+            0 => {}
+            n if parts.is_empty() => parts.push(format!("{n} of {compared} arms {words}")),
+            n => parts.push(format!("{n} {words}")),
+        }
+    }
+    if parts.is_empty() {
+        return format!(
+            "{head}{unclear} of {compared} arms had too few blocks or too wide an interval to decide."
+        );
+    }
+    if same == compared {
+        return format!("{head}none of {compared} arms changed by more than 5 %.");
+    }
+    let largest = largest(&matched.rows);
+    match (unclear, largest) {
+        (0, _) => {}
+        // The sentence has to fit on the first page.
+        (_, Some(_)) => parts.push(format!("{unclear} undecided")),
+        (_, None) => {
+            parts.push(format!("{unclear} undecided (too few blocks or too wide an interval)"));
+        }
+    }
+    let most = largest.map_or_else(String::new, |(row, ratio)| {
+        let text = crate::quantity::ratio_ends(ratio.value, ratio.ends);
+        let (arm, experiment) = (row.first.name, &row.group.experiment.name);
+        format!("; most: {arm} in {experiment}, {text} of the {} before", row.group.metric_name)
+    });
+    format!("{head}{}{most}.", parts.join(", "))
+}
+
+/// Returns the arm that changed most, and its ratio.
+fn largest<'r, 'a>(rows: &'r [Row<'a>]) -> Option<(&'r Row<'a>, Ratio)> {
+    let changed =
+        |row: &&Row<'_>| matches!(row.change, Change::Better | Change::Worse | Change::Different);
+    let rows = rows.iter().filter(changed).filter_map(|row| Some((row, row.ratio?)));
+    rows.max_by(|(_, a), (_, b)| a.value.ln().abs().total_cmp(&b.value.ln().abs()))
 }
 
 /// Both sessions matched arm by arm.

@@ -15,6 +15,7 @@ use crate::figures::role_times;
 use crate::group::Group;
 use crate::headline::Headline;
 use crate::input::Input;
+use crate::quantity::rounded_up;
 use ioloom_model::{Measured, Outcome, RunRecord};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -35,10 +36,10 @@ pub(crate) fn without_runs(document: &mut Value) {
     }
 }
 
-/// Removes the numbers of comparisons, claims and doubts.
+/// Removes the numbers of comparisons and claims.
 pub(crate) fn without_numbers(document: &mut Value) {
     for study in document["studies"].as_array_mut().into_iter().flatten() {
-        for list in ["groups", "ratios", "claims", "doubts"] {
+        for list in ["groups", "ratios", "claims"] {
             study[list] = json!([]);
         }
     }
@@ -56,9 +57,10 @@ pub fn study(input: &Input, groups: &[Group<'_>], headlines: &[Headline<'_, '_>]
         "version": input.version,
         "started_unix_ms": input.started_unix_ms,
         "duration_s": input.duration_s,
+        "since": input.since,
         "machine": input.machine,
         "groups": groups.iter().map(group).collect::<Vec<_>>(),
-        "ratios": headlines.iter().flat_map(ratios).chain(advice(groups)).collect::<Vec<_>>(),
+        "ratios": headlines.iter().flat_map(ratios).chain(advice(input, groups)).collect::<Vec<_>>(),
         "claims": claims(input),
         "doubts": input.doubts.iter().map(|d| json!({
             "doubt": d.doubt,
@@ -161,6 +163,9 @@ fn coarse(value: u64) -> Value {
 }
 
 fn group(g: &Group<'_>) -> Value {
+    // Arms on different file sets did different work, even if it is equal in size.
+    let comparable = if g.merges_sets { Vec::new() } else { g.comparable() };
+    let comparable: Vec<&str> = comparable.iter().map(|arm| arm.id.as_str()).collect();
     json!({
         "id": g.id,
         "experiment": g.experiment.name,
@@ -169,13 +174,19 @@ fn group(g: &Group<'_>) -> Value {
         "condition": g.condition,
         "compute": g.compute,
         "metric": g.experiment.metric,
+        "unit": g.unit().name(),
+        "merges_sets": g.merges_sets,
         "arms": g.arms.iter().map(|a| {
             let busy: Vec<f64> = a.measured().filter_map(|m| m.device_busy).collect();
+            let first = a.runs.first();
             json!({
                 "id": a.id,
                 "arm": a.name,
                 "plan": a.plan,
                 "set": a.set,
+                "set_hash": first.map(|run| &run.set.hash),
+                "work": a.work().map(|(files, bytes)| json!({"files": files, "bytes": bytes})),
+                "comparable": comparable.contains(&a.id.as_str()),
                 "factors": a.factors,
                 "n": a.estimate.as_ref().map_or(0, |e| e.values.len()),
                 "median": a.estimate.as_ref().map(|e| e.median),
@@ -184,6 +195,9 @@ fn group(g: &Group<'_>) -> Value {
                 "confidence": a.estimate.as_ref().and_then(|e| e.ends).map(|e| e.confidence),
                 "values": a.estimate.as_ref().map(|e| {
                     e.values.iter().map(|v| number(*v)).collect::<Vec<_>>()
+                }),
+                "blocks": a.estimate.as_ref().map(|_| {
+                    a.blocks(&g.experiment.metric).into_iter().map(|(block, _)| block).collect::<Vec<_>>()
                 }),
                 "device_busy": (!busy.is_empty()).then(|| ioloom_stats::median(&busy)),
                 "not_done": a.unusable.iter()
@@ -196,9 +210,11 @@ fn group(g: &Group<'_>) -> Value {
 }
 
 /// Returns the ratios of the first page.
-fn advice(groups: &[Group<'_>]) -> Vec<Value> {
+fn advice(input: &Input, groups: &[Group<'_>]) -> Vec<Value> {
     let one = |line: &Advice<'_, '_>| {
         let ratio = line.ratio;
+        let within = rounded_up((line.bound().1 - 1.0).max(0.0));
+        let (rival, next) = (line.rival(), line.next());
         json!({
             "id": line.id,
             "topic": line.topic,
@@ -206,14 +222,20 @@ fn advice(groups: &[Group<'_>]) -> Vec<Value> {
             "against": line.usual.id,
             "ratio": ratio.map(|r| r.value),
             "slowdown": ratio.map(|r| 1.0 / r.value),
-            "within": ratio.map(|r| (r.ends.high - 1.0).max(0.0)),
+            "within": within.is_finite().then_some(within),
+            "next": next.map(|(arm, _)| &arm.id),
+            "next_slowdown": next.map(|(_, r)| 1.0 / r.value),
+            "rival": rival.map(|(arm, _)| &arm.id),
+            "rival_ratio": rival.map(|(_, r)| r.value),
+            "rival_low": rival.map(|(_, r)| r.ends.low),
+            "rival_high": rival.map(|(_, r)| r.ends.high),
             "low": ratio.map(|r| r.ends.low),
             "high": ratio.map(|r| r.ends.high),
             "confidence": ratio.map(|r| r.ends.confidence),
             "n": ratio.map(|r| r.n),
         })
     };
-    crate::advice::advice(groups).iter().map(one).collect()
+    crate::advice::advice(input, groups).iter().map(one).collect()
 }
 
 fn ratios<'h>(h: &'h Headline<'_, '_>) -> impl Iterator<Item = Value> + 'h {

@@ -1,11 +1,11 @@
 //! What the terminal, the page and Markdown say first: the machine, one line per question, the score
 //! of the claims.
 
-use crate::advice::{Advice, advice};
-use crate::fit::{NAME_MAX, clipped};
+use crate::advice::{Advice, Doubted, advice};
+use crate::fit::{NAME_MAX, capital, clipped};
 use crate::group::Group;
 use crate::headline::Piece;
-use crate::input::{Input, Verdict};
+use crate::input::{ClaimRow, Input, Verdict};
 use ioloom_model::units::format_size;
 use std::collections::BTreeMap;
 
@@ -28,7 +28,8 @@ pub struct FirstPage<'g, 'a> {
 impl<'g, 'a> FirstPage<'g, 'a> {
     /// Returns the first page; `None` if no experiment answers a question of users.
     pub fn new(inputs: &'a [Input], groups: &'g [Vec<Group<'a>>]) -> Option<Self> {
-        let lines: Vec<_> = groups.iter().flat_map(|groups| advice(groups)).collect();
+        let both = inputs.iter().zip(groups);
+        let lines: Vec<_> = both.flat_map(|(input, groups)| advice(input, groups)).collect();
         let first = inputs.first().filter(|_| !lines.is_empty())?;
         let since = inputs.iter().filter_map(|input| input.since.as_deref()).collect();
         Some(Self { machine: machine(first), lines, score: score(inputs), since })
@@ -55,20 +56,40 @@ fn machine(input: &Input) -> String {
     words.join(", ")
 }
 
+/// Returns each claim once, with its study and its index there. Of the verdicts of several studies, the
+/// first one that runs decided counts, otherwise the first.
+pub(crate) fn distinct(inputs: &[Input]) -> Vec<(&Input, usize, &ClaimRow)> {
+    let mut out: Vec<(&Input, usize, &ClaimRow)> = Vec::new();
+    let mut known: BTreeMap<&str, usize> = BTreeMap::new();
+    for input in inputs {
+        for (index, claim) in input.verdicts.iter().enumerate() {
+            match known.get(claim.id.as_str()).and_then(|at| out.get_mut(*at)) {
+                None => {
+                    known.insert(&claim.id, out.len());
+                    out.push((input, index, claim));
+                }
+                Some(first)
+                    if !first.2.verdict.is_reproduced() && claim.verdict.is_reproduced() =>
+                {
+                    *first = (input, index, claim);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    out
+}
+
 /// Counts the verdicts. A claim that several studies test is counted once, and one that repeats another
 /// is not counted.
 fn score(inputs: &[Input]) -> String {
-    let mut verdicts: BTreeMap<&str, Verdict> = BTreeMap::new();
-    for claim in inputs.iter().flat_map(|input| &input.verdicts).filter(|c| c.same_as.is_none()) {
-        let known = verdicts.entry(&claim.id).or_insert(claim.verdict);
-        if !known.is_reproduced() && claim.verdict.is_reproduced() {
-            *known = claim.verdict;
-        }
-    }
+    let claims = distinct(inputs).into_iter().map(|(_, _, claim)| claim);
+    let verdicts: Vec<Verdict> =
+        claims.filter(|claim| claim.same_as.is_none()).map(|claim| claim.verdict).collect();
     if verdicts.is_empty() {
         return String::new();
     }
-    let count = |of: &[Verdict]| verdicts.values().filter(|v| of.contains(v)).count();
+    let count = |of: &[Verdict]| verdicts.iter().filter(|v| of.contains(v)).count();
     let reproduced = count(&[Verdict::Confirmed, Verdict::Refuted, Verdict::Scope]);
     let open = count(&[Verdict::Undecided]);
     let mut text = format!(
@@ -97,14 +118,12 @@ impl Advice<'_, '_> {
         pieces
     }
 
-    /// Returns the names of its doubts, separated by commas.
+    /// Returns the names of its doubts, separated by commas, with the runs that a minority has them in.
     pub fn doubt_words(&self) -> String {
-        self.doubts.iter().map(|doubt| doubt.name()).collect::<Vec<_>>().join(", ")
+        let one = |known: &Doubted| match known.share {
+            None => known.doubt.name().to_owned(),
+            Some((runs, all)) => format!("{} ({runs} of {all} runs)", known.doubt.name()),
+        };
+        self.doubts.iter().map(one).collect::<Vec<_>>().join(", ")
     }
-}
-
-/// Returns a text with a capital first letter.
-pub(crate) fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
 }

@@ -17,6 +17,12 @@ pub(crate) fn clipped(text: &str, most: usize) -> String {
     text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
 }
 
+/// Returns a text with a capital first letter.
+pub(crate) fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
+}
+
 /// Says how many answers and changes a screen has no room for.
 pub(crate) fn left_out(answers: usize, changes: usize) -> Option<String> {
     let counted = |count: usize, one: &str, many: &str| match count {

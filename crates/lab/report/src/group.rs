@@ -458,7 +458,7 @@ fn spec_index(experiment: &Experiment, name: &str, factors: &BTreeMap<String, f6
 }
 
 /// Returns whether a name contains the literal parts of a template in order.
-fn fits(template: &str, name: &str) -> bool {
+pub(crate) fn fits(template: &str, name: &str) -> bool {
     let mut at = 0;
     let mut fixed = template.split('{').map(|p| p.split_once('}').map_or(p, |(_, tail)| tail));
     let Some(first) = fixed.next() else { return false };

@@ -52,6 +52,12 @@ pub struct Headline<'g, 'a> {
 }
 
 impl Headline<'_, '_> {
+    /// Returns whether it is shown to be faster than each arm that it is compared with.
+    pub fn is_fastest(&self) -> bool {
+        let gains = |r: &Option<Ratio>| r.as_ref().is_some_and(Ratio::is_gain);
+        !self.gains.is_empty() && self.gains.iter().all(|(_, _, ratio)| gains(ratio))
+    }
+
     /// Returns the ends of its median and of its gains.
     pub fn ends(&self) -> impl Iterator<Item = Ends> {
         let gains = self.gains.iter().filter_map(|(_, _, ratio)| ratio.map(|r| r.ends));
@@ -249,14 +255,11 @@ fn limits(chosen: &[&Headline<'_, '_>]) -> Vec<Piece> {
         words(&mut out, "The evidence does not show what limited these plans.");
         return out;
     }
-    words(&mut out, "The fastest plan was limited by ");
     for (i, (h, (word, _))) in known.iter().enumerate() {
         words(&mut out, Separator::Comma.before(i, known.len()));
-        let again = i > 0 && known[i - 1].1.0 == *word;
-        words(
-            &mut out,
-            &if again { "on ".to_owned() } else { format!("{} on ", limit_words(word)) },
-        );
+        out.push(Piece::Plan(h.best.plan.to_string()));
+        words(&mut out, if i == 0 { " was limited by " } else { " by " });
+        words(&mut out, &format!("{} on ", limit_words(word)));
         out.push(Piece::Name(h.group.set.clone()));
         let busy: Vec<f64> = h.best.measured().filter_map(|m| m.device_busy).collect();
         if word == "device" && !busy.is_empty() {

@@ -16,6 +16,7 @@ mod chapter;
 mod choice;
 pub mod compare;
 pub mod data;
+mod doubts;
 pub mod estimate;
 pub mod export;
 pub mod figures;

@@ -1,9 +1,9 @@
 //! Results of several machines or sessions side by side, from exported documents.
 //!
 //! Values are shown next to each other and never pooled: machines differ in more than the arm. Within a
-//! document, each arm is compared with the best of its comparison, so readers see whether the same plan
-//! is best elsewhere. An arm whose plan differs between documents is marked, because its name alone does
-//! not make it the same.
+//! document, each arm is compared with the best one that did the same work, so readers see whether the
+//! same plan is best elsewhere. An arm whose plan or files differ between documents is marked, because its
+//! name alone does not make it the same. A session that occurs twice is refused: it would look like two.
 
 use crate::data::DATA_SCHEMA;
 use crate::estimate::Ends;
@@ -16,7 +16,8 @@ use std::collections::BTreeMap;
 /// Returns exported documents side by side as Markdown. Each comes with a name for messages.
 ///
 /// # Errors
-/// Names the first document that is not an exported report, or of another version.
+/// Names the first document that is not an exported report, of another version, or of a session that
+/// another document contains.
 pub fn merge(documents: &[(String, Value)]) -> Result<String, String> {
     for (name, document) in documents {
         match document["schema"].as_u64() {
@@ -29,9 +30,12 @@ pub fn merge(documents: &[(String, Value)]) -> Result<String, String> {
             None => return Err(format!("{name} is not an exported report")),
         }
     }
+    refuse_repeated(documents)?;
     let mut out = String::from("# Results side by side\n\n");
     out.push_str("Medians with 95 % intervals in brackets, or with the minimum and maximum of fewer than six ");
-    out.push_str("blocks. They are compared with the best arm of the same column. ");
+    out.push_str(
+        "blocks. They are compared with the best arm of the same column that did the same work. ",
+    );
     out.push_str("Nothing is pooled.\n\n");
     for (i, (name, document)) in documents.iter().enumerate() {
         out.push_str(&format!("- **{}**: {}, {}\n", letter(i), escaped(name), machine(document)));
@@ -42,19 +46,44 @@ pub fn merge(documents: &[(String, Value)]) -> Result<String, String> {
     Ok(out.replace(['\u{A0}', '\u{202F}'], " "))
 }
 
+/// Refuses a session that two documents contain.
+fn refuse_repeated(documents: &[(String, Value)]) -> Result<(), String> {
+    let mut seen: BTreeMap<(&str, &str), &str> = BTreeMap::new();
+    for (name, document) in documents {
+        for study in list(&document["studies"]) {
+            let session = (part_of(study, "study"), part_of(study, "session"));
+            if session.1.is_empty() {
+                continue;
+            }
+            if let Some(first) = seen.insert(session, name) {
+                return Err(format!("{first} and {name} both contain the session {}", session.1));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Returns the name of a column: A to Z, then numbers.
 fn letter(i: usize) -> String {
     let one = u8::try_from(i).ok().filter(|i| *i < 26).map(|i| char::from(b'A' + i));
     one.map_or_else(|| (i + 1).to_string(), String::from)
 }
 
-/// Describes the machine of the first study in a document.
+/// Describes the machine of the first study in a document, and the modes of its studies.
 fn machine(document: &Value) -> String {
     let m = &document["studies"][0]["machine"];
     let word = |key: &str| m[key].as_str().unwrap_or("unknown").to_owned();
     let memory = m["memory_bytes"].as_u64().map_or("unknown".to_owned(), format_size);
     let cpus = m["cpus_usable"].as_u64().unwrap_or(0);
-    escaped(&format!("{}, {cpus} CPUs, {memory} of memory, {}", word("cpu_model"), word("kernel")))
+    let mut modes: Vec<String> = list(&document["studies"])
+        .iter()
+        .map(|study| part_of(study, "mode"))
+        .filter(|mode| !mode.is_empty())
+        .map(|mode| format!(", {mode} mode"))
+        .collect();
+    modes.dedup();
+    let (cpu, kernel) = (word("cpu_model"), word("kernel"));
+    escaped(&format!("{cpu}, {cpus} CPUs, {memory} of memory, {kernel}{}", modes.concat()))
 }
 
 /// Experiment, set, condition, work and medium of a comparison, in the order of the first document.
@@ -96,11 +125,15 @@ fn part_of<'v>(value: &'v Value, key: &str) -> &'v str {
 
 /// Writes the arms of a comparison, one column per document.
 fn table(out: &mut String, place: &str, columns: &BTreeMap<usize, &Value>, documents: usize) {
-    let mut arms: Vec<&str> = Vec::new();
-    for arm in columns.values().flat_map(|group| list(&group["arms"])) {
-        let name = part_of(arm, "arm");
-        if arm["median"].is_number() && !arms.contains(&name) {
-            arms.push(name);
+    let key = |arm| (part_of(arm, "arm"), part_of(arm, "set"));
+    let mut arms: Vec<(&str, &str)> = Vec::new();
+    for (group, arm) in columns.values().flat_map(|g| list(&g["arms"]).iter().map(move |a| (g, a)))
+    {
+        // Only a comparison that merges file sets has an arm on several.
+        let merges = group["merges_sets"] == true;
+        let known = arms.iter().any(|k| if merges { *k == key(arm) } else { k.0 == key(arm).0 });
+        if arm["median"].is_number() && !known {
+            arms.push(key(arm));
         }
     }
     if arms.is_empty() {
@@ -109,14 +142,15 @@ fn table(out: &mut String, place: &str, columns: &BTreeMap<usize, &Value>, docum
     out.push_str(&format!("\n## {}\n\n| arm |", escaped(place)));
     (0..documents).for_each(|i| out.push_str(&format!(" {} |", letter(i))));
     out.push_str(&format!("\n|---|{}\n", "---:|".repeat(documents)));
-    for name in arms {
-        let cells: Vec<Option<&Value>> = (0..documents)
-            .map(|i| list(&columns.get(&i)?["arms"]).iter().find(|arm| part_of(arm, "arm") == name))
-            .collect();
-        let mut plans: Vec<&str> = cells.iter().flatten().map(|a| part_of(a, "plan")).collect();
-        plans.dedup();
-        let mark = if plans.len() > 1 { " (plans differ)" } else { "" };
-        out.push_str(&format!("| {}{mark} |", escaped(name)));
+    for (name, set) in &arms {
+        let several = arms.iter().filter(|(other, _)| other == name).count() > 1;
+        let is_it = |arm: &&Value| {
+            part_of(arm, "arm") == *name && (!several || part_of(arm, "set") == *set)
+        };
+        let cells: Vec<Option<&Value>> =
+            (0..documents).map(|i| list(&columns.get(&i)?["arms"]).iter().find(is_it)).collect();
+        let label = if several { format!("{name}, {set}") } else { (*name).to_owned() };
+        out.push_str(&format!("| {}{} |", escaped(&label), differences(&cells)));
         for (i, cell) in cells.iter().enumerate() {
             let text =
                 cell.and_then(|arm| value(arm, columns[&i])).unwrap_or_else(|| "–".to_owned());
@@ -126,7 +160,22 @@ fn table(out: &mut String, place: &str, columns: &BTreeMap<usize, &Value>, docum
     }
 }
 
-/// Formats the median of an arm with its interval and its ratio to the best arm of the group.
+/// Returns what differs between the arms of a row, in parentheses.
+fn differences(cells: &[Option<&Value>]) -> String {
+    let differs = |keys: &[&str]| {
+        keys.iter().any(|key| {
+            let mut known = cells.iter().flatten().map(|arm| &arm[*key]).filter(|v| !v.is_null());
+            known.next().is_some_and(|first| known.any(|other| other != first))
+        })
+    };
+    let all = [("plans", &["plan"][..]), ("files", &["set_hash", "work"])];
+    let words: Vec<&str> =
+        all.into_iter().filter(|(_, keys)| differs(keys)).map(|(word, _)| word).collect();
+    if words.is_empty() { String::new() } else { format!(" ({} differ)", words.join(" and ")) }
+}
+
+/// Formats the median of an arm with its interval and, if others did the same work, its ratio to the best of
+/// them.
 fn value(arm: &Value, group: &Value) -> Option<String> {
     let metric = part_of(group, "metric");
     let unit = Unit::of(metric);
@@ -137,8 +186,11 @@ fn value(arm: &Value, group: &Value) -> Option<String> {
         confidence: arm["confidence"].as_f64().unwrap_or(0.0),
     });
     let ends = ends.map_or(String::new(), |ends| format!(" {}", unit.format_ends(ends)));
-    let medians = list(&group["arms"]).iter().filter_map(|arm| arm["median"].as_f64());
+    let comparable = |arm: &&Value| arm["comparable"] == true;
+    let medians =
+        list(&group["arms"]).iter().filter(comparable).filter_map(|arm| arm["median"].as_f64());
     let best = match Better::of(metric) {
+        _ if !comparable(&arm) => None,
         Better::Lower => medians.reduce(f64::min).map(|best| median / best),
         Better::Higher => medians.reduce(f64::max).map(|best| best / median),
         Better::Neither => None,
@@ -164,7 +216,8 @@ mod tests {
     fn document(cpu: &str, times: [f64; 2], plan: &str) -> Value {
         let arm = |name: &str, median: f64, plan: &str| {
             json!({"arm": name, "plan": plan, "median": median, "low": median * 0.9, "high": median * 1.1,
-                   "confidence": 0.96})
+                   "confidence": 0.96, "comparable": true, "set_hash": "aa",
+                   "work": {"files": 10, "bytes": 40}})
         };
         json!({"schema": DATA_SCHEMA, "studies": [{
             "study": "pipeline",
@@ -213,6 +266,57 @@ mod tests {
         assert!(text.contains("## pipeline: e, E, cold, xxh3\n"), "{text}");
         assert!(text.contains("## pipeline: e, E, cold, xxh3, xfs\n"), "{text}");
         assert!(text.contains("4.00 ms") && text.contains("8.00 ms"), "{text}");
+    }
+
+    #[test]
+    fn only_arms_with_the_same_work_are_ranked() {
+        let mut one = document("X", [4e6, 2e6], "read/threads:n=8");
+        let arms = &mut one["studies"][0]["groups"][0]["arms"];
+        arms[1]["comparable"] = false.into();
+        let text = merge(&[("a.json".to_owned(), one.clone())]).unwrap();
+        assert!(text.contains("| many | 2.00 ms [1.80 ms, 2.20 ms] |"), "{text}");
+        assert!(text.contains("4.00 ms [3.60 ms, 4.40 ms] (best)"), "{text}");
+        // Two arms of one name on two sets are two rows.
+        let group = &mut one["studies"][0]["groups"][0];
+        group["merges_sets"] = true.into();
+        for (arm, set) in group["arms"].as_array_mut().unwrap().iter_mut().zip(["G-1", "G-2"]) {
+            arm["arm"] = "read".into();
+            arm["set"] = set.into();
+        }
+        let text = merge(&[("a.json".to_owned(), one)]).unwrap();
+        assert!(text.contains("| read, G-1 | 4.00 ms"), "{text}");
+        assert!(text.contains("| read, G-2 | 2.00 ms"), "{text}");
+    }
+
+    #[test]
+    fn arms_on_other_files_are_marked() {
+        let plan = "read/threads:n=8";
+        let marked = |key: &str, value: Value| {
+            let mut other = document("Y", [4e6, 2e6], plan);
+            other["studies"][0]["groups"][0]["arms"][1][key] = value;
+            let first = ("a".to_owned(), document("X", [4e6, 2e6], plan));
+            merge(&[first, ("b".to_owned(), other)]).unwrap()
+        };
+        assert!(marked("set_hash", "bb".into()).contains("| many (files differ) |"));
+        let work = json!({"files": 5, "bytes": 40});
+        assert!(marked("work", work).contains("| many (files differ) |"));
+        assert!(marked("work", Value::Null).contains("| many |"), "unknown");
+    }
+
+    #[test]
+    fn a_session_is_not_compared_with_itself() {
+        let of = |session: &str, mode: &str| {
+            let mut one = document("X", [4e6, 2e6], "read/threads:n=8");
+            one["studies"][0]["session"] = session.into();
+            one["studies"][0]["mode"] = mode.into();
+            one
+        };
+        let documents =
+            |second| [("a".to_owned(), of("s1", "quick")), ("b".to_owned(), of(second, "full"))];
+        assert_eq!(merge(&documents("s1")).unwrap_err(), "a and b both contain the session s1");
+        let text = merge(&documents("s2")).unwrap();
+        assert!(text.contains("Linux 6.1, quick mode\n"), "{text}");
+        assert!(text.contains("Linux 6.1, full mode\n"), "{text}");
     }
 
     #[test]

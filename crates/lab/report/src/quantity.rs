@@ -55,6 +55,18 @@ impl Unit {
         }
     }
 
+    /// Returns the unit of the values in the data; empty for a number without a unit.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Time => "ns",
+            Self::Bytes => "bytes",
+            Self::BytesPerSecond => "bytes/s",
+            Self::PerSecond => "1/s",
+            Self::Share => "share",
+            Self::Number => "",
+        }
+    }
+
     /// Formats a value with three significant digits and its unit.
     pub fn format(self, value: f64) -> String {
         if !value.is_finite() {
@@ -142,6 +154,13 @@ pub fn percent(share: f64) -> String {
     if value.abs() < 9.95 { format!("{value:.1} %") } else { format!("{value:.0} %") }
 }
 
+/// Rounds a share up to the digits of [`percent`], for an upper bound.
+pub fn rounded_up(share: f64) -> f64 {
+    // A bound that already has these digits stays.
+    let up = |step: f64| (share / step - 1e-6).ceil() * step;
+    if up(0.001) < 0.0995 { up(0.001) } else { up(0.01) }
+}
+
 /// Formats a ratio: `1.42×`.
 pub fn ratio(value: f64) -> String {
     match value {
@@ -227,5 +246,18 @@ mod tests {
         assert_eq!(Unit::Share.format(0.973), "97 %");
         assert_eq!(plain(1234567.0), "1 234 567");
         assert_eq!(plain(0.25), "0.25");
+    }
+
+    #[test]
+    fn bounds_are_rounded_up() {
+        for (share, text) in [
+            (0.000_4, "0.1 %"),
+            (1.01 - 1.0, "1.0 %"),
+            (0.020_1, "2.1 %"),
+            (0.0996, "10 %"),
+            (0.101, "11 %"),
+        ] {
+            assert_eq!(percent(rounded_up(share)), text);
+        }
     }
 }

@@ -6,7 +6,7 @@
 use crate::advice::{Advice, advice};
 use crate::compare::{Change, Matched, matched};
 use crate::estimate::{Ends, RANGE_NOTE, Ratio};
-use crate::first_page::{FirstPage, capital};
+use crate::first_page::FirstPage;
 use crate::fit::{NAME_MAX, TEXT_MAX, clipped, left_out};
 use crate::group::{NotRunReason, groups, not_run};
 use crate::headline::{Headline, answer, chosen, headlines, plain_text};
@@ -98,7 +98,7 @@ fn first_page(page: &FirstPage<'_, '_>, inputs: &[Input], width: usize, color: b
 /// Returns the answer to each question.
 fn answers(page: &FirstPage<'_, '_>, width: usize, paint: &Paint) -> Vec<String> {
     let one = |line: &Advice<'_, '_>| {
-        let topic = clean(&clipped(&capital(line.topic), width.min(NAME_MAX)));
+        let topic = clean(&line.heading(width.min(NAME_MAX)));
         let mut out = paint.bold(&topic) + "\n";
         push_wrapped(&mut out, &format!("  {}", plain_text(&line.sentence())), width, 2);
         if !line.doubts.is_empty() {
@@ -114,7 +114,7 @@ fn summaries(inputs: &[Input], width: usize, paint: &Paint) -> Vec<String> {
     let one = |input: &Input| {
         let own = groups(input);
         let all = headlines(&own);
-        if !advice(&own).is_empty() || chosen(&all).is_empty() {
+        if !advice(input, &own).is_empty() || chosen(&all).is_empty() {
             return None;
         }
         let mut out = paint.bold(&clean(&clipped(&input.study.title, width.min(NAME_MAX)))) + "\n";

@@ -2,9 +2,10 @@
 
 use super::parts;
 use crate::advice::Advice;
+use crate::doubts::of_study;
 use crate::estimate::{Ends, RANGE_NOTE};
 use crate::figures;
-use crate::first_page::{FirstPage, VERIFY, capital};
+use crate::first_page::{FirstPage, VERIFY, distinct};
 use crate::fit::{NAME_MAX, QUESTIONS_MAX, SINCE_MAX, TEXT_MAX, clipped, left_out};
 use crate::headline::{Headline, answer as sentences, chosen, limit_words};
 use crate::input::{ClaimRow, Input, Verdict};
@@ -51,7 +52,7 @@ fn answer_lines(m: &mut Markup, lines: &[Advice<'_, '_>]) {
     }
     m.tag("dl").a("class", "advice").body(|m| {
         for line in lines {
-            m.tag("dt").text(&clipped(&capital(line.topic), NAME_MAX));
+            m.tag("dt").text(&line.heading(NAME_MAX));
             m.tag("dd").body(|m| {
                 parts::pieces(m, &line.sentence());
                 if !line.doubts.is_empty() {
@@ -77,9 +78,11 @@ pub(crate) fn answer(input: &Input, headlines: &[Headline<'_, '_>], alone: bool)
         .collect();
     if let Some(picture) = figures::overview(&chosen) {
         parts::figure(&mut m, &picture, |m| {
-            m.tag("b").text("Gain of the fastest plan.");
+            let fastest = chosen.iter().all(|h| h.is_fastest());
+            let plan = if fastest { "fastest plan" } else { "chosen plan" };
+            m.tag("b").text(&format!("Gain of the {plan}."));
             m.text(&format!(
-                " To the right of the dashed line, the fastest plan wins; bars: {}.",
+                " To the right of the dashed line, it wins; bars: {}.",
                 picture.ends_words()
             ));
         });
@@ -202,9 +205,10 @@ pub(crate) fn claims(inputs: &[Input]) -> Markup {
     if inputs.iter().all(|input| input.verdicts.is_empty()) {
         return m;
     }
+    let claims = distinct(inputs);
     let mut counts: BTreeMap<Verdict, usize> = BTreeMap::new();
     // A claim that repeats another is counted with it.
-    for claim in inputs.iter().flat_map(|input| &input.verdicts).filter(|c| c.same_as.is_none()) {
+    for (_, _, claim) in claims.iter().filter(|(_, _, c)| c.same_as.is_none()) {
         *counts.entry(claim.verdict).or_default() += 1;
     }
     m.tag("div").a("class", "filter").a("id", "claim-filter").body(|m| {
@@ -233,12 +237,8 @@ pub(crate) fn claims(inputs: &[Input]) -> Markup {
             matches!(c.verdict, Verdict::Confirmed | Verdict::Refuted | Verdict::Scope)
         };
         for wanted in [true, false] {
-            for input in inputs {
-                for (i, claim) in input.verdicts.iter().enumerate() {
-                    if decided(claim) == wanted {
-                        claim_row(m, input, i, claim);
-                    }
-                }
+            for (input, index, claim) in claims.iter().filter(|(_, _, c)| decided(c) == wanted) {
+                claim_row(m, input, *index, claim);
             }
         }
     });
@@ -284,47 +284,25 @@ fn claim_row(m: &mut Markup, input: &Input, index: usize, claim: &ClaimRow) {
 /// Writes every doubt with its occurrences and advice.
 pub(crate) fn doubts(input: &Input) -> Markup {
     let mut m = Markup::new();
-    let mut seen: BTreeMap<Doubt, (usize, BTreeSet<String>, Vec<String>)> = BTreeMap::new();
-    for record in &input.records {
-        for doubt in &record.doubts {
-            let entry = seen.entry(*doubt).or_default();
-            entry.0 += 1;
-            entry.1.insert(record.key.experiment.clone());
-        }
-    }
-    for row in &input.doubts {
-        let entry = seen.entry(row.doubt).or_default();
-        if let Some(experiment) = &row.experiment {
-            entry.1.insert(experiment.clone());
-        }
-        let place = match (&row.experiment, &row.arm) {
-            (Some(e), Some(a)) => format!("{e}, {a}: "),
-            (Some(e), None) => format!("{e}: "),
-            _ => String::new(),
-        };
-        if !row.detail.is_empty() {
-            entry.2.push(format!("{place}{}", row.detail));
-        }
-    }
+    let seen = of_study(input);
     if seen.is_empty() {
         m.tag("p").text("None of the known reasons to distrust these results applies.");
         return m;
     }
     let columns = [("doubt", false), ("runs", true), ("found in", false), ("what to do", false)];
     parts::table(&mut m, "sort doubt-table", &columns, |m| {
-        for (doubt, (runs, experiments, details)) in &seen {
+        for (doubt, found) in &seen {
             m.tag("tr").body(|m| {
                 m.tag("td").body(|m| {
                     m.tag("span").a("class", "dname").text(&format!("◇ {doubt}"));
                 });
-                parts::number_cell(m, *runs as f64, |m| {
-                    m.text(&if *runs > 0 { runs.to_string() } else { "–".to_owned() });
+                let runs = found.runs;
+                parts::number_cell(m, runs as f64, |m| {
+                    m.text(&if runs > 0 { runs.to_string() } else { "–".to_owned() });
                 });
                 m.tag("td").body(|m| {
-                    let names: Vec<_> = experiments.iter().map(String::as_str).collect();
-                    m.text(if names.is_empty() { "the whole study" } else { "" });
-                    m.text(&names.join(", "));
-                    for detail in details {
+                    m.text(&found.places());
+                    for detail in &found.details {
                         m.tag("div").a("class", "iv").text(detail);
                     }
                 });

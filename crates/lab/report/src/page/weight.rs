@@ -4,7 +4,8 @@
 //! that fewest readers need are left out one after another, in the order of [`Part::ALL`], and the page
 //! names them. The store has all runs, and `ioloom report --format json` writes all numbers. A page that
 //! is too large without them says so. If the folded sections would take more than twelve screens,
-//! studies lose all sections but the first, the last study first, and the page names them too.
+//! studies lose all sections but the first and their doubts, the last study first, and the page names them
+//! too.
 
 use super::parts::Section;
 
@@ -32,7 +33,7 @@ pub(super) enum Part {
     Experiments,
     /// The drawings of each study next to the published results.
     Published,
-    /// The table of comparisons, and the embedded numbers.
+    /// The tables of comparisons and conditions, and the embedded numbers. Doubts stay.
     Numbers,
     /// The table of claims.
     Claims,
@@ -64,7 +65,7 @@ impl Part {
             Self::Timelines => "the timelines of single runs",
             Self::Experiments => "the charts of the experiments",
             Self::Published => "the published results next to those of this machine",
-            Self::Numbers => "the tables of comparisons and the embedded numbers",
+            Self::Numbers => "the tables of comparisons and conditions and the embedded numbers",
             Self::Claims => "the table of claims",
         }
     }
@@ -79,7 +80,7 @@ impl Part {
             Self::Timelines => &["timelines"],
             Self::Experiments => &["experiments"],
             Self::Published => &["published"],
-            Self::Numbers => &["comparisons", "conditions", "doubts"],
+            Self::Numbers => &["comparisons", "conditions"],
             Self::Claims => &["claims"],
         };
         ends.iter().any(|end| id.ends_with(end))
@@ -117,14 +118,21 @@ pub(super) fn fitting(
 ) -> (Vec<Vec<Section>>, Option<String>) {
     let count = |chapters: &[Vec<Section>]| others + chapters.iter().map(Vec::len).sum::<usize>();
     let (mut short, mut absent) = (Vec::new(), 0);
-    for keep in [1, 0] {
+    for whole in [false, true] {
         for (at, name) in names.iter().enumerate().rev() {
             if count(&chapters) <= SECTIONS_MAX {
                 break;
             }
-            if let Some(chapter) = chapters.get_mut(at).filter(|chapter| chapter.len() > keep) {
-                chapter.truncate(keep);
-                if keep == 1 { short.push(*name) } else { absent += 1 }
+            let Some(chapter) = chapters.get_mut(at).filter(|chapter| !chapter.is_empty()) else {
+                continue;
+            };
+            if whole {
+                chapter.clear();
+                absent += 1;
+            } else if chapter.len() > 1 {
+                let mut index = 0..;
+                chapter.retain(|(id, ..)| index.next() == Some(0) || id.ends_with("doubts"));
+                short.push(*name);
             }
         }
     }
@@ -141,7 +149,7 @@ pub(super) fn fitting(
         };
         format!(
             "To keep the folded page within twelve screens, the chapters of {}{more} contain only the \
-             best plans and limits{gone}. ioloom report STUDY writes the page of one study.",
+             best plans, limits and doubts{gone}. ioloom report STUDY writes the page of one study.",
             few.join(", ")
         )
     });
@@ -217,6 +225,23 @@ mod tests {
         let words = words.unwrap();
         assert_eq!(count(&kept) + 4, SECTIONS_MAX);
         assert!(words.contains("and 190 more studies") && words.contains("84 of them"), "{words}");
+    }
+
+    #[test]
+    fn doubts_are_never_left_out() {
+        assert!(Part::ALL.iter().all(|part| !part.has_section("doubts")));
+        let chapter = |i: usize| -> Vec<Section> {
+            let ids = ["answer", "experiments", "time", "doubts", "conditions", "plans"];
+            ids.map(|id| section(format!("s{i}-{id}"))).into()
+        };
+        let all: Vec<String> = (0..30).map(|i| format!("s{i}")).collect();
+        let names: Vec<&str> = all.iter().map(String::as_str).collect();
+        let (kept, words) = fitting((0..30).map(chapter).collect(), &names, 4);
+        let ids: Vec<&str> = kept[29].iter().map(|(id, ..)| id.as_str()).collect();
+        assert_eq!(ids, ["s29-answer", "s29-doubts"]);
+        assert!(
+            words.is_some_and(|words| words.contains("only the best plans, limits and doubts."))
+        );
     }
 
     #[test]

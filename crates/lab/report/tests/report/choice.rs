@@ -85,7 +85,7 @@ fn fill(
 /// Returns the line of the first page and the first sentence of the answer.
 fn texts(input: &Input) -> (String, String) {
     let groups = groups(input);
-    let lines = advice(&groups);
+    let lines = advice(input, &groups);
     assert_eq!(lines.len(), 1);
     (plain_text(&lines[0].pieces()), plain_text(&answer(&headlines(&groups))[0]))
 }

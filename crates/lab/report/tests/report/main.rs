@@ -1,8 +1,11 @@
 //! The public interface of the report with synthetic runs: pages, texts, charts and timelines.
 
+mod advice;
 mod chapters;
 mod choice;
+mod export;
 mod full;
+mod markdown;
 mod page;
 #[path = "../../examples/sample/records.rs"]
 mod records;

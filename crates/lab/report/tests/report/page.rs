@@ -505,7 +505,7 @@ fn advised(usual: &[Option<f64>], other: &[Option<f64>], is_default: bool) -> St
         }
     }
     let groups = groups(&input);
-    let lines = advice(&groups);
+    let lines = advice(&input, &groups);
     assert_eq!(lines.len(), 1);
     plain_text(&lines[0].pieces())
 }

@@ -1,0 +1,40 @@
+//! Markdown and JSON contain the changes, the doubts and what was not measured, as the page does.
+
+use crate::records::sample;
+use ioloom_model::Outcome;
+use ioloom_report::{html, json, markdown};
+
+#[test]
+fn markdown_and_data_have_what_the_page_has() {
+    let mut input = sample(1);
+    input.since = Some("Since yesterday: 1 of 2 arms worse.".to_owned());
+    let text = markdown(std::slice::from_ref(&input));
+    let data = json(std::slice::from_ref(&input));
+    assert!(text.contains("\nSince yesterday: 1 of 2 arms worse.\n"), "{text}");
+    assert_eq!(data["studies"][0]["since"], "Since yesterday: 1 of 2 arms worse.");
+    for record in &mut input.records {
+        if record.key.arm == "threads-2" && record.key.block == 1 {
+            record.outcome = Outcome::TimedOut { seconds: 5.0 };
+        }
+    }
+    let text = markdown(std::slice::from_ref(&input));
+    for line in [
+        "| direct-window | not measured, refused: this file system has no direct I/O: open with O\\_DIRECT gave EINVAL",
+        "| threads-2 | not measured, timed out: stopped at its deadline of 5.00 s | – | 1 |",
+        "\nDoubts:\n\n- ◇ ",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    let page = html(&input);
+    for doubt in input.doubts.iter().map(|row| row.doubt) {
+        assert!(text.contains(&format!("- ◇ {doubt} (")) && page.contains(&format!("◇ {doubt}")));
+    }
+    let details: Vec<&str> = input.doubts.iter().map(|row| row.detail.as_str()).collect();
+    assert!(details.iter().any(|detail| !detail.is_empty() && text.contains(detail)), "{text}");
+    // A comparison in which nothing finished has its reasons.
+    for record in &mut input.records {
+        record.outcome = Outcome::Refused { reason: "needs root".to_owned() };
+    }
+    let text = markdown(std::slice::from_ref(&input));
+    assert!(text.contains("| threads-1 | not measured, refused: needs root | – | 8 |"), "{text}");
+}
