@@ -167,6 +167,7 @@ impl Scanner {
         let ordered = self.options.follow == Follow::Always && nodes;
         let walk = Walk {
             method: self.options.method,
+            circular: AtomicBool::new(false),
             threads: if ordered { Threads::Count(1) } else { self.options.threads },
             fields: self.options.time.map_or(Fields::IDENTITY, Time::fields)
                 | Fields::BYTES
