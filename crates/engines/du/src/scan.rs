@@ -117,10 +117,11 @@ impl Scanner {
         if options.method == Method::NamesOnly {
             return Err(ScanError::NoSizes);
         }
-        let several = (roots.len() > 1 || options.follow == Follow::Always) && !options.count_links;
+        let each_once = (roots.len() > 1 || options.each_once) && !options.count_links;
+        let several = each_once || options.follow == Follow::Always && !options.count_links;
         // Without /proc, file systems cannot be skipped by type.
         let mounts = mounts().unwrap_or_default();
-        let watched = match roots.len() > 1 && several {
+        let watched = match each_once {
             true => watched(roots, &mounts, options.follow != Follow::Never),
             false => HashSet::new(),
         };
