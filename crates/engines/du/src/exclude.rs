@@ -291,7 +291,7 @@ fn read_member(rest: &[u8], characters: Characters) -> Result<(Member, &[u8]), W
 }
 
 /// Parses a character of a class; returns it and the text after it. A symbol such as `[.a.]` is the character
-/// in it; with another name there is none.
+/// in it; a symbol with a longer name is `None`.
 fn class_character(rest: &[u8], characters: Characters) -> Result<(Option<u32>, &[u8]), Wrong> {
     if let Some(symbol) = rest.strip_prefix(b"[.") {
         let length = symbol.windows(2).position(|pair| pair == b".]").ok_or(Wrong::Invalid)?;

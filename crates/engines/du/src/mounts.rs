@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Returns whether a path leads to a mount. It does not if another mount covers the mount, as an automatic
+/// Returns a test of whether a path leads to a mount. None does if another mount covers the mount, as an automatic
 /// mount covers the `autofs` that causes it, or covers a directory above it. The order of the table does not
 /// show which of two mounts is covered: mounts can be moved with those below them.
 fn visible(mounts: &[Mount]) -> impl Fn(&Mount) -> bool {

@@ -3,8 +3,8 @@
 //! Before `main`, the runtime of Rust opens `/dev/null` in place of closed standard streams, so that no
 //! other file gets their numbers. Output is then lost without an error. Afterwards that is
 //! indistinguishable from a `/dev/null` that the caller passed for reading and writing, as Python's
-//! `subprocess.DEVNULL` does. It also ignores SIGPIPE, whatever the caller has set. So the streams are examined by a function in `.init_array`, which the
-//! loader calls before the runtime starts.
+//! `subprocess.DEVNULL` does. The runtime also ignores SIGPIPE, whatever the caller has set. So both are
+//! examined by a function in `.init_array`, which the loader calls before the runtime starts.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -38,7 +38,7 @@ impl Stream {
     }
 }
 
-/// Examines the streams. Not a call through the fault seam: no test can be set up before it.
+/// Examines the streams and the signal. Not a call through the fault seam: no test can be set up before it.
 extern "C" fn examine() {
     for (stream, closed) in CLOSED.iter().enumerate() {
         // SAFETY: F_GETFD reads a flag of a descriptor, and fails if the descriptor is closed.
