@@ -312,7 +312,7 @@ fn class_character(rest: &[u8], characters: Characters) -> Result<(Option<u32>, 
 /// Parses `[:NAME:]`; returns `None` if it is not one. The C library does not take words with a `z` for names.
 fn read_named(rest: &[u8]) -> Option<(Member, &[u8])> {
     let rest = rest.strip_prefix(b"[:")?;
-    let length = rest.iter().take_while(|byte| (b'a'..b'z').contains(*byte)).count();
+    let length = rest.iter().take_while(|byte| (b'a'..=b'y').contains(*byte)).count();
     let after = rest[length..].strip_prefix(b":]")?;
     let known = NAMED.iter().find(|(name, _)| *name == &rest[..length]);
     Some((known.map_or(Member::Invalid, |(_, named)| Member::Named(*named)), after))
