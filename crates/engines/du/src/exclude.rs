@@ -7,6 +7,9 @@
 //! UTF-8 sequence in a UTF-8 locale if both the pattern and the compared part of the path are valid;
 //! otherwise it is a byte, and no class contains bytes above 127.
 //!
+//! Like GNU du, a pattern without wildcards is also matched after the first of two slashes, and an ill-formed
+//! class matches nothing.
+//!
 //! Matching backtracks only to the last star, so it takes at most |pattern| × |path| steps.
 
 /// One token of a pattern.
@@ -27,6 +30,9 @@ enum Token {
 enum Member {
     Range(u32, u32),
     Named(Named),
+    /// Ends the class: no character matches that no earlier member has matched, not even if the class
+    /// is negated.
+    Invalid,
 }
 
 /// A named class.
@@ -87,16 +93,15 @@ struct Pattern {
     /// `None` if it is not valid UTF-8 or the locale is another one.
     utf8: Option<Vec<Token>>,
     bytes: Vec<Token>,
+    /// Whether it has no wildcards.
+    plain: bool,
 }
 
 impl Pattern {
-    fn matches(&self, text: &[u8]) -> bool {
+    /// Returns whether the pattern matches a text, of which `is_utf8` says whether it is valid UTF-8.
+    fn matches(&self, text: &[u8], is_utf8: bool) -> bool {
         match &self.utf8 {
-            Some(tokens)
-                if std::str::from_utf8(text).is_ok() && matches(tokens, text, Characters::Utf8) =>
-            {
-                true
-            }
+            Some(tokens) if is_utf8 && matches(tokens, text, Characters::Utf8) => true,
             // As in the C library, bytes are compared if characters do not match.
             _ => matches(&self.bytes, text, Characters::Bytes),
         }
@@ -117,10 +122,12 @@ impl Exclude {
     /// Adds a pattern.
     pub fn add(&mut self, pattern: &[u8]) {
         let utf8 = self.characters == Characters::Utf8 && std::str::from_utf8(pattern).is_ok();
-        self.patterns.push(Pattern {
-            utf8: utf8.then(|| read_pattern(pattern, Characters::Utf8)),
-            bytes: read_pattern(pattern, Characters::Bytes),
-        });
+        let bytes = read_pattern(pattern, Characters::Bytes);
+        // An unclosed bracket becomes a literal character, but counts as a wildcard.
+        let literal = bytes.iter().all(|token| matches!(token, Token::Is(_)));
+        let plain = literal && !has_bracket(pattern);
+        let utf8 = utf8.then(|| read_pattern(pattern, Characters::Utf8));
+        self.patterns.push(Pattern { utf8, bytes, plain });
     }
 
     /// Returns true if there are no patterns. Callers then need not build paths.
@@ -130,15 +137,38 @@ impl Exclude {
 
     /// Returns true if a path, as printed, is excluded.
     pub fn matches(&self, path: &[u8]) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        // Slashes are ASCII, so what begins after one is valid if nothing invalid follows.
+        let (mut end, mut valid_from) = (0, 0);
+        for chunk in path.utf8_chunks() {
+            end += chunk.valid().len() + chunk.invalid().len();
+            if !chunk.invalid().is_empty() {
+                valid_from = end;
+            }
+        }
         self.patterns.iter().any(|pattern| {
-            let mut ends = std::iter::once(0).chain(
-                (0..path.len())
-                    .filter(|i| path[*i] == b'/' && path.get(i + 1).is_some_and(|b| *b != b'/'))
-                    .map(|i| i + 1),
-            );
-            ends.any(|start| pattern.matches(&path[start..]))
+            let mut starts = std::iter::once(0).chain((1..=path.len()).filter(|start| {
+                let doubled = path.get(*start) == Some(&b'/');
+                path[start - 1] == b'/' && (pattern.plain || !doubled)
+            }));
+            starts.any(|start| pattern.matches(&path[start..], start >= valid_from))
         })
     }
+}
+
+/// Returns whether a pattern has a bracket that is not escaped.
+fn has_bracket(pattern: &[u8]) -> bool {
+    let mut rest = pattern.iter();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'[' => return true,
+            b'\\' => drop(rest.next()),
+            _ => {}
+        }
+    }
+    false
 }
 
 /// Returns the first character and its length. Bytes above 127 get codes above all characters.
@@ -199,7 +229,7 @@ fn read_pattern(mut rest: &[u8], characters: Characters) -> Vec<Token> {
 }
 
 /// Parses a class after its opening bracket; returns the class and the text after the closing
-/// bracket.
+/// bracket, or `None` if it is not closed.
 fn read_class(mut rest: &[u8], characters: Characters) -> Option<(Token, &[u8])> {
     let negated = matches!(rest.first(), Some(b'!' | b'^'));
     if negated {
@@ -212,41 +242,80 @@ fn read_class(mut rest: &[u8], characters: Characters) -> Option<(Token, &[u8])>
             return Some((Token::Class { negated, members }, &rest[1..]));
         }
         first = false;
-        if let Some((named, after)) = read_named(rest) {
-            members.push(Member::Named(named));
-            rest = after;
-            continue;
-        }
-        let (low, after) = class_character(rest, characters)?;
-        rest = after;
-        // A minus before the closing bracket is literal.
-        let range = rest.first() == Some(&b'-') && rest.get(1).is_some_and(|b| *b != b']');
-        let high = if range {
-            let (high, after) = class_character(&rest[1..], characters)?;
-            rest = after;
-            high
-        } else {
-            low
+        let (member, after) = match read_member(rest, characters) {
+            Ok(read) => read,
+            Err(Wrong::Unclosed) => return None,
+            // The pattern matches nothing.
+            Err(Wrong::Invalid) => {
+                return Some((Token::Class { negated: false, members: Vec::new() }, b""));
+            }
         };
-        members.push(Member::Range(low, high));
+        members.push(member);
+        rest = after;
     }
 }
 
-fn class_character(rest: &[u8], characters: Characters) -> Option<(u32, &[u8])> {
+/// Why a member of a class cannot be read.
+enum Wrong {
+    /// The pattern ends within the class.
+    Unclosed,
+    /// The pattern ends within an escape or a symbol.
+    Invalid,
+}
+
+/// Parses a member of a class; returns it and the text after it.
+fn read_member(rest: &[u8], characters: Characters) -> Result<(Member, &[u8]), Wrong> {
+    if let Some(named) = read_named(rest) {
+        return Ok(named);
+    }
+    if let Some(after) = rest.strip_prefix(b"[=").filter(|after| !after.is_empty()) {
+        let (c, length) = character(after, characters);
+        if let Some(after) = after[length..].strip_prefix(b"=]") {
+            return Ok((Member::Range(c, c), after));
+        }
+    }
+    let (low, after) = class_character(rest, characters)?;
+    // A minus before the closing bracket is literal.
+    let range = after.first() == Some(&b'-') && after.get(1).is_some_and(|b| *b != b']');
+    let (high, end) = match range {
+        true => class_character(&after[1..], characters)?,
+        false => (low, after),
+    };
+    let member = match (low, high) {
+        // The C library takes a symbol before a minus for the start of a range, and then finds none.
+        (Some(_), _) if rest.starts_with(b"[.") && after.starts_with(b"-]") => Member::Range(1, 0),
+        (Some(low), Some(high)) => Member::Range(low, high),
+        _ => Member::Invalid,
+    };
+    Ok((member, end))
+}
+
+/// Parses a character of a class; returns it and the text after it. A symbol such as `[.a.]` is the character
+/// in it; a symbol with a longer name is `None`.
+fn class_character(rest: &[u8], characters: Characters) -> Result<(Option<u32>, &[u8]), Wrong> {
+    if let Some(symbol) = rest.strip_prefix(b"[.") {
+        let length = symbol.windows(2).position(|pair| pair == b".]").ok_or(Wrong::Invalid)?;
+        let (name, after) = (&symbol[..length], &symbol[length + 2..]);
+        let c = (!name.is_empty()).then(|| character(name, characters));
+        return Ok((c.filter(|(_, own)| *own == length).map(|(c, _)| c), after));
+    }
     let rest = match rest {
-        [b'\\', after @ ..] if !after.is_empty() => after,
-        [] => return None,
+        [b'\\'] => return Err(Wrong::Invalid),
+        [b'\\', after @ ..] => after,
+        [] => return Err(Wrong::Unclosed),
         rest => rest,
     };
     let (c, length) = character(rest, characters);
-    Some((c, &rest[length..]))
+    Ok((Some(c), &rest[length..]))
 }
 
-fn read_named(rest: &[u8]) -> Option<(Named, &[u8])> {
+/// Parses `[:NAME:]`; returns `None` if it is not one. The C library does not take words with a `z` for names.
+fn read_named(rest: &[u8]) -> Option<(Member, &[u8])> {
     let rest = rest.strip_prefix(b"[:")?;
-    NAMED
-        .iter()
-        .find_map(|(name, named)| Some((*named, rest.strip_prefix(*name)?.strip_prefix(b":]")?)))
+    let length = rest.iter().take_while(|byte| (b'a'..=b'y').contains(*byte)).count();
+    let after = rest[length..].strip_prefix(b":]")?;
+    let known = NAMED.iter().find(|(name, _)| *name == &rest[..length]);
+    Some((known.map_or(Member::Invalid, |(_, named)| Member::Named(*named)), after))
 }
 
 impl Named {
@@ -275,11 +344,15 @@ fn one(token: &Token, c: u32) -> bool {
         Token::Any => true,
         Token::Star => false,
         Token::Class { negated, members } => {
-            let within = members.iter().any(|member| match member {
+            let decides = members.iter().find(|member| match member {
                 Member::Range(low, high) => (*low..=*high).contains(&c),
                 Member::Named(named) => char::from_u32(c).is_some_and(|c| named.has(c)),
+                Member::Invalid => true,
             });
-            within != *negated
+            match decides {
+                Some(Member::Invalid) => false,
+                decides => decides.is_some() != *negated,
+            }
         }
     }
 }
@@ -350,6 +423,37 @@ mod tests {
             (".*", "./x", true),
             ("*", "", true),
             ("", "t", false),
+            ("", "t/", true),
+            ("", "t//", true),
+            ("", "t/a", false),
+            ("/a", "t//a", true),
+            ("\\/a", "t//a", true),
+            ("/?", "t//a", false),
+            ("[/]a", "t//a", false),
+            ("[[.a.]]", "t/a", true),
+            ("[[.a.]]", "t/.", false),
+            ("[[.a.]-c]", "t/b", true),
+            ("[a-[.c.]]", "t/b", true),
+            ("[[.a.]-]", "t/a", false),
+            ("[[.a.]-]", "t/-", true),
+            ("[[.].]]", "t/]", true),
+            ("[[.é.]]", "t/é", true),
+            ("[[.ab.]]", "t/a", false),
+            ("[c[.ab.]]", "t/c", true),
+            ("[!c[.ab.]]", "t/x", false),
+            ("[a-[.ab.]]", "t/a", false),
+            ("[c[.a", "t/[c[.a", false),
+            ("[[=a=]]", "t/a", true),
+            ("[![=a=]]", "t/b", true),
+            ("[[=]=]]", "t/]", true),
+            ("[[=a]", "t/=", true),
+            ("[[:foo:]]", "t/f]", false),
+            ("[![:foo:]]", "t/a", false),
+            ("[c[:foo:]]", "t/c", true),
+            ("[[:foz:]]", "t/f]", true),
+            ("[[:a]", "t/:", true),
+            ("[\\", "t/[\\", false),
+            ("[a-\\", "t/[a-\\", false),
         ] {
             assert_eq!(hit(pattern, path), expected, "{pattern} on {path}");
         }

@@ -11,12 +11,35 @@ use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Returns the mounts that are not hidden by a later one at the same point, as an automatic mount hides
-/// the `autofs` that causes it.
-fn visible(mounts: &[Mount]) -> impl Iterator<Item = &Mount> {
-    let last: HashMap<&Path, u64> =
-        mounts.iter().map(|mount| (mount.point.as_path(), mount.id)).collect();
-    mounts.iter().filter(move |mount| last.get(mount.point.as_path()) == Some(&mount.id))
+/// Returns a test of whether a path leads to a mount. None does if another mount covers the mount, as an automatic
+/// mount covers the `autofs` that causes it, or covers a directory above it. The order of the table does not
+/// show which of two mounts is covered: mounts can be moved with those below them.
+fn visible(mounts: &[Mount]) -> impl Fn(&Mount) -> bool {
+    let by_id: HashMap<u64, &Mount> = mounts.iter().map(|mount| (mount.id, mount)).collect();
+    let on: HashMap<(u64, &Path), u64> =
+        mounts.iter().map(|mount| ((mount.parent, mount.point.as_path()), mount.id)).collect();
+    move |mount| {
+        let covers = |parent: u64, point: &Path, covered: u64| {
+            on.get(&(parent, point)).is_some_and(|id| *id != covered)
+        };
+        if covers(mount.id, &mount.point, mount.id) {
+            return false;
+        }
+        let mut at = mount;
+        // A damaged table could contain a circle.
+        for _ in 0..by_id.len() {
+            // Paths start inside the root, so they never lead to what is mounted on it.
+            let mut above = at.point.ancestors().filter(|point| *point != Path::new("/"));
+            if above.any(|point| covers(at.parent, point, at.id)) {
+                return false;
+            }
+            match by_id.get(&at.parent) {
+                Some(parent) => at = parent,
+                None => break,
+            }
+        }
+        true
+    }
 }
 
 /// The mount points that the walk of a root must not enter.
@@ -35,7 +58,8 @@ impl Unwanted {
     pub(crate) fn below(mounts: &[Mount], root: &Path, root_mount: Option<u64>) -> Self {
         let own = mounts.iter().find(|m| Some(m.id) == root_mount);
         let mut unwanted = Self::default();
-        for mount in visible(mounts).filter(|m| m.is_made_up()) {
+        let is_visible = visible(mounts);
+        for mount in mounts.iter().filter(|mount| mount.is_made_up() && is_visible(mount)) {
             if own.is_some_and(|own| own.file_system == mount.file_system) {
                 continue;
             }
@@ -83,9 +107,10 @@ impl Unwanted {
 mod tests {
     use super::*;
 
-    fn mount(id: u64, point: &str, file_system: &str) -> Mount {
+    fn mount(id: u64, parent: u64, point: &str, file_system: &str) -> Mount {
         Mount {
             id,
+            parent,
             device: (0, id as u32),
             point: point.into(),
             options: String::new(),
@@ -97,14 +122,14 @@ mod tests {
     #[test]
     fn mount_points_below_the_root_are_matched_by_name() {
         let mounts = [
-            mount(1, "/", "ext4"),
-            mount(2, "/proc", "proc"),
-            mount(3, "/home/a/share", "autofs"),
-            mount(4, "/home/a/disk", "xfs"),
-            mount(5, "/home/a/my", "sysfs"),
-            mount(6, "/home/a/far", "nfs4"),
-            mount(7, "/home/a/auto", "autofs"),
-            mount(8, "/home/a/auto", "nfs4"),
+            mount(1, 0, "/", "ext4"),
+            mount(2, 1, "/proc", "proc"),
+            mount(3, 1, "/home/a/share", "autofs"),
+            mount(4, 1, "/home/a/disk", "xfs"),
+            mount(5, 1, "/home/a/my", "sysfs"),
+            mount(6, 1, "/home/a/far", "nfs4"),
+            mount(7, 1, "/home/a/auto", "autofs"),
+            mount(8, 7, "/home/a/auto", "nfs4"),
         ];
         let below = Unwanted::below(&mounts, Path::new("/home"), Some(1));
         let all = below.all();
@@ -122,10 +147,44 @@ mod tests {
 
     #[test]
     fn a_root_on_a_skipped_file_system_is_walked_with_others_of_its_kind() {
-        let mounts =
-            [mount(1, "/net", "sysfs"), mount(2, "/net/vol", "sysfs"), mount(3, "/net/p", "proc")];
+        let mounts = [
+            mount(1, 0, "/net", "sysfs"),
+            mount(2, 1, "/net/vol", "sysfs"),
+            mount(3, 1, "/net/p", "proc"),
+        ];
         let net = Unwanted::below(&mounts, Path::new("/net"), Some(1));
         assert_eq!(net.on(&net.all(), 0, b"vol"), None);
         assert_eq!(net.on(&net.all(), 0, b"p"), Some("proc"));
+    }
+    fn seen(mounts: &[Mount]) -> Vec<u64> {
+        let is_visible = visible(mounts);
+        mounts.iter().filter(|mount| is_visible(mount)).map(|mount| mount.id).collect()
+    }
+
+    #[test]
+    fn mounts_below_a_covered_directory_are_hidden() {
+        let mounts = [
+            // The initial file system mounts these and then moves them below the root.
+            mount(20, 27, "/sys", "sysfs"),
+            mount(21, 27, "/proc", "proc"),
+            mount(22, 21, "/proc/bus", "proc"),
+            mount(27, 1, "/", "ext4"),
+            mount(30, 27, "/m/proc", "proc"),
+            mount(31, 30, "/m/proc/bus", "proc"),
+            mount(32, 27, "/m", "tmpfs"),
+            mount(33, 32, "/m/sys", "sysfs"),
+            mount(34, 32, "/m/twice/proc", "proc"),
+            mount(35, 32, "/m/twice", "tmpfs"),
+            mount(36, 27, "/more/proc", "proc"),
+        ];
+        assert_eq!(seen(&mounts), [20, 21, 22, 27, 32, 33, 35, 36]);
+        let covered = [
+            mount(27, 1, "/", "ext4"),
+            mount(21, 27, "/proc", "proc"),
+            mount(40, 27, "/", "tmpfs"),
+        ];
+        assert!(seen(&covered).contains(&21), "paths do not lead to a mount on the root");
+        let circle = [mount(1, 2, "/a", "proc"), mount(2, 1, "/b", "proc")];
+        assert_eq!(seen(&circle), [1, 2]);
     }
 }

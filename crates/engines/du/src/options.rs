@@ -59,6 +59,9 @@ pub struct ScanOptions {
     pub detail: Detail,
     /// Whether to count every hard link.
     pub count_links: bool,
+    /// Whether to count an entry once that a single root reaches twice, as through a bind mount. With several
+    /// roots, it always counts once.
+    pub each_once: bool,
     /// Whether to stay on the device of the root, as `du -x` does.
     pub one_file_system: bool,
     /// Whether to stay on the mount of the root, excluding bind mounts and other mounts of the same
@@ -84,6 +87,7 @@ impl Default for ScanOptions {
         Self {
             detail: Detail::ROOTS,
             count_links: false,
+            each_once: false,
             one_file_system: false,
             one_mount: false,
             all_file_systems: false,

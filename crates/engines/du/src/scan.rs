@@ -11,6 +11,7 @@
 //! is an error. Messages are those of GNU du, followed by advice.
 
 use crate::Tally;
+use crate::document::ERRORS_TOLD;
 use crate::links::{FileId, LinkSet, Seen};
 use crate::mounts::Unwanted;
 pub use crate::options::{Detail, ERRORS_KEPT_MAX, ScanOptions, ScanProgress, Time};
@@ -42,7 +43,8 @@ pub enum ScanError {
 pub struct Scan {
     /// One tree per root, except for roots that are inside an earlier one or could not be read.
     pub roots: Vec<Tree>,
-    /// Messages of the first [`ERRORS_KEPT_MAX`] errors.
+    /// Messages of the first [`ERRORS_KEPT_MAX`] errors of each root; of those that
+    /// [`Scanner::take_errors`] has returned, the first [`ERRORS_TOLD`].
     pub errors: Vec<String>,
     /// Total number of errors.
     pub errors_count: u64,
@@ -102,6 +104,8 @@ pub struct Scanner {
     mounts: Vec<Mount>,
     stop: Arc<AtomicBool>,
     progress: Arc<ScanProgress>,
+    /// The errors that were taken, and those of them whose messages remain.
+    taken: (u64, usize),
     scan: Scan,
 }
 
@@ -117,10 +121,11 @@ impl Scanner {
         if options.method == Method::NamesOnly {
             return Err(ScanError::NoSizes);
         }
-        let several = (roots.len() > 1 || options.follow == Follow::Always) && !options.count_links;
+        let each_once = (roots.len() > 1 || options.each_once) && !options.count_links;
+        let several = each_once || options.follow == Follow::Always && !options.count_links;
         // Without /proc, file systems cannot be skipped by type.
         let mounts = mounts().unwrap_or_default();
-        let watched = match roots.len() > 1 && several {
+        let watched = match each_once {
             true => watched(roots, &mounts, options.follow != Follow::Never),
             false => HashSet::new(),
         };
@@ -132,7 +137,8 @@ impl Scanner {
         };
         let mounts = if options.all_file_systems { Vec::new() } else { mounts };
         let (links, seen) = (LinkSet::default(), Seen::default());
-        Ok(Self { options, links, seen, watched, several, mounts, stop, progress, scan })
+        let taken = (0, 0);
+        Ok(Self { options, links, seen, watched, several, mounts, stop, progress, taken, scan })
     }
 
     /// Scans one root. Returns `None` if it could not be read at all or is inside an earlier root.
@@ -161,6 +167,7 @@ impl Scanner {
             unwanted: self.unwanted(root),
             next: AtomicU32::new(ROOT),
             not_entered: Mutex::default(),
+            circular: AtomicBool::new(false),
             progress: &self.progress,
         };
         let nodes = self.options.detail.depth_max > 0;
@@ -190,7 +197,7 @@ impl Scanner {
         let not_entered = common.not_entered.into_inner().unwrap_or_else(PoisonError::into_inner);
         self.scan.not_entered.extend(not_entered);
         self.scan.errors.extend(report.errors.into_iter().map(message));
-        self.scan.errors.truncate(ERRORS_KEPT_MAX);
+        self.scan.errors.truncate(self.taken.1 + ERRORS_KEPT_MAX);
         self.scan.errors_count += report.errors_count;
         self.scan.vanished += report.vanished;
         self.scan.interrupted |= report.stopped;
@@ -216,9 +223,21 @@ impl Scanner {
     /// Records an error of a root that cannot be scanned.
     pub fn fail(&mut self, message: String) {
         self.scan.errors_count += 1;
-        if self.scan.errors.len() < ERRORS_KEPT_MAX {
+        if self.scan.errors.len() < self.taken.1 + ERRORS_KEPT_MAX {
             self.scan.errors.push(message);
         }
+    }
+
+    /// Returns the messages of the errors since the last call, and the number of further errors. Most of the
+    /// messages are then no longer kept, so that the memory does not grow with the number of roots.
+    pub fn take_errors(&mut self) -> (Vec<String>, u64) {
+        let (count, kept) = self.taken;
+        let messages = self.scan.errors.split_off(kept);
+        let samples = messages.iter().take(ERRORS_TOLD.saturating_sub(kept)).cloned();
+        self.scan.errors.extend(samples);
+        self.taken = (self.scan.errors_count, self.scan.errors.len());
+        let more = (self.scan.errors_count - count).saturating_sub(messages.len() as u64);
+        (messages, more)
     }
 
     fn unwanted(&self, root: &Path) -> Unwanted {

@@ -8,19 +8,23 @@ use crate::links::{FileId, LinkSet, Seen};
 use crate::mounts::Unwanted;
 use crate::options::{ERRORS_KEPT_MAX, ScanOptions, ScanProgress};
 use crate::tree::{Found, Kind, Part, ROOT};
-use ioloom_failure::{Operation, PathError};
+use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_sys::dir;
 use ioloom_walk::{Control, DirRef, Follow, Meta, NewDir, Visitor};
 use std::collections::HashSet;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// The kernel follows at most this many symbolic links in a path. Deeper entries can be reached
 /// from an open directory but not by their paths, so no other program could open them.
 const LINKS_IN_PATH_MAX: u8 = 40;
+
+/// Down to this depth each directory is compared with those above it; below, at each power of two, as the comparison
+/// takes as long as the path is deep.
+const COMPARED_DEPTH_MAX: usize = 64;
 
 /// "No such file or directory".
 const ENOENT: i32 = 2;
@@ -39,6 +43,8 @@ pub(crate) struct Common<'a> {
     pub(crate) unwanted: Unwanted,
     pub(crate) next: AtomicU32,
     pub(crate) not_entered: Mutex<Vec<(PathBuf, String)>>,
+    /// Whether a directory was found below itself.
+    pub(crate) circular: AtomicBool,
     pub(crate) progress: &'a ScanProgress,
 }
 
@@ -53,8 +59,8 @@ pub(crate) struct DirState {
     mount: Option<u64>,
     /// Skipped file systems below it.
     unwanted: Box<[u32]>,
-    /// Its path, if needed for pattern matching.
-    path: Option<Box<[u8]>>,
+    /// A bit for each directory from here up to the root, by inode number.
+    above: u64,
     /// Whether a mount was entered between the root and this directory.
     crossed: bool,
     /// Symbolic links in its path.
@@ -77,7 +83,10 @@ pub(crate) struct Worker<'a> {
     pub(crate) part: Part,
     /// Total over the entries of the current directory.
     sum: Tally,
+    /// The path of the directory whose names are matched, with a slash at the end, and of one of them.
     path: Vec<u8>,
+    /// Length of the path of that directory; zero if it is not known yet.
+    dir_bytes: usize,
     pub(crate) errors: Vec<String>,
     pub(crate) errors_count: u64,
 }
@@ -89,6 +98,7 @@ impl<'a> Worker<'a> {
             part: Part::default(),
             sum: Tally::default(),
             path: Vec::new(),
+            dir_bytes: 0,
             errors: Vec::new(),
             errors_count: 0,
         }
@@ -119,10 +129,49 @@ impl<'a> Worker<'a> {
 
     /// Records an error of a path that the walk could query but that is not counted.
     fn cannot_access(&mut self, path: PathBuf, source: io::Error) {
+        self.error(message(PathError::new(Operation::Access, path, source)));
+    }
+
+    fn error(&mut self, message: String) {
         self.errors_count += 1;
         if self.errors.len() < ERRORS_KEPT_MAX {
-            self.errors.push(message(PathError::new(Operation::Access, path, source)));
+            self.errors.push(message);
         }
+    }
+
+    /// Returns whether a directory that no mount led to is one of those above it, which is an error: the file
+    /// system is damaged, or the program that serves it is wrong.
+    fn is_circular(&mut self, dir: &NewDir<'_, DirState>, meta: &Meta, state: &DirState) -> bool {
+        let (depth, circular) = (dir.depth(), &self.common.circular);
+        let compares = || {
+            depth <= COMPARED_DEPTH_MAX
+                || depth.is_power_of_two()
+                || circular.load(Ordering::Relaxed)
+        };
+        if state.above & bit(meta) == 0 || !compares() || !is_above(dir.parent, meta) {
+            return false;
+        }
+        circular.store(true, Ordering::Relaxed);
+        self.error(format!(
+            "WARNING: Circular directory structure: {} is one of the directories above it; the file system is \
+             probably damaged",
+            quoted(&dir.path())
+        ));
+        true
+    }
+
+    /// Returns whether a pattern excludes a name.
+    fn excludes(&mut self, dir: DirRef<'_, DirState>, name: &[u8]) -> bool {
+        if self.dir_bytes == 0 {
+            self.path = dir.path().into_os_string().into_vec();
+            if self.path.last() != Some(&b'/') {
+                self.path.push(b'/');
+            }
+            self.dir_bytes = self.path.len();
+        }
+        self.path.truncate(self.dir_bytes);
+        self.path.extend_from_slice(name);
+        self.common.options.exclude.matches(&self.path)
     }
 
     /// Returns the totals of one entry.
@@ -185,16 +234,8 @@ impl Visitor for Worker<'_> {
     #[inline]
     fn wants(&mut self, dir: DirRef<'_, DirState>, name: &[u8], _: dir::Kind) -> bool {
         let (state, options) = (dir.data(), self.common.options);
-        if let Some(path) = &state.path {
-            self.path.clear();
-            self.path.extend_from_slice(path);
-            if path.last() != Some(&b'/') {
-                self.path.push(b'/');
-            }
-            self.path.extend_from_slice(name);
-            if options.exclude.matches(&self.path) {
-                return false;
-            }
+        if !options.exclude.is_empty() && self.excludes(dir, name) {
+            return false;
         }
         if !state.unwanted.is_empty()
             && let Some(kind) = self.common.unwanted.on(&state.unwanted, dir.depth(), name)
@@ -228,15 +269,16 @@ impl Visitor for Worker<'_> {
                 return None;
             }
             crossed = crossing || state.crossed;
+            if self.is_circular(dir, meta, state) {
+                return None;
+            }
             links = state.links.saturating_add(u8::from(dir.linked));
             if links > LINKS_IN_PATH_MAX {
                 self.cannot_access(dir.path(), io::Error::from_raw_os_error(ELOOP));
                 return None;
             }
         }
-        let path = (!options.exclude.is_empty()).then(|| dir.path().into_os_string());
-        let path: Option<Box<[u8]>> = path.map(|path| Box::from(path.as_bytes()));
-        if above.is_none() && path.as_deref().is_some_and(|p| options.exclude.matches(p)) {
+        if above.is_none() && options.exclude.matches(dir.name) {
             return None;
         }
         let id = FileId::new(meta.device, meta.inode);
@@ -269,7 +311,7 @@ impl Visitor for Worker<'_> {
             device: above.map_or(meta.device, |state| state.device),
             mount: above.map_or(meta.mount, |state| state.mount),
             unwanted,
-            path,
+            above: above.map_or(0, |state| state.above) | bit(meta),
             crossed,
             links,
         })
@@ -309,6 +351,7 @@ impl Visitor for Worker<'_> {
     }
 
     fn part(&mut self, dir: DirRef<'_, DirState>) {
+        self.dir_bytes = 0;
         let sum = std::mem::take(&mut self.sum);
         self.part.add(dir.data().node, sum);
         let progress = self.common.progress;
@@ -324,6 +367,12 @@ impl Visitor for Worker<'_> {
             self.part.unreadable(state.node);
         }
     }
+}
+
+/// Returns the bit of a directory in [`DirState::above`].
+fn bit(meta: &Meta) -> u64 {
+    // The upper bits of this product are spread evenly, whatever the inode numbers have in common.
+    1 << (meta.inode.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58)
 }
 
 /// Reports whether `meta` describes a directory from `dir` up to the root.

@@ -41,6 +41,8 @@ pub fn space(path: &Path) -> io::Result<Space> {
 pub struct Mount {
     /// Mount ID.
     pub id: u64,
+    /// ID of the mount that contains the mount point.
+    pub parent: u64,
     /// Device number.
     pub device: (u32, u32),
     /// Mount point.
@@ -108,13 +110,15 @@ pub fn parse_mountinfo(text: &[u8]) -> Vec<Mount> {
 fn parse_mount(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|b| *b == b' ');
     let id = utf8(fields.next()?)?.parse().ok()?;
-    let (major, minor) = utf8(fields.nth(1)?)?.split_once(':')?;
+    let parent = utf8(fields.next()?)?.parse().ok()?;
+    let (major, minor) = utf8(fields.next()?)?.split_once(':')?;
     let point = unescaped(fields.nth(1)?);
     let options = utf8(fields.next()?)?.to_owned();
     // A single dash ends the optional fields.
     fields.find(|field| *field == b"-")?;
     Some(Mount {
         id,
+        parent,
         device: (major.parse().ok()?, minor.parse().ok()?),
         point,
         options,
@@ -274,7 +278,7 @@ mod tests {
     fn mountinfo_is_parsed() {
         let mounts = parse_mountinfo(TEXT);
         assert_eq!(mounts.len(), 3);
-        assert_eq!((mounts[0].id, mounts[0].device), (27, (254, 1)));
+        assert_eq!((mounts[0].id, mounts[0].parent, mounts[0].device), (27, 1, (254, 1)));
         assert_eq!(
             (mounts[0].options.as_str(), mounts[0].source.to_str()),
             ("rw,relatime", Some("/dev/vda1"))

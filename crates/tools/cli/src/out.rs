@@ -10,6 +10,8 @@ use std::path::Path;
 const COLUMNS_MAX: usize = 100;
 /// Columns if neither `COLUMNS` nor the terminal specifies a width.
 const COLUMNS: usize = 80;
+/// The beginning of the message of a failed write.
+const UNWRITTEN: &str = "cannot write to standard output";
 
 /// Writes to standard output. If the reader has closed it, the program exits silently.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
@@ -23,10 +25,15 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Err(Failure::quiet()),
         Err(e) => {
             let reason = ioloom_failure::reason(&e);
-            Err(Failure::failed(format!("cannot write to standard output: {reason}")))
+            Err(Failure::failed(format!("{UNWRITTEN}: {reason}")))
         }
         Ok(()) => Ok(()),
     }
+}
+
+/// Words a failure to write to standard output as the GNU programs do.
+pub(crate) fn in_gnu_words(failure: Failure) -> Failure {
+    Failure { message: failure.message.replace(UNWRITTEN, "write error"), ..failure }
 }
 
 /// Prints one JSON document.

@@ -171,6 +171,7 @@ mod tests {
         }
         let mount = ioloom_sys::mount::Mount {
             id: 1,
+            parent: 0,
             device: (0, 30),
             point: dir.path().to_owned(),
             options: "rw".to_owned(),

@@ -265,6 +265,7 @@ mod tests {
     fn file_systems_of_the_same_source_differ() {
         let mount = |id, point: &str| Mount {
             id,
+            parent: 0,
             device: (0, id as u32),
             point: point.into(),
             options: String::new(),

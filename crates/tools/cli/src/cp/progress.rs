@@ -96,9 +96,7 @@ impl CopyProgress {
             && !failure.message.is_empty()
             && let Ok(mut unwritten) = self.unwritten.lock()
         {
-            // In the words of GNU cp.
-            let message = failure.message.replace("cannot write to standard output", "write error");
-            unwritten.get_or_insert(Failure { message, ..failure });
+            unwritten.get_or_insert(out::in_gnu_words(failure));
         }
     }
 

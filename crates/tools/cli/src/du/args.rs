@@ -7,6 +7,7 @@ use super::shard_args::Apart;
 use crate::exit::Failure;
 use crate::subtrees::ShardingWith;
 use crate::values::{self, Choice};
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, value_parser};
 use ioloom_du::Measure;
 use ioloom_du::scan::{Detail, ScanOptions};
@@ -163,7 +164,7 @@ pub(crate) struct DuArgs {
     /// Exclude entries that match any pattern in a file
     ///
     /// One pattern per line. Use - for standard input.
-    #[arg(short = 'X', long, value_name = "FILE")]
+    #[arg(short = 'X', long, value_name = "FILE", value_parser = path_or_empty())]
     pub(crate) exclude_from: Vec<PathBuf>,
 
     /// Exclude entries smaller than SIZE
@@ -199,7 +200,7 @@ pub(crate) struct DuArgs {
     /// Read NUL-separated arguments from a file
     ///
     /// Use - for standard input.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = path_or_empty())]
     pub(crate) files0_from: Option<PathBuf>,
 
     /// Number of threads, 1 to 256
@@ -279,6 +280,11 @@ pub(crate) struct DuArgs {
     pub(crate) help: Option<bool>,
 }
 
+/// Parses a path that can be empty: the attempt to open it then fails, with the message of GNU du.
+fn path_or_empty() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
+}
+
 fn method_words() -> Choice<Method> {
     let lists_only = |method: &Method| *method == Method::NamesOnly;
     let listed = Method::ALL.into_iter().filter(|method| !lists_only(method));
@@ -332,6 +338,8 @@ impl DuArgs {
         Ok(ScanOptions {
             detail: self.detail(),
             count_links: self.count_links,
+            // Like GNU du, by the number of words.
+            each_once: self.files0_from.is_some() || self.paths.len() > 1,
             one_file_system: self.one_file_system,
             one_mount: self.one_mount,
             all_file_systems: self.all_file_systems,

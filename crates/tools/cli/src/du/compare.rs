@@ -2,7 +2,7 @@
 
 use super::args::DuArgs;
 use super::document::{document, save};
-use super::input::{exit_of, print_problems, scan};
+use super::input::{exit_of, print_notes, scan};
 use super::lines::Lines;
 use super::picture::ROWS;
 use crate::exit::{Ended, Exit, Failure};
@@ -32,7 +32,7 @@ pub(super) fn run(args: &DuArgs, old: &Path) -> Ended {
         None => {
             let lines = Lines::of(args);
             let scan = scan(args, &lines, false)?;
-            print_problems(&scan);
+            print_notes(&scan);
             let new = document(args, &lines, &scan);
             if let Some(file) = &args.save {
                 save(file, &new)?;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Scans the arguments. With `print`, prints the lines of each root when its scan is complete.
+/// Scans the arguments. When the scan of a root is complete, prints its errors and, with `print`, its lines.
 pub(super) fn scan(args: &DuArgs, lines: &Lines, print: bool) -> Result<Scan, Failure> {
     let _ = ioloom_sys::proc::raise_open_files_limit();
     let operands = match &args.files0_from {
@@ -59,32 +59,41 @@ fn scan_all(
         let entries = progress.entries.load(Ordering::Relaxed);
         progress_line(entries, progress.disk_bytes.load(Ordering::Relaxed), elapsed)
     });
+    let mut printed = Ok(());
     for operand in operands {
-        let root = match operand {
-            Ok(root) => root,
+        let tree = match operand {
+            Ok(root) => scanner.root(root).map_err(failure)?.filter(|_| print),
             Err(message) => {
                 scanner.fail(message.clone());
-                continue;
+                None
             }
         };
-        if let Some(tree) = scanner.root(root).map_err(failure)?.filter(|_| print) {
-            let mut text = Vec::new();
-            lines.tree(tree, &mut text);
-            status.hide_during(|| out::print_bytes(&text))?;
-        }
-        if scanner.stopped() {
+        let mut text = Vec::new();
+        tree.into_iter().for_each(|tree| lines.tree(tree, &mut text));
+        let (errors, more) = scanner.take_errors();
+        printed = status.hide_during(|| {
+            print_errors(&errors, more);
+            out::print_bytes(&text)
+        });
+        if printed.is_err() || scanner.stopped() {
             break;
         }
     }
     status.finish();
     let mut scan = scanner.finish();
     scan.signal = scan.interrupted.then(|| signals.exit() as i32 - 128);
-    if print && args.total {
+    if print && args.total && printed.is_ok() {
         let mut text = Vec::new();
         lines.total(scan.total(), &mut text);
-        out::print_bytes(&text)?;
+        printed = out::print_bytes(&text);
     }
-    Ok(scan)
+    match printed {
+        Ok(()) => Ok(scan),
+        Err(failure) => {
+            print_notes(&scan);
+            Err(failure)
+        }
+    }
 }
 
 pub(super) fn import(file: &Path) -> Result<Scan, Failure> {
@@ -102,15 +111,23 @@ pub(super) fn import(file: &Path) -> Result<Scan, Failure> {
     Ok(Scan { errors_count: unreadable as u64, roots: vec![tree], ..Scan::default() })
 }
 
-/// Prints unreadable and skipped paths.
-pub(super) fn print_problems(scan: &Scan) {
-    for error in &scan.errors {
+/// Prints the messages of errors; `more` is the number of those without a message.
+pub(super) fn print_errors(errors: &[String], more: u64) {
+    for error in errors {
         stderr::message(&out::readable(error.as_bytes()));
     }
-    let more = scan.errors_count.saturating_sub(scan.errors.len() as u64);
-    if more > 0 && !scan.errors.is_empty() {
+    if more > 0 && !errors.is_empty() {
         stderr::message(&format!("and {more} more errors"));
     }
+}
+
+/// Prints the messages of all errors of a scan.
+pub(super) fn print_errors_of(scan: &Scan) {
+    print_errors(&scan.errors, scan.errors_count.saturating_sub(scan.errors.len() as u64));
+}
+
+/// Prints skipped paths and whether the scan was interrupted.
+pub(super) fn print_notes(scan: &Scan) {
     for (path, kind) in &scan.not_entered {
         let path = quoted(path);
         stderr::message(&format!(

@@ -25,8 +25,9 @@ pub(crate) use args::DuArgs;
 use crate::exit::{Ended, Exit, Failure};
 use crate::{atomic_file, out, remote};
 use document::{document, save};
-use input::{exit_of, import, print_problems, scan};
+use input::{exit_of, import, print_notes, scan};
 use ioloom_du::{Scan, ncdu};
+use ioloom_sys::stdio;
 use lines::Lines;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -48,13 +49,17 @@ pub(crate) fn parse(
 }
 
 /// Runs the command. Like GNU du, it fails with code 1, whatever the reason, and a closed pipe ends it by
-/// SIGPIPE.
+/// SIGPIPE unless the caller ignores this signal.
 pub(crate) fn run(args: &DuArgs) -> Ended {
     execute(args).map_err(|failure| {
         if failure.is_quiet() {
+            if stdio::pipe_signal_was_ignored() {
+                return Failure::failed("write error: Broken pipe");
+            }
             // It returns only if the signal is blocked.
             let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
         }
+        let failure = out::in_gnu_words(failure);
         match failure.exit {
             Exit::Usage | Exit::Refused => Failure { exit: Exit::Failed, ..failure },
             _ => failure,
@@ -101,7 +106,7 @@ fn prints_lines(args: &DuArgs, terminal: bool) -> bool {
 
 /// Writes files and prints all output that was not printed during the scan.
 fn finish(args: &DuArgs, lines: &Lines, scan: &Scan, terminal: bool) -> Result<(), Failure> {
-    print_problems(scan);
+    print_notes(scan);
     if let Some(file) = &args.save {
         save(file, &document(args, lines, scan))?;
     }

@@ -4,6 +4,7 @@
 //! that a client could see, so it equals the apparent size. Inodes are objects.
 
 use super::args::DuArgs;
+use super::input::print_errors_of;
 use super::lines::Lines;
 use crate::exit::Failure;
 use crate::interrupt::StopSignals;
@@ -77,6 +78,7 @@ pub(super) fn scan(args: &DuArgs, url: &str, lines: &Lines, print: bool) -> Resu
         method: Some("list".to_owned()),
         ..Scan::default()
     };
+    print_errors_of(&scan);
     if print {
         let mut text = Vec::new();
         scan.roots.iter().for_each(|tree| lines.tree(tree, &mut text));

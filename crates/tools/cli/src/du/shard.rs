@@ -4,7 +4,7 @@
 //! several links, so the merge can subtract those that other shards have counted, too.
 
 use super::args::DuArgs;
-use super::input::print_problems;
+use super::input::{print_errors_of, print_notes};
 use crate::exit::{Ended, Failure};
 use crate::out;
 use crate::subtrees::{
@@ -58,7 +58,8 @@ impl SubtreeCommand for Scanning<'_> {
         if scan.interrupted {
             return Ok(None);
         }
-        print_problems(&scan);
+        print_errors_of(&scan);
+        print_notes(&scan);
         Ok(Some(Outcome {
             files: usage.inodes,
             bytes: usage.disk_bytes,

@@ -184,8 +184,10 @@ impl Spelling {
         }
     }
 
+    /// Formats a size. The largest one is that of a sum that does not fit.
     pub(super) fn spell(&self, value: u64) -> String {
         match self {
+            _ if value == u64::MAX => "Infinity".to_owned(),
             Self::Units(unit, name) => format!("{}{name}", value.div_ceil(*unit)),
             Self::Letter(base) => letter(value, *base),
         }
@@ -252,13 +254,15 @@ mod tests {
             (10_138, "10K", "11k"),
             (1_047_552, "1023K", "1.1M"),
             (1_047_553, "1.0M", "1.1M"),
-            (u64::MAX, "16E", "19E"),
+            (u64::MAX - 1, "16E", "19E"),
+            (u64::MAX, "Infinity", "Infinity"),
         ] {
             let spelled =
                 (Spelling::Letter(1024).spell(value), Spelling::Letter(1000).spell(value));
             assert_eq!(spelled, (binary.to_owned(), decimal.to_owned()), "{value}");
         }
         assert_eq!(Spelling::units(1024).spell(1025), "2");
+        assert_eq!(Spelling::parse(b"KiB", 1024).0.spell(u64::MAX), "Infinity");
     }
 
     #[test]

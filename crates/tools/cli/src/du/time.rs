@@ -1,7 +1,7 @@
 //! `--time` and `--time-style`: times in the formats of GNU du and `date`.
 //!
-//! Times are local by `TZ`, or by the system's zone. Names of days and months are English, as in the locale C. Years beyond
-//! 9999 are printed as seconds, with a warning; GNU du does so only beyond the year 2,147,483,647.
+//! Times are local by `TZ`, or by the system's zone. Names of days and months are English, as in the locale C. As in
+//! GNU du, years beyond 2,147,485,547 are printed as seconds, with a warning; so are those before -9999.
 
 use crate::abbreviated::choice_of;
 use ioloom_du::Newest;
@@ -9,6 +9,7 @@ use ioloom_du::scan::Time;
 use jiff::Timestamp;
 use jiff::fmt::strtime::{BrokenDownTime, Config};
 use jiff::tz::TimeZone;
+use std::borrow::Cow;
 use std::fmt::Write;
 
 /// The words of `--time`, by lines of the same meaning.
@@ -24,6 +25,10 @@ const STYLES: [(&str, &str); 3] =
     [("full-iso", "%Y-%m-%d %H:%M:%S.%N %z"), ("long-iso", "%Y-%m-%d %H:%M"), ("iso", "%Y-%m-%d")];
 /// Stands for the seconds since 1970 in a format. Arguments cannot contain it.
 const SECONDS: char = '\0';
+/// Seconds of 400 years, after which the calendar repeats, including the days of the week.
+const ERA_S: i64 = 146_097 * 86_400;
+/// The last year of the C library.
+const YEAR_MAX: i64 = 2_147_485_547;
 /// The conversions of `date` that `strtime` has, too.
 const CONVERSIONS: &str = "%aAbBCdDeFgGhHIjklmMnNpPqRsStTuUVwWyYzZ";
 
@@ -68,16 +73,75 @@ impl TimeFormat {
     pub(super) fn spell(&self, newest: Newest) -> (String, bool) {
         // Entries of a document can have no time. GNU du shows 1970 for what has none.
         let (seconds, nanoseconds) = if newest == Newest::default() { (0, 0) } else { newest.0 };
-        let Ok(time) = Timestamp::new(seconds, nanoseconds.cast_signed()) else {
+        let eras = eras_beyond(seconds);
+        let near = seconds - eras * ERA_S;
+        let Ok(time) = Timestamp::new(near, nanoseconds.cast_signed()) else {
             return (seconds.to_string(), false);
         };
-        let time = BrokenDownTime::from(&time.to_zoned(self.zone.clone()));
+        let time = time.to_zoned(self.zone.clone());
+        let years = [time.year(), time.date().iso_week_date().year()];
+        let years = years.map(|year| i64::from(year) + eras * 400);
+        if years[0] > YEAR_MAX {
+            return (seconds.to_string(), false);
+        }
+        let format = match eras {
+            0 => Cow::Borrowed(&self.format),
+            _ => Cow::Owned(with_years(&self.format, years)),
+        };
         let config = Config::new().lenient(true);
-        match time.to_string_with_config(&config, &self.format) {
+        match BrokenDownTime::from(&time).to_string_with_config(&config, format.as_str()) {
             // `strtime` rounds seconds before 1970 up.
             Ok(text) => (text.replace(SECONDS, &seconds.to_string()), true),
             Err(_) => (seconds.to_string(), false),
         }
+    }
+}
+
+/// Returns how many times 400 years a time is to be moved back to be in the range of [`Timestamp`].
+fn eras_beyond(seconds: i64) -> i64 {
+    let beyond = seconds.saturating_sub(Timestamp::MAX.as_second()).max(0);
+    beyond / ERA_S + i64::from(beyond % ERA_S > 0)
+}
+
+/// Replaces the conversions for the year, and for the year of the week, in a format.
+fn with_years(format: &str, [year, week_year]: [i64; 2]) -> String {
+    let mut out = String::new();
+    let mut rest = format;
+    while let Some(at) = rest.find('%') {
+        out.push_str(&rest[..at]);
+        let spec = &rest[at + 1..];
+        let flags = spec.len() - spec.trim_start_matches(['_', '-', '0', '^', '#']).len();
+        let digits = spec[flags..].chars().take_while(char::is_ascii_digit).count();
+        let letter = spec[flags + digits..].chars().next();
+        let end = flags + digits + letter.map_or(0, char::len_utf8);
+        let padded = |number: i64| padded(number, &spec[..flags], &spec[flags..flags + digits]);
+        match letter {
+            Some('Y') => out.push_str(&padded(year)),
+            Some('G') => out.push_str(&padded(week_year)),
+            Some('C') => out.push_str(&padded(year / 100)),
+            // GNU writes the sign of a year with more than four digits here.
+            Some('F') if end == 1 => {
+                let _ = write!(out, "+{year}-%m-%d");
+            }
+            Some('F') => {
+                let _ = write!(out, "{year}-%m-%d");
+            }
+            _ => {
+                let _ = write!(out, "%{}", &spec[..end]);
+            }
+        }
+        rest = &spec[end..];
+    }
+    out + rest
+}
+
+/// Pads a number as `date` does for these flags and this width.
+fn padded(number: i64, flags: &str, width: &str) -> String {
+    let width = width.parse().unwrap_or(0);
+    match flags.chars().rfind(|flag| "_-0".contains(*flag)) {
+        Some('-') => number.to_string(),
+        Some('_') => format!("{number:width$}"),
+        _ => format!("{number:0width$}"),
     }
 }
 
@@ -169,6 +233,32 @@ mod tests {
         assert_eq!(spell("iso", (i64::MIN, 0)), "1970-01-01");
         assert_eq!(spell("+%s.%N %%s", (-31_536_000, 999_999_999)), "-31536000.999999999 %s");
         assert_eq!(spell("iso", (i64::MAX, 0)), i64::MAX.to_string());
+    }
+
+    #[test]
+    fn years_of_five_and_more_digits_are_spelled_as_gnu_du_spells_them() {
+        // The output of GNU du 9.1 with TZ=UTC0.
+        let time = (327_416_976_550, 5);
+        for (style, expected) in [
+            ("full-iso", "12345-06-07 08:09:10.000000005 +0000"),
+            ("long-iso", "12345-06-07 08:09"),
+            ("+%a %j %G-%V %C %y %g %s", "Thu 158 12345-23 123 45 45 327416976550"),
+            ("+%10Y|%_8Y|%-8Y|%08Y|%5C", "0000012345|   12345|12345|00012345|00123"),
+            ("+%F|%D|%c|%%Y", "+12345-06-07|06/07/45|Thu Jun  7 08:09:10 12345|%Y"),
+        ] {
+            assert_eq!(spell(style, time), expected, "{style}");
+        }
+        for (seconds, expected) in [
+            (253_402_207_200, "9999-12-30 22:00"),
+            (253_402_207_201, "9999-12-30 22:00"),
+            (253_402_300_800, "10000-01-01 00:00"),
+            (3_093_496_444_800, "99999-01-01 00:00"),
+            (9_000_000_000_000_000, "285200616-07-24 16:00"),
+            (67_768_036_191_676_799, "2147485547-12-31 23:59"),
+            (67_768_036_191_676_800, "67768036191676800"),
+        ] {
+            assert_eq!(spell("long-iso", (seconds, 0)), expected);
+        }
     }
 
     #[test]

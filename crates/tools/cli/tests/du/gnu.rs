@@ -122,11 +122,46 @@ fn patterns_exclude_what_gnu_du_excludes() {
         "*r*g",
         "?",
         "",
+        "[[.d.]]*",
+        "[[=p=]]*",
+        "[[.d.]-p]*",
+        "*[[:foo:]]*",
+        "/plain",
+        "/p*",
     ] {
-        place.same(&["-a0", &format!("--exclude={pattern}"), "t"]);
+        for root in ["t", "t/", "./t", "t//deep", "t//plain"] {
+            place.same(&["-a0", &format!("--exclude={pattern}"), root]);
+        }
     }
     place.write("patterns", "plain  \n\n \t\nhole\n");
     place.same(&["-a0", "-X", "patterns", "t"]);
+}
+
+#[test]
+fn sums_that_do_not_fit_and_years_of_five_digits_are_shown_as_in_gnu_du() {
+    if !gnu_is_there() {
+        return;
+    }
+    let Some(place) = in_memory() else { return println!("skipped: no /dev/shm here") };
+    fs::create_dir(place.at("t")).unwrap();
+    for name in ["a", "b", "c"] {
+        let file = fs::File::create(place.at("t").join(name)).unwrap();
+        if file.set_len(i64::MAX as u64).is_err() {
+            return println!("skipped: no such large files here");
+        }
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(253_405_152_000);
+        file.set_modified(time).unwrap();
+    }
+    for args in
+        [&["-b0", "t"][..], &["-bcah0", "t"], &["-bS0", "t"], &["-bc0", "t/a", "t/b", "t/c"]]
+    {
+        place.same(args);
+    }
+    for style in ["full-iso", "long-iso", "+%G-%V %F %c"] {
+        place.same(&["-a0", "--time", "--time-style", style, "t"]);
+    }
+    let shown = place.du(&["-b", "--time", "t"]).ended(0).text();
+    assert!(shown.starts_with("Infinity\t10000-02-0"), "{shown}");
 }
 
 #[test]

@@ -167,6 +167,39 @@ umount t/other
 }
 
 #[test]
+fn a_directory_below_itself_is_an_error() {
+    if !gnu_is_there() {
+        return;
+    }
+    let place = fresh();
+    // Served by a program, because the kernel refuses such a directory of its own file systems. The second
+    // one begins deeper than directories are compared with all those above them.
+    let script = "
+truncate -s 16M image; mkfs.ext4 -q image >&2 || { echo cannot; exit 0; }
+{
+  for dir in a a/d b; do echo \"mkdir $dir\"; done
+  echo 'ln a a/d/up'; echo 'ln a a/d/up2'
+  deep=b; for dir in $(seq 70); do deep=$deep/$dir; echo \"mkdir $deep\"; done
+  echo \"ln $deep $deep/in\"; echo \"ln $deep $deep/in2\"
+} > commands
+debugfs -w -f commands image > /dev/null 2>&1 || { echo cannot; exit 0; }
+mkdir t; fuse2fs image t -o fakeroot,use_ino >&2 || { echo cannot; exit 0; }
+code=0; du --inodes t/a/d > gnus 2> theirs || code=$?
+own=0; \"$1\" du --inodes --threads 1 t/a/d > ours 2> said || own=$?
+echo $code $own; sort gnus > sorted; sort ours | diff sorted - || true
+grep -c 'WARNING: Circular directory structure' theirs said
+code=0; timeout 60 \"$1\" du -s t/b > /dev/null 2> said || code=$?; echo $code
+grep -q 'WARNING: Circular directory structure' said && echo reported
+umount t
+";
+    let Some(ran) = in_own_mounts(&place, script) else { return };
+    if ran.text().ends_with("cannot\n") {
+        return println!("skipped: no FUSE or debugfs here: {}", ran.err.trim());
+    }
+    assert_eq!(ran.ended(0).text(), "1 1\ntheirs:2\nsaid:2\n1\nreported\n");
+}
+
+#[test]
 fn an_interrupt_ends_a_scan_of_a_file_system_that_does_not_answer() {
     let place = fresh();
     let script = "
@@ -203,6 +236,41 @@ du -s --apparent-size t/m
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!((lines[0], lines[2]), (lines[1], "3\tt"), "{lines:?}");
     assert_eq!(ran.err, "");
+}
+
+#[test]
+fn mounts_below_a_covered_directory_are_not_skipped() {
+    let place = fresh();
+    let script = "
+mkdir -p t/proc; mount -t proc p t/proc; mount -t tmpfs q t
+mkdir t/proc; head -c 1M /dev/zero > t/proc/f
+du -s t
+\"$1\" du -s t
+";
+    let Some(ran) = in_own_mounts(&place, script) else { return };
+    let ran = ran.ended(0);
+    let text = ran.text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!((lines.len(), lines[0]), (2, lines[1]), "{lines:?}");
+    assert_eq!(ran.err, "");
+}
+
+#[test]
+fn one_argument_of_a_list_counts_as_in_a_list() {
+    if !gnu_is_there() {
+        return;
+    }
+    let place = fresh();
+    let script = "
+mkdir -p m/a m/b; head -c 1M /dev/zero > m/a/f; mount --bind m/a m/b
+printf 'm\\0' > list
+for args in --files0-from=list '-l --files0-from=list' m; do
+  [ \"$(\"$1\" du -s $args)\" = \"$(du -s $args)\" ] || echo \"$args\"
+done
+[ \"$(\"$1\" du -s '' m 2>/dev/null)\" = \"$(du -s '' m 2>/dev/null)\" ] || echo empty
+";
+    let Some(ran) = in_own_mounts(&place, script) else { return };
+    assert_eq!(ran.ended(0).text(), "");
 }
 
 #[test]

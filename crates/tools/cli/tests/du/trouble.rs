@@ -1,6 +1,6 @@
 //! Problems: usage errors, changing trees, interrupts and closed pipes.
 
-use crate::place::{Du, fresh};
+use crate::place::{Du, PROGRAM, ProcessOutput, Workspace, fresh};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
@@ -48,6 +48,68 @@ fn an_invalid_argument_costs_only_itself() {
     let json = ran.json();
     assert_eq!((&json["complete"], &json["errors"]), (&false.into(), &1.into()));
     assert_eq!(json["roots"][0]["path"], "t");
+}
+
+#[test]
+fn an_empty_name_of_a_list_is_that_of_a_missing_file() {
+    let place = fresh();
+    place.write("t/f", "x");
+    let ran = place.du(&["--files0-from="]).ended(1);
+    assert_eq!(ran.err, "ioloom: cannot open '' for reading: No such file or directory\n");
+    let ran = place.du(&["-X", "", "t"]).ended(1);
+    let expected = "ioloom: '': No such file or directory\n\
+                    Try 'ioloom du --help' for more information.\n";
+    assert_eq!(ran.err, expected);
+}
+
+#[test]
+fn errors_of_an_argument_are_printed_before_the_lines_of_the_next() {
+    let place = fresh();
+    place.write("t/f", "x");
+    let ran = in_shell(&place, "\"$1\" du -s nope t nope2 2>&1").ended(1);
+    let text = ran.text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].contains("'nope'") && lines[1].ends_with("\tt"), "{text}");
+    assert!(lines[2].contains("'nope2'") && lines.len() == 3, "{text}");
+}
+
+#[test]
+fn no_error_of_a_long_list_is_lost() {
+    let place = fresh();
+    place.write("list", vec![0; 70_000]);
+    let ran = place.du(&["-s", "--json", "--files0-from=list"]).ended(1);
+    assert_eq!(ran.err.lines().count(), 70_000);
+    let json = ran.json();
+    let samples = json["error_samples"].as_array().unwrap().len();
+    assert_eq!((&json["errors"], samples), (&70_000.into(), 1000));
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error_after_those_of_the_arguments() {
+    let place = fresh();
+    place.write("t/f", "x");
+    let ran = in_shell(&place, "\"$1\" du nope t > /dev/full").ended(1);
+    let expected = "ioloom: cannot access 'nope': No such file or directory\n\
+                    ioloom: write error: No space left on device\n";
+    assert_eq!(ran.err, expected);
+    let ran = in_shell(&place, "\"$1\" du -sc nope t > /dev/full").ended(1);
+    assert_eq!(ran.err, expected);
+}
+
+#[test]
+fn patterns_need_no_memory_for_each_directory() {
+    let place = fresh();
+    fs::create_dir(place.at("t")).unwrap();
+    let mut at = ioloom_sys::dir::Dir::open(&place.at("t")).unwrap();
+    let name = [b'd'; 255];
+    for _ in 0..1500 {
+        at.make_dir_at(&name).unwrap();
+        at = at.open_at(&name).unwrap();
+    }
+    drop(at);
+    // The paths of all directories together have 288 MB.
+    let script = "ulimit -v 250000; \"$1\" du -s --inodes --threads 1 --exclude=absent t";
+    assert_eq!(in_shell(&place, script).ended(0).text(), "1501\tt\n");
 }
 
 #[test]
@@ -172,7 +234,7 @@ fn interrupted_by(signal: &str, code: i32) {
         let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
         assert!(sent.success());
     }
-    let ran: crate::place::ProcessOutput = child.wait_with_output().unwrap().into();
+    let ran: ProcessOutput = child.wait_with_output().unwrap().into();
     if ran.code == Some(0) {
         println!("skipped: this machine has too few files to be interrupted");
         return;
@@ -190,12 +252,18 @@ fn a_closed_pipe_ends_it_by_its_signal_as_gnu_du() {
         place.write(format!("t/a-name-of-some-length-{i}"), "");
     }
     let script = "\"$1\" du -a t | head -1; exit ${PIPESTATUS[0]}";
-    let mut command = Command::new("bash");
-    let program = crate::place::PROGRAM;
-    command.args(["-c", script, "sh", program]).current_dir(place.path()).stdin(Stdio::null());
-    let ran: crate::place::ProcessOutput = command.output().unwrap().into();
-    let ran = ran.ended(141);
+    let ran = in_shell(&place, script).ended(141);
     assert_eq!((ran.text().lines().count(), ran.err.as_str()), (1, ""));
+    let script = "trap '' PIPE; \"$1\" du -a t | true; exit ${PIPESTATUS[0]}";
+    let ran = in_shell(&place, script).ended(1);
+    assert_eq!(ran.err, "ioloom: write error: Broken pipe\n");
+}
+
+/// Runs a script in this directory, whose first argument is the program.
+fn in_shell(place: &Workspace, script: &str) -> ProcessOutput {
+    let mut command = Command::new("bash");
+    command.args(["-c", script, "sh", PROGRAM]).current_dir(place.path()).stdin(Stdio::null());
+    command.env("LC_ALL", "C").output().unwrap().into()
 }
 
 #[test]
@@ -204,11 +272,7 @@ fn a_file_that_is_standard_output_is_written_and_not_replaced() {
     place.write("t/f", "x");
     let script =
         "echo kept > all; \"$1\" du --save /dev/stdout -s t >> all; echo after >> all; cat all";
-    let mut command = Command::new("sh");
-    let program = crate::place::PROGRAM;
-    command.args(["-c", script, "sh", program]).current_dir(place.path()).stdin(Stdio::null());
-    let ran: crate::place::ProcessOutput = command.output().unwrap().into();
-    let text = ran.ended(0).text();
+    let text = in_shell(&place, script).ended(0).text();
     assert!(text.starts_with("kept\n") && text.ends_with("\nafter\n"), "{text}");
     assert!(text.contains("\tt\n") && text.contains("\n{\"schema\":"), "{text}");
 }
