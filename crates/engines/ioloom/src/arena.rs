@@ -294,6 +294,12 @@ impl Lease {
         self.slot.charged
     }
 
+    /// Returns the bytes of the budget that are not idle because of this lease: what a thread holds while
+    /// it waits for more. Registered buffers are charged together, and are not idle while they are lent.
+    pub(crate) fn held(&self) -> u64 {
+        self.slot.of.registered.unwrap_or(self.slot.charged)
+    }
+
     /// Reports whether the user retains bytes of this buffer, which must then not be overwritten.
     pub(crate) fn is_kept(&self) -> bool {
         Arc::strong_count(&self.slot) > 1

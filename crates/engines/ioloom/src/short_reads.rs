@@ -79,10 +79,14 @@ impl ShortReads {
     /// Reports whether a short read of an open file may not be its end.
     #[inline]
     pub(crate) fn are_possible(&self, path: &Path, file: &OwnedFd) -> bool {
-        let (mounted, made_up) = self.mounted.get_or_init(Self::find);
-        if made_up.contain(path) {
-            return true;
-        }
+        let (_, made_up) = self.mounted.get_or_init(Self::find);
+        made_up.contain(path) || self.are_of_a_server(path, file)
+    }
+
+    /// Reports whether a server or a process may return less than there is.
+    #[inline]
+    pub(crate) fn are_of_a_server(&self, path: &Path, file: &OwnedFd) -> bool {
+        let (mounted, _) = self.mounted.get_or_init(Self::find);
         match mounted {
             Mounted::Names(names) if names.is_empty() => false,
             mounted => self.query(mounted, path, file),

@@ -18,7 +18,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Schema version. An index with another version is rebuilt.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 /// SQLite's number of the program to which a database belongs.
 const APPLICATION: u32 = u32::from_be_bytes(*b"iolm");

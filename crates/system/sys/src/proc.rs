@@ -367,6 +367,23 @@ pub enum Waited {
     WantsTerminal,
 }
 
+/// Stops this process as the terminal would have done if SIGTSTP were not caught: until SIGCONT, and not
+/// at all if no shell could continue it (an orphaned process group).
+pub fn stop_as_the_terminal_does() {
+    // SAFETY: both structures are plain data, for which zeros are valid: the default action with an empty
+    // mask. The old action is restored, so handlers that other code installed stay valid. Raised in this
+    // thread, so the signal is delivered before `raise` returns.
+    unsafe {
+        let mut default: libc::sigaction = std::mem::zeroed();
+        default.sa_sigaction = libc::SIG_DFL;
+        let mut caught: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(libc::SIGTSTP, &raw const default, &raw mut caught) == 0 {
+            libc::raise(libc::SIGTSTP);
+            libc::sigaction(libc::SIGTSTP, &raw const caught, std::ptr::null_mut());
+        }
+    }
+}
+
 /// Waits until a child has exited, or is stopped for its use of the terminal. It still has to be waited
 /// for by its handle, so its ID stays in use. Children that a signal has stopped are waited for on.
 pub fn until_ended(child: u32) -> io::Result<Waited> {

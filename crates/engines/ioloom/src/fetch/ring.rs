@@ -278,8 +278,8 @@ impl<'p, S> Rings<'p, S> {
                     if cx.shared.unbounded()
                         || (may_wait && self.ring.in_flight() == 0 && out.is_empty()) =>
                 {
-                    let parked: u64 = self.parked.iter().map(|p| p.job.lease.charged()).sum();
-                    let holding = job.lease.charged() + parked;
+                    let parked: u64 = self.parked.iter().map(|p| p.job.lease.held()).sum();
+                    let holding = job.lease.held() + parked;
                     lease_waiting(cx, &job.item, bytes, holding)
                 }
                 Ok(None) => {
@@ -311,7 +311,7 @@ fn read_surely<S>(
     file: &OwnedFd,
     n: usize,
 ) -> io::Result<usize> {
-    if n == 0 || !cx.shared.short_reads.are_possible(job.item.path.as_path(), file) {
+    if n == 0 || !cx.shared.short_reads.are_of_a_server(job.item.path.as_path(), file) {
         return Ok(n);
     }
     let PieceProgress { offset, filled, .. } = job.progress;
@@ -388,7 +388,7 @@ impl<'p, S> Fetch<'p, S> for Rings<'p, S> {
     }
 
     fn holding(&self) -> u64 {
-        self.parked.iter().map(|parked| parked.job.lease.charged()).sum()
+        self.parked.iter().map(|parked| parked.job.lease.held()).sum()
     }
 
     fn arena<'a>(&'a self, shared: &'a Shared<'_>) -> &'a Arc<Arena> {

@@ -117,6 +117,21 @@ fn retaining_copies_of_all_files_ends_the_run() {
     }
 }
 
+/// Each file moves from its registered buffer to a larger one, which is retained.
+#[test]
+fn retaining_files_larger_than_registered_buffers_ends_the_run() {
+    let (_dir, paths) = make(&roots()[0], &[200_000]);
+    let plan = plan("uring:registered/window:l=8,p=2/memory=16MiB");
+    crate::support::guarded(plan.to_string(), move || {
+        let files = std::iter::repeat_n(&paths[0], 500);
+        match ioloom::list(files).pin(plan).map(|f| f.keep()).run() {
+            Err(Error::BudgetHeld { kept, .. }) => assert!(kept < 17 << 20, "{kept}"),
+            Ok(run) => panic!("{} files were retained", run.value.len()),
+            Err(error) => assert!(crate::support::lacks(&plan, &error), "{error}"),
+        }
+    });
+}
+
 /// More of them than fit if each took a page.
 #[test]
 fn small_files_are_retained_at_their_size() {

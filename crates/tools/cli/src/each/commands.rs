@@ -11,10 +11,12 @@
 use crate::exit::{Exit, Failure};
 use crate::interrupt;
 use ioloom_failure::{is_out_of_descriptors, reason};
-use ioloom_sys::proc::{Waited, signal_group, until_ended, with_first_limit};
+use ioloom_sys::proc::{
+    Waited, signal_group, stop_as_the_terminal_does, until_ended, with_first_limit,
+};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGSTOP, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
-use signal_hook::low_level::{emulate_default_handler, raise};
+use signal_hook::low_level::emulate_default_handler;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -48,6 +50,7 @@ impl Commands {
     /// Starts a command as the leader of its own process group. If descriptors are missing, it waits
     /// until others have ended or are started.
     pub(super) fn start(&self, command: &mut Command) -> io::Result<Child> {
+        with_first_limit(command);
         self.starting.fetch_add(1, Ordering::SeqCst);
         let first = self.attempt(command);
         self.starting.fetch_sub(1, Ordering::SeqCst);
@@ -80,7 +83,7 @@ impl Commands {
         if *interrupted {
             return Err(io::Error::other("the run was interrupted"));
         }
-        let child = with_first_limit(command).process_group(0).spawn()?;
+        let child = command.process_group(0).spawn()?;
         self.running().insert(child.id());
         Ok(child)
     }
@@ -172,7 +175,7 @@ impl Commands {
     fn stop_together(&self) {
         let _none_starts = self.interrupted.write().unwrap_or_else(PoisonError::into_inner);
         self.signal_all(SIGSTOP);
-        let _ = raise(SIGSTOP);
+        stop_as_the_terminal_does();
         self.signal_all(SIGCONT);
     }
 

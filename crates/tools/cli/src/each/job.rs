@@ -22,7 +22,8 @@ fn commands_at_once(exec: &Exec, args: &EachArgs) -> Result<Option<u32>, Failure
     // Raised before the plan is made, as commands need descriptors whatever it is, and only if need be:
     // commands start faster where their limit is not another one.
     let limit = || ioloom_sys::proc::open_files_limit().unwrap_or(u64::MAX);
-    if limit() < exec.descriptors(wanted) + SPARE_DESCRIPTORS {
+    let is_planned = args.plan.is_some() || args.schedule.is_some();
+    if is_planned || limit() < exec.descriptors(wanted) + SPARE_DESCRIPTORS {
         let _ = ioloom_sys::proc::raise_open_files_limit();
     }
     let limit = limit();

@@ -76,7 +76,7 @@ pub(crate) fn run(args: &EachArgs) -> Ended {
     }
     let result = run_job(&job, args, input, &stop)?;
     output::print(args, &job, &result)?;
-    Ok(result.exit(&stop))
+    Ok(result.exit())
 }
 
 /// Prints the result of a run that was interrupted while its files were listed, and exits: the

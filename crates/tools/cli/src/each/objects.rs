@@ -31,7 +31,7 @@ pub(super) fn run(args: &EachArgs, url: &str) -> Ended {
     let stop = stop_flag_of(args, &job)?;
     let outcome = run_job(&job, args, &store, &stop)?;
     output::print(args, &job, &outcome)?;
-    Ok(outcome.exit(&stop))
+    Ok(outcome.exit())
 }
 
 /// Refuses flags that have no effect on objects.

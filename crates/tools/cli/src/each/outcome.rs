@@ -4,7 +4,6 @@ use super::selection::SkippedCounts;
 use crate::exit::Exit;
 use ioloom_model::Measured;
 use ioloom_shard::record::Record;
-use std::sync::atomic::AtomicBool;
 
 /// How the objects of a store were read.
 #[cfg_attr(not(feature = "objects"), allow(dead_code, reason = "only objects have it"))]
@@ -86,8 +85,9 @@ impl Outcome {
         self.errors.insert(0, error.clone());
     }
 
-    pub(super) fn exit(&self, stop: &AtomicBool) -> Exit {
-        if self.cancelled || stop.load(std::sync::atomic::Ordering::Relaxed) {
+    /// An interrupt after the last file changes nothing.
+    pub(super) fn exit(&self) -> Exit {
+        if self.cancelled {
             Exit::Interrupted
         } else if self.measured.errors > 0 {
             Exit::Failed

@@ -56,13 +56,13 @@ pub(super) fn run(args: &EachArgs, job: &Job) -> Ended {
         let mut outcome = process(&args, job, &plan, names, &stop)?;
         outcome.shard = Some(document(&plan, &entry, None));
         output::print(&args, job, &outcome)?;
-        return Ok(outcome.exit(&stop));
+        return Ok(outcome.exit());
     }
     match one(&args, job, &plan, (&entry, names), &stop)? {
         Ran::Part { part, outcome: Some(outcome), late: false } => {
             debug_assert_eq!(part.shard, entry.shard);
             output::print(&args, job, &outcome)?;
-            Ok(outcome.exit(&stop))
+            Ok(outcome.exit())
         }
         Ran::Part { part, outcome, late } => {
             let path = part_path(&args, &entry);
@@ -74,7 +74,7 @@ pub(super) fn run(args: &EachArgs, job: &Job) -> Ended {
         }
         Ran::Interrupted(outcome) => {
             output::print(&args, job, &outcome)?;
-            Ok(outcome.exit(&stop))
+            Ok(outcome.exit())
         }
     }
 }
@@ -114,7 +114,7 @@ pub(super) fn one(
     }
     let mut outcome = Box::new(process(args, job, plan, names, stop)?);
     outcome.shard = Some(document(plan, entry, Some(&path)));
-    if outcome.exit(stop) == Exit::Interrupted {
+    if outcome.exit() == Exit::Interrupted {
         return Ok(Ran::Interrupted(outcome));
     }
     let records = records(&mut outcome, usize::try_from(entry.files).unwrap_or(usize::MAX))?;
