@@ -112,7 +112,7 @@ impl<'a> Search<'a> {
     /// Runs a plan on a part of the files, within what is left of the budget.
     fn run(&mut self, slice: Slice, plan: Plan) -> Result<Result<Trial, String>, Failure> {
         if self.evict {
-            slice.evict()?;
+            slice.evict();
         }
         let limits = Limits {
             time: self.budget.time.mul_f64(RUNS).saturating_sub(self.start.elapsed()),
@@ -301,7 +301,7 @@ impl<'a> Search<'a> {
                 }
                 let all = self.sample.all();
                 if self.evict {
-                    all.evict()?;
+                    all.evict();
                 }
                 let limits = Limits { time: SWEPT, bytes: u64::MAX, stop: &self.stop };
                 match trial::run(all, one.plan, self.compute, limits) {
@@ -402,14 +402,51 @@ mod tests {
         assert_eq!(after(Condition::Cold, Some(0.99)), Condition::Cold);
     }
 
+    fn tried(ns: u64) -> Tried {
+        let trial = Trial { files: 1, elapsed_ns: ns, ..Trial::default() };
+        let mut one = Tried::new("read/threads:n=1".parse().unwrap());
+        one.trials.push(trial);
+        one
+    }
+
     #[test]
-    fn the_default_is_always_a_finalist() {
-        let tried = |ns| {
-            let trial = Trial { files: 1, elapsed_ns: ns, ..Trial::default() };
-            let mut one = Tried::new("read/threads:n=1".parse().unwrap());
-            one.trials.push(trial);
+    fn only_a_comparison_in_the_expected_condition_is_kept() {
+        let known: Plan = "nowait/window:l=8,p=2".parse().unwrap();
+        let with_known = |mut one: Tried| {
+            one.plan = known;
             one
         };
+        let found = |tried: Vec<Tried>, condition| Found {
+            tried,
+            chosen: Some(0),
+            mean: 1.0,
+            before: Condition::Cold,
+            condition,
+            cold: None,
+            spent: Duration::ZERO,
+            left_out: 0,
+        };
+        let both = || vec![tried(1), with_known(tried(2))];
+        assert!(found(both(), Condition::Cold).teaches(Some(known), false));
+        assert!(!found(both(), Condition::Mixed).teaches(Some(known), false));
+        assert!(
+            found(both(), Condition::Mixed).teaches(Some(known), true),
+            "evicted before each run"
+        );
+        assert!(!found(vec![tried(1)], Condition::Cold).teaches(None, false));
+        let others = || vec![tried(1), tried(2)];
+        assert!(found(others(), Condition::Cold).teaches(None, false));
+        assert!(
+            !found(others(), Condition::Cold).teaches(Some(known), false),
+            "the known one is missing"
+        );
+        let mut refused = with_known(tried(2));
+        refused.refused = Some("here".to_owned());
+        assert!(!found(vec![tried(1), refused], Condition::Cold).teaches(Some(known), false));
+    }
+
+    #[test]
+    fn the_default_is_always_a_finalist() {
         assert_eq!(finalists(&[9, 4, 3, 2, 1].map(tried)), [4, 3, 0]);
         assert_eq!(finalists(&[1, 4, 3].map(tried)), [0, 2, 1]);
     }

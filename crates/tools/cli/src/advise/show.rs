@@ -51,6 +51,8 @@ pub(super) struct Swept {
     /// The mean time of the chosen plan.
     chosen_ns: Option<f64>,
     chosen: Plan,
+    /// Most files that one run could not read.
+    errors: u64,
 }
 
 impl Swept {
@@ -64,7 +66,8 @@ impl Swept {
         times.sort_by_key(|(_, ns)| *ns);
         let refused = tried.iter().filter_map(|one| Some((one.plan, one.refused.clone()?)));
         let chosen_ns = tried.iter().find(|one| one.plan == chosen).and_then(mean);
-        Self { refused: refused.collect(), times, chosen_ns, chosen }
+        let errors = tried.iter().flat_map(|one| &one.trials).map(|trial| trial.errors).max();
+        Self { refused: refused.collect(), times, chosen_ns, chosen, errors: errors.unwrap_or(0) }
     }
 
     /// Returns how much longer the chosen plan takes than the best one, as a share.
@@ -102,7 +105,8 @@ impl<'a> Advice<'a> {
             bytes_read: search.bytes,
             complete: search.sample.complete,
             walk_ns: search.sample.walk_ns,
-            unread: search.sample.errors.len() as u64 + errors,
+            unread: search.sample.errors.len() as u64
+                + errors.max(swept.as_ref().map_or(0, |swept| swept.errors)),
             seed: search.seed,
             budget,
             found,
