@@ -139,22 +139,35 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Returns whether a directory that no mount led to is one of those above it, which is an error: the file
-    /// system is damaged, or the program that serves it is wrong.
-    fn is_circular(&mut self, dir: &NewDir<'_, DirState>, meta: &Meta, state: &DirState) -> bool {
+    /// Returns whether a directory is one of those above it. Below a bind mount of a directory above, they
+    /// come again. Within one mount it is an error: the file system is damaged, the program that serves it
+    /// is wrong, or it shows several file systems as one. `mounted`: a mount is between the root and it.
+    fn is_circular(
+        &mut self,
+        dir: &NewDir<'_, DirState>,
+        meta: &Meta,
+        state: &DirState,
+        mounted: bool,
+    ) -> bool {
         let (depth, circular) = (dir.depth(), &self.common.circular);
         let compares = || {
-            depth <= COMPARED_DEPTH_MAX
+            mounted
+                || depth <= COMPARED_DEPTH_MAX
                 || depth.is_power_of_two()
                 || circular.load(Ordering::Relaxed)
         };
-        if state.above & bit(meta) == 0 || !compares() || !is_above(dir.parent, meta) {
+        if state.above & bit(meta) == 0 || !compares() {
             return false;
+        }
+        let Some(same) = same_above(dir.parent, meta) else { return false };
+        // Without numbers of mounts (Linux before 5.8), it may be one.
+        if meta.mount.is_none() || same.mount != meta.mount {
+            return true;
         }
         circular.store(true, Ordering::Relaxed);
         self.error(format!(
-            "WARNING: Circular directory structure: {} is one of the directories above it; the file system is \
-             probably damaged",
+            "WARNING: Circular directory structure: {} has the device and inode number of a directory above \
+             it; the file system is damaged, or a share of several file systems",
             quoted(&dir.path())
         ));
         true
@@ -264,12 +277,8 @@ impl Visitor for Worker<'_> {
             if crossing && !self.crosses(dir, meta, state) {
                 return None;
             }
-            // Below a bind mount of a directory above, the directories above come again.
-            if (crossing || state.crossed) && is_above(dir.parent, meta) {
-                return None;
-            }
             crossed = crossing || state.crossed;
-            if self.is_circular(dir, meta, state) {
+            if self.is_circular(dir, meta, state, crossed) {
                 return None;
             }
             links = state.links.saturating_add(u8::from(dir.linked));
@@ -375,14 +384,14 @@ fn bit(meta: &Meta) -> u64 {
     1 << (meta.inode.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58)
 }
 
-/// Reports whether `meta` describes a directory from `dir` up to the root.
-fn is_above(dir: Option<DirRef<'_, DirState>>, meta: &Meta) -> bool {
+/// Returns the directory from `dir` up to the root that is the one of `meta`.
+fn same_above<'d>(dir: Option<DirRef<'d, DirState>>, meta: &Meta) -> Option<&'d Meta> {
     let mut above = dir;
     while let Some(at) = above {
-        if at.meta().is_some_and(|own| own.identity() == meta.identity()) {
-            return true;
+        if let Some(own) = at.meta().filter(|own| own.identity() == meta.identity()) {
+            return Some(own);
         }
         above = at.parent();
     }
-    false
+    None
 }

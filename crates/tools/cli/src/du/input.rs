@@ -90,7 +90,10 @@ fn scan_all(
     match printed {
         Ok(()) => Ok(scan),
         Err(failure) => {
-            print_notes(&scan);
+            // A process that a signal is about to end says no more.
+            if !failure.is_quiet() || ioloom_sys::stdio::pipe_signal_was_ignored() {
+                print_notes(&scan);
+            }
             Err(failure)
         }
     }

@@ -86,7 +86,7 @@ impl TimeFormat {
         }
         let format = match eras {
             0 => Cow::Borrowed(&self.format),
-            _ => Cow::Owned(with_years(&self.format, years)),
+            _ => Cow::Owned(with_years(&self.format, years, seconds)),
         };
         let config = Config::new().lenient(true);
         match BrokenDownTime::from(&time).to_string_with_config(&config, format.as_str()) {
@@ -103,8 +103,8 @@ fn eras_beyond(seconds: i64) -> i64 {
     beyond / ERA_S + i64::from(beyond % ERA_S > 0)
 }
 
-/// Replaces the conversions for the year, and for the year of the week, in a format.
-fn with_years(format: &str, [year, week_year]: [i64; 2]) -> String {
+/// Replaces the conversions for the year, the year of the week and the seconds in a format.
+fn with_years(format: &str, [year, week_year]: [i64; 2], seconds: i64) -> String {
     let mut out = String::new();
     let mut rest = format;
     while let Some(at) = rest.find('%') {
@@ -119,12 +119,16 @@ fn with_years(format: &str, [year, week_year]: [i64; 2]) -> String {
             Some('Y') => out.push_str(&padded(year)),
             Some('G') => out.push_str(&padded(week_year)),
             Some('C') => out.push_str(&padded(year / 100)),
+            Some('s') => out.push_str(&padded(seconds)),
             // GNU writes the sign of a year with more than four digits here.
             Some('F') if end == 1 => {
                 let _ = write!(out, "+{year}-%m-%d");
             }
+            // The width is that of the whole date.
             Some('F') => {
-                let _ = write!(out, "{year}-%m-%d");
+                let width: usize = spec[flags..flags + digits].parse().unwrap_or(0);
+                let width = width.saturating_sub("-mm-dd".len()).to_string();
+                let _ = write!(out, "{}-%m-%d", self::padded(year, &spec[..flags], &width));
             }
             _ => {
                 let _ = write!(out, "%{}", &spec[..end]);
@@ -137,11 +141,12 @@ fn with_years(format: &str, [year, week_year]: [i64; 2]) -> String {
 
 /// Pads a number as `date` does for these flags and this width.
 fn padded(number: i64, flags: &str, width: &str) -> String {
-    let width = width.parse().unwrap_or(0);
+    let text = number.to_string();
+    let missing = width.parse().unwrap_or(0_usize).saturating_sub(text.len());
     match flags.chars().rfind(|flag| "_-0".contains(*flag)) {
-        Some('-') => number.to_string(),
-        Some('_') => format!("{number:width$}"),
-        _ => format!("{number:0width$}"),
+        Some('-') => text,
+        Some('_') => " ".repeat(missing) + &text,
+        _ => "0".repeat(missing) + &text,
     }
 }
 
@@ -244,10 +249,13 @@ mod tests {
             ("long-iso", "12345-06-07 08:09"),
             ("+%a %j %G-%V %C %y %g %s", "Thu 158 12345-23 123 45 45 327416976550"),
             ("+%10Y|%_8Y|%-8Y|%08Y|%5C", "0000012345|   12345|12345|00012345|00123"),
+            ("+%15s|%_14s|%-s", "000327416976550|  327416976550|327416976550"),
+            ("+%12F|%015F", "012345-06-07|000012345-06-07"),
             ("+%F|%D|%c|%%Y", "+12345-06-07|06/07/45|Thu Jun  7 08:09:10 12345|%Y"),
         ] {
             assert_eq!(spell(style, time), expected, "{style}");
         }
+        assert!(spell("+%70000Y", time).ends_with("00012345"));
         for (seconds, expected) in [
             (253_402_207_200, "9999-12-30 22:00"),
             (253_402_207_201, "9999-12-30 22:00"),
