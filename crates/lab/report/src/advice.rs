@@ -202,13 +202,25 @@ impl Advice<'_, '_> {
         out
     }
 
-    /// Returns the arm with the largest speed, relative to `usual`, that the intervals leave possible,
-    /// of the chosen arm and those with a better median, and this speed. Infinite if unknown.
-    pub fn bound(&self) -> (&ArmRuns<'_>, f64) {
+    /// Returns the largest speed, relative to `usual`, that the intervals of the chosen arm and those
+    /// with a better median leave possible. Infinite if unknown.
+    pub fn bound(&self) -> f64 {
         let chosen = self.ratio.filter(|r| r.ends.is_interval());
-        let first = (self.best, chosen.map_or(f64::INFINITY, |r| r.ends.high));
-        let rest = self.others.iter().filter(|o| o.wins).map(|o| (o.arm, o.high()));
-        rest.fold(first, |a, b| if b.1 > a.1 { b } else { a })
+        let first = chosen.map_or(f64::INFINITY, |r| r.ends.high);
+        self.others.iter().filter(|o| o.wins).map(Other::high).fold(first, f64::max)
+    }
+
+    /// Names the fastest arm to which [`Advice::bound`] applies.
+    fn bounded(&self) -> String {
+        let limited = |arm: &ArmRuns<'_>| {
+            let wins = self.others.iter().any(|o| o.wins && o.arm.id == arm.id);
+            wins || arm.id == self.best.id
+        };
+        match self.next().filter(|(arm, _)| limited(arm)) {
+            Some((arm, _)) => format!("the best measured here ({})", self.says(arm)),
+            // A faster arm with a worse median than the default has no bound.
+            None => self.says(self.best),
+        }
     }
 
     /// Returns the fastest arm that was not chosen and is faster than `usual` by its interval.
@@ -266,7 +278,7 @@ impl Advice<'_, '_> {
     fn of_default(&self, r: Ratio, best: &str) -> Vec<Piece> {
         let gain = || self.number(ratio_ends(r.value, r.ends), "ratio");
         let margin = 1.0 + Rule::FULL.margin;
-        let (bound_arm, bound) = self.bound();
+        let bound = self.bound();
         if r.ends.low > margin {
             return vec![words(&format!("change to {best}: ")), gain(), words(" the speed.")];
         }
@@ -293,11 +305,10 @@ impl Advice<'_, '_> {
             ];
         }
         if bound <= margin {
-            let arm = self.says(bound_arm);
             return vec![
                 words("your default is at most "),
                 self.number(percent(rounded_up(bound - 1.0)), "within"),
-                words(&format!(" slower than the best measured here ({arm}).")),
+                words(&format!(" slower than {}.", self.bounded())),
             ];
         }
         let mut out = if r.ends.high < 1.0 / margin {
@@ -318,9 +329,15 @@ impl Advice<'_, '_> {
     fn end(&self, out: &mut Vec<Piece>, chosen: Ratio) {
         match self.rival() {
             Some((arm, ratio)) => {
-                out.push(words(&format!("; {} looks faster: ", self.says(arm))));
+                let arm = self.says(arm);
+                let also = if chosen.is_gain() { "also " } else { "" };
+                let (start, end) = match ratio.value > chosen.value {
+                    true => (format!("; {arm} looks faster: "), "; repeat to decide."),
+                    false => (format!("; {arm} is {also}faster than your default: "), "."),
+                };
+                out.push(words(&start));
                 out.push(self.number(ratio_ends(ratio.value, ratio.ends), "rival_ratio"));
-                out.push(words("; repeat to decide."));
+                out.push(words(end));
             }
             None if chosen.ends.high < 1.0 => out.push(words("; no plan is shown to be faster.")),
             None => out.push(words(".")),

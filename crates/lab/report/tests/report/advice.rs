@@ -98,6 +98,44 @@ fn an_arm_that_only_may_be_faster_is_not_called_faster() {
     assert!(text.contains(wanted), "{text}");
 }
 
+/// Only an arm that is faster than the chosen one looks faster than it.
+#[test]
+fn a_slower_arm_does_not_look_faster() {
+    let usual = |_| 2_000.0;
+    let speed = |block: u32, speeds: [f64; 3]| 2_000.0 / speeds[block as usize % 3];
+    let slower = move |block| speed(block, [1.06, 1.10, 1.15]);
+    for (speeds, wanted) in [
+        ([1.02, 1.20, 1.40], "is also faster than your default: 1.10× \\[1.06, 1.15\\]."),
+        ([0.90, 1.20, 1.40], "is faster than your default: 1.10× \\[1.06, 1.15\\]."),
+        ([1.02, 1.08, 1.40], "looks faster: 1.10× \\[1.06, 1.15\\]; repeat to decide."),
+    ] {
+        let chosen = move |block| if block % 4 == 0 { 900.0 } else { speed(block, speeds) };
+        let arms: [(&str, Times<'_>); 3] =
+            [("default", &usual), ("uring-window", &chosen), ("mmap-8", &slower)];
+        let text = line(&study(&arms));
+        assert!(text.contains(&format!("; 8 threads, memory mapping {wanted}")), "{text}");
+    }
+}
+
+/// The named arm is the best one, even if another one has a larger upper end.
+#[test]
+fn a_bound_names_the_best_arm() {
+    let usual = |_| 100_000.0;
+    let speed = |block: u32, speeds: [f64; 3]| 100_000.0 / speeds[block as usize % 3];
+    let of = |chosen: [f64; 3], other: [f64; 3]| {
+        let chosen = move |block| if block % 4 == 0 { 50_000.0 } else { speed(block, chosen) };
+        let other = move |block| speed(block, other);
+        line(&study(&[("default", &usual), ("uring-window", &chosen), ("mmap-8", &other)]))
+    };
+    let text = of([1.035, 1.040, 1.045], [0.96, 1.005, 1.048]);
+    let wanted =
+        "Your default is at most 4.8 % slower than the best measured here (up to 64 requests";
+    assert!(text.contains(wanted), "{text}");
+    // The other arm may be faster by more, but its median is worse than that of the default.
+    let text = of([0.95, 0.98, 1.03], [0.90, 0.99, 1.20]);
+    assert!(text.contains("at most 3.0 % slower than up to 64 requests in flight"), "{text}");
+}
+
 /// A bound holds for all arms with a better median.
 #[test]
 fn the_bound_is_that_of_all_arms() {
