@@ -184,7 +184,7 @@ fn group(g: &Group<'_>) -> Value {
                 "arm": a.name,
                 "plan": a.plan,
                 "set": a.set,
-                "set_hash": first.map(|run| &run.set.hash),
+                "set_hash": first.map(|run| &run.set.hash).filter(|hash| !hash.is_empty()),
                 "work": a.work().map(|(files, bytes)| json!({"files": files, "bytes": bytes})),
                 "comparable": comparable.contains(&a.id.as_str()),
                 "factors": a.factors,

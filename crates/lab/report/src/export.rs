@@ -47,7 +47,13 @@ pub fn anonymous(inputs: &[Input]) -> Value {
     }
     let renamed = |input: &Input| {
         let mut input = input.clone();
-        for record in &mut input.records {
+        let known: Vec<bool> =
+            input.records.iter().map(|record| is_known_set(&input, &record.key.set)).collect();
+        for (record, known) in input.records.iter_mut().zip(known) {
+            if !known {
+                // It is a hash of names and sizes, against which guessed names can be checked.
+                record.set.hash.clear();
+            }
             sets.rename(&mut record.key.set);
             sets.rename(&mut record.set.name);
             media.rename(&mut record.key.medium);
