@@ -17,6 +17,7 @@ use crate::quantity::{Better, percent, ratio_ends, rounded_up};
 use ioloom_model::study::fill;
 use ioloom_model::{AnyPlan, Condition, Doubt, Method, Plan, Schedule};
 use ioloom_stats::Rule;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// One line of the first page.
@@ -40,7 +41,7 @@ pub struct Advice<'g, 'a> {
     pub ratio: Option<Ratio>,
     /// The arms that were not chosen, the fastest first.
     pub others: Vec<Other<'g, 'a>>,
-    /// Doubts about the runs behind it, and about its experiment.
+    /// Doubts about the runs behind it, and about its experiment, the most common first.
     pub doubts: Vec<Doubted>,
 }
 
@@ -67,25 +68,36 @@ impl Other<'_, '_> {
 }
 
 /// A doubt about an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Doubted {
+    /// How much of the answer it concerns.
+    pub extent: Extent,
     /// The doubt.
     pub doubt: Doubt,
-    /// Runs with it and all runs, if fewer than half have it.
-    pub share: Option<(usize, usize)>,
 }
 
-/// Returns the lines of a study: for each topic its first comparison with results, cold before warm
-/// and the work directory before other media.
+/// How much of an answer a doubt concerns, in the order in which doubts are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Extent {
+    /// At least half of the runs, or all of the comparison.
+    Most,
+    /// The experiment, perhaps with other arms, file sets or conditions.
+    Experiment,
+    /// Fewer than half of the runs: this many of this many.
+    Few(Reverse<usize>, usize),
+}
+
+/// Returns the lines of a study: for each topic its first comparison with results, those that compare
+/// plans before others, the work directory before other media, and cold before warm.
 pub fn advice<'g, 'a>(input: &Input, groups: &'g [Group<'a>]) -> Vec<Advice<'g, 'a>> {
     let mut lines: Vec<Advice<'_, '_>> = Vec::new();
-    let rank = |group: &Group<'_>| {
-        let own = matches!(group.medium, "work" | "image");
-        (own, group.condition == Condition::Cold)
+    let rank = |line: &Advice<'_, '_>| {
+        let own = matches!(line.group.medium, "work" | "image");
+        (line.best.id != line.usual.id, own, line.group.condition == Condition::Cold)
     };
     for line in groups.iter().filter_map(|group| of_group(input, group)) {
         match lines.iter_mut().find(|known| known.topic == line.topic) {
-            Some(known) if rank(line.group) > rank(known.group) => *known = line,
+            Some(known) if rank(&line) > rank(known) => *known = line,
             Some(_) => {}
             None => lines.push(line),
         }
@@ -122,8 +134,8 @@ fn of_group<'g, 'a>(input: &Input, group: &'g Group<'a>) -> Option<Advice<'g, 'a
     let mut doubts = doubts(input, group, &[usual, best]);
     if ratio.is_none() || usual.runs.len().min(best.runs.len()) < Rule::FULL.blocks_min {
         doubts.retain(|known| known.doubt != Doubt::FewSamples);
-        doubts.push(Doubted { doubt: Doubt::FewSamples, share: None });
-        doubts.sort_by_key(|known| known.doubt);
+        doubts.push(Doubted { extent: Extent::Most, doubt: Doubt::FewSamples });
+        doubts.sort();
     }
     let id = format!("{}.advice", group.id);
     let is_default = default.is_some();
@@ -174,11 +186,21 @@ fn doubts(input: &Input, group: &Group<'_>, arms: &[&ArmRuns<'_>]) -> Vec<Doubte
         row.experiment.as_ref() == Some(&group.experiment.name)
             && row.arm.as_ref().is_none_or(of_arms)
     };
+    let extent = |n: usize| match n * 2 < runs.len() {
+        true => Extent::Few(Reverse(n), runs.len()),
+        false => Extent::Most,
+    };
+    let mut known: BTreeMap<Doubt, Extent> =
+        seen.into_iter().map(|(doubt, n)| (doubt, extent(n))).collect();
     for row in input.doubts.iter().filter(own) {
-        seen.insert(row.doubt, runs.len());
+        // What the runs themselves show is more exact.
+        let of_row = if row.arm.is_some() { Extent::Most } else { Extent::Experiment };
+        known.entry(row.doubt).or_insert(of_row);
     }
-    let share = |n: usize| (n * 2 < runs.len()).then_some((n, runs.len()));
-    seen.into_iter().map(|(doubt, n)| Doubted { doubt, share: share(n) }).collect()
+    let mut doubts: Vec<_> =
+        known.into_iter().map(|(doubt, extent)| Doubted { extent, doubt }).collect();
+    doubts.sort();
+    doubts
 }
 
 /// Maximum number of characters of a reason in an answer.

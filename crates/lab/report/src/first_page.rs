@@ -1,7 +1,7 @@
 //! What the terminal, the page and Markdown say first: the machine, one line per question, the score
 //! of the claims.
 
-use crate::advice::{Advice, Doubted, advice};
+use crate::advice::{Advice, Doubted, Extent, advice};
 use crate::fit::{NAME_MAX, capital, clipped};
 use crate::group::Group;
 use crate::headline::Piece;
@@ -11,6 +11,9 @@ use std::collections::BTreeMap;
 
 /// The command that decides more claims.
 pub(crate) const VERIFY: &str = "ioloom claims --verify --open";
+
+/// Maximum number of doubts in an answer.
+const DOUBTS_MAX: usize = 3;
 
 /// The first page of several studies.
 #[derive(Debug)]
@@ -118,12 +121,17 @@ impl Advice<'_, '_> {
         pieces
     }
 
-    /// Returns the names of its doubts, separated by commas, with the runs that a minority has them in.
+    /// Returns the names of its first doubts, separated by commas, with what they concern if that is not
+    /// most of the runs, and the number of other doubts.
     pub fn doubt_words(&self) -> String {
-        let one = |known: &Doubted| match known.share {
-            None => known.doubt.name().to_owned(),
-            Some((runs, all)) => format!("{} ({runs} of {all} runs)", known.doubt.name()),
+        let one = |known: &Doubted| match known.extent {
+            Extent::Most => known.doubt.name().to_owned(),
+            Extent::Experiment => format!("{} (in its experiment)", known.doubt.name()),
+            Extent::Few(runs, all) => format!("{} ({} of {all} runs)", known.doubt.name(), runs.0),
         };
-        self.doubts.iter().map(one).collect::<Vec<_>>().join(", ")
+        let mut words: Vec<String> = self.doubts.iter().take(DOUBTS_MAX).map(one).collect();
+        let more = self.doubts.len() - words.len();
+        words.extend((more > 0).then(|| format!("+{more} more")));
+        words.join(", ")
     }
 }

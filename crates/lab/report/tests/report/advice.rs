@@ -1,7 +1,7 @@
 //! What a line of the first page may say about the default, by the times of all arms.
 
 use crate::records::sample;
-use ioloom_model::{Doubt, Outcome, RunRecord};
+use ioloom_model::{Condition, Doubt, Outcome, RunRecord};
 use ioloom_report::compare::since;
 use ioloom_report::{DoubtRow, Input, Verdict, html, html_all, json, markdown, terminal};
 
@@ -194,10 +194,35 @@ fn a_line_has_the_doubts_of_its_experiment_and_those_of_few_runs_with_their_shar
     for record in input.records.iter_mut().skip(8) {
         record.doubts.push(Doubt::ShortRun);
     }
-    let wanted = "noisy neighbour (3 of 24 runs), noise floor, short run";
+    let wanted = "short run, noise floor (in its experiment), noisy neighbour (3 of 24 runs)";
     assert!(line(&input).contains(&format!("(◇ {wanted})")), "{}", line(&input));
     assert!(terminal(&input, 120, false).contains(&format!("◇ {wanted}\n")));
     assert!(html(&input).contains(&format!("◇ {wanted}<")));
+    // The experiment has a doubt because some of its runs do; their number is known.
+    input.doubts.push(row("elapsed-small-files", Doubt::NoisyNeighbour));
+    assert!(line(&input).contains(&format!("(◇ {wanted})")), "{}", line(&input));
+    // Three doubts are listed, those of most runs first.
+    for doubt in [Doubt::Drift, Doubt::Alternation] {
+        input.doubts.push(row("elapsed-small-files", doubt));
+    }
+    let wanted = "short run, drift (in its experiment), alternation (in its experiment), +2 more";
+    assert!(line(&input).contains(&format!("(◇ {wanted})")), "{}", line(&input));
+}
+
+/// A comparison without a default and with a single arm does not hide a complete one.
+#[test]
+fn a_comparison_comes_before_a_single_arm() {
+    let (usual, fast) = (|_| 2_000.0, |_| 1_000.0);
+    let mut input = study(&[("default", &usual), ("mmap-8", &fast)]);
+    let mut warm = input.records.clone();
+    for record in &mut warm {
+        record.key.condition = Condition::Warm;
+    }
+    assert!(line(&input).contains("Small files (cold):** Change to 8 threads"), "{}", line(&input));
+    input.records.retain(|r| r.key.arm != "default");
+    assert!(line(&input).contains("so nothing is compared."), "{}", line(&input));
+    input.records.extend(warm);
+    assert!(line(&input).contains("Small files (warm):** Change to 8 threads"), "{}", line(&input));
 }
 
 #[test]
