@@ -59,24 +59,28 @@ fn machine(input: &Input) -> String {
     words.join(", ")
 }
 
-/// Returns each claim once, with its study and its index there. Of the verdicts of several studies, the
-/// first one that runs decided counts, otherwise the first.
-pub(crate) fn distinct(inputs: &[Input]) -> Vec<(&Input, usize, &ClaimRow)> {
-    let mut out: Vec<(&Input, usize, &ClaimRow)> = Vec::new();
+/// A claim with its study and its index there.
+pub(crate) type Judged<'a> = (&'a Input, usize, &'a ClaimRow);
+
+/// Returns each claim once, with its different verdicts. Of the verdicts of several studies, those that
+/// runs decided count, otherwise the first one.
+pub(crate) fn distinct(inputs: &[Input]) -> Vec<Vec<Judged<'_>>> {
+    let mut out: Vec<Vec<Judged<'_>>> = Vec::new();
     let mut known: BTreeMap<&str, usize> = BTreeMap::new();
     for input in inputs {
         for (index, claim) in input.verdicts.iter().enumerate() {
-            match known.get(claim.id.as_str()).and_then(|at| out.get_mut(*at)) {
-                None => {
-                    known.insert(&claim.id, out.len());
-                    out.push((input, index, claim));
-                }
-                Some(first)
-                    if !first.2.verdict.is_reproduced() && claim.verdict.is_reproduced() =>
-                {
-                    *first = (input, index, claim);
-                }
-                Some(_) => {}
+            let row = (input, index, claim);
+            let Some(rows) = known.get(claim.id.as_str()).and_then(|at| out.get_mut(*at)) else {
+                known.insert(&claim.id, out.len());
+                out.push(vec![row]);
+                continue;
+            };
+            if !claim.verdict.is_reproduced() {
+                continue;
+            }
+            rows.retain(|(.., first)| first.verdict.is_reproduced());
+            if rows.iter().all(|(.., first)| first.verdict != claim.verdict) {
+                rows.push(row);
             }
         }
     }
@@ -86,19 +90,27 @@ pub(crate) fn distinct(inputs: &[Input]) -> Vec<(&Input, usize, &ClaimRow)> {
 /// Counts the verdicts. A claim that several studies test is counted once, and one that repeats another
 /// is not counted.
 fn score(inputs: &[Input]) -> String {
-    let claims = distinct(inputs).into_iter().map(|(_, _, claim)| claim);
-    let verdicts: Vec<Verdict> =
-        claims.filter(|claim| claim.same_as.is_none()).map(|claim| claim.verdict).collect();
-    if verdicts.is_empty() {
+    let mut claims = distinct(inputs);
+    claims.retain(|rows| rows.iter().all(|(.., claim)| claim.same_as.is_none()));
+    if claims.is_empty() {
         return String::new();
     }
+    let all = claims.len();
+    claims.retain(|rows| rows.len() == 1);
+    let split = all - claims.len();
+    let verdicts: Vec<Verdict> =
+        claims.into_iter().flatten().map(|(.., claim)| claim.verdict).collect();
     let count = |of: &[Verdict]| verdicts.iter().filter(|v| of.contains(v)).count();
-    let reproduced = count(&[Verdict::Confirmed, Verdict::Refuted, Verdict::Scope]);
+    let reproduced = count(&[Verdict::Confirmed, Verdict::Refuted, Verdict::Scope]) + split;
+    let differ = match split {
+        0 => String::new(),
+        n => format!(", {n} with different verdicts"),
+    };
     let open = count(&[Verdict::Undecided]);
     let mut text = format!(
         "{reproduced} of {} published claims reproduced here ({} confirmed, {} refuted, {} limited in \
-         scope), {} only recomputed, {open} undecided, {} not testable here.",
-        verdicts.len(),
+         scope{differ}), {} only recomputed, {open} undecided, {} not testable here.",
+        all,
         count(&[Verdict::Confirmed]),
         count(&[Verdict::Refuted]),
         count(&[Verdict::Scope]),

@@ -346,3 +346,35 @@ fn a_claim_of_two_studies_is_listed_once() {
     let row = page.split("<tr data-verdict=\"").find(|row| row.contains(">000-P27<"));
     assert!(row.is_some_and(|row| row.starts_with(decided.name())));
 }
+
+/// Two studies that decide a claim differently are both listed, and the claim is counted once.
+#[test]
+fn a_claim_with_different_verdicts_is_listed_with_each() {
+    let with = |prefix: &str, verdict| {
+        let mut input = sample(1);
+        input.prefix = prefix.to_owned();
+        input.session = format!("of-{prefix}");
+        input.study.experiments[0].topic = Some("small files".to_owned());
+        input.verdicts.truncate(1);
+        input.verdicts[0].verdict = verdict;
+        input
+    };
+    let page =
+        |verdicts: [Verdict; 2]| html_all(&[with("a-", verdicts[0]), with("b-", verdicts[1])]);
+    let differ = page([Verdict::Confirmed, Verdict::Refuted]);
+    for (verdict, session) in [(Verdict::Confirmed, "of-a-"), (Verdict::Refuted, "of-b-")] {
+        let row = format!("<tr data-verdict=\"{}\"", verdict.name());
+        let row = differ.split(&row).nth(1).and_then(|rest| rest.split("</tr>").next());
+        let row = row.expect(verdict.name());
+        assert!(row.contains(&format!("session {session}; another one differs.")), "{row}");
+    }
+    let wanted = "1 of 1 published claims reproduced here (0 confirmed, 0 refuted, 0 limited in \
+        scope, 1 with different verdicts), ";
+    assert!(differ.contains(wanted));
+    for same in [[Verdict::Confirmed; 2], [Verdict::Undecided, Verdict::Confirmed]] {
+        let page = page(same);
+        assert!(page.contains("(1 confirmed, 0 refuted, 0 limited in scope), "));
+        assert_eq!(page.matches("<tr data-verdict").count(), 1);
+        assert!(!page.contains("another one differs"));
+    }
+}
