@@ -365,7 +365,7 @@ fn a_claim_with_different_verdicts_is_listed_with_each() {
     for (verdict, session) in [(Verdict::Confirmed, "of-a-"), (Verdict::Refuted, "of-b-")] {
         let row = format!("<tr data-verdict=\"{}\"", verdict.name());
         let row = differ.split(&row).nth(1).and_then(|rest| rest.split("</tr>").next());
-        let row = row.expect(verdict.name());
+        let row = row.expect("a row of each verdict");
         assert!(row.contains(&format!("session {session}; another one differs.")), "{row}");
     }
     let wanted = "1 of 1 published claims reproduced here (0 confirmed, 0 refuted, 0 limited in \
