@@ -17,6 +17,7 @@ use crate::quantity::{Better, percent, ratio_ends, rounded_up};
 use ioloom_model::study::fill;
 use ioloom_model::{AnyPlan, Condition, Doubt, Method, Plan, Schedule};
 use ioloom_stats::Rule;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// One line of the first page.
@@ -40,7 +41,7 @@ pub struct Advice<'g, 'a> {
     pub ratio: Option<Ratio>,
     /// The arms that were not chosen, the fastest first.
     pub others: Vec<Other<'g, 'a>>,
-    /// Doubts about the runs behind it, and about its experiment.
+    /// Doubts about the runs behind it, and about its experiment, the most common first.
     pub doubts: Vec<Doubted>,
 }
 
@@ -67,25 +68,36 @@ impl Other<'_, '_> {
 }
 
 /// A doubt about an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Doubted {
+    /// How much of the answer it concerns.
+    pub extent: Extent,
     /// The doubt.
     pub doubt: Doubt,
-    /// Runs with it and all runs, if fewer than half have it.
-    pub share: Option<(usize, usize)>,
 }
 
-/// Returns the lines of a study: for each topic its first comparison with results, cold before warm
-/// and the work directory before other media.
+/// How much of an answer a doubt concerns, in the order in which doubts are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Extent {
+    /// At least half of the runs, or all of the comparison.
+    Most,
+    /// The experiment, perhaps with other arms, file sets or conditions.
+    Experiment,
+    /// Fewer than half of the runs: this many of this many.
+    Few(Reverse<usize>, usize),
+}
+
+/// Returns the lines of a study: for each topic its first comparison with results, those that compare
+/// plans before others, the work directory before other media, and cold before warm.
 pub fn advice<'g, 'a>(input: &Input, groups: &'g [Group<'a>]) -> Vec<Advice<'g, 'a>> {
     let mut lines: Vec<Advice<'_, '_>> = Vec::new();
-    let rank = |group: &Group<'_>| {
-        let own = matches!(group.medium, "work" | "image");
-        (own, group.condition == Condition::Cold)
+    let rank = |line: &Advice<'_, '_>| {
+        let own = matches!(line.group.medium, "work" | "image");
+        (line.best.id != line.usual.id, own, line.group.condition == Condition::Cold)
     };
     for line in groups.iter().filter_map(|group| of_group(input, group)) {
         match lines.iter_mut().find(|known| known.topic == line.topic) {
-            Some(known) if rank(line.group) > rank(known.group) => *known = line,
+            Some(known) if rank(&line) > rank(known) => *known = line,
             Some(_) => {}
             None => lines.push(line),
         }
@@ -122,8 +134,8 @@ fn of_group<'g, 'a>(input: &Input, group: &'g Group<'a>) -> Option<Advice<'g, 'a
     let mut doubts = doubts(input, group, &[usual, best]);
     if ratio.is_none() || usual.runs.len().min(best.runs.len()) < Rule::FULL.blocks_min {
         doubts.retain(|known| known.doubt != Doubt::FewSamples);
-        doubts.push(Doubted { doubt: Doubt::FewSamples, share: None });
-        doubts.sort_by_key(|known| known.doubt);
+        doubts.push(Doubted { extent: Extent::Most, doubt: Doubt::FewSamples });
+        doubts.sort();
     }
     let id = format!("{}.advice", group.id);
     let is_default = default.is_some();
@@ -174,11 +186,21 @@ fn doubts(input: &Input, group: &Group<'_>, arms: &[&ArmRuns<'_>]) -> Vec<Doubte
         row.experiment.as_ref() == Some(&group.experiment.name)
             && row.arm.as_ref().is_none_or(of_arms)
     };
+    let extent = |n: usize| match n * 2 < runs.len() {
+        true => Extent::Few(Reverse(n), runs.len()),
+        false => Extent::Most,
+    };
+    let mut known: BTreeMap<Doubt, Extent> =
+        seen.into_iter().map(|(doubt, n)| (doubt, extent(n))).collect();
     for row in input.doubts.iter().filter(own) {
-        seen.insert(row.doubt, runs.len());
+        // What the runs themselves show is more exact.
+        let of_row = if row.arm.is_some() { Extent::Most } else { Extent::Experiment };
+        known.entry(row.doubt).or_insert(of_row);
     }
-    let share = |n: usize| (n * 2 < runs.len()).then_some((n, runs.len()));
-    seen.into_iter().map(|(doubt, n)| Doubted { doubt, share: share(n) }).collect()
+    let mut doubts: Vec<_> =
+        known.into_iter().map(|(doubt, extent)| Doubted { extent, doubt }).collect();
+    doubts.sort();
+    doubts
 }
 
 /// Maximum number of characters of a reason in an answer.
@@ -202,13 +224,25 @@ impl Advice<'_, '_> {
         out
     }
 
-    /// Returns the arm with the largest speed, relative to `usual`, that the intervals leave possible,
-    /// of the chosen arm and those with a better median, and this speed. Infinite if unknown.
-    pub fn bound(&self) -> (&ArmRuns<'_>, f64) {
+    /// Returns the largest speed, relative to `usual`, that the intervals of the chosen arm and those
+    /// with a better median leave possible. Infinite if unknown.
+    pub fn bound(&self) -> f64 {
         let chosen = self.ratio.filter(|r| r.ends.is_interval());
-        let first = (self.best, chosen.map_or(f64::INFINITY, |r| r.ends.high));
-        let rest = self.others.iter().filter(|o| o.wins).map(|o| (o.arm, o.high()));
-        rest.fold(first, |a, b| if b.1 > a.1 { b } else { a })
+        let first = chosen.map_or(f64::INFINITY, |r| r.ends.high);
+        self.others.iter().filter(|o| o.wins).map(Other::high).fold(first, f64::max)
+    }
+
+    /// Names the fastest arm to which [`Advice::bound`] applies.
+    fn bounded(&self) -> String {
+        let limited = |arm: &ArmRuns<'_>| {
+            let wins = self.others.iter().any(|o| o.wins && o.arm.id == arm.id);
+            wins || arm.id == self.best.id
+        };
+        match self.next().filter(|(arm, _)| limited(arm)) {
+            Some((arm, _)) => format!("the best measured here ({})", self.says(arm)),
+            // A faster arm with a worse median than the default has no bound.
+            None => self.says(self.best),
+        }
     }
 
     /// Returns the fastest arm that was not chosen and is faster than `usual` by its interval.
@@ -266,7 +300,7 @@ impl Advice<'_, '_> {
     fn of_default(&self, r: Ratio, best: &str) -> Vec<Piece> {
         let gain = || self.number(ratio_ends(r.value, r.ends), "ratio");
         let margin = 1.0 + Rule::FULL.margin;
-        let (bound_arm, bound) = self.bound();
+        let bound = self.bound();
         if r.ends.low > margin {
             return vec![words(&format!("change to {best}: ")), gain(), words(" the speed.")];
         }
@@ -293,11 +327,10 @@ impl Advice<'_, '_> {
             ];
         }
         if bound <= margin {
-            let arm = self.says(bound_arm);
             return vec![
                 words("your default is at most "),
                 self.number(percent(rounded_up(bound - 1.0)), "within"),
-                words(&format!(" slower than the best measured here ({arm}).")),
+                words(&format!(" slower than {}.", self.bounded())),
             ];
         }
         let mut out = if r.ends.high < 1.0 / margin {
@@ -318,9 +351,15 @@ impl Advice<'_, '_> {
     fn end(&self, out: &mut Vec<Piece>, chosen: Ratio) {
         match self.rival() {
             Some((arm, ratio)) => {
-                out.push(words(&format!("; {} looks faster: ", self.says(arm))));
+                let arm = self.says(arm);
+                let also = if chosen.is_gain() { "also " } else { "" };
+                let (start, end) = match ratio.value > chosen.value {
+                    true => (format!("; {arm} looks faster: "), "; repeat to decide."),
+                    false => (format!("; {arm} is {also}faster than your default: "), "."),
+                };
+                out.push(words(&start));
                 out.push(self.number(ratio_ends(ratio.value, ratio.ends), "rival_ratio"));
-                out.push(words("; repeat to decide."));
+                out.push(words(end));
             }
             None if chosen.ends.high < 1.0 => out.push(words("; no plan is shown to be faster.")),
             None => out.push(words(".")),

@@ -184,7 +184,7 @@ fn group(g: &Group<'_>) -> Value {
                 "arm": a.name,
                 "plan": a.plan,
                 "set": a.set,
-                "set_hash": first.map(|run| &run.set.hash),
+                "set_hash": first.map(|run| &run.set.hash).filter(|hash| !hash.is_empty()),
                 "work": a.work().map(|(files, bytes)| json!({"files": files, "bytes": bytes})),
                 "comparable": comparable.contains(&a.id.as_str()),
                 "factors": a.factors,
@@ -213,7 +213,7 @@ fn group(g: &Group<'_>) -> Value {
 fn advice(input: &Input, groups: &[Group<'_>]) -> Vec<Value> {
     let one = |line: &Advice<'_, '_>| {
         let ratio = line.ratio;
-        let within = rounded_up((line.bound().1 - 1.0).max(0.0));
+        let within = rounded_up((line.bound() - 1.0).max(0.0));
         let (rival, next) = (line.rival(), line.next());
         json!({
             "id": line.id,

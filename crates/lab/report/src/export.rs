@@ -47,7 +47,13 @@ pub fn anonymous(inputs: &[Input]) -> Value {
     }
     let renamed = |input: &Input| {
         let mut input = input.clone();
-        for record in &mut input.records {
+        let known: Vec<bool> =
+            input.records.iter().map(|record| is_known_set(&input, &record.key.set)).collect();
+        for (record, known) in input.records.iter_mut().zip(known) {
+            if !known {
+                // It is a hash of names and sizes, against which guessed names can be checked.
+                record.set.hash.clear();
+            }
             sets.rename(&mut record.key.set);
             sets.rename(&mut record.set.name);
             media.rename(&mut record.key.medium);
@@ -58,7 +64,7 @@ pub fn anonymous(inputs: &[Input]) -> Value {
         input
     };
     let inputs: Vec<Input> = inputs.iter().map(renamed).collect();
-    cleaned(json(&inputs), "", &|text| media.replaced(&sets.replaced(text)))
+    cleaned(json(&inputs), "", &|text| with_aliases(text, &[&sets, &media]))
 }
 
 /// Returns whether the name of a file set comes from the study.
@@ -101,15 +107,54 @@ impl Aliases {
         }
     }
 
-    /// Replaces the names in a text, the longest first, because one may be part of another.
-    fn replaced(&self, text: &str) -> String {
-        let mut order: Vec<usize> = (0..self.names.len()).collect();
-        order.sort_by_key(|at| std::cmp::Reverse(self.names[*at].len()));
-        order.into_iter().fold(text.to_owned(), |text, at| {
-            text.replace(self.names[at].as_str(), &self.alias(at))
-        })
+    /// Returns the names with what replaces them. A name without a letter or digit, such as `.`, occurs
+    /// in texts that do not mean it, and identifies no place.
+    fn pairs(&self) -> impl Iterator<Item = (&str, String)> {
+        let all = self.names.iter().enumerate().map(|(at, name)| (name.as_str(), self.alias(at)));
+        all.filter(|(name, _)| name.contains(char::is_alphanumeric))
     }
 }
+
+/// Replaces names in a text where they are not part of a word, in one pass: what replaces a name is not
+/// searched. The longest comes first, because one may be part of another. A path that begins with a name
+/// is replaced as a whole.
+fn with_aliases(text: &str, aliases: &[&Aliases]) -> String {
+    let mut pairs: Vec<(&str, String)> = aliases.iter().flat_map(|one| one.pairs()).collect();
+    pairs.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
+    let mut out = String::new();
+    let mut at = 0;
+    while let Some(c) = text[at..].chars().next() {
+        let (before, rest) = text.split_at(at);
+        let found =
+            pairs.iter().find(|(name, _)| rest.starts_with(name) && is_apart(before, rest, name));
+        let Some((name, alias)) = found else {
+            out.push(c);
+            at += c.len_utf8();
+            continue;
+        };
+        out.push_str(alias);
+        at += name.len();
+        let after = &text[at..];
+        let longer = name.ends_with('/') && after.starts_with(char::is_alphanumeric);
+        if longer || after.starts_with('/') {
+            let quote = before.chars().next_back().filter(|c| QUOTES.contains(c));
+            let closing = quote.and_then(|quote| closing(after, quote)).map(|end| end - 1);
+            at += closing.unwrap_or_else(|| path_end(after));
+        }
+    }
+    out
+}
+
+/// Reports whether a name at the start of `rest` is not part of a longer word.
+fn is_apart(before: &str, rest: &str, name: &str) -> bool {
+    let in_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    let (first, last) = (name.chars().next(), name.chars().next_back());
+    let starts = !(in_word(first) && in_word(before.chars().next_back()));
+    starts && !(in_word(last) && in_word(rest[name.len()..].chars().next()))
+}
+
+/// Characters that quote paths.
+const QUOTES: [char; 3] = ['\'', '"', '`'];
 
 /// Symbols of system errors.
 const SYMBOLS: [&str; 18] = [
@@ -192,7 +237,7 @@ fn without_paths(text: &str) -> String {
             .rfind(stops)
             .map_or(0, |at| at + before[at..].chars().next().map_or(0, char::len_utf8));
         let (mut kept, mut end) = (&before[..word], path_end(path));
-        let quote = kept.chars().next_back().filter(|c| matches!(c, '\'' | '"' | '`'));
+        let quote = kept.chars().next_back().filter(|c| QUOTES.contains(c));
         if let Some(quote) = quote
             && let Some(closing) = closing(path, quote)
         {
@@ -253,6 +298,31 @@ mod tests {
                 "list": ["PATH", "5 / 2"],
             })
         );
+    }
+
+    #[test]
+    fn names_are_replaced_where_they_are_words() {
+        let of = |word, names: &[&str]| {
+            let mut aliases = Aliases::new(word);
+            names.iter().for_each(|name| aliases.add(name));
+            aliases
+        };
+        let sets = of(USER_FILES, &[".", "src", "/home/jo/a", "user"]);
+        let media = of(ELSEWHERE, &["", "on", "files"]);
+        for (text, clean) in [
+            ("2.5× on 1.2 MB.", "2.5× elsewhere 2 1.2 MB."),
+            ("src, cold: srcs and _src", "user files 2, cold: srcs and _src"),
+            ("one connection on-line", "one connection elsewhere 2-line"),
+            ("user, files", "user files 4, elsewhere 3"),
+            (
+                "in /home/jo/a: 2×, '/home/jo/a/My x/y', 3×",
+                "in user files 3: 2×, 'user files 3', 3×",
+            ),
+            ("src/My x/y: 3×", "user files 2: 3×"),
+            ("/home/jo/ab", "/home/jo/ab"),
+        ] {
+            assert_eq!(with_aliases(text, &[&sets, &media]), clean, "{text}");
+        }
     }
 
     #[test]

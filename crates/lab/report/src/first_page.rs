@@ -1,7 +1,7 @@
 //! What the terminal, the page and Markdown say first: the machine, one line per question, the score
 //! of the claims.
 
-use crate::advice::{Advice, Doubted, advice};
+use crate::advice::{Advice, Doubted, Extent, advice};
 use crate::fit::{NAME_MAX, capital, clipped};
 use crate::group::Group;
 use crate::headline::Piece;
@@ -11,6 +11,9 @@ use std::collections::BTreeMap;
 
 /// The command that decides more claims.
 pub(crate) const VERIFY: &str = "ioloom claims --verify --open";
+
+/// Maximum number of doubts in an answer.
+const DOUBTS_MAX: usize = 3;
 
 /// The first page of several studies.
 #[derive(Debug)]
@@ -56,24 +59,28 @@ fn machine(input: &Input) -> String {
     words.join(", ")
 }
 
-/// Returns each claim once, with its study and its index there. Of the verdicts of several studies, the
-/// first one that runs decided counts, otherwise the first.
-pub(crate) fn distinct(inputs: &[Input]) -> Vec<(&Input, usize, &ClaimRow)> {
-    let mut out: Vec<(&Input, usize, &ClaimRow)> = Vec::new();
+/// A claim with its study and its index there.
+pub(crate) type Judged<'a> = (&'a Input, usize, &'a ClaimRow);
+
+/// Returns each claim once, with its different verdicts. Of the verdicts of several studies, those that
+/// runs decided count, otherwise the first one.
+pub(crate) fn distinct(inputs: &[Input]) -> Vec<Vec<Judged<'_>>> {
+    let mut out: Vec<Vec<Judged<'_>>> = Vec::new();
     let mut known: BTreeMap<&str, usize> = BTreeMap::new();
     for input in inputs {
         for (index, claim) in input.verdicts.iter().enumerate() {
-            match known.get(claim.id.as_str()).and_then(|at| out.get_mut(*at)) {
-                None => {
-                    known.insert(&claim.id, out.len());
-                    out.push((input, index, claim));
-                }
-                Some(first)
-                    if !first.2.verdict.is_reproduced() && claim.verdict.is_reproduced() =>
-                {
-                    *first = (input, index, claim);
-                }
-                Some(_) => {}
+            let row = (input, index, claim);
+            let Some(rows) = known.get(claim.id.as_str()).and_then(|at| out.get_mut(*at)) else {
+                known.insert(&claim.id, out.len());
+                out.push(vec![row]);
+                continue;
+            };
+            if !claim.verdict.is_reproduced() {
+                continue;
+            }
+            rows.retain(|(.., first)| first.verdict.is_reproduced());
+            if rows.iter().all(|(.., first)| first.verdict != claim.verdict) {
+                rows.push(row);
             }
         }
     }
@@ -83,19 +90,27 @@ pub(crate) fn distinct(inputs: &[Input]) -> Vec<(&Input, usize, &ClaimRow)> {
 /// Counts the verdicts. A claim that several studies test is counted once, and one that repeats another
 /// is not counted.
 fn score(inputs: &[Input]) -> String {
-    let claims = distinct(inputs).into_iter().map(|(_, _, claim)| claim);
-    let verdicts: Vec<Verdict> =
-        claims.filter(|claim| claim.same_as.is_none()).map(|claim| claim.verdict).collect();
-    if verdicts.is_empty() {
+    let mut claims = distinct(inputs);
+    claims.retain(|rows| rows.iter().all(|(.., claim)| claim.same_as.is_none()));
+    if claims.is_empty() {
         return String::new();
     }
+    let all = claims.len();
+    claims.retain(|rows| rows.len() == 1);
+    let split = all - claims.len();
+    let verdicts: Vec<Verdict> =
+        claims.into_iter().flatten().map(|(.., claim)| claim.verdict).collect();
     let count = |of: &[Verdict]| verdicts.iter().filter(|v| of.contains(v)).count();
-    let reproduced = count(&[Verdict::Confirmed, Verdict::Refuted, Verdict::Scope]);
+    let reproduced = count(&[Verdict::Confirmed, Verdict::Refuted, Verdict::Scope]) + split;
+    let differ = match split {
+        0 => String::new(),
+        n => format!(", {n} with different verdicts"),
+    };
     let open = count(&[Verdict::Undecided]);
     let mut text = format!(
         "{reproduced} of {} published claims reproduced here ({} confirmed, {} refuted, {} limited in \
-         scope), {} only recomputed, {open} undecided, {} not testable here.",
-        verdicts.len(),
+         scope{differ}), {} only recomputed, {open} undecided, {} not testable here.",
+        all,
         count(&[Verdict::Confirmed]),
         count(&[Verdict::Refuted]),
         count(&[Verdict::Scope]),
@@ -118,12 +133,17 @@ impl Advice<'_, '_> {
         pieces
     }
 
-    /// Returns the names of its doubts, separated by commas, with the runs that a minority has them in.
+    /// Returns the names of its first doubts, separated by commas, with what they concern if that is not
+    /// most of the runs, and the number of other doubts.
     pub fn doubt_words(&self) -> String {
-        let one = |known: &Doubted| match known.share {
-            None => known.doubt.name().to_owned(),
-            Some((runs, all)) => format!("{} ({runs} of {all} runs)", known.doubt.name()),
+        let one = |known: &Doubted| match known.extent {
+            Extent::Most => known.doubt.name().to_owned(),
+            Extent::Experiment => format!("{} (in its experiment)", known.doubt.name()),
+            Extent::Few(runs, all) => format!("{} ({} of {all} runs)", known.doubt.name(), runs.0),
         };
-        self.doubts.iter().map(one).collect::<Vec<_>>().join(", ")
+        let mut words: Vec<String> = self.doubts.iter().take(DOUBTS_MAX).map(one).collect();
+        let more = self.doubts.len() - words.len();
+        words.extend((more > 0).then(|| format!("+{more} more")));
+        words.join(", ")
     }
 }

@@ -9,6 +9,8 @@ use crate::data::DATA_SCHEMA;
 use crate::estimate::Ends;
 use crate::markdown::escaped;
 use crate::quantity::{Better, Unit, ratio};
+use ioloom_model::AnyPlan;
+use ioloom_model::study::AGAIN;
 use ioloom_model::units::format_size;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -127,10 +129,9 @@ fn part_of<'v>(value: &'v Value, key: &str) -> &'v str {
 fn table(out: &mut String, place: &str, columns: &BTreeMap<usize, &Value>, documents: usize) {
     let key = |arm| (part_of(arm, "arm"), part_of(arm, "set"));
     let mut arms: Vec<(&str, &str)> = Vec::new();
-    for (group, arm) in columns.values().flat_map(|g| list(&g["arms"]).iter().map(move |a| (g, a)))
-    {
-        // Only a comparison that merges file sets has an arm on several.
-        let merges = group["merges_sets"] == true;
+    // Only a comparison that merges file sets has an arm on several.
+    let merges = columns.values().any(|group| merges_sets(group));
+    for arm in columns.values().flat_map(|group| list(&group["arms"])) {
         let known = arms.iter().any(|k| if merges { *k == key(arm) } else { k.0 == key(arm).0 });
         if arm["median"].is_number() && !known {
             arms.push(key(arm));
@@ -160,6 +161,39 @@ fn table(out: &mut String, place: &str, columns: &BTreeMap<usize, &Value>, docum
     }
 }
 
+/// Reports whether the arms of a comparison have different file sets. Documents of earlier programs do not
+/// record it.
+fn merges_sets(group: &Value) -> bool {
+    group["merges_sets"].as_bool().unwrap_or_else(|| {
+        let mut sets: BTreeMap<&str, &str> = BTreeMap::new();
+        let arms = list(&group["arms"]).iter();
+        arms.map(|arm| (part_of(arm, "arm"), part_of(arm, "set")))
+            .any(|(name, set)| sets.insert(name, set).is_some_and(|first| first != set))
+    })
+}
+
+/// Returns the arms that are ranked. Documents of earlier programs do not record them: those with the
+/// work of the first one, if known, except repetitions and plans that read nothing.
+fn ranked(group: &Value) -> Vec<&Value> {
+    let arms = list(&group["arms"]).iter();
+    if list(&group["arms"]).iter().any(|arm| arm["comparable"].is_boolean()) {
+        return arms.filter(|arm| arm["comparable"] == true).collect();
+    }
+    if merges_sets(group) {
+        return Vec::new();
+    }
+    let reads = |arm: &&Value| {
+        let plan = part_of(arm, "plan");
+        let is_null = plan.parse::<AnyPlan>().is_ok_and(|plan| plan.is_null());
+        arm["median"].is_number() && !part_of(arm, "arm").ends_with(AGAIN) && !is_null
+    };
+    let mut ranked: Vec<&Value> = arms.filter(reads).collect();
+    if let Some(work) = ranked.first().map(|arm| &arm["work"]) {
+        ranked.retain(|arm| arm["work"] == *work);
+    }
+    ranked
+}
+
 /// Returns what differs between the arms of a row, in parentheses.
 fn differences(cells: &[Option<&Value>]) -> String {
     let differs = |keys: &[&str]| {
@@ -186,11 +220,10 @@ fn value(arm: &Value, group: &Value) -> Option<String> {
         confidence: arm["confidence"].as_f64().unwrap_or(0.0),
     });
     let ends = ends.map_or(String::new(), |ends| format!(" {}", unit.format_ends(ends)));
-    let comparable = |arm: &&Value| arm["comparable"] == true;
-    let medians =
-        list(&group["arms"]).iter().filter(comparable).filter_map(|arm| arm["median"].as_f64());
+    let ranked = ranked(group);
+    let medians = ranked.iter().filter_map(|arm| arm["median"].as_f64());
     let best = match Better::of(metric) {
-        _ if !comparable(&arm) => None,
+        _ if !ranked.iter().any(|other| std::ptr::eq(*other, arm)) => None,
         Better::Lower => medians.reduce(f64::min).map(|best| median / best),
         Better::Higher => medians.reduce(f64::max).map(|best| best / median),
         Better::Neither => None,
@@ -286,6 +319,61 @@ mod tests {
         let text = merge(&[("a.json".to_owned(), one)]).unwrap();
         assert!(text.contains("| read, G-1 | 4.00 ms"), "{text}");
         assert!(text.contains("| read, G-2 | 2.00 ms"), "{text}");
+    }
+
+    /// Documents of earlier programs have the same version without some of the fields.
+    #[test]
+    fn arms_of_documents_without_marks_are_ranked_by_their_work() {
+        let old = |times, keys: &[&str]| {
+            let mut one = document("X", times, "read/threads:n=8");
+            for arm in one["studies"][0]["groups"][0]["arms"].as_array_mut().unwrap() {
+                keys.iter().for_each(|key| drop(arm.as_object_mut().unwrap().remove(*key)));
+            }
+            one
+        };
+        let merged = |one: &Value| merge(&[("a.json".to_owned(), one.clone())]).unwrap();
+        for keys in [&["comparable"][..], &["comparable", "work"]] {
+            let text = merged(&old([4e6, 2e6], keys));
+            assert!(text.contains("(2.00× the best)") && text.contains("(best)"), "{text}");
+        }
+        let mut other = old([4e6, 2e6], &["comparable"]);
+        let first = &mut other["studies"][0]["groups"][0]["arms"];
+        first[1]["work"]["files"] = 9.into();
+        let text = merged(&other);
+        assert!(text.contains("4.00 ms [3.60 ms, 4.40 ms] (best)"), "{text}");
+        assert!(text.contains("| many | 2.00 ms [1.80 ms, 2.20 ms] |"), "{text}");
+        for (key, value) in [("arm", "one|two (again)"), ("plan", "null/threads:n=1")] {
+            let mut other = old([4e6, 2e6], &["comparable", "work"]);
+            other["studies"][0]["groups"][0]["arms"][1][key] = value.into();
+            assert!(merged(&other).contains("4.40 ms] (best)"), "{key}");
+        }
+    }
+
+    /// An arm on several sets has a row for each, whichever document records that.
+    #[test]
+    fn sets_of_documents_without_marks_have_their_rows() {
+        let of = |marked: bool| {
+            let mut one = document("X", [4e6, 2e6], "read/threads:n=8");
+            let group = &mut one["studies"][0]["groups"][0];
+            if marked {
+                group["merges_sets"] = true.into();
+            }
+            for (arm, set) in group["arms"].as_array_mut().unwrap().iter_mut().zip(["G-1", "G-2"]) {
+                arm["arm"] = "read".into();
+                arm["set"] = set.into();
+                match marked {
+                    true => arm["comparable"] = false.into(),
+                    false => drop(arm.as_object_mut().unwrap().remove("comparable")),
+                }
+            }
+            (marked.to_string(), one)
+        };
+        for all in [vec![of(false)], vec![of(false), of(true)], vec![of(true), of(false)]] {
+            let text = merge(&all).unwrap();
+            assert!(text.contains("| read, G-1 | 4.00 ms"), "{text}");
+            assert!(text.contains("| read, G-2 | 2.00 ms"), "{text}");
+            assert!(!text.contains("(best)"), "{text}");
+        }
     }
 
     #[test]

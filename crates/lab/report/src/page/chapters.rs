@@ -5,7 +5,7 @@ use crate::advice::Advice;
 use crate::doubts::of_study;
 use crate::estimate::{Ends, RANGE_NOTE};
 use crate::figures;
-use crate::first_page::{FirstPage, VERIFY, distinct};
+use crate::first_page::{FirstPage, Judged, VERIFY, distinct};
 use crate::fit::{NAME_MAX, QUESTIONS_MAX, SINCE_MAX, TEXT_MAX, clipped, left_out};
 use crate::headline::{Headline, answer as sentences, chosen, limit_words};
 use crate::input::{ClaimRow, Input, Verdict};
@@ -205,10 +205,16 @@ pub(crate) fn claims(inputs: &[Input]) -> Markup {
     if inputs.iter().all(|input| input.verdicts.is_empty()) {
         return m;
     }
-    let claims = distinct(inputs);
+    let claims: Vec<(Judged<'_>, bool)> = distinct(inputs)
+        .into_iter()
+        .flat_map(|rows| {
+            let several = rows.len() > 1;
+            rows.into_iter().map(move |row| (row, several))
+        })
+        .collect();
     let mut counts: BTreeMap<Verdict, usize> = BTreeMap::new();
     // A claim that repeats another is counted with it.
-    for (_, _, claim) in claims.iter().filter(|(_, _, c)| c.same_as.is_none()) {
+    for ((.., claim), _) in claims.iter().filter(|((.., c), _)| c.same_as.is_none()) {
         *counts.entry(claim.verdict).or_default() += 1;
     }
     m.tag("div").a("class", "filter").a("id", "claim-filter").body(|m| {
@@ -237,15 +243,16 @@ pub(crate) fn claims(inputs: &[Input]) -> Markup {
             matches!(c.verdict, Verdict::Confirmed | Verdict::Refuted | Verdict::Scope)
         };
         for wanted in [true, false] {
-            for (input, index, claim) in claims.iter().filter(|(_, _, c)| decided(c) == wanted) {
-                claim_row(m, input, *index, claim);
+            for (row, several) in claims.iter().filter(|((.., c), _)| decided(c) == wanted) {
+                claim_row(m, *row, *several);
             }
         }
     });
     m
 }
 
-fn claim_row(m: &mut Markup, input: &Input, index: usize, claim: &ClaimRow) {
+/// Writes a claim with a verdict, which is one of several if studies disagree.
+fn claim_row(m: &mut Markup, (input, index, claim): Judged<'_>, several: bool) {
     let order = Verdict::ALL.iter().position(|v| *v == claim.verdict).unwrap_or(9);
     m.tag("tr").a("data-verdict", claim.verdict.name()).body(|m| {
         m.tag("td").a("data-sort", &claim.id).a("class", "statement").body(|m| {
@@ -254,6 +261,10 @@ fn claim_row(m: &mut Markup, input: &Input, index: usize, claim: &ClaimRow) {
             m.text(&claim.statement);
             if let Some(first) = &claim.same_as {
                 m.text(&format!(" Repeats {first} and is counted with it."));
+            }
+            if several {
+                let (study, session) = (&input.study.name, &input.session);
+                m.text(&format!(" Verdict of {study}, session {session}; another one differs."));
             }
         });
         m.tag("td").a("data-sort", order).body(|m| parts::verdict(m, claim.verdict));

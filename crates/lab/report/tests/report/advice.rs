@@ -1,7 +1,7 @@
 //! What a line of the first page may say about the default, by the times of all arms.
 
 use crate::records::sample;
-use ioloom_model::{Doubt, Outcome, RunRecord};
+use ioloom_model::{Condition, Doubt, Outcome, RunRecord};
 use ioloom_report::compare::since;
 use ioloom_report::{DoubtRow, Input, Verdict, html, html_all, json, markdown, terminal};
 
@@ -98,6 +98,44 @@ fn an_arm_that_only_may_be_faster_is_not_called_faster() {
     assert!(text.contains(wanted), "{text}");
 }
 
+/// Only an arm that is faster than the chosen one looks faster than it.
+#[test]
+fn a_slower_arm_does_not_look_faster() {
+    let usual = |_| 2_000.0;
+    let speed = |block: u32, speeds: [f64; 3]| 2_000.0 / speeds[block as usize % 3];
+    let slower = move |block| speed(block, [1.06, 1.10, 1.15]);
+    for (speeds, wanted) in [
+        ([1.02, 1.20, 1.40], "is also faster than your default: 1.10× \\[1.06, 1.15\\]."),
+        ([0.90, 1.20, 1.40], "is faster than your default: 1.10× \\[1.06, 1.15\\]."),
+        ([1.02, 1.08, 1.40], "looks faster: 1.10× \\[1.06, 1.15\\]; repeat to decide."),
+    ] {
+        let chosen = move |block| if block % 4 == 0 { 900.0 } else { speed(block, speeds) };
+        let arms: [(&str, Times<'_>); 3] =
+            [("default", &usual), ("uring-window", &chosen), ("mmap-8", &slower)];
+        let text = line(&study(&arms));
+        assert!(text.contains(&format!("; 8 threads, memory mapping {wanted}")), "{text}");
+    }
+}
+
+/// The named arm is the best one, even if another one has a larger upper end.
+#[test]
+fn a_bound_names_the_best_arm() {
+    let usual = |_| 100_000.0;
+    let speed = |block: u32, speeds: [f64; 3]| 100_000.0 / speeds[block as usize % 3];
+    let of = |chosen: [f64; 3], other: [f64; 3]| {
+        let chosen = move |block| if block % 4 == 0 { 50_000.0 } else { speed(block, chosen) };
+        let other = move |block| speed(block, other);
+        line(&study(&[("default", &usual), ("uring-window", &chosen), ("mmap-8", &other)]))
+    };
+    let text = of([1.035, 1.040, 1.045], [0.96, 1.005, 1.048]);
+    let wanted =
+        "Your default is at most 4.8 % slower than the best measured here (up to 64 requests";
+    assert!(text.contains(wanted), "{text}");
+    // The other arm may be faster by more, but its median is worse than that of the default.
+    let text = of([0.95, 0.98, 1.03], [0.90, 0.99, 1.20]);
+    assert!(text.contains("at most 3.0 % slower than up to 64 requests in flight"), "{text}");
+}
+
 /// A bound holds for all arms with a better median.
 #[test]
 fn the_bound_is_that_of_all_arms() {
@@ -156,10 +194,35 @@ fn a_line_has_the_doubts_of_its_experiment_and_those_of_few_runs_with_their_shar
     for record in input.records.iter_mut().skip(8) {
         record.doubts.push(Doubt::ShortRun);
     }
-    let wanted = "noisy neighbour (3 of 24 runs), noise floor, short run";
+    let wanted = "short run, noise floor (in its experiment), noisy neighbour (3 of 24 runs)";
     assert!(line(&input).contains(&format!("(◇ {wanted})")), "{}", line(&input));
     assert!(terminal(&input, 120, false).contains(&format!("◇ {wanted}\n")));
     assert!(html(&input).contains(&format!("◇ {wanted}<")));
+    // The experiment has a doubt because some of its runs do; their number is known.
+    input.doubts.push(row("elapsed-small-files", Doubt::NoisyNeighbour));
+    assert!(line(&input).contains(&format!("(◇ {wanted})")), "{}", line(&input));
+    // Three doubts are listed, those of most runs first.
+    for doubt in [Doubt::Drift, Doubt::Alternation] {
+        input.doubts.push(row("elapsed-small-files", doubt));
+    }
+    let wanted = "short run, drift (in its experiment), alternation (in its experiment), +2 more";
+    assert!(line(&input).contains(&format!("(◇ {wanted})")), "{}", line(&input));
+}
+
+/// A comparison without a default and with a single arm does not hide a complete one.
+#[test]
+fn a_comparison_comes_before_a_single_arm() {
+    let (usual, fast) = (|_| 2_000.0, |_| 1_000.0);
+    let mut input = study(&[("default", &usual), ("mmap-8", &fast)]);
+    let mut warm = input.records.clone();
+    for record in &mut warm {
+        record.key.condition = Condition::Warm;
+    }
+    assert!(line(&input).contains("Small files (cold):** Change to 8 threads"), "{}", line(&input));
+    input.records.retain(|r| r.key.arm != "default");
+    assert!(line(&input).contains("so nothing is compared."), "{}", line(&input));
+    input.records.extend(warm);
+    assert!(line(&input).contains("Small files (warm):** Change to 8 threads"), "{}", line(&input));
 }
 
 #[test]
@@ -282,4 +345,36 @@ fn a_claim_of_two_studies_is_listed_once() {
     assert_eq!(sum, first.verdicts.len());
     let row = page.split("<tr data-verdict=\"").find(|row| row.contains(">000-P27<"));
     assert!(row.is_some_and(|row| row.starts_with(decided.name())));
+}
+
+/// Two studies that decide a claim differently are both listed, and the claim is counted once.
+#[test]
+fn a_claim_with_different_verdicts_is_listed_with_each() {
+    let with = |prefix: &str, verdict| {
+        let mut input = sample(1);
+        input.prefix = prefix.to_owned();
+        input.session = format!("of-{prefix}");
+        input.study.experiments[0].topic = Some("small files".to_owned());
+        input.verdicts.truncate(1);
+        input.verdicts[0].verdict = verdict;
+        input
+    };
+    let page =
+        |verdicts: [Verdict; 2]| html_all(&[with("a-", verdicts[0]), with("b-", verdicts[1])]);
+    let differ = page([Verdict::Confirmed, Verdict::Refuted]);
+    for (verdict, session) in [(Verdict::Confirmed, "of-a-"), (Verdict::Refuted, "of-b-")] {
+        let row = format!("<tr data-verdict=\"{}\"", verdict.name());
+        let row = differ.split(&row).nth(1).and_then(|rest| rest.split("</tr>").next());
+        let row = row.expect("a row of each verdict");
+        assert!(row.contains(&format!("session {session}; another one differs.")), "{row}");
+    }
+    let wanted = "1 of 1 published claims reproduced here (0 confirmed, 0 refuted, 0 limited in \
+        scope, 1 with different verdicts), ";
+    assert!(differ.contains(wanted));
+    for same in [[Verdict::Confirmed; 2], [Verdict::Undecided, Verdict::Confirmed]] {
+        let page = page(same);
+        assert!(page.contains("(1 confirmed, 0 refuted, 0 limited in scope), "));
+        assert_eq!(page.matches("<tr data-verdict").count(), 1);
+        assert!(!page.contains("another one differs"));
+    }
 }

@@ -57,6 +57,12 @@ fn file_sets_of_the_user_stay_apart() {
     }
     let document = anonymous(&[input]);
     let groups = document["studies"][0]["groups"].as_array().expect("groups");
+    // A hash of names and sizes would confirm guesses.
+    let arms = groups.iter().flat_map(|g| g["arms"].as_array().expect("arms"));
+    for arm in arms.filter(|arm| arm["median"].is_number()) {
+        let of_user = arm["set"].as_str().is_some_and(|set| set.starts_with("user files"));
+        assert_eq!(arm["set_hash"].is_null(), of_user, "{arm}");
+    }
     let of = groups.iter().filter(|g| g["experiment"] == "threads-media");
     let mut sets: Vec<&str> = of.filter_map(|g| g["set"].as_str()).collect();
     sets.sort_unstable();
