@@ -1,7 +1,8 @@
 //! Reading many files and computing on each, on the simulated machine.
 
 use super::fitting::{fixed_parts, parts};
-use super::profile::{Class, Measured};
+pub use super::question::Question;
+use super::question::{PIECES_MAX, is_measured, mean, pieces, roomy, scenario};
 use super::{
     Answer, Beyond, DOUBLING, IN_FLIGHT_MAX, Limit, Point, UNKNOWN_DEVICE, ladder, one_to, probes,
 };
@@ -9,47 +10,18 @@ use crate::PredictError;
 use crate::error::at_least_zero;
 use crate::machine::rivals::{Fixed, create};
 use crate::machine::sample::{self, SAMPLE, Sampled};
-use crate::machine::{CHUNK, Device, Job, Machine, Model, Order, Outcome, Scenario, Sizes};
+use crate::machine::{CHUNK, Device, Machine, Model, Order, Outcome, Sizes};
 
 /// Files of the sample for all points of a curve but the last.
 const SAMPLE_POINT: u32 = 20_000;
 /// Most steps and requests of a timeline.
 pub const TIMELINE: usize = 20_000;
-/// Most pieces of a simulated file; larger files are divided.
-const PIECES_MAX: u64 = 64;
 /// Largest mean size.
 const BYTES_MAX: u64 = 1 << 50;
 /// Longest mean compute time, in seconds: a year.
 const COMPUTE_MAX_S: f64 = 366.0 * 86_400.0;
 /// Share of a change of the device in the elapsed time below which the cores are the limit.
 const FELT: f64 = 0.5;
-
-/// A question.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Question {
-    /// The class of the device.
-    pub class: Class,
-    /// The probes of this machine.
-    pub measured: Option<Measured>,
-    /// Number of files.
-    pub files: u64,
-    /// Their sizes.
-    pub sizes: Sizes,
-    /// Compute time of a file, in seconds.
-    pub compute_s: f64,
-    /// Order of the list.
-    pub order: Order,
-    /// Share of the requests that are in the page cache.
-    pub cached: f64,
-    /// Usable cores.
-    pub cores: u32,
-    /// Devices with the files spread over them.
-    pub disks: u32,
-    /// Most requests in flight.
-    pub threads_max: u32,
-    /// Seed of all draws.
-    pub seed: u64,
-}
 
 /// Answers a question.
 ///
@@ -169,19 +141,6 @@ fn full(question: &Question) -> Option<String> {
     })
 }
 
-/// Returns the mean size.
-pub(super) fn mean(sizes: Sizes) -> u64 {
-    match sizes {
-        Sizes::Fixed(bytes) | Sizes::Exponential(bytes) | Sizes::LogNormal(bytes, _) => bytes,
-        Sizes::Two(one, other, share) => (one * share + other * (100 - share.min(100))) / 100,
-    }
-}
-
-/// Returns the requests of a file of the mean size.
-pub(super) fn pieces(question: &Question) -> u32 {
-    mean(question.sizes).div_ceil(CHUNK).clamp(1, PIECES_MAX) as u32
-}
-
 /// Returns the same work with files that can be simulated piece by piece, and how many of them make up
 /// one file.
 fn divided(asked: &Question) -> Result<(Question, u64), PredictError> {
@@ -204,11 +163,6 @@ fn divided(asked: &Question) -> Result<(Question, u64), PredictError> {
 /// device. It is small where the cores are the limit, also in a job of a few files whose end is long.
 fn felt(fast: &Sampled, slow: &Sampled) -> f64 {
     (slow.elapsed_s / fast.elapsed_s).ln() / (2.0 * UNKNOWN_DEVICE.ln())
-}
-
-/// Returns the machine with memory for so many requests in flight.
-pub(super) fn roomy(machine: Machine, in_flight: u32) -> Machine {
-    Machine { memory: machine.memory.max(u64::from(in_flight) * CHUNK), ..machine }
 }
 
 /// Simulates the engine's controller; returns the run and the last window.
@@ -234,10 +188,6 @@ pub fn timeline(asked: &Question) -> Result<Outcome, PredictError> {
     let scenario = scenario(question, device, roomy(machine, threads), files as u32);
     let prepared = scenario.prepare().spread(question.disks, 1.0).record(TIMELINE);
     Ok(prepared.run(&mut Fixed::new(threads), threads))
-}
-
-pub(super) fn is_measured(question: &Question) -> bool {
-    question.class == Class::Measured
 }
 
 fn check(question: &Question) -> Result<(), PredictError> {
@@ -267,32 +217,6 @@ fn check(question: &Question) -> Result<(), PredictError> {
         }
     }
     Ok(())
-}
-
-pub(super) fn scenario(
-    question: &Question,
-    device: Device,
-    machine: Machine,
-    files: u32,
-) -> Scenario {
-    Scenario {
-        name: String::new(),
-        seed: question.seed,
-        machine,
-        device,
-        second: None,
-        job: Job {
-            files: u64::from(files).min(question.files) as u32,
-            sizes: question.sizes,
-            order: question.order,
-            compute_ns: (question.compute_s * 1e9) as u64,
-            byte_ns: 0.0,
-            cached: [question.cached; 2],
-            crosses: false,
-        },
-        change: None,
-        neighbour: None,
-    }
 }
 
 /// Returns a device whose times are `factor` times as long.
@@ -355,6 +279,7 @@ fn parameters(question: &Question) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::profile::Class;
     use super::*;
     use crate::machine::Work;
 

@@ -2,8 +2,8 @@
 //! the service time is what simulated files of the mean size need to take as long as the measured ones.
 
 use super::at_once;
-use super::files::{Question, is_measured, pieces, roomy, scenario};
 use super::profile::Measured;
+use super::question::{Question, is_measured, mean, pieces, roomy, scenario};
 use crate::PredictError;
 use crate::error::above_zero;
 use crate::knee::Knee;
@@ -39,7 +39,7 @@ pub(super) fn parts(question: &Question, threads: u32) -> Result<(Device, Machin
     let each = all.div_ceil(question.disks.max(1));
     let cores = f64::from(each.min(measured.cores).max(1));
     // A large file is simulated piece by piece, so a piece is what is fitted.
-    let bytes = super::files::mean(question.sizes).max(1);
+    let bytes = mean(question.sizes).max(1);
     let wanted_s = measured.cold_s_at(bytes as f64, each)? / pieces as f64;
     let cpu_s = measured.cold_cpu_s(f64::from(each))?.min(wanted_s * cores);
     // The processors that compute start this many reads in the time of one.
@@ -140,7 +140,7 @@ fn costing(machine: Machine, cpu_s: f64) -> Machine {
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::Limit;
-    use super::super::files::{Question, answer};
+    use super::super::files::answer;
     use super::super::profile::{Busy, Class};
     use super::*;
 
