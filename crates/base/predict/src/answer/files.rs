@@ -2,7 +2,7 @@
 
 use super::fitting::{fixed_parts, parts};
 pub use super::question::Question;
-use super::question::{PIECES_MAX, is_measured, mean, pieces, roomy, scenario};
+use super::question::{PIECES_MAX, active_disks, is_measured, mean, pieces, roomy, scenario};
 use super::{
     Answer, Beyond, DOUBLING, IN_FLIGHT_MAX, Limit, Point, UNKNOWN_DEVICE, ladder, one_to, probes,
 };
@@ -90,7 +90,7 @@ pub fn answer(asked: &Question) -> Result<Answer, PredictError> {
 /// Returns how far a number in flight is beyond the probes of the measured device.
 fn beyond(asked: &Question, threads: u32) -> Option<Beyond> {
     let m = asked.measured.as_ref().filter(|_| is_measured(asked))?;
-    let each = threads.div_ceil(asked.disks.max(1));
+    let each = threads.div_ceil(active_disks(asked, threads));
     Some(Beyond {
         threads: (f64::from(each) / f64::from(m.in_flight_max())).max(1.0),
         files: (asked.files as f64 / m.files as f64).max(1.0),

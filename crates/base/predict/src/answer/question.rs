@@ -46,6 +46,12 @@ pub(super) fn pieces(question: &Question) -> u32 {
     mean(question.sizes).div_ceil(CHUNK).clamp(1, PIECES_MAX) as u32
 }
 
+/// Returns how many disks have requests if so many are in flight: all pieces of a file are on one disk.
+pub(super) fn active_disks(question: &Question, in_flight: u32) -> u32 {
+    let files = u64::from(in_flight.div_ceil(pieces(question))).min(question.files);
+    files.clamp(1, u64::from(question.disks.max(1))) as u32
+}
+
 /// Returns whether the device is the one of the probes.
 pub(super) fn is_measured(question: &Question) -> bool {
     question.class == Class::Measured
