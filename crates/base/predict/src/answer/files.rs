@@ -11,6 +11,7 @@ use crate::error::at_least_zero;
 use crate::machine::rivals::{Fixed, create};
 use crate::machine::sample::{self, SAMPLE, Sampled};
 use crate::machine::{CHUNK, Device, Machine, Model, Order, Outcome, Sizes};
+use std::collections::BTreeMap;
 
 /// Files of the sample for all points of a curve but the last.
 const SAMPLE_POINT: u32 = 20_000;
@@ -32,25 +33,18 @@ pub fn answer(asked: &Question) -> Result<Answer, PredictError> {
     check(asked)?;
     let (question, parts_each) = &divided(asked)?;
     let pieces = pieces(question);
-    // Enough requests for many rounds of all threads, and at least two files for each.
-    let rounds = |threads: u32| (20 * threads / pieces).max(2 * threads);
-    let sample = |files: u32, threads: u32| (files / pieces).max(rounds(threads));
-    let simulate = |threads: u32, (device, machine): (Device, Machine), files: u32| {
-        let mut fixed = Fixed::new(threads);
-        let scenario = scenario(question, device, roomy(machine, threads), files);
-        sample::run(&scenario, question.disks, question.files, &mut fixed, threads.max(1))
-    };
-    let scaled = |(device, machine), factor| (scaled(device, factor), machine);
+    let mut runs = Runs { question, pieces, times: BTreeMap::new() };
     let mut points: Vec<Point> = Vec::new();
     let last = question.threads_max;
     for threads in ladder(last) {
         let files = if threads == last { SAMPLE } else { SAMPLE_POINT };
         let parts = parts(question, threads)?;
-        let middle = simulate(threads, parts, sample(files, threads));
-        let half = sample(SAMPLE_POINT, threads);
-        let fast = simulate(threads, scaled(parts, 1.0 / UNKNOWN_DEVICE), half);
-        let slow = simulate(threads, scaled(parts, UNKNOWN_DEVICE), half);
+        let middle = runs.run(threads, parts, runs.files(files, threads));
+        let half = runs.files(SAMPLE_POINT, threads);
+        let fast = runs.run(threads, (scaled(parts.0, 1.0 / UNKNOWN_DEVICE), parts.1), half);
+        let slow = runs.run(threads, (scaled(parts.0, UNKNOWN_DEVICE), parts.1), half);
         let elapsed_s = middle.elapsed_s;
+        runs.keep(threads, runs.files(files, threads), elapsed_s);
         points.push(Point {
             threads,
             elapsed_s,
@@ -64,9 +58,7 @@ pub fn answer(asked: &Question) -> Result<Answer, PredictError> {
             beyond: beyond(asked, threads),
         });
     }
-    let twice = last.saturating_mul(2);
-    let beyond = simulate(twice, parts(question, twice)?, sample(SAMPLE_POINT, twice)).elapsed_s;
-    limits(&mut points, beyond);
+    runs.limits(&mut points)?;
     let notes = notes(question, *parts_each, pieces)?;
     Ok(Answer {
         question: format!(
@@ -85,6 +77,61 @@ pub fn answer(asked: &Question) -> Result<Answer, PredictError> {
         points,
         notes,
     })
+}
+
+/// Runs of a question, with the elapsed times of those that are compared.
+struct Runs<'a> {
+    question: &'a Question,
+    pieces: u32,
+    /// By requests in flight and simulated files.
+    times: BTreeMap<(u32, u64), f64>,
+}
+
+impl Runs<'_> {
+    /// Returns the files of a sample: enough requests for many rounds of all threads, and at least two files
+    /// for each.
+    fn files(&self, files: u32, threads: u32) -> u32 {
+        let rounds = (20 * threads / self.pieces).max(2 * threads);
+        (files / self.pieces).max(rounds)
+    }
+
+    fn run(&self, threads: u32, (device, machine): (Device, Machine), files: u32) -> Sampled {
+        let question = self.question;
+        let mut fixed = Fixed::new(threads);
+        let scenario = scenario(question, device, roomy(machine, threads), files);
+        sample::run(&scenario, question.disks, question.files, &mut fixed, threads.max(1))
+    }
+
+    /// Keeps the elapsed time of a run.
+    fn keep(&mut self, threads: u32, files: u32, elapsed_s: f64) {
+        self.times.insert((threads, u64::from(files).min(self.question.files)), elapsed_s);
+    }
+
+    /// Returns the elapsed time of a run with so many files, and runs it unless it is kept.
+    fn elapsed_s(&mut self, threads: u32, files: u32) -> Result<f64, PredictError> {
+        let key = (threads, u64::from(files).min(self.question.files));
+        if let Some(elapsed_s) = self.times.get(&key) {
+            return Ok(*elapsed_s);
+        }
+        let elapsed_s = self.run(threads, parts(self.question, threads)?, files).elapsed_s;
+        self.times.insert(key, elapsed_s);
+        Ok(elapsed_s)
+    }
+
+    /// Corrects the limits: where twice the requests in flight are faster, their number is the limit. Only
+    /// runs of the same files are compared.
+    fn limits(&mut self, points: &mut [Point]) -> Result<(), PredictError> {
+        let all: Vec<u32> = points.iter().map(|point| point.threads).collect();
+        for (i, point) in points.iter_mut().enumerate() {
+            let more = all.get(i + 1).copied().unwrap_or(point.threads.saturating_mul(2));
+            let files = self.files(SAMPLE_POINT, more);
+            let after_s = self.elapsed_s(more, files)?;
+            if after_s * (1.0 + DOUBLING) < self.elapsed_s(point.threads, files)? {
+                point.limit = Limit::InFlight;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Returns how far a number in flight is beyond the probes of the measured device.
@@ -253,17 +300,6 @@ fn scaled(device: Device, factor: f64) -> Device {
     Device { model, ..device }
 }
 
-/// Corrects the limits: where twice the requests in flight are faster, their number is the limit.
-fn limits(points: &mut [Point], after_last_s: f64) {
-    let times: Vec<f64> = points.iter().map(|point| point.elapsed_s).collect();
-    for (i, point) in points.iter_mut().enumerate() {
-        let next = times.get(i + 1).copied().unwrap_or(after_last_s);
-        if next * (1.0 + DOUBLING) < point.elapsed_s {
-            point.limit = Limit::InFlight;
-        }
-    }
-}
-
 fn parameters(question: &Question) -> String {
     match &question.measured {
         Some(measured) if is_measured(question) => format!(
@@ -316,6 +352,23 @@ mod tests {
         let last = answer.points.last().unwrap();
         assert_eq!(last.limit, Limit::Compute);
         assert!((last.elapsed_s / 4.0 - 1.0).abs() < 0.1, "{last:?}");
+    }
+
+    /// Times of a few large files vary with their number more than a gain by requests in flight.
+    #[test]
+    fn computing_is_the_limit_with_every_seed() {
+        for seed in 0..8 {
+            let asked = Question {
+                seed,
+                files: 10_000,
+                sizes: Sizes::Fixed(64 << 20),
+                compute_s: 1.0,
+                threads_max: 16,
+                ..question(Class::Nvme)
+            };
+            let last = answer(&asked).unwrap().points.split_off(3);
+            assert!(last.iter().all(|point| point.limit == Limit::Compute), "{seed}: {last:?}");
+        }
     }
 
     #[test]
