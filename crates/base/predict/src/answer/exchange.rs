@@ -88,18 +88,19 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
     let cores = (f64::from(question.cores) / CORES).max(1.0);
     let mut points = Vec::new();
     for clients in ladder(question.clients_max) {
-        let at = |factor: f64| elapsed_s(question, knee.as_ref(), clients, factor);
-        let elapsed_s = at(1.0)?;
+        let at = |factor: f64| served_s(question, knee.as_ref(), clients, factor);
+        let (elapsed_s, bound) = at(1.0)?;
+        let is_pool = pool_limits(question, knee.as_ref(), clients, elapsed_s)?;
         let active = question.pool.map_or(clients, |threads| clients.min(threads));
         let far = (f64::from(active) / known).max(1.0);
         let half = SPREAD * (1.0 + (far.log2() + cores.log2()) / 4.0);
         points.push(Point {
             threads: clients,
             elapsed_s,
-            low_s: at((-half).exp())?.min(elapsed_s),
-            high_s: at(half.exp())?.max(elapsed_s),
+            low_s: at((-half).exp())?.0.min(elapsed_s),
+            high_s: at(half.exp())?.0.max(elapsed_s),
             rate_per_s: f64::from(clients) * question.orders as f64 / elapsed_s,
-            limit: limit(question, knee.as_ref(), clients, elapsed_s)?,
+            limit: if is_pool { Limit::Pool } else { bound },
             beyond: Some(Beyond {
                 threads: (f64::from(clients) / known).max(1.0),
                 cores,
@@ -158,27 +159,26 @@ fn notes(question: &Question) -> Vec<String> {
     notes
 }
 
-/// Returns the elapsed time if requests, their way and syncs take `factor` times as long.
+/// Returns the elapsed time if requests, their way and syncs take `factor` times as long, and what bounds
+/// the clients that are served together.
 ///
 /// A pool serves as many clients as it has threads, then the next ones, and at last those that remain.
-fn elapsed_s(
+fn served_s(
     question: &Question,
     knee: Option<&Knee>,
     clients: u32,
     factor: f64,
-) -> Result<f64, PredictError> {
+) -> Result<(f64, Limit), PredictError> {
     // Only the quotients count: thinking that is shorter in another unit of time.
     let scaled = Question { think_s: question.think_s / factor, ..question.clone() };
-    let round_s = |n: u32| -> Result<f64, PredictError> {
-        Ok(f64::from(n) / served_together(&scaled, knee, n)?.0)
-    };
     let active = question.pool.map_or(clients, |threads| clients.min(threads));
-    let rest = match clients % active {
+    let (rate, limit) = served_together(&scaled, knee, active)?;
+    let rest_s = match clients % active {
         0 => 0.0,
-        rest => round_s(rest)?,
+        rest => f64::from(rest) / served_together(&scaled, knee, rest)?.0,
     };
-    let rounds_s = f64::from(clients / active) * round_s(active)? + rest;
-    Ok(question.orders as f64 * rounds_s * factor)
+    let rounds_s = f64::from(clients / active) * f64::from(active) / rate + rest_s;
+    Ok((question.orders as f64 * rounds_s * factor, limit))
 }
 
 /// Returns requests per second of clients that are served at the same time, and the limit.
@@ -193,23 +193,31 @@ fn served_together(
     }
 }
 
-/// Returns what bounds a number of clients: the pool, if a larger one is faster.
-fn limit(
+/// Returns whether a larger pool is faster than one that takes `elapsed_s`.
+fn pool_limits(
     question: &Question,
     knee: Option<&Knee>,
     clients: u32,
-    elapsed: f64,
-) -> Result<Limit, PredictError> {
-    let active = question.pool.map_or(clients, |threads| clients.min(threads));
-    if active < clients {
-        for pool in [Some(active.saturating_mul(2)), None] {
-            let larger = Question { pool, ..question.clone() };
-            if elapsed_s(&larger, knee, clients, 1.0)? * (1.0 + DOUBLING) < elapsed {
-                return Ok(Limit::Pool);
-            }
+    elapsed_s: f64,
+) -> Result<bool, PredictError> {
+    let threads = question.pool.unwrap_or(clients);
+    for pool in larger_pools(threads, clients) {
+        let larger = Question { pool: Some(pool), ..question.clone() };
+        if served_s(&larger, knee, clients, 1.0)?.0 * (1.0 + DOUBLING) < elapsed_s {
+            return Ok(true);
         }
     }
-    Ok(served_together(question, knee, active)?.1)
+    Ok(false)
+}
+
+/// Returns the larger pools that are compared with one of so many threads. The work to solve a pool grows
+/// with its threads, so they do not reach up to all clients.
+fn larger_pools(threads: u32, clients: u32) -> Vec<u32> {
+    let mut pools: Vec<u32> =
+        [2, 4].map(|factor| threads.saturating_mul(factor).min(clients)).to_vec();
+    pools.retain(|pool| *pool > threads);
+    pools.dedup();
+    pools
 }
 
 fn check(question: &Question) -> Result<(), PredictError> {
@@ -471,6 +479,28 @@ mod tests {
         let thinking = answer(&Question { think_s: 1.0, ..asked }).unwrap().points.pop().unwrap();
         assert!((thinking.elapsed_s / 20.0 - 1.0).abs() < 0.01, "{thinking:?}");
         assert_eq!(thinking.limit, Limit::Pool);
+    }
+
+    #[test]
+    fn a_pool_is_compared_with_pools_of_its_order_of_magnitude() {
+        assert_eq!(larger_pools(100_000, 10_000_000), [200_000, 400_000]);
+        assert_eq!(larger_pools(10, 30), [20, 30]);
+        assert_eq!(larger_pools(10, 15), [15]);
+        assert!(larger_pools(10, 10).is_empty());
+        assert!(larger_pools(10, 5).is_empty());
+    }
+
+    /// Twice as many threads serve 4.5 % more, four times as many 7 %.
+    #[test]
+    fn a_pool_is_the_limit_if_four_times_as_many_threads_are_faster() {
+        let limit = |pool: u32| {
+            let (durability, cores) = (Durability::Group, 64);
+            let busy = Question { durability, cores, think_s: 0.0, ..question(64 * pool) };
+            let asked = Question { pool: Some(pool), ..busy };
+            answer(&asked).unwrap().points.pop().unwrap().limit
+        };
+        assert_eq!(limit(1400), Limit::Pool);
+        assert_eq!(limit(6000), Limit::Sync);
     }
 
     #[test]

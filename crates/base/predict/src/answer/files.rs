@@ -1,7 +1,8 @@
 //! Reading many files and computing on each, on the simulated machine.
 
 use super::fitting::{fixed_parts, parts};
-use super::profile::{Class, Measured};
+pub use super::question::Question;
+use super::question::{PIECES_MAX, active_disks, is_measured, mean, pieces, roomy, scenario};
 use super::{
     Answer, Beyond, DOUBLING, IN_FLIGHT_MAX, Limit, Point, UNKNOWN_DEVICE, ladder, one_to, probes,
 };
@@ -9,47 +10,19 @@ use crate::PredictError;
 use crate::error::at_least_zero;
 use crate::machine::rivals::{Fixed, create};
 use crate::machine::sample::{self, SAMPLE, Sampled};
-use crate::machine::{CHUNK, Device, Job, Machine, Model, Order, Outcome, Scenario, Sizes};
+use crate::machine::{CHUNK, Device, Machine, Model, Order, Outcome, Sizes};
+use std::collections::BTreeMap;
 
 /// Files of the sample for all points of a curve but the last.
 const SAMPLE_POINT: u32 = 20_000;
 /// Most steps and requests of a timeline.
 pub const TIMELINE: usize = 20_000;
-/// Most pieces of a simulated file; larger files are divided.
-const PIECES_MAX: u64 = 64;
 /// Largest mean size.
 const BYTES_MAX: u64 = 1 << 50;
 /// Longest mean compute time, in seconds: a year.
 const COMPUTE_MAX_S: f64 = 366.0 * 86_400.0;
 /// Share of a change of the device in the elapsed time below which the cores are the limit.
 const FELT: f64 = 0.5;
-
-/// A question.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Question {
-    /// The class of the device.
-    pub class: Class,
-    /// The probes of this machine.
-    pub measured: Option<Measured>,
-    /// Number of files.
-    pub files: u64,
-    /// Their sizes.
-    pub sizes: Sizes,
-    /// Compute time of a file, in seconds.
-    pub compute_s: f64,
-    /// Order of the list.
-    pub order: Order,
-    /// Share of the requests that are in the page cache.
-    pub cached: f64,
-    /// Usable cores.
-    pub cores: u32,
-    /// Devices with the files spread over them.
-    pub disks: u32,
-    /// Most requests in flight.
-    pub threads_max: u32,
-    /// Seed of all draws.
-    pub seed: u64,
-}
 
 /// Answers a question.
 ///
@@ -60,25 +33,18 @@ pub fn answer(asked: &Question) -> Result<Answer, PredictError> {
     check(asked)?;
     let (question, parts_each) = &divided(asked)?;
     let pieces = pieces(question);
-    // Enough requests for many rounds of all threads, and at least two files for each.
-    let rounds = |threads: u32| (20 * threads / pieces).max(2 * threads);
-    let sample = |files: u32, threads: u32| (files / pieces).max(rounds(threads));
-    let simulate = |threads: u32, (device, machine): (Device, Machine), files: u32| {
-        let mut fixed = Fixed::new(threads);
-        let scenario = scenario(question, device, roomy(machine, threads), files);
-        sample::run(&scenario, question.disks, question.files, &mut fixed, threads.max(1))
-    };
-    let scaled = |(device, machine), factor| (scaled(device, factor), machine);
+    let mut runs = Runs { question, pieces, times: BTreeMap::new() };
     let mut points: Vec<Point> = Vec::new();
     let last = question.threads_max;
     for threads in ladder(last) {
         let files = if threads == last { SAMPLE } else { SAMPLE_POINT };
         let parts = parts(question, threads)?;
-        let middle = simulate(threads, parts, sample(files, threads));
-        let half = sample(SAMPLE_POINT, threads);
-        let fast = simulate(threads, scaled(parts, 1.0 / UNKNOWN_DEVICE), half);
-        let slow = simulate(threads, scaled(parts, UNKNOWN_DEVICE), half);
+        let middle = runs.run(threads, parts, runs.files(files, threads));
+        let half = runs.files(SAMPLE_POINT, threads);
+        let fast = runs.run(threads, (scaled(parts.0, 1.0 / UNKNOWN_DEVICE), parts.1), half);
+        let slow = runs.run(threads, (scaled(parts.0, UNKNOWN_DEVICE), parts.1), half);
         let elapsed_s = middle.elapsed_s;
+        runs.keep(threads, runs.files(files, threads), elapsed_s);
         points.push(Point {
             threads,
             elapsed_s,
@@ -92,9 +58,7 @@ pub fn answer(asked: &Question) -> Result<Answer, PredictError> {
             beyond: beyond(asked, threads),
         });
     }
-    let twice = last.saturating_mul(2);
-    let beyond = simulate(twice, parts(question, twice)?, sample(SAMPLE_POINT, twice)).elapsed_s;
-    limits(&mut points, beyond);
+    runs.limits(&mut points)?;
     let notes = notes(question, *parts_each, pieces)?;
     Ok(Answer {
         question: format!(
@@ -115,10 +79,65 @@ pub fn answer(asked: &Question) -> Result<Answer, PredictError> {
     })
 }
 
+/// Runs of a question, with the elapsed times of those that are compared.
+struct Runs<'a> {
+    question: &'a Question,
+    pieces: u32,
+    /// By requests in flight and simulated files.
+    times: BTreeMap<(u32, u64), f64>,
+}
+
+impl Runs<'_> {
+    /// Returns the files of a sample: enough requests for many rounds of all threads, and at least two files
+    /// for each.
+    fn files(&self, files: u32, threads: u32) -> u32 {
+        let rounds = (20 * threads / self.pieces).max(2 * threads);
+        (files / self.pieces).max(rounds)
+    }
+
+    fn run(&self, threads: u32, (device, machine): (Device, Machine), files: u32) -> Sampled {
+        let question = self.question;
+        let mut fixed = Fixed::new(threads);
+        let scenario = scenario(question, device, roomy(machine, threads), files);
+        sample::run(&scenario, question.disks, question.files, &mut fixed, threads.max(1))
+    }
+
+    /// Keeps the elapsed time of a run.
+    fn keep(&mut self, threads: u32, files: u32, elapsed_s: f64) {
+        self.times.insert((threads, u64::from(files).min(self.question.files)), elapsed_s);
+    }
+
+    /// Returns the elapsed time of a run with so many files, and runs it unless it is kept.
+    fn elapsed_s(&mut self, threads: u32, files: u32) -> Result<f64, PredictError> {
+        let key = (threads, u64::from(files).min(self.question.files));
+        if let Some(elapsed_s) = self.times.get(&key) {
+            return Ok(*elapsed_s);
+        }
+        let elapsed_s = self.run(threads, parts(self.question, threads)?, files).elapsed_s;
+        self.times.insert(key, elapsed_s);
+        Ok(elapsed_s)
+    }
+
+    /// Corrects the limits: where twice the requests in flight are faster, their number is the limit. Only
+    /// runs of the same files are compared.
+    fn limits(&mut self, points: &mut [Point]) -> Result<(), PredictError> {
+        let all: Vec<u32> = points.iter().map(|point| point.threads).collect();
+        for (i, point) in points.iter_mut().enumerate() {
+            let more = all.get(i + 1).copied().unwrap_or(point.threads.saturating_mul(2));
+            let files = self.files(SAMPLE_POINT, more);
+            let after_s = self.elapsed_s(more, files)?;
+            if after_s * (1.0 + DOUBLING) < self.elapsed_s(point.threads, files)? {
+                point.limit = Limit::InFlight;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Returns how far a number in flight is beyond the probes of the measured device.
 fn beyond(asked: &Question, threads: u32) -> Option<Beyond> {
     let m = asked.measured.as_ref().filter(|_| is_measured(asked))?;
-    let each = threads.div_ceil(asked.disks.max(1));
+    let each = threads.div_ceil(active_disks(asked, threads));
     Some(Beyond {
         threads: (f64::from(each) / f64::from(m.in_flight_max())).max(1.0),
         files: (asked.files as f64 / m.files as f64).max(1.0),
@@ -169,19 +188,6 @@ fn full(question: &Question) -> Option<String> {
     })
 }
 
-/// Returns the mean size.
-pub(super) fn mean(sizes: Sizes) -> u64 {
-    match sizes {
-        Sizes::Fixed(bytes) | Sizes::Exponential(bytes) | Sizes::LogNormal(bytes, _) => bytes,
-        Sizes::Two(one, other, share) => (one * share + other * (100 - share.min(100))) / 100,
-    }
-}
-
-/// Returns the requests of a file of the mean size.
-pub(super) fn pieces(question: &Question) -> u32 {
-    mean(question.sizes).div_ceil(CHUNK).clamp(1, PIECES_MAX) as u32
-}
-
 /// Returns the same work with files that can be simulated piece by piece, and how many of them make up
 /// one file.
 fn divided(asked: &Question) -> Result<(Question, u64), PredictError> {
@@ -204,11 +210,6 @@ fn divided(asked: &Question) -> Result<(Question, u64), PredictError> {
 /// device. It is small where the cores are the limit, also in a job of a few files whose end is long.
 fn felt(fast: &Sampled, slow: &Sampled) -> f64 {
     (slow.elapsed_s / fast.elapsed_s).ln() / (2.0 * UNKNOWN_DEVICE.ln())
-}
-
-/// Returns the machine with memory for so many requests in flight.
-pub(super) fn roomy(machine: Machine, in_flight: u32) -> Machine {
-    Machine { memory: machine.memory.max(u64::from(in_flight) * CHUNK), ..machine }
 }
 
 /// Simulates the engine's controller; returns the run and the last window.
@@ -234,10 +235,6 @@ pub fn timeline(asked: &Question) -> Result<Outcome, PredictError> {
     let scenario = scenario(question, device, roomy(machine, threads), files as u32);
     let prepared = scenario.prepare().spread(question.disks, 1.0).record(TIMELINE);
     Ok(prepared.run(&mut Fixed::new(threads), threads))
-}
-
-pub(super) fn is_measured(question: &Question) -> bool {
-    question.class == Class::Measured
 }
 
 fn check(question: &Question) -> Result<(), PredictError> {
@@ -267,32 +264,6 @@ fn check(question: &Question) -> Result<(), PredictError> {
         }
     }
     Ok(())
-}
-
-pub(super) fn scenario(
-    question: &Question,
-    device: Device,
-    machine: Machine,
-    files: u32,
-) -> Scenario {
-    Scenario {
-        name: String::new(),
-        seed: question.seed,
-        machine,
-        device,
-        second: None,
-        job: Job {
-            files: u64::from(files).min(question.files) as u32,
-            sizes: question.sizes,
-            order: question.order,
-            compute_ns: (question.compute_s * 1e9) as u64,
-            byte_ns: 0.0,
-            cached: [question.cached; 2],
-            crosses: false,
-        },
-        change: None,
-        neighbour: None,
-    }
 }
 
 /// Returns a device whose times are `factor` times as long.
@@ -329,17 +300,6 @@ fn scaled(device: Device, factor: f64) -> Device {
     Device { model, ..device }
 }
 
-/// Corrects the limits: where twice the requests in flight are faster, their number is the limit.
-fn limits(points: &mut [Point], after_last_s: f64) {
-    let times: Vec<f64> = points.iter().map(|point| point.elapsed_s).collect();
-    for (i, point) in points.iter_mut().enumerate() {
-        let next = times.get(i + 1).copied().unwrap_or(after_last_s);
-        if next * (1.0 + DOUBLING) < point.elapsed_s {
-            point.limit = Limit::InFlight;
-        }
-    }
-}
-
 fn parameters(question: &Question) -> String {
     match &question.measured {
         Some(measured) if is_measured(question) => format!(
@@ -355,6 +315,7 @@ fn parameters(question: &Question) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::profile::Class;
     use super::*;
     use crate::machine::Work;
 
@@ -391,6 +352,23 @@ mod tests {
         let last = answer.points.last().unwrap();
         assert_eq!(last.limit, Limit::Compute);
         assert!((last.elapsed_s / 4.0 - 1.0).abs() < 0.1, "{last:?}");
+    }
+
+    /// Times of a few large files vary with their number more than a gain by requests in flight.
+    #[test]
+    fn computing_is_the_limit_with_every_seed() {
+        for seed in 0..8 {
+            let asked = Question {
+                seed,
+                files: 10_000,
+                sizes: Sizes::Fixed(64 << 20),
+                compute_s: 1.0,
+                threads_max: 16,
+                ..question(Class::Nvme)
+            };
+            let last = answer(&asked).unwrap().points.split_off(3);
+            assert!(last.iter().all(|point| point.limit == Limit::Compute), "{seed}: {last:?}");
+        }
     }
 
     #[test]

@@ -2,13 +2,13 @@
 //! the service time is what simulated files of the mean size need to take as long as the measured ones.
 
 use super::at_once;
-use super::files::{Question, is_measured, pieces, roomy, scenario};
 use super::profile::Measured;
+use super::question::{Question, active_disks, is_measured, mean, pieces, roomy, scenario};
 use crate::PredictError;
 use crate::error::above_zero;
 use crate::knee::Knee;
 use crate::machine::rivals::Fixed;
-use crate::machine::{Device, Machine, Order, Sizes, grid};
+use crate::machine::{CHUNK, Device, Machine, Order, Sizes, grid};
 
 /// Fewest files of a simulated probe, and how many there are for each request in flight: the time of a
 /// few rounds shows the rate.
@@ -17,6 +17,8 @@ const PROBE_ROUNDS: u32 = 4;
 /// Steps that fit the service time, and the largest factor between the fitted and the measured time.
 const FITTING_STEPS: u32 = 5;
 const FIT_FACTOR: f64 = 1.5;
+/// Shortest service and transfer that are fitted, in seconds.
+const SERVICE_MIN_S: f64 = 1e-9;
 
 /// Returns the device and machine for any number in flight, as the controller sees them.
 pub(super) fn fixed_parts(question: &Question) -> Result<(Device, Machine), PredictError> {
@@ -34,95 +36,116 @@ pub(super) fn parts(question: &Question, threads: u32) -> Result<(Device, Machin
     };
     // No more are in flight than there are requests. Each disk is a copy of the probed one, with its part
     // of them.
-    let pieces = u64::from(pieces(question));
-    let all = at_once(threads, question.files.saturating_mul(pieces));
-    let each = all.div_ceil(question.disks.max(1));
-    let cores = f64::from(each.min(measured.cores).max(1));
-    // A large file is simulated piece by piece, so a piece is what is fitted.
-    let bytes = super::files::mean(question.sizes).max(1);
-    let wanted_s = measured.cold_s_at(bytes as f64, each)? / pieces as f64;
-    let cpu_s = measured.cold_cpu_s(f64::from(each))?.min(wanted_s * cores);
-    // The processors that compute start this many reads in the time of one.
-    let computing = f64::from(all.min(measured.cores).max(1));
-    let started = measured.cold_s_at(bytes as f64, 1)? * computing / question.compute_s.max(1e-12);
-    let miss_s = if started < f64::from(all) { measured.cold_cpu_s(started)? } else { cpu_s };
-    let device = fitted(question, measured, each, (bytes / pieces, wanted_s, cpu_s))?;
-    let hit_s = hit_s(question, measured, (each, all), device)?;
-    let cost_s = miss_s + question.cached * (hit_s - miss_s);
-    Ok((device, costing(grid::machine(question.cores), cost_s)))
-}
-
-/// Returns a device at which files of so many bytes take `wanted_s` each with `in_flight` requests.
-///
-/// # Errors
-/// Fails if no service time gives that time.
-fn fitted(
-    question: &Question,
-    measured: &Measured,
-    in_flight: u32,
-    (bytes, wanted_s, cpu_s): (u64, f64, f64),
-) -> Result<Device, PredictError> {
-    // Smaller files are probed with more in flight than the large ones that show the bandwidth.
-    let seen_per_s = bytes as f64 / wanted_s;
-    let mut service_s = (wanted_s * f64::from(in_flight) - cpu_s).max(1e-9);
-    let mut device = measured.delay(service_s, in_flight, seen_per_s)?;
-    let mut took_s = probe_s(question, measured, (in_flight, device), (0.0, bytes), cpu_s);
-    for _ in 0..FITTING_STEPS {
-        let missing_s = wanted_s - took_s;
-        service_s = (service_s + missing_s * f64::from(in_flight)).max(1e-9);
-        device = measured.delay(service_s, in_flight, seen_per_s)?;
-        took_s = probe_s(question, measured, (in_flight, device), (0.0, bytes), cpu_s);
-    }
-    let value = took_s / wanted_s;
-    if !(1.0 / FIT_FACTOR..=FIT_FACTOR).contains(&value) {
-        let what = "simulated over measured time of the probes";
-        return Err(PredictError::OutOfRange { what, value, accepted: "0.67 to 1.5" });
-    }
-    Ok(device)
-}
-
-/// Returns the processor time of a cached file. Cached files do not wait for each other in the window,
-/// so it is fitted apart, with files as large as in the probes.
-fn hit_s(
-    question: &Question,
-    measured: &Measured,
-    (each, all): (u32, u32),
-    device: Device,
-) -> Result<f64, PredictError> {
-    let cores = f64::from(all.min(measured.cores).max(1));
-    let warm_s = Knee::fit_busy(&measured.warm_s, measured.busy.warm)?.seconds(all);
-    let cpu_max_s = 4.0 * above_zero("processor time of a file", measured.file_cpu_s)?;
-    // Files that no cache keeps take little processor time while they are on their way.
-    let busy = if measured.busy.warm > 0.0 { measured.busy.warm } else { 1.0 };
-    let warm_cpu_s = (warm_s * cores * busy).min(cpu_max_s);
-    let cached = (1.0, measured.file_bytes);
-    let took_s = probe_s(question, measured, (each, device), cached, warm_cpu_s);
-    Ok((warm_cpu_s * warm_s / took_s).min(cpu_max_s.max(warm_cpu_s)))
-}
-
-/// Simulates a probe: returns the time per file of so many bytes, of which a share is cached.
-fn probe_s(
-    question: &Question,
-    measured: &Measured,
-    (in_flight, device): (u32, Device),
-    (cached, bytes): (f64, u64),
-    cpu_s: f64,
-) -> f64 {
-    let files = PROBE_FILES.max(PROBE_ROUNDS.saturating_mul(in_flight));
-    let probe = Question {
-        files: u64::from(files),
-        compute_s: 0.0,
-        order: Order::Device,
-        cached,
-        sizes: Sizes::Fixed(bytes.max(1)),
-        cores: measured.cores,
-        disks: 1,
-        ..question.clone()
+    let pieces = pieces(question);
+    let all = at_once(threads, question.files.saturating_mul(u64::from(pieces)));
+    let each = all.div_ceil(active_disks(question, all));
+    // A large file is simulated piece by piece.
+    let bytes = mean(question.sizes).max(1);
+    let piece_s =
+        |n| Ok::<_, PredictError>(measured.cold_s_at(bytes as f64, n)? / f64::from(pieces));
+    let piece = bytes / u64::from(pieces);
+    let used = |n: u32| f64::from(n.min(measured.cores).max(1));
+    // In the probes, the processors copied all bytes and had time for the calls.
+    let own = grid::machine(question.cores);
+    let copied_s = piece_s(all)? * used(all) / piece as f64;
+    let own = Machine { byte_ns: own.byte_ns.min(copied_s * 1e9), ..own };
+    let copy_s = piece as f64 * own.byte_ns / 1e9;
+    let cpu_s = |n: u32| -> Result<f64, PredictError> {
+        let most_s = (piece_s(n)? * used(n) - copy_s).max(0.0);
+        Ok(measured.cold_cpu_s(f64::from(n))?.min(most_s))
     };
-    let own = roomy(costing(grid::machine(measured.cores), cpu_s), in_flight);
-    let scenario = scenario(&probe, device, own, files);
-    let ns = scenario.prepare().run(&mut Fixed::new(in_flight), in_flight).ns;
-    ns as f64 / 1e9 / f64::from(files)
+    // The processors that compute start this many reads in the time of one.
+    let started = measured.cold_s_at(bytes as f64, 1)? * used(all) / question.compute_s.max(1e-12);
+    // All disks share the processors, and one wait ends requests of several disks.
+    let miss_s = match started < f64::from(all) {
+        true => measured.cold_cpu_s(started)?,
+        false => cpu_s(all)?,
+    };
+    let probe = Probe { question, measured, own, in_flight: each };
+    let device = probe.fitted(bytes, piece_s(each)?, cpu_s(each)?)?;
+    let hit_s = probe.hit_s(all, device)?;
+    let cost_s = miss_s + question.cached * (hit_s - miss_s);
+    Ok((device, costing(own, cost_s)))
+}
+
+/// A probe on the simulated machine, with a number of requests in flight on one disk.
+struct Probe<'a> {
+    question: &'a Question,
+    measured: &'a Measured,
+    own: Machine,
+    in_flight: u32,
+}
+
+impl Probe<'_> {
+    /// Returns a device at which the pieces of files of so many bytes take `wanted_s` each.
+    ///
+    /// # Errors
+    /// Fails if no service time and bandwidth give that time.
+    fn fitted(&self, bytes: u64, wanted_s: f64, cpu_s: f64) -> Result<Device, PredictError> {
+        let n = f64::from(self.in_flight);
+        // Smaller files are probed with more in flight than the large ones that show the bandwidth.
+        let probed_per_s = self.measured.bytes_per_s(self.in_flight)?;
+        let piece = bytes as f64 / f64::from(pieces(self.question));
+        let mut bus_s = wanted_s.min(piece / probed_per_s);
+        let mut service_s = (wanted_s * n - cpu_s).max(SERVICE_MIN_S);
+        let delay =
+            |service_s, bus_s| self.measured.delay(service_s, self.in_flight, piece / bus_s);
+        let mut device = delay(service_s, bus_s)?;
+        let mut took_s = self.took_s(device, (0.0, bytes), cpu_s);
+        for _ in 0..FITTING_STEPS {
+            let missing_s = wanted_s - took_s;
+            if missing_s < 0.0 && service_s <= SERVICE_MIN_S {
+                // The time of the large files contains calls and copies, too.
+                bus_s = (bus_s + missing_s).max(SERVICE_MIN_S);
+            } else {
+                service_s = (service_s + missing_s * n).max(SERVICE_MIN_S);
+            }
+            device = delay(service_s, bus_s)?;
+            took_s = self.took_s(device, (0.0, bytes), cpu_s);
+        }
+        let value = took_s / wanted_s;
+        if !(1.0 / FIT_FACTOR..=FIT_FACTOR).contains(&value) {
+            let what = "simulated over measured time of the probes";
+            return Err(PredictError::OutOfRange { what, value, accepted: "0.67 to 1.5" });
+        }
+        Ok(device)
+    }
+
+    /// Returns the processor time of a cached file with `all` in flight. Cached files do not wait for each
+    /// other in the window, so it is fitted apart, with files as large as in the probes.
+    fn hit_s(&self, all: u32, device: Device) -> Result<f64, PredictError> {
+        let measured = self.measured;
+        let cores = f64::from(all.min(measured.cores).max(1));
+        let warm_s = Knee::fit_busy(&measured.warm_s, measured.busy.warm)?.seconds(all);
+        let cpu_max_s = 4.0 * above_zero("processor time of a file", measured.file_cpu_s)?;
+        // Files that no cache keeps take little processor time while they are on their way.
+        let busy = if measured.busy.warm > 0.0 { measured.busy.warm } else { 1.0 };
+        let warm_cpu_s = (warm_s * cores * busy).min(cpu_max_s);
+        let took_s = self.took_s(device, (1.0, measured.file_bytes), warm_cpu_s);
+        Ok((warm_cpu_s * warm_s / took_s).min(cpu_max_s.max(warm_cpu_s)))
+    }
+
+    /// Simulates the probe: returns the time per piece of files of so many bytes, of which a share is cached.
+    fn took_s(&self, device: Device, (cached, bytes): (f64, u64), cpu_s: f64) -> f64 {
+        let requests = PROBE_FILES.max(PROBE_ROUNDS.saturating_mul(self.in_flight));
+        let pieces = bytes.div_ceil(CHUNK).clamp(1, u64::from(requests)) as u32;
+        let files = requests / pieces;
+        let probe = Question {
+            files: u64::from(files),
+            compute_s: 0.0,
+            order: Order::Device,
+            cached,
+            sizes: Sizes::Fixed(bytes.max(1)),
+            cores: self.measured.cores,
+            disks: 1,
+            ..self.question.clone()
+        };
+        let own = roomy(costing(self.own, cpu_s), self.in_flight);
+        let scenario = scenario(&probe, device, own, files);
+        let mut fixed = Fixed::new(self.in_flight);
+        let ns = scenario.prepare().run(&mut fixed, self.in_flight).ns;
+        ns as f64 / 1e9 / f64::from(files * pieces)
+    }
 }
 
 /// Returns a machine on which a cached small file costs `cpu_s`; the parts keep their shares.
@@ -140,7 +163,7 @@ fn costing(machine: Machine, cpu_s: f64) -> Machine {
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::Limit;
-    use super::super::files::{Question, answer};
+    use super::super::files::answer;
     use super::super::profile::{Busy, Class};
     use super::*;
 
@@ -308,6 +331,53 @@ pub(super) mod tests {
         assert!((last.rate_per_s / (64.0 * 600.0) - 1.0).abs() < 0.15, "{last:?}");
         assert_eq!(last.beyond.unwrap().disks, 64.0);
         assert_eq!(last.beyond.unwrap().threads, 1.0);
+    }
+
+    /// The kept calibration of evicted files, whose reads keep both processors busy.
+    #[test]
+    fn reads_that_keep_the_processors_busy_are_never_slower_with_more_disks() {
+        let cold_s = [(1, 95.43e-6), (4, 38.4e-6), (16, 17.29e-6), (64, 13.78e-6), (256, 13.24e-6)];
+        let measured = Measured {
+            file_cpu_s: 48.27e-6,
+            warm_s: vec![(1, 3.73e-6), (2, 2.52e-6), (4, 2.44e-6)],
+            busy: Busy { cold: 0.749, warm: 0.979, ..Busy::default() },
+            ..probed(cold_s.to_vec())
+        };
+        let asked = asked(measured);
+        let times = [1, 2, 4, 16, 64].map(|disks| each_s(&Question { disks, ..asked.clone() }, 64));
+        assert!(times.is_sorted_by(|few, more| *more < 1.01 * few), "{times:?}");
+    }
+
+    #[test]
+    fn pieces_of_a_file_have_all_requests_in_flight_on_its_disk() {
+        let asked = Question {
+            sizes: Sizes::Fixed(16 << 20),
+            files: 1_000,
+            ..asked(probed(vec![(1, 80e-6), (4, 30e-6), (64, 12e-6)]))
+        };
+        for n in [4, 24] {
+            let times = [1, 4].map(|disks| each_s(&Question { disks, ..asked.clone() }, n));
+            assert!(times[1] < 1.05 * times[0], "{n}: {times:?}");
+        }
+    }
+
+    #[test]
+    fn large_files_of_a_fast_device_take_as_long_as_in_the_probes_of_one_processor() {
+        for per_s in [3.5e9, 12e9, 20e9] {
+            let large_s = f64::from(16 << 20) / per_s;
+            let measured = Measured {
+                cores: 1,
+                file_cpu_s: 48e-6,
+                large_s: vec![(1, large_s), (4, large_s)],
+                ..probed(vec![(1, 95e-6), (4, 50e-6), (64, 48e-6)])
+            };
+            let large = Sizes::Fixed(16 << 20);
+            let asked = Question { cores: 1, sizes: large, files: 1_000, ..asked(measured) };
+            for n in [1, 4] {
+                let found_s = each_s(&asked, n);
+                assert!(is_near(found_s, large_s), "{n}: {found_s} {large_s}");
+            }
+        }
     }
 
     #[test]

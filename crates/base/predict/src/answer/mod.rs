@@ -14,6 +14,7 @@ pub mod exchange;
 pub mod files;
 mod fitting;
 pub mod profile;
+mod question;
 pub mod walk;
 
 use crate::PredictError;
