@@ -4,6 +4,7 @@
 //! tree. A path that is not valid UTF-8 appears twice: in readable form, and exactly, in
 //! hexadecimal.
 
+use crate::scan::ERRORS_LISTED;
 use crate::tree::Kind;
 use crate::{Newest, Scan, Tally};
 use ioloom_walk::TablesUse;
@@ -14,8 +15,6 @@ use std::time::UNIX_EPOCH;
 
 /// Version of the document.
 pub const SCHEMA: u32 = 1;
-/// Maximum number of errors to list.
-pub const ERRORS_TOLD: usize = 1000;
 
 /// A scan.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -229,7 +228,7 @@ impl Document {
                 .collect(),
             vanished: scan.vanished,
             errors: scan.errors_count,
-            error_samples: scan.errors.iter().take(ERRORS_TOLD).map(String::clone).collect(),
+            error_samples: scan.errors.iter().take(ERRORS_LISTED).map(String::clone).collect(),
         }
     }
 

@@ -11,7 +11,6 @@
 //! is an error. Messages are those of GNU du, followed by advice.
 
 use crate::Tally;
-use crate::document::ERRORS_TOLD;
 use crate::links::{FileId, LinkSet, Seen};
 use crate::mounts::Unwanted;
 pub use crate::options::{Detail, ERRORS_KEPT_MAX, ScanOptions, ScanProgress, Time};
@@ -26,6 +25,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Maximum number of errors that a document lists.
+pub const ERRORS_LISTED: usize = 1000;
 
 /// The reason why a scan cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +46,7 @@ pub struct Scan {
     /// One tree per root, except for roots that are inside an earlier one or could not be read.
     pub roots: Vec<Tree>,
     /// Messages of the first [`ERRORS_KEPT_MAX`] errors of each root; of those that
-    /// [`Scanner::take_errors`] has returned, the first [`ERRORS_TOLD`].
+    /// [`Scanner::take_errors`] has returned, the first [`ERRORS_LISTED`].
     pub errors: Vec<String>,
     /// Total number of errors.
     pub errors_count: u64,
@@ -233,7 +235,7 @@ impl Scanner {
     pub fn take_errors(&mut self) -> (Vec<String>, u64) {
         let (count, kept) = self.taken;
         let messages = self.scan.errors.split_off(kept);
-        let samples = messages.iter().take(ERRORS_TOLD.saturating_sub(kept)).cloned();
+        let samples = messages.iter().take(ERRORS_LISTED.saturating_sub(kept)).cloned();
         self.scan.errors.extend(samples);
         self.taken = (self.scan.errors_count, self.scan.errors.len());
         let more = (self.scan.errors_count - count).saturating_sub(messages.len() as u64);
