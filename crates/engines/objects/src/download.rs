@@ -4,8 +4,9 @@
 //! part of a file under its final name. The contents are compared with the MD5 in the `ETag` where it
 //! is one: not for uploads in parts, and not for objects encrypted with keys of KMS or of the client.
 //! Otherwise only the length was verified. Some servers give versions that look like an MD5 and are
-//! none: where the sums differ, the object is read again, and the file is kept if both readings agree. If
-//! the version of another object of the run was its MD5, each difference is an error.
+//! none, of all objects or of those that consist of segments: where the sums differ, the object is read again,
+//! and the file is kept if both readings agree. Such files are reported, since damage in the store looks the
+//! same.
 
 use crate::case::{Named, Published, folds_case};
 use crate::error::{Action, Kind, ObjectError};
@@ -52,8 +53,12 @@ pub struct Downloaded {
     /// Files of which only the length was verified, because the store has no checksum.
     pub length_only: u64,
     /// Files of objects whose `ETag` looks like an MD5 and is not that of the contents, which were the same
-    /// in two readings. They are failures instead if another object of the run has its MD5 as `ETag`.
+    /// in two readings: it is another sum, or the object is damaged in the store.
     pub other_e_tag: u64,
+    /// The first 1000 URLs of their objects, in no particular order.
+    pub other_e_tag_urls: Vec<String>,
+    /// Whether the `ETag` of an object that is not empty was the MD5 of its contents.
+    pub has_sums: bool,
     /// The first 1000 messages, in no particular order.
     pub errors: Vec<String>,
     /// The run.
@@ -84,20 +89,16 @@ pub fn download(
     for local in std::mem::take(&mut run.locals) {
         all.verified += local.verified;
         all.length_only += local.length_only;
+        all.has_sums |= local.has_sums;
+        all.other_e_tag += local.other_e_tag;
+        all.other_e_tag_urls.extend(local.other_e_tag_urls);
         all.errors.extend(local.errors);
-        all.differing.append(local.differing);
     }
-    let mut run = run.without_locals();
-    let Written { verified, length_only, mut errors, mut differing } = all;
-    if verified > 0 {
-        let Differing { files, bytes, messages } = std::mem::take(&mut differing);
-        errors.extend(messages);
-        run.failed += files;
-        run.measured.files -= files;
-        run.measured.bytes -= bytes;
-    }
-    errors.truncate(ERRORS_KEPT);
-    Ok(Downloaded { verified, length_only, other_e_tag: differing.files, errors, run })
+    all.errors.truncate(ERRORS_KEPT);
+    all.other_e_tag_urls.truncate(ERRORS_KEPT);
+    let Written { verified, length_only, other_e_tag, other_e_tag_urls, has_sums, errors } = all;
+    let run = run.without_locals();
+    Ok(Downloaded { verified, length_only, other_e_tag, other_e_tag_urls, has_sums, errors, run })
 }
 
 struct Writing<'a> {
@@ -116,26 +117,10 @@ struct Writing<'a> {
 struct Written {
     verified: u64,
     length_only: u64,
+    other_e_tag: u64,
+    other_e_tag_urls: Vec<String>,
+    has_sums: bool,
     errors: Vec<String>,
-    differing: Differing,
-}
-
-/// Files of objects whose version looks like an MD5 and is not that of the contents.
-#[derive(Debug, Default)]
-struct Differing {
-    files: u64,
-    bytes: u64,
-    /// The errors, if other versions are sums.
-    messages: Vec<String>,
-}
-
-impl Differing {
-    fn append(&mut self, more: Self) {
-        self.files += more.files;
-        self.bytes += more.bytes;
-        self.messages.extend(more.messages);
-        self.messages.truncate(ERRORS_KEPT);
-    }
 }
 
 impl Written {
@@ -384,23 +369,23 @@ impl Work for Writing<'_> {
         if found == expected {
             self.publish(&url, &mut partial)?;
             local.verified += 1;
+            // Servers without sums can have that of an empty object.
+            local.has_sums |= partial.bytes > 0;
             return Ok(());
         }
-        let differs = format!(
-            "cannot verify {}: the contents have the MD5 {found}, the store has {expected}",
-            quoted(Path::new(&url))
-        );
         // Contents that are the same twice can have a version that looks like a sum and is none.
         if self.read_again(&url, &expected)? != found {
-            return Err(differs.into());
+            return Err(format!(
+                "cannot verify {}: the contents have the MD5 {found}, the store has {expected}",
+                quoted(Path::new(&url))
+            )
+            .into());
         }
         self.publish(&url, &mut partial)?;
-        let kept = format!(
-            "{differs}, although other objects of the store have their MD5; {} was kept with these contents",
-            quoted(&partial.path)
-        );
-        let bytes = partial.bytes;
-        local.differing.append(Differing { files: 1, bytes, messages: vec![kept] });
+        local.other_e_tag += 1;
+        if local.other_e_tag_urls.len() < ERRORS_KEPT {
+            local.other_e_tag_urls.push(url);
+        }
         Ok(())
     }
 

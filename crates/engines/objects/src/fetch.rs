@@ -224,8 +224,7 @@ impl Fetch {
         };
         let digits = e_tag.as_deref().map(|text| text.trim_matches('"')).unwrap_or_default();
         let is_md5 = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-        // Directory buckets have names of this form, and versions that are no sums.
-        let offered = is_md5 && !seen.no_md5 && !self.store.location.bucket.ends_with("--x-s3");
+        let offered = is_md5 && !seen.no_md5 && !self.store.location.is_directory_bucket();
         bytes.md5 = offered.then(|| digits.to_ascii_lowercase());
         if present != *e_tag {
             return Err(Reason::new(Kind::Changed, "it was replaced while it was read"));

@@ -79,7 +79,7 @@ pub(crate) async fn visit<F: Future<Output = bool>>(
         }
     }
     let retries = Retries::default();
-    let (mut order, mut attempts) = (Order::default(), 0);
+    let (mut order, mut attempts) = (Order::of(location), 0);
     // Keys of the last pages that had such keys. A page that is requested again has them again.
     let mut reported = HashSet::new();
     'again: loop {
@@ -109,7 +109,7 @@ pub(crate) async fn visit<F: Future<Output = bool>>(
                     let repeats = order.can_go_on(&reason, &seen) && attempts < PAGE_ATTEMPTS;
                     match repeats.then(|| retries.take(attempts)).flatten() {
                         Some(pause) => tokio::time::sleep(pause).await,
-                        None => return Err(failed(reason, attempts)),
+                        None => return Err(failed(order.explained(reason, &seen), attempts)),
                     }
                     continue 'again;
                 }
@@ -140,18 +140,45 @@ struct Order {
     /// long it is.
     left: u64,
     distance: u64,
+    /// Whether the list of the server is not sorted, so that one from a key on can lack keys.
+    is_unsorted: bool,
     /// Whether a key was smaller than the one before it.
     is_mixed: bool,
     /// Whether the next key is the first one after `last` in a new listing.
     resumed: bool,
 }
 
+/// What a listing says that broke off and cannot be continued.
+const UNSORTED: &str =
+    "the list of a directory bucket is not sorted, so it cannot go on where it broke off";
+
 impl Order {
+    fn of(location: &Location) -> Self {
+        Self { is_unsorted: location.is_directory_bucket(), ..Self::default() }
+    }
+
+    /// Returns the reason of a listing that ends because it cannot be continued.
+    fn explained(&self, reason: Reason, seen: &Seen) -> Reason {
+        if self.goes_on_from_a_key() || !Self::broke_off(&reason, seen) {
+            return reason;
+        }
+        Reason { text: format!("{}; {UNSORTED}", reason.text), ..reason }
+    }
+
+    /// Returns whether the list can be requested again, which begins after the last key.
+    fn goes_on_from_a_key(&self) -> bool {
+        !self.is_unsorted || self.last.is_none()
+    }
+
+    /// Requests were repeated already; only a page that broke off was not.
+    fn broke_off(reason: &Reason, seen: &Seen) -> bool {
+        let broke_off = seen.status.is_some_and(|status| status < 300);
+        broke_off && !seen.is_repeated && reason.is_transient()
+    }
+
     /// Returns whether the list can be requested again from the last key on.
     fn can_go_on(&self, reason: &Reason, seen: &Seen) -> bool {
-        // Requests were repeated already; only a page that broke off was not.
-        let broke_off = seen.status.is_some_and(|status| status < 300);
-        broke_off && !seen.is_repeated && !self.is_mixed && reason.is_transient()
+        Self::broke_off(reason, seen) && !self.is_mixed && self.goes_on_from_a_key()
     }
 
     /// Takes the next key.
@@ -296,6 +323,22 @@ mod tests {
             assert_eq!(order.can_go_on(&reason, &broke_off), goes_on, "{keys:?}");
             order.resumed = true;
             assert!(take(&mut order, "a").is_err(), "{keys:?}");
+        }
+    }
+
+    #[test]
+    fn the_list_of_a_directory_bucket_begins_again_and_is_not_continued() {
+        let broke_off = Seen { status: Some(200), ..Seen::default() };
+        let reason = Reason::new(Kind::Interrupted, "it broke off");
+        for (url, goes_on) in [("s3://data--use1-az4--x-s3/p/", false), ("s3://data-x-s3/p/", true)]
+        {
+            let mut order = Order::of(&Location::parse(url).unwrap());
+            assert!(order.can_go_on(&reason, &broke_off), "{url}: no key was listed");
+            take(&mut order, "p/a").unwrap();
+            take(&mut order, "p/b").unwrap();
+            assert_eq!(order.can_go_on(&reason, &broke_off), goes_on, "{url}");
+            let text = order.explained(reason.clone(), &broke_off).text;
+            assert_eq!(text.contains(UNSORTED), !goes_on, "{text}");
         }
     }
 

@@ -52,6 +52,12 @@ impl Location {
         self.key.as_ref()
     }
 
+    /// Returns whether it is a directory bucket (S3 Express), whose names have this end: lists are not sorted, and
+    /// versions are no sums.
+    pub(crate) fn is_directory_bucket(&self) -> bool {
+        self.bucket.ends_with("--x-s3")
+    }
+
     /// Returns the URL of a key in the same bucket.
     pub(crate) fn url_of(&self, key: &str) -> String {
         format!("s3://{}/{key}", self.bucket)

@@ -10,9 +10,14 @@ use crate::wire::{Seen, watched};
 use ioloom_control::Started;
 use object_store::path::Path as Key;
 use std::sync::Arc;
+use std::time::Duration;
 
-/// Attempts of a request that may end because the server is silent: each takes minutes.
+/// Attempts of a request that may end after a long silence of the server.
 const SILENCES_MAX: u32 = 2;
+
+/// A silence that is long. Those of clients with shorter limits, and connections that are not established in
+/// time, are repeated like other failures: all attempts together take less than three minutes.
+pub(crate) const LONG_SILENCE: Duration = Duration::from_secs(60);
 
 /// What sends requests.
 #[derive(Debug, Clone)]
@@ -20,6 +25,8 @@ pub(crate) struct Paced {
     pub(crate) store: Store,
     pub(crate) gate: Arc<Gate>,
     pub(crate) retries: Arc<Retries>,
+    /// [`LONG_SILENCE`], except in tests.
+    pub(crate) long_silence: Duration,
 }
 
 /// A place in flight and memory for one request.
@@ -128,7 +135,8 @@ impl Paced {
                     return Ok((value, seen));
                 }
                 (Err(error), seen) => {
-                    silences += u32::from(seen.is_silence());
+                    let took = Duration::from_nanos(self.gate.now_ns() - began_ns);
+                    silences += u32::from(seen.is_silence() && took >= self.long_silence);
                     Reason::of(&error, &seen)
                 }
             };
@@ -185,16 +193,21 @@ mod tests {
     use crate::location::Location;
     use crate::wire::note;
     use object_store::client::HttpErrorKind;
-    use std::time::Duration;
 
     #[test]
-    fn a_request_to_a_silent_server_is_sent_twice() {
+    fn only_long_silences_end_a_request_early() {
         let location = Location::parse("s3://b/k").unwrap();
         let store = Store::with_variables(location, [("AWS_SKIP_SIGNATURE", "true")]).unwrap();
         let retries = Arc::new(Retries::with_pause(Duration::from_millis(1)));
-        let paced = Paced { store, gate: Arc::new(Gate::new(1 << 20, 4)), retries };
+        let gate = Arc::new(Gate::new(1 << 20, 4));
+        let mut paced = Paced { store, gate, retries, long_silence: LONG_SILENCE };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        for (kind, expected) in [(HttpErrorKind::Timeout, 2), (HttpErrorKind::Interrupted, 8)] {
+        for (kind, long_silence, expected) in [
+            (HttpErrorKind::Timeout, LONG_SILENCE, 8),
+            (HttpErrorKind::Timeout, Duration::ZERO, 2),
+            (HttpErrorKind::Interrupted, Duration::ZERO, 8),
+        ] {
+            paced.long_silence = long_silence;
             let failing = || async {
                 note(Seen { transport: Some((kind, "as wanted".to_owned())), ..Seen::default() });
                 Err::<(), _>(object_store::Error::NotImplemented {

@@ -3,7 +3,7 @@
 use crate::error::{Action, ObjectError};
 use crate::gate::Gate;
 use crate::options::{Options, Progress, until_set};
-use crate::paced::{Paced, Problem};
+use crate::paced::{LONG_SILENCE, Paced, Problem};
 use crate::pilot::{INTERVAL, Pilot};
 use crate::reason::Reason;
 use crate::record::left;
@@ -195,6 +195,7 @@ async fn send_all(
         store: store.clone(),
         gate: gate.clone(),
         retries: Arc::new(Retries::with_pause(options.retry_pause)),
+        long_silence: LONG_SILENCE,
     };
     let sender = Arc::new(Sender { paced, records: records.to_owned() });
     let mut files = Files::below(source, store);

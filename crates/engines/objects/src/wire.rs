@@ -12,6 +12,7 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
     HttpResponseBody, HttpService, ReqwestConnector,
 };
+use reqwest::header::HeaderMap;
 use std::cell::RefCell;
 use std::error::Error;
 use std::future::Future;
@@ -36,7 +37,8 @@ pub(crate) struct Seen {
     pub(crate) region: Option<String>,
     /// Why there was no response.
     pub(crate) transport: Option<(HttpErrorKind, String)>,
-    /// Whether the object is encrypted in a way that makes its `ETag` another sum than its MD5.
+    /// Whether the `ETag` is another sum than the MD5 of the contents: of objects that are encrypted with some keys, or
+    /// that consist of segments.
     pub(crate) no_md5: bool,
     /// Whether the request would have changed the store.
     pub(crate) writes: bool,
@@ -146,8 +148,7 @@ impl Noting {
         let status = response.status().as_u16();
         let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
         let region = header("x-amz-bucket-region").map(str::to_owned);
-        let key = header("x-amz-server-side-encryption").is_some_and(|name| name != "AES256");
-        let no_md5 = key || header("x-amz-server-side-encryption-customer-algorithm").is_some();
+        let no_md5 = has_other_sum(response.headers());
         let seen = Seen { status: Some(status), region, no_md5, ..Seen::default() };
         let mut seen = Seen { for_credentials, writes, ..seen };
         if status < 300 {
@@ -169,6 +170,15 @@ impl Noting {
         note(seen);
         Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(text)))
     }
+}
+
+/// Returns whether the `ETag` of a response is not the MD5 of the contents.
+fn has_other_sum(headers: &HeaderMap) -> bool {
+    let is_of_a_key = |name| name != "AES256";
+    headers.get("x-amz-server-side-encryption").is_some_and(is_of_a_key)
+        || headers.contains_key("x-amz-server-side-encryption-customer-algorithm")
+        || headers.contains_key("x-static-large-object")
+        || headers.contains_key("x-object-manifest")
 }
 
 /// What a page says that names no next one.
@@ -270,6 +280,20 @@ fn element(document: &str, name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn objects_with_keys_or_in_segments_have_no_md5() {
+        for (name, value, expected) in [
+            ("x-amz-server-side-encryption", "AES256", false),
+            ("x-amz-server-side-encryption", "aws:kms", true),
+            ("x-amz-server-side-encryption-customer-algorithm", "AES256", true),
+            ("x-static-large-object", "True", true),
+            ("x-object-manifest", "container/prefix", true),
+        ] {
+            let headers = HeaderMap::from_iter([(name.parse().unwrap(), value.parse().unwrap())]);
+            assert_eq!(has_other_sum(&headers), expected, "{name}");
+        }
+    }
 
     #[test]
     fn error_documents_are_read() {

@@ -118,16 +118,22 @@ impl Queue {
         self.runtime.block_on(self.link.terms())
     }
 
-    /// Removes the queue from the server. Workers end with an error.
+    /// Removes the queue from the server. Workers end with an error. Streams of other queues remain: a submission that
+    /// was refused because of one can have created the others.
     ///
     /// # Errors
     /// The queue does not exist, or the server does not answer.
     pub fn remove(&self) -> Result<(), QueueError> {
         self.runtime.block_on(async {
             self.link.terms().await?;
-            self.link.check_streams("remove").await?;
-            for stream in self.link.names.streams() {
-                match self.link.context.delete_stream(stream).await {
+            for name in self.link.names.streams() {
+                match self.link.context.get_stream(name).await {
+                    Ok(stream) if self.link.check_stream("remove", &stream).is_ok() => {}
+                    Ok(_) => continue,
+                    Err(e) if is_missing(&e.to_string()) => continue,
+                    Err(e) => return Err(self.link.failed("remove", e)),
+                }
+                match self.link.context.delete_stream(name).await {
                     Ok(_) => {}
                     Err(e) if is_missing(&e.to_string()) => {}
                     Err(e) => return Err(self.link.failed("remove", e)),

@@ -86,15 +86,24 @@ pub(super) fn print_length_only(files: u64) {
     }
 }
 
-/// Prints how many files have a checksum that cannot be one of the contents.
-fn print_other_e_tag(files: u64) {
-    if files > 0 {
-        let files = format_counted(files, "file", "files");
-        stderr::message(&format!(
-            "{files} verified by length only: the ETag looks like an MD5 and is not that of the contents, \
-             which were the same when they were read again"
-        ));
+/// Prints which files have a checksum that is not that of the contents.
+fn print_other_e_tag(done: &Downloaded) {
+    if done.other_e_tag == 0 {
+        return;
     }
+    for url in done.other_e_tag_urls.iter().take(ERRORS_PRINTED) {
+        let url = ioloom_failure::quoted(Path::new(url)).to_string();
+        stderr::message(&format!("warning: the ETag of {url} is not the MD5 of the contents"));
+    }
+    let advice = match done.has_sums {
+        true => "; other objects have their MD5, so compare these with their origin",
+        false => "",
+    };
+    let files = format_counted(done.other_e_tag, "file", "files");
+    stderr::message(&format!(
+        "{files} verified by length only: the ETag looks like an MD5 and is not that of the contents, \
+         which were the same when they were read again{advice}"
+    ));
 }
 
 /// Refuses flags that have no meaning for objects: all that change how `cp` would copy files.
@@ -129,6 +138,7 @@ fn print(args: &CpArgs, done: &Downloaded) -> Result<(), Failure> {
     if done.run.cancelled {
         stderr::message("interrupted: no partial file was renamed to its final name");
     }
+    print_other_e_tag(done);
     if args.flags.json {
         let requests = done.run.requests;
         return out::print_json(&json!({
@@ -143,6 +153,7 @@ fn print(args: &CpArgs, done: &Downloaded) -> Result<(), Failure> {
             "verified_files": done.verified,
             "length_only_files": done.length_only,
             "other_etag_files": done.other_e_tag,
+            "other_etag_samples": done.other_e_tag_urls,
             "requests": {
                 "sent": requests.sent,
                 "refused": requests.refused,
@@ -151,6 +162,5 @@ fn print(args: &CpArgs, done: &Downloaded) -> Result<(), Failure> {
         }));
     }
     print_length_only(done.length_only);
-    print_other_e_tag(done.other_e_tag);
     Ok(())
 }

@@ -25,9 +25,8 @@ use ioloom_shard::part::{PartHeader, Work};
 use ioloom_shard::plan::Plan;
 use ioloom_sys::cache::flush_file_system;
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -179,19 +178,46 @@ fn check_target(target: &Target) -> Result<(), Failure> {
 /// must not be lost if the host loses power after it was written, with any `--durable`.
 fn sync(target: &Target, copied: &[Subtree]) -> Result<(), Failure> {
     let (Target::Into(path) | Target::As(path) | Target::Auto(path)) = target;
-    let mut synced = BTreeSet::new();
+    let mut found = BTreeMap::new();
     for path in std::iter::once(path.clone()).chain(copied.iter().map(Subtree::target)) {
-        let failed =
-            |error| Failure::failed(PathError::new(Operation::SyncFileSystem, &path, error));
-        match std::fs::metadata(&path) {
-            // A subtree that is gone has no copy.
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(failed(error)),
-            Ok(found) if !synced.insert(found.dev()) => {}
-            Ok(_) => File::open(&path).and_then(flush_file_system).map_err(failed)?,
+        let mut existing = path.ancestors().filter_map(|path| Some((path, device_of(path)?)));
+        let Some((path, device)) = existing.next() else { continue };
+        let of_device = found.entry(device).or_insert(None);
+        if of_device.is_none() {
+            let above = existing.take_while(|(_, other)| *other == device).map(|(path, _)| path);
+            *of_device = std::iter::once(path).chain(above).find_map(opened);
         }
     }
+    for (device, file) in found {
+        let Some((path, file)) = file.or_else(|| copied_file(device, copied)) else {
+            let denied = std::io::ErrorKind::PermissionDenied.into();
+            return Err(Failure::failed(PathError::new(Operation::SyncFileSystem, path, denied)));
+        };
+        let failed = PathError::on(Operation::SyncFileSystem, &path);
+        flush_file_system(file).map_err(|error| Failure::failed(failed(error)))?;
+    }
     Ok(())
+}
+
+/// Returns the device of a file or a directory, or nothing if it is absent or cannot be examined: nothing was copied
+/// there, or a directory above it shows its device. Opening other kinds can block.
+fn device_of(path: &Path) -> Option<u64> {
+    let found = std::fs::metadata(path).ok()?;
+    (found.is_dir() || found.is_file()).then(|| found.dev())
+}
+
+fn opened(path: &Path) -> Option<(PathBuf, File)> {
+    Some((path.to_owned(), File::open(path).ok()?))
+}
+
+/// Returns a file that was copied to a device, by its name in the source: the directory may not be readable.
+fn copied_file(device: u64, copied: &[Subtree]) -> Option<(PathBuf, File)> {
+    copied.iter().find_map(|subtree| {
+        let (source, target) = (subtree.source(), subtree.target());
+        let names = std::fs::read_dir(source).ok()?.flatten().map(|entry| entry.file_name());
+        let mut paths = names.map(|name| target.join(name));
+        paths.find_map(|path| (device_of(&path)? == device).then(|| opened(&path))?)
+    })
 }
 
 /// Returns the path of the copy of each argument of a plan.

@@ -325,3 +325,57 @@ fn a_shard_whose_copy_cannot_be_synced_has_no_part() {
     run_to(0, dir, &args);
     assert_eq!(names(&dir.join("parts")), ["part-000001"]);
 }
+
+/// A path that cannot be copied to is one error of a shard that has its part.
+#[test]
+fn a_file_in_the_place_of_a_directory_is_an_error_of_the_part() {
+    let place = place();
+    let dir = place.path();
+    source(&dir.join("t"));
+    for name in ["copy/t", "parts"] {
+        fs::create_dir_all(dir.join(name)).unwrap();
+    }
+    fs::write(dir.join("copy/t/a1"), "in the way").unwrap();
+    let shards = plan(dir, 64, &["t"]);
+    assert!(shards > 10, "{shards}: directories below a1 are subtrees");
+    for number in 1..=shards {
+        let number = format!("{number}/{shards}");
+        let args = ["cp", "-a", "--shard", &number, "--manifest", "t.shards", "--part", "parts"];
+        let output = run(dir, &[&args[..], &["copy"]].concat());
+        let text = said(&output);
+        assert!(!text.contains("cannot sync"), "{number}: {text}");
+        if output.status.code() != Some(0) {
+            assert!(text.contains("copy/t/a1"), "{number}: {text}");
+        }
+    }
+    assert_eq!(names(&dir.join("parts")).len() as u64, shards);
+    assert_eq!(fs::read(dir.join("copy/t/a1")).unwrap(), b"in the way");
+    assert_eq!(fs::read(dir.join("copy/t/a2/direct")).unwrap(), b"direct");
+}
+
+/// Root without the capability that ignores modes, or else any user.
+#[test]
+fn a_target_that_cannot_be_read_is_copied_to_and_synced() {
+    let place = place();
+    let dir = place.path();
+    fs::create_dir_all(dir.join("t")).unwrap();
+    fs::write(dir.join("t/file"), "file").unwrap();
+    for name in ["drop", "parts"] {
+        fs::create_dir(dir.join(name)).unwrap();
+    }
+    assert_eq!(plan(dir, 1, &["t"]), 1);
+    fs::set_permissions(dir.join("drop"), Permissions::from_mode(0o300)).unwrap();
+    let args = ["cp", "-r", "--shard", "1/1", "--manifest", "t.shards", "--part", "parts", "drop"];
+    let mut limited = Command::new("setpriv");
+    limited.arg("--bounding-set=-dac_override,-dac_read_search");
+    limited.arg(env!("CARGO_BIN_EXE_ioloom")).args(args).current_dir(dir);
+    let Ok(output) = limited.output() else { return println!("skipped: setpriv is missing") };
+    let text = said(&output);
+    fs::set_permissions(dir.join("drop"), Permissions::from_mode(0o700)).unwrap();
+    if text.starts_with("setpriv:") {
+        return println!("skipped: setpriv may not drop capabilities");
+    }
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert_eq!(names(&dir.join("parts")), ["part-000001"]);
+    assert_eq!(fs::read(dir.join("drop/t/file")).unwrap(), b"file");
+}
