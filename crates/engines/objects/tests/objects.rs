@@ -618,7 +618,7 @@ fn a_version_that_looks_like_a_sum_and_is_none_is_no_failure() {
     assert!(copied.errors.is_empty(), "{:?}", copied.errors);
     assert_eq!((copied.verified, copied.length_only, copied.other_e_tag), (0, 0, 1));
     assert!(std::fs::read(dir.path().join("x")).unwrap() == bytes);
-    // The sum of an empty object is not a evidence that the server has sums.
+    // The sum of an empty object is not evidence that the server has sums.
     for (key, contents, has_sums) in [("d/empty", "", false), ("d/y", "sum", true)] {
         server.put(key, contents);
         let copied = download(&store(&server, "s3://bucket/d"), &place, &small()).unwrap();

@@ -2,6 +2,7 @@
 
 use crate::place::{PROGRAM, ProcessOutput, Workspace, fresh};
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -97,7 +98,10 @@ fn commands_stop_and_go_on_with_the_program() {
     let place = fresh();
     slow_commands(&place, "");
     let command = "sh -c 'echo $$ > ids/$$; sleep 60; true' sh {}";
-    let program = started(&place, &["t", "--exec", command, "-j", "1"]);
+    // In a group of its own, as a shell starts it: a stop of an orphaned group is ignored.
+    let mut each = place.command(PROGRAM);
+    each.args(["each", "t", "--exec", command, "-j", "1"]).process_group(0);
+    let program = each.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     until("the command runs", || written(&place).len() == 1);
     let all: Vec<u32> = written(&place).into_iter().chain([program.id()]).collect();
     send("-TSTP", program.id());
