@@ -320,19 +320,7 @@ mod tests {
     use crate::machine::Work;
 
     fn question(class: Class) -> Question {
-        Question {
-            class,
-            measured: None,
-            files: 4_000,
-            sizes: Sizes::Fixed(4096),
-            compute_s: 0.0,
-            order: Order::Device,
-            cached: 0.0,
-            cores: 2,
-            disks: 1,
-            threads_max: 16,
-            seed: 1,
-        }
+        Question::of_small_files(class)
     }
 
     #[test]

@@ -168,19 +168,7 @@ pub(super) mod tests {
     use super::*;
 
     fn asked(measured: Measured) -> Question {
-        Question {
-            class: Class::Measured,
-            measured: Some(measured),
-            files: 4_000,
-            sizes: Sizes::Fixed(4096),
-            compute_s: 0.0,
-            order: Order::Device,
-            cached: 0.0,
-            cores: 2,
-            disks: 1,
-            threads_max: 16,
-            seed: 1,
-        }
+        Question { measured: Some(measured), ..Question::of_small_files(Class::Measured) }
     }
 
     pub(in super::super) fn probed(cold_s: Vec<(u32, f64)>) -> Measured {

@@ -88,3 +88,23 @@ pub(super) fn scenario(
         neighbour: None,
     }
 }
+
+#[cfg(test)]
+impl Question {
+    /// The question of most tests: small files in the order of the device, on two cores.
+    pub(super) fn of_small_files(class: Class) -> Self {
+        Self {
+            class,
+            measured: None,
+            files: 4_000,
+            sizes: Sizes::Fixed(4096),
+            compute_s: 0.0,
+            order: Order::Device,
+            cached: 0.0,
+            cores: 2,
+            disks: 1,
+            threads_max: 16,
+            seed: 1,
+        }
+    }
+}
