@@ -478,7 +478,8 @@ def main():
             elif not close(answer[1], part["p"]):
                 wrong.append(f"p {answer[1]}, not {part['p']}")
             else:
-                q = adjusted(min(1.0, answer[1] * times(part)), family)
+                # Equal to a member of the family, which the recomputed value is up to rounding.
+                q = adjusted(min(1.0, part["p"] * times(part)), family)
                 if not close(q, part["p_adjusted"]):
                     wrong.append(f"adjusted p {q}, not {part['p_adjusted']}")
                 holds = answer[0] if q <= 0.05 else None

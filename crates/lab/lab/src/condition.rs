@@ -68,6 +68,9 @@ pub struct Maker<'a> {
     pub touches: Touches,
     /// The only permitted way to make files cold, if the arm specifies one.
     pub cold_by: Option<ColdBy>,
+    /// Whether the run lists the files before its measured time, as with a directory of the user. It
+    /// then loads the names, so that they are not known to be cold.
+    pub lists: bool,
 }
 
 /// An established condition with the evidence collected before the run.
@@ -151,6 +154,9 @@ impl Maker<'_> {
             }
             Condition::AsIs if data => resident = resident_share(list, &sample, stop)?,
             Condition::AsIs => {}
+        }
+        if self.lists && metadata == Metadata::Cold {
+            metadata = Metadata::Unknown;
         }
         Ok(Made {
             condition,
@@ -338,7 +344,14 @@ mod tests {
     use super::*;
 
     pub(super) const MAKER: Maker<'_> =
-        Maker { drop_caches: None, threads: 4, image: None, touches: Touches::Data, cold_by: None };
+        Maker {
+            drop_caches: None,
+            threads: 4,
+            image: None,
+            touches: Touches::Data,
+            cold_by: None,
+            lists: false,
+        };
 
     pub(super) fn set(files: usize, bytes: usize) -> (tempfile::TempDir, FileList) {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
@@ -408,6 +421,9 @@ mod tests {
         let made = maker.make(Condition::Cold, &list, None, 1, &AtomicBool::new(false)).unwrap();
         assert_eq!((made.made_by, made.metadata), ("drop-caches", Metadata::Cold));
         assert_eq!(DROPPED.get(), 2, "once before sampling and once after it");
+        let maker = Maker { lists: true, ..maker };
+        let made = maker.make(Condition::Cold, &list, None, 1, &AtomicBool::new(false)).unwrap();
+        assert_eq!((made.made_by, made.metadata), ("drop-caches", Metadata::Unknown));
     }
 
     #[test]

@@ -49,12 +49,24 @@ fn stored_bytes(meta: &Metadata) -> u64 {
 }
 
 impl FileList {
-    /// Lists every regular file below `root`. Does not follow symbolic links and omits set
-    /// manifests.
+    /// Lists every regular file below `root`. Does not follow symbolic links.
     ///
     /// # Errors
     /// The first directory that cannot be read.
     pub fn below(root: &Path) -> Result<Self, PathError> {
+        Self::list(root, |_| true)
+    }
+
+    /// Lists the files of a set, whose manifest may be in `root` and is not one of them.
+    ///
+    /// # Errors
+    /// The first directory that cannot be read.
+    pub(crate) fn of_set(root: &Path) -> Result<Self, PathError> {
+        Self::list(root, |name| name != Path::new(SET_MANIFEST))
+    }
+
+    /// Lists the regular files below `root` whose path relative to it is `wanted`.
+    fn list(root: &Path, wanted: impl Fn(&Path) -> bool) -> Result<Self, PathError> {
         let mut list = Self::none(root);
         // Device and inode of those with several names.
         let mut linked: HashMap<usize, (u64, u64)> = HashMap::new();
@@ -68,7 +80,7 @@ impl FileList {
                 let name = relative.join(entry.file_name());
                 if kind.is_dir() {
                     open.push(name);
-                } else if kind.is_file() && entry.file_name() != SET_MANIFEST {
+                } else if kind.is_file() && wanted(&name) {
                     let start = list.arena.len();
                     list.arena.extend_from_slice(name.as_os_str().as_bytes());
                     let meta = match entry.metadata() {
@@ -227,9 +239,17 @@ mod tests {
     }
 
     #[test]
+    fn a_manifest_in_a_directory_of_the_user_is_a_file_like_any_other() {
+        let dir = tree();
+        std::fs::write(dir.path().join("b").join(SET_MANIFEST), "of a set below").unwrap();
+        assert_eq!(FileList::below(dir.path()).unwrap().len(), 5);
+        assert_eq!(FileList::of_set(dir.path()).unwrap().len(), 4);
+    }
+
+    #[test]
     fn files_are_listed_bytewise_without_links_and_manifest() {
         let dir = tree();
-        let list = FileList::below(dir.path()).unwrap();
+        let list = FileList::of_set(dir.path()).unwrap();
         let names: Vec<_> = (0..list.len()).map(|i| list.path(i)).collect();
         assert_eq!(names, ["a", "b.c", "b/x"].map(|n| dir.path().join(n)));
         assert_eq!(list.bytes(None), 6);
@@ -260,7 +280,7 @@ mod tests {
     #[test]
     fn a_pass_sees_each_chosen_file_once_and_names_the_one_that_fails() {
         let dir = tree();
-        let list = FileList::below(dir.path()).unwrap();
+        let list = FileList::of_set(dir.path()).unwrap();
         let stop = AtomicBool::new(false);
         let seen = AtomicU64::new(0);
         let count = |_: &File, size: u64| {

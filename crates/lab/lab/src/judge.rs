@@ -134,13 +134,16 @@ impl Judge {
         if record.plan.files().is_none() {
             return self.outvoted(record, measured);
         }
-        if measured.files != files.count(order.files_max) as u64 {
+        // A set that must stay cold was not listed; the subject compares the run with its manifest.
+        let listed = !files.is_empty();
+        if listed && measured.files != files.count(order.files_max) as u64 {
             return true;
         }
         if record.plan.is_null() {
             return false;
         }
-        measured.bytes != files.bytes(order.files_max) || self.outvoted(record, measured)
+        let differs = listed && measured.bytes != files.bytes(order.files_max);
+        differs || self.outvoted(record, measured)
     }
 
     /// Returns whether other programs or other machines took processor time or device bandwidth.
@@ -226,6 +229,7 @@ mod tests {
     use super::*;
     use ioloom_model::record::RunKey;
     use ioloom_model::{Condition, FileSetRealised, Outcome, ThreadTime};
+    use std::path::Path;
 
     #[test]
     fn a_wrong_run_is_found_even_if_it_was_the_first() {
@@ -298,19 +302,28 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a"), [0; 10]).unwrap();
         std::fs::write(dir.path().join("b"), [0; 20]).unwrap();
-        let files = FileList::below(dir.path()).unwrap();
+        doubts_of(judge, plan, compute, measured, &FileList::below(dir.path()).unwrap())
+    }
+
+    fn doubts_of(
+        judge: &Judge,
+        plan: &str,
+        compute: Compute,
+        measured: Measured,
+        files: &FileList,
+    ) -> Vec<Doubt> {
         let mut record = record(plan, measured);
         let order = RunOrder {
             plan: record.plan.clone(),
             compute,
-            dir: dir.path().into(),
+            dir: "/set".into(),
             set: None,
             files_max: None,
             seed: 0,
             spans_max: 1,
             observe: ioloom_model::record::Observe::default(),
         };
-        judge.judge(&mut record, &order, &files, false);
+        judge.judge(&mut record, &order, files, false);
         record.doubts
     }
 
@@ -341,6 +354,14 @@ mod tests {
         assert_eq!(doubts(&judge, "read/threads:n=2", spin, right("a")), []);
         let sleep: Compute = "sleep:1ms".parse().unwrap();
         assert_eq!(doubts(&judge, "read/threads:n=30", sleep, right("a")), []);
+    }
+
+    #[test]
+    fn a_set_that_was_not_listed_to_keep_it_cold_is_not_called_wrong() {
+        let files = FileList::none(Path::new("/set"));
+        let found =
+            doubts_of(&Judge::new(2), "read/threads:n=2", Compute::None, right("a"), &files);
+        assert_eq!(found, []);
     }
 
     #[test]

@@ -50,5 +50,5 @@ pub use media::OwnImage;
 pub use needs::Needs;
 pub use run::{Event, Progress, RunOptions, StudyRun, run_study};
 pub use store::{Session, Store, StoreError};
-pub use subject::{Cost, Removed, SetProgress, Sets, Subject, Touches};
+pub use subject::{Cost, Removed, Room, SetProgress, Sets, Subject, Touches};
 pub use workspace::Workspace;

@@ -5,7 +5,7 @@
 
 use crate::estimate::{History, Range, Task};
 use crate::expand::{Comparison, ReadyArm, SetSource};
-use crate::subject::{Cost, Sets};
+use crate::subject::{Cost, Room, Sets, Subject};
 use crate::workspace::{Workspace, reserve_and_free};
 use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
 use ioloom_model::{Compute, FileSetSpec};
@@ -25,6 +25,8 @@ pub struct WorkspaceNeeds {
     pub bytes: u64,
     /// Number of files yet to be created.
     pub files: u64,
+    /// Space that the largest run needs in addition to the sets.
+    pub run: Room,
     /// Bytes currently free.
     pub free_bytes: u64,
     /// Bytes that must stay free.
@@ -32,9 +34,15 @@ pub struct WorkspaceNeeds {
 }
 
 impl WorkspaceNeeds {
-    /// Returns whether the sets fit.
+    /// Returns whether the sets and the files of the largest run fit.
     pub fn enough(&self) -> bool {
-        self.bytes == 0 || self.free_bytes >= self.bytes.saturating_add(self.reserve_bytes)
+        let all = self.all_bytes();
+        all == 0 || self.free_bytes >= all.saturating_add(self.reserve_bytes)
+    }
+
+    /// Returns the bytes of the sets yet to be created and of the files of the largest run.
+    pub fn all_bytes(&self) -> u64 {
+        self.bytes.saturating_add(self.run.bytes)
     }
 }
 
@@ -64,11 +72,12 @@ impl Needs {
     pub fn refusal(&self) -> Option<String> {
         let short = self.workspaces.iter().find(|p| !p.enough())?;
         Some(format!(
-            "not enough space on {} ({}): the file sets need {}, {} are free and {} must stay \
+            "not enough space on {} ({}): {} need {}, {} are free and {} must stay \
             free; use --dir with a larger file system, or run `ioloom clean`",
             short.medium,
             short.dir.display(),
-            format_size(short.bytes),
+            if short.run.bytes == 0 { "the file sets" } else { "the file sets and copies" },
+            format_size(short.all_bytes()),
             format_size(short.free_bytes),
             format_size(short.reserve_bytes),
         ))
@@ -124,7 +133,7 @@ impl fmt::Display for Needs {
 pub fn needs(
     comparisons: &[Comparison],
     workspaces: &[Workspace],
-    sets: &dyn Sets,
+    subject: &dyn Subject,
     reserve_bytes: u64,
     cores: u32,
     history: &History,
@@ -139,10 +148,12 @@ pub fn needs(
         runs_known: 0,
         budget_s: None,
     };
+    let sets = subject.sets();
     let mut costs = Costs { sets, known: BTreeMap::new() };
     for place in workspaces {
         let (reserve_bytes, free_bytes) = reserve_and_free(&place.dir, reserve_bytes)?;
         let mut wanted = BTreeMap::new();
+        let mut run = Room::default();
         for comparison in comparisons.iter().filter(|c| c.medium == place.medium.name) {
             for arm in &comparison.arms {
                 let blocks = comparison.blocks;
@@ -153,6 +164,7 @@ pub fn needs(
                 needs.runs_s.add(known.map_or_else(guess, Range::exactly), f64::from(blocks));
                 if let SetSource::Made(spec) = &arm.source {
                     wanted.insert(place.set_dir(&arm.set, spec), spec);
+                    run = run.max(subject.writes(&arm.plan, spec));
                 }
             }
         }
@@ -175,6 +187,7 @@ pub fn needs(
             dir: place.dir.clone(),
             bytes,
             files,
+            run,
             free_bytes,
             reserve_bytes,
         });
@@ -238,5 +251,32 @@ pub(crate) fn demand_ns(
                 .sum();
             sum / draws as f64 * files as f64
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_a_run_count_even_if_all_sets_exist() {
+        let mut place = WorkspaceNeeds {
+            medium: "work".into(),
+            dir: "/data".into(),
+            bytes: 0,
+            files: 0,
+            run: Room::default(),
+            free_bytes: 4 << 30,
+            reserve_bytes: 5 << 30,
+        };
+        assert!(place.enough());
+        place.run.bytes = 3 << 30;
+        place.reserve_bytes = 1 << 30;
+        assert!(place.enough());
+        place.run.bytes += 1;
+        assert!(!place.enough());
+        place.run.bytes = 2 << 30;
+        place.bytes = (1 << 30) + 1;
+        assert!(!place.enough());
     }
 }

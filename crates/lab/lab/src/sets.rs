@@ -160,7 +160,7 @@ fn prepare_one(
         )));
     }
     let items = std::path::absolute(&items)?;
-    let files = FileList::below(&items)?;
+    let files = if spec.is_some() { FileList::of_set(&items) } else { FileList::below(&items) }?;
     if files.is_empty() {
         return Err(fail(format!("{} contains no regular file", quoted(&items))));
     }

@@ -22,6 +22,22 @@ pub struct Cost {
     pub seconds: f64,
 }
 
+/// Space that a run takes on the medium in addition to its file set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Room {
+    /// Bytes that it has written and not yet removed.
+    pub bytes: u64,
+    /// Files that it has created and not yet removed.
+    pub files: u64,
+}
+
+impl Room {
+    /// Returns the room for either of two runs, which are never in progress at the same time.
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self { bytes: self.bytes.max(other.bytes), files: self.files.max(other.files) }
+    }
+}
+
 /// Result of removing a file set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Removed {
@@ -119,6 +135,13 @@ pub trait Subject: Sync {
     fn takes_s(&self, plan: &AnyPlan, files: u64, bytes: u64) -> f64 {
         let _ = (plan, files, bytes);
         0.0
+    }
+
+    /// Returns the most that a run of the plan stores on the medium in addition to its file set. A
+    /// study is refused, and an image is made larger, by the space of its largest run.
+    fn writes(&self, plan: &AnyPlan, spec: &FileSetSpec) -> Room {
+        let _ = (plan, spec);
+        Room::default()
     }
 
     /// Performs a run in this process, which is a child of the study.

@@ -11,7 +11,7 @@ use crate::out::wrap;
 use crate::stderr;
 use clap::Args;
 use ioloom_failure::{Operation, PathError};
-use ioloom_lab::{OwnImage, RunOptions, Touches, Workspace, media};
+use ioloom_lab::{OwnImage, Room, RunOptions, Subject, Touches, Workspace, media};
 use ioloom_model::fileset::Medium;
 use ioloom_model::units::format_size;
 use ioloom_model::{Condition, StudySpec};
@@ -93,11 +93,12 @@ impl Media {
     pub(crate) fn make(
         args: &MediaArgs,
         full: bool,
-        touches: Touches,
+        subject: &dyn Subject,
         study: &StudySpec,
         options: &RunOptions<'_>,
         work_dir: &Path,
     ) -> Result<Self, Failure> {
+        let touches = subject.touches();
         let mut made = Self::default();
         made.places.clone_from(&options.workspaces);
         let further = args.media || full;
@@ -108,7 +109,7 @@ impl Media {
         }
         remove_leftovers(work_dir);
         if args.image || wish {
-            match sizes(work_dir, None, study, options).and_then(|s| s.image(work_dir, "image")) {
+            match sizes(work_dir, None, (study, subject), options).and_then(|s| s.image(work_dir, "image")) {
                 Ok(own) => {
                     made.places = vec![Workspace::describe(own.word(), own.dir())];
                     made.images.push(own);
@@ -126,7 +127,7 @@ impl Media {
             }
         }
         if further {
-            made.add_further(touches, study, options, work_dir);
+            made.add_further(subject, study, options, work_dir);
         }
         Ok(made)
     }
@@ -134,23 +135,24 @@ impl Media {
     /// Adds memory and a slowed disk if the study has ladders for them and the sets fit.
     fn add_further(
         &mut self,
-        touches: Touches,
+        subject: &dyn Subject,
         study: &StudySpec,
         options: &RunOptions<'_>,
         work_dir: &Path,
     ) {
         self.further = true;
+        let of = (study, subject);
         // The first medium may now be an image, whose sets do not exist yet.
         let options = &RunOptions { workspaces: self.places.clone(), ..options.clone() };
         let missing = |what: &str, reason: &str| {
             stderr::line(wrap(&format!("not measured: {what}: {reason}"), 80, 2).trim_end());
         };
         // Names in memory are never cold, and millions of inodes would fill it.
-        if touches == Touches::Data {
+        if subject.touches() == Touches::Data {
             let available = options.machine.memory_available_bytes;
-            match sizes(work_dir, Some(TMPFS), study, options) {
+            match sizes(work_dir, Some(TMPFS), of, options) {
                 Ok(sized) if sized.bytes == 0 => {}
-                sized => match sized.and_then(|s| memory(s.bytes, available)) {
+                sized => match sized.and_then(|s| memory(s.all_bytes(), available)) {
                     Ok(dir) => {
                         self.places.push(Workspace::describe(TMPFS, &dir));
                         self.memory = Some(dir);
@@ -159,7 +161,7 @@ impl Media {
                 },
             }
         }
-        match sizes(work_dir, Some("slow"), study, options) {
+        match sizes(work_dir, Some("slow"), of, options) {
             Ok(sized) if sized.bytes == 0 => {}
             sized => match sized.and_then(|s| s.image(work_dir, "slow")?.throttled(SLOW)) {
                 Ok(own) => {
@@ -222,17 +224,23 @@ fn memory(bytes: u64, available: Option<u64>) -> Result<PathBuf, String> {
     Ok(dir)
 }
 
-/// Total size of the sets on one medium.
+/// Total size of the sets on one medium, and what the largest run adds.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sizes {
     bytes: u64,
     files: u64,
+    run: Room,
 }
 
 impl Sizes {
-    /// Creates an image large enough for the sets.
+    /// Creates an image large enough for the sets and one run.
     fn image(&self, work_dir: &Path, word: &str) -> Result<OwnImage, String> {
-        OwnImage::make(work_dir, word, self.bytes, self.files)
+        let files = self.files.saturating_add(self.run.files);
+        OwnImage::make(work_dir, word, self.all_bytes(), files)
+    }
+
+    fn all_bytes(&self) -> u64 {
+        self.bytes.saturating_add(self.run.bytes)
     }
 }
 
@@ -242,7 +250,7 @@ impl Sizes {
 fn sizes(
     work_dir: &Path,
     added: Option<&str>,
-    study: &StudySpec,
+    (study, subject): (&StudySpec, &dyn Subject),
     options: &RunOptions<'_>,
 ) -> Result<Sizes, String> {
     // An image that does not exist yet is empty, so its sets are counted in full.
@@ -261,11 +269,11 @@ fn sizes(
     let planned = ioloom_lab::run::plan(study, &options).map_err(|e| e.to_string())?;
     let (reserve, unknown) = (options.reserve_bytes, ioloom_lab::estimate::History::default());
     let mut needs =
-        ioloom_lab::needs::needs(&planned.comparisons, &places, &FileSets, reserve, 1, &unknown)
+        ioloom_lab::needs::needs(&planned.comparisons, &places, subject, reserve, 1, &unknown)
             .map_err(|e| e.to_string())?;
-    let missing_bytes = if places.len() > 1 { needs.workspaces.remove(0).bytes } else { 0 };
+    let missing_bytes = if places.len() > 1 { needs.workspaces.remove(0).all_bytes() } else { 0 };
     let Some(own) = needs.workspaces.first_mut() else { return Ok(Sizes::default()) };
-    let sizes = Sizes { bytes: own.bytes, files: own.files };
+    let sizes = Sizes { bytes: own.bytes, files: own.files, run: own.run };
     if sizes.bytes > 0 && added != Some(TMPFS) {
         own.bytes = own.bytes.saturating_add(missing_bytes);
         if let Some(reason) = needs.refusal() {

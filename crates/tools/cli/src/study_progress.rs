@@ -166,15 +166,20 @@ fn needs_text(needs: &Needs) -> String {
     let mut out = wrap(&format!("Needs: {runs} runs, {}{bound}.", needs.time_words()), WIDTH, 2);
     for place in &needs.workspaces {
         let free = format!("{} free", format_size(place.free_bytes));
-        let line = if place.files == 0 {
-            format!("Space: none, all sets exist in {}.", short(&place.dir))
-        } else {
-            format!(
-                "Space: {} in {} files, created in {} ({free}).",
-                format_size(place.bytes),
-                format_count(place.files),
-                short(&place.dir),
-            )
+        let dir = short(&place.dir);
+        let run = format_size(place.run.bytes);
+        let line = match (place.files, place.run.bytes) {
+            (0, 0) => format!("Space: none, all sets exist in {dir}."),
+            (0, _) => format!("Space: up to {run} for copies in {dir} ({free}); all sets exist."),
+            (files, copies) => {
+                let copies =
+                    if copies == 0 { String::new() } else { format!(", and up to {run} for copies") };
+                format!(
+                    "Space: {} in {} files{copies}, created in {dir} ({free}).",
+                    format_size(place.bytes),
+                    format_count(files),
+                )
+            }
         };
         out.push_str(&wrap(&line, WIDTH, 2));
     }
@@ -185,6 +190,7 @@ fn needs_text(needs: &Needs) -> String {
 mod tests {
     use super::*;
     use ioloom_lab::estimate::Range;
+    use ioloom_lab::Room;
     use ioloom_lab::needs::WorkspaceNeeds;
 
     #[test]
@@ -195,6 +201,7 @@ mod tests {
                 dir: "/data".into(),
                 bytes: 3 << 30,
                 files: 1234,
+                run: Room::default(),
                 free_bytes: 9 << 30,
                 reserve_bytes: 1 << 30,
             }],
@@ -223,5 +230,9 @@ mod tests {
         assert!(needs_text(&needs).contains("about 33.0 s, based on earlier runs here"));
         needs.workspaces[0].files = 0;
         assert!(needs_text(&needs).contains("none, all sets exist in /data"));
+        needs.workspaces[0].run = Room { bytes: 5 << 30, files: 60 };
+        assert!(needs_text(&needs).contains("up to 5.00 GiB for copies in /data (9.00 GiB free)"));
+        needs.workspaces[0].files = 1234;
+        assert!(needs_text(&needs).contains("1 234 files, and up to 5.00 GiB for copies, created"));
     }
 }

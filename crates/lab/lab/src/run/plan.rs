@@ -98,8 +98,8 @@ pub fn needs(
 ) -> Result<Needs, LabError> {
     let cores = options.machine.cpus_usable.max(1);
     let (comparisons, reserve) = (&planned.comparisons, options.reserve_bytes);
-    let sets = subject.sets();
-    let mut needs = needs::needs(comparisons, &options.workspaces, sets, reserve, cores, history)?;
+    let places = &options.workspaces;
+    let mut needs = needs::needs(comparisons, places, subject, reserve, cores, history)?;
     for comparison in comparisons {
         let unknown = comparison.arms.iter();
         for arm in unknown.filter(|arm| history.run_seconds(comparison, arm).is_none()) {

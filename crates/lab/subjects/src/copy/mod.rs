@@ -21,9 +21,9 @@ use crate::sets::FileSets;
 use ioloom_copy::Mode;
 use ioloom_failure::reason;
 use ioloom_lab::ChildAnswer;
-use ioloom_lab::subject::{Sets, Subject, Touches};
+use ioloom_lab::subject::{Room, Sets, Subject, Touches};
 use ioloom_model::record::RunOrder;
-use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, Measured};
+use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, FileSetSpec, Measured};
 use ioloom_sys::cache;
 use ioloom_sys::file::{WriteMode, direct_alignment_of, scratch};
 use plan::{How, Scenario, Settle, Source};
@@ -97,6 +97,10 @@ impl Subject for Copy {
 
     fn takes_s(&self, plan: &AnyPlan, files: u64, bytes: u64) -> f64 {
         Scenario::of(plan).map_or(0.0, |scenario| settle::takes_s(&scenario, files, bytes))
+    }
+
+    fn writes(&self, plan: &AnyPlan, spec: &FileSetSpec) -> Room {
+        Scenario::of(plan).map_or(Room::default(), |scenario| scenario.writes(FileSets.cost(spec)))
     }
 
     fn run(&self, order: &RunOrder) -> ChildAnswer {

@@ -1,6 +1,7 @@
 //! Copy scenarios and their settings.
 
 use ioloom_copy::{Durable, Mode, Tuning, Verify};
+use ioloom_lab::subject::{Cost, Room};
 use ioloom_model::units::format_size;
 use ioloom_model::{AnyPlan, SubjectPlan};
 
@@ -260,6 +261,21 @@ impl Scenario {
                 let verify = own.choice("verify", Verify::None, &VERIFY)?;
                 Ok(Self::One(One { how, source, settle, verify }))
             }
+        }
+    }
+
+    /// Returns the most that a run stores in addition to its set of the given cost. A copy replaces
+    /// its target, so both exist for a moment.
+    pub(super) fn writes(self, set: Cost) -> Room {
+        let (copies, more) = match self {
+            Self::Requests | Self::One(_) | Self::Tree(_) => (1, 0),
+            Self::Bystander(scenario) => (1, scenario.bystander_bytes),
+            Self::Series(Series { targets: Targets::Kept, runs, .. }) => (runs as u64, 0),
+            Self::Series(_) => (2, 0),
+        };
+        Room {
+            bytes: set.bytes.saturating_mul(copies).saturating_add(more),
+            files: set.files.saturating_mul(copies),
         }
     }
 

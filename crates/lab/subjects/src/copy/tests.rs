@@ -65,6 +65,20 @@ fn a_series_records_every_copy() {
 }
 
 #[test]
+fn a_run_needs_room_for_every_copy_that_it_keeps() {
+    let Ok(ioloom_fileset::SetText::Spec(spec)) = "count=1,size=1000000".parse() else { panic!() };
+    let bytes = |plan: &str| Copy.writes(&plan.parse().unwrap(), &spec).bytes;
+    let series = |target: &str| {
+        bytes(&format!("copy:series/way=seed003-buffered,runs=60,target={target}"))
+    };
+    assert!(series("kept") >= 60_000_000, "{}", series("kept"));
+    assert!((2_000_000..60_000_000).contains(&series("over")), "{}", series("over"));
+    assert!(bytes("copy:direct/source=warm") >= 1_000_000);
+    let bystander = bytes("copy:beside/way=buffered,bystander=64MiB,memory=192MiB");
+    assert!(bystander >= (64 << 20) + 1_000_000, "{bystander}");
+}
+
+#[test]
 fn copies_that_are_on_the_device_have_a_place() {
     for target in ["new", "over", "kept"] {
         let plan = format!("copy:series/way=seed003-direct,runs=6,target={target}");

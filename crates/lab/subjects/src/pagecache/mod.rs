@@ -23,9 +23,9 @@ mod write;
 
 use crate::sets::FileSets;
 use ioloom_lab::ChildAnswer;
-use ioloom_lab::subject::{Sets, Subject, Touches};
+use ioloom_lab::subject::{Room, Sets, Subject, Touches};
 use ioloom_model::record::RunOrder;
-use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, Measured};
+use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, FileSetSpec, Measured};
 use ioloom_sys::cache;
 use ioloom_sys_lab::cgroup::MemoryLimit;
 use plan::Scenario;
@@ -81,6 +81,11 @@ impl Subject for PageCache {
 
     fn takes_s(&self, plan: &AnyPlan, _: u64, bytes: u64) -> f64 {
         Scenario::of(plan).map_or(0.0, |scenario| scenario.takes_s(bytes))
+    }
+
+    fn writes(&self, plan: &AnyPlan, _: &FileSetSpec) -> Room {
+        let bytes = Scenario::of(plan).map_or(0, Scenario::writes_bytes);
+        Room { bytes, files: u64::from(bytes > 0) }
     }
 
     fn run(&self, order: &RunOrder) -> ChildAnswer {

@@ -213,6 +213,17 @@ impl Scenario {
         }
     }
 
+    /// Returns the bytes of the files that it has written and not yet removed.
+    pub(super) fn writes_bytes(self) -> u64 {
+        match self {
+            Self::ReadTwice(_) | Self::Shell | Self::Limits => 0,
+            Self::Write(scenario) => scenario.bytes,
+            Self::Again(scenario) => 2 * scenario.bytes,
+            Self::Reclaim(scenario) => 2 * scenario.kind_bytes(),
+            Self::Dropped(scenario) | Self::Device(scenario) => scenario.bytes,
+        }
+    }
+
     /// Returns a human-readable description.
     pub(super) fn sentence(self) -> String {
         match self {

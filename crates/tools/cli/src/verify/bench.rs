@@ -104,7 +104,7 @@ impl<'a> Bench<'a> {
         options: &RunOptions<'_>,
     ) -> Result<Media, Failure> {
         let args = MediaArgs::new(self.request.media, self.request.image);
-        Media::make(&args, false, subject.touches(), spec, options, &self.work_dir)
+        Media::make(&args, false, subject, spec, options, &self.work_dir)
     }
 
     /// Returns a study by name.

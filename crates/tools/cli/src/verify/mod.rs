@@ -33,43 +33,85 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Runs what the claims need.
+///
+/// Estimates can be factors too high, and claims may be decided early. If a budget is left, the claims
+/// for which it seemed too short are therefore planned again, with the durations seen so far.
 pub(crate) fn run(request: &Request<'_>) -> Ended {
     let bench = Bench::new(request)?;
-    let sessions = bench.sessions()?;
-    let continued = continued(&bench, &sessions)?;
-    let running: BTreeSet<&String> = continued.iter().flat_map(|task| &task.rule.claims).collect();
-    let mut claims = request.claims.clone();
-    claims.retain(|claim| !running.contains(&claim.id));
-    let mut left_out = futile(&bench, &claims);
-    left_out.extend(given_up(request, &sessions));
-    let planned = Plan::new(&bench, &claims, &left_out)?;
-    report_plan(&continued, &planned);
-    if request.dry_run {
-        return Ok(Exit::Ok);
-    }
-    let left_out = !planned.left_out.is_empty();
-    let tasks: Vec<Task> = continued.into_iter().chain(planned.tasks).collect();
     let began = Instant::now();
+    let mut wanted = request.claims.clone();
+    let mut left_out = false;
+    loop {
+        let budget = request.budget.map(|budget| budget.saturating_sub(began.elapsed()));
+        let (continued, planned) = round(&bench, &wanted, budget)?;
+        report_plan(&continued, &planned);
+        if request.dry_run {
+            return Ok(Exit::Ok);
+        }
+        left_out |= planned.left_out.keys().any(|reason| reason != plan::NO_BUDGET);
+        let tasks: Vec<Task> = continued.into_iter().chain(planned.tasks).collect();
+        let Some(ended) = run_tasks(&bench, &tasks, budget)? else {
+            stderr::line("Stopped; finished runs are kept. Continue with the same command.");
+            return Ok(Exit::Interrupted);
+        };
+        let later = planned.left_out.get(plan::NO_BUDGET);
+        wanted.retain(|claim| later.is_some_and(|later| later.contains(&claim.id)));
+        let spent = request.budget.is_none_or(|budget| began.elapsed() >= budget);
+        if wanted.is_empty() || spent || ended == 0 {
+            break;
+        }
+        stderr::line("Time is left for more claims.");
+    }
+    // The plan has said why named claims cannot be verified.
+    Ok(if request.named && (left_out || !wanted.is_empty()) { Exit::Refused } else { Exit::Ok })
+}
+
+/// Plans the runs of the claims: unfinished sessions that test one of them, and new ones.
+fn round(
+    bench: &Bench<'_>,
+    claims: &[&Claim],
+    budget: Option<Duration>,
+) -> Result<(Vec<Task>, Plan), Failure> {
+    let sessions = bench.sessions()?;
+    let continued = continued(bench, claims, &sessions)?;
+    let running: BTreeSet<&String> = continued.iter().flat_map(|task| &task.rule.claims).collect();
+    let mut claims = claims.to_vec();
+    claims.retain(|claim| !running.contains(&claim.id));
+    let mut left_out = futile(bench, &claims);
+    left_out.extend(given_up(bench.request, &sessions));
+    let planned = Plan::new(bench, &claims, &left_out, budget)?;
+    Ok((continued, planned))
+}
+
+/// Runs the sessions one after another, each with its share of the budget. Returns how many have ended;
+/// `None` if the user stopped them.
+fn run_tasks(
+    bench: &Bench<'_>,
+    tasks: &[Task],
+    budget: Option<Duration>,
+) -> Result<Option<usize>, Failure> {
+    let began = Instant::now();
+    let mut ended = 0;
     for (at, task) in tasks.iter().enumerate() {
-        let share = request.budget.map(|budget| {
+        let share = budget.map(|budget| {
             let rest: f64 = tasks[at..].iter().map(|task| task.first_s).sum();
             let part = (task.first_s / rest.max(1e-9)).clamp(0.0, 1.0);
             budget.saturating_sub(began.elapsed()).mul_f64(part)
         });
-        let session = measure(&bench, task, share)?;
+        let session = measure(bench, task, share)?;
         if bench.stop.load(Ordering::Relaxed) {
-            stderr::line("Stopped; finished runs are kept. Continue with the same command.");
-            return Ok(Exit::Interrupted);
+            return Ok(None);
         }
-        if session.end.is_none() {
+        if session.end.is_some() {
+            ended += 1;
+        } else {
             let name = session.header.session;
             stderr::line(&format!(
                 "Session {name} is not finished. Continue with the same command."
             ));
         }
     }
-    // The plan has said why named claims cannot be verified.
-    Ok(if request.named && left_out { Exit::Refused } else { Exit::Ok })
+    Ok(Some(ended))
 }
 
 /// Prints the blocks and minutes that the claims need, and runs nothing.
@@ -78,11 +120,15 @@ pub(crate) fn needs(request: &Request<'_>, verdicts: &[ClaimVerdict], json: bool
 }
 
 /// Returns the unfinished sessions that test one of the claims.
-fn continued(bench: &Bench<'_>, sessions: &[(SessionHeader, bool)]) -> Result<Vec<Task>, Failure> {
+fn continued(
+    bench: &Bench<'_>,
+    claims: &[&Claim],
+    sessions: &[(SessionHeader, bool)],
+) -> Result<Vec<Task>, Failure> {
     let mut tasks: Vec<Task> = Vec::new();
     for (header, ended) in sessions.iter().rev() {
         let Some(rule) = header.sequential.as_ref().filter(|_| !ended) else { continue };
-        let wanted = bench.request.claims.iter().any(|claim| rule.claims.contains(&claim.id));
+        let wanted = claims.iter().any(|claim| rule.claims.contains(&claim.id));
         if !wanted || tasks.iter().any(|task| task.spec.name == header.study) {
             continue;
         }

@@ -19,11 +19,15 @@ use ioloom_lab::{Needs, Progress, RunOptions, Subject};
 use ioloom_model::units::{format_counted, format_size};
 use ioloom_model::{ColdBy, FileSetSpec, StudySpec};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Size of a set above which its quick size is used.
 const LARGE_BYTES: u64 = 1 << 30;
 /// Number of files of a set above which its quick size is used.
 const LARGE_FILES: u64 = 50_000;
+
+/// Why claims are left out whose runs until the first look do not fit into the budget.
+pub(super) const NO_BUDGET: &str = "their first 12 blocks do not fit into the budget";
 
 /// A session to run.
 pub(super) struct Task {
@@ -150,10 +154,11 @@ impl Plan {
         bench: &Bench<'_>,
         claims: &[&Claim],
         given_up: &BTreeMap<String, String>,
+        budget: Option<Duration>,
     ) -> Result<Self, Failure> {
         let Candidates { studies, wanted, mut left_out, .. } =
             Candidates::of(bench, claims, given_up)?;
-        let chosen = within_budget(bench, &studies, wanted, &mut left_out)?;
+        let chosen = within_budget(bench, &studies, (wanted, budget), &mut left_out)?;
         let tasks = tasks(bench, &studies, &chosen)?;
         Ok(Self { tasks, left_out })
     }
@@ -287,11 +292,11 @@ fn tasks(
 fn within_budget(
     bench: &Bench<'_>,
     studies: &BTreeMap<String, Result<Study, String>>,
-    candidates: Vec<(String, Wanted)>,
+    (candidates, budget): (Vec<(String, Wanted)>, Option<Duration>),
     left_out: &mut BTreeMap<String, Vec<String>>,
 ) -> Result<Wanted, Failure> {
     let mut chosen = Wanted::default();
-    let Some(budget) = bench.request.budget else {
+    let Some(budget) = budget else {
         candidates.iter().for_each(|(_, wanted)| chosen.extend(wanted));
         return Ok(chosen);
     };
@@ -309,8 +314,7 @@ fn within_budget(
         if cost(&with)? <= budget.as_secs_f64() {
             chosen = with;
         } else {
-            let reason = "their first 12 blocks do not fit into the budget".to_owned();
-            left_out.entry(reason).or_default().push(id);
+            left_out.entry(NO_BUDGET.to_owned()).or_default().push(id);
         }
     }
     Ok(chosen)

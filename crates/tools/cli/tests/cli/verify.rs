@@ -52,12 +52,34 @@ metric = "files"
 claim = "equal"
 "#;
 
+/// A claim that needs an arm that no other claim needs.
+const LONGER: &str = r#"
+[[claim]]
+id = "000-V4"
+seed = 0
+statement = "Four threads process as many files as one."
+scope = "s"
+confirms = "c"
+refutes = "r"
+[[claim.contrast]]
+kind = "ratio"
+at = { study = "tiny", experiment = "two", set = "T" }
+a = "threads-4"
+b = "threads-1"
+metric = "files"
+claim = "equal"
+"#;
+
 fn arguments(home: &Home, more: &[&str]) -> Vec<String> {
+    arguments_for(home, CLAIMS, more)
+}
+
+fn arguments_for(home: &Home, text_of_claims: &str, more: &[&str]) -> Vec<String> {
     let text = TINY.replace("n = [1, 2] }", "n = [1, 2, 4] }");
     let studies = home.studies(&text);
     let claims = home.path("claims");
     std::fs::create_dir_all(&claims).unwrap();
-    std::fs::write(claims.join("v.toml"), CLAIMS).unwrap();
+    std::fs::write(claims.join("v.toml"), text_of_claims).unwrap();
     let claims = claims.to_str().unwrap().to_owned();
     let fixed = ["claims", "--verify", "--studies", &studies, "--claims", &claims];
     fixed.iter().chain(more).map(|word| (*word).to_owned()).collect()
@@ -155,4 +177,27 @@ fn claims_that_do_not_fit_into_the_budget_are_named() {
     let ran = home.run(&arguments(&home, &["--open", "--budget", "1ms"])).well();
     assert!(ran.err.contains("do not fit into the budget: 000-V"), "{}", ran.err);
     assert!(home.lines().is_empty());
+}
+
+/// The estimate without earlier runs is far too high for such small sets. What it leaves of the budget
+/// goes to the claim that did not seem to fit.
+#[test]
+fn time_that_is_left_goes_to_further_claims() {
+    let home = Home::new();
+    let claims = format!("{CLAIMS}{LONGER}");
+    let plan = home.run(&arguments_for(&home, &claims, &["000-V1", "--dry-run"])).well();
+    let (_, after) = plan.err.split_once("Estimate: about ").expect("an estimate");
+    let (number, rest) = after.split_once(' ').expect("a number and a unit");
+    let unit = rest.split_whitespace().next().unwrap();
+    let budget = format!("{:.3}{unit}", number.parse::<f64>().unwrap() * 1.02);
+    let named = ["000-V1", "000-V4", "--budget", &budget];
+    let since = Instant::now();
+    let ran = home.run(&arguments_for(&home, &claims, &named));
+    let elapsed = since.elapsed();
+    let (before, later) = ran.err.split_once("Time is left for more claims.").unwrap_or_else(|| {
+        panic!("{elapsed:?} of {budget}: {}", ran.err);
+    });
+    assert!(before.contains("do not fit into the budget: 000-V4"), "{before}");
+    assert!(later.contains("1 claim, 2 arms (000-V4)"), "{later}");
+    assert!(home.records().iter().any(|r| r["key"]["arm"] == "threads-4"));
 }
