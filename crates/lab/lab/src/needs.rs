@@ -76,7 +76,11 @@ impl Needs {
             free; use --dir with a larger file system, or run `ioloom clean`",
             short.medium,
             short.dir.display(),
-            if short.run.bytes == 0 { "the file sets" } else { "the file sets and copies" },
+            if short.run.bytes == 0 {
+                "the file sets"
+            } else {
+                "the file sets and the files of a run"
+            },
             format_size(short.all_bytes()),
             format_size(short.free_bytes),
             format_size(short.reserve_bytes),

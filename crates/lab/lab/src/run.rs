@@ -342,7 +342,7 @@ impl Study<'_> {
         let drop_all: DropAll = ioloom_sys::cache::flush_and_drop_caches;
         let drop_caches = self.options.drop_caches.then_some(drop_all);
         let touches = self.subject.touches_of(&order.plan);
-        let lists = touches == Touches::Data && set.spec.is_none();
+        let lists = order.plan.files().is_some() && set.spec.is_none();
         let maker = Maker { drop_caches, threads: 8, image, touches, cold_by: arm.cold_by, lists };
         let seed = self.header.seed ^ u64::from(key.block);
         let (condition, max) = (comparison.condition, order.files_max);

@@ -170,15 +170,16 @@ fn needs_text(needs: &Needs) -> String {
         let run = format_size(place.run.bytes);
         let line = match (place.files, place.run.bytes) {
             (0, 0) => format!("Space: none, all sets exist in {dir}."),
-            (0, _) => format!("Space: up to {run} for copies in {dir} ({free}); all sets exist."),
-            (files, copies) => {
-                let copies = if copies == 0 {
-                    String::new()
-                } else {
-                    format!(", and up to {run} for copies")
+            (0, _) => {
+                format!("Space: up to {run} for files of a run in {dir} ({free}); all sets exist.")
+            }
+            (files, written) => {
+                let written = match written {
+                    0 => String::new(),
+                    _ => format!(", and up to {run} for files of a run"),
                 };
                 format!(
-                    "Space: {} in {} files{copies}, created in {dir} ({free}).",
+                    "Space: {} in {} files{written}, created in {dir} ({free}).",
                     format_size(place.bytes),
                     format_count(files),
                 )
@@ -234,8 +235,11 @@ mod tests {
         needs.workspaces[0].files = 0;
         assert!(needs_text(&needs).contains("none, all sets exist in /data"));
         needs.workspaces[0].run = Room { bytes: 5 << 30, files: 60 };
-        assert!(needs_text(&needs).contains("up to 5.00 GiB for copies in /data (9.00 GiB free)"));
+        assert!(
+            needs_text(&needs)
+                .contains("up to 5.00 GiB for files of a run in /data (9.00 GiB free)")
+        );
         needs.workspaces[0].files = 1234;
-        assert!(needs_text(&needs).contains("1 234 files, and up to 5.00 GiB for copies, created"));
+        assert!(needs_text(&needs).contains("1 234 files, and up to 5.00 GiB for files of a run"));
     }
 }

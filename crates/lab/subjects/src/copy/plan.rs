@@ -264,13 +264,13 @@ impl Scenario {
         }
     }
 
-    /// Returns the most that a run stores in addition to its set of the given cost. A copy replaces
-    /// its target, so both exist for a moment.
+    /// Returns the most that a run stores in addition to its set of the given cost.
     pub(super) fn writes(self, set: Cost) -> Room {
         let (copies, more) = match self {
             Self::Requests | Self::One(_) | Self::Tree(_) => (1, 0),
             Self::Bystander(scenario) => (1, scenario.bystander_bytes),
             Self::Series(Series { targets: Targets::Kept, runs, .. }) => (runs as u64, 0),
+            // A copy replaces the one before, so both exist for a moment.
             Self::Series(_) => (2, 0),
         };
         Room {

@@ -73,8 +73,11 @@ fn a_run_needs_room_for_every_copy_that_it_keeps() {
     assert!(series("kept") >= 60_000_000, "{}", series("kept"));
     assert!((2_000_000..60_000_000).contains(&series("over")), "{}", series("over"));
     assert!(bytes("copy:direct/source=warm") >= 1_000_000);
-    let bystander = bytes("copy:beside/way=buffered,bystander=64MiB,memory=192MiB");
-    assert!(bystander >= (64 << 20) + 1_000_000, "{bystander}");
+    let Ok(Scenario::One(one)) = Scenario::of(&"copy:buffered".parse().unwrap()) else { panic!() };
+    let (bystander_bytes, limit_bytes) = (64 << 20, 192 << 20);
+    let bystander = plan::Bystander { how: one.how, bystander_bytes, limit_bytes };
+    let room = Scenario::Bystander(bystander).writes(FileSets.cost(&spec));
+    assert!(room.bytes >= bystander_bytes + 1_000_000, "{room:?}");
 }
 
 #[test]

@@ -5,73 +5,42 @@ use serde_json::Value;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// One claim that holds exactly, one that fails exactly, and one that needs a missing arm. Counts of
-/// files do not depend on time.
-const CLAIMS: &str = r#"
+/// Returns a claim about the numbers of files that two arms process, which do not depend on time.
+fn claim(id: &str, statement: &str, arms: [&str; 2], relation: &str) -> String {
+    let [a, b] = arms;
+    format!(
+        r#"
 [[claim]]
-id = "000-V1"
+id = "{id}"
 seed = 0
-statement = "Two threads process as many files as one."
+statement = "{statement}"
 scope = "s"
 confirms = "c"
 refutes = "r"
 [[claim.contrast]]
 kind = "ratio"
-at = { study = "tiny", experiment = "two", set = "T" }
-a = "threads-1"
-b = "threads-2"
+at = {{ study = "tiny", experiment = "two", set = "T" }}
+a = "{a}"
+b = "{b}"
 metric = "files"
-claim = "equal"
-[[claim]]
-id = "000-V2"
-seed = 0
-statement = "Two threads process fewer files than one."
-scope = "s"
-confirms = "c"
-refutes = "r"
-[[claim.contrast]]
-kind = "ratio"
-at = { study = "tiny", experiment = "two", set = "T" }
-a = "threads-2"
-b = "threads-1"
-metric = "files"
-claim = "less"
-[[claim]]
-id = "000-V3"
-seed = 0
-statement = "Three threads process as many files as one."
-scope = "s"
-confirms = "c"
-refutes = "r"
-[[claim.contrast]]
-kind = "ratio"
-at = { study = "tiny", experiment = "two", set = "T" }
-a = "threads-3"
-b = "threads-1"
-metric = "files"
-claim = "equal"
-"#;
+claim = "{relation}"
+"#
+    )
+}
 
-/// A claim that needs an arm that no other claim needs.
-const LONGER: &str = r#"
-[[claim]]
-id = "000-V4"
-seed = 0
-statement = "Four threads process as many files as one."
-scope = "s"
-confirms = "c"
-refutes = "r"
-[[claim.contrast]]
-kind = "ratio"
-at = { study = "tiny", experiment = "two", set = "T" }
-a = "threads-4"
-b = "threads-1"
-metric = "files"
-claim = "equal"
-"#;
+/// One claim that holds exactly, one that fails exactly, and one that needs a missing arm.
+fn three_claims() -> String {
+    let [one, two, three] = ["threads-1", "threads-2", "threads-3"];
+    [
+        claim("000-V1", "Two threads process as many files as one.", [one, two], "equal"),
+        claim("000-V2", "Two threads process fewer files than one.", [two, one], "less"),
+        claim("000-V3", "Three threads process as many files as one.", [three, one], "equal"),
+    ]
+    .concat()
+}
 
 fn arguments(home: &Home, more: &[&str]) -> Vec<String> {
-    arguments_for(home, CLAIMS, more)
+    arguments_for(home, &three_claims(), more)
 }
 
 fn arguments_for(home: &Home, text_of_claims: &str, more: &[&str]) -> Vec<String> {
@@ -184,16 +153,20 @@ fn claims_that_do_not_fit_into_the_budget_are_named() {
 #[test]
 fn time_that_is_left_goes_to_further_claims() {
     let home = Home::new();
-    let claims = format!("{CLAIMS}{LONGER}");
+    let text = "Four threads process as many files as one.";
+    let claims = three_claims() + &claim("000-V4", text, ["threads-4", "threads-1"], "equal");
     let plan = home.run(&arguments_for(&home, &claims, &["000-V1", "--dry-run"])).well();
     let (_, after) = plan.err.split_once("Estimate: about ").expect("an estimate");
-    let (number, rest) = after.split_once(' ').expect("a number and a unit");
-    let unit = rest.split_whitespace().next().unwrap();
-    let budget = format!("{:.3}{unit}", number.parse::<f64>().unwrap() * 1.02);
-    let named = ["000-V1", "000-V4", "--budget", &budget];
+    let (number, rest) = after.split_once(" s for 12 blocks").expect("an estimate in seconds");
+    assert!(rest.starts_with(','), "{rest}");
+    let budget_s = number.parse::<f64>().unwrap() * 1.02;
+    let named = ["000-V1", "000-V4", "--budget", &format!("{budget_s:.3}s")];
+    let since = Instant::now();
     let ran = home.run(&arguments_for(&home, &claims, &named));
     let Some((before, later)) = ran.err.split_once("Time is left for more claims.") else {
-        println!("skipped: other programs used the budget of {budget}: {}", ran.err);
+        let taken_s = since.elapsed().as_secs_f64();
+        assert!(taken_s >= budget_s, "{taken_s} of {budget_s} s: {}", ran.err);
+        println!("skipped: other programs used the budget of {budget_s} s");
         return;
     };
     assert!(before.contains("do not fit into the budget: 000-V4"), "{before}");
