@@ -41,9 +41,16 @@ pub(crate) fn run(request: &Request<'_>) -> Ended {
     let began = Instant::now();
     let mut wanted = request.claims.clone();
     let mut left_out = false;
+    let mut again = false;
     loop {
         let budget = request.budget.map(|budget| budget.saturating_sub(began.elapsed()));
         let (continued, planned) = round(&bench, &wanted, budget)?;
+        if again {
+            if continued.is_empty() && planned.tasks.is_empty() {
+                break;
+            }
+            stderr::line("Time is left for more claims.");
+        }
         report_plan(&continued, &planned);
         if request.dry_run {
             return Ok(Exit::Ok);
@@ -60,7 +67,7 @@ pub(crate) fn run(request: &Request<'_>) -> Ended {
         if wanted.is_empty() || spent || ended == 0 {
             break;
         }
-        stderr::line("Time is left for more claims.");
+        again = true;
     }
     // The plan has said why named claims cannot be verified.
     Ok(if request.named && (left_out || !wanted.is_empty()) { Exit::Refused } else { Exit::Ok })
