@@ -181,6 +181,17 @@ impl fmt::Display for Reason {
             Self::Refused { share } => {
                 write!(f, "the system refused {:.0} % of the requests", percent(share))
             }
+            Self::Rule { value } => write!(f, "rule value {value:.4}"),
+            _ => self.fmt_method(f),
+        }
+    }
+}
+
+impl Reason {
+    /// Formats the reasons of decisions about the method.
+    fn fmt_method(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |share: f64| 100.0 * share;
+        match *self {
             Self::TryRing { rate } => {
                 write!(
                     f,
@@ -206,7 +217,7 @@ impl fmt::Display for Reason {
                 percent(share)
             ),
             Self::RingChanged => write!(f, "the device has changed; io_uring is given up"),
-            Self::Rule { value } => write!(f, "rule value {value:.4}"),
+            _ => unreachable!("all other reasons are about the window"),
         }
     }
 }

@@ -239,6 +239,7 @@ impl Legs {
 }
 
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::large_enum_variant, reason = "there is one per run")]
 enum Stage {
     /// Waits for the conditions of a comparison.
     Watch,
@@ -399,8 +400,10 @@ impl Duel {
         let complete = legs.add(batch, seen.device_bytes);
         self.stage = Stage::Compare(legs);
         let (loss, error) = if legs.ring.samples > 0 { legs.loss() } else { (0.0, 1.0) };
-        let clearly = legs.ring.samples >= TRIAL_SAMPLES / 2 && loss > CLEAR_LOSS;
-        if (clearly && loss > 3.0 * error) || (complete && loss > SURE * error) {
+        // A moment is not enough: reads come in bursts.
+        let long = legs.ring.samples >= TRIAL_SAMPLES / 2 && legs.ring_ns >= LEG_NS;
+        let clearly = long && loss > CLEAR_LOSS && loss > 3.0 * error;
+        if clearly || (complete && loss > SURE * error) {
             return self.end(Stage::Nowait, Some(Reason::NoRing { loss, error }));
         }
         if !complete {

@@ -136,7 +136,8 @@ fn run(
     let mut list = PathList::default();
     paths.iter().for_each(|path| list.push(path.as_os_str().as_bytes()));
     let source = if stream {
-        let entries = paths.to_vec().into_iter().map(Entry::Path);
+        let paths = paths.to_vec();
+        let entries = paths.into_iter().map(Entry::Path);
         Source::stream(crate::feed::one_by_one(entries), ReadOrder::List, false)
     } else {
         Source::list(Listed::Borrowed(&list), ReadOrder::List, None, cancel)
