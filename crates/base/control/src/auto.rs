@@ -34,6 +34,7 @@ use crate::thresholds::{
 };
 use crate::tuner::Tuner;
 
+mod method;
 mod trial;
 
 /// Recommended time between two batches, in nanoseconds.
@@ -115,6 +116,10 @@ pub struct Auto {
     started: u32,
     /// Consecutive samples that look like a change of the device.
     odd: u32,
+    /// How often what was measured became out of date.
+    changes: u32,
+    /// Whether no other window is tried.
+    holds: bool,
     course: Course,
     cost: Cost,
     log: Log,
@@ -159,6 +164,8 @@ impl Auto {
             precise: false,
             started: window,
             odd: 0,
+            changes: 0,
+            holds: false,
             course: Course::new(limits.remaining),
             cost: Cost::default(),
             log,
@@ -210,7 +217,7 @@ impl Auto {
         if batch.elapsed_ns == 0 {
             return None;
         }
-        self.record(batch);
+        self.record(batch, self.window);
         let ready = std::mem::replace(&mut self.ready, batch.ready);
         let requests = batch.refused + batch.misses + batch.hits;
         let share = batch.refused as f64 / requests.max(1) as f64;
@@ -250,12 +257,12 @@ impl Auto {
         self.step(&sample)
     }
 
-    fn record(&mut self, batch: &Batch) {
+    fn record(&mut self, batch: &Batch, window: u32) {
         let seconds = batch.elapsed_ns as f64 / 1e9;
         self.log.point(Point {
             at_ns: self.course.now_ns,
             elapsed_ns: batch.elapsed_ns,
-            window: f64::from(self.window),
+            window: f64::from(window),
             in_flight: batch.in_flight,
             files_per_s: batch.files as f64 / seconds,
             bytes_per_s: batch.bytes as f64 / seconds,
@@ -363,6 +370,7 @@ impl Auto {
     }
 
     fn forget(&mut self) {
+        self.changes += 1;
         self.level = Level::new(self.window);
         self.best = None;
         self.sample = Sample::default();

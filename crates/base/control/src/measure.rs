@@ -185,6 +185,12 @@ impl Level {
             let from_stock = (used - STOCK_NOISE).max(0.0) / (self.requests + used).max(1.0);
             return (idle + from_stock, (error(self) + error(reference)).sqrt() / busy);
         }
+        self.rate_loss(reference)
+    }
+
+    /// Returns the share by which the rate is lower than that of `reference`, whatever limits either,
+    /// and its standard error.
+    pub(crate) fn rate_loss(&self, reference: &Self) -> (f64, f64) {
         let both = |unit: &usize| self.error(*unit) + reference.error(*unit);
         let unit = (0..3)
             .filter(|unit| self.sum[*unit] > 0.0 && reference.sum[*unit] > 0.0)

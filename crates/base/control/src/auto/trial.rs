@@ -125,6 +125,9 @@ impl Auto {
     /// Chooses the next trial, or holds.
     pub(super) fn next(&mut self) -> Option<Decision> {
         self.state = State::Hold;
+        if self.holds {
+            return None;
+        }
         let back = self.window;
         let rate = self.level.rate_per_s();
         let reference = self.best.unwrap_or(self.level);

@@ -15,6 +15,7 @@
 //! of a second; afterwards it doubles every second. While it is below the window of the controller, the
 //! controller does not measure.
 
+use super::choice::Choice;
 use crate::shared::Shared;
 use ioloom_budget::Permits;
 use ioloom_control::{Auto, AutoLimits, BATCH_NS, Batch, Gather};
@@ -37,6 +38,7 @@ const PRESSED_MAX: usize = 256;
 pub(super) struct Pilot<'e> {
     shared: &'e Shared<'e>,
     auto: Auto,
+    choice: Choice<'e>,
     gather: Gather,
     /// Waits of threads for reads that have not been counted yet.
     waits: u64,
@@ -96,6 +98,7 @@ impl<'e> Pilot<'e> {
         Some(Self {
             shared,
             auto,
+            choice: Choice::new(shared, window_max),
             gather: Gather::default(),
             waits: 0,
             pressure: MemoryPressure::new(Path::new("/proc/pressure/memory"), window_max),
@@ -122,7 +125,7 @@ impl<'e> Pilot<'e> {
             self.decide(now_ns, usage, waits);
             self.heed_pressure(now_ns);
         }
-        let limit = self.auto.window().min(self.pressure.limit);
+        let limit = self.window().min(self.pressure.limit);
         // Reads of workers block, too, so a worker has at most one of these in flight.
         let blocking = match self.shared.unanswered.load(Ordering::Relaxed) {
             0 => 0,
@@ -156,15 +159,22 @@ impl<'e> Pilot<'e> {
         // The first batch would include the start of the process.
         if self.before.cpu_ns > 0 {
             let batch = batch(&self.before, &now, present, &mut self.waits);
-            if self.pressure.limit < self.auto.window() {
+            if self.pressure.limit < self.window() {
                 // The window does not apply, so its rate must not be compared with others.
                 self.gather = Gather::default();
+                self.choice.disturb(&mut self.auto);
                 self.auto.restrain(&batch);
-            } else if let Some(batch) = self.gather.add(&batch, self.auto.window()) {
-                self.auto.observe(&batch);
+            } else if let Some(batch) = self.gather.add(&batch, self.window()) {
+                let at = (now_ns.saturating_sub(self.start_ns), usage.read_bytes);
+                self.choice.observe(&mut self.auto, &batch, at);
             }
         }
         self.before = now;
+    }
+
+    /// Returns the window in force, without pressure.
+    fn window(&self) -> u32 {
+        self.choice.window().unwrap_or(self.auto.window())
     }
 
     fn heed_pressure(&mut self, now_ns: u64) {
@@ -206,6 +216,7 @@ impl<'e> Pilot<'e> {
                 reason: decision.reason.to_string(),
             })
             .chain(self.pressed)
+            .chain(self.choice.refused(self.start_ns, self.auto.window()))
             .collect();
         decisions.sort_by_key(|decided| decided.at_ns);
         let points = log.points().iter().map(|point| TunedPoint {
