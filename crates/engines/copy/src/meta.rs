@@ -458,7 +458,11 @@ impl Rules {
         let mut failed = Vec::new();
         let (from, to) = (old_on.xattrs(), on.xattrs());
         let mut has_acl = false;
-        let names = from.names().unwrap_or_default();
+        let names = match from.names() {
+            Ok(names) => names,
+            // Without its ACL, the mode of the old file would permit more: the new one stays private.
+            Err(e) => return vec![(Operation::ReadAttributes, e)],
+        };
         for name in names.into_iter().filter(|name| !is_raw_acl(name)) {
             let acl = name.as_c_str() == ACL_ACCESS;
             let bytes = name.to_bytes();

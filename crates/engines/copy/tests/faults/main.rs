@@ -4,6 +4,7 @@
 
 #![allow(clippy::print_stdout, reason = "skipped tests print the reason")]
 
+mod attributes;
 mod growing;
 mod sweep;
 

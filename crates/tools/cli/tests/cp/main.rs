@@ -10,6 +10,7 @@ mod scripts;
 mod shards;
 mod together;
 mod typed;
+mod without_proc;
 
 use std::path::Path;
 use std::process::{Command, Output};
