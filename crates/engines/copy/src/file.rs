@@ -25,8 +25,10 @@ use crate::mode::Mode;
 use crate::new_file::{Destination, NewFile, Replace, part_name};
 use crate::options::{Durable, Existing, Overwrite, Preserve};
 use crate::plan::SMALL_BYTES;
+use crate::report::Evidence;
 use crate::resume;
 use crate::route::{Route, Source, TargetState};
+use crate::streams;
 use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::buffer::Buffer;
@@ -69,6 +71,7 @@ pub(crate) fn copy(
     {
         target = TargetState::InPlace(old);
     }
+    streams::check(context, route, &source, &target)?;
     let (mut tries, mut tolerant) = (1, false);
     loop {
         let attempt = Attempt { context, route, source: &source, target, tolerant };
@@ -80,7 +83,8 @@ pub(crate) fn copy(
             Err(error) => error,
         };
         match (&error.reason, target) {
-            (Reason::Changed(_), _) if !tolerant => {
+            // What went into a pipe or device cannot be written again.
+            (Reason::Changed(_), _) if !tolerant && !attempt.writes_stream() => {
                 if tries < TRIES && source.attr.bytes <= RETRY_BYTES_MAX {
                     tries += 1;
                 } else if context.options.strict_source || attempt.needs_its_method() {
@@ -145,7 +149,7 @@ impl<'a> Attempt<'a> {
         let finished = match moved {
             Ok((change, moved)) => {
                 let (mode, end) = (moved.mode, moved.bytes);
-                self.finish(new, moved).map(|backup| (change, backup, mode, end))
+                self.finish(new, moved).map(|finished| (change, finished, mode, end))
             }
             Err(error) => {
                 if self.in_pieces() && !matches!(error.reason, Reason::Changed(_)) {
@@ -158,7 +162,8 @@ impl<'a> Attempt<'a> {
         if finished.is_err() {
             context.meter(&mine).take_back_to(0);
         }
-        let (change, backup, mode, end) = finished?;
+        let (change, (backup, evidence), mode, end) = finished?;
+        context.copied_file(mode, &evidence);
         let bytes = mine.load(Ordering::Relaxed);
         if let Some(how) = change {
             let (path, _) = (route.paths)();
@@ -168,7 +173,7 @@ impl<'a> Attempt<'a> {
         let removed = backup.is_none() && matches!(self.target, TargetState::Fresh);
         let attr = &source.attr;
         let finds_holes = has_holes(context, attr) && attr.blocks_512 * 512 < attr.bytes;
-        Ok(Copied { bytes, backup, removed, mode, finds_holes })
+        Ok(Copied { bytes, backup, removed, mode, finds_holes, evidence })
     }
 
     /// Returns true if the content must be copied by a method that cannot copy a changing source.
@@ -185,7 +190,7 @@ impl<'a> Attempt<'a> {
 
     /// Returns true if the target is a pipe or device.
     fn writes_stream(&self) -> bool {
-        matches!(self.target, TargetState::InPlace(end) if end.kind != Kind::Regular)
+        streams::written(&self.target).is_some()
     }
 
     fn destination(&self) -> Destination {
@@ -334,9 +339,7 @@ impl<'a> Attempt<'a> {
     fn change(&self, mode: Option<Mode>) -> Result<Option<&'static str>, CopyError> {
         let options = self.context.options;
         let is_atomic = mode == Some(Mode::Reflink) && !options.preserve.times;
-        // What went into a pipe or device cannot be written again.
-        let is_stream = self.source.is_stream() || self.writes_stream();
-        if is_stream || options.attributes_only || is_atomic {
+        if self.source.is_stream() || options.attributes_only || is_atomic {
             return Ok(None);
         }
         let after = attr::of_file(&self.source.file)
@@ -348,24 +351,32 @@ impl<'a> Attempt<'a> {
             _ if !before.same_content(&after) => "was modified",
             _ => return Ok(None),
         };
-        if self.tolerant { Ok(Some(how)) } else { Err(self.route.changed(how)) }
+        let is_last = self.tolerant || (self.writes_stream() && !options.strict_source);
+        if is_last { Ok(Some(how)) } else { Err(self.route.changed(how)) }
     }
 
     /// Finishes a file whose content has been written: verifies it if requested, applies the
     /// preserved attributes and then gives it its final name. Returns the name of the backup of the
-    /// old file.
-    fn finish(&self, new: NewFile<'a>, moved: Transferred) -> Result<Option<OsString>, CopyError> {
+    /// old file, and the evidence from the verification.
+    fn finish(
+        &self,
+        new: NewFile<'a>,
+        moved: Transferred,
+    ) -> Result<(Option<OsString>, Evidence), CopyError> {
         let (context, route) = (self.context, self.route);
         let options = context.options;
-        if options.verify.reads_again() && !options.attributes_only && !self.writes_stream() {
-            crate::verify::check(context, route, new.file(), moved.bytes, moved.hash.as_deref())?;
+        let mut evidence = Evidence::default();
+        if options.verify.reads_again() && !options.attributes_only {
+            let hash = moved.hash.as_deref();
+            evidence = crate::verify::check(context, route, new.file(), moved.bytes, hash)?;
         }
         if let (TargetState::Replace(old), true) = (self.target, self.in_pieces()) {
             // Until now it belonged to root, who may have to go on with it later.
             self.take_over_owner(&old, &new)?;
         }
         self.put_attributes(&new);
-        if options.durable != Durable::None && !route.hidden && !self.writes_stream() {
+        let is_synced = streams::can_be_synced(&self.target) && !route.hidden;
+        if options.durable != Durable::None && is_synced {
             transfer::sync_all(new.file()).map_err(|e| route.failed_to(Operation::Sync, e))?;
         }
         // Under its name, it could be that of another program.
@@ -393,7 +404,7 @@ impl<'a> Attempt<'a> {
         if let (Some(resume), Some(made)) = (context.resume.get(), made) {
             resume::record_complete(resume, route, (&self.source.attr, &made))?;
         }
-        Ok(backup)
+        Ok((backup, evidence))
     }
 
     fn put_attributes(&self, new: &NewFile<'_>) {

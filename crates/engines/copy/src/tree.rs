@@ -446,7 +446,7 @@ impl<'r> Worker<'r> {
         };
         if let Location::In(dir) = at {
             match &ended {
-                Ok(Outcome::Copied(copied)) => dir.data().add_bytes(copied.bytes),
+                Ok(Outcome::Copied(copied)) => dir.data().add_file(copied),
                 Err(error) if error.is_out_of_space() && dir.data().hidden => {
                     self.context.note_lack(error);
                     dir.data().doomed.store(true, Ordering::Release);
