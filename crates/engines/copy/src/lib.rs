@@ -40,6 +40,7 @@ mod links;
 mod meta;
 mod mode;
 mod new_file;
+mod newer;
 mod options;
 mod parents;
 mod place;

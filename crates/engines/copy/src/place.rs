@@ -12,6 +12,7 @@
 use crate::backup;
 use crate::context::CopyContext;
 use crate::error::CopyError;
+use crate::newer;
 use crate::options::{Existing, Follow, Make, Overwrite};
 use crate::route::{Route, TargetState};
 use crate::special;
@@ -141,7 +142,7 @@ impl Target<'_> {
         }
         match options.existing {
             Existing::Keep => return Ok(Placement::Keep),
-            Existing::Update | Existing::UpdateAsk if self.source.modified <= end.modified => {
+            Existing::Update | Existing::UpdateAsk if !self.is_newer() => {
                 return Ok(Placement::KeepNewer);
             }
             Existing::Ask | Existing::UpdateAsk
@@ -159,6 +160,11 @@ impl Target<'_> {
         }
         self.not_just_created()?;
         self.may_remove(self.choose()?).map(Placement::Copy)
+    }
+
+    fn is_newer(&self) -> bool {
+        let cuts = self.context.options.preserve.times;
+        newer::is_newer(self.source.modified, &self.end, cuts, || newer::is_on_fat(self.route.to))
     }
 
     /// Returns true if a symbolic link at this place would be copied as a link, not followed.
