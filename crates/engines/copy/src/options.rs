@@ -25,13 +25,16 @@ pub struct Preserve {
     pub times: bool,
     /// Hard links.
     pub links: bool,
-    /// Extended attributes.
+    /// Extended attributes, except the security label.
     pub xattrs: bool,
+    /// The security label of SELinux (`security.selinux`).
+    pub context: bool,
 }
 
 impl Preserve {
     /// All attributes, like `cp -a`.
-    pub const ALL: Self = Self { mode: true, owner: true, times: true, links: true, xattrs: true };
+    pub const ALL: Self =
+        Self { mode: true, owner: true, times: true, links: true, xattrs: true, context: true };
 }
 
 /// How to treat existing target files.
@@ -194,6 +197,9 @@ pub struct CopyOptions {
     pub plain_mode: bool,
     /// Whether failures with extended attributes are errors.
     pub attributes: Attributes,
+    /// Whether failures with the security label are errors. They are also with
+    /// [`attributes`](Self::attributes).
+    pub context: Attributes,
     /// How to treat existing target files.
     pub existing: Existing,
     /// How an existing regular file is overwritten.
@@ -248,6 +254,7 @@ impl Default for CopyOptions {
             preserve: Preserve::default(),
             plain_mode: false,
             attributes: Attributes::default(),
+            context: Attributes::default(),
             existing: Existing::default(),
             overwrite: Overwrite::default(),
             force: false,

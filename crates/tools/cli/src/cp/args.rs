@@ -226,9 +226,9 @@ pub(crate) struct CpFlags {
 
     /// Preserve these attributes
     ///
-    /// LIST is a comma-separated list of mode, ownership, timestamps, links, xattr and all (default:
-    /// mode,ownership,timestamps). Attributes that the target file system cannot store are reported
-    /// once at the end.
+    /// LIST is a comma-separated list of mode, ownership, timestamps, links, xattr, context and all
+    /// (default: mode,ownership,timestamps). context is the SELinux label. Attributes that the target
+    /// file system cannot store are reported once at the end.
     #[arg(long, value_name = "LIST", num_args = 0..=1, require_equals = true,
           default_missing_value = "mode,ownership,timestamps", value_delimiter = ',',
           value_parser = order::attribute_words("--preserve"), hide_possible_values = true)]
@@ -427,6 +427,10 @@ impl CpArgs {
             preserve: preserved.preserve,
             plain_mode: preserved.plain_mode,
             attributes: match preserved.needs_xattrs {
+                true => Attributes::Required,
+                false => Attributes::Possible,
+            },
+            context: match preserved.needs_context {
                 true => Attributes::Required,
                 false => Attributes::Possible,
             },
