@@ -32,7 +32,9 @@ use crate::streams;
 use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::buffer::Buffer;
+use ioloom_sys::descriptor::Descriptor;
 use ioloom_sys::dir::Kind;
+use ioloom_sys::inode_flags::InodeFlags;
 use ioloom_sys::{make, transfer};
 use rustix::io::Errno;
 use std::cmp::Ordering::{Greater, Less};
@@ -248,6 +250,7 @@ impl<'a> Attempt<'a> {
             let made =
                 NewFile::resumable(route.to, route.to_name, self.destination(), hidden, modes)
                     .map_err(failed)?;
+            self.check_flags(&made)?;
             if let (TargetState::Replace(old), false) = (self.target, context.rules.is_root()) {
                 // The file still belongs to this user, who can go on with it later.
                 self.take_over_owner(&old, &made)?;
@@ -260,6 +263,7 @@ impl<'a> Attempt<'a> {
         // The old file may be writable even if its directory is not.
         let made = new(Destination::Occupied, PRIVATE);
         let made = made.map_err(|e| route.failed_to(Operation::CreateBeside, e))?;
+        self.check_flags(&made)?;
         self.take_over_owner(&old, &made)?;
         Ok(made)
     }
@@ -277,6 +281,27 @@ impl<'a> Attempt<'a> {
         let on = FileRef::Open(new.file().as_fd());
         let taken = self.context.rules.take_over_owner(old, on, self.route.parent_attr);
         taken.map_err(|e| self.route.failed_to(Operation::CreateBeside, e))
+    }
+
+    /// Fails if the new file lacks flags of the old one (`chattr`) or its project, so that the old one is written in
+    /// place. Most files have neither: one open and two ioctls.
+    fn check_flags(&self, new: &NewFile<'_>) -> Result<(), CopyError> {
+        let route = self.route;
+        let is_replaced = matches!(self.target, TargetState::Replace(_));
+        let may_be_in_place = self.context.options.overwrite == Overwrite::Auto;
+        if !is_replaced || !may_be_in_place || route.parent_attr.is_remote {
+            return Ok(());
+        }
+        let opened = make::open_to_read(route.to, route.to_name, false)
+            .or_else(|_| make::open_in_place(route.to, route.to_name, false));
+        // A program that is running and cannot be read.
+        let Ok(old) = opened.map(Descriptor::new) else { return Ok(()) };
+        let keeps = InodeFlags::of_file(&old)
+            .and_then(|old| Ok(old.is_empty() || old.are_in(InodeFlags::of_file(new.file())?)));
+        match keeps.map_err(|e| route.failed_to(Operation::Stat, e))? {
+            true => Ok(()),
+            false => Err(route.failed_to(Operation::CreateBeside, Errno::PERM.into())),
+        }
     }
 
     /// Returns true if the old file cannot be replaced for a reason that does not prevent writing

@@ -57,8 +57,9 @@ pub enum Existing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Overwrite {
     /// Atomically by a new file. In place if that would change more than the content: a symbolic
-    /// link, a file with several links, a mount point, another user's file, or a directory in which
-    /// this user cannot create files.
+    /// link, a file with several links, a mount point, another user's file, one with flags
+    /// (`chattr`) or a project that a new file would lack, or a directory in which this user cannot
+    /// create files.
     #[default]
     Auto,
     /// Atomically by a new file, always; fail if that is impossible.

@@ -3,9 +3,9 @@
 //! The rules are those of GNU cp, so that `cp` can be an alias, with one difference: a regular file
 //! that can be replaced without changing anything but its content is replaced atomically. All other
 //! files are written in place: through symbolic links, into files with several links, pipes and
-//! devices, mount points, and files of other users. A file that this copy created is never
-//! overwritten by another source, nor is anything written through a link that it created. See
-//! decision 033.
+//! devices, mount points, files of other users, and files with flags that a new one would lack. A file
+//! that this copy created is never overwritten by another source, nor is anything written through a
+//! link that it created. See decision 033.
 //!
 //! Cost: one statx, and one more if the target is a symbolic link.
 

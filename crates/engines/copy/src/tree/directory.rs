@@ -107,7 +107,7 @@ impl Worker<'_> {
                 device: own.device,
                 group: own.group,
                 has_default_acl,
-                is_remote: parent_attr.is_remote,
+                is_remote: is_remote(&target.dir, &own, parent_attr),
                 append_only: own.append_only,
             },
             made,
@@ -431,6 +431,14 @@ impl Worker<'_> {
         }
         dir.data().published.store(true, Ordering::Release);
         Ok(())
+    }
+}
+
+/// Returns true if a directory is on a remote file system, which can be mounted on it.
+fn is_remote(dir: &Dir, own: &Attr, above: ParentAttr) -> bool {
+    match own.device == above.device {
+        true => above.is_remote,
+        false => attr::file_system(dir).is_ok_and(|system| system.remote),
     }
 }
 

@@ -48,6 +48,7 @@ const OPERATIONS: &[&str] = &[
     "futimens",
     "utimensat",
     "listxattr",
+    "getflags",
     "getxattr",
     "setxattr",
     "removexattr",
