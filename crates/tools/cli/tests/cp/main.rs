@@ -6,6 +6,7 @@ mod append_only;
 mod gnu;
 mod killed;
 mod memory;
+mod prompt;
 mod scripts;
 mod shards;
 mod together;
