@@ -46,7 +46,11 @@ pub(crate) struct RootTo {
 
 /// A directory that sources are copied into.
 pub(crate) struct Parent {
+    /// Its path, for the number of a resumable copy.
+    pub(crate) path: PathBuf,
     pub(crate) dir: Dir,
+    /// Whether this user may not list it, so that it cannot be synced. All targets in it existed before.
+    pub(crate) unlisted: bool,
     pub(crate) parent_attr: ParentAttr,
     /// Whether remains of interrupted copies were looked for here.
     pub(crate) swept: AtomicBool,
