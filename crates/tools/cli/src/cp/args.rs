@@ -97,7 +97,8 @@ pub(crate) struct CpFlags {
 
     /// Remove files that cannot be opened for writing
     ///
-    /// Applies to read-only files and to links that lead nowhere, which are errors otherwise.
+    /// Applies to read-only files and to links that form a loop, which are errors otherwise. A dangling
+    /// link remains an error; --remove-destination replaces it.
     #[arg(short, long)]
     pub(crate) force: bool,
 
@@ -109,7 +110,8 @@ pub(crate) struct CpFlags {
 
     /// Always replace existing files atomically
     ///
-    /// Also files that are written in place by default; fails where that is impossible.
+    /// Also files that are written in place by default: several hard links, another owner, flags of
+    /// chattr that a new file would lack. Fails where that is impossible.
     #[arg(long, overrides_with = "in_place")]
     pub(crate) replace: bool,
 
