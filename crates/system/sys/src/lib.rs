@@ -22,6 +22,7 @@ pub mod dir;
 pub mod extents;
 pub mod fault;
 pub mod file;
+pub mod inode_flags;
 pub mod linked;
 pub mod make;
 pub mod map;
