@@ -50,7 +50,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// No such session.
-    #[error("no session '{session}' in {}; `ioloom results` lists them", quoted(.dir))]
+    #[error("no session '{session}' in {}; `ioloom results list` lists them", quoted(.dir))]
     NoSession {
         /// The requested name.
         session: String,

@@ -117,8 +117,8 @@ pub(crate) struct EachArgs {
     ///
     /// The spelling is METHOD/SCHEDULE[/OPTION,...], as printed in results and reports, for example
     /// read/window:l=32,p=2/buffers=fresh. Options are chunk=SIZE, buffers=KIND, order=ORDER,
-    /// stripe=N and memory=SIZE. The plan auto adjusts the number of files in flight while it runs, and
-    /// auto:polite is what --polite selects.
+    /// stripe=N, blocking=N, auto and memory=SIZE. The plan auto adjusts the number of files in flight
+    /// while it runs, and auto:polite is what --polite selects.
     #[arg(long, value_name = "PLAN", value_parser = values::spelled::<Plan>,
           conflicts_with_all = ["method", "schedule", "chunk", "memory", "buffers", "read_order"])]
     pub(crate) plan: Option<Plan>,
@@ -169,14 +169,14 @@ pub(crate) struct EachArgs {
     /// The lines are those of sha256sum, b3sum and other programs of that hash; names with line ends
     /// or backslashes are escaped in the same way. XXH3_ precedes an xxh3 hash, as xxhsum prints it.
     /// Each line is printed when its file is done, so the order differs between runs; see --ordered.
-    /// With --json each line is an object. The run ends when the reader of the lines does.
+    /// With --json each line is an object. The run ends when standard output is closed.
     #[arg(long)]
     pub(crate) per_file: bool,
 
     /// Print lines in input order
     ///
-    /// Files of a directory are then sorted by path. A line waits for the files before it and takes
-    /// about 100 bytes of memory meanwhile.
+    /// Files of a directory are then sorted by path. A line that waits for the files before it
+    /// takes about 100 bytes of memory.
     #[arg(long, requires = "per_file", conflicts_with_all = ["exec", "check"])]
     pub(crate) ordered: bool,
 
@@ -257,8 +257,8 @@ pub(crate) struct EachArgs {
     /// Evidence level of the trace: 0, 1 or 2
     ///
     /// The default is the highest level that works; `ioloom machine --doctor` prints it. 0 reads
-    /// the accounts of /proc, 1 also sees context switches through perf events, 2 also wake-ups and
-    /// device requests of the kernel. An unavailable level is refused.
+    /// thread times from /proc, 1 adds context switches (perf events), and 2 adds wake-ups and device
+    /// requests (tracefs). An unavailable level is refused.
     #[arg(long, value_name = "LEVEL", requires = "trace",
           value_parser = clap::value_parser!(u8).range(0..=2))]
     pub(crate) evidence: Option<u8>,

@@ -32,8 +32,8 @@ use std::path::PathBuf;
 /// permissions and times from the source: run it where source and target are mounted, as the user that
 /// copied. Only then is the copy complete. It can be repeated.
 ///
-/// If a part is missing, double, foreign or damaged, nothing is combined, and the exit code is 1. Parts
-/// are not changed.
+/// If a part is missing, duplicate, damaged, or of another plan or other work, nothing is combined, and
+/// the exit code is 1. Parts are not changed.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
