@@ -27,6 +27,7 @@ pub mod linked;
 pub mod make;
 pub mod map;
 pub mod mount;
+pub mod new_file;
 pub mod pipe;
 pub mod priority;
 pub mod proc;
