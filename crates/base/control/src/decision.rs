@@ -29,6 +29,11 @@ pub enum Reason {
         /// Requests per second.
         rate: f64,
     },
+    /// The start value for a device of which at most `rate` bytes per second are allowed.
+    CappedBytes {
+        /// Bytes per second.
+        rate: f64,
+    },
     /// A smaller window is tried: `rate` was reached with the window `from`.
     TrySmaller {
         /// Window that reached the rate.
@@ -140,6 +145,9 @@ impl fmt::Display for Reason {
             Self::Learnt => write!(f, "learnt in an earlier run"),
             Self::Capped { rate } => {
                 write!(f, "the control group allows {rate:.0} requests/s")
+            }
+            Self::CappedBytes { rate } => {
+                write!(f, "the control group allows {:.1} MB/s", rate / 1e6)
             }
             Self::TrySmaller { from, rate } => {
                 write!(f, "{from} in flight reached {rate:.0} requests/s; fewer may be enough")

@@ -19,6 +19,7 @@ mod looped;
 mod measure;
 mod pilot;
 mod ready;
+mod remaining;
 #[cfg(test)]
 mod resized;
 mod roles;

@@ -16,6 +16,7 @@
 //! controller does not measure.
 
 use super::choice::Choice;
+use super::remaining::Remaining;
 use crate::shared::Shared;
 use ioloom_budget::Permits;
 use ioloom_control::{Auto, AutoLimits, BATCH_NS, Batch, Gather};
@@ -40,6 +41,7 @@ pub(super) struct Pilot<'e> {
     auto: Auto,
     choice: Choice<'e>,
     gather: Gather,
+    remaining: Remaining,
     /// Waits of threads for reads that have not been counted yet.
     waits: u64,
     pressure: MemoryPressure,
@@ -65,6 +67,8 @@ struct Counts {
     /// Reads that blocked because the file system does not support `RWF_NOWAIT`.
     unanswered: u64,
     refused: u64,
+    /// Files that failed.
+    failed: u64,
 }
 
 /// What is true at the end of a batch, rather than counted during it.
@@ -86,13 +90,17 @@ impl<'e> Pilot<'e> {
             Tuning::Polite => true,
         };
         let ReadAhead::Files(window_max) = shared.layout.window else { return None };
+        // The disk of a tree or a stream is not known, and that of the first file stands for a list.
+        let disk = shared.source.first().and_then(cgroup::disk_of);
+        let caps = disk.map(cgroup::limits).unwrap_or_default();
         let auto = Auto::new(AutoLimits {
             window_max,
             permits: shared.layout.permits.unwrap_or(1),
             start: None,
             polite,
             remaining: shared.source.len().map(|files| files as u64),
-            cap_per_s: cgroup::reads_per_s(shared.source.first().and_then(cgroup::disk_of)),
+            cap_per_s: caps.reads_per_s,
+            cap_bytes_per_s: caps.bytes_per_s,
         });
         let now_ns = monotonic_ns();
         Some(Self {
@@ -100,6 +108,7 @@ impl<'e> Pilot<'e> {
             auto,
             choice: Choice::new(shared, window_max),
             gather: Gather::default(),
+            remaining: Remaining::default(),
             waits: 0,
             pressure: MemoryPressure::new(Path::new("/proc/pressure/memory"), window_max),
             start_ns: now_ns,
@@ -126,12 +135,13 @@ impl<'e> Pilot<'e> {
             self.heed_pressure(now_ns);
         }
         let limit = self.window().min(self.pressure.limit);
-        // Reads of workers block, too, so a worker has at most one of these in flight.
+        // Reads of workers block, too, so a worker has at most one of them in flight.
         let blocking = match self.shared.unanswered.load(Ordering::Relaxed) {
             0 => 0,
             _ => limit.saturating_sub(workers).min(self.shared.layout.max_of(Role::Blocking)),
         };
-        self.set_limit(limit - blocking);
+        // What threads that rest or have not started leave belongs to the workers.
+        self.set_limit(limit - blocking.min(self.shared.blocking.active()));
         blocking
     }
 
@@ -147,6 +157,7 @@ impl<'e> Pilot<'e> {
             waits,
             unanswered: shared.unanswered.load(Ordering::Relaxed),
             refused: shared.refused.load(Ordering::Relaxed),
+            failed: shared.failed.load(Ordering::Relaxed),
         };
         let source = shared.source;
         let present = Present {
@@ -165,6 +176,8 @@ impl<'e> Pilot<'e> {
                 self.choice.disturb(&mut self.auto);
                 self.auto.restrain(&batch);
             } else if let Some(batch) = self.gather.add(&batch, self.window()) {
+                let left = self.remaining.files(source, now.done.files + now.failed);
+                self.auto.set_remaining(left.map(|files| files + batch.files));
                 let at = (now_ns.saturating_sub(self.start_ns), usage.read_bytes);
                 self.choice.observe(&mut self.auto, &batch, at);
             }
