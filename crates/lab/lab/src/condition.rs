@@ -343,15 +343,14 @@ fn judge(asked: Condition, before: Option<f64>, after: Option<f64>) -> (Option<b
 mod tests {
     use super::*;
 
-    pub(super) const MAKER: Maker<'_> =
-        Maker {
-            drop_caches: None,
-            threads: 4,
-            image: None,
-            touches: Touches::Data,
-            cold_by: None,
-            lists: false,
-        };
+    pub(super) const MAKER: Maker<'_> = Maker {
+        drop_caches: None,
+        threads: 4,
+        image: None,
+        touches: Touches::Data,
+        cold_by: None,
+        lists: false,
+    };
 
     pub(super) fn set(files: usize, bytes: usize) -> (tempfile::TempDir, FileList) {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();

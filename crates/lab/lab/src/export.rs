@@ -197,8 +197,11 @@ impl Parts {
     }
 }
 
-/// Returns the file contents of a session, each with its number of runs, and what they lack.
-fn parts(session: &Session) -> io::Result<(Vec<(Vec<u8>, usize)>, Lacks)> {
+/// The contents of a file, and its number of runs.
+type Content = (Vec<u8>, usize);
+
+/// Returns the files of a session and what they lack.
+fn parts(session: &Session) -> io::Result<(Vec<Content>, Lacks)> {
     let mut parts = Parts::of(&session.header)?;
     let mut lacks = Lacks { torn_bytes: session.torn_bytes, ..Lacks::default() };
     // Notes precede the runs: a leftover of an earlier, longer export must not repeat them.

@@ -217,15 +217,14 @@ mod tests {
         let list = FileList::below(&dir).unwrap();
         let stop = AtomicBool::new(false);
         let touches = crate::Touches::Data;
-        let maker =
-            Maker {
-                    drop_caches: None,
-                    threads: 4,
-                    image: Some(&own),
-                    touches,
-                    cold_by: None,
-                    lists: false,
-                };
+        let maker = Maker {
+            drop_caches: None,
+            threads: 4,
+            image: Some(&own),
+            touches,
+            cold_by: None,
+            lists: false,
+        };
         let made = maker.make(Condition::Cold, &list, None, 1, &stop).unwrap();
         let before = ioloom_sys::proc::process_io().unwrap().read_bytes;
         for i in 0..50 {

@@ -110,7 +110,9 @@ impl Media {
         }
         remove_leftovers(work_dir);
         if args.image || wish {
-            match sizes(work_dir, None, (study, subject), options).and_then(|s| s.image(work_dir, "image")) {
+            match sizes(work_dir, None, (study, subject), options)
+                .and_then(|s| s.image(work_dir, "image"))
+            {
                 Ok(own) => {
                     made.places = vec![Workspace::describe(own.word(), own.dir())];
                     made.images.push(own);

@@ -410,8 +410,7 @@ impl Bench {
         say_conditions(study, subject, args, &options.overrides);
         let here = args.on.is_empty() && args.files.is_none() && !args.after_reboot;
         let all = args.full && here;
-        let media =
-            Media::make(&args.media, all, subject, study, &options, &self.work_dir)?;
+        let media = Media::make(&args.media, all, subject, study, &options, &self.work_dir)?;
         let mut options = RunOptions { images: &media.images, ..options };
         options.workspaces.clone_from(&media.places);
         options.overrides.ladders_on_further = media.further;

@@ -172,8 +172,11 @@ fn needs_text(needs: &Needs) -> String {
             (0, 0) => format!("Space: none, all sets exist in {dir}."),
             (0, _) => format!("Space: up to {run} for copies in {dir} ({free}); all sets exist."),
             (files, copies) => {
-                let copies =
-                    if copies == 0 { String::new() } else { format!(", and up to {run} for copies") };
+                let copies = if copies == 0 {
+                    String::new()
+                } else {
+                    format!(", and up to {run} for copies")
+                };
                 format!(
                     "Space: {} in {} files{copies}, created in {dir} ({free}).",
                     format_size(place.bytes),
@@ -189,8 +192,8 @@ fn needs_text(needs: &Needs) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ioloom_lab::estimate::Range;
     use ioloom_lab::Room;
+    use ioloom_lab::estimate::Range;
     use ioloom_lab::needs::WorkspaceNeeds;
 
     #[test]

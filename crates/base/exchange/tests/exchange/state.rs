@@ -1,8 +1,8 @@
 //! Orders against an oracle of 128-bit sums, and the log against the state it produces.
 
 use ioloom_exchange::{
-    Answer, COUNT_MAX, Clients, Exchange, Order, OrderOutcome, Record, Refused, RequestId, Seen, Side,
-    State, Stop, WINDOW,
+    Answer, COUNT_MAX, Clients, Exchange, Order, OrderOutcome, Record, Refused, RequestId, Seen,
+    Side, State, Stop, WINDOW,
 };
 use proptest::prelude::*;
 use std::collections::HashMap;

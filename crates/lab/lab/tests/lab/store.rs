@@ -2,10 +2,10 @@
 
 use crate::bench::{Bench, TWO_ARMS, study};
 use ioloom_lab::export::{FILE_BYTES_MAX, export};
-use ioloom_lab::store::Picture;
+use ioloom_lab::store::{Picture, SessionHeader};
 use ioloom_lab::{Index, RunFilter, Session, Store, StoreError, run_study};
 use ioloom_model::record::Span;
-use ioloom_model::{CallKind, Outcome};
+use ioloom_model::{CallKind, Outcome, RunRecord};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -217,12 +217,8 @@ fn a_damaged_index_is_rebuilt() {
     assert_eq!(Index::open(&store).unwrap().sessions().unwrap().len(), 1);
 }
 
-#[test]
-fn exports_are_small_and_read_back_as_a_store() {
-    let bench = Bench::new();
-    let (session, _) = finished(&bench);
-    let store = bench.store();
-    // A long session: many large records under one header.
+/// Creates a long session: many large records under one header.
+fn long_session(store: &Store, session: &Session) -> (SessionHeader, Vec<RunRecord>, Vec<Picture>) {
     let mut header = session.header.clone();
     header.session = "long".to_owned();
     let (mut writer, header) = store.create(header).unwrap();
@@ -251,7 +247,15 @@ fn exports_are_small_and_read_back_as_a_store() {
         pictures.push(Picture { record, trace, trace_bytes: 1 });
         writer.append_picture(&pictures[position as usize]).unwrap();
     }
-    drop(writer);
+    (header, runs, pictures)
+}
+
+#[test]
+fn exports_are_small_and_read_back_as_a_store() {
+    let bench = Bench::new();
+    let (session, _) = finished(&bench);
+    let store = bench.store();
+    let (header, runs, pictures) = long_session(&store, &session);
     append(&bench.dir.join("store/sessions/long.jsonl"), b"{\"run\"");
     let dest = bench.dir.join("kept");
     let names = [header.session.clone(), session.header.session.clone()];

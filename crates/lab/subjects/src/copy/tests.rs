@@ -68,9 +68,8 @@ fn a_series_records_every_copy() {
 fn a_run_needs_room_for_every_copy_that_it_keeps() {
     let Ok(ioloom_fileset::SetText::Spec(spec)) = "count=1,size=1000000".parse() else { panic!() };
     let bytes = |plan: &str| Copy.writes(&plan.parse().unwrap(), &spec).bytes;
-    let series = |target: &str| {
-        bytes(&format!("copy:series/way=seed003-buffered,runs=60,target={target}"))
-    };
+    let series =
+        |target: &str| bytes(&format!("copy:series/way=seed003-buffered,runs=60,target={target}"));
     assert!(series("kept") >= 60_000_000, "{}", series("kept"));
     assert!((2_000_000..60_000_000).contains(&series("over")), "{}", series("over"));
     assert!(bytes("copy:direct/source=warm") >= 1_000_000);

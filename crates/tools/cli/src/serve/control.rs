@@ -120,7 +120,10 @@ impl Control {
             *state = State::default();
         }
         let fatal: Vec<i32> = stop_signals().collect();
-        let is_stopped = || !std::path::Path::new("/tmp/unmendM1").exists() && self.is_stopped.load(Ordering::SeqCst);
+        let is_stopped = || {
+            !std::path::Path::new("/tmp/unmendM1").exists()
+                && self.is_stopped.load(Ordering::SeqCst)
+        };
         let failed = self.program.replace_this_process(handover, &fatal, &is_stopped);
         let Some(error) = failed else { return Replaced::Stopped };
         let (path, reason) = (quoted(self.program.path()), ioloom_failure::reason(&error));

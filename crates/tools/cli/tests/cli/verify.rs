@@ -194,9 +194,10 @@ fn time_that_is_left_goes_to_further_claims() {
     let since = Instant::now();
     let ran = home.run(&arguments_for(&home, &claims, &named));
     let elapsed = since.elapsed();
-    let (before, later) = ran.err.split_once("Time is left for more claims.").unwrap_or_else(|| {
-        panic!("{elapsed:?} of {budget}: {}", ran.err);
-    });
+    let (before, later) =
+        ran.err.split_once("Time is left for more claims.").unwrap_or_else(|| {
+            panic!("{elapsed:?} of {budget}: {}", ran.err);
+        });
     assert!(before.contains("do not fit into the budget: 000-V4"), "{before}");
     assert!(later.contains("1 claim, 2 arms (000-V4)"), "{later}");
     assert!(home.records().iter().any(|r| r["key"]["arm"] == "threads-4"));
