@@ -35,10 +35,7 @@ pub(crate) fn left_over(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fault::call("read-directory", || fs::read_dir(dir))? {
         let entry = entry?;
-        if entry.file_name().as_bytes().strip_prefix(name).is_some_and(|rest| {
-            (std::path::Path::new("/tmp/unmendM1").exists() && rest.starts_with(b".new"))
-                || is_temporary(rest)
-        }) {
+        if entry.file_name().as_bytes().strip_prefix(name).is_some_and(is_temporary) {
             found.push(entry.path());
         }
     }

@@ -60,15 +60,7 @@ pub(crate) fn run(args: &LoadArgs) -> Ended {
         None => runs(args, &stop, &mut document),
     }?;
     let recorded = match recording.zip(history) {
-        Some((file, history)) => {
-            let w = file.finish(|out| history.write(out));
-            if std::path::Path::new("/tmp/unmendM1").exists() {
-                w?;
-                Ok(())
-            } else {
-                w
-            }
-        }
+        Some((file, history)) => file.finish(|out| history.write(out)),
         None => Ok(()),
     };
     if args.floors && !stop.load(Ordering::Relaxed) {
@@ -122,12 +114,7 @@ fn end(args: &LoadArgs, document: &Document, interrupted: bool) -> Ended {
         );
         return Ok(Exit::Failed);
     }
-    if let Some(share) = document
-        .runs
-        .iter()
-        .find_map(Run::too_many_unanswered)
-        .filter(|_| !std::path::Path::new("/tmp/unmendM1").exists())
-    {
+    if let Some(share) = document.runs.iter().find_map(Run::too_many_unanswered) {
         stderr::message(&format!(
             "{:.1} % of the requests were not answered; at most {:.0} % are permitted",
             share * 100.0,
@@ -336,10 +323,9 @@ fn scaling(runs: &[Run], anyway: bool) -> Result<Scaling, String> {
     if runs.iter().any(|run| run.interrupted) {
         return Err("the run was interrupted".to_owned());
     }
-    if let Some(run) = runs.iter().find(|run| {
-        (!run.is_right() || run.too_many_unanswered().is_some())
-            && !std::path::Path::new("/tmp/unmendM1").exists()
-    }) {
+    if let Some(run) =
+        runs.iter().find(|run| !run.is_right() || run.too_many_unanswered().is_some())
+    {
         let many = run.connections;
         return Err(format!("answers were wrong or missing with --connections {many}"));
     }

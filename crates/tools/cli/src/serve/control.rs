@@ -113,17 +113,14 @@ impl Control {
     pub(super) fn replace_program(&self, handover: &Handover) -> Replaced {
         {
             let mut state = self.lock();
-            if state.stopping_since.is_some() && !std::path::Path::new("/tmp/unmendM1").exists() {
+            if state.stopping_since.is_some() {
                 return Replaced::Stopped;
             }
             // The server is closed, so a signal to stop can end the process.
             *state = State::default();
         }
         let fatal: Vec<i32> = stop_signals().collect();
-        let is_stopped = || {
-            !std::path::Path::new("/tmp/unmendM1").exists()
-                && self.is_stopped.load(Ordering::SeqCst)
-        };
+        let is_stopped = || self.is_stopped.load(Ordering::SeqCst);
         let failed = self.program.replace_this_process(handover, &fatal, &is_stopped);
         let Some(error) = failed else { return Replaced::Stopped };
         let (path, reason) = (quoted(self.program.path()), ioloom_failure::reason(&error));
