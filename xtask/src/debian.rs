@@ -52,7 +52,7 @@ pub(crate) fn build(repo: &Repo, profile: &str) -> anyhow::Result<Outcome> {
 }
 
 /// Files that every package contains, with at least one page of a command.
-const CONTENTS: [&str; 7] = [
+const CONTENTS: [&str; 12] = [
     "/usr/bin/ioloom",
     "/usr/share/man/man1/ioloom.1.gz",
     "/usr/share/man/man1/ioloom-each.1.gz",
@@ -60,6 +60,11 @@ const CONTENTS: [&str; 7] = [
     "/usr/share/zsh/vendor-completions/_ioloom",
     "/usr/share/fish/vendor_completions.d/ioloom.fish",
     "/usr/share/doc/ioloom/copyright",
+    "/usr/share/doc/ioloom/docs/reference/json.md",
+    "/usr/share/doc/ioloom/docs/objects.md",
+    "/usr/share/doc/ioloom/docs/predict.md",
+    "/usr/share/doc/ioloom/docs/scale.md",
+    "/usr/share/doc/ioloom/docs/serve.md",
 ];
 
 /// Returns the files of [`CONTENTS`] that a listing of dpkg-deb lacks.
@@ -95,6 +100,7 @@ fn cargo(repo: &Repo, line: &str, limit_s: u64) -> anyhow::Result<Ended> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn a_listing_must_name_every_file() {
@@ -105,5 +111,30 @@ mod tests {
         assert!(missing(&listing).is_empty());
         let without = listing.replace("ioloom-each.1", "ioloom-each.2");
         assert_eq!(missing(&without), ["/usr/share/man/man1/ioloom-each.1.gz"]);
+    }
+
+    #[test]
+    fn the_package_has_every_document_that_help_names() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let manifest = std::fs::read_to_string(root.join("crates/tools/cli/Cargo.toml")).unwrap();
+        let help = root.join("crates/tools/cli/tests/cli/snapshots");
+        let mut named = BTreeSet::new();
+        for entry in std::fs::read_dir(help).unwrap() {
+            let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+            for (at, _) in text.match_indices("docs/") {
+                let is_path = |c: char| c.is_ascii_alphanumeric() || "/-.".contains(c);
+                let path = text[at..].split(|c| !is_path(c)).next().unwrap_or_default();
+                named.insert(path.trim_end_matches('.').to_owned());
+            }
+        }
+        assert!(named.contains("docs/reference/json.md"), "{named:?}");
+        for path in named {
+            let (dir, _) = path.rsplit_once('/').unwrap();
+            let is_listed = |asset: &str| manifest.contains(&format!("\"../../../{asset}\""));
+            assert!(
+                is_listed(&path) || is_listed(&format!("{dir}/*.md")),
+                "{path} is not packaged"
+            );
+        }
     }
 }

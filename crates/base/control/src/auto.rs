@@ -17,23 +17,29 @@
 //!
 //! When the rate at the device falls, either its capacity fell or its latency rose; the first needs
 //! fewer requests and the second more. The window is cut in proportion to the fall. If that loses
-//! nothing, it was the capacity; otherwise larger windows are tried.
+//! nothing, it was the capacity; if it gains, the fall is over; otherwise larger windows are tried.
+//!
+//! When the search has ended, smaller and larger windows are tried again from time to time, because a
+//! capacity that rises shows in no rate. A larger one must then gain in proportion.
 //!
 //! A batch costs a few hundred floating-point operations at most.
 
 use crate::batch::Batch;
 use crate::course::Course;
 use crate::decision::{Cost, Decision, Log, Phase, Point, Reason};
-use crate::measure::{Level, Sample};
+use crate::measure::{Level, REQUEST_BYTES, Sample};
 use crate::thresholds::{
-    AGAIN_NS, BUDGET, BUDGET_ALL, CAPPED_LEAST, CAPPED_S, CHANCE, CUT_ROOM, EXPECTED, FELL,
-    FELL_CLEARLY, FILLING, IDLE_LEAST, JUMP_LEAST, JUMP_ROOM, LIKELY_LOSS, OTHER_LIMIT,
-    REFERENCE_ERROR, REFERENCE_ERROR_FIRST, REFERENCE_SAMPLES, REFUSED, ROSE, SAMPLE_NS,
-    SAMPLE_NS_MAX, SAMPLE_REQUESTS, START, STARVED, STRIDE, SURE, TOLERANCE, TOLERANCE_POLITE,
-    TRIAL_SAMPLES, TRIAL_SAMPLES_MAX,
+    AGAIN_NS, BUDGET, BUDGET_ALL, CAPPED_LEAST, CAPPED_S, CHANCE, EXPECTED, FILLING, JUMP_LEAST,
+    JUMP_ROOM, LIKELY_LOSS, LIMITED, OTHER_LIMIT, REFERENCE_ERROR, REFERENCE_ERROR_FIRST,
+    REFERENCE_SAMPLES, REFUSED, SAMPLE_NS, SAMPLE_NS_MAX, SAMPLE_REQUESTS, START, STRIDE, SURE,
+    TOLERANCE, TOLERANCE_POLITE, TRIAL_SAMPLES, TRIAL_SAMPLES_MAX,
 };
 use crate::tuner::Tuner;
+use climb::Step;
 
+mod change;
+mod climb;
+mod method;
 mod trial;
 
 /// Recommended time between two batches, in nanoseconds.
@@ -61,6 +67,32 @@ pub struct AutoLimits {
     pub remaining: Option<u64>,
     /// Requests per second that a control group allows, if it limits them.
     pub cap_per_s: Option<u64>,
+    /// Bytes per second that a control group allows, if it limits them.
+    pub cap_bytes_per_s: Option<u64>,
+}
+
+impl AutoLimits {
+    /// Reports whether a control group limits requests or bytes.
+    fn is_capped(&self) -> bool {
+        self.cap_per_s.is_some() || self.cap_bytes_per_s.is_some()
+    }
+
+    /// Returns the smallest window that suffices for what the control group allows, and why.
+    fn capped(&self) -> Option<(u32, Reason)> {
+        let enough = |rate: f64| {
+            let enough = (CAPPED_S * rate).ceil().min(f64::from(START)) as u32;
+            enough.max(CAPPED_LEAST)
+        };
+        let requests = self.cap_per_s.map(|cap| {
+            let rate = cap as f64;
+            (enough(rate), Reason::Capped { rate })
+        });
+        let bytes = self.cap_bytes_per_s.map(|cap| {
+            let rate = cap as f64;
+            (enough(rate / REQUEST_BYTES), Reason::CappedBytes { rate })
+        });
+        requests.into_iter().chain(bytes).min_by_key(|(window, _)| *window)
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -69,6 +101,9 @@ enum State {
     Measure,
     /// Tries the present window against `reference`; `back` is the window to return to.
     Trial { reference: Level, back: u32 },
+    /// Tries the present, larger window against `reference` after the search has ended; `back` is the
+    /// window to return to.
+    Climb { reference: Level, back: u32, step: Step },
     /// Watches.
     Hold,
 }
@@ -107,6 +142,11 @@ pub struct Auto {
     fall: Option<f64>,
     /// When to try again what was found insufficient, and the interval after that.
     again: (u64, u64),
+    /// Whether a larger window is tried then.
+    again_larger: bool,
+    /// The earlier samples of the present window while it is measured again, to be compared with a larger
+    /// one.
+    looking: Option<Level>,
     /// Requests in flight in the last sample.
     flying: f64,
     /// Whether a trial needed a more precise reference than a first impression.
@@ -115,6 +155,10 @@ pub struct Auto {
     started: u32,
     /// Consecutive samples that look like a change of the device.
     odd: u32,
+    /// How often what was measured became out of date.
+    changes: u32,
+    /// Whether no other window is tried.
+    holds: bool,
     course: Course,
     cost: Cost,
     log: Log,
@@ -128,14 +172,9 @@ impl Auto {
             permits: limits.permits.max(1),
             ..limits
         };
-        let (window, reason) = match (limits.start, limits.cap_per_s) {
-            (Some(prior), _) => (prior.window, Reason::Learnt),
-            (None, Some(cap)) => {
-                let rate = cap as f64;
-                let enough = (CAPPED_S * rate).ceil().min(f64::from(START)) as u32;
-                (enough.max(CAPPED_LEAST), Reason::Capped { rate })
-            }
-            (None, None) => (START, Reason::Start),
+        let (window, reason) = match limits.start {
+            Some(prior) => (prior.window, Reason::Learnt),
+            None => limits.capped().unwrap_or((START, Reason::Start)),
         };
         let window = window.clamp(1, limits.window_max);
         let mut log = Log::default();
@@ -151,14 +190,18 @@ impl Auto {
             best: None,
             fail: 0,
             // A cap may be that of another device.
-            upward: limits.start.is_some() || limits.cap_per_s.is_some(),
+            upward: limits.start.is_some() || limits.is_capped(),
             ready: 0,
             fall: None,
             again: (AGAIN_NS, AGAIN_NS),
+            again_larger: false,
+            looking: None,
             flying: f64::from(window),
             precise: false,
             started: window,
             odd: 0,
+            changes: 0,
+            holds: false,
             course: Course::new(limits.remaining),
             cost: Cost::default(),
             log,
@@ -175,7 +218,7 @@ impl Auto {
         match self.state {
             State::Measure => Phase::Measure,
             State::Trial { back, .. } if back > self.window => Phase::Shrink,
-            State::Trial { .. } => Phase::Grow,
+            State::Trial { .. } | State::Climb { .. } => Phase::Grow,
             State::Hold => Phase::Hold,
         }
     }
@@ -210,7 +253,7 @@ impl Auto {
         if batch.elapsed_ns == 0 {
             return None;
         }
-        self.record(batch);
+        self.record(batch, self.window);
         let ready = std::mem::replace(&mut self.ready, batch.ready);
         let requests = batch.refused + batch.misses + batch.hits;
         let share = batch.refused as f64 / requests.max(1) as f64;
@@ -218,16 +261,12 @@ impl Auto {
             && self.window > 1
             && self.settling.is_none_or(|settling| settling.until_in_flight < 0.0)
         {
-            self.forget();
-            self.fail = 0;
-            self.upward = false;
-            self.state = State::Measure;
-            return self.go(self.window / 2, Reason::Refused { share });
+            return self.refused(share);
         }
         let memory = batch.memory_limited > OTHER_LIMIT;
         if batch.input_limited > OTHER_LIMIT || memory {
             self.upward = false;
-            if let State::Trial { back, .. } = self.state
+            if let State::Trial { back, .. } | State::Climb { back, .. } = self.state
                 && back < self.window
             {
                 self.state = State::Hold;
@@ -250,12 +289,29 @@ impl Auto {
         self.step(&sample)
     }
 
-    fn record(&mut self, batch: &Batch) {
+    /// Leaves a window for which resources are short, and tries larger ones again later.
+    fn refused(&mut self, share: f64) -> Option<Decision> {
+        let window = match self.state {
+            State::Trial { back, .. } | State::Climb { back, .. } if back < self.window => back,
+            _ => {
+                self.fail = 0;
+                self.again = (self.course.now_ns + AGAIN_NS, AGAIN_NS);
+                self.again_larger = true;
+                self.window / 2
+            }
+        };
+        self.forget();
+        self.upward = false;
+        self.state = State::Measure;
+        self.go(window, Reason::Refused { share })
+    }
+
+    fn record(&mut self, batch: &Batch, window: u32) {
         let seconds = batch.elapsed_ns as f64 / 1e9;
         self.log.point(Point {
             at_ns: self.course.now_ns,
             elapsed_ns: batch.elapsed_ns,
-            window: f64::from(self.window),
+            window: f64::from(window),
             in_flight: batch.in_flight,
             files_per_s: batch.files as f64 / seconds,
             bytes_per_s: batch.bytes as f64 / seconds,
@@ -275,7 +331,7 @@ impl Auto {
         let (_, ratio) = sample.ratios(&best);
         let lost = ((1.0 - ratio).clamp(0.0, 1.0) * batch.elapsed_ns as f64) as u64;
         match self.state {
-            State::Trial { .. } => self.cost.probing_ns += lost,
+            State::Trial { .. } | State::Climb { .. } => self.cost.probing_ns += lost,
             _ if self.settling.is_some() => self.cost.probing_ns += lost,
             _ if self.level.samples >= TRIAL_SAMPLES => {
                 let loss = self.level.loss(&best).0.clamp(0.0, 1.0);
@@ -306,8 +362,10 @@ impl Auto {
         // Requests that were issued together complete together: a sample covers a round of them.
         let round = sample.in_flight();
         let usual = match self.state {
-            State::Trial { reference, .. } => reference.rate_per_s(),
-            _ => self.level.rate_per_s(),
+            State::Trial { reference, .. } | State::Climb { reference, .. } => {
+                reference.rate_per_s()
+            }
+            _ => self.watched().rate_per_s(),
         };
         let expected = usual * sample.ns / 1e9;
         let enough = sample.requests >= round || sample.ns >= SAMPLE_NS_MAX;
@@ -337,6 +395,13 @@ impl Auto {
         } else {
             loss
         };
+        self.is_worth(expected)
+    }
+
+    /// Reports whether the remaining time is worth a trial that is expected to lose this share until its
+    /// result is clear.
+    fn is_worth(&self, expected: f64) -> bool {
+        let rate = self.level.rate_per_s().max(1e-9);
         let noticed = (1.5 * EXPECTED * 1e9 / rate).max(3.0 * BATCH_NS as f64);
         let lost = expected * noticed;
         let remaining = self.course.remaining_ns();
@@ -363,6 +428,8 @@ impl Auto {
     }
 
     fn forget(&mut self) {
+        self.changes += 1;
+        self.looking = None;
         self.level = Level::new(self.window);
         self.best = None;
         self.sample = Sample::default();
@@ -394,10 +461,14 @@ impl Auto {
 
     fn step(&mut self, sample: &Sample) -> Option<Decision> {
         self.flying = sample.in_flight();
-        let limited = sample.in_flight() > 0.7 * f64::from(self.window);
+        let limited = self.flying > LIMITED * f64::from(self.window);
         if let State::Trial { reference, back } = self.state {
             self.level.add(sample);
             return self.trial(&reference, back);
+        }
+        if let State::Climb { reference, back, step } = self.state {
+            self.level.add(sample);
+            return self.climbed(&reference, back, step);
         }
         if matches!(self.state, State::Measure)
             && self.level.samples == 0
@@ -406,13 +477,14 @@ impl Auto {
             return None;
         }
         if (self.best.is_some() || self.level.samples >= REFERENCE_SAMPLES)
-            && self.level.samples >= 1
+            && (self.level.samples >= 1 || self.looking.is_some())
             && let Some(decision) = self.changed(sample, limited)
         {
             return decision;
         }
         self.level.add(sample);
         match self.state {
+            State::Measure if self.known() && self.looking.is_some() => self.look(),
             State::Measure if self.known() => {
                 self.best = Some(self.level);
                 self.next()
@@ -422,11 +494,16 @@ impl Auto {
         }
     }
 
+    /// Returns the level from which a change of the device differs.
+    fn watched(&self) -> &Level {
+        self.looking.as_ref().unwrap_or(&self.level)
+    }
+
     /// Reports whether the present window was measured well enough to compare others with it.
     fn known(&self) -> bool {
         let n = self.level.samples;
         let limit = if self.precise { REFERENCE_ERROR } else { REFERENCE_ERROR_FIRST };
-        n >= REFERENCE_SAMPLES
+        n >= (if self.looking.is_some() { TRIAL_SAMPLES } else { REFERENCE_SAMPLES })
             && (self.upward || n >= TRIAL_SAMPLES_MAX || self.level.relative_error() < limit)
     }
 
@@ -448,49 +525,6 @@ impl Auto {
         }
         self.next()
     }
-
-    /// Detects a change of the device. Returns `None` if there is none, and otherwise the decision,
-    /// if any.
-    fn changed(&mut self, sample: &Sample, limited: bool) -> Option<Option<Decision>> {
-        let (low, high) = sample.ratios(&self.level);
-        let (from, to) = (self.level.rate_per_s(), sample.rate_per_s());
-        let fell = limited && high < FELL;
-        let rose = limited && low > ROSE;
-        let idle = sample.idle();
-        let starved = limited && self.level.idle() < IDLE_LEAST && idle > STARVED;
-        if !(fell || rose || starved) {
-            self.odd = 0;
-            return None;
-        }
-        self.odd += 1;
-        if self.odd < 2 && !(fell && high < FELL_CLEARLY) {
-            return Some(None);
-        }
-        self.forget();
-        self.fail = 0;
-        self.upward = false;
-        self.fall = None;
-        self.again = (self.course.now_ns + AGAIN_NS, AGAIN_NS);
-        if fell {
-            let mut reference = Level::new(self.window);
-            reference.add(sample);
-            self.fall = Some(1.0 / high.max(1e-9));
-            let cut = (f64::from(self.window) * high * CUT_ROOM).ceil() as u32;
-            if cut < self.window {
-                self.state = State::Trial { reference, back: self.window };
-                return Some(self.go(cut, Reason::Fell { from, to }));
-            }
-            self.level.add(sample);
-            self.state = State::Measure;
-            return Some(None);
-        }
-        self.state = State::Measure;
-        let reason = if rose { Reason::Rose { from, to } } else { Reason::Starved { idle } };
-        // A cap of the control group still holds, unless it is that of another device.
-        self.upward = self.limits.cap_per_s.is_some();
-        let start = if self.upward { self.started } else { START };
-        Some(self.go(start.max(self.window), reason))
-    }
 }
 
 impl Tuner for Auto {
@@ -504,156 +538,4 @@ impl Tuner for Auto {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    /// One batch of a device with `capacity` requests per second and a latency, for workers that
-    /// never compute. `done` carries fractions of requests.
-    fn batch(window: u32, capacity: f64, latency_s: f64, done: &mut f64) -> Batch {
-        let rate = capacity.min(f64::from(window) / latency_s);
-        *done += rate * BATCH_NS as f64 / 1e9;
-        let misses = *done as u64;
-        *done -= misses as f64;
-        Batch {
-            elapsed_ns: BATCH_NS,
-            files: misses,
-            idle: 0.9,
-            bytes: misses * 4096,
-            misses,
-            in_flight: f64::from(window),
-            ..Batch::default()
-        }
-    }
-
-    fn limits() -> AutoLimits {
-        AutoLimits { window_max: 512, permits: 2, ..AutoLimits::default() }
-    }
-
-    fn after(auto: &mut Auto, batches: u32, capacity: f64, latency_s: f64) -> u32 {
-        let mut done = 0.0;
-        for _ in 0..batches {
-            auto.observe(&batch(auto.window(), capacity, latency_s, &mut done));
-        }
-        auto.window()
-    }
-
-    #[test]
-    fn the_smallest_sufficient_window_is_found() {
-        let mut auto = Auto::new(limits());
-        // 40,000/s at 0.5 ms need 20 in flight.
-        let window = after(&mut auto, 2_000, 40_000.0, 0.0005);
-        assert!((20..=26).contains(&window), "{window}: {}", auto.why());
-    }
-
-    #[test]
-    fn a_cap_of_the_control_group_sets_the_start() {
-        let capped = |cap| Auto::new(AutoLimits { cap_per_s: Some(cap), ..limits() });
-        assert_eq!([1, 600, 1_000_000].map(|cap| capped(cap).window()), [8, 12, 512]);
-        // The limited device is another one: the window opens.
-        let window = after(&mut capped(600), 1_000, 40_000.0, 0.005);
-        assert!((200..=260).contains(&window), "{window}");
-    }
-
-    #[test]
-    fn a_rise_of_latency_opens_the_window() {
-        let mut auto = Auto::new(limits());
-        after(&mut auto, 2_000, 40_000.0, 0.0005);
-        let window = after(&mut auto, 200, 40_000.0, 0.020);
-        assert_eq!(window, 512, "{}", auto.why());
-    }
-
-    #[test]
-    fn a_fall_of_capacity_closes_it() {
-        let mut auto = Auto::new(limits());
-        after(&mut auto, 2_000, 40_000.0, 0.0005);
-        let window = after(&mut auto, 400, 4_000.0, 0.0005);
-        assert!((2..=4).contains(&window), "{window}: {}", auto.why());
-    }
-
-    #[test]
-    fn a_warm_start_teaches_nothing() {
-        let mut auto = Auto::new(limits());
-        let warm = Batch {
-            elapsed_ns: BATCH_NS,
-            files: 5_000,
-            hits: 5_000,
-            bytes: 5_000 << 12,
-            idle: 0.01,
-            ..Batch::default()
-        };
-        for _ in 0..1_000 {
-            assert_eq!(auto.observe(&warm), None);
-        }
-        assert_eq!(auto.window(), 512);
-    }
-
-    #[test]
-    fn other_limits_stop_the_search() {
-        let mut auto = Auto::new(limits());
-        for _ in 0..1_000 {
-            let all = Batch { input_limited: 0.5, ..batch(auto.window(), 4e4, 5e-4, &mut 0.0) };
-            assert_eq!(auto.observe(&all), None);
-            let all = Batch { memory_limited: 0.5, ..batch(auto.window(), 4e4, 5e-4, &mut 0.0) };
-            assert_eq!(auto.observe(&all), None);
-        }
-    }
-
-    #[test]
-    fn short_jobs_do_not_explore() {
-        let mut auto = Auto::new(AutoLimits { remaining: Some(10_000), ..limits() });
-        assert_eq!(after(&mut auto, 50, 40_000.0, 0.0005), 512);
-    }
-
-    #[test]
-    fn files_in_memory_during_a_trial_lose_nothing() {
-        let mut auto = Auto::new(limits());
-        let mut done = 0.0;
-        while !matches!(auto.state, State::Trial { .. }) {
-            auto.observe(&batch(auto.window(), 40_000.0, 0.0005, &mut done));
-        }
-        let before = auto.cost();
-        let warm = Batch { hits: 5_000, misses: 0, ..batch(1, 1.0, 1.0, &mut 0.0) };
-        for _ in 0..1_000 {
-            auto.observe(&warm);
-        }
-        assert_eq!(auto.cost().probing_ns, before.probing_ns);
-    }
-
-    #[test]
-    fn a_refusal_among_files_in_memory_is_ignored() {
-        let mut auto = Auto::new(limits());
-        let refused = Batch { refused: 1, hits: 5_000, misses: 0, ..batch(1, 1.0, 1.0, &mut 0.0) };
-        assert_eq!(auto.observe(&refused), None);
-    }
-
-    #[test]
-    fn refusals_halve_the_window() {
-        let mut auto = Auto::new(limits());
-        let refused = Batch { refused: 100, ..batch(512, 2e4, 5e-4, &mut 0.0) };
-        assert_eq!(auto.observe(&refused).map(|decision| decision.window), Some(256));
-    }
-
-    proptest! {
-        #[test]
-        fn the_window_stays_in_bounds(
-            window_max in 0u32..2_000,
-            prior in proptest::option::of(0u32..5_000),
-            batches in proptest::collection::vec(
-                (0u64..100_000_000, 0u64..10_000, -1.0f64..2.0, 0.0f64..1_000.0, 0u64..50),
-                0..400,
-            ),
-        ) {
-            let start = prior.map(|window| Prior { window });
-            let mut auto = Auto::new(AutoLimits { window_max, start, ..AutoLimits::default() });
-            for (elapsed_ns, misses, idle, in_flight, refused) in batches {
-                let batch = Batch {
-                    elapsed_ns, files: misses, misses, bytes: misses * 1_000, idle, in_flight,
-                    refused, ..Batch::default()
-                };
-                auto.observe(&batch);
-                prop_assert!(auto.window() >= 1 && auto.window() <= window_max.max(1));
-            }
-        }
-    }
-}
+mod tests;

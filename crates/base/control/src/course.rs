@@ -14,7 +14,7 @@ pub(crate) struct Course {
     pub(crate) all: Option<u64>,
     /// Files and nanoseconds, the latest weighing most.
     recent: (f64, f64),
-    /// Time with requests in flight before the first completion.
+    /// Time with requests in flight and without files from memory, before the first completion.
     waited_ns: u64,
     /// Time until the first completion.
     first_ns: Option<u64>,
@@ -29,10 +29,13 @@ impl Course {
 
     pub(crate) fn add(&mut self, batch: &Batch) {
         if self.first_ns.is_none() {
+            if batch.hits > 0 {
+                self.waited_ns = 0;
+            }
             if batch.misses > 0 {
                 let first_ns = batch.first_ns.unwrap_or(batch.elapsed_ns);
                 self.first_ns = Some(self.waited_ns + first_ns);
-            } else if batch.in_flight > 0.0 {
+            } else if batch.in_flight > 0.0 && batch.hits == 0 {
                 self.waited_ns += batch.elapsed_ns;
             }
         }

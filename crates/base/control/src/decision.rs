@@ -29,6 +29,11 @@ pub enum Reason {
         /// Requests per second.
         rate: f64,
     },
+    /// The start value for a device of which at most `rate` bytes per second are allowed.
+    CappedBytes {
+        /// Bytes per second.
+        rate: f64,
+    },
     /// A smaller window is tried: `rate` was reached with the window `from`.
     TrySmaller {
         /// Window that reached the rate.
@@ -97,6 +102,34 @@ pub enum Reason {
         /// Share of requests refused.
         share: f64,
     },
+    /// A ring is compared with reads that do not wait, which reached `rate` files per second.
+    TryRing {
+        /// Files per second.
+        rate: f64,
+    },
+    /// A ring is used from now on: it gained `gain` compared with reads that do not wait.
+    Ring {
+        /// Share gained.
+        gain: f64,
+        /// Standard error of `gain`.
+        error: f64,
+    },
+    /// Reads that do not wait are kept: a ring lost `loss`, or gained too little to be sure.
+    NoRing {
+        /// Share lost.
+        loss: f64,
+        /// Standard error of `loss`.
+        error: f64,
+    },
+    /// The comparison with a ring ended without a result.
+    NoComparison,
+    /// The ring is given up: the device delivers `share` less than cold files need.
+    RingHits {
+        /// Share of the bytes that come from memory.
+        share: f64,
+    },
+    /// The ring is given up because the device has changed.
+    RingChanged,
     /// A rule other than those of [`Auto`](crate::Auto): a latency or a rate per second.
     Rule {
         /// What the rule compared.
@@ -112,6 +145,9 @@ impl fmt::Display for Reason {
             Self::Learnt => write!(f, "learnt in an earlier run"),
             Self::Capped { rate } => {
                 write!(f, "the control group allows {rate:.0} requests/s")
+            }
+            Self::CappedBytes { rate } => {
+                write!(f, "the control group allows {:.1} MB/s", rate / 1e6)
             }
             Self::TrySmaller { from, rate } => {
                 write!(f, "{from} in flight reached {rate:.0} requests/s; fewer may be enough")
@@ -154,6 +190,42 @@ impl fmt::Display for Reason {
                 write!(f, "the system refused {:.0} % of the requests", percent(share))
             }
             Self::Rule { value } => write!(f, "rule value {value:.4}"),
+            _ => self.fmt_method(f),
+        }
+    }
+}
+
+impl Reason {
+    /// Formats the reasons of decisions about the method.
+    fn fmt_method(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |share: f64| 100.0 * share;
+        match *self {
+            Self::TryRing { rate } => {
+                write!(
+                    f,
+                    "{rate:.0} files/s by reads that do not wait; comparing them with io_uring"
+                )
+            }
+            Self::Ring { gain, error } => write!(
+                f,
+                "{:+.1} ± {:.1} % throughput by io_uring, which is used from now on",
+                percent(gain),
+                percent(error)
+            ),
+            Self::NoRing { loss, error } => write!(
+                f,
+                "{:+.1} ± {:.1} % throughput by io_uring; reads that do not wait are kept",
+                -percent(loss),
+                percent(error)
+            ),
+            Self::NoComparison => write!(f, "the comparison with io_uring ended without a result"),
+            Self::RingHits { share } => write!(
+                f,
+                "{:.0} % of the bytes come from memory; io_uring is given up",
+                percent(share)
+            ),
+            Self::RingChanged => write!(f, "the device has changed; io_uring is given up"),
+            _ => unreachable!("all other reasons are about the window"),
         }
     }
 }

@@ -18,15 +18,22 @@ const EMPTY_NS: u64 = 100_000_000;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Gather {
     sum: Batch,
-    /// Time with requests in flight before the first completion of this batch.
+    /// Time with requests in flight and without files from memory, before the first completion of this
+    /// batch.
     waiting_ns: u64,
 }
 
 impl Gather {
     /// Adds a short batch. Returns the gathered one if that is complete for a window of `window`.
     pub fn add(&mut self, batch: &Batch, window: u32) -> Option<Batch> {
-        if self.sum.misses == 0 && (batch.in_flight > 0.0 || batch.misses > 0) {
-            self.waiting_ns += batch.elapsed_ns;
+        if self.sum.misses == 0 {
+            if batch.hits > 0 {
+                self.waiting_ns = 0;
+            }
+            // While files come from memory, the time is theirs.
+            if batch.misses > 0 || (batch.hits == 0 && batch.in_flight > 0.0) {
+                self.waiting_ns += batch.elapsed_ns;
+            }
             if batch.misses > 0 {
                 self.sum.first_ns = Some(batch.first_ns.unwrap_or(self.waiting_ns));
             }
@@ -103,5 +110,12 @@ mod tests {
         gather.add(&short(1, 512.0), 512);
         let done = gather.add(&short(100, 512.0), 512).unwrap();
         assert_eq!(done.first_ns, Some(10 * MS), "time without requests does not count");
+        let mut gather = Gather::default();
+        for _ in 0..3 {
+            gather.add(&Batch { files: 900, hits: 900, ..short(0, 8.0) }, 512);
+        }
+        gather.add(&short(0, 512.0), 512);
+        let done = gather.add(&short(100, 512.0), 512).unwrap();
+        assert_eq!(done.first_ns, Some(10 * MS), "nor does time with files from memory");
     }
 }

@@ -5,9 +5,10 @@
 //! in three units, and two windows are compared in the unit that varied least.
 
 use crate::batch::Batch;
+use crate::thresholds::CLEAR_LOSS;
 
 /// Bytes that a request counts for in the mixed unit.
-const REQUEST_BYTES: f64 = 32.0 * 1024.0;
+pub(crate) const REQUEST_BYTES: f64 = 32.0 * 1024.0;
 /// Below this idle share in both windows the processors are the limit, and idle time is compared
 /// instead of throughput: it does not depend on which files were read.
 const BUSY: f64 = 0.25;
@@ -17,6 +18,8 @@ const SINGLE: f64 = 0.04;
 const STOCK_NOISE: f64 = 4.0;
 /// Squared relative error that a single request contributes at least.
 const GRAIN: f64 = 0.02;
+/// Shortest time without a completion that is a pause.
+const PAUSE_NS: f64 = 1e7;
 
 /// Progress at the device over some time.
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,6 +32,8 @@ pub(crate) struct Sample {
     flying_ns: f64,
     /// Growth of the stock of ready files.
     stock: f64,
+    /// Time until the first request completed.
+    first_ns: f64,
 }
 
 impl Sample {
@@ -43,6 +48,10 @@ impl Sample {
             (0.0, 0.0)
         };
         let bytes = batch.bytes as f64 * part;
+        if self.requests == 0.0 {
+            let own_ns = batch.first_ns.filter(|_| batch.misses > 0);
+            self.first_ns += own_ns.unwrap_or(batch.elapsed_ns) as f64;
+        }
         self.ns += ns;
         self.requests += requests;
         self.idle_ns += ns * batch.idle.clamp(0.0, 1.0);
@@ -61,6 +70,12 @@ impl Sample {
 
     pub(crate) fn in_flight(&self) -> f64 {
         self.flying_ns / self.ns.max(1.0)
+    }
+
+    /// Reports whether nothing completed for most of the time, and then requests did: a pause of the
+    /// device looks like this, and also a device that became very slow.
+    pub(crate) fn paused(&self) -> bool {
+        self.first_ns > PAUSE_NS.max(self.ns / 2.0)
     }
 
     /// Returns the growth of the stock as a share of the requests.
@@ -183,8 +198,18 @@ impl Level {
             // Work that came from the stock of ready files is not sustained.
             let used = (-self.stock).max(0.0);
             let from_stock = (used - STOCK_NOISE).max(0.0) / (self.requests + used).max(1.0);
-            return (idle + from_stock, (error(self) + error(reference)).sqrt() / busy);
+            let busy = (idle + from_stock, (error(self) + error(reference)).sqrt() / busy);
+            // Other threads of the process keep the processors busy whatever the window is.
+            let (loss, error) = self.rate_loss(reference);
+            let is_clear = loss > CLEAR_LOSS && loss > 3.0 * error && loss > busy.0;
+            return if is_clear { (loss, error) } else { busy };
         }
+        self.rate_loss(reference)
+    }
+
+    /// Returns the share by which the rate is lower than that of `reference`, whatever limits either,
+    /// and its standard error.
+    pub(crate) fn rate_loss(&self, reference: &Self) -> (f64, f64) {
         let both = |unit: &usize| self.error(*unit) + reference.error(*unit);
         let unit = (0..3)
             .filter(|unit| self.sum[*unit] > 0.0 && reference.sum[*unit] > 0.0)
@@ -196,5 +221,54 @@ impl Level {
             }
             None => (0.0, 1.0),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the level of a window at which `misses` complete in each of eight batches.
+    fn level(window: u32, misses: u64, idle: f64) -> Level {
+        let mut level = Level::new(window);
+        for _ in 0..8 {
+            let mut sample = Sample::default();
+            let (elapsed_ns, bytes) = (10_000_000, misses << 12);
+            let batch =
+                Batch { elapsed_ns, files: misses, misses, bytes, idle, ..Batch::default() };
+            sample.add(&batch, 0);
+            level.add(&sample);
+        }
+        level
+    }
+
+    #[test]
+    fn a_lower_rate_is_a_loss_although_other_threads_keep_the_processors_busy() {
+        let (loss, _) = level(8, 100, 0.0).loss(&level(32, 400, 0.0));
+        assert!((0.7..0.8).contains(&loss), "{loss}");
+    }
+
+    #[test]
+    fn busy_workers_lose_nothing_by_files_that_take_a_little_longer() {
+        let (loss, _) = level(8, 360, 0.02).loss(&level(32, 400, 0.02));
+        assert!(loss.abs() < 1e-6, "{loss}");
+    }
+
+    #[test]
+    fn most_of_a_sample_without_a_completion_is_a_pause() {
+        let sample = |batches: &[(u64, u64, Option<u64>)]| {
+            let mut sample = Sample::default();
+            for (ms, misses, first_ms) in batches {
+                let first_ns = first_ms.map(|ms| ms * 1_000_000);
+                let (elapsed_ns, misses) = (ms * 1_000_000, *misses);
+                sample.add(&Batch { elapsed_ns, misses, first_ns, ..Batch::default() }, 0);
+            }
+            sample.paused()
+        };
+        assert!(sample(&[(35, 200, Some(30))]), "gathered");
+        assert!(sample(&[(5, 0, None), (5, 0, None), (5, 0, None), (5, 100, None)]));
+        assert!(!sample(&[(5, 3, None)]), "slow, without a gap");
+        assert!(!sample(&[(5, 0, None), (5, 2, None), (5, 3, None), (5, 3, None)]));
+        assert!(!sample(&[(35, 200, Some(2))]));
     }
 }

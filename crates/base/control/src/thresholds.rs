@@ -50,6 +50,10 @@ pub(crate) const AGAIN_NS: u64 = 2_000_000_000;
 pub(crate) const AGAIN_NS_MAX: u64 = 128_000_000_000;
 /// Standard errors between a loss and the tolerance.
 pub(crate) const SURE: f64 = 2.5;
+/// Share of the gain in proportion that a larger window must reach after the search has ended, and room
+/// above the window at which the device was saturated.
+pub(crate) const CLIMB_GAIN: f64 = 0.9;
+pub(crate) const FIT_ROOM: f64 = 1.02;
 /// Least gain of a larger window.
 pub(crate) const GAIN_LEAST: f64 = 0.02;
 /// Factor between windows as long as no insufficient one is known.
@@ -64,6 +68,8 @@ pub(crate) const ROSE: f64 = 1.7;
 pub(crate) const PROPORTIONAL: f64 = 0.6;
 /// Loss up to which a cut after a fall is kept.
 pub(crate) const CUT_LOSS: f64 = 0.1;
+/// Gain of a cut that shows that the fall is over, although its reference is a single sample.
+pub(crate) const FALL_OVER: f64 = 0.5;
 /// Room above the proportional cut after a fall.
 pub(crate) const CUT_ROOM: f64 = 1.25;
 /// Loss to expect of a window that the latency of the first request suggests to be sufficient.
@@ -72,3 +78,5 @@ pub(crate) const LIKELY_LOSS: f64 = 0.1;
 pub(crate) const FILLING: f64 = 0.1;
 /// Share of refused requests that halves the window.
 pub(crate) const REFUSED: f64 = 0.1;
+/// Share of the window in flight from which the window is the limit.
+pub(crate) const LIMITED: f64 = 0.7;

@@ -2,7 +2,8 @@
 //!
 //! Keeps the latest [`WINDOW`] outcomes of each client, for a bounded number of clients; the least
 //! recently active client is forgotten first. An order older than the window gets an error and is
-//! never executed. Only orders change this history, so replaying the same log rebuilds it exactly.
+//! never executed. An order of a forgotten client cannot be distinguished from one of a new client, and
+//! is executed, even if it is a repetition. Only orders change this history, so replaying the same log rebuilds it exactly.
 
 use crate::stock::{Refused, RequestId};
 use std::collections::{BTreeMap, HashMap};
@@ -42,7 +43,7 @@ impl OrderOutcome {
 /// What the history contains about an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
-    /// Nothing: the order is new.
+    /// Nothing: the order is new, or its client was forgotten.
     New,
     /// The order was already answered, with this outcome.
     Before(OrderOutcome),

@@ -319,6 +319,12 @@ impl Layout {
                 "; the number of files in flight is adjusted while they run, at a lower I/O priority"
             }
         };
+        if self.tuning != Tuning::Fixed {
+            let workers = Plural(self.permits.unwrap_or(1), "worker");
+            text += &format!(
+                "; {workers} may read with io_uring instead, if that is measured to be faster"
+            );
+        }
         text
     }
 
@@ -471,6 +477,13 @@ mod tests {
         let sentence = blocking.sentence();
         assert!(sentence.contains("up to 256 blocking readers start"), "{sentence}");
         assert!(sentence.contains("and up to 512 while"), "{sentence}");
+    }
+
+    #[test]
+    fn a_plan_with_a_controller_may_read_by_another_method() {
+        let says =
+            |text| of(text).sentence().contains("; 2 workers may read with io_uring instead");
+        assert_eq!(["auto", "auto:polite", "nowait/window:l=512"].map(says), [true, true, false]);
     }
 
     #[test]

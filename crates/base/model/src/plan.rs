@@ -42,7 +42,7 @@ pub enum Tuning {
     #[default]
     Fixed,
     /// It searches the smallest number that loses no throughput; the plan's numbers are the upper
-    /// limits.
+    /// limits. If io_uring is measured to be faster than the plan's method, it is used.
     Auto,
     /// Like `Auto`, but gives up some throughput for fewer requests in flight, and reads at a lower
     /// I/O priority.

@@ -14,7 +14,7 @@ pub struct Tuned {
     pub decisions_dropped: u64,
     /// The course of the run, in at most 512 points.
     pub points: Vec<TunedPoint>,
-    /// Time lost while other numbers were tried, compared with the fastest one.
+    /// Time lost while other numbers and io_uring were tried, compared with the fastest one.
     pub probing_ns: u64,
     /// Time lost because the number that was kept was not the fastest one.
     pub choice_ns: u64,

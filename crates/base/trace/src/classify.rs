@@ -49,6 +49,7 @@ use capabilities::Capabilities;
 use clean_thread::CleanThread;
 use explained::Explained;
 use ioloom_model::{Evidence, Level, State};
+use std::collections::HashMap;
 
 /// A thread without switches that was off the processor for more than this share of its time is
 /// classified from clock readings. Rounding and tool overhead are well below it.
@@ -152,10 +153,10 @@ fn lane(thread: CleanThread, explained: Explained, states: ioloom_model::StateTa
 /// Sorts by role in order of first appearance, then by number. Kernel workers come last, followed
 /// only by the tool.
 fn sort_threads(threads: &mut [Thread]) {
-    let mut roles: Vec<String> = Vec::new();
+    let mut roles: HashMap<String, usize> = HashMap::new();
     for thread in threads.iter() {
-        if !roles.contains(&thread.role) {
-            roles.push(thread.role.clone());
+        if !roles.contains_key(&thread.role) {
+            roles.insert(thread.role.clone(), roles.len());
         }
     }
     threads.sort_by_key(|thread| {
@@ -164,7 +165,7 @@ fn sort_threads(threads: &mut [Thread]) {
             ROLE_TOOL => 2,
             _ => 0,
         };
-        (class, roles.iter().position(|r| *r == thread.role), thread.tid)
+        (class, roles.get(&thread.role).copied(), thread.tid)
     });
 }
 

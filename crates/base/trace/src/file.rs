@@ -102,7 +102,7 @@ pub fn read(bytes: &[u8]) -> Result<Trace, FileError> {
     let mut trace = Trace::default();
     for _ in 0..count {
         let tag = take(&mut rest, 4, "list of sections")?;
-        let section = String::from_utf8_lossy(tag).into_owned();
+        let section = tag.escape_ascii().to_string();
         let kind = number32(&mut rest, &section)?;
         let sum = number32(&mut rest, &section)?;
         let stored = number64(&mut rest, &section)?;

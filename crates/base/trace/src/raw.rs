@@ -11,6 +11,9 @@ pub const PROCESSORS: &str = "processors";
 /// grows.
 pub const READY_QUEUE: &str = "ready queue";
 
+/// Name of the source of spans that are samples of another program.
+pub const SAMPLES: &str = "proc.samples";
+
 /// All recorded events of one observation.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Raw {

@@ -9,7 +9,7 @@ use crate::lane::{ROLE_KERNEL_WORKER, ROLE_TOOL, Thread, Trace};
 use crate::raw::PROCESSORS;
 use ioloom_model::evidence::RoleStates;
 use ioloom_model::{Level, Quality, State, StateTable, StateTime};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Number of segments between two prefix sums.
 const BLOCK: usize = 64;
@@ -29,7 +29,7 @@ impl Shares {
 
     /// Returns the nanoseconds in all states.
     pub fn total(&self) -> u64 {
-        self.ns.iter().sum()
+        self.ns.iter().fold(0, |sum, ns| sum.saturating_add(*ns))
     }
 
     /// Returns the percentage of the total; `None` if the total is 0.
@@ -41,7 +41,7 @@ impl Shares {
     /// Adds the times of another value.
     pub fn add(&mut self, other: &Self) {
         for (sum, ns) in self.ns.iter_mut().zip(other.ns) {
-            *sum += ns;
+            *sum = sum.saturating_add(ns);
         }
     }
 
@@ -170,7 +170,6 @@ pub fn is_program_thread(thread: &Thread) -> bool {
 
 /// Returns the number of processors from the series [`PROCESSORS`] or from the core lanes of level
 /// 2. Core lanes of level 1 show only the processors on which threads of the program ran.
-/// 2. Core lanes of level 1 show only the processors on which threads of the program ran.
 pub fn processors(trace: &Trace) -> Option<u32> {
     let series = trace.series.iter().find(|s| s.name == PROCESSORS);
     let last = series.and_then(|s| s.points.last()).map(|p| p.1 as u32).filter(|n| *n > 0);
@@ -193,16 +192,34 @@ pub fn sum_by_role<'t>(
     threads: impl IntoIterator<Item = (&'t str, u64, StateTable)>,
 ) -> Vec<RoleStates> {
     let mut roles: Vec<RoleStates> = Vec::new();
+    let mut indices: HashMap<&str, usize> = HashMap::new();
     for (role, elapsed_ns, states) in threads {
-        match roles.iter_mut().find(|r| r.role == role) {
+        let index = *indices.entry(role).or_insert(roles.len());
+        match roles.get_mut(index) {
             None => {
                 roles.push(RoleStates { role: role.to_owned(), threads: 1, elapsed_ns, states });
             }
             Some(sum) => {
                 sum.threads += 1;
-                sum.elapsed_ns += elapsed_ns;
+                sum.elapsed_ns = sum.elapsed_ns.saturating_add(elapsed_ns);
                 sum.states = add_tables(std::mem::take(&mut sum.states), &states);
             }
+        }
+    }
+    roles
+}
+
+/// Returns the threads of each role, in order of first appearance.
+pub fn threads_by_role<'t>(
+    threads: impl IntoIterator<Item = &'t Thread>,
+) -> Vec<(&'t str, Vec<&'t Thread>)> {
+    let mut roles: Vec<(&str, Vec<&Thread>)> = Vec::new();
+    let mut indices: HashMap<&str, usize> = HashMap::new();
+    for thread in threads {
+        let index = *indices.entry(&thread.role).or_insert(roles.len());
+        match roles.get_mut(index) {
+            None => roles.push((&thread.role, vec![thread])),
+            Some((_, members)) => members.push(thread),
         }
     }
     roles
@@ -226,7 +243,7 @@ fn add_tables(a: StateTable, b: &StateTable) -> StateTable {
         let (x, y) = (a.get(&state).unwrap_or(&none), b.get(&state).unwrap_or(&none));
         let mut both = if x.ns.is_none() { x.clone() } else { y.clone() };
         both.ns = match (x.ns, y.ns) {
-            (Some(x), Some(y)) => Some(x + y),
+            (Some(x), Some(y)) => Some(x.saturating_add(y)),
             (one, other) => {
                 moved.extend(one.or(other).map(|ns| (state, ns)));
                 None
@@ -245,7 +262,7 @@ fn add_tables(a: StateTable, b: &StateTable) -> StateTable {
             sum.get(holder).is_some_and(|t| t.ns.is_some() && t.includes.contains(&state))
         });
         let holder = sum.entry(holder.unwrap_or(State::Unknown)).or_default();
-        holder.ns = Some(holder.ns.unwrap_or(0) + ns);
+        holder.ns = Some(holder.ns.unwrap_or(0).saturating_add(ns));
     }
     sum
 }

@@ -190,7 +190,8 @@ impl Utilisation {
     /// Returns the usage in `from..to`.
     pub fn within(&self, from_ns: u64, to_ns: u64) -> Usage {
         let ns = to_ns.saturating_sub(from_ns);
-        let sum = |all: &[Coverage]| all.iter().map(|c| c.within(from_ns, to_ns)).sum::<u64>();
+        let within = |coverage: &Coverage| coverage.within(from_ns, to_ns);
+        let sum = |all: &[Coverage]| all.iter().map(within).fold(0, u64::saturating_add);
         let ours_ns = sum(&self.ours);
         let others_ns = self.others.as_deref().map(sum);
         let capacity = self.cores.map(|n| u64::from(n).saturating_mul(ns));
@@ -225,6 +226,19 @@ impl Utilisation {
             device_only_ns: device_ns - both_ns,
             neither_ns: all_ns - (cpu_ns + device_ns - both_ns),
         })
+    }
+
+    /// Returns the time in `from..to` in which only a device is busy, as far as `during` covers it; `None` if
+    /// no device was observed.
+    pub(crate) fn device_only_during(
+        &self,
+        during: &Coverage,
+        from_ns: u64,
+        to_ns: u64,
+    ) -> Option<u64> {
+        let device = self.device.as_ref()?.intersection(during);
+        let both = device.intersection(&self.any_ours);
+        Some(device.within(from_ns, to_ns) - both.within(from_ns, to_ns))
     }
 }
 

@@ -90,7 +90,8 @@ pub(crate) type Acted = (State, State, Option<Incomplete>);
 pub fn evict_file(open: impl AsFd, bytes: u64, write: bool) -> io::Result<Acted> {
     let seed = make::random_number();
     let before = residency_with_seed(&open, bytes, seed)?;
-    if before.is_cold() {
+    // A query that loads pages has started to read those that it found missing.
+    if before.is_cold() && (before.total == 0 || !before.source.loads_pages()) {
         return Ok((before, before, None));
     }
     let unwritten = |state: &State| {

@@ -64,7 +64,8 @@ pub struct Report {
     pub incomplete: Vec<FileReport>,
     /// Total number of incomplete files.
     pub incomplete_count: u64,
-    /// Number of skipped entries: those that are not regular files, and additional hard links.
+    /// Number of skipped entries: those that are not regular files, and additional names of files and
+    /// directories.
     pub skipped: u64,
     /// Messages of the first thousand errors.
     pub errors: Vec<String>,

@@ -2,8 +2,8 @@
 //!
 //! Trees are scanned by the walker, whose threads open, query and close each file. A list is
 //! processed by a fixed number of threads that share its iterator. In both cases each file is
-//! passed to the caller immediately; only the largest files and the first incomplete ones are
-//! retained.
+//! passed to the caller immediately; only the largest files, the first incomplete ones and the inode
+//! numbers of a list are retained.
 
 use crate::file::Incomplete;
 use crate::mappings::{Id, mapping_processes};
@@ -14,8 +14,8 @@ use crate::tree::TreeVisitor;
 use crate::visit::{Collected, Ranked, SharedScan};
 use ioloom_walk::Walk;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
@@ -23,7 +23,8 @@ use std::sync::{Mutex, PoisonError};
 const LIST_THREADS: usize = 16;
 
 impl Scan<'_> {
-    /// Scans `roots`, which can be directories (scanned recursively), files or block devices.
+    /// Scans `roots`, which can be directories (scanned recursively), files or block devices. Roots
+    /// that are the same as another one, or below it, are skipped.
     ///
     /// # Errors
     /// Returns an error if the walk cannot start.
@@ -31,6 +32,8 @@ impl Scan<'_> {
         let walk =
             Walk { threads: self.threads, cancel: Some(self.stop.clone()), ..Walk::default() };
         let shared = SharedScan::new(self);
+        let all = roots.len();
+        let roots = &separate(roots)[..];
         let sums: Vec<Mutex<Tally>> = roots.iter().map(|_| Mutex::default()).collect();
         let (visitors, walked) = walk.run(roots, |_| TreeVisitor::new(&shared, &sums))?;
         let mut report = Report { stopped: walked.stopped, ..Report::default() };
@@ -43,6 +46,7 @@ impl Scan<'_> {
             .map(|(path, sum)| RootReport { path: Some(path.clone()), tally: value(sum) })
             .collect();
         let mut collected = Collected::default();
+        collected.skipped += (all - roots.len()) as u64;
         for visitor in visitors {
             report.directories.extend(visitor.directories);
             collected.merge(visitor.collected, self.top);
@@ -122,6 +126,28 @@ impl Scan<'_> {
         name_reasons(&mut report.incomplete);
         report
     }
+}
+
+/// Returns the roots without those whose files belong to another root too.
+fn separate(roots: &[PathBuf]) -> Vec<PathBuf> {
+    if roots.len() < 2 {
+        return roots.to_vec();
+    }
+    // A named device is queried, whereas one in a tree is skipped.
+    let resolved = |root: &PathBuf| {
+        let real = root.canonicalize().ok()?;
+        real.metadata().is_ok_and(|meta| meta.is_dir() || meta.is_file()).then_some(real)
+    };
+    let real: Vec<Option<PathBuf>> = roots.iter().map(resolved).collect();
+    let known: HashSet<&Path> = real.iter().flatten().map(PathBuf::as_path).collect();
+    let is_below = |path: &Path| path.ancestors().skip(1).any(|upper| known.contains(upper));
+    let (mut seen, mut separate) = (HashSet::new(), Vec::new());
+    for (root, real) in roots.iter().zip(&real) {
+        if real.as_ref().is_none_or(|path| !is_below(path) && seen.insert(path)) {
+            separate.push(root.clone());
+        }
+    }
+    separate
 }
 
 /// Replaces "in use" by a more specific reason if there is one.

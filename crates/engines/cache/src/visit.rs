@@ -95,7 +95,8 @@ impl Collected {
 /// The state of a scan that is shared between threads.
 pub(crate) struct SharedScan<'a> {
     pub(crate) scan: &'a Scan<'a>,
-    /// Files with several hard links found so far; each is counted once.
+    /// Files found so far that have several hard links or were specified by the user; each is counted
+    /// once.
     linked: Mutex<HashSet<Id>>,
 }
 
@@ -151,7 +152,7 @@ impl<'a> SharedScan<'a> {
             _ => return Ok(None),
         }
         let id = (what.device, what.inode);
-        if what.links > 1 && !self.is_first_name(id) {
+        if (named || what.links > 1) && !self.is_first_name(id) {
             return Ok(None);
         }
         let size = what.size;

@@ -261,6 +261,51 @@ fn a_sampled_file_is_evicted_completely() {
 }
 
 #[test]
+fn a_cold_file_stays_cold_if_only_reads_can_query_it() {
+    let Some(place) = Place::new() else { return };
+    let path = place.write("small", 100 * PAGE);
+    place.scan(Action::Drop { write: true });
+    let file = File::open(&path).unwrap();
+    let never: Vec<_> = (1..=10).map(|call| format!("cachestat:{call}:1")).collect();
+    fault::set(&never.join(","));
+    let (before, after, incomplete) = ioloom_cache::evict_file(&file, 100 * PAGE, true).unwrap();
+    fault::set("");
+    assert_eq!((before.source, before.pages.resident), (Source::Pages, Some(0)));
+    assert_eq!((after.pages.resident, incomplete), (Some(0), None));
+    let left = cache::state(&file, 0, 0).unwrap().unwrap().resident;
+    assert_eq!(left, 0, "the queries loaded pages that must be evicted again");
+}
+
+#[test]
+fn files_named_twice_count_once() {
+    let Some(place) = Place::new() else { return };
+    let file = place.write("t/sub/f", 10 * PAGE);
+    place.write("t/g", PAGE);
+    let tree = place.dir.path().join("t");
+    let link = place.dir.path().join("link");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let totals = |roots: &[&Path]| {
+        let roots: Vec<PathBuf> = roots.iter().map(|path| path.to_path_buf()).collect();
+        let report = scan(Action::Status).trees(&roots).unwrap();
+        assert_eq!(report.roots.len(), 1);
+        assert_eq!(report.errors_count, 0, "{:?}", report.errors);
+        (report.total().files, report.total().pages, report.skipped)
+    };
+    assert_eq!(totals(&[&file, &file]), (1, 10, 1));
+    assert_eq!(totals(&[&tree]), (2, 11, 0));
+    let (sub, again) = (tree.join("sub"), tree.join("sub/.."));
+    for more in [&sub, &again, &file, &link, &tree] {
+        assert_eq!(totals(&[&tree, more]), (2, 11, 1), "{more:?}");
+        assert_eq!(totals(&[more, &tree]), (2, 11, 1), "{more:?}");
+    }
+    let mut list = file.as_os_str().as_encoded_bytes().to_vec();
+    list.push(b'\n');
+    let twice = [list.clone(), list].concat();
+    let listed = scan(Action::Status).list(read_list(&twice[..], Separator::Newline));
+    assert_eq!((listed.total().files, listed.skipped), (1, 1));
+}
+
+#[test]
 fn a_state_that_cannot_be_queried_is_unknown() {
     let Some(place) = Place::new() else { return };
     let path = place.write("f", PAGE);

@@ -6,9 +6,11 @@
 //! one for its target with [`Existing::Keep`] and [`Existing::Update`]. Files completed by an
 //! earlier copy are included.
 
+use crate::newer;
 use crate::options::{CopyOptions, Existing, Follow};
 use crate::target::{self, Target};
 use ioloom_sys::attr::{self, Time};
+use ioloom_sys::dir::Dir;
 use ioloom_walk::{Control, DirRef, Fields, Found, Kind, Meta, NewDir, Visitor, Walk};
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -73,7 +75,14 @@ impl Counting<'_> {
     fn stays(&self, source: &Meta, target: &Path) -> bool {
         let Ok(there) = attr::of_path(target, false) else { return false };
         let was_there = there.changed < self.since;
-        was_there && (self.options.existing == Existing::Keep || source.mtime <= there.modified)
+        let is_fat = || {
+            let above = target.parent().filter(|above| !above.as_os_str().is_empty());
+            let above = Dir::open_path_only(above.unwrap_or(Path::new(".")));
+            above.is_ok_and(|above| newer::is_on_fat(&above))
+        };
+        let cuts = self.options.preserve.times;
+        let is_newer = || newer::is_newer(source.mtime, &there, cuts, is_fat);
+        was_there && (self.options.existing == Existing::Keep || !is_newer())
     }
 
     fn add(&mut self, found: &Found<'_>, target: impl FnOnce() -> Option<PathBuf>, linked: bool) {

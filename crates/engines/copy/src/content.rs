@@ -48,7 +48,6 @@ impl FileTransfer<'_> {
             return Ok(Transferred { bytes, hash: hasher.map(Hasher::finish), mode: None });
         }
         if bytes > 0 && self.share_blocks()? {
-            self.context.count_mode(Mode::Reflink);
             return Ok(Transferred { bytes, hash: None, mode: Some(Mode::Reflink) });
         }
         let mode = if bytes <= SMALL_BYTES && !self.has_holes() && pinned.is_none() {
@@ -67,7 +66,6 @@ impl FileTransfer<'_> {
 
     /// Copies sequentially to the end of the source, or to the size that it had when it was opened.
     fn stream(&self, buffer: &mut Buffer, hasher: Option<&mut Hasher>) -> Result<u64, CopyError> {
-        self.context.count_mode(Mode::Buffered);
         let most = if self.tolerant { self.source.attr.bytes } else { u64::MAX };
         let ends = (self.source.is_stream(), self.writes_stream);
         let job = self.job(CopyPlan::buffered("read sequentially to the end"), false);
@@ -92,10 +90,8 @@ impl FileTransfer<'_> {
                     .map_err(|e| self.route.failed_to(Operation::Truncate, e))?;
             }
             self.meter().take_back_to(bytes);
-            self.context.count_mode(Mode::Reflink);
             return Ok(Transferred { bytes, hash: None, mode: Some(Mode::Reflink) });
         }
-        self.context.count_mode(Mode::Buffered);
         let job = self.job(CopyPlan::buffered("the source is changing"), false);
         let bytes = data::changing(&job, buffer, hasher.as_mut())
             .map_err(|error| self.route.transfer_error(error))?;
@@ -110,7 +106,6 @@ impl FileTransfer<'_> {
     /// read requests one byte more than the file size, so a full read indicates that the file grew.
     fn small(&self, buffer: &mut Buffer, hasher: Option<&mut Hasher>) -> Result<u64, CopyError> {
         let (route, attr) = (self.route, &self.source.attr);
-        self.context.count_mode(Mode::Buffered);
         if attr.bytes == 0 {
             return self.unsized_source(buffer, hasher);
         }
@@ -213,9 +208,7 @@ impl FileTransfer<'_> {
     }
 
     fn refused(&self, mode: Mode, why: &'static str) -> CopyError {
-        let (path, _) = (self.route.paths)();
-        let reason = Reason::Refused(plan::Refused { mode, why });
-        CopyError { operation: Operation::Copy, path, other: None, reason }
+        self.route.refused(mode, why)
     }
 
     /// Copies a source that reports size zero, such as a kernel file, by reading to the end.
@@ -265,9 +258,7 @@ impl FileTransfer<'_> {
         if let Some(resume) = self.context.resume.get()
             && resume::in_pieces(self.context, self.route, &self.source.attr)
         {
-            let mode = resume::copy_pieces(resume, self, &job, buffer, hasher)?;
-            self.context.count_mode(mode);
-            return Ok(mode);
+            return resume::copy_pieces(resume, self, &job, buffer, hasher);
         }
         if buffer.capacity() < plan.buffer_bytes() {
             *buffer = Buffer::new(plan.buffer_bytes());
@@ -291,7 +282,6 @@ impl FileTransfer<'_> {
             moved => moved,
         };
         moved.map_err(|error| self.route.transfer_error(error))?;
-        self.context.count_mode(mode);
         Ok(mode)
     }
 

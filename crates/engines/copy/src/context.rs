@@ -9,7 +9,9 @@ use crate::meta::{MetaError, Rules};
 use crate::mode::Mode;
 use crate::options::{CopyCounters, CopyOptions, Watcher};
 use crate::plan::Facts;
-use crate::report::{Counts, EvidenceCounters, HASHES_KEPT_MAX, Hashed};
+use crate::report::{
+    Counts, Evidence, EvidenceCounters, HASHES_KEPT_MAX, Hashed, ModeCounters, Tally,
+};
 use crate::route::Route;
 use crate::turns::Turns;
 use ioloom_sys::attr::{self, Attr};
@@ -55,7 +57,7 @@ pub(crate) struct CopyContext<'a> {
     pub(crate) resume: OnceLock<Journal>,
     facts: Mutex<HashMap<(Device, Device), Arc<Facts>>>,
     unshared: Mutex<HashSet<(Device, Device)>>,
-    modes: [AtomicU64; Mode::ALL.len()],
+    modes: ModeCounters,
     hashes: Mutex<Vec<Hashed>>,
     errors: Mutex<Errors>,
     created: Option<&'a Created>,
@@ -91,7 +93,7 @@ impl<'a> CopyContext<'a> {
             resume: OnceLock::new(),
             facts: Mutex::default(),
             unshared: Mutex::default(),
-            modes: Default::default(),
+            modes: ModeCounters::default(),
             hashes: Mutex::default(),
             errors: Mutex::default(),
             created,
@@ -234,15 +236,15 @@ impl<'a> CopyContext<'a> {
         pinned.filter(|mode| *mode != Mode::Buffered)
     }
 
-    pub(crate) fn count_mode(&self, mode: Mode) {
-        self.modes[mode as usize].fetch_add(1, Ordering::Relaxed);
+    /// Counts a file that has its final name.
+    pub(crate) fn copied_file(&self, mode: Option<Mode>, evidence: &Evidence) {
+        mode.into_iter().for_each(|mode| self.modes.add(mode));
+        self.verified.add(evidence);
     }
 
     /// Returns the number of files copied by each method.
     pub(crate) fn modes(&self) -> Vec<(Mode, u64)> {
-        let counts =
-            Mode::ALL.map(|mode| (mode, self.modes[mode as usize].load(Ordering::Relaxed)));
-        counts.into_iter().filter(|(_, files)| *files > 0).collect()
+        self.modes.load()
     }
 
     pub(crate) fn hashed(&self, route: &Route<'_>, hash: String, bytes: u64) {
@@ -259,9 +261,13 @@ impl<'a> CopyContext<'a> {
         hashes
     }
 
-    /// Counts the entries of a directory that was removed.
-    pub(crate) fn discarded(&self, counts: &Counts) {
+    /// Takes a directory that was removed, with its entries, out of the result.
+    pub(crate) fn discarded(&self, path: &Path, counts: &Counts, tally: &Tally) {
         locked(&self.removed).add(counts);
+        self.progress.bytes.fetch_sub(tally.bytes.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.verified.take(&tally.verified.load());
+        self.modes.take(&tally.modes);
+        locked(&self.hashes).retain(|of| !of.path.starts_with(path));
     }
 
     /// Records a directory that this copy writes to.

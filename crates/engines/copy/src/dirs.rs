@@ -1,8 +1,9 @@
 //! The directories of a copy: source and target, current and final names, and how they are created.
 
-use crate::links::{EarlierCopy, Identity};
+use crate::links::{Copied, EarlierCopy, Identity};
 use crate::meta::{Creation, OWNER_ALL, ParentAttr};
 use crate::new_file::{PART, hidden_name, with_locked_name};
+use crate::report::Tally;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind};
 use ioloom_sys::make;
@@ -45,7 +46,11 @@ pub(crate) struct RootTo {
 
 /// A directory that sources are copied into.
 pub(crate) struct Parent {
+    /// Its path, for the number of a resumable copy.
+    pub(crate) path: PathBuf,
     pub(crate) dir: Dir,
+    /// Whether this user may not list it, so that it cannot be synced. All targets in it existed before.
+    pub(crate) unlisted: bool,
     pub(crate) parent_attr: ParentAttr,
     /// Whether remains of interrupted copies were looked for here.
     pub(crate) swept: AtomicBool,
@@ -90,8 +95,8 @@ pub(crate) struct CopyDir {
     pub(crate) swept: AtomicBool,
     /// Whether it or an ancestor still has a hidden name.
     pub(crate) hidden: bool,
-    /// Bytes copied for files below it while it is hidden. They are subtracted if it is removed.
-    pub(crate) bytes: AtomicU64,
+    /// The files below it while it is hidden.
+    pub(crate) tally: Tally,
     /// Whether to skip its entries because it is on another file system.
     pub(crate) empty: bool,
     pub(crate) parent_attr: ParentAttr,
@@ -104,10 +109,10 @@ impl CopyDir {
         self.absent || self.doomed.load(Ordering::Acquire)
     }
 
-    /// Adds to the bytes copied below a hidden directory.
-    pub(crate) fn add_bytes(&self, bytes: u64) {
+    /// Adds a file in a hidden directory.
+    pub(crate) fn add_file(&self, copied: &Copied) {
         if self.hidden {
-            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+            self.tally.add(copied);
         }
     }
 }

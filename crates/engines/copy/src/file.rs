@@ -25,12 +25,16 @@ use crate::mode::Mode;
 use crate::new_file::{Destination, NewFile, Replace, part_name};
 use crate::options::{Durable, Existing, Overwrite, Preserve};
 use crate::plan::SMALL_BYTES;
+use crate::report::Evidence;
 use crate::resume;
 use crate::route::{Route, Source, TargetState};
+use crate::streams;
 use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::buffer::Buffer;
+use ioloom_sys::descriptor::Descriptor;
 use ioloom_sys::dir::Kind;
+use ioloom_sys::inode_flags::InodeFlags;
 use ioloom_sys::{make, transfer};
 use rustix::io::Errno;
 use std::cmp::Ordering::{Greater, Less};
@@ -69,6 +73,7 @@ pub(crate) fn copy(
     {
         target = TargetState::InPlace(old);
     }
+    streams::check(context, route, &source, &target)?;
     let (mut tries, mut tolerant) = (1, false);
     loop {
         let attempt = Attempt { context, route, source: &source, target, tolerant };
@@ -80,7 +85,8 @@ pub(crate) fn copy(
             Err(error) => error,
         };
         match (&error.reason, target) {
-            (Reason::Changed(_), _) if !tolerant => {
+            // What went into a pipe or device cannot be written again.
+            (Reason::Changed(_), _) if !tolerant && !attempt.writes_stream() => {
                 if tries < TRIES && source.attr.bytes <= RETRY_BYTES_MAX {
                     tries += 1;
                 } else if context.options.strict_source || attempt.needs_its_method() {
@@ -145,7 +151,7 @@ impl<'a> Attempt<'a> {
         let finished = match moved {
             Ok((change, moved)) => {
                 let (mode, end) = (moved.mode, moved.bytes);
-                self.finish(new, moved).map(|backup| (change, backup, mode, end))
+                self.finish(new, moved).map(|finished| (change, finished, mode, end))
             }
             Err(error) => {
                 if self.in_pieces() && !matches!(error.reason, Reason::Changed(_)) {
@@ -158,7 +164,8 @@ impl<'a> Attempt<'a> {
         if finished.is_err() {
             context.meter(&mine).take_back_to(0);
         }
-        let (change, backup, mode, end) = finished?;
+        let (change, (backup, evidence), mode, end) = finished?;
+        context.copied_file(mode, &evidence);
         let bytes = mine.load(Ordering::Relaxed);
         if let Some(how) = change {
             let (path, _) = (route.paths)();
@@ -168,7 +175,7 @@ impl<'a> Attempt<'a> {
         let removed = backup.is_none() && matches!(self.target, TargetState::Fresh);
         let attr = &source.attr;
         let finds_holes = has_holes(context, attr) && attr.blocks_512 * 512 < attr.bytes;
-        Ok(Copied { bytes, backup, removed, mode, finds_holes })
+        Ok(Copied { bytes, backup, removed, mode, finds_holes, evidence })
     }
 
     /// Returns true if the content must be copied by a method that cannot copy a changing source.
@@ -185,7 +192,7 @@ impl<'a> Attempt<'a> {
 
     /// Returns true if the target is a pipe or device.
     fn writes_stream(&self) -> bool {
-        matches!(self.target, TargetState::InPlace(end) if end.kind != Kind::Regular)
+        streams::written(&self.target).is_some()
     }
 
     fn destination(&self) -> Destination {
@@ -243,6 +250,7 @@ impl<'a> Attempt<'a> {
             let made =
                 NewFile::resumable(route.to, route.to_name, self.destination(), hidden, modes)
                     .map_err(failed)?;
+            self.check_flags(&made)?;
             if let (TargetState::Replace(old), false) = (self.target, context.rules.is_root()) {
                 // The file still belongs to this user, who can go on with it later.
                 self.take_over_owner(&old, &made)?;
@@ -255,6 +263,7 @@ impl<'a> Attempt<'a> {
         // The old file may be writable even if its directory is not.
         let made = new(Destination::Occupied, PRIVATE);
         let made = made.map_err(|e| route.failed_to(Operation::CreateBeside, e))?;
+        self.check_flags(&made)?;
         self.take_over_owner(&old, &made)?;
         Ok(made)
     }
@@ -272,6 +281,27 @@ impl<'a> Attempt<'a> {
         let on = FileRef::Open(new.file().as_fd());
         let taken = self.context.rules.take_over_owner(old, on, self.route.parent_attr);
         taken.map_err(|e| self.route.failed_to(Operation::CreateBeside, e))
+    }
+
+    /// Fails if the new file lacks flags of the old one (`chattr`) or its project, so that the old one is written in
+    /// place. Most files have neither: one open and two ioctls.
+    fn check_flags(&self, new: &NewFile<'_>) -> Result<(), CopyError> {
+        let route = self.route;
+        let is_replaced = matches!(self.target, TargetState::Replace(_));
+        let may_be_in_place = self.context.options.overwrite == Overwrite::Auto;
+        if !is_replaced || !may_be_in_place || route.parent_attr.is_remote {
+            return Ok(());
+        }
+        let opened = make::open_to_read(route.to, route.to_name, false)
+            .or_else(|_| make::open_in_place(route.to, route.to_name, false));
+        // A program that is running and cannot be read.
+        let Ok(old) = opened.map(Descriptor::new) else { return Ok(()) };
+        let keeps = InodeFlags::of_file(&old)
+            .and_then(|old| Ok(old.is_empty() || old.are_in(InodeFlags::of_file(new.file())?)));
+        match keeps.map_err(|e| route.failed_to(Operation::Stat, e))? {
+            true => Ok(()),
+            false => Err(route.failed_to(Operation::CreateBeside, Errno::PERM.into())),
+        }
     }
 
     /// Returns true if the old file cannot be replaced for a reason that does not prevent writing
@@ -334,9 +364,7 @@ impl<'a> Attempt<'a> {
     fn change(&self, mode: Option<Mode>) -> Result<Option<&'static str>, CopyError> {
         let options = self.context.options;
         let is_atomic = mode == Some(Mode::Reflink) && !options.preserve.times;
-        // What went into a pipe or device cannot be written again.
-        let is_stream = self.source.is_stream() || self.writes_stream();
-        if is_stream || options.attributes_only || is_atomic {
+        if self.source.is_stream() || options.attributes_only || is_atomic {
             return Ok(None);
         }
         let after = attr::of_file(&self.source.file)
@@ -348,24 +376,32 @@ impl<'a> Attempt<'a> {
             _ if !before.same_content(&after) => "was modified",
             _ => return Ok(None),
         };
-        if self.tolerant { Ok(Some(how)) } else { Err(self.route.changed(how)) }
+        let is_last = self.tolerant || (self.writes_stream() && !options.strict_source);
+        if is_last { Ok(Some(how)) } else { Err(self.route.changed(how)) }
     }
 
     /// Finishes a file whose content has been written: verifies it if requested, applies the
     /// preserved attributes and then gives it its final name. Returns the name of the backup of the
-    /// old file.
-    fn finish(&self, new: NewFile<'a>, moved: Transferred) -> Result<Option<OsString>, CopyError> {
+    /// old file, and the evidence from the verification.
+    fn finish(
+        &self,
+        new: NewFile<'a>,
+        moved: Transferred,
+    ) -> Result<(Option<OsString>, Evidence), CopyError> {
         let (context, route) = (self.context, self.route);
         let options = context.options;
-        if options.verify.reads_again() && !options.attributes_only && !self.writes_stream() {
-            crate::verify::check(context, route, new.file(), moved.bytes, moved.hash.as_deref())?;
+        let mut evidence = Evidence::default();
+        if options.verify.reads_again() && !options.attributes_only {
+            let hash = moved.hash.as_deref();
+            evidence = crate::verify::check(context, route, new.file(), moved.bytes, hash)?;
         }
         if let (TargetState::Replace(old), true) = (self.target, self.in_pieces()) {
             // Until now it belonged to root, who may have to go on with it later.
             self.take_over_owner(&old, &new)?;
         }
         self.put_attributes(&new);
-        if options.durable != Durable::None && !route.hidden && !self.writes_stream() {
+        let is_synced = streams::can_be_synced(&self.target) && !route.hidden;
+        if options.durable != Durable::None && is_synced {
             transfer::sync_all(new.file()).map_err(|e| route.failed_to(Operation::Sync, e))?;
         }
         // Under its name, it could be that of another program.
@@ -393,7 +429,7 @@ impl<'a> Attempt<'a> {
         if let (Some(resume), Some(made)) = (context.resume.get(), made) {
             resume::record_complete(resume, route, (&self.source.attr, &made))?;
         }
-        Ok(backup)
+        Ok((backup, evidence))
     }
 
     fn put_attributes(&self, new: &NewFile<'_>) {

@@ -1,7 +1,8 @@
 //! The journal of a resumable copy.
 //!
 //! Resuming relies on this record, never on file sizes. The journal is an append-only text file
-//! next to the target. Each complete file has a line that identifies its source and the copy. Each large file in
+//! next to the target. Its paths are relative to the target, so that the next copy can spell it in another
+//! way. Each complete file has a line that identifies its source and the copy. Each large file in
 //! progress has a line for every piece, with the hash of the piece, written after the piece was
 //! synced. A line is valid only while the source is unchanged. Lines about complete files are
 //! written without a sync, so after a reboot only those before a `synced` line are valid. A torn
@@ -20,7 +21,7 @@ use std::fmt::Write;
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 /// Number of bytes of complete files between two syncs of the file system. After a crash, at most
@@ -42,6 +43,8 @@ pub(crate) struct Journal {
     name: CString,
     /// The suffix of this copy's hidden names.
     pub(crate) number: u64,
+    /// The target of the copy. Lines contain paths relative to it.
+    target: PathBuf,
     known: Known,
     state: Mutex<State>,
 }
@@ -89,7 +92,12 @@ impl From<io::Error> for JournalError {
 
 impl Journal {
     /// Opens or creates the journal `name` in the directory of the target.
-    pub(crate) fn open(dir: &Dir, name: CString, number: u64) -> Result<Self, JournalError> {
+    pub(crate) fn open(
+        dir: &Dir,
+        name: CString,
+        number: u64,
+        target: PathBuf,
+    ) -> Result<Self, JournalError> {
         let file = match make::file(dir, &name, 0o600) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => make::open_to_resume(dir, &name)?,
             made => made?,
@@ -111,7 +119,7 @@ impl Journal {
         let end = each_line(&file, |end, line| reading.line(end, line))?;
         let known = reading.known(&boot);
         let state = Mutex::new(State { end, unsynced_bytes: 0 });
-        let journal = Self { file, name, number, known, state };
+        let journal = Self { file, name, number, target, known, state };
         journal.write(&format!("begin {boot}\n"))?;
         Ok(journal)
     }
@@ -121,13 +129,13 @@ impl Journal {
     pub(crate) fn is_complete(&self, target: &Path, (source, there): (&Attr, &Attr)) -> bool {
         self.known
             .complete
-            .get(&key(&hex(target)))
+            .get(&key(&self.word(target)))
             .is_some_and(|was| *was == key(&pair(source, there)))
     }
 
     /// Returns the recorded piece that covers `range` of the source in its current state, if any.
     pub(crate) fn piece(&self, target: &Path, source: &Attr, range: &Range<u64>) -> Option<&Piece> {
-        let pieces = self.known.pieces.get(&key(&hex(target)))?;
+        let pieces = self.known.pieces.get(&key(&self.word(target)))?;
         let source = key(&identity(source));
         pieces.iter().rev().find(|piece| piece.range == *range && piece.source == source)
     }
@@ -140,7 +148,7 @@ impl Journal {
         target: &Path,
         (source, there): (&Attr, &Attr),
     ) -> io::Result<()> {
-        self.write(&format!("whole {} {}\n", pair(source, there), hex(target)))?;
+        self.write(&format!("whole {} {}\n", pair(source, there), self.word(target)))?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.unsynced_bytes += source.bytes.max(4096);
         let due = state.unsynced_bytes >= SYNC_BYTES;
@@ -182,9 +190,14 @@ impl Journal {
         range: &Range<u64>,
         hash: &str,
     ) -> io::Result<()> {
-        let (id, path) = (identity(source), hex(target));
+        let (id, path) = (identity(source), self.word(target));
         self.write(&format!("piece {id} {} {} {hash} {path}\n", range.start, range.end))?;
         transfer::sync_data(&self.file)
+    }
+
+    /// Returns the path of a file below the target as one word.
+    fn word(&self, path: &Path) -> String {
+        hex(path.strip_prefix(&self.target).unwrap_or(path))
     }
 
     fn write(&self, line: &str) -> io::Result<()> {
@@ -222,6 +235,8 @@ fn pair(source: &Attr, there: &Attr) -> String {
 }
 
 fn hex(path: &Path) -> String {
+    // The target itself.
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let bytes = path.as_os_str().as_encoded_bytes();
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
@@ -370,7 +385,7 @@ mod tests {
     fn invalid_utf8_does_not_shift_the_lines_that_follow() {
         let temp = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let (dir, path) = (Dir::open(temp.path()).unwrap(), temp.path().join("j"));
-        let open = || Journal::open(&dir, c"j".to_owned(), 7);
+        let open = || Journal::open(&dir, c"j".to_owned(), 7, "to".into());
         fs::write(&path, b"begin one\nwhole \xff\xff\xff\xff\nto").unwrap();
         let opened = open().unwrap();
         assert!(matches!(open(), Err(JournalError::Busy)));

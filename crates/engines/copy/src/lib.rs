@@ -17,8 +17,8 @@
 //!                                      └► file: plan ─► data ─► verify ─► meta ─► final name
 //! ```
 //!
-//! Memory: one buffer per thread; the blocks of large files in flight; about 150 bytes for each
-//! directory in progress and each file with several names; about 40 bytes for each directory that
+//! Memory: one buffer per thread; the blocks of large files in flight; about 250 bytes for each
+//! directory in progress and 150 for each file with several names; about 40 bytes for each directory that
 //! existed before or is a source; and up to 100,000 paths if hashes are requested. A resumed copy
 //! also needs about 50 bytes for each file in its journal (see [`CopyOptions::resume`]).
 
@@ -40,6 +40,7 @@ mod links;
 mod meta;
 mod mode;
 mod new_file;
+mod newer;
 mod options;
 mod parents;
 mod place;
@@ -49,6 +50,7 @@ mod resolve;
 mod resume;
 mod route;
 mod special;
+mod streams;
 mod subtrees;
 mod sweep;
 mod target;

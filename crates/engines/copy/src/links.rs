@@ -5,6 +5,7 @@
 
 use crate::error::CopyError;
 use crate::mode::Mode;
+use crate::report::Evidence;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind};
 use rustix::io::Errno;
@@ -183,6 +184,8 @@ pub(crate) struct Copied {
     pub(crate) mode: Option<Mode>,
     /// Whether the holes of the source were looked for.
     pub(crate) finds_holes: bool,
+    /// The evidence that the copy was read back.
+    pub(crate) evidence: Evidence,
 }
 
 /// The outcome of one entry.

@@ -24,6 +24,7 @@ const SPECIAL: u32 = SET_USER | SET_GROUP | STICKY;
 pub(crate) const OWNER_ALL: u32 = 0o700;
 const ACL_ACCESS: &CStr = c"system.posix_acl_access";
 const ACL_DEFAULT: &CStr = c"system.posix_acl_default";
+const LABEL: &CStr = c"security.selinux";
 
 /// The attributes to preserve, and the defaults of this process.
 #[derive(Debug)]
@@ -33,6 +34,7 @@ pub(crate) struct Rules {
     plain_mode: bool,
     umask: OnceLock<u32>,
     attributes: Attributes,
+    context: Attributes,
     own: (u32, u32),
     /// Whether this process may change owners.
     may_chown: bool,
@@ -160,7 +162,8 @@ impl Rules {
         let (attributes, own) = (options.attributes, attr::own_ids());
         let may_chown = rustix::thread::capabilities(None)
             .is_ok_and(|sets| sets.effective.contains(CapabilitySet::CHOWN));
-        Self { preserve, plain_mode, umask, attributes, own, may_chown, no_xattrs }
+        let context = options.context;
+        Self { preserve, plain_mode, umask, attributes, context, own, may_chown, no_xattrs }
     }
 
     /// Returns the umask of this process. It is read on first use because the kernel has to format
@@ -196,8 +199,12 @@ impl Rules {
         let others = self.preserve.owner && (!is_own || source.kind == Kind::Directory);
         let bits = inheritable_bits(source.kind);
         let mode = self.mode_of(source) & if others { bits & !0o077 } else { bits };
-        let is_plain = self.preserve.xattrs && source.kind == Kind::Regular && self.own.0 != 0;
+        let is_plain = self.sets_xattrs() && source.kind == Kind::Regular && self.own.0 != 0;
         if is_plain { mode | 0o200 } else { mode }
+    }
+
+    fn sets_xattrs(&self) -> bool {
+        self.preserve.xattrs || self.preserve.context
     }
 
     /// Returns the permissions that GNU cp withholds from a new directory in a tree.
@@ -248,7 +255,7 @@ impl Rules {
             failed.push(error);
             Owner::Lost
         });
-        if self.preserve.xattrs || (self.preserve.mode && !made.is_link) {
+        if self.sets_xattrs() || (self.preserve.mode && !made.is_link) {
             failed.extend(self.put_xattrs(from.xattrs(), on.xattrs(), made).err());
         }
         if !made.is_link && (self.preserve.mode || !made.is_old) {
@@ -366,7 +373,8 @@ impl Rules {
         made: Creation,
     ) -> Result<(), MetaError> {
         let is_acl = |name: &CStr| name == ACL_ACCESS || name == ACL_DEFAULT;
-        let names = from.names().or_else(|e| self.judge(e, Operation::ReadAttributes, Vec::new))?;
+        let names =
+            from.names().or_else(|e| self.judge(e, LABEL, Operation::ReadAttributes, Vec::new))?;
         let mut first = Ok(());
         if (made.parent_attr.has_default_acl || made.is_old) && self.preserve.mode && !made.is_link
         {
@@ -378,17 +386,23 @@ impl Rules {
         }
         for name in names.into_iter().filter(|name| !is_raw_acl(name)) {
             let acl = is_acl(&name);
-            if !(if acl { self.preserve.mode } else { self.preserve.xattrs }) {
+            let is_wanted = match acl {
+                true => self.preserve.mode,
+                false if name.as_c_str() == LABEL => self.preserve.context,
+                false => self.preserve.xattrs,
+            };
+            if !is_wanted {
                 continue;
             }
-            let value =
-                from.get(&name).or_else(|e| self.judge(e, Operation::ReadAttributes, || None));
+            let value = from
+                .get(&name)
+                .or_else(|e| self.judge(e, &name, Operation::ReadAttributes, || None));
             let set = value.and_then(|value| match value {
                 None => Ok(()),
                 Some(value) => match on.set(&name, &value) {
                     Ok(()) => Ok(()),
                     Err(e) if acl => Err((Operation::ChangeMode, e)),
-                    Err(e) => self.judge(e, Operation::WriteAttributes, || ()),
+                    Err(e) => self.judge(e, &name, Operation::WriteAttributes, || ()),
                 },
             });
             first = first.and(set);
@@ -396,11 +410,12 @@ impl Rules {
         first
     }
 
-    /// Decides whether a failure with an extended attribute is an error. Attributes that the target
-    /// or the user cannot have are expected with `-a`; a full disk is not.
+    /// Decides whether a failure with the extended attribute `name` is an error. Attributes that the
+    /// target or the user cannot have are expected with `-a`; a full disk is not.
     fn judge<T>(
         &self,
         error: io::Error,
+        name: &CStr,
         operation: Operation,
         instead: impl FnOnce() -> T,
     ) -> Result<T, MetaError> {
@@ -409,7 +424,9 @@ impl Rules {
             Errno::from_io_error(&error),
             Some(E::OPNOTSUPP | E::NODATA | E::PERM | E::ACCESS | E::INVAL)
         );
-        if self.attributes == Attributes::Required || !cannot {
+        let is_required = self.attributes == Attributes::Required
+            || (name == LABEL && self.context == Attributes::Required);
+        if is_required || !cannot {
             return Err((operation, error));
         }
         self.no_xattrs.store(true, Ordering::Relaxed);
@@ -458,11 +475,15 @@ impl Rules {
         let mut failed = Vec::new();
         let (from, to) = (old_on.xattrs(), on.xattrs());
         let mut has_acl = false;
-        let names = from.names().unwrap_or_default();
+        let names = match from.names() {
+            Ok(names) => names,
+            // Without its ACL, the mode of the old file would permit more: the new one stays private.
+            Err(e) => return vec![(Operation::ReadAttributes, e)],
+        };
         for name in names.into_iter().filter(|name| !is_raw_acl(name)) {
             let acl = name.as_c_str() == ACL_ACCESS;
             let bytes = name.to_bytes();
-            let is_label = bytes == b"security.selinux";
+            let is_label = name.as_c_str() == LABEL;
             if (bytes.starts_with(b"security.") && !is_label) || (acl && self.preserve.mode) {
                 continue;
             }

@@ -25,13 +25,16 @@ pub struct Preserve {
     pub times: bool,
     /// Hard links.
     pub links: bool,
-    /// Extended attributes.
+    /// Extended attributes, except the security label.
     pub xattrs: bool,
+    /// The security label of SELinux (`security.selinux`).
+    pub context: bool,
 }
 
 impl Preserve {
     /// All attributes, like `cp -a`.
-    pub const ALL: Self = Self { mode: true, owner: true, times: true, links: true, xattrs: true };
+    pub const ALL: Self =
+        Self { mode: true, owner: true, times: true, links: true, xattrs: true, context: true };
 }
 
 /// How to treat existing target files.
@@ -54,8 +57,9 @@ pub enum Existing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Overwrite {
     /// Atomically by a new file. In place if that would change more than the content: a symbolic
-    /// link, a file with several links, a mount point, another user's file, or a directory in which
-    /// this user cannot create files.
+    /// link, a file with several links, a mount point, another user's file, one with flags
+    /// (`chattr`) or a project that a new file would lack, or a directory in which this user cannot
+    /// create files.
     #[default]
     Auto,
     /// Atomically by a new file, always; fail if that is impossible.
@@ -194,6 +198,9 @@ pub struct CopyOptions {
     pub plain_mode: bool,
     /// Whether failures with extended attributes are errors.
     pub attributes: Attributes,
+    /// Whether failures with the security label are errors. They are also with
+    /// [`attributes`](Self::attributes).
+    pub context: Attributes,
     /// How to treat existing target files.
     pub existing: Existing,
     /// How an existing regular file is overwritten.
@@ -248,6 +255,7 @@ impl Default for CopyOptions {
             preserve: Preserve::default(),
             plain_mode: false,
             attributes: Attributes::default(),
+            context: Attributes::default(),
             existing: Existing::default(),
             overwrite: Overwrite::default(),
             force: false,

@@ -3,15 +3,16 @@
 //! The rules are those of GNU cp, so that `cp` can be an alias, with one difference: a regular file
 //! that can be replaced without changing anything but its content is replaced atomically. All other
 //! files are written in place: through symbolic links, into files with several links, pipes and
-//! devices, mount points, and files of other users. A file that this copy created is never
-//! overwritten by another source, nor is anything written through a link that it created. See
-//! decision 033.
+//! devices, mount points, files of other users, and files with flags that a new one would lack. A file
+//! that this copy created is never overwritten by another source, nor is anything written through a
+//! link that it created. See decision 033.
 //!
 //! Cost: one statx, and one more if the target is a symbolic link.
 
 use crate::backup;
 use crate::context::CopyContext;
 use crate::error::CopyError;
+use crate::newer;
 use crate::options::{Existing, Follow, Make, Overwrite};
 use crate::route::{Route, TargetState};
 use crate::special;
@@ -141,7 +142,7 @@ impl Target<'_> {
         }
         match options.existing {
             Existing::Keep => return Ok(Placement::Keep),
-            Existing::Update | Existing::UpdateAsk if self.source.modified <= end.modified => {
+            Existing::Update | Existing::UpdateAsk if !self.is_newer() => {
                 return Ok(Placement::KeepNewer);
             }
             Existing::Ask | Existing::UpdateAsk
@@ -159,6 +160,11 @@ impl Target<'_> {
         }
         self.not_just_created()?;
         self.may_remove(self.choose()?).map(Placement::Copy)
+    }
+
+    fn is_newer(&self) -> bool {
+        let cuts = self.context.options.preserve.times;
+        newer::is_newer(self.source.modified, &self.end, cuts, || newer::is_on_fat(self.route.to))
     }
 
     /// Returns true if a symbolic link at this place would be copied as a link, not followed.

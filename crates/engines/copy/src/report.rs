@@ -1,6 +1,7 @@
 //! The result of a copy.
 
 use crate::error::{CopyError, Errors};
+use crate::links::Copied;
 use crate::mode::Mode;
 use crate::options::{CopyOptions, Durable, HashKind, Verify};
 use crate::plan::Facts;
@@ -86,6 +87,22 @@ pub(crate) struct EvidenceCounters {
 }
 
 impl EvidenceCounters {
+    fn all(&self) -> [&AtomicU64; 4] {
+        [&self.files, &self.bytes, &self.device_bytes, &self.not_from_device]
+    }
+
+    pub(crate) fn add(&self, seen: &Evidence) {
+        for (counter, count) in self.all().into_iter().zip(seen.all()) {
+            counter.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn take(&self, seen: &Evidence) {
+        for (counter, count) in self.all().into_iter().zip(seen.all()) {
+            counter.fetch_sub(count, Ordering::Relaxed);
+        }
+    }
+
     /// Returns the current counts.
     pub(crate) fn load(&self) -> Evidence {
         Evidence {
@@ -94,6 +111,58 @@ impl EvidenceCounters {
             device_bytes: self.device_bytes.load(Ordering::Relaxed),
             not_from_device: self.not_from_device.load(Ordering::Relaxed),
         }
+    }
+}
+
+/// Number of files by method, counted by all threads.
+#[derive(Debug, Default)]
+pub(crate) struct ModeCounters([AtomicU64; Mode::ALL.len()]);
+
+impl ModeCounters {
+    pub(crate) fn add(&self, mode: Mode) {
+        self.0[mode as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn add_all(&self, other: &Self) {
+        for (counter, other) in self.0.iter().zip(&other.0) {
+            counter.fetch_add(other.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn take(&self, other: &Self) {
+        for (counter, other) in self.0.iter().zip(&other.0) {
+            counter.fetch_sub(other.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the methods that were used.
+    pub(crate) fn load(&self) -> Vec<(Mode, u64)> {
+        let counts = Mode::ALL.map(|mode| (mode, self.0[mode as usize].load(Ordering::Relaxed)));
+        counts.into_iter().filter(|(_, files)| *files > 0).collect()
+    }
+}
+
+/// What was copied below a hidden directory, which is subtracted if the directory is removed.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) bytes: AtomicU64,
+    pub(crate) verified: EvidenceCounters,
+    pub(crate) modes: ModeCounters,
+}
+
+impl Tally {
+    /// Adds one file.
+    pub(crate) fn add(&self, copied: &Copied) {
+        self.bytes.fetch_add(copied.bytes, Ordering::Relaxed);
+        self.verified.add(&copied.evidence);
+        copied.mode.into_iter().for_each(|mode| self.modes.add(mode));
+    }
+
+    /// Adds the files of a directory below.
+    pub(crate) fn add_all(&self, below: &Self) {
+        self.bytes.fetch_add(below.bytes.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.verified.add(&below.verified.load());
+        self.modes.add_all(&below.modes);
     }
 }
 
@@ -140,6 +209,10 @@ pub struct Report {
 }
 
 impl Evidence {
+    fn all(&self) -> [u64; 4] {
+        [self.files, self.bytes, self.device_bytes, self.not_from_device]
+    }
+
     fn add(&mut self, other: &Self) {
         self.files += other.files;
         self.bytes += other.bytes;

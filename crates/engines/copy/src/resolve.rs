@@ -45,8 +45,11 @@ impl TargetResolver<'_> {
             let found = self.target_of(source, path, into);
             let found = found.and_then(|(path, to, kind)| {
                 let (dir, name) = split(&to)?;
-                let parent = match by_path.get(&dir) {
-                    Some(number) => *number,
+                let known = by_path.get(&dir).copied();
+                let is_usable =
+                    |number: &usize| !roots.parents[*number].unlisted || is_existing_dir(&to, kind);
+                let parent = match known.filter(is_usable) {
+                    Some(number) => number,
                     None => {
                         let parent = self.parent(&dir, &to, source, kind)?;
                         roots.parents.push(parent);
@@ -204,16 +207,28 @@ impl TargetResolver<'_> {
             }
             _ => CopyError::io(operation, to.to_owned(), e),
         };
-        // Syncing needs a descriptor that is open for reading.
+        // Syncing needs a descriptor that is open for reading. The name of a directory that exists is not
+        // changed.
         let waits = self.context.options.durable != Durable::None;
-        let dir = if waits { Dir::open(path) } else { Dir::open_path_only(path) };
-        let dir = dir.map_err(failed)?;
+        let opened = if waits { Dir::open(path) } else { Dir::open_path_only(path) };
+        let (dir, unlisted) = match opened {
+            Err(e)
+                if waits
+                    && e.kind() == io::ErrorKind::PermissionDenied
+                    && is_existing_dir(to, kind) =>
+            {
+                (Dir::open_path_only(path).map_err(failed)?, true)
+            }
+            opened => (opened.map_err(failed)?, false),
+        };
         let attr = attr::of_file(&dir).map_err(failed)?;
         let has_default_acl = self.context.rules.has_default_acl(&dir);
         let is_remote = attr::file_system(&dir).is_ok_and(|system| system.remote);
         let Attr { device, group, append_only, .. } = attr;
         Ok(Parent {
+            path: path.to_owned(),
             dir,
+            unlisted,
             parent_attr: ParentAttr { device, group, has_default_acl, is_remote, append_only },
             swept: AtomicBool::new(false),
         })
@@ -242,6 +257,12 @@ impl TargetResolver<'_> {
         let error = is_read.then(|| std::fs::File::open(source).err()).flatten()?;
         Some(CopyError::io(Operation::Open, source.to_owned(), error))
     }
+}
+
+/// Returns true if a directory is copied into one that exists.
+fn is_existing_dir(to: &Path, source: Kind) -> bool {
+    let is_dir = |found: Attr| found.kind == Kind::Directory;
+    source == Kind::Directory && attr::of_path(to, false).is_ok_and(is_dir)
 }
 
 /// Returns true if a target ends with `/.` but does not exist: it cannot be created.

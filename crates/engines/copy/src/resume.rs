@@ -49,10 +49,14 @@ pub(crate) fn begin(
         return Err(CopyError::cannot(Operation::Copy, from, why));
     }
     let failed = |e| CopyError::io(Operation::OpenJournal, to.path.clone(), e);
-    let number = number_of(&std::fs::canonicalize(from).map_err(failed)?, &to.path);
+    // The same however the paths are spelled.
+    let canonical = |path: &Path| std::fs::canonicalize(path).map_err(failed);
+    let target = canonical(&parent.path)?.join(std::ffi::OsStr::from_bytes(to.name.to_bytes()));
+    let number = number_of(&canonical(from)?, &target);
     let name = journal_name(&hidden_name(&to.name, number));
     let shown = name.clone();
-    let journal = Journal::open(&parent.dir, name, number).map_err(|error| match error {
+    let opened = Journal::open(&parent.dir, name, number, to.path.clone());
+    let journal = opened.map_err(|error| match error {
         JournalError::Busy => {
             let why = "another copy of it to the same target is running";
             CopyError::cannot(Operation::Copy, from, why)

@@ -3,6 +3,7 @@
 use crate::data::TransferError;
 use crate::error::{CopyError, Reason};
 use crate::meta::ParentAttr;
+use crate::mode::{Mode, Refused};
 use crate::options::{CopyOptions, Make};
 use ioloom_failure::{Operation, quoted};
 use ioloom_sys::attr::{self, Attr};
@@ -95,6 +96,13 @@ impl Route<'_> {
     pub(crate) fn changed(&self, how: &'static str) -> CopyError {
         let (path, _) = (self.paths)();
         CopyError { operation: Operation::Copy, path, other: None, reason: Reason::Changed(how) }
+    }
+
+    /// The required method cannot be used.
+    pub(crate) fn refused(&self, mode: Mode, why: &'static str) -> CopyError {
+        let (path, _) = (self.paths)();
+        let reason = Reason::Refused(Refused { mode, why });
+        CopyError { operation: Operation::Copy, path, other: None, reason }
     }
 
     pub(crate) fn cancelled(&self) -> CopyError {

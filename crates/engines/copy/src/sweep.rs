@@ -3,7 +3,8 @@
 //! A copy holds a lock on every hidden directory that it fills, and on every hidden file that only it
 //! uses. What this process can lock was abandoned. Links, nodes and second names of files cannot be locked,
 //! but exist for less than a millisecond: those that are older than two seconds were abandoned, or their copy
-//! makes them again. Directories of resumable copies are kept unless their target is copied again.
+//! makes them again. Directories of resumable copies are kept unless their target is copied again without
+//! `--resume`.
 //! Cost: listing a directory, once, if the copy creates a directory in it or merges one into it.
 
 use crate::context::CopyContext;
@@ -61,7 +62,12 @@ pub(crate) fn sweep(
         }
         let journal = journal_name(&name);
         let is_target = || targets.iter().any(|target| is_for(&name, target));
-        if attr::of_name(dir, &journal, false).is_ok() && !is_target() {
+        let resumable = attr::of_name(dir, &journal, false).is_ok();
+        if resumable && !is_target() {
+            continue;
+        }
+        if resumable && resumes.is_some() && !is_own {
+            note_kept(context, dir, path, &name);
             continue;
         }
         // The journal of this copy is in use.
@@ -73,6 +79,22 @@ pub(crate) fn sweep(
 fn is_for(hidden: &CStr, target: &CStr) -> bool {
     let number = number_of_hidden(hidden.to_bytes()).unwrap_or(0);
     crate::new_file::hidden_name(target, number).as_c_str() == hidden
+}
+
+/// Reports the incomplete copy of another source to the same target, which that source can continue.
+fn note_kept(context: &CopyContext<'_>, dir: &Dir, path: &Path, name: &CStr) {
+    let Ok(left) = dir.open_at(name.to_bytes()) else { return };
+    // It is still running.
+    if !make::try_lock(&left).unwrap_or(true) {
+        return;
+    }
+    let path = path.join(OsStr::from_bytes(name.to_bytes()));
+    let text = format!(
+        "kept {}, left by an interrupted copy of another source to the same target; remove it unless \
+         that copy is to be continued",
+        quoted(&path)
+    );
+    context.watcher.note(&text);
 }
 
 fn remove_stale(

@@ -446,7 +446,7 @@ impl<'r> Worker<'r> {
         };
         if let Location::In(dir) = at {
             match &ended {
-                Ok(Outcome::Copied(copied)) => dir.data().add_bytes(copied.bytes),
+                Ok(Outcome::Copied(copied)) => dir.data().add_file(copied),
                 Err(error) if error.is_out_of_space() && dir.data().hidden => {
                     self.context.note_lack(error);
                     dir.data().doomed.store(true, Ordering::Release);
@@ -472,15 +472,20 @@ fn attr_of(route: &Route<'_>, kind: Kind) -> Result<Attr, CopyError> {
     if attr.kind == kind { Ok(attr) } else { Err(route.replaced()) }
 }
 
-/// Syncs the directories into which sources were copied.
+/// Syncs the directories into which sources were copied, except those whose names did not change and
+/// that this user may not list.
 pub(crate) fn sync_parents(context: &CopyContext<'_>, roots: &Roots) {
     for (number, parent) in roots.parents.iter().enumerate() {
+        let targets = || roots.to.iter().filter(|to| to.parent == number);
         let synced = match context.options.durable {
             Durable::None => return,
+            Durable::File if parent.unlisted => Ok(()),
             Durable::File => parent.dir.sync(),
+            Durable::Full if parent.unlisted => targets()
+                .try_for_each(|to| parent.dir.open_at(to.name.to_bytes())?.sync_file_system()),
             Durable::Full => parent.dir.sync().and_then(|()| parent.dir.sync_file_system()),
         };
-        let of = roots.to.iter().find(|to| to.parent == number);
+        let of = targets().next();
         if let Err(error) = synced {
             let path = of.and_then(|to| to.path.parent());
             let path = path.filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -10,6 +10,7 @@ use crate::context::CopyContext;
 use crate::error::{CopyError, Reason};
 use crate::hash::Hasher;
 use crate::options::Verify;
+use crate::report::Evidence;
 use crate::route::Route;
 use ioloom_failure::Operation;
 use ioloom_sys::buffer::Buffer;
@@ -19,19 +20,19 @@ use ioloom_sys::{attr, cache, file, make, proc, transfer};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
-use std::sync::atomic::Ordering;
 
 /// Read size in bytes.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Reads a new file back and compares its hash with that of the bytes read from the source.
+/// Reads a new file back and compares its hash with that of the bytes read from the source. Returns the
+/// evidence.
 pub(crate) fn check(
     context: &CopyContext<'_>,
     route: &Route<'_>,
     new: &Descriptor,
     bytes: u64,
     hash: Option<&str>,
-) -> Result<(), CopyError> {
+) -> Result<Evidence, CopyError> {
     let from_device = context.options.verify == Verify::Device;
     if from_device {
         transfer::sync_data(new).map_err(|e| route.failed_to(Operation::Sync, e))?;
@@ -57,16 +58,15 @@ pub(crate) fn check(
         let reason = Reason::Differs(difference);
         return Err(CopyError { operation: Operation::Verify, path, other: None, reason });
     }
-    let seen = &context.verified;
-    seen.files.fetch_add(1, Ordering::Relaxed);
-    seen.bytes.fetch_add(bytes, Ordering::Relaxed);
-    seen.device_bytes.fetch_add(device_bytes.min(bytes), Ordering::Relaxed);
     // Without a kernel count, the evidence is missing; a hole needs none.
     let evident = || device_bytes > 0 || attr::of_file(new).is_ok_and(|new| new.blocks_512 == 0);
-    if from_device && bytes > 0 && !(from_device_here && evident()) {
-        seen.not_from_device.fetch_add(1, Ordering::Relaxed);
-    }
-    Ok(())
+    let is_missing = from_device && bytes > 0 && !(from_device_here && evident());
+    Ok(Evidence {
+        files: 1,
+        bytes,
+        device_bytes: device_bytes.min(bytes),
+        not_from_device: is_missing.into(),
+    })
 }
 
 /// A new file, opened for reading.

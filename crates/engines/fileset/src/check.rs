@@ -3,7 +3,7 @@
 use crate::content::{PIECE_BYTES, content};
 use crate::error::{SetError, io_error};
 use crate::layout::{files_dir, first_name, leaf, name, relative_path, run_files, size};
-use crate::lock::lock;
+use crate::lock::{SetLock, lock};
 use crate::manifest::{self, State, load};
 use crate::names::{MANIFEST, MANIFEST_NEW};
 use ioloom_failure::{Operation, PathError, quoted, reason};
@@ -164,7 +164,7 @@ fn find_strangers(spec: &FileSetSpec, files: &Path, all: &mut Verified) -> Resul
 }
 
 /// Returns the index of the file at `path` if it belongs to the set.
-fn index_of(spec: &FileSetSpec, path: &[u8]) -> Option<u64> {
+pub(crate) fn index_of(spec: &FileSetSpec, path: &[u8]) -> Option<u64> {
     let path = std::str::from_utf8(path).ok()?;
     let index = path.rsplit('/').next()?.parse().ok()?;
     (index < spec.count && relative_path(spec, index) == path).then_some(index)
@@ -175,6 +175,8 @@ fn index_of(spec: &FileSetSpec, path: &[u8]) -> Option<u64> {
 pub struct Removed {
     /// Number of files removed.
     pub files: u64,
+    /// Total size of their data in bytes. Further links to a file and sparse files count nothing.
+    pub bytes: u64,
     /// Directories that remain because they contain other files.
     pub left: Vec<PathBuf>,
 }
@@ -183,7 +185,15 @@ pub struct Removed {
 /// interrupted removal, [`crate::create`] can complete the set, and this function can remove the
 /// rest.
 pub fn remove(dir: &Path) -> Result<Removed, SetError> {
-    let _lock = lock(dir)?;
+    remove_locked(&lock(dir)?)
+}
+
+/// Like [`remove`], for a caller that holds the lock of the set because it removes other files
+/// first.
+pub fn remove_locked(lock: &SetLock) -> Result<Removed, SetError> {
+    let dir = lock.dir();
+    // The directory itself cannot be removed as `.` or through a link.
+    let real = dir.canonicalize().map_err(io_error(Operation::OpenDir, dir))?;
     let held = Dir::open(dir).map_err(io_error(Operation::OpenDir, dir))?;
     let mut manifest =
         manifest::read(&held, dir)?.ok_or_else(|| SetError::NoSet { dir: dir.to_owned() })?;
@@ -208,7 +218,7 @@ pub fn remove(dir: &Path) -> Result<Removed, SetError> {
         .map_err(io_error(Operation::Remove, &dir.join(MANIFEST)))?;
     let _ = held.remove_file_at(MANIFEST_NEW.as_bytes());
     if manifest.made_dir {
-        match std::fs::remove_dir(dir) {
+        match std::fs::remove_dir(&real) {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {
                 removed.left.push(dir.to_owned());
@@ -227,7 +237,8 @@ fn remove_files(
     root: &Dir,
     removed: &mut Removed,
 ) -> Result<(), SetError> {
-    let (next, gone) = (AtomicU64::new(0), AtomicU64::new(0));
+    let next = AtomicU64::new(0);
+    let (gone, gone_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
     let run = run_files(spec);
     let error = Mutex::new(None);
     let work = || {
@@ -238,7 +249,10 @@ fn remove_files(
             }
             let last = (first + run).min(spec.count);
             match remove_run(spec, root, first..last) {
-                Ok(count) => gone.fetch_add(count, Ordering::Relaxed),
+                Ok((count, bytes)) => {
+                    gone.fetch_add(count, Ordering::Relaxed);
+                    gone_bytes.fetch_add(bytes, Ordering::Relaxed);
+                }
                 Err(source) => {
                     let path = files.join(leaf(spec, first));
                     let mut error = error.lock().unwrap_or_else(PoisonError::into_inner);
@@ -246,7 +260,7 @@ fn remove_files(
                         .get_or_insert_with(|| PathError::new(Operation::RemoveFrom, path, source));
                     return;
                 }
-            };
+            }
         }
     };
     std::thread::scope(|scope| {
@@ -257,6 +271,7 @@ fn remove_files(
         work();
     });
     removed.files = gone.into_inner();
+    removed.bytes = gone_bytes.into_inner();
     if let Some(error) = error.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error.into());
     }
@@ -280,22 +295,27 @@ fn remove_files(
     Ok(())
 }
 
-/// Removes files from one directory; returns how many existed.
-fn remove_run(spec: &FileSetSpec, root: &Dir, run: Range<u64>) -> io::Result<u64> {
+/// Removes files from one directory; returns how many existed and the size of their data in bytes.
+fn remove_run(spec: &FileSetSpec, root: &Dir, run: Range<u64>) -> io::Result<(u64, u64)> {
     let leaf = leaf(spec, run.start);
     let dir = match root.open_below(leaf.trim_end_matches('/').as_bytes()) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((0, 0)),
         dir => dir?,
     };
-    let mut count = 0;
+    let (mut count, mut bytes) = (0, 0);
     for index in run {
         match dir.remove_file_at(name(spec, index).as_bytes()) {
-            Ok(()) => count += 1,
+            Ok(()) => {
+                count += 1;
+                if !spec.making.sparse && first_name(spec, index) == index {
+                    bytes += size(spec, index);
+                }
+            }
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) => return Err(e),
         }
     }
-    Ok(count)
+    Ok((count, bytes))
 }
 
 /// Removes an empty directory; returns false if it is not empty.

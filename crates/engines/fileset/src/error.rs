@@ -14,6 +14,16 @@ pub enum SetError {
         /// What is wrong, and how to correct it.
         reason: String,
     },
+    /// Parts of a tree could not be read, so its shape is not known.
+    #[error("cannot read all of {} (errors: {errors}, first: {reason})", quoted(.dir))]
+    Incomplete {
+        /// The tree.
+        dir: PathBuf,
+        /// Number of entries that could not be read.
+        errors: u64,
+        /// The first error.
+        reason: String,
+    },
     /// The directory contains something else.
     #[error(
         "cannot create a file set in {}: it is not empty and has no manifest of ioloom; choose an \

@@ -22,12 +22,12 @@ mod names;
 mod shape;
 mod text;
 
-pub use check::{Fault, Removed, Verified, remove, verify};
+pub use check::{Fault, Removed, Verified, remove, remove_locked, verify};
 pub use content::fill;
 pub use error::SetError;
 pub use layout::{demand_ns, files_dir, hash, leaves, paths, relative_path, size};
 pub use lock::{SetLock, lock};
-pub use make::{CreateOptions, CreateProgress, create};
+pub use make::{CreateOptions, CreateProgress, Created, create};
 pub use manifest::{FORMAT, Manifest, State, load};
 pub use names::MANIFEST;
 pub use shape::{Shape, medium, spec_from_tree};

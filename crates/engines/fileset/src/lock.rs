@@ -8,16 +8,26 @@
 use crate::error::{SetError, io_error};
 use ioloom_failure::Operation;
 use std::fs::{File, TryLockError};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A lock on a set, released when dropped.
 #[derive(Debug)]
-pub struct SetLock(File);
+pub struct SetLock {
+    file: File,
+    dir: PathBuf,
+}
+
+impl SetLock {
+    /// Returns the directory as it was given to [`lock`].
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
 
 impl Drop for SetLock {
     /// Unlocks explicitly because a child process that is being spawned might share the descriptor.
     fn drop(&mut self) {
-        let _ = self.0.unlock();
+        let _ = self.file.unlock();
     }
 }
 
@@ -29,7 +39,7 @@ impl Drop for SetLock {
 pub fn lock(dir: &Path) -> Result<SetLock, SetError> {
     let file = File::open(dir).map_err(io_error(Operation::OpenDir, dir))?;
     match file.try_lock() {
-        Ok(()) | Err(TryLockError::Error(_)) => Ok(SetLock(file)),
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(SetLock { file, dir: dir.to_owned() }),
         Err(TryLockError::WouldBlock) => Err(SetError::Busy { dir: dir.to_owned() }),
     }
 }

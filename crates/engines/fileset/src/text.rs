@@ -70,10 +70,18 @@ pub enum SetText {
 
 impl SetText {
     /// Returns the description; walks the tree if necessary.
+    ///
+    /// # Errors
+    /// The tree cannot be read completely. [`spec_from_tree`] returns the shape of the rest.
     pub fn resolve(self) -> Result<FileSetSpec, SetError> {
-        match self {
-            Self::Spec(spec) => Ok(spec),
-            Self::Like { dir, seed } => Ok(spec_from_tree(&dir, seed)?.spec),
+        let (dir, seed) = match self {
+            Self::Spec(spec) => return Ok(spec),
+            Self::Like { dir, seed } => (dir, seed),
+        };
+        let shape = spec_from_tree(&dir, seed)?;
+        match shape.first_error {
+            None => Ok(shape.spec),
+            Some(reason) => Err(SetError::Incomplete { dir, errors: shape.errors_count, reason }),
         }
     }
 

@@ -34,7 +34,7 @@ fn quiet(_: CreateProgress) -> bool {
 }
 
 fn make(text: &str, dir: &Path) -> ioloom_model::FileSetRealised {
-    create(&spec(text), dir, &options(), &quiet).unwrap()
+    create(&spec(text), dir, &options(), &quiet).unwrap().set
 }
 
 fn command(program: &str, args: &[&str]) -> String {
@@ -54,7 +54,8 @@ fn a_set_matches_its_text() {
         most.fetch_max(p.files_done, Ordering::Relaxed);
         true
     })
-    .unwrap();
+    .unwrap()
+    .set;
     assert_eq!(most.into_inner(), 700);
     // The oracle is another program: `find` prints sizes and paths.
     let files = files_dir(&dir);
@@ -142,10 +143,11 @@ fn a_set_whose_removal_was_interrupted_has_its_links_again() {
 fn the_same_text_gives_the_same_bytes_with_any_number_of_threads() {
     let temp = tempfile::tempdir().unwrap();
     let (a, b) = (temp.path().join("a"), temp.path().join("b"));
-    let one = create(&spec(SMALL), &a, &CreateOptions { threads: 1, ..options() }, &quiet).unwrap();
-    let many =
-        create(&spec(SMALL), &b, &CreateOptions { threads: 8, ..options() }, &quiet).unwrap();
-    assert_eq!(one.hash, many.hash);
+    let by = |threads: usize, dir: &Path| {
+        let options = CreateOptions { threads, ..options() };
+        create(&spec(SMALL), dir, &options, &quiet).unwrap().set.hash
+    };
+    assert_eq!(by(1, &a), by(8, &b));
     let (a, b) = (files_dir(&a), files_dir(&b));
     assert_eq!(command("diff", &["-r", a.to_str().unwrap(), b.to_str().unwrap()]), "");
 }
@@ -195,11 +197,26 @@ fn a_complete_set_is_reused_and_repaired_if_files_are_missing() {
     let first = make(SMALL, &dir);
     let calls = AtomicU64::new(0);
     let counted = |_: CreateProgress| calls.fetch_add(1, Ordering::Relaxed) < u64::MAX;
-    assert_eq!(create(&spec(SMALL), &dir, &options(), &counted).unwrap(), first);
+    let create = || {
+        let created = create(&spec(SMALL), &dir, &options(), &counted).unwrap();
+        assert_eq!(created.set, first);
+        created.files_made
+    };
+    assert_eq!(create(), 0);
     assert_eq!(calls.load(Ordering::Relaxed), 0, "the set must not be created again");
-    std::fs::remove_dir_all(files_dir(&dir).join("00/01")).unwrap();
-    assert_eq!(create(&spec(SMALL), &dir, &options(), &counted).unwrap(), first);
+    let missing = files_dir(&dir).join("00/01");
+    let files = std::fs::read_dir(&missing).unwrap().count() as u64;
+    std::fs::remove_dir_all(&missing).unwrap();
+    assert_eq!(create(), files);
     assert!(calls.load(Ordering::Relaxed) > 0);
+    assert!(verify(&dir, 1).unwrap().is_good());
+    // A single file, which no sample of the files may contain.
+    for index in [345, 401] {
+        std::fs::remove_file(files_dir(&dir).join(relative_path(&spec(SMALL), index))).unwrap();
+        std::fs::write(files_dir(&dir).join("stranger"), "x").unwrap();
+        assert_eq!(create(), 1, "file {index}");
+    }
+    std::fs::remove_file(files_dir(&dir).join("stranger")).unwrap();
     assert!(verify(&dir, 1).unwrap().is_good());
 }
 
@@ -327,6 +344,36 @@ fn removal_deletes_only_files_of_the_set() {
 }
 
 #[test]
+fn a_set_is_removed_as_dot_and_through_a_link() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("set");
+    // A path that ends in a dot or is a link cannot be removed itself.
+    for path in [dir.join("."), temp.path().join("link")] {
+        make("count=5,size=9", &dir);
+        let _ = std::os::unix::fs::symlink("set", temp.path().join("link"));
+        let removed = remove(&path).unwrap();
+        assert_eq!((removed.files, removed.bytes, removed.left.len()), (5, 45, 0), "{path:?}");
+        assert!(!dir.exists());
+    }
+}
+
+#[test]
+fn a_tree_that_cannot_be_read_completely_has_no_known_shape() {
+    if as_nobody("a_tree_that_cannot_be_read_completely_has_no_known_shape") {
+        return;
+    }
+    let temp = tempfile::tempdir().unwrap();
+    std::fs::write(temp.path().join("a"), "x").unwrap();
+    let like = || format!("like:{}", temp.path().display()).parse::<SetText>().unwrap().resolve();
+    assert_eq!(like().unwrap().count, 1);
+    let closed = temp.path().join("closed");
+    std::fs::create_dir(&closed).unwrap();
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o000)).unwrap();
+    let error = like().unwrap_err().to_string();
+    assert!(error.contains("errors: 1") && error.contains("Permission denied"), "{error}");
+}
+
+#[test]
 fn a_damaged_manifest_is_an_error_and_nothing_is_removed() {
     let temp = tempfile::tempdir().unwrap();
     make("count=5,size=9", temp.path());
@@ -360,7 +407,7 @@ fn a_tree_gives_its_shape() {
     let like = format!("like:{}", tree.display()).parse::<SetText>().unwrap();
     assert_eq!(like.resolve().unwrap().count, 3);
     let copy = temp.path().join("copy");
-    let realised = create(&shape.spec, &copy, &options(), &quiet).unwrap();
+    let realised = create(&shape.spec, &copy, &options(), &quiet).unwrap().set;
     assert_eq!((realised.bytes_total, realised.hash), (77, hash(&shape.spec)));
     // Sizes must survive a round trip through the manifest.
     assert_eq!(load(&copy).unwrap().spec, shape.spec);
@@ -425,7 +472,7 @@ fn failed_calls_are_one_clear_error_and_the_set_can_be_completed() {
         ioloom_sys::fault::set("");
         let made = load(&dir).map(|manifest| manifest.state);
         assert!(!matches!(made, Ok(State::Complete)), "{rule}: complete despite a failure");
-        let realised = create(&set, &dir, &options(), &quiet).unwrap();
+        let realised = create(&set, &dir, &options(), &quiet).unwrap().set;
         assert_eq!(realised.hash, hash(&set), "{rule}");
         assert!(verify(&dir, 2).unwrap().is_good(), "{rule}");
     }

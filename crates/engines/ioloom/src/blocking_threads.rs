@@ -51,6 +51,11 @@ impl BlockingThreads {
         self.active.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Returns how many threads run, without those that rest.
+    pub(crate) fn active(&self) -> u32 {
+        self.active.load(Ordering::Relaxed)
+    }
+
     /// Sets how many threads may run.
     pub(crate) fn set_limit(&self, limit: u32) {
         self.limit.store(limit, Ordering::Relaxed);

@@ -53,6 +53,7 @@ mod job;
 mod keep;
 mod loaded;
 mod lookups;
+mod methods;
 #[cfg_attr(not(feature = "lab"), allow(unreachable_pub, reason = "the laboratory's symbols"))]
 mod observing;
 mod policy;

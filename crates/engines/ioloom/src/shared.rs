@@ -6,6 +6,7 @@ use crate::blocking_threads::BlockingThreads;
 use crate::cancel::Cancel;
 use crate::error::Error;
 use crate::lookups::Lookups;
+use crate::methods::Methods;
 use crate::polite::Polite;
 use crate::short_reads::ShortReads;
 use crate::source::Source;
@@ -50,6 +51,8 @@ pub(crate) struct Shared<'e> {
     pub(crate) whole_max: u64,
     /// Reads that blocked because the file system does not support `RWF_NOWAIT`.
     pub(crate) unanswered: AtomicU64,
+    /// The methods between which the controller chooses, if the plan has one.
+    pub(crate) methods: Methods,
     pub(crate) polite: Polite,
     /// Opens that were put off for want of a descriptor.
     pub(crate) refused: AtomicU64,

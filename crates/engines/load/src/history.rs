@@ -11,7 +11,7 @@ use ioloom_exchange::{Line, Order, Side};
 use ioloom_failure::{Operation, PathError};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 
 /// Version of the file format.
@@ -92,26 +92,20 @@ impl History {
         Self { initial: before.lines.clone(), events }
     }
 
-    /// Writes the file.
+    /// Writes the contents of the file.
     ///
     /// # Errors
     /// Returns the system error.
-    pub fn write(&self, path: &Path) -> Result<(), LoadError> {
-        let write = || {
-            let mut out = BufWriter::new(File::create(path)?);
-            let stocks = self.initial.iter().map(|line| [line.id, line.left, line.price]).collect();
-            serde_json::to_writer(
-                &mut out,
-                &Head { schema: SCHEMA, kind: "exchange-history".to_owned(), stocks },
-            )?;
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let stocks = self.initial.iter().map(|line| [line.id, line.left, line.price]).collect();
+        let head = Head { schema: SCHEMA, kind: "exchange-history".to_owned(), stocks };
+        serde_json::to_writer(&mut *out, &head)?;
+        writeln!(out)?;
+        for event in &self.events {
+            serde_json::to_writer(&mut *out, &row(event))?;
             writeln!(out)?;
-            for event in &self.events {
-                serde_json::to_writer(&mut out, &row(event))?;
-                writeln!(out)?;
-            }
-            out.flush()
-        };
-        Ok(write().map_err(PathError::on(Operation::Write, path))?)
+        }
+        Ok(())
     }
 
     /// Reads a file.
@@ -203,7 +197,7 @@ mod tests {
         };
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("h");
-        history.write(&path).unwrap();
+        history.write(&mut File::create(&path).unwrap()).unwrap();
         assert_eq!(History::read(&path).unwrap(), history);
         let whole = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, whole.replace("\"ret_ns\":7", "\"ret_ns\":4")).unwrap();

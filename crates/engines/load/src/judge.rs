@@ -1,6 +1,6 @@
 //! Checks answers and the balance of stocks.
 
-use crate::client_codec::Response;
+use crate::client_codec::{Reply, Response};
 use crate::draw::Op;
 use crate::plan::Protocol;
 use ioloom_exchange::{Line, Side};
@@ -72,7 +72,30 @@ impl KnownStocks {
         self.places.get(&id).map(|(at, _)| *at)
     }
 
-    pub(crate) fn judge(&self, op: Op, response: &Response) -> Verdict {
+    /// Judges the answer to request `id`. `latest` is the largest log number in earlier answers of the
+    /// connection, and is updated.
+    pub(crate) fn judge_reply(&self, op: Op, id: u64, reply: &Reply, latest: &mut u64) -> Verdict {
+        let verdict = self.judge(op, &reply.response);
+        if matches!(verdict, Verdict::Wrong(_)) {
+            return verdict;
+        }
+        if let Some(other) = reply.id.filter(|other| *other != id) {
+            return Verdict::Wrong(format!("the answer to request {id} has the number {other}"));
+        }
+        let (seq, least) = match reply.response {
+            Response::Done { seq: Some(seq), .. } => (seq, latest.saturating_add(1)),
+            // A list has the number of the latest order that it includes.
+            Response::Shown { seq: Some(seq), .. } => (seq, *latest),
+            _ => return verdict,
+        };
+        if seq < least {
+            return Verdict::Wrong(format!("log number {seq} arrived after {latest}"));
+        }
+        *latest = seq;
+        verdict
+    }
+
+    fn judge(&self, op: Op, response: &Response) -> Verdict {
         let wrong = || Verdict::Wrong(format!("{op:?} was answered with {response:?}"));
         match (op, response) {
             (_, Response::Busy) => Verdict::TurnedAway,
@@ -206,6 +229,32 @@ mod tests {
         let mut dearer = book([0, 9]);
         dearer.lines[1].price = 6;
         assert!(is_wrong(Op::Show, &shown(dearer.lines)));
+    }
+
+    #[test]
+    fn request_and_log_numbers_that_do_not_fit_are_wrong() {
+        let known = KnownStocks::new(&book([1, 1]));
+        let buy = Op::Trade(Order::new(Side::Buy, 3, 1).unwrap());
+        let mut latest = 0;
+        let mut judge = |op, id, seq| {
+            let response = match op {
+                Op::Show => Response::Shown { lines: book([1, 1]).lines, seq },
+                Op::Trade(_) => Response::Done { side: None, left: None, seq },
+            };
+            let reply = Reply { response, id: Some(id) };
+            match known.judge_reply(op, 5, &reply, &mut latest) {
+                Verdict::Wrong(reason) => reason,
+                _ => String::new(),
+            }
+        };
+        assert_eq!(judge(buy, 5, Some(7)), "");
+        assert_eq!(judge(Op::Show, 5, Some(7)), "");
+        assert_eq!(judge(Op::Show, 5, Some(6)), "log number 6 arrived after 7");
+        assert_eq!(judge(buy, 5, Some(7)), "log number 7 arrived after 7");
+        assert_eq!(judge(buy, 6, Some(8)), "the answer to request 5 has the number 6");
+        assert_eq!(judge(Op::Show, 5, Some(9)), "");
+        assert_eq!(judge(buy, 5, Some(9)), "log number 9 arrived after 9");
+        assert_eq!(judge(buy, 5, None), "");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Ladders: increasing rates up to the knee, and the scalability law over connections.
 //!
 //! The knee of a rate ladder is the highest sustained rate: at least 99 % of the due requests are
-//! answered in time, and the 99th percentile of the corrected latency meets the target. Poisson
+//! answered in time, no answer is wrong, and the 99th percentile of the corrected latency meets the
+//! target. Requests of the warm-up do not count, except for wrong answers. Poisson
 //! arrivals deviate slightly from their rate, so due requests are counted. The ladder continues
 //! past the knee until two consecutive steps are not sustained; those steps are reported too. An
 //! interrupted step does not count as sustained. The knee is only a lower bound if no step failed,
@@ -43,16 +44,17 @@ impl Step {
     pub fn new(run: &Run, target: Duration) -> Self {
         let p99_ns = run.latency.corrected.p99_ns;
         let of = &run.outcomes;
-        let counted = of.answered + of.unanswered + of.turned_away + of.unsent;
+        let counted = of.answered + of.failed + of.unsent;
         // In an interrupted run, more requests may have been due than were counted.
         let due = counted.max(run.due.unwrap_or(0));
         let enough = due > 0 && of.answered_in_time as f64 >= CARRIED * due as f64;
+        let is_valid = of.wrong == 0 && !run.interrupted;
         Self {
             asked_per_s: run.asked_per_s.unwrap_or(0.0),
             offered_per_s: run.offered_per_s.unwrap_or(0.0),
             answered_per_s: run.answered_per_s,
             p99_ns,
-            carried: enough && !run.interrupted && u128::from(p99_ns) <= target.as_nanos(),
+            carried: enough && is_valid && u128::from(p99_ns) <= target.as_nanos(),
             kept_up: run.generator.kept_up,
         }
     }
@@ -189,6 +191,17 @@ mod tests {
         let mut early = run(970, 970, 0);
         early.interrupted = true;
         assert!(!Step::new(&early, Duration::from_millis(1)).carried);
+        let with = |change: fn(&mut Outcomes)| {
+            let mut run = run(970, 970, 0);
+            run.due = None;
+            change(&mut run.outcomes);
+            Step::new(&run, Duration::from_millis(1)).carried
+        };
+        // A single wrong answer makes the rate meaningless.
+        assert!(!with(|outcomes| outcomes.wrong = 1));
+        assert!(!with(|outcomes| (outcomes.unanswered, outcomes.failed) = (30, 30)));
+        // During the warm-up.
+        assert!(with(|outcomes| (outcomes.unanswered, outcomes.turned_away) = (500, 500)));
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub use latency::Latency;
 pub use multi::{MultiRun, Multiclient, multiclient};
 pub use null::{NullClient, NullServer, null_client};
 pub use plan::{Arrival, CONNECTIONS_MAX, LoadPlan, Mix, Pace, Protocol, Skew, Think};
-pub use report::{Conservation, Generator, Latencies, Run, Second};
+pub use report::{Conservation, Generator, Latencies, Run, Second, UNANSWERED_MAX};
 pub use run::{LoadProgress, run};
 pub use stall::Stall;
 pub use tally::Outcomes;

@@ -1,8 +1,9 @@
 //! Lists the stocks before and after a run on a separate connection.
 //!
 //! In the line protocol, a list has no end marker. To find its length, the client sends another
-//! request after it: the sale of one share of the first stock, followed by a purchase of the same
-//! share. Later lists have as many lines as the first.
+//! request after it whose answer is one line: a purchase of more shares of the first stock than any
+//! server has. Servers do not agree on how to answer what is not an order, but all refuse this one.
+//! Later lists have as many lines as the first.
 
 use crate::channel::Channel;
 use crate::client_codec::{
@@ -12,7 +13,7 @@ use crate::draw::Op;
 use crate::error::LoadError;
 use crate::judge::StockList;
 use crate::plan::{LoadPlan, Protocol};
-use ioloom_exchange::{Line, Order, Side};
+use ioloom_exchange::{COUNT_MAX, Line, Order, Side};
 use ioloom_failure::reason as reason_of;
 use std::io;
 use std::time::Duration;
@@ -121,26 +122,40 @@ impl ListConnection {
                 None => break line,
             }
             if lines.len() == 1 {
-                self.0.send(&order(Side::Sell, lines[0].id))?;
+                self.0.send(&all_shares(Side::Buy, lines[0].id))?;
             }
         };
         match classic(&end) {
+            Response::NotEnough => Ok(lines),
+            // The stock had exactly so many shares, or the server does not count them.
             Response::Done { .. } => {
-                self.0.send(&order(Side::Buy, lines[0].id))?;
-                while !text[at..].contains(&b'\n') {
-                    text.extend_from_slice(self.0.recv()?);
+                self.0.send(&all_shares(Side::Sell, lines[0].id))?;
+                let undone = loop {
+                    match text[at..].iter().position(|b| *b == b'\n') {
+                        Some(length) => {
+                            break String::from_utf8_lossy(&text[at..at + length]).into_owned();
+                        }
+                        None => text.extend_from_slice(self.0.recv()?),
+                    }
+                };
+                match classic(&undone) {
+                    Response::Done { side: Some(Side::Sell), .. } => Ok(lines),
+                    _ => Err(io::Error::other(format!(
+                        "the server executed the purchase of {COUNT_MAX} shares of stock {} that \
+                         marks the end of the list, and answered {undone:?} to their sale",
+                        lines[0].id
+                    ))),
                 }
             }
-            Response::TooMany => {}
-            _ => return Err(unexpected(&end)),
+            _ => Err(unexpected(&end)),
         }
-        Ok(lines)
     }
 }
 
-fn order(side: Side, stock: u32) -> Vec<u8> {
+/// Encodes an order of as many shares as there can be.
+fn all_shares(side: Side, stock: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
-    if let Some(order) = Order::new(side, stock, 1) {
+    if let Some(order) = Order::new(side, stock, COUNT_MAX) {
         encode_request(Protocol::Line, Op::Trade(order), 1, &mut bytes);
     }
     bytes
@@ -149,8 +164,49 @@ fn order(side: Side, stock: u32) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
+    use std::io::{BufRead, BufReader, Write};
     use std::net::TcpListener;
+
+    /// Lists the stocks of a server that gives these answers after its list. Returns what it received.
+    fn listed(answers: &'static [&'static str]) -> (io::Result<Vec<Line>>, Vec<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let plan =
+            LoadPlan { protocol: Protocol::Line, ..LoadPlan::new(listener.local_addr().unwrap()) };
+        let mut connection = ListConnection(Channel::connect(&plan).unwrap());
+        let (stream, _) = listener.accept().unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut lines, mut asked) = (BufReader::new(stream), Vec::new());
+            for answer in std::iter::once(&"3 2147483647 9\n8 5 1\n").chain(answers) {
+                let mut line = String::new();
+                if lines.read_line(&mut line).unwrap() == 0 {
+                    break;
+                }
+                asked.push(line.trim_end().to_owned());
+                lines.get_mut().write_all(answer.as_bytes()).unwrap();
+            }
+            asked
+        });
+        let listed = connection.list_without_end(10_000);
+        drop(connection);
+        (listed, server.join().unwrap())
+    }
+
+    #[test]
+    fn the_end_of_a_list_is_found_without_an_order_that_is_executed() {
+        let (lines, asked) = listed(&["Not enough left stocks\n"]);
+        assert_eq!(lines.unwrap().len(), 2);
+        assert_eq!(asked, ["show", "buy 3 2147483647"]);
+    }
+
+    #[test]
+    fn an_order_that_is_executed_is_undone_or_reported() {
+        let (lines, asked) = listed(&["[buy] success\n", "[sell] success\n"]);
+        assert_eq!(lines.unwrap().len(), 2);
+        assert_eq!(asked, ["show", "buy 3 2147483647", "sell 3 2147483647"]);
+        let (refused, _) = listed(&["[buy] success\n", "BUSY\n"]);
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("stock 3") && refused.contains("BUSY"), "{refused}");
+    }
 
     #[test]
     fn endless_lists_are_rejected() {

@@ -12,7 +12,7 @@
 //! for that part.
 
 use crate::channel::Channel;
-use crate::client_codec::{Expected, Reader, Response, encode_request, greeting};
+use crate::client_codec::{Expected, Reader, Reply, Response, encode_request, greeting};
 use crate::draw::{Draw, Op};
 use crate::error::{LoadError, SystemOperation};
 use crate::judge::{KnownStocks, Verdict};
@@ -241,11 +241,17 @@ impl Client<'_> {
         if let Some(op) = pending {
             tally.outcomes.sent += 1;
             tally.outcomes.unanswered += 1;
-            if let Op::Trade(order) = op
-                && let Some(place) = self.known.place(order.stock())
-            {
-                tally.holdings.unknown(place, order.side(), order.count());
-            }
+            tally.outcomes.failed += 1;
+            self.unknown(&mut tally, op);
+        }
+    }
+
+    /// Records that an order may or may not have been executed.
+    fn unknown(&self, tally: &mut Tally, op: Op) {
+        if let Op::Trade(order) = op
+            && let Some(place) = self.known.place(order.stock())
+        {
+            tally.holdings.unknown(place, order.side(), order.count());
         }
     }
 
@@ -258,7 +264,7 @@ impl Client<'_> {
         let mut bytes = greeting(self.plan.protocol, None, token).unwrap_or_default();
         if !bytes.is_empty() {
             channel.send(&bytes)?;
-            match self.receive(&mut channel, &mut reader, Expected::Hello)?.0 {
+            match self.receive(&mut channel, &mut reader, Expected::Hello)?.0.response {
                 Response::Hello => {}
                 Response::Busy => return Err(io::Error::other("the server is busy")),
                 other => {
@@ -268,26 +274,24 @@ impl Client<'_> {
                 }
             }
         }
+        let mut latest = 0;
         for at in 0..self.multi.orders {
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
             let op = draw.op();
             bytes.clear();
-            encode_request(self.plan.protocol, op, u64::from(at) + 1, &mut bytes);
+            let id = u64::from(at) + 1;
+            encode_request(self.plan.protocol, op, id, &mut bytes);
             let sent_ns = clock::monotonic_ns();
             *pending = Some(op);
             channel.send(&bytes)?;
-            let (response, received) = self.receive(&mut channel, &mut reader, Expected::Op(op))?;
+            let (reply, received) = self.receive(&mut channel, &mut reader, Expected::Op(op))?;
             let now_ns = clock::monotonic_ns();
             *pending = None;
-            self.count(
-                op,
-                &response,
-                Times { due_ns: sent_ns, sent_ns, now_ns },
-                bytes.len(),
-                received,
-            );
+            let verdict = self.known.judge_reply(op, id, &reply, &mut latest);
+            let times = Times { due_ns: sent_ns, sent_ns, now_ns };
+            self.count(op, verdict, times, bytes.len(), received);
             self.sleep();
         }
         Ok(())
@@ -299,7 +303,7 @@ impl Client<'_> {
         channel: &mut Channel,
         reader: &mut Reader,
         asked: Expected,
-    ) -> io::Result<(Response, usize)> {
+    ) -> io::Result<(Reply, usize)> {
         // A client that waits for a pool thread waits until the clients ahead of it finish.
         let round = self.plan.timeout + self.multi.sleep * self.multi.orders * 4;
         let turns = self.multi.clients as u32 / self.multi.pool.unwrap_or(1).max(1) + 1;
@@ -308,7 +312,7 @@ impl Client<'_> {
         let mut received = 0;
         loop {
             if let Some(reply) = reader.next(asked) {
-                return Ok((reply.response, received));
+                return Ok((reply, received));
             }
             match channel.recv() {
                 Ok(bytes) => {
@@ -332,12 +336,11 @@ impl Client<'_> {
     fn count(
         &self,
         op: Op,
-        response: &Response,
+        verdict: Verdict,
         times: Times,
         sent_bytes: usize,
         received_bytes: usize,
     ) {
-        let verdict = self.known.judge(op, response);
         let mut tally = self.tally.lock().expect("the lock must not be poisoned");
         tally.outcomes.sent += 1;
         tally.outcomes.sent_bytes += sent_bytes as u64;
@@ -345,18 +348,19 @@ impl Client<'_> {
         match verdict {
             Verdict::TurnedAway => {
                 tally.outcomes.turned_away += 1;
+                tally.outcomes.failed += 1;
                 return;
             }
             Verdict::Unsure => {
                 tally.outcomes.unanswered += 1;
-                if let Op::Trade(order) = op
-                    && let Some(place) = self.known.place(order.stock())
-                {
-                    tally.holdings.unknown(place, order.side(), order.count());
-                }
-                return;
+                tally.outcomes.failed += 1;
+                return self.unknown(&mut tally, op);
             }
-            Verdict::Wrong(sample) => tally.wrong(sample),
+            Verdict::Wrong(sample) => {
+                tally.wrong(sample);
+                tally.outcomes.failed += 1;
+                return self.unknown(&mut tally, op);
+            }
             Verdict::Refused => tally.outcomes.refused += 1,
             Verdict::Listed => tally.outcomes.listed += 1,
             Verdict::Traded => {

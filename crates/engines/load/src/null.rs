@@ -84,7 +84,7 @@ impl NullServer {
         let fail = LoadError::system(SystemOperation::Wait);
         let mut waiter = EpollLevel::new().map_err(&fail)?;
         waiter.add(&self.listener, usize::MAX, Interest::READ).map_err(&fail)?;
-        let shown = Answer::Shown(Arc::new(Shown { seq: u64::MAX, lines: lines() }));
+        let mut shown = Arc::new(Shown { seq: 0, lines: lines() });
         let (mut connections, mut free) = (Vec::<Option<NullConnection>>::new(), Vec::new());
         let (mut ready, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
         while !stop.load(Ordering::Relaxed) {
@@ -96,7 +96,7 @@ impl NullServer {
                 }
                 let at = event.token;
                 let Some(connection) = connections[at].as_mut() else { continue };
-                let served = connection.serve(&self.settings, &shown, &mut buffer);
+                let served = connection.serve(&self.settings, &mut shown, &mut buffer);
                 let stays = matches!(served, Ok(true));
                 if stays && connection.waits_to_write == connection.out.is_empty() {
                     connection.waits_to_write = !connection.out.is_empty();
@@ -140,7 +140,7 @@ impl NullConnection {
     fn serve(
         &mut self,
         settings: &Settings,
-        shown: &Answer,
+        shown: &mut Arc<Shown>,
         buffer: &mut [u8],
     ) -> io::Result<bool> {
         // Do not read while answers are pending: this bounds the output.
@@ -157,7 +157,13 @@ impl NullConnection {
                         *seq += 1;
                         &Answer::Done { left: 1000, seq: *seq }
                     }
-                    _ => shown,
+                    _ => {
+                        // No other answer refers to it now.
+                        if let Some(shown) = Arc::get_mut(shown) {
+                            shown.seq = *seq;
+                        }
+                        &Answer::Shown(Arc::clone(shown))
+                    }
                 };
                 encode(request.form, settings, answer, out);
             });
@@ -216,7 +222,7 @@ pub fn null_client(plan: &LoadPlan, requests: u64) -> Result<NullClient, LoadErr
             Op::Trade(_) => &canned[2],
         });
         let reply = reader.next(Expected::Op(op));
-        let verdict = reply.map(|reply| known.judge(op, &reply.response));
+        let verdict = reply.map(|reply| known.judge_reply(op, 1, &reply, &mut 0));
         if !matches!(verdict, Some(Verdict::Traded | Verdict::Listed)) {
             return Err(LoadError::Plan(
                 "the load generator does not accept its own answers".to_owned(),

@@ -118,8 +118,17 @@ impl Run {
         let some = self.outcomes.answered > 0;
         some && self.outcomes.wrong == 0 && self.conservation.differences.is_empty()
     }
+
+    /// Returns the share of requests without an answer if it exceeds [`UNANSWERED_MAX`]: the other
+    /// answers then say little about the server.
+    pub fn too_many_unanswered(&self) -> Option<f64> {
+        let share = self.outcomes.unanswered as f64 / self.outcomes.sent.max(1) as f64;
+        (share > UNANSWERED_MAX).then_some(share)
+    }
 }
 
+/// Fraction of the requests that may remain without an answer.
+pub const UNANSWERED_MAX: f64 = 0.01;
 /// Busy fraction above which the load generator is the bottleneck.
 const BUSY_MAX: f64 = 0.95;
 /// Lateness below this value is timer noise, in nanoseconds.

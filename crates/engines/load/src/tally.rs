@@ -53,9 +53,9 @@ impl Pair {
 pub struct Outcomes {
     /// Requests sent.
     pub sent: u64,
-    /// Answers to requests after the warm-up.
+    /// Correct answers to requests after the warm-up.
     pub answered: u64,
-    /// Answers that arrived before the end of the run; they determine the throughput.
+    /// Those that arrived before the end of the run; they determine the throughput.
     pub answered_in_time: u64,
     /// Executed orders.
     pub traded: u64,
@@ -73,6 +73,8 @@ pub struct Outcomes {
     pub timed_out: u64,
     /// Requests without an answer, or with an outcome unknown to the server.
     pub unanswered: u64,
+    /// Requests after the warm-up that were rejected as busy, answered wrongly, or not answered.
+    pub failed: u64,
     /// Requests that were due but never sent because no connection was free.
     pub unsent: u64,
     /// Sessions started, in a partly open loop.
@@ -96,6 +98,7 @@ impl Outcomes {
         self.lost += other.lost;
         self.timed_out += other.timed_out;
         self.unanswered += other.unanswered;
+        self.failed += other.failed;
         self.unsent += other.unsent;
         self.sessions += other.sessions;
         self.sent_bytes += other.sent_bytes;

@@ -488,6 +488,7 @@ impl<'a> Worker<'a> {
             let Expected::Op(op) = flight.asked else { continue };
             requests += 1;
             self.tally.outcomes.unanswered += 1;
+            self.failed(&flight);
             self.keep(at, flight, None, &Verdict::Refused, &Response::Busy);
             self.record_unsure(op);
         }

@@ -11,8 +11,10 @@ use ioloom_failure::{Operation, PathError};
 use ioloom_model::memory::MemoryResult;
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::clock::monotonic_ns;
-use ioloom_sys::{cache, file, proc};
-use std::path::PathBuf;
+use ioloom_sys::{cache, file, make, proc};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
 /// File size in bytes.
 const FILE_BYTES: usize = 64 << 20;
@@ -40,6 +42,20 @@ pub(crate) struct Reads {
 /// A file that is removed when dropped.
 struct Scratch(PathBuf);
 
+impl Scratch {
+    /// Creates a file under a name that other users, who may be able to create links in the directory,
+    /// cannot guess.
+    fn make(dir: &Path, bytes: usize) -> Result<Self, PathError> {
+        let path = dir.join(format!(".ioloom-memory-{:016x}", make::random_number()));
+        let file = make::private_file(&path).map_err(PathError::on(Operation::Create, &path))?;
+        let scratch = Self(path);
+        File::from(file)
+            .write_all(&vec![7u8; bytes])
+            .map_err(PathError::on(Operation::Write, &scratch.0))?;
+        Ok(scratch)
+    }
+}
+
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
@@ -52,11 +68,10 @@ pub(crate) fn run(
     check_stop: &dyn Fn() -> Result<(), MemoryError>,
 ) -> Result<Reads, MemoryError> {
     let bytes = if options.quick { FILE_QUICK_BYTES } else { FILE_BYTES };
-    let path = options.dir.join(format!(".ioloom-memory-{}", std::process::id()));
     std::fs::create_dir_all(&options.dir)
         .map_err(PathError::on(Operation::CreateDir, &options.dir))?;
-    let scratch = Scratch(path.clone());
-    std::fs::write(&path, vec![7u8; bytes]).map_err(PathError::on(Operation::Write, &path))?;
+    let scratch = Scratch::make(&options.dir, bytes)?;
+    let path = scratch.0.clone();
     let open = file::open(&path, file::OpenHow::default());
     let open = open.map_err(PathError::on(Operation::Open, &path))?;
     let resident = cache::resident_pages(&open, bytes as u64).ok().flatten();
@@ -123,6 +138,23 @@ pub(crate) fn best(curve: &[(f64, f64)]) -> Option<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_with_a_predictable_name_is_not_followed() {
+        let dir = std::env::temp_dir().join(format!("ioloom-{:016x}", make::random_number()));
+        std::fs::create_dir(&dir).unwrap();
+        let target = dir.join("target");
+        std::fs::write(&target, "precious").unwrap();
+        let link = dir.join(format!(".ioloom-memory-{}", std::process::id()));
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        let scratch = Scratch::make(&dir, 10).unwrap();
+        let (kept, bytes) = (std::fs::read(&target).unwrap(), std::fs::read(&scratch.0).unwrap());
+        let path = scratch.0.clone();
+        drop(scratch);
+        let left = path.exists();
+        std::fs::remove_dir_all(&dir).unwrap();
+        assert_eq!((&kept[..], &bytes[..], left), (&b"precious"[..], &[7; 10][..], false));
+    }
 
     #[test]
     fn the_smallest_good_buffer_is_chosen() {

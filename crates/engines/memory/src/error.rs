@@ -20,6 +20,9 @@ pub enum MemoryError {
     /// A call on the scratch file failed.
     #[error("{0}; use --dir DIR to choose another directory")]
     Scratch(#[from] PathError),
+    /// A thread could not be started.
+    #[error("cannot start a thread: {}; raise the limit on processes (ulimit -u)", reason(.0))]
+    Thread(#[source] io::Error),
     /// Threads could not run on these processors.
     #[error("cannot run threads on processors {0:?}; check which processors this process may use")]
     Pin(Vec<u32>),

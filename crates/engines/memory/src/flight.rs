@@ -52,7 +52,7 @@ pub(crate) fn count(path: &Path, bytes: usize) -> Result<[Flight; 2], &'static s
     for flight in &mut flights {
         let before = counters(&mut stat)?;
         let start = monotonic_ns();
-        let waited_ns = read(&open, blocks, flight.asked).ok_or("a direct read failed")?;
+        let waited_ns = read(&open, blocks, flight.asked)?;
         let elapsed_ns = (monotonic_ns() - start) as f64;
         let after = counters(&mut stat)?;
         flight.by_calls = waited_ns as f64 / elapsed_ns;
@@ -68,8 +68,8 @@ fn counters(stat: &mut ProcFile) -> Result<DiskCounters, &'static str> {
 }
 
 /// Reads blocks with `asked` threads, each reading one block at a time, until the time is over.
-/// Returns the sum of all call durations in nanoseconds; `None` if a read failed.
-fn read(open: impl AsFd + Sync, blocks: usize, asked: usize) -> Option<u64> {
+/// Returns the sum of all call durations in nanoseconds.
+fn read(open: impl AsFd + Sync, blocks: usize, asked: usize) -> Result<u64, &'static str> {
     assert!(blocks > 0 && asked > 0, "without blocks or threads, nothing would be in flight");
     let end = monotonic_ns() + TIME_NS;
     let reader = |first: usize| {
@@ -89,9 +89,11 @@ fn read(open: impl AsFd + Sync, blocks: usize, asked: usize) -> Option<u64> {
     };
     std::thread::scope(|scope| {
         let reader = &reader;
-        let started: Vec<_> =
-            (0..asked).map(|i| spawn(scope, format!("flight-{i}"), move || reader(i))).collect();
-        started.into_iter().map(|thread| thread.join().ok().flatten()).sum()
+        let start = |i| spawn(scope, format!("flight-{i}"), move || reader(i)).ok();
+        let started: Option<Vec<_>> = (0..asked).map(start).collect();
+        let waited = started.ok_or("a thread could not be started")?.into_iter();
+        let sum: Option<u64> = waited.map(|thread| thread.join().ok().flatten()).sum();
+        sum.ok_or("a direct read failed")
     })
 }
 

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// `stop` aborts the measurement at the next step.
 ///
 /// # Errors
-/// Returns an error after an interrupt, or if memory or a scratch file cannot be allocated.
+/// Returns an error after an interrupt, if memory or a scratch file cannot be allocated, or if a thread
+/// cannot be started.
 pub fn measure(
     options: &MemoryOptions,
     stop: &AtomicBool,
@@ -63,7 +64,7 @@ pub fn measure(
     }
     if has(Part::Pairs) {
         announce("latency between processors");
-        parallel::pairs(options, &allowed, &mut result);
+        parallel::pairs(options, &allowed, &mut result)?;
     }
     let mut reads = None;
     if has(Part::Buffers) {
@@ -72,7 +73,7 @@ pub fn measure(
     }
     if has(Part::Smt) {
         announce("threads that share a core");
-        result.smt = Some(smt::run(&options.smt, &result, options.quick));
+        result.smt = Some(smt::run(&options.smt, &result, options.quick)?);
     }
     result.cycle_ns = bench.cycle_ns();
     for level in &mut result.levels {

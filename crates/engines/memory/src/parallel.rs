@@ -5,7 +5,7 @@ use crate::cpu_wait::{BUSY_MAX, CpuWait};
 use crate::cycle::sattolo;
 use crate::error::MemoryError;
 use crate::options::MemoryOptions;
-use crate::threads::spawn;
+use crate::threads::{named, together};
 use ioloom_model::memory::{CpuPair, MemoryResult};
 use ioloom_sys::affinity::PinnedThread;
 use ioloom_sys::clock::monotonic_ns;
@@ -139,40 +139,34 @@ fn stream_rate(
         "each stream must have its own processor; otherwise they share its bandwidth: {cpus:?}"
     );
     let barrier = Barrier::new(cpus.len());
-    let each: Vec<Vec<(u64, u64, usize)>> = std::thread::scope(|scope| {
-        let handles: Vec<_> = memories
-            .iter_mut()
-            .zip(cpus)
-            .map(|((from, to), cpu)| {
-                let barrier = &barrier;
-                let role = format!("stream-cpu{cpu}");
-                spawn(scope, role, move || {
-                    let _pinned = PinnedThread::pin(*cpu);
-                    let from = &from.words()[..words];
-                    let to_words = to.words().len().min(words);
-                    let to = &mut to.words_mut()[..to_words];
-                    let start = monotonic_ns();
-                    let once = stream.once(from, to);
-                    let ns = (monotonic_ns() - start).max(1) as f64;
-                    // The first pass is slow at every size, so this count is only an estimate.
-                    let turns = ((STREAM_NS / ns) as usize).clamp(1, 1 << 20) * 2;
-                    let mut all = Vec::new();
-                    for _ in 0..rounds {
-                        barrier.wait();
-                        let start = monotonic_ns();
-                        for _ in 0..turns {
-                            stream.once(from, to);
-                        }
-                        all.push((start, monotonic_ns(), once * turns));
-                    }
-                    all
-                })
-            })
-            .collect();
-        handles.into_iter().map(|h| h.join().unwrap_or_default()).collect()
+    let works = memories.iter_mut().zip(cpus).map(|((from, to), cpu)| {
+        let barrier = &barrier;
+        let work = move || {
+            let _pinned = PinnedThread::pin(*cpu);
+            let from = &from.words()[..words];
+            let to_words = to.words().len().min(words);
+            let to = &mut to.words_mut()[..to_words];
+            let start = monotonic_ns();
+            let once = stream.once(from, to);
+            let ns = (monotonic_ns() - start).max(1) as f64;
+            // The first pass is slow at every size, so this count is only an estimate.
+            let turns = ((STREAM_NS / ns) as usize).clamp(1, 1 << 20) * 2;
+            let mut all = Vec::new();
+            for _ in 0..rounds {
+                barrier.wait();
+                let start = monotonic_ns();
+                for _ in 0..turns {
+                    stream.once(from, to);
+                }
+                all.push((start, monotonic_ns(), once * turns));
+            }
+            all
+        };
+        (named(format!("stream-cpu{cpu}")), work)
     });
+    let each: Vec<Option<Vec<(u64, u64, usize)>>> = together(works).map_err(MemoryError::Thread)?;
     let rate = |round: usize| {
-        let of: Vec<_> = each.iter().filter_map(|all| all.get(round)).collect();
+        let of: Vec<_> = each.iter().flatten().filter_map(|all| all.get(round)).collect();
         let bytes: usize = of.iter().map(|(_, _, bytes)| bytes).sum();
         let first = of.iter().map(|(start, _, _)| *start).min().unwrap_or(0);
         let last = of.iter().map(|(_, end, _)| *end).max().unwrap_or(0);
@@ -183,10 +177,14 @@ fn stream_rate(
 
 /// Measures the transfer of a cache line between each pair of processors, or records why this would
 /// be meaningless.
-pub(crate) fn pairs(options: &MemoryOptions, allowed: &[u32], result: &mut MemoryResult) {
+pub(crate) fn pairs(
+    options: &MemoryOptions,
+    allowed: &[u32],
+    result: &mut MemoryResult,
+) -> Result<(), MemoryError> {
     if allowed.len() < 2 {
         result.pairs_skipped = Some("only one processor is allowed".to_owned());
-        return;
+        return Ok(());
     }
     let rounds = if options.quick { 10 } else { 30 };
     let watch = CpuWait::start();
@@ -194,7 +192,7 @@ pub(crate) fn pairs(options: &MemoryOptions, allowed: &[u32], result: &mut Memor
     for (i, a) in allowed.iter().enumerate() {
         for b in &allowed[i + 1..] {
             if all.len() < PAIRS_MAX {
-                all.extend(one_way_ns(*a, *b, rounds).map(|ns| CpuPair {
+                all.extend(one_way_ns(*a, *b, rounds)?.map(|ns| CpuPair {
                     a: *a,
                     b: *b,
                     one_way_ns: ns,
@@ -212,9 +210,10 @@ pub(crate) fn pairs(options: &MemoryOptions, allowed: &[u32], result: &mut Memor
         }
         _ => result.pairs = all,
     }
+    Ok(())
 }
 
-fn one_way_ns(a: u32, b: u32, rounds: usize) -> Option<f64> {
+fn one_way_ns(a: u32, b: u32, rounds: usize) -> Result<Option<f64>, MemoryError> {
     assert_ne!(a, b, "two threads on one processor would wait for its scheduler");
     let line = AtomicU64::new(u64::MAX);
     let barrier = Barrier::new(2);
@@ -236,12 +235,12 @@ fn one_way_ns(a: u32, b: u32, rounds: usize) -> Option<f64> {
         }
         minimum(&times)
     };
-    let (one, two) = std::thread::scope(|scope| {
-        let other = spawn(scope, format!("pong-cpu{b}"), || side(b, 1));
-        let one = spawn(scope, format!("ping-cpu{a}"), || side(a, 0));
-        (one.join().unwrap_or(f64::INFINITY), other.join().unwrap_or(f64::INFINITY))
-    });
-    Some(one.max(two)).filter(|ns| ns.is_finite())
+    let side = &side;
+    let works = [("ping", a, 0), ("pong", b, 1)]
+        .map(|(role, cpu, mine)| (named(format!("{role}-cpu{cpu}")), move || side(cpu, mine)));
+    let times = together(works).map_err(MemoryError::Thread)?;
+    let slower = times.into_iter().map(|ns| ns.unwrap_or(f64::INFINITY)).fold(0.0, f64::max);
+    Ok(Some(slower).filter(|ns| ns.is_finite()))
 }
 
 #[cfg(test)]

@@ -210,7 +210,10 @@ fn threads(placement: Placement, work: Work, plan: &SmtPlan) -> Result<Vec<f64>,
         (Placement::Siblings, _) => plan.siblings.map_or(Vec::new(), |(a, b)| vec![a, b]),
         (Placement::Cores, _) => plan.cores.map_or(Vec::new(), |(a, b)| vec![a, b]),
     };
-    let times: Vec<f64> = (0..3).filter_map(|_| work.time(32 << 10, &cpus)).collect();
+    let mut times = Vec::new();
+    for _ in 0..3 {
+        times.extend(work.time(32 << 10, &cpus)?);
+    }
     if times.is_empty() {
         return Err(MemoryError::Pin(cpus));
     }

@@ -9,7 +9,8 @@
 
 use crate::blocks::minimum;
 use crate::cycle::sattolo;
-use crate::threads::spawn;
+use crate::error::MemoryError;
+use crate::threads::{named, together};
 use ioloom_model::memory::{MemoryResult, SmtResult, SmtWork};
 use ioloom_sys::affinity::PinnedThread;
 use ioloom_sys::clock::monotonic_ns;
@@ -144,29 +145,29 @@ impl Work {
 
     /// Measures the same work on all of `cpus` at once. Returns the time of the slowest thread in
     /// the fastest turn, or `None` if there are no processors or one of them cannot be used.
-    pub(crate) fn time(self, l1_bytes: usize, cpus: &[u32]) -> Option<f64> {
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub(crate) fn time(self, l1_bytes: usize, cpus: &[u32]) -> Result<Option<f64>, MemoryError> {
         if cpus.is_empty() {
-            return None;
+            return Ok(None);
         }
         assert!(
             (1..cpus.len()).all(|i| !cpus[..i].contains(&cpus[i])),
             "two threads on one processor would be counted as siblings: {cpus:?}"
         );
         let barrier = Barrier::new(cpus.len());
-        let times: Vec<Option<Vec<f64>>> = std::thread::scope(|scope| {
-            let handles: Vec<_> = cpus
-                .iter()
-                .map(|cpu| {
-                    let barrier = &barrier;
-                    let role = format!("sibling-cpu{cpu}");
-                    spawn(scope, role, move || self.on(*cpu, l1_bytes, barrier))
-                })
-                .collect();
-            handles.into_iter().map(|h| h.join().ok().flatten()).collect()
+        let works = cpus.iter().map(|cpu| {
+            let barrier = &barrier;
+            let work = move || self.on(*cpu, l1_bytes, barrier);
+            (named(format!("sibling-cpu{cpu}")), work)
         });
-        let times: Vec<Vec<f64>> = times.into_iter().collect::<Option<_>>()?;
+        let times = together(works).map_err(MemoryError::Thread)?;
+        let Some(times) = times.into_iter().map(Option::flatten).collect::<Option<Vec<_>>>() else {
+            return Ok(None);
+        };
         let slowest = |turn: usize| times.iter().map(|of| of[turn]).fold(0.0, f64::max);
-        (0..TURNS).map(slowest).reduce(f64::min)
+        Ok((0..TURNS).map(slowest).reduce(f64::min))
     }
 
     /// Runs one thread: prepares the work, then runs turns that start together with the other
@@ -189,7 +190,14 @@ impl Work {
 }
 
 /// Measures all types of work; without siblings, only separate cores and one thread alone.
-pub(crate) fn run(plan: &SmtPlan, result: &MemoryResult, quick: bool) -> SmtResult {
+///
+/// # Errors
+/// A thread cannot be started.
+pub(crate) fn run(
+    plan: &SmtPlan,
+    result: &MemoryResult,
+    quick: bool,
+) -> Result<SmtResult, MemoryError> {
     let mut out = SmtResult {
         skipped: plan.why_none.clone(),
         siblings: plan.siblings,
@@ -199,7 +207,7 @@ pub(crate) fn run(plan: &SmtPlan, result: &MemoryResult, quick: bool) -> SmtResu
     let l1 = result.levels.first().and_then(|l| l.bracket_bytes).map_or(32 << 10, |(low, _)| low);
     let rounds = if quick { 2 } else { 4 };
     let Some(alone) = plan.siblings.or(plan.cores).map(|(a, _)| a) else {
-        return out;
+        return Ok(out);
     };
     for work in Work::ALL {
         let (mut one, mut siblings, mut cores) = (Vec::new(), Vec::new(), Vec::new());
@@ -215,7 +223,7 @@ pub(crate) fn run(plan: &SmtPlan, result: &MemoryResult, quick: bool) -> SmtResu
                     1 => (pair(plan.siblings), &mut siblings),
                     _ => (pair(plan.cores), &mut cores),
                 };
-                times.extend(work.time(l1 as usize, &cpus));
+                times.extend(work.time(l1 as usize, &cpus)?);
             }
         }
         let some = |times: &[f64]| Some(minimum(times)).filter(|ns| ns.is_finite());
@@ -229,7 +237,7 @@ pub(crate) fn run(plan: &SmtPlan, result: &MemoryResult, quick: bool) -> SmtResu
         }
     }
     out.hidden = hidden(&out);
-    out
+    Ok(out)
 }
 
 fn pair(pair: Option<(u32, u32)>) -> Vec<u32> {
@@ -283,7 +291,7 @@ mod tests {
         let plan = SmtPlan::choose(&[], &[0], None);
         assert!(plan.why_none.unwrap().contains("unknown"));
         let one = SmtPlan::choose(&[vec![0]], &[0], None);
-        let found = run(&one, &MemoryResult::default(), true);
+        let found = run(&one, &MemoryResult::default(), true).unwrap();
         assert!(found.skipped.is_some() && found.works.is_empty());
     }
 

@@ -44,7 +44,7 @@ pub enum QueueError {
     },
     /// The user of the server may not do this.
     #[error(
-        "cannot use {queue}: the server refuses it: {reason}; give the user JetStream and _INBOX.>, ioloom.>"
+        "cannot use {queue}: the server denied permission: {reason}; allow the user JetStream and the subjects _INBOX.> and ioloom.>"
     )]
     Denied {
         /// The queue.
@@ -53,7 +53,7 @@ pub enum QueueError {
         reason: String,
     },
     /// The queue was removed while it was in use.
-    #[error("cannot go on with {queue}: it was removed from the server")]
+    #[error("cannot continue with {queue}: it was removed from the server")]
     Removed {
         /// The queue.
         queue: String,

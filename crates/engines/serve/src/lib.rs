@@ -31,6 +31,7 @@ mod sharing;
 mod stock_file;
 mod stock_writer;
 mod store;
+mod temporary;
 mod transport;
 
 pub use choice::{

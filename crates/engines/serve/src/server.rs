@@ -56,7 +56,7 @@ pub enum ServeEnd {
     /// It was stopped.
     Stopped(ServeSummary),
     /// The store is closed, but still locked, and connections wait for the next program.
-    HandedOver(Handover),
+    HandedOver(Handover, ServeSummary),
 }
 
 /// A server that is listening but not serving yet.
@@ -242,7 +242,7 @@ impl Server {
         while service.strong_count() > 0 && since.elapsed() < CLOSING_MAX {
             std::thread::sleep(CLOSING_CHECK);
         }
-        Ok(ServeEnd::HandedOver(handover))
+        Ok(ServeEnd::HandedOver(handover, summary))
     }
 
     fn serve(self) -> Result<(ServeSummary, Option<Handover>), ServeError> {

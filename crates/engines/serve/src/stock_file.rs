@@ -2,10 +2,11 @@
 //!
 //! The lock is on the file itself, so it needs no other file and works in a directory without
 //! write permission. A replacement is locked before it gets the name, so the name always refers to
-//! a locked file.
+//! a locked file. Its temporary name is one that only this program uses (`temporary`).
 
 use crate::error::ServeError;
 use crate::lock::{self, Sharing, Taken, holder_text};
+use crate::temporary;
 use ioloom_exchange::Exchange;
 use ioloom_failure::{Operation, PathError};
 use ioloom_sys::file::{self, OpenHow};
@@ -66,7 +67,7 @@ impl StockLock {
         handed: &mut Vec<OwnedFd>,
     ) -> Result<Self, ServeError> {
         if let Some(file) = lock::take_handed(path, handed) {
-            return Ok(Self { path: path.to_owned(), sharing, file: Mutex::new(Some(file)) });
+            return Ok(Self::locked(path, sharing, Some(file)));
         }
         let failed = PathError::on(Operation::Open, path);
         let taken = lock::take(path, sharing, || file::open(path, OpenHow::default()));
@@ -81,7 +82,24 @@ impl StockLock {
             Err(e) if e.kind() == ErrorKind::NotFound && sharing == Sharing::Shared => None,
             Err(e) => return Err(ServeError::ReadStock(failed(e))),
         };
-        Ok(Self { path: path.to_owned(), sharing, file: Mutex::new(file) })
+        Ok(Self::locked(path, sharing, file))
+    }
+
+    /// Removes what a killed server left behind, unless it may belong to one that shares the lock.
+    fn locked(path: &Path, sharing: Sharing, file: Option<OwnedFd>) -> Self {
+        let locked = Self { path: path.to_owned(), sharing, file: Mutex::new(file) };
+        if sharing == Sharing::Alone {
+            for left in temporary::left_over(&locked.target()).unwrap_or_default() {
+                // It only takes up space, so a failure is not an error.
+                let _ = std::fs::remove_file(left);
+            }
+        }
+        locked
+    }
+
+    /// Returns the file to which symlinks lead. If it was removed, it is created at its original path.
+    fn target(&self) -> PathBuf {
+        std::fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone())
     }
 
     /// Returns another descriptor of the locked file, which also keeps it locked.
@@ -95,11 +113,8 @@ impl StockLock {
     /// the system allows, and a symlink remains a symlink.
     pub(crate) fn write(&self, text: &str) -> Result<(), ServeError> {
         let failed = PathError::on(Operation::Write, &self.path);
-        // If the file was removed, it is created at its original path.
-        let target = std::fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
-        let mut temp = target.as_os_str().to_owned();
-        temp.push(".new");
-        let temp = PathBuf::from(temp);
+        let target = self.target();
+        let temp = temporary::name_for(&target);
         let written = fault::call("write-stock", || self.replace(&target, &temp, text));
         if written.is_err() {
             let _ = std::fs::remove_file(&temp);
@@ -108,11 +123,6 @@ impl StockLock {
     }
 
     fn replace(&self, target: &Path, temp: &Path, text: &str) -> io::Result<()> {
-        // Left over from a killed server: this one holds the lock.
-        match std::fs::remove_file(temp) {
-            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
         let file = private_file(temp)?;
         if !lock::try_take(&file, self.sharing)? {
             return Err(io::Error::other("another process locked the new file"));
@@ -155,7 +165,6 @@ mod tests {
             std::os::unix::fs::chown(&file, Some(65_534), Some(65_533)).unwrap();
         }
         symlink("file", &link).unwrap();
-        std::fs::write(dir.path().join("file.new"), "left over").unwrap();
         let lock = take(&link);
         lock.write("1 1 3\n").unwrap();
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
@@ -173,6 +182,29 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&link).unwrap(), "1 0 3\n");
         assert_eq!(meta.permissions().mode() & 0o777, 0o600);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn only_temporary_files_of_a_killed_server_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let mine = ["stock.txt.new", "stock.txt.new-monday"];
+        for name in ["stock.txt", "stock.txt.new-0123456789abcdef"].iter().chain(&mine) {
+            std::fs::write(at(name), "1 2 3\n").unwrap();
+        }
+        std::fs::create_dir(at("stock.txt.new-0123456789abcde0")).unwrap();
+        // Another server that shares the lock may be writing.
+        drop(StockLock::take(&at("stock.txt"), Sharing::Shared).unwrap());
+        assert!(at("stock.txt.new-0123456789abcdef").exists());
+        let lock = take(&at("stock.txt"));
+        assert!(!at("stock.txt.new-0123456789abcdef").exists());
+        lock.write("1 1 3\n").unwrap();
+        assert_eq!(std::fs::read_to_string(at("stock.txt")).unwrap(), "1 1 3\n");
+        for name in mine {
+            assert_eq!(std::fs::read_to_string(at(name)).unwrap(), "1 2 3\n", "{name}");
+        }
+        // The directory remains.
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 4);
     }
 
     #[test]

@@ -212,15 +212,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (service, writer) = bench(Box::new(NullStore), dir.path());
         // Not even root can replace a directory by a file.
-        let obstacle = dir.path().join("stock.txt.new");
-        std::fs::create_dir(&obstacle).unwrap();
+        let stock = dir.path().join("stock.txt");
+        let block = || {
+            std::fs::remove_file(&stock).unwrap();
+            std::fs::create_dir(&stock).unwrap();
+        };
+        block();
         writer.write();
         writer.write();
         let failures = || service.counts.stock_file_failures.load(Ordering::Relaxed);
         assert!(failures() >= 2 && !service.is_stopping() && service.wait(0).is_ok());
-        std::fs::remove_dir(&obstacle).unwrap();
+        std::fs::remove_dir(&stock).unwrap();
         let since = std::time::Instant::now();
-        let text = || std::fs::read_to_string(dir.path().join("stock.txt")).unwrap();
+        let text = || std::fs::read_to_string(&stock).unwrap_or_default();
         while text() != "1 1000 100\n" {
             assert!(since.elapsed() < Duration::from_secs(20), "it is not retried");
             std::thread::sleep(Duration::from_millis(20));
@@ -229,7 +233,7 @@ mod tests {
         drop((service, writer));
         // The last attempt reports the failure.
         let (_service, writer) = bench(Box::new(NullStore), dir.path());
-        std::fs::create_dir(&obstacle).unwrap();
+        block();
         writer.write();
         assert!(matches!(writer.finish(), Err(ServeError::WriteStock(_))));
     }

@@ -89,7 +89,7 @@ impl History {
     /// Reads the newest sessions of a study on a machine. Skips sessions that cannot be read.
     pub fn of(store: &Store, study: &str, machine: &str) -> Self {
         let mut history = Self::default();
-        for file in store.files().unwrap_or_default().into_iter().rev() {
+        for file in store.list().unwrap_or_default().files.into_iter().rev() {
             let header = &file.header;
             let alike = header.study == study && header.machine.fingerprint == machine;
             if !alike || file.bytes > BYTES_MAX || history.sessions == SESSIONS_MAX {

@@ -2,14 +2,15 @@
 //!
 //! An export is a flat directory of session files in the store format, each at most 1 MiB; longer
 //! sessions are split into parts. Spans are dropped and time curves are thinned. Every number
-//! needed for a verdict or a table is retained. [`crate::Store::open_to_read`] reads such a
+//! needed for a verdict or a table is retained; what is missing is reported. [`crate::Store::open_to_read`] reads such a
 //! directory like a store.
 
 use crate::store::{
-    Picture, Session, SessionHeader, Store, StoreError, encode_end, encode_header, encode_picture,
-    encode_run,
+    Picture, Session, SessionHeader, Store, StoreError, encode_end, encode_header, encode_note,
+    encode_picture, encode_run,
 };
 use ioloom_failure::Operation;
+use ioloom_model::units::format_counted;
 use ioloom_model::{Outcome, RunRecord};
 use std::fs::File;
 use std::io::{self, Write};
@@ -37,16 +38,61 @@ pub struct ExportedFile {
     pub runs: usize,
 }
 
+/// The result of [`export`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Exported {
+    /// The files.
+    pub files: Vec<ExportedFile>,
+    /// What they lack, one sentence per session that is not exported completely.
+    pub lacks: Vec<String>,
+}
+
+/// What an export of a session lacks.
+#[derive(Debug, Default)]
+struct Lacks {
+    /// Runs without their spans.
+    spans: u64,
+    /// Runs with fewer points in a series or curve.
+    thinned: u64,
+    /// Traced runs left out.
+    pictures: u64,
+    /// Traces left out.
+    traces: u64,
+    /// Bytes of a torn last line.
+    torn_bytes: u64,
+}
+
+impl Lacks {
+    /// Returns a sentence; `None` if nothing is missing.
+    fn sentence(&self, session: &str) -> Option<String> {
+        let runs = |n: u64, what: &str| {
+            (n > 0).then(|| format!("{what} of {}", format_counted(n, "run", "runs")))
+        };
+        let parts: Vec<String> = [
+            runs(self.spans, "the spans"),
+            runs(self.thinned, "points of long series"),
+            (self.pictures > 0).then(|| {
+                format!(
+                    "{} above 1 MiB",
+                    format_counted(self.pictures, "traced run", "traced runs")
+                )
+            }),
+            (self.traces > 0).then(|| format_counted(self.traces, "trace", "traces")),
+            (self.torn_bytes > 0).then(|| format!("a torn last line ({} bytes)", self.torn_bytes)),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        (!parts.is_empty()).then(|| format!("{session}: left out {}", parts.join(", ")))
+    }
+}
+
 /// Exports sessions to `dest`, creating it if it does not exist. Replaces existing files of the
 /// same sessions.
 ///
 /// # Errors
 /// A session cannot be read, `dest` cannot be written, or a header exceeds the size limit.
-pub fn export(
-    store: &Store,
-    sessions: &[String],
-    dest: &Path,
-) -> Result<Vec<ExportedFile>, StoreError> {
+pub fn export(store: &Store, sessions: &[String], dest: &Path) -> Result<Exported, StoreError> {
     let fail = |path: &Path| {
         let path = path.to_owned();
         move |source| StoreError::Io {
@@ -57,10 +103,10 @@ pub fn export(
         }
     };
     std::fs::create_dir_all(dest).map_err(fail(dest))?;
-    let mut all = Vec::new();
+    let mut all = Exported::default();
     for name in sessions {
         let session = store.read(name)?;
-        let parts = parts(&session).map_err(fail(dest))?;
+        let (parts, mut lacks) = parts(&session).map_err(fail(dest))?;
         // Leftover parts of an earlier export would be read as part of this one.
         for part in parts.len().. {
             let old = dest.join(file_name(name, part));
@@ -79,11 +125,14 @@ pub fn export(
                 .and_then(|()| file.sync_all())
                 .and_then(|()| std::fs::rename(&half, &path))
                 .map_err(fail(&path))?;
-            all.push(ExportedFile { path, bytes: text.len() as u64, runs });
+            all.files.push(ExportedFile { path, bytes: text.len() as u64, runs });
         }
         for picture in &session.pictures {
-            all.extend(export_trace(store, name, picture, dest).map_err(fail(dest))?);
+            let trace = export_trace(store, name, picture, dest).map_err(fail(dest))?;
+            lacks.traces += u64::from(trace.is_none() && picture.trace.is_some());
+            all.files.extend(trace);
         }
+        all.lacks.extend(lacks.sentence(name));
     }
     Ok(all)
 }
@@ -113,36 +162,67 @@ fn export_trace(
     Ok(Some(ExportedFile { path, bytes, runs: 1 }))
 }
 
-/// Returns the file contents of a session, each with its number of runs.
-fn parts(session: &Session) -> io::Result<Vec<(Vec<u8>, usize)>> {
-    let mut header = session.header.clone();
-    let mut all: Vec<(Vec<u8>, usize)> = Vec::new();
-    let mut now = (first_line(&header)?, 0);
-    for run in &session.runs {
-        let line = encode_run(&compact(run.clone()))?;
-        if now.0.len() + line.len() > FILE_BYTES_MAX - END_ROOM {
-            header.part += 1;
+/// The file contents of a session.
+struct Parts {
+    header: SessionHeader,
+    /// Complete files, each with its number of runs.
+    complete: Vec<(Vec<u8>, usize)>,
+    last: (Vec<u8>, usize),
+}
+
+impl Parts {
+    fn of(header: &SessionHeader) -> io::Result<Self> {
+        let last = (first_line(header)?, 0);
+        Ok(Self { header: header.clone(), complete: Vec::new(), last })
+    }
+
+    /// Adds a line with this number of runs; begins another file if the last one is full. Returns false
+    /// for a line that is too long for any file.
+    fn push(&mut self, line: &[u8], runs: usize) -> io::Result<bool> {
+        let fits = |file: &[u8]| file.len() + line.len() <= FILE_BYTES_MAX - END_ROOM;
+        if !fits(&self.last.0) {
             // Only the first part contains the list of runs.
-            header.order.clear();
-            all.push(std::mem::replace(&mut now, (first_line(&header)?, 0)));
-            if now.0.len() + line.len() > FILE_BYTES_MAX - END_ROOM {
-                return Err(io::Error::other("a single run exceeds the size limit"));
+            let part = self.header.part + 1;
+            let header = SessionHeader { part, order: Vec::new(), ..self.header.clone() };
+            let first = first_line(&header)?;
+            if !fits(&first) {
+                return Ok(false);
             }
+            self.header = header;
+            self.complete.push(std::mem::replace(&mut self.last, (first, 0)));
         }
-        now.0.extend_from_slice(&line);
-        now.1 += 1;
+        self.last.0.extend_from_slice(line);
+        self.last.1 += runs;
+        Ok(true)
+    }
+}
+
+/// The contents of a file, and its number of runs.
+type Content = (Vec<u8>, usize);
+
+/// Returns the files of a session and what they lack.
+fn parts(session: &Session) -> io::Result<(Vec<Content>, Lacks)> {
+    let mut parts = Parts::of(&session.header)?;
+    let mut lacks = Lacks { torn_bytes: session.torn_bytes, ..Lacks::default() };
+    // Notes precede the runs: a leftover of an earlier, longer export must not repeat them.
+    for note in &session.notes {
+        if !parts.push(&encode_note(note)?, 0)? {
+            return Err(io::Error::other("a single note exceeds the size limit"));
+        }
+    }
+    for run in &session.runs {
+        if !parts.push(&encode_run(&compact(run.clone(), &mut lacks))?, 1)? {
+            return Err(io::Error::other("a single run exceeds the size limit"));
+        }
     }
     for picture in &session.pictures {
-        let line = encode_picture(picture)?;
-        if now.0.len() + line.len() <= FILE_BYTES_MAX - END_ROOM {
-            now.0.extend_from_slice(&line);
-        }
+        lacks.pictures += u64::from(!parts.push(&encode_picture(picture)?, 0)?);
     }
     if let Some(end) = &session.end {
-        now.0.extend_from_slice(&encode_end(end)?);
+        parts.last.0.extend_from_slice(&encode_end(end)?);
     }
-    all.push(now);
-    Ok(all)
+    parts.complete.push(parts.last);
+    Ok((parts.complete, lacks))
 }
 
 fn first_line(header: &SessionHeader) -> io::Result<Vec<u8>> {
@@ -154,19 +234,25 @@ fn first_line(header: &SessionHeader) -> io::Result<Vec<u8>> {
 }
 
 /// Removes data that only timelines need.
-fn compact(mut record: RunRecord) -> RunRecord {
+fn compact(mut record: RunRecord, lacks: &mut Lacks) -> RunRecord {
     if let Outcome::Done { measured } = &mut record.outcome {
+        lacks.spans += u64::from(measured.spans.iter().any(|thread| !thread.is_empty()));
         measured.spans.clear();
-        thin(&mut measured.in_flight, SERIES_MAX);
-        measured.curves.values_mut().for_each(|c| thin(c, CURVE_MAX));
+        let mut thinned = thin(&mut measured.in_flight, SERIES_MAX);
+        for curve in measured.curves.values_mut() {
+            thinned |= thin(curve, CURVE_MAX);
+        }
+        lacks.thinned += u64::from(thinned);
     }
     record
 }
 
-/// Keeps `max` evenly spaced points, including both ends.
-fn thin<T: Copy>(series: &mut Vec<T>, max: usize) {
+/// Keeps `max` evenly spaced points, including both ends. Returns whether there were more.
+fn thin<T: Copy>(series: &mut Vec<T>, max: usize) -> bool {
     let last = series.len().saturating_sub(1);
-    if series.len() > max {
+    let more = series.len() > max;
+    if more {
         *series = (0..max).map(|i| series[i * last / (max - 1)]).collect();
     }
+    more
 }

@@ -7,7 +7,7 @@
 //! memory, as it is if the directory is not writable, as with a read-only export. All of its contents
 //! come from the session files.
 
-use crate::store::{Store, StoreError};
+use crate::store::{Listing, Store, StoreError};
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::{Outcome, RunRecord};
 use rusqlite::types::Value;
@@ -71,6 +71,7 @@ pub enum IndexError {
 pub struct Index {
     connection: Connection,
     path: PathBuf,
+    unreadable: Vec<StoreError>,
 }
 
 /// A session in a list.
@@ -157,15 +158,17 @@ fn has_our_tables(path: &Path) -> rusqlite::Result<bool> {
 }
 
 impl Index {
-    /// Opens the index of a store and updates it.
+    /// Opens the index of a store and updates it. Sessions that cannot be read are left out; see
+    /// [`Index::unreadable`].
     ///
     /// # Errors
     /// The store cannot be read, or SQLite fails even with a new file.
     pub fn open(store: &Store) -> Result<Self, IndexError> {
         let path = Self::path(store);
         let made = |path: &Path| -> Result<Self, IndexError> {
-            let index = Self::open_at(path)?;
-            index.refresh(store).map(|()| index)
+            let mut index = Self::open_at(path)?;
+            index.unreadable = index.refresh(store)?;
+            Ok(index)
         };
         if owner(&path) != Owner::Other {
             match made(&path) {
@@ -217,15 +220,20 @@ impl Index {
         } else if version != VERSION {
             return Err(fail(rusqlite::Error::InvalidQuery));
         }
-        Ok(Self { connection, path: path.to_owned() })
+        Ok(Self { connection, path: path.to_owned(), unreadable: Vec::new() })
     }
 
     fn fail(&self, source: rusqlite::Error) -> IndexError {
         IndexError::Sqlite { path: self.path.clone(), source }
     }
 
-    /// Reads the sessions that changed since the index was written.
-    fn refresh(&self, store: &Store) -> Result<(), IndexError> {
+    /// Returns why sessions are missing from the index: their files cannot be read.
+    pub fn unreadable(&self) -> &[StoreError] {
+        &self.unreadable
+    }
+
+    /// Reads the sessions that changed since the index was written. Returns why others cannot be read.
+    fn refresh(&self, store: &Store) -> Result<Vec<StoreError>, IndexError> {
         let fail = |e| self.fail(e);
         let mut known = BTreeMap::new();
         {
@@ -244,7 +252,7 @@ impl Index {
                 known.insert(path, entry);
             }
         }
-        let files = store.files()?;
+        let Listing { files, mut errors } = store.list()?;
         let mut now = BTreeMap::new();
         for file in &files {
             let name = file.path.strip_prefix(store.dir()).unwrap_or(&file.path);
@@ -252,7 +260,7 @@ impl Index {
             now.insert(name.to_string_lossy().into_owned(), entry);
         }
         if known == now {
-            return Ok(());
+            return Ok(errors);
         }
         let mut stale: Vec<&String> = Vec::new();
         stale.extend(known.iter().filter(|(p, e)| now.get(*p) != Some(*e)).map(|(_, e)| &e.0));
@@ -266,8 +274,16 @@ impl Index {
                 change.execute(&text, [session]).map_err(fail)?;
             }
             if now.values().any(|(s, _)| s == session) {
-                let read = store.read(session)?;
-                insert(&change, &read).map_err(fail)?;
+                match store.read(session) {
+                    Ok(read) => insert(&change, &read).map_err(fail)?,
+                    Err(error) => {
+                        // Its files are not in the index, so the next refresh reads them again.
+                        if errors.iter().all(|known| known.path() != error.path()) {
+                            errors.push(error);
+                        }
+                        continue;
+                    }
+                }
             }
             for (path, (_, bytes)) in now.iter().filter(|(_, (s, _))| s == session) {
                 change
@@ -275,7 +291,8 @@ impl Index {
                     .map_err(fail)?;
             }
         }
-        change.commit().map_err(fail)
+        change.commit().map_err(fail)?;
+        Ok(errors)
     }
 
     /// Returns all sessions, newest first.

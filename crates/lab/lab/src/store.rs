@@ -19,7 +19,7 @@ pub use session::{
     EndReason, Picture, STORE_SCHEMA, Sequential, Session, SessionEnd, SessionHeader, SessionNote,
 };
 
-pub(crate) use lines::{encode_end, encode_header, encode_picture, encode_run};
+pub(crate) use lines::{encode_end, encode_header, encode_note, encode_picture, encode_run};
 
 use crate::judge::Judge;
 use ioloom_failure::Operation;
@@ -65,6 +65,22 @@ pub struct SessionFile {
     pub bytes: u64,
 }
 
+/// The session files of a store.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// Those whose header can be read, oldest first.
+    pub files: Vec<SessionFile>,
+    /// Why others cannot be read.
+    pub errors: Vec<StoreError>,
+}
+
+/// Returns whether a path has the name of a file of a session, or of a part of its export.
+fn is_part(path: &Path, session: &str) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let rest = name.strip_prefix(session).and_then(|rest| rest.strip_suffix(".jsonl"));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(".part"))
+}
+
 impl Store {
     /// Opens the store in `dir` for writing. Creates the directory if it does not exist.
     ///
@@ -99,13 +115,22 @@ impl Store {
         self.dir.join("traces").join(session)
     }
 
-    /// Returns all session files, oldest first. Omits files without a complete header, left by
-    /// sessions that were killed before the first run.
+    /// Returns all session files, like [`Store::list`].
     ///
     /// # Errors
     /// A directory or file cannot be read, or was written by a newer program.
     pub fn files(&self) -> Result<Vec<SessionFile>, StoreError> {
-        let mut found = Vec::new();
+        let Listing { files, errors } = self.list()?;
+        errors.into_iter().next().map_or(Ok(files), Err)
+    }
+
+    /// Returns the session files, oldest first, and why others cannot be read. Omits files without a
+    /// complete header, left by sessions that were killed before the first run.
+    ///
+    /// # Errors
+    /// A directory cannot be read.
+    pub fn list(&self) -> Result<Listing, StoreError> {
+        let (mut files, mut errors) = (Vec::new(), Vec::new());
         for dir in [self.dir.join("sessions"), self.dir.clone()] {
             let entries = match std::fs::read_dir(&dir) {
                 Ok(entries) => entries,
@@ -114,17 +139,20 @@ impl Store {
             };
             for entry in entries {
                 let path = entry.map_err(io_error(Operation::ReadDir, &dir, ADVICE_READ))?.path();
-                if path.extension().is_some_and(|e| e == "jsonl")
-                    && let Some(file) = peek(&path)?
-                {
-                    found.push(file);
+                if path.extension().is_none_or(|e| e != "jsonl") {
+                    continue;
+                }
+                match peek(&path) {
+                    Ok(file) => files.extend(file),
+                    Err(error) => errors.push(error),
                 }
             }
         }
         let key =
             |f: &SessionFile| (f.header.started_unix_ms, f.header.session.clone(), f.header.part);
-        found.sort_by_key(key);
-        Ok(found)
+        files.sort_by_key(key);
+        errors.sort_by_cached_key(ToString::to_string);
+        Ok(Listing { files, errors })
     }
 
     /// Reads a session from all of its files.
@@ -145,7 +173,11 @@ impl Store {
         {
             return Ok(read);
         }
-        let mut parts = self.files()?.into_iter().filter(|f| f.header.session == session);
+        let Listing { files, errors } = self.list()?;
+        if let Some(error) = errors.into_iter().find(|error| is_part(error.path(), session)) {
+            return Err(error);
+        }
+        let mut parts = files.into_iter().filter(|f| f.header.session == session);
         let missing =
             || StoreError::NoSession { session: session.to_owned(), dir: self.dir.clone() };
         let first = parts.next().ok_or_else(missing)?;
@@ -339,8 +371,11 @@ fn read_file(path: &Path) -> Result<Option<Session>, StoreError> {
             break;
         }
         let line = match decode(path, number, &text) {
-            // A power failure can leave a last line of zeros followed by a newline.
-            Err(StoreError::Line { .. }) if number > 1 && at_end(&mut reader) => {
+            // A power failure can leave zeros, which no written line contains, in the last line. Another
+            // line that cannot be decoded is damaged.
+            Err(StoreError::Line { .. })
+                if number > 1 && text.contains(&0) && at_end(&mut reader) =>
+            {
                 text.push(b'\n');
                 break;
             }

@@ -4,15 +4,15 @@
 //! Runs are not paired across sessions: the ratio is a ratio of medians, and each sample is
 //! resampled separately. A difference counts if its interval excludes 1 and the ratio exceeds the 5
 //! % margin that verdicts also use. With too few values for an interval, there is no conclusion. If
-//! machine, medium, files, plan or condition differ, the ratio does not measure a change: it is
-//! shown with these differences and without a conclusion.
+//! machine, medium, files, compute time, plan or condition differ, the ratio does not measure a
+//! change: it is shown with these differences and without a conclusion.
 
 use crate::estimate::{Ends, Ratio};
 use crate::group::{ArmRuns, Group, groups};
 use crate::input::Input;
 use crate::quantity::Better;
-use ioloom_model::RunRecord;
 use ioloom_model::condition::Metadata;
+use ioloom_model::{Compute, RunRecord};
 use ioloom_stats::Rule;
 use std::collections::BTreeMap;
 
@@ -238,6 +238,7 @@ fn differences(inputs: [&Input; 2], arms: [&ArmRuns<'_>; 2]) -> Vec<String> {
     differ("machine", inputs.map(|i| i.machine.fingerprint.clone()));
     differ("medium", arms.map(medium));
     differ("file set", arms.map(|a| format!("{} {}", a.set, first(a, |r| r.set.hash.clone()))));
+    differ("compute time", arms.map(|a| first(a, compute_of_set)));
     differ("plan", arms.map(|a| a.plan.to_string()));
     let work = arms.map(|a| a.work().unwrap_or_default());
     if arms.iter().all(|a| !a.plan.is_null()) {
@@ -249,6 +250,15 @@ fn differences(inputs: [&Input; 2], arms: [&ArmRuns<'_>; 2]) -> Vec<String> {
 
 fn first(arm: &ArmRuns<'_>, of: impl Fn(&RunRecord) -> String) -> String {
     arm.runs.first().map_or(String::new(), |r| of(r))
+}
+
+/// Returns the mean compute time per file if the file set defines it. The hash of the set does not
+/// depend on it.
+fn compute_of_set(record: &RunRecord) -> String {
+    match (&record.key.compute, record.set.compute_ns_mean) {
+        (Compute::Spin(None) | Compute::Sleep(None), Some(ns)) => format!("{ns:.0} ns per file"),
+        _ => String::new(),
+    }
 }
 
 /// Returns the medium of an arm. Loop device numbers are ignored because they are assigned
@@ -306,6 +316,7 @@ fn remarks(a: &Input, b: &Input) -> Vec<String> {
     differ("machine", &a.machine.fingerprint, &b.machine.fingerprint);
     differ("version", &a.version, &b.version);
     differ("seed", &a.seed.to_string(), &b.seed.to_string());
+    differ("definition", &a.spec_hash, &b.spec_hash);
     for record in &a.records {
         let twin = b
             .records

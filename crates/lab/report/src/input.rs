@@ -112,6 +112,8 @@ pub struct Input {
     pub version: String,
     /// Seed of the study.
     pub seed: u64,
+    /// Fingerprint of the comparisons and arms.
+    pub spec_hash: String,
     /// Doubts about all runs; those of single runs are in the records.
     pub doubts: Vec<DoubtRow>,
     /// What changed since an earlier session of the same study, in a sentence.

@@ -1,8 +1,9 @@
 //! File sets for all subjects, which the crate `fileset` creates, locates and removes.
 
-use ioloom_failure::{Operation, PathError};
+use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_fileset as fileset;
 use ioloom_lab::subject::{Cost, Removed, SetProgress, Sets};
+use ioloom_model::units::{format_counted, format_size};
 use ioloom_model::{FileSetRealised, FileSetSpec};
 use ioloom_sys::{file, make};
 use ioloom_walk::PathList;
@@ -80,8 +81,8 @@ impl Sets for FileSets {
             ..fileset::CreateOptions::default()
         };
         let report = |p: fileset::CreateProgress| progress(p.files_done, p.files);
-        let realised = fileset::create(spec, dir, &options, &report).map_err(|e| e.to_string())?;
-        Ok(FileSetRealised { name: name.to_owned(), ..realised })
+        let created = fileset::create(spec, dir, &options, &report).map_err(|e| e.to_string())?;
+        Ok(FileSetRealised { name: name.to_owned(), ..created.set })
     }
 
     fn hold(&self, dir: &Path) -> Result<Option<Box<dyn Send>>, String> {
@@ -90,15 +91,25 @@ impl Sets for FileSets {
     }
 
     fn remove(&self, dir: &Path) -> Result<Removed, String> {
-        // The manifest is removed with the set, so read the size first.
-        let bytes = fileset::load(dir).ok().and_then(|m| m.realised).map_or(0, |r| r.bytes_total);
-        if bytes > 0 || fileset::load(dir).is_ok() {
-            let scratch = dir.join(SCRATCH);
-            ioloom_sys::make::remove_tree(&scratch)
-                .map_err(|e| PathError::new(Operation::Remove, &scratch, e).to_string())?;
+        // A run that uses the set writes to its scratch directory.
+        let locked = fileset::lock(dir).map_err(|e| e.to_string())?;
+        // Without a manifest, that directory is not ours.
+        fileset::load(dir).map_err(|e| e.to_string())?;
+        let scratch = dir.join(SCRATCH);
+        make::remove_tree(&scratch)
+            .map_err(|e| PathError::new(Operation::Remove, &scratch, e).to_string())?;
+        let fileset::Removed { files, bytes, left } =
+            fileset::remove_locked(&locked).map_err(|e| e.to_string())?;
+        match left.first() {
+            None => Ok(Removed { files, bytes }),
+            Some(left) => Err(format!(
+                "removed {} of {} ({}), but not {}: it contains other files",
+                format_counted(files, "file", "files"),
+                quoted(dir),
+                format_size(bytes),
+                quoted(left),
+            )),
         }
-        let removed = fileset::remove(dir).map_err(|e| e.to_string())?;
-        Ok(Removed { files: removed.files, bytes })
     }
 
     fn survey(&self, dir: &Path) -> Result<FileSetRealised, String> {
@@ -150,4 +161,52 @@ pub(crate) fn walk_list(dir: &Path) -> Result<PathList, String> {
     }
     list.sort();
     Ok(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prepared(dir: &Path) -> FileSetRealised {
+        let text = "count=40,size=100".parse().unwrap();
+        let fileset::SetText::Spec(spec) = text else { panic!("{text:?}") };
+        FileSets.prepare("t", &spec, dir, 0, &|_, _| true).unwrap()
+    }
+
+    #[test]
+    fn a_set_in_use_keeps_its_scratch_directory() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().join("set");
+        prepared(&dir);
+        let scratch = Scratch::fresh(dir.join(SCRATCH)).unwrap();
+        std::fs::write(scratch.path.join("output"), "x").unwrap();
+        let held = FileSets.hold(&dir).unwrap();
+        let refused = FileSets.remove(&dir).unwrap_err();
+        assert!(refused.contains("locked by another process"), "{refused}");
+        assert!(scratch.path.join("output").exists());
+        drop(held);
+        assert_eq!(FileSets.remove(&dir).unwrap().files, 40);
+        assert!(!dir.exists());
+    }
+
+    #[test]
+    fn bytes_of_removed_files_count_and_what_remains_is_reported() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().join("set");
+        prepared(&dir);
+        let files = fileset::files_dir(&dir);
+        std::fs::write(files.join("mine"), "x").unwrap();
+        let first = walk_list(&files).unwrap();
+        std::fs::remove_file(first.path(0)).unwrap();
+        let reason = FileSets.remove(&dir).unwrap_err();
+        for part in ["removed 39 files", "(3.81 KiB)", "it contains other files"] {
+            assert!(reason.contains(part), "{reason}");
+        }
+        assert!(files.join("mine").exists());
+        std::fs::remove_file(files.join("mine")).unwrap();
+        assert_eq!(FileSets.remove(&dir).unwrap(), Removed { files: 0, bytes: 0 });
+        prepared(&dir);
+        std::fs::remove_file(first.path(0)).unwrap();
+        assert_eq!(FileSets.remove(&dir).unwrap(), Removed { files: 39, bytes: 3900 });
+    }
 }

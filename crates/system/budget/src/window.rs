@@ -7,7 +7,8 @@
 //!
 //! A smaller limit holds for the files in flight, which a controller may change while the workers
 //! run. It is in the same word. A worker over its part of the limit starts nothing until enough have
-//! finished.
+//! finished. The number of workers that share the window can be limited, too: the others then have
+//! only their own place, and no part of the limit.
 //!
 //! Each worker owns one of the places and never returns it: a new worker can begin although the
 //! others have taken the whole window. Under a limit of N, workers 0 to N - 1 have a part of it, so
@@ -21,8 +22,20 @@ pub struct Window {
     size: u32,
     /// The limit in the upper half, the number of workers that share it in the lower half.
     setting: AtomicU64,
+    /// Most workers that share it.
+    sharers: AtomicU64,
     /// Places that no worker holds.
     free: AtomicU64,
+}
+
+/// Among how many workers what is divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Setting {
+    limit: u32,
+    /// Workers that have joined.
+    joined: u32,
+    /// Those of them that share the window: the first ones.
+    sharing: u32,
 }
 
 /// What one worker holds.
@@ -32,7 +45,7 @@ pub struct Part {
     /// Most places that this worker can use.
     cap: u32,
     /// The setting for which `wanted` and `limit` were computed.
-    seen: u64,
+    seen: Setting,
     wanted: u32,
     held: u32,
     limit: u32,
@@ -57,6 +70,7 @@ impl Window {
         Self {
             size,
             setting: AtomicU64::new(u64::from(size) << 32),
+            sharers: AtomicU64::new(WORKERS),
             free: AtomicU64::new(u64::from(size - workers)),
         }
     }
@@ -83,6 +97,20 @@ impl Window {
         ) {
             setting = now;
         }
+    }
+
+    /// Sets how many workers share the window, at least 1: those with the lowest numbers. Called by
+    /// one thread.
+    pub fn set_sharers(&self, workers: u32) {
+        self.sharers.store(u64::from(workers.max(1)), Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn now(&self) -> Setting {
+        let setting = self.setting.load(Ordering::Relaxed);
+        let joined = (setting & WORKERS).max(1) as u32;
+        let sharers = self.sharers.load(Ordering::Relaxed) as u32;
+        Setting { limit: (setting >> 32) as u32, joined, sharing: joined.min(sharers) }
     }
 
     /// Adds a worker. Workers join in the order of their numbers, before they compute their part.
@@ -129,36 +157,40 @@ impl Window {
 impl Part {
     /// Returns the part of a worker that can use at most `cap` places (at least one).
     pub fn new(worker: u32, cap: u32) -> Self {
-        Self { worker, cap: cap.max(1), seen: 0, wanted: 0, held: 1, limit: 0 }
+        Self { worker, cap: cap.max(1), seen: Setting::default(), wanted: 0, held: 1, limit: 0 }
     }
 
     /// Returns how many files the worker may have; it has `used` in flight or ready.
     #[inline]
     pub fn room(&mut self, window: &Window, used: u32) -> Room {
-        let setting = window.setting.load(Ordering::Relaxed);
-        if setting != self.seen || self.held != self.wanted {
-            self.exchange(window, setting, used);
+        let now = window.now();
+        if now != self.seen || self.held != self.wanted {
+            self.exchange(window, now, used);
         }
         Room { files: self.held, in_flight: self.limit }
     }
 
     /// Reports whether the worker may have a file in flight now.
     pub fn is_wanted(&self, window: &Window) -> bool {
-        let setting = window.setting.load(Ordering::Relaxed);
-        self.share((setting >> 32) as u32, setting) > 0
+        let Setting { limit, sharing, .. } = window.now();
+        self.share(limit, sharing) > 0
     }
 
-    /// Returns the part of this worker if all workers share `places`.
-    fn share(&self, places: u32, setting: u64) -> u32 {
-        let workers = (setting & WORKERS).max(1) as u32;
+    /// Returns the part of this worker if the first `workers` share `places`.
+    fn share(&self, places: u32, workers: u32) -> u32 {
+        if self.worker >= workers {
+            return 0;
+        }
         places / workers + u32::from(self.worker < places % workers)
     }
 
     #[cold]
-    fn exchange(&mut self, window: &Window, setting: u64, used: u32) {
-        self.seen = setting;
-        self.limit = self.share((setting >> 32) as u32, setting).min(self.cap);
-        self.wanted = self.share(window.size, setting).clamp(1, self.cap);
+    fn exchange(&mut self, window: &Window, now: Setting, used: u32) {
+        self.seen = now;
+        self.limit = self.share(now.limit, now.sharing).min(self.cap);
+        // The others keep their own places.
+        let shared = window.size - (now.joined - now.sharing);
+        self.wanted = self.share(shared, now.sharing).clamp(1, self.cap);
         if self.held < self.wanted {
             self.held += window.take(self.wanted - self.held);
         } else {
@@ -184,6 +216,7 @@ mod tests {
     enum Event {
         Join,
         Limit(u32),
+        Sharers(u32),
         /// A worker starts what it may.
         Start(usize),
         /// A worker finishes so many files.
@@ -194,6 +227,7 @@ mod tests {
         let one = prop_oneof![
             Just(Event::Join),
             (0u32..40).prop_map(Event::Limit),
+            (0u32..8).prop_map(Event::Sharers),
             (0usize..6).prop_map(Event::Start),
             (0usize..6, 1u32..20).prop_map(|(at, files)| Event::Finish(at, files)),
         ];
@@ -216,6 +250,7 @@ mod tests {
                     }
                     Event::Join => {}
                     Event::Limit(limit) => window.set_limit(limit),
+                    Event::Sharers(workers) => window.set_sharers(workers),
                     Event::Start(at) => if let Some(w) = workers.get_mut(at) {
                         w.used = w.used.max(w.part.room(&window, w.used).files);
                     },
@@ -226,7 +261,8 @@ mod tests {
                 }
                 prop_assert!(workers.iter().map(|w| w.used).sum::<u32>() <= window.size());
             }
-            // All files finish, then the parts are the whole window, divided evenly.
+            // All files finish, then the parts are the whole window, divided evenly among those that
+            // share it.
             for _ in 0..2 {
                 for w in &mut workers {
                     w.used = 0;
@@ -239,11 +275,14 @@ mod tests {
             prop_assert_eq!(rooms.iter().map(|r| r.files).sum::<u32>(), window.size() - absent);
             prop_assert_eq!(rooms.iter().map(|r| r.in_flight).sum::<u32>(), window.limit());
             prop_assert!(rooms[0].in_flight >= 1, "worker 0 goes on");
-            let even = rooms.iter().all(|room| {
+            let (sharing, others) = rooms.split_at(window.now().sharing as usize);
+            let even = sharing.iter().all(|room| {
                 rooms[0].in_flight - room.in_flight <= 1
                     && (absent > 0 || rooms[0].files - room.files <= 1)
             });
             prop_assert!(even, "{rooms:?}");
+            let none = Room { files: 1, in_flight: 0 };
+            prop_assert!(others.iter().all(|room| *room == none), "{rooms:?}");
         }
     }
 
@@ -269,6 +308,28 @@ mod tests {
         assert!(first.is_wanted(&window) && !second.is_wanted(&window));
         window.set_limit(u32::MAX);
         assert_eq!(second.room(&window, 0), room(5, 5));
+    }
+
+    #[test]
+    fn workers_that_do_not_share_the_window_keep_their_own_place() {
+        let window = Window::new(10, 3);
+        let mut parts = [0, 1, 2].map(|worker| {
+            window.joins();
+            Part::new(worker, u32::MAX)
+        });
+        window.set_sharers(2);
+        window.set_limit(7);
+        let mut rooms = || {
+            // What one gives back, another takes.
+            for part in &mut parts {
+                part.room(&window, 0);
+            }
+            [0, 1, 2].map(|worker: usize| parts[worker].room(&window, 0))
+        };
+        assert_eq!(rooms(), [room(5, 4), room(4, 3), room(1, 0)]);
+        window.set_sharers(u32::MAX);
+        rooms();
+        assert_eq!(rooms(), [room(4, 3), room(3, 2), room(3, 2)]);
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! before any work, and gets its name when it is complete.
 
 use ioloom_failure::{Explained, Operation, quoted};
+use ioloom_sys::new_file::NewFile;
 use ioloom_trace::Trace;
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -21,27 +21,21 @@ pub struct TraceFileError {
 #[derive(Debug)]
 pub struct TraceFile {
     path: PathBuf,
-    unfinished: PathBuf,
-    file: File,
+    new: NewFile,
 }
 
 impl TraceFile {
-    /// Creates a temporary file in the directory of `path`.
+    /// Creates a temporary file in the directory of `path`. A pipe or device is opened instead.
     ///
     /// # Errors
     ///
     /// Fails if the directory is not writable or `path` is a directory.
     pub fn create(path: &Path) -> Result<Self, TraceFileError> {
-        let fail = |source| TraceFileError { path: path.to_owned(), source };
-        let Some(name) = path.file_name().filter(|_| !path.is_dir()) else {
-            return Err(fail(io::Error::from(io::ErrorKind::IsADirectory)));
-        };
-        let mut unfinished = std::ffi::OsString::from(".");
-        unfinished.push(name);
-        unfinished.push(format!(".{}", std::process::id()));
-        let unfinished = path.with_file_name(unfinished);
-        let file = File::create(&unfinished).map_err(fail)?;
-        Ok(Self { path: path.to_owned(), unfinished, file })
+        let path = path.to_owned();
+        match NewFile::create(&path) {
+            Ok(new) => Ok(Self { path, new }),
+            Err(source) => Err(TraceFileError { path, source }),
+        }
     }
 
     /// Writes the trace and renames the file to its final name.
@@ -49,24 +43,18 @@ impl TraceFile {
     /// # Errors
     ///
     /// Returns the system's error. A file of that name is then unchanged.
-    pub fn write(mut self, trace: &Trace) -> Result<(), TraceFileError> {
+    pub fn write(self, trace: &Trace) -> Result<(), TraceFileError> {
+        let Self { path, new } = self;
         let bytes = ioloom_trace::file::write(trace);
-        let written = self.file.write_all(&bytes).and_then(|()| self.file.sync_all());
-        let named = written.and_then(|()| std::fs::rename(&self.unfinished, &self.path));
-        named.map_err(|source| TraceFileError { path: self.path.clone(), source })
-    }
-}
-
-impl Drop for TraceFile {
-    fn drop(&mut self) {
-        // The rename has removed this name.
-        let _ = std::fs::remove_file(&self.unfinished);
+        let written = new.file().write_all(&bytes).and_then(|()| new.sync());
+        written.and_then(|()| new.finish()).map_err(|source| TraceFileError { path, source })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::symlink;
 
     #[test]
     fn an_unfinished_file_is_removed() {
@@ -80,5 +68,35 @@ mod tests {
         assert_eq!(names[0].path(), path);
         let error = TraceFile::create(dir.path()).unwrap_err().to_string();
         assert!(error.contains("directory"), "{error}");
+    }
+
+    #[test]
+    fn links_and_pipes_are_not_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let whole = ioloom_trace::file::write(&Trace::default());
+        std::fs::write(at("file"), "old").unwrap();
+        symlink("file", at("link")).unwrap();
+        TraceFile::create(&at("link")).unwrap().write(&Trace::default()).unwrap();
+        assert!(at("link").is_symlink());
+        assert_eq!(std::fs::read(at("file")).unwrap(), whole);
+        let made = std::process::Command::new("mkfifo").arg(at("pipe")).status();
+        assert!(made.unwrap().success());
+        let pipe = at("pipe");
+        let reader = std::thread::spawn(move || std::fs::read(pipe).unwrap());
+        TraceFile::create(&at("pipe")).unwrap().write(&Trace::default()).unwrap();
+        assert!(!std::fs::metadata(at("pipe")).unwrap().is_file());
+        assert_eq!(reader.join().unwrap(), whole);
+    }
+
+    #[test]
+    fn a_planted_link_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("other"), "precious").unwrap();
+        symlink("other", at(&format!(".t.ioloom.{}", std::process::id()))).unwrap();
+        TraceFile::create(&at("t.ioloom")).unwrap().write(&Trace::default()).unwrap();
+        assert_eq!(std::fs::read(at("other")).unwrap(), b"precious");
+        assert!(!at("t.ioloom").is_symlink());
     }
 }

@@ -47,6 +47,11 @@ pub struct Program {
 }
 
 impl Program {
+    /// Returns the program at a path with these arguments.
+    pub fn new(path: PathBuf, args: Vec<OsString>) -> Self {
+        Self { path, args }
+    }
+
     /// Returns the program that would run if the command of this process were given again. Call it
     /// before the file can be replaced.
     ///
@@ -65,7 +70,7 @@ impl Program {
             Some(path) => path,
             None => fault::call("readlink", std::env::current_exe)?,
         };
-        Ok(Self { path, args: args.collect() })
+        Ok(Self::new(path, args.collect()))
     }
 
     /// Returns the path of the program.
@@ -95,8 +100,16 @@ impl Program {
     }
 
     /// Replaces this process by the program, which takes over the descriptors. Returns only if that
-    /// fails; then nothing has changed.
-    pub fn replace_this_process(&self, handover: &Handover) -> io::Error {
+    /// fails, or `None` if `is_stopped` returns true; then nothing has changed.
+    ///
+    /// From before the call of `is_stopped`, the signals in `fatal` end this process: its handlers
+    /// would lose one that arrives so late.
+    pub fn replace_this_process(
+        &self,
+        handover: &Handover,
+        fatal: &[i32],
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Option<io::Error> {
         let sockets = handover.listeners.iter().map(|inherited| {
             let name = if inherited.name.is_empty() { MAIN } else { &inherited.name };
             (name, inherited.listener.as_raw_fd())
@@ -105,17 +118,23 @@ impl Program {
         let words: Vec<String> = all.map(|(name, fd)| format!("{name}:{fd}")).collect();
         if let Err(error) = set_flags(handover, FdFlags::empty()) {
             let _ = set_flags(handover, FdFlags::CLOEXEC);
-            return error;
+            return Some(error);
         }
         let mut command = self.command();
         command.env(VARIABLE, format!("{} {}", std::process::id(), words.join(" ")));
-        let before = IGNORED.map(|signal| (signal, ignore(signal)));
-        let failed = fault::call("execve", || Err::<(), _>(command.exec()));
+        let ignored = IGNORED.iter().map(|signal| (*signal, libc::SIG_IGN));
+        let ending = fatal.iter().map(|signal| (*signal, libc::SIG_DFL));
+        let before: Vec<_> =
+            ignored.chain(ending).map(|(signal, how)| (signal, handle(signal, how))).collect();
+        let failed = (!is_stopped()).then(|| {
+            let failed = fault::call("execve", || Err::<(), _>(command.exec()));
+            failed.err().unwrap_or_else(|| io::Error::other("the program did not start"))
+        });
         for (signal, action) in before {
             restore(signal, &action);
         }
         let _ = set_flags(handover, FdFlags::CLOEXEC);
-        failed.err().unwrap_or_else(|| io::Error::other("the program did not start"))
+        failed
     }
 }
 
@@ -136,13 +155,14 @@ fn set_flags(handover: &Handover, flags: FdFlags) -> io::Result<()> {
         .try_for_each(|lock| fault::call("fcntl", || Ok(fcntl_setfd(lock, flags)?)))
 }
 
-/// Ignores a signal, which `execve` keeps. Returns the previous action.
-fn ignore(signal: i32) -> libc::sigaction {
-    // SAFETY: both actions are initialised, and ignoring a signal runs no code.
+/// Ignores a signal, which `execve` keeps, or lets it have its default effect. Returns the previous
+/// action.
+fn handle(signal: i32, how: libc::sighandler_t) -> libc::sigaction {
+    // SAFETY: both actions are initialised, and neither disposition runs code of this process.
     unsafe {
         let (mut action, mut before): (libc::sigaction, libc::sigaction) =
             (std::mem::zeroed(), std::mem::zeroed());
-        action.sa_sigaction = libc::SIG_IGN;
+        action.sa_sigaction = how;
         libc::sigaction(signal, &raw const action, &raw mut before);
         before
     }

@@ -73,6 +73,8 @@ pub(crate) fn take_listener(fd: RawFd) -> io::Result<Listener> {
     listener.address().map_err(|_| wrong())?;
     fault::call("fcntl", || Ok(rustix::io::fcntl_setfd(&listener, rustix::io::FdFlags::CLOEXEC)?))?;
     listener.set_non_blocking()?;
+    // Other protocols than TCP, such as MPTCP, may not support it.
+    let _ = listener.keep_alive();
     Ok(listener)
 }
 
@@ -120,6 +122,19 @@ impl Manager {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::IntoRawFd;
+
+    #[test]
+    fn connections_of_an_inherited_listener_detect_vanished_peers() {
+        let passed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = passed.local_addr().unwrap();
+        let listener = take_listener(passed.into_raw_fd()).unwrap();
+        let _client = std::net::TcpStream::connect(address).unwrap();
+        listener.set_may_block().unwrap();
+        let accepted = listener.accept(true).unwrap();
+        assert!(sockopt::socket_keepalive(&accepted).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&accepted).unwrap(), crate::KEEP_ALIVE_IDLE);
+    }
 
     #[test]
     fn messages_reach_sockets_with_paths_and_abstract_names() {

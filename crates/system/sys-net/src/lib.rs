@@ -22,7 +22,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::RwLock;
 use std::time::Duration;
 
-/// A listening socket. Accepting never blocks.
+/// How long a connection is silent before the kernel checks whether the peer still exists.
+pub const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(120);
+/// Interval between these checks, and the number that fail before the connection is an error.
+pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
+/// See [`KEEP_ALIVE_INTERVAL`].
+pub const KEEP_ALIVE_CHECKS: u32 = 4;
+
+/// A listening socket. Accepting never blocks. Connections to peers that vanished without closing them
+/// fail after a while ([`KEEP_ALIVE_IDLE`]).
 #[derive(Debug)]
 pub struct Listener(OwnedFd);
 
@@ -44,7 +52,19 @@ impl Listener {
             fault::call("setsockopt", || Ok(sockopt::set_socket_reuseport(&socket, true)?))?;
         }
         fault::call("bind", || Ok(rustix::net::bind(&socket, &address)?))?;
-        Ok(Self(socket))
+        let listener = Self(socket);
+        listener.keep_alive()?;
+        Ok(listener)
+    }
+
+    /// Detects vanished peers. Accepted connections inherit these options.
+    pub(crate) fn keep_alive(&self) -> io::Result<()> {
+        fault::call("setsockopt", || {
+            sockopt::set_socket_keepalive(&self.0, true)?;
+            sockopt::set_tcp_keepidle(&self.0, KEEP_ALIVE_IDLE)?;
+            sockopt::set_tcp_keepintvl(&self.0, KEEP_ALIVE_INTERVAL)?;
+            Ok(sockopt::set_tcp_keepcnt(&self.0, KEEP_ALIVE_CHECKS)?)
+        })
     }
 
     /// Accepts connections from now on.
@@ -417,6 +437,15 @@ mod tests {
             waiter.wait(&mut ready, Some(Duration::ZERO)).unwrap();
             assert_eq!(ready, []);
         }
+    }
+
+    #[test]
+    fn vanished_peers_are_detected_on_accepted_connections() {
+        let (_client, server) = pair();
+        assert!(sockopt::socket_keepalive(&server).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&server).unwrap(), KEEP_ALIVE_IDLE);
+        assert_eq!(sockopt::tcp_keepintvl(&server).unwrap(), KEEP_ALIVE_INTERVAL);
+        assert_eq!(sockopt::tcp_keepcnt(&server).unwrap(), KEEP_ALIVE_CHECKS);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use format::Format;
 use ioloom_failure::{quoted, reason};
 use ioloom_sys::fault::call;
 use ioloom_sys::mount::mounts;
-use names::{OWN_PREFIX, instance_of};
+use names::{OWN_PREFIX, USUAL_PATH, instance_of};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use std::io;
@@ -43,8 +43,9 @@ impl Tree {
     ///
     /// Fails if it is not mounted and cannot be mounted.
     pub fn open() -> io::Result<Self> {
-        if let Some(mount) = mounts()?.into_iter().find(|m| m.file_system == "tracefs") {
-            return Ok(Self { root: mount.point, _mount: None });
+        let mounted = mounts()?.into_iter().filter(|m| m.file_system == "tracefs");
+        if let Some(root) = preferred(mounted.map(|m| m.point)) {
+            return Ok(Self { root, _mount: None });
         }
         let mount = mount_detached().map_err(|e| {
             let text = format!("tracefs is not mounted and cannot be mounted: {}", reason(&e));
@@ -63,7 +64,9 @@ impl Tree {
         self.root.join("instances")
     }
 
-    /// Removes instances of this program whose process has exited; returns their number.
+    /// Removes instances of this program whose process has exited; returns their number. The process of an
+    /// instance in use can be invisible here, in another container. The kernel refuses to remove that
+    /// instance, and it is not changed.
     pub fn remove_leftovers(&self) -> usize {
         let Ok(entries) = std::fs::read_dir(self.instances()) else { return 0 };
         let dead = entries.flatten().filter(|entry| {
@@ -71,12 +74,15 @@ impl Tree {
             let owner = name.to_str().and_then(|name| name.strip_prefix(OWN_PREFIX));
             owner.is_some_and(|owner| !is_running(owner))
         });
-        dead.filter(|entry| {
-            let _ = write(&entry.path().join("tracing_on"), "0");
-            std::fs::remove_dir(entry.path()).is_ok()
-        })
-        .count()
+        dead.filter(|entry| std::fs::remove_dir(entry.path()).is_ok()).count()
     }
+}
+
+/// Returns the mount point to use: the usual one, below which access is granted, or else the first.
+fn preferred(points: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
+    let points: Vec<PathBuf> = points.collect();
+    let usual = points.iter().find(|point| point.as_path() == Path::new(USUAL_PATH));
+    usual.or(points.first()).cloned()
 }
 
 /// Mounts tracefs without attaching it to a directory.
@@ -123,7 +129,7 @@ pub struct Instance {
     owned: bool,
     enabled: Vec<Kind>,
     page_bytes: usize,
-    _lock: Option<OwnedFd>,
+    lock: Option<OwnedFd>,
     _tree: Tree,
 }
 
@@ -137,7 +143,11 @@ impl Instance {
         let tree = Tree::open()?;
         tree.remove_leftovers();
         match Self::create(&tree) {
-            Ok(dir) => Self::prepare(tree, dir, true, None),
+            // The open file keeps the instance from being removed by a process that does not see this one.
+            Ok(dir) => {
+                let lock = lock(&dir).ok();
+                Self::prepare(tree, dir, true, lock)
+            }
             Err(error) => {
                 let dir = tree.instances().join(instance_of(rustix::process::geteuid()));
                 match lock(&dir) {
@@ -169,14 +179,8 @@ impl Instance {
     }
 
     fn prepare(tree: Tree, dir: PathBuf, owned: bool, lock: Option<OwnedFd>) -> io::Result<Self> {
-        let mut instance = Self {
-            dir,
-            owned,
-            enabled: Vec::new(),
-            page_bytes: PAGE_BYTES,
-            _lock: lock,
-            _tree: tree,
-        };
+        let mut instance =
+            Self { dir, owned, enabled: Vec::new(), page_bytes: PAGE_BYTES, lock, _tree: tree };
         instance.set("tracing_on", "0")?;
         instance.set("trace_clock", "mono")?;
         let sub = read(&instance.dir.join("buffer_subbuf_size_kb")).unwrap_or_default();
@@ -290,6 +294,7 @@ impl Drop for Instance {
             let _ = write(&dir.join("filter"), "0");
         }
         if self.owned {
+            self.lock = None;
             // Fails while a ring is still open; in that case the next start removes the instance.
             let _ = std::fs::remove_dir(&self.dir);
         } else {

@@ -4,7 +4,8 @@
 //! unless requested. Extended attributes of files that cannot be opened (links, pipes, devices) are
 //! accessed through `/proc/self/fd` because Linux has no call for them by directory and name; so are
 //! all attributes of files that were opened only as a path, where calls on the descriptor fail with
-//! `EBADF`. Each function costs one call; nothing is cached.
+//! `EBADF`. Where `/proc` is not mounted, a thread with its own working directory accesses them by
+//! name. Otherwise each function costs one call; nothing is cached.
 
 use crate::dir::{Dir, Kind};
 use crate::file::retry;
@@ -150,12 +151,40 @@ fn proc_path(file: impl AsFd) -> CString {
 }
 
 /// Repeats a call by path if the file was opened only as a path (`O_PATH`).
-fn or_by_path<T>(
+fn or_by_path<T: Send>(
     file: impl AsFd,
     by_file: Result<T, Errno>,
-    by_path: impl FnOnce(&CStr) -> Result<T, Errno>,
+    mut by_path: impl FnMut(&CStr) -> Result<T, Errno> + Send,
 ) -> Result<T, Errno> {
-    if matches!(by_file, Err(Errno::BADF)) { by_path(&proc_path(file)) } else { by_file }
+    match by_file {
+        Err(Errno::BADF) => match by_path(&proc_path(&file)) {
+            // Only directories are opened so and then changed.
+            Err(Errno::NOENT) => in_dir(file.as_fd(), || by_path(c".")),
+            done => done,
+        },
+        done => done,
+    }
+}
+
+/// Calls `by_name` in a thread whose working directory is `dir`, because `/proc` is not mounted.
+fn in_dir<T: Send>(
+    dir: BorrowedFd<'_>,
+    by_name: impl FnOnce() -> Result<T, Errno> + Send,
+) -> Result<T, Errno> {
+    let enter = || {
+        // SAFETY: this thread stops sharing the working directory and the umask with the others; its
+        // descriptors and memory remain shared.
+        if unsafe { libc::unshare(libc::CLONE_FS) } != 0 {
+            return Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::PERM));
+        }
+        rustix::process::fchdir(dir)?;
+        by_name()
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, enter);
+        let thread = thread.map_err(|_| Errno::AGAIN)?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// Sets the mode of an open file.
@@ -336,29 +365,21 @@ pub enum XattrOf<'a> {
 }
 
 impl XattrOf<'_> {
-    fn path(&self) -> CString {
-        match self {
-            Self::Open(file) => proc_path(file),
-            Self::Name(dir, name) => {
-                let mut path = format!("/proc/self/fd/{}/", dir.as_fd().as_raw_fd()).into_bytes();
-                path.extend_from_slice(name.to_bytes());
-                c_string(path)
-            }
-        }
-    }
-
     fn list(&self, into: &mut [u8]) -> Result<usize, Errno> {
         match self {
             Self::Open(file) => {
                 let listed = rustix::fs::flistxattr(file, &mut *into);
-                or_by_path(file, listed, |path| rustix::fs::listxattr(path, into))
+                or_by_path(file, listed, |path| rustix::fs::listxattr(path, &mut *into))
             }
-            Self::Name(..) => rustix::fs::llistxattr(self.path().as_c_str(), into),
+            Self::Name(dir, name) => {
+                by_name(dir, name, |path| rustix::fs::llistxattr(path, &mut *into))
+            }
         }
     }
 
     /// Returns the names of the extended attributes, including access control lists (with names
-    /// that begin with `system.posix_acl_`). Empty if the file system does not support them.
+    /// that begin with `system.posix_acl_`). Empty if the file system or the kernel does not support
+    /// them.
     pub fn names(&self) -> io::Result<Vec<CString>> {
         let mut into = [0u8; 1024];
         let bytes = match retry("listxattr", || self.list(&mut into)) {
@@ -370,7 +391,9 @@ impl XattrOf<'_> {
                 into.truncate(n);
                 into
             }
-            Err(e) if Errno::from_io_error(&e) == Some(Errno::OPNOTSUPP) => return Ok(Vec::new()),
+            Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::OPNOTSUPP | Errno::NOSYS)) => {
+                return Ok(Vec::new());
+            }
             Err(e) => return Err(e),
         };
         Ok(bytes
@@ -389,7 +412,9 @@ impl XattrOf<'_> {
                 let got = rustix::fs::fgetxattr(file, name, &mut into[..]);
                 or_by_path(file, got, |path| rustix::fs::getxattr(path, name, &mut into[..]))
             }
-            Self::Name(..) => rustix::fs::lgetxattr(self.path().as_c_str(), name, &mut into[..]),
+            Self::Name(dir, of) => {
+                by_name(dir, of, |path| rustix::fs::lgetxattr(path, name, &mut into[..]))
+            }
         });
         match got {
             Ok(n) => {
@@ -409,7 +434,9 @@ impl XattrOf<'_> {
                 let set = rustix::fs::fsetxattr(file, name, value, flags);
                 or_by_path(file, set, |path| rustix::fs::setxattr(path, name, value, flags))
             }
-            Self::Name(..) => rustix::fs::lsetxattr(self.path().as_c_str(), name, value, flags),
+            Self::Name(dir, of) => {
+                by_name(dir, of, |path| rustix::fs::lsetxattr(path, name, value, flags))
+            }
         })
     }
 
@@ -420,7 +447,7 @@ impl XattrOf<'_> {
                 let removed = rustix::fs::fremovexattr(file, name);
                 or_by_path(file, removed, |path| rustix::fs::removexattr(path, name))
             }
-            Self::Name(..) => rustix::fs::lremovexattr(self.path().as_c_str(), name),
+            Self::Name(dir, of) => by_name(dir, of, |path| rustix::fs::lremovexattr(path, name)),
         });
         match removed {
             Err(e)
@@ -430,6 +457,20 @@ impl XattrOf<'_> {
             }
             other => other,
         }
+    }
+}
+
+/// Calls `by_path` with a path to `name` in `dir`.
+fn by_name<T: Send>(
+    dir: &Dir,
+    name: &CStr,
+    mut by_path: impl FnMut(&CStr) -> Result<T, Errno> + Send,
+) -> Result<T, Errno> {
+    let mut path = format!("/proc/self/fd/{}/", dir.as_fd().as_raw_fd()).into_bytes();
+    path.extend_from_slice(name.to_bytes());
+    match by_path(&c_string(path)) {
+        Err(Errno::NOENT) => in_dir(dir.as_fd(), || by_path(name)),
+        done => done,
     }
 }
 

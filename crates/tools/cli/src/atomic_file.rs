@@ -38,40 +38,83 @@ pub(crate) fn write_with(
     path: &Path,
     fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Failure> {
-    let failed = |error| Failure::failed(PathError::new(Operation::Write, path, error));
+    begin(path)?.finish(fill)
+}
+
+/// A file that is open for its contents and has no name yet.
+pub(crate) struct Begun {
+    file: File,
+    /// For errors.
+    path: PathBuf,
+    part: Option<Part>,
+}
+
+/// A temporary file, removed on drop unless it gets its name.
+struct Part {
+    path: PathBuf,
+    target: PathBuf,
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Opens a file for contents that exist later, so that a path that cannot be written is an error before
+/// the work. An existing file is unchanged until [`Begun::finish`].
+///
+/// # Errors
+/// The file cannot be written.
+pub(crate) fn begin(path: &Path) -> Result<Begun, Failure> {
+    let opened =
+        open(path).map_err(|error| Failure::failed(PathError::new(Operation::Write, path, error)));
+    opened.map(|(file, part)| Begun { file, path: path.to_owned(), part })
+}
+
+impl Begun {
+    /// Writes the output of `fill` and gives the file its name.
+    ///
+    /// # Errors
+    /// The file cannot be written; the old file, if any, is unchanged.
+    pub(crate) fn finish(
+        self,
+        fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        let written = fill_with(self.file, fill).and_then(|()| match &self.part {
+            Some(part) => std::fs::rename(&part.path, &part.target),
+            None => Ok(()),
+        });
+        written
+            .map_err(|error| Failure::failed(PathError::new(Operation::Write, &self.path, error)))
+    }
+}
+
+fn open(path: &Path) -> io::Result<(File, Option<Part>)> {
     let there = std::fs::metadata(path).ok();
     if let Some(stream) = there.as_ref().and_then(stream_of) {
-        return fill_with(stream, fill).map_err(failed);
+        return Ok((stream, None));
     }
     if is_open_descriptor(path) {
-        let opened = OpenOptions::new().append(true).open(path);
-        return opened.and_then(|opened| fill_with(opened, fill)).map_err(failed);
+        return Ok((OpenOptions::new().append(true).open(path)?, None));
     }
     // Also what has no other path, such as the target of a link to no file.
     let target = std::fs::canonicalize(path).ok();
     let is_special = there.as_ref().is_some_and(|there| !there.is_file());
     let is_link = path.symlink_metadata().is_ok_and(|there| there.is_symlink());
     if is_special || is_link && target.is_none() {
-        let opened = OpenOptions::new().write(true).create(!is_special).open(path);
-        return opened.and_then(|opened| fill_with(opened, fill)).map_err(failed);
+        return Ok((OpenOptions::new().write(true).create(!is_special).open(path)?, None));
     }
     // A link stays, and the file to which it leads is replaced.
     let target = target.unwrap_or_else(|| path.to_owned());
     let there = there.as_ref();
-    let part = part_of(&target);
-    let created = OpenOptions::new().write(true).create_new(true).mode(mode_of(there)).open(&part);
-    let written = created
-        .and_then(|created| {
-            if let Some(there) = there {
-                take_over(&created, there, &target)?;
-            }
-            fill_with(created, fill)
-        })
-        .and_then(|()| std::fs::rename(&part, &target));
-    written.map_err(|error| {
-        let _ = std::fs::remove_file(&part);
-        failed(error)
-    })
+    let path = part_of(&target);
+    let file = OpenOptions::new().write(true).create_new(true).mode(mode_of(there)).open(&path)?;
+    let part = Part { path, target };
+    if let Some(there) = there {
+        take_over(&file, there, &part.target)?;
+    }
+    Ok((file, Some(part)))
 }
 
 /// Returns whether a path names a descriptor that is open, such as `/dev/fd/3`. Its file belongs to whatever
@@ -171,6 +214,21 @@ mod tests {
         assert!(failed.unwrap_err().message.ends_with("stopped"));
         assert_eq!(std::fs::read(&path).unwrap(), b"old");
         assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_is_not_finished_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("history");
+        write(&path, "old").unwrap();
+        drop(begin(&path).unwrap());
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        let begun = begin(&path).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        begun.finish(|out| out.write_all(b"new")).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert!(begin(&dir.path().join("missing/history")).is_err());
     }
 
     #[test]

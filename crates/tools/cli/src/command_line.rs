@@ -8,7 +8,7 @@ use crate::{
 };
 #[cfg(feature = "exchange")]
 use crate::{load, serve, store};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
 
 /// Fast file tools, and a laboratory for I/O concurrency on this machine
@@ -34,7 +34,9 @@ Examples:
   ioloom cp -a ~/src /mnt/disk  copy a tree completely or not at all
   ioloom claims                 list published claims and their verdicts here
 
-Exit codes: 0 ok, 1 failure, 2 usage error, 3 refused, 130 interrupted.";
+Exit codes: 0 ok, 1 failure, 2 usage error, 3 refused, 130 interrupted,
+128+N ended by signal N. cp and du exit with 1 after any error; watch exits with
+the code of its command.";
 
 /// A command with its arguments.
 #[derive(Debug, Subcommand)]
@@ -150,9 +152,16 @@ pub(crate) fn parse() -> Command {
     let parsed = if is_quick {
         QuickCli::try_parse().map(|quick| quick.command.into())
     } else {
-        Cli::try_parse().map(|cli| cli.command)
+        let matches = definition().try_get_matches();
+        matches.and_then(|matches| Cli::from_arg_matches(&matches)).map(|cli| cli.command)
     };
     parsed.unwrap_or_else(|error| usage::exit(&error))
+}
+
+/// Returns the definition with which a command line is parsed: a group without a command, such as
+/// `ioloom cache`, is an error that names its commands. The derived definition prints the whole help.
+fn definition() -> clap::Command {
+    Cli::command().mut_subcommands(|group| group.arg_required_else_help(false))
 }
 
 /// Parses the command line of `du`, whose words are first read as GNU du reads them.

@@ -15,8 +15,8 @@ const SCHEMA: u32 = 1;
 /// Compare two stored sessions arm by arm
 ///
 /// The runs of two sessions are not interleaved, so a change can have any cause between them: the
-/// program, the load, the time of day. If the machine, medium, files, plan or condition differ, that
-/// difference is listed instead.
+/// program, the load, the time of day. If the machine, medium, files, compute time, plan or condition
+/// differ, that difference is listed instead.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

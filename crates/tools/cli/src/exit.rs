@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
-/// Exit codes, the same for every command.
+/// Exit codes. `cp` and `du` replace [`Exit::Usage`] and [`Exit::Refused`] with [`Exit::Failed`], as
+/// GNU's programs do, and `watch` exits with the code of its command. The codes of signals are 128 plus
+/// the number; many commands use [`Exit::Interrupted`] for every signal that they handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// Success.

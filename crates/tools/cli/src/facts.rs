@@ -3,14 +3,19 @@
 use ioloom_failure::{Operation, PathError, reason};
 use ioloom_model::MachineFacts;
 use ioloom_sys::file::{self, Nowait, OpenHow};
+use ioloom_sys::make::{private_file, random_number};
 use ioloom_sys::{cache, ring};
 use std::fs::File;
-use std::io;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Returns the machine facts from `root`; features are probed on the file system of `dir`.
 pub(crate) fn facts(root: &Path, dir: &Path) -> MachineFacts {
-    let sample = Sample::make(dir);
+    // Features of a captured tree are not probed.
+    let sample = match root == Path::new("/") {
+        true => Sample::make(dir),
+        false => Err("not probed".to_owned()),
+    };
     let with = |f: &dyn Fn(&Path) -> Result<(), String>| match &sample {
         Ok(sample) => f(&sample.0),
         Err(reason) => Err(reason.clone()),
@@ -43,11 +48,16 @@ struct Sample(PathBuf);
 
 impl Sample {
     fn make(dir: &Path) -> Result<Self, String> {
-        let path = nearest(dir).join(format!(".ioloom-probe-{}", std::process::id()));
-        let fail =
-            |e: io::Error| format!("not probed: {}", PathError::new(Operation::Write, &path, e));
-        std::fs::write(&path, [7; 8192]).map_err(fail)?;
-        Ok(Self(path))
+        // Other users may be able to create links in the directory.
+        let path = nearest(dir).join(format!(".ioloom-probe-{:016x}", random_number()));
+        let fail = |operation| {
+            let path = path.clone();
+            move |e| format!("not probed: {}", PathError::new(operation, path, e))
+        };
+        let file = private_file(&path).map_err(fail(Operation::Create))?;
+        let sample = Self(path.clone());
+        File::from(file).write_all(&[7; 8192]).map_err(fail(Operation::Write))?;
+        Ok(sample)
     }
 }
 
@@ -87,4 +97,39 @@ fn direct(path: &Path) -> Result<(), String> {
     file::open(path, how)
         .map(drop)
         .map_err(|e| format!("cannot open with O_DIRECT: {}", reason(&e)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::time::{Duration, SystemTime};
+
+    #[test]
+    fn a_link_with_a_predictable_name_is_not_followed() {
+        let temp = tempfile::tempdir().unwrap();
+        let target = temp.path().join("target");
+        std::fs::write(&target, "precious").unwrap();
+        let link = temp.path().join(format!(".ioloom-probe-{}", std::process::id()));
+        symlink(&target, &link).unwrap();
+        let sample = Sample::make(temp.path()).unwrap();
+        assert_eq!(std::fs::read_to_string(&target).unwrap(), "precious");
+        let mode = std::fs::metadata(&sample.0).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let path = sample.0.clone();
+        drop(sample);
+        assert!(!path.exists() && link.is_symlink());
+    }
+
+    #[test]
+    fn facts_of_another_root_write_nothing() {
+        let temp = tempfile::tempdir().unwrap();
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+        File::open(temp.path()).unwrap().set_modified(time).unwrap();
+        let modified = || std::fs::metadata(temp.path()).unwrap().modified().unwrap();
+        facts(temp.path(), temp.path());
+        assert_eq!(modified(), time, "a file was created");
+        facts(Path::new("/"), temp.path());
+        assert_ne!(modified(), time);
+    }
 }

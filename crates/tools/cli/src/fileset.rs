@@ -5,12 +5,12 @@ use crate::{out, stderr, values};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ioloom_failure::quoted;
-use ioloom_fileset::{self as fileset, CreateOptions, CreateProgress, SetError, SetText};
+use ioloom_fileset::{self as fileset, CreateOptions, CreateProgress, Created, SetError, SetText};
 use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
 use ioloom_model::{FileSetRealised, FileSetSpec};
 use serde::Serialize;
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -43,7 +43,8 @@ enum What {
     /// SPEC is count=N,size=SIZES[,compute=TIMES][,layout=flat|nested][,seed=N], where SIZES is a
     /// size, normal(), exp(), lognormal(), pareto(), uniform(), mix() or list(). Alternatives are a
     /// preset (tree, or source000:A to source000:H, the sets of source study 000), optionally followed
-    /// by changes such as count=4000, and like:DIR, which imitates the shape of an existing tree.
+    /// by changes such as count=4000, and like:DIR, which imitates the shape of an existing tree; files
+    /// of the tree that cannot be read are left out, and the exit code is 1.
     ///
     /// Existing files of the set are reused. Free space and inodes are checked first.
     #[command(after_long_help = "\
@@ -121,7 +122,7 @@ fn failure(error: SetError) -> Failure {
 
 /// The document of `fileset create --json`.
 #[derive(Serialize)]
-struct Created {
+struct CreateDocument {
     schema: u32,
     spec: String,
     set: FileSetRealised,
@@ -131,13 +132,12 @@ struct Created {
 }
 
 fn create(args: &CreateArgs) -> Ended {
-    let mut spec = args.spec.clone().resolve().map_err(failure)?;
+    let (mut spec, exit) = resolved(&args.spec)?;
     spec.seed = args.random.unwrap_or(spec.seed);
     let mut options = CreateOptions::default();
     options.threads = args.threads.map_or(options.threads, usize::from);
     let stop = crate::interrupt::stop_flag();
     let bar = bar(spec.count);
-    let existing = existing_files(&spec, &args.dir);
     let on_progress = |p: CreateProgress| {
         if let Some(bar) = &bar {
             bar.set_position(p.files_done);
@@ -150,15 +150,15 @@ fn create(args: &CreateArgs) -> Ended {
     if let Some(bar) = &bar {
         bar.finish_and_clear();
     }
-    let set = made.map_err(failure)?;
-    let files_made = set.files.saturating_sub(existing);
+    let Created { set, files_made } = made.map_err(failure)?;
     let files_per_s = files_made as f64 / elapsed.as_secs_f64().max(1e-9);
     if args.json {
         let spec = fileset::spell(&spec);
         let elapsed_ns = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
-        let document = Created { schema: SCHEMA, spec, set, elapsed_ns, files_made, files_per_s };
+        let document =
+            CreateDocument { schema: SCHEMA, spec, set, elapsed_ns, files_made, files_per_s };
         out::print_json(&document)?;
-        return Ok(Exit::Ok);
+        return Ok(exit);
     }
     let speed = if files_made == 0 {
         "all files already existed".to_owned()
@@ -168,16 +168,26 @@ fn create(args: &CreateArgs) -> Ended {
         format!("created {made} files in {time}, {} files/s", format_count(files_per_s as u64))
     };
     out::print(&format!("{}{speed}\n", described(&set)))?;
-    Ok(Exit::Ok)
+    Ok(exit)
 }
 
-/// Returns the number of existing files that belong to exactly this set.
-fn existing_files(spec: &FileSetSpec, dir: &Path) -> u64 {
-    if !fileset::load(dir).is_ok_and(|manifest| manifest.spec == *spec) {
-        return 0;
+/// Returns the description of a set. Entries of a tree that cannot be read are missing from it: they
+/// are reported, and the exit code is 1.
+fn resolved(text: &SetText) -> Result<(FileSetSpec, Exit), Failure> {
+    let (dir, seed) = match text {
+        SetText::Spec(spec) => return Ok((spec.clone(), Exit::Ok)),
+        SetText::Like { dir, seed } => (dir, *seed),
+    };
+    let shape = fileset::spec_from_tree(dir, seed).map_err(failure)?;
+    if shape.errors_count == 0 {
+        return Ok((shape.spec, Exit::Ok));
     }
-    let files = ioloom_walk::files(&fileset::files_dir(dir), &ioloom_walk::WalkOptions::default());
-    files.map_or(0, |(list, _)| list.len() as u64)
+    if let Some(error) = &shape.first_error {
+        stderr::message(error);
+    }
+    let count = format_counted(shape.errors_count, "entry", "entries");
+    stderr::message(&format!("the set lacks {count} of {} that cannot be read", quoted(dir)));
+    Ok((shape.spec, Exit::Failed))
 }
 
 fn described(set: &FileSetRealised) -> String {

@@ -137,26 +137,54 @@ fn commands(command: &Command, name: &str) -> Roff {
     roff
 }
 
+const SUCCESS: (&str, &str) = ("0", "Success.");
+const FAILURE: (&str, &str) = ("1", "Something failed and was reported.");
+const USAGE: (&str, &str) = ("2", "The command line or an input file is invalid.");
+const REFUSED: (&str, &str) = ("3", "The request was refused; the reason was reported.");
+const INTERRUPTED: (&str, &str) =
+    ("130", "Interrupted by SIGINT, or by another signal that the command handles.");
+const SIGNALLED: (&str, &str) = ("128+N", "Ended by signal N, which the command does not handle.");
+/// Of commands whose code depends on the signal.
+const STOPPED: (&str, &str) =
+    ("128+N", "Stopped by signal N: 129 by SIGHUP, 130 by SIGINT, 143 by SIGTERM.");
+
+/// Returns the exit codes of a command with their meaning.
+fn codes(name: &str) -> &'static [(&'static str, &'static str)] {
+    match name {
+        "ioloom-cp" | "ioloom-du" => &[
+            SUCCESS,
+            ("1", "Something failed, or the command line is invalid; the error was reported."),
+            STOPPED,
+        ],
+        "ioloom-watch" => &[
+            ("N", "The command exited with N."),
+            ("1", "A file of watch cannot be written."),
+            ("2", "The command line of watch is invalid."),
+            ("3", "The evidence level does not work here."),
+            ("126", "The command cannot be run."),
+            ("127", "The command does not exist."),
+            ("128+N", "Signal N ended the command."),
+        ],
+        "ioloom-predict" => &[SUCCESS, FAILURE, USAGE, REFUSED, STOPPED],
+        "ioloom-serve" => &[
+            ("0", "Success, also after SIGINT or SIGTERM."),
+            FAILURE,
+            USAGE,
+            REFUSED,
+            ("130", "A second signal ended the server before its connections were closed."),
+            ("128+N", "Signal N ended the server before it was ready."),
+        ],
+        _ => &[SUCCESS, FAILURE, USAGE, REFUSED, INTERRUPTED, SIGNALLED],
+    }
+}
+
 fn exit_status(name: &str) -> Roff {
     let mut roff = Roff::new();
     roff.control("SH", ["EXIT STATUS"]);
-    if name == "ioloom-watch" {
-        roff.text([roman(
-            "The exit code of the command; 126 if it cannot be run, 127 if it does not exist, 3 if \
-             the evidence level does not work here.",
-        )]);
-        return roff;
-    }
-    for (code, meaning) in [
-        ("0", "Success."),
-        ("1", "Something failed and was reported."),
-        ("2", "The command line or an input file is invalid."),
-        ("3", "The request was refused; the reason was reported."),
-        ("130", "Interrupted."),
-    ] {
+    for (code, meaning) in codes(name) {
         roff.control("TP", []);
-        roff.text([bold(code)]);
-        roff.text([roman(meaning)]);
+        roff.text([bold(*code)]);
+        roff.text([roman(*meaning)]);
     }
     roff
 }
@@ -193,5 +221,19 @@ mod tests {
         }
         assert!(text.contains("A note.") && text.contains("ioloom\\-inner"), "{text}");
         assert!(!text.contains("Exit codes:"), "{text}");
+    }
+
+    #[test]
+    fn a_page_lists_the_exit_codes_of_its_command() {
+        let listed =
+            |name: &str| -> Vec<&str> { codes(name).iter().map(|(code, _)| *code).collect() };
+        for name in ["ioloom-cp", "ioloom-du"] {
+            assert_eq!(listed(name), ["0", "1", "128+N"]);
+        }
+        assert_eq!(listed("ioloom-each"), ["0", "1", "2", "3", "130", "128+N"]);
+        let page = page(&clap::Command::new("cp").about("Copy"), "ioloom-cp").unwrap();
+        let page = String::from_utf8(page).unwrap();
+        let section = page.split("EXIT STATUS").nth(1).unwrap();
+        assert!(section.contains("143 by SIGTERM") && !section.contains("efused"), "{section}");
     }
 }

@@ -17,6 +17,7 @@ use ioloom_model::units::format_size;
 use ioloom_model::{Condition, StudySpec};
 use ioloom_subjects::FileSets;
 use ioloom_sys_lab::cgroup::ReadLimit;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Limits of the slowed device, similar to those of a network disk.
@@ -190,16 +191,38 @@ pub(crate) fn remove_leftovers(work_dir: &Path) -> usize {
         ));
         0
     });
-    let Ok(entries) = std::fs::read_dir(MEMORY) else { return found };
+    found += remove_leftovers_in_memory(Path::new(MEMORY));
+    found
+}
+
+/// Removes the sets of killed studies in `below`. Returns the number of studies.
+fn remove_leftovers_in_memory(below: &Path) -> usize {
+    let Ok(entries) = std::fs::read_dir(below) else { return 0 };
+    let mut found = 0;
     for dir in entries.flatten().map(|entry| entry.path()) {
         let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let owner = name.strip_prefix("ioloom-").and_then(|text| text.parse::<u32>().ok());
-        if owner.is_some_and(|process| !ioloom_sys_lab::cgroup::is_alive(process)) {
-            let _ = ioloom_lab::clean(&dir, &FileSets);
-            found += usize::from(std::fs::remove_dir(&dir).is_ok());
+        if owner.is_none_or(ioloom_sys_lab::cgroup::is_alive) || !is_private(&dir) {
+            continue;
         }
+        match ioloom_lab::clean(&dir, &FileSets) {
+            Ok(all) => all.iter().filter_map(|set| set.failed.as_ref()).for_each(|reason| {
+                stderr::message(reason);
+            }),
+            Err(error) => stderr::message(&error.to_string()),
+        }
+        found += usize::from(std::fs::remove_dir(&dir).is_ok());
     }
     found
+}
+
+/// Returns whether `dir` is a directory of this user, and no link, in which no other user can create
+/// anything. Every user can create links and directories in memory that lead to files of this user. No
+/// other user can replace this directory after the check, because `/dev/shm` is sticky.
+fn is_private(dir: &Path) -> bool {
+    std::fs::symlink_metadata(dir).is_ok_and(|meta| {
+        meta.is_dir() && meta.uid() == ioloom_sys::attr::own_ids().0 && meta.mode() & 0o022 == 0
+    })
 }
 
 /// Creates an in-memory directory for sets of `bytes`. Sets are limited to half of the available
@@ -221,9 +244,14 @@ fn memory(bytes: u64, available: Option<u64>) -> Result<PathBuf, String> {
         Err(e) => return Err(format!("{}; {advice}", PathError::new(Operation::Stat, below, e))),
     }
     let dir = below.join(format!("ioloom-{}", std::process::id()));
-    std::fs::create_dir(&dir)
+    create_private(&dir)
         .map_err(|e| format!("{}; {advice}", PathError::new(Operation::CreateDir, &dir, e)))?;
     Ok(dir)
+}
+
+/// Creates a directory that only this user can enter.
+fn create_private(dir: &Path) -> std::io::Result<()> {
+    std::fs::DirBuilder::new().mode(0o700).create(dir)
 }
 
 /// Total size of the sets on one medium, and what the largest run adds.
@@ -288,6 +316,45 @@ fn sizes(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ioloom_lab::subject::Sets;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    /// A process identifier that the kernel never assigns.
+    const NO_PROCESS: u32 = u32::MAX - 1;
+
+    fn set_in(dir: &Path) -> PathBuf {
+        let text: ioloom_fileset::SetText = "count=2,size=1".parse().unwrap();
+        let set = dir.join("sets/s");
+        FileSets.prepare("s", &text.resolve().unwrap(), &set, 0, &|_, _| true).unwrap();
+        set
+    }
+
+    #[test]
+    fn only_private_directories_are_leftovers_in_memory() {
+        let temp = tempfile::tempdir().unwrap();
+        let (below, mine) = (temp.path().join("shm"), temp.path().join("mine"));
+        std::fs::create_dir(&below).unwrap();
+        create_private(&mine).unwrap();
+        let leftover = below.join(format!("ioloom-{NO_PROCESS}"));
+        // A link of another user to a directory of this user.
+        let set = set_in(&mine);
+        symlink(&mine, &leftover).unwrap();
+        assert_eq!(remove_leftovers_in_memory(&below), 0);
+        assert!(set.join("files").exists());
+        // A directory in which another user can create a link.
+        std::fs::remove_file(&leftover).unwrap();
+        create_private(&leftover).unwrap();
+        std::fs::set_permissions(&leftover, PermissionsExt::from_mode(0o777)).unwrap();
+        symlink(mine.join("sets"), leftover.join("sets")).unwrap();
+        assert_eq!(remove_leftovers_in_memory(&below), 0);
+        assert!(set.join("files").exists());
+        std::fs::remove_dir_all(&leftover).unwrap();
+        create_private(&leftover).unwrap();
+        assert_eq!(std::fs::metadata(&leftover).unwrap().mode() & 0o777, 0o700);
+        set_in(&leftover);
+        assert_eq!(remove_leftovers_in_memory(&below), 1);
+        assert!(!leftover.exists());
+    }
 
     #[test]
     fn sets_take_at_most_half_of_the_memory() {

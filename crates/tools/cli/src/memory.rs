@@ -9,7 +9,7 @@ use crate::atomic_file;
 use crate::directories::{StoreArg, work_dir};
 use crate::exit::{Ended, Exit, Failure};
 use crate::values::{self, Choice};
-use crate::{facts, out, stderr};
+use crate::{out, stderr};
 use clap::Args;
 use ioloom_memory::{Advertised, MemoryError, MemoryOptions, Part, SmtPlan, measure};
 use ioloom_model::memory::MemoryResult;
@@ -31,7 +31,7 @@ const BYTES_ALLOWED: (usize, usize) = (1 << 20, 4 << 30);
 /// by the kernel and the processor are not used; they are only compared with the results.
 ///
 /// Other programs disturb the results, so run it on an idle machine. The latest result is saved in the
-/// store, and `ioloom machine` draws it.
+/// store, and `ioloom machine` draws it. A result of fewer parts than the saved one is not saved.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -125,7 +125,7 @@ struct Document<'a> {
 }
 
 pub(crate) fn run(args: &MemoryArgs) -> Ended {
-    let machine = facts::facts(Path::new("/"), Path::new("."));
+    let machine = ioloom_machine::facts(Path::new("/"), &[]);
     let result = if args.last {
         saved(&args.store, &machine.fingerprint)?.ok_or_else(|| {
             Failure::failed("no saved result for this machine; run `ioloom memory` first")

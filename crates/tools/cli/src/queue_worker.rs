@@ -131,7 +131,9 @@ fn take_all(
 /// Gives back what the worker holds. It is handed out again in any case, and the user does not want to wait.
 fn give_back(worker: &mut Worker) -> End {
     if let Err(error) = worker.give_back() {
-        stderr::message(&format!("{error}; its shard is handed out when the lease has run out"));
+        stderr::message(&format!(
+            "{error}; another worker can take its shard when the lease expires"
+        ));
     }
     End::Stopped
 }
@@ -195,7 +197,7 @@ fn print(joining: &Joining, report: &WorkerReport, ended: &End) -> Result<(), Fa
     text += &match counts {
         None => "\nstopped before the queue was finished\n".to_owned(),
         Some(counts) if counts.parked > 0 => format!(
-            "\nthe queue is finished, and {} parked: 'ioloom shard status --queue' names them\n",
+            "\nthe queue is finished, and {} parked: 'ioloom shard status --queue URL' lists them\n",
             match counts.parked {
                 1 => "1 shard is".to_owned(),
                 many => format!("{} shards are", format_count(many)),

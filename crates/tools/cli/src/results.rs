@@ -50,7 +50,9 @@ Examples:
     Show(ShowArgs),
     /// Export sessions to files of at most 1 MiB
     ///
-    /// Use it to keep results in a repository. Everything except timelines is exported.
+    /// Use it to keep results in a repository. The spans of runs are left out, as are traces and traced
+    /// runs that are too long, and series of more than 64 or curves of more than 512 points are thinned.
+    /// Standard error lists what each session lacks.
     #[command(after_long_help = "\
 Examples:
   ioloom results keep latest
@@ -118,22 +120,31 @@ struct IndexArgs {
 pub(crate) fn run(args: &ResultsArgs) -> Ended {
     match &args.what {
         What::List(args) => list(args),
-        What::Show(args) => show(args),
-        What::Keep(args) => keep(args),
+        What::Show(args) => show(args).map(|()| Exit::Ok),
+        What::Keep(args) => keep(args).map(|()| Exit::Ok),
         What::Index(args) => index(args),
-    }?;
-    Ok(Exit::Ok)
+    }
 }
 
-fn list(args: &ListArgs) -> Result<(), Failure> {
+/// Reports the sessions that an index lacks. Returns the exit code.
+fn report_unreadable(index: &Index) -> Exit {
+    sessions::report_unreadable(index.unreadable());
+    if index.unreadable().is_empty() { Exit::Ok } else { Exit::Failed }
+}
+
+fn list(args: &ListArgs) -> Ended {
     let store = sessions::open(&args.store)?;
-    let rows = Index::open(&store).map_err(Failure::failed)?.sessions().map_err(Failure::failed)?;
+    let index = Index::open(&store).map_err(Failure::failed)?;
+    let rows = index.sessions().map_err(Failure::failed)?;
+    let exit = report_unreadable(&index);
     if args.json {
-        return out::print_json(&json!({"schema": SCHEMA, "sessions": rows}));
+        return out::print_json(&json!({"schema": SCHEMA, "sessions": rows})).map(|()| exit);
     }
     if rows.is_empty() {
-        crate::stderr::message(&format!("no sessions in {} yet", short(store.dir())));
-        return Ok(());
+        if exit == Exit::Ok {
+            crate::stderr::message(&format!("no sessions in {} yet", short(store.dir())));
+        }
+        return Ok(exit);
     }
     let mut table = out::table(out::columns());
     table.set_header(["session", "mode", "runs", "seed", "complete"]);
@@ -148,7 +159,7 @@ fn list(args: &ListArgs) -> Result<(), Failure> {
             Cell::new(ended),
         ]);
     }
-    out::print(&out::table_text(&table))
+    out::print(&out::table_text(&table)).map(|()| exit)
 }
 
 fn show(args: &ShowArgs) -> Result<(), Failure> {
@@ -161,6 +172,7 @@ fn show(args: &ShowArgs) -> Result<(), Failure> {
             "runs": session.runs,
             "notes": session.notes,
             "end": session.end,
+            "torn_bytes": session.torn_bytes,
         }));
     }
     let width = out::columns();
@@ -242,14 +254,16 @@ fn keep(args: &KeepArgs) -> Result<(), Failure> {
     let names: Vec<String> =
         args.sessions.iter().map(|word| sessions::pick(&store, word)).collect::<Result<_, _>>()?;
     let mut text = String::new();
-    for file in export::export(&store, &names, &args.to).map_err(Failure::failed)? {
+    let exported = export::export(&store, &names, &args.to).map_err(Failure::failed)?;
+    exported.lacks.iter().for_each(|lacks| crate::stderr::message(lacks));
+    for file in exported.files {
         let (size, runs) = (format_size(file.bytes), format_count(file.runs as u64));
         text.push_str(&format!("{}  {size}, {runs} runs\n", file.path.display()));
     }
     out::print(&text)
 }
 
-fn index(args: &IndexArgs) -> Result<(), Failure> {
+fn index(args: &IndexArgs) -> Ended {
     let store = sessions::open(&args.store)?;
     let path = Index::path(&store);
     Index::remove(&store).map_err(Failure::failed)?;
@@ -257,5 +271,6 @@ fn index(args: &IndexArgs) -> Result<(), Failure> {
     let count = index.sessions().map_err(Failure::failed)?.len() as u64;
     let runs = index.runs(&RunFilter::default()).map_err(Failure::failed)?.len() as u64;
     let (count, runs) = (format_count(count), format_count(runs));
-    out::print(&format!("{}  {count} sessions, {runs} runs\n", short(&path)))
+    let exit = report_unreadable(&index);
+    out::print(&format!("{}  {count} sessions, {runs} runs\n", short(&path))).map(|()| exit)
 }

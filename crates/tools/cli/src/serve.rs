@@ -9,7 +9,7 @@ mod logging;
 use crate::exit::{Ended, Exit, Failure};
 use crate::{out, token_file, values};
 use clap::Args;
-use control::Control;
+use control::{Control, Replaced};
 use database::DatabaseArgs;
 use greeting::greet;
 use ioloom_exchange::{Access, ClassicForm, Settings, Spelling, UnknownStock};
@@ -356,7 +356,7 @@ pub(crate) fn run(args: &ServeArgs) -> Ended {
         Failure::failed(format!("cannot find this program: {}", ioloom_failure::reason(&e)))
     })?;
     let control = &Control::new(program)?;
-    let mut signals = control::signals()?;
+    let mut signals = control.signals()?;
     // Orders are private, also in the files that storage engines create.
     proc::restrict_umask();
     let handle = signals.handle();
@@ -417,11 +417,15 @@ fn serve(config: &ServeOptions, control: &Control) -> Result<(Vec<String>, Serve
         control.set_ready(server.handle(), &format!("serving on {}", addresses.join(", ")));
         greet(config, &server);
         match server.run_to_end() {
-            Ok(ServeEnd::HandedOver(handover)) => {
-                control.replace_program(&handover);
-                // That failed, so this program continues.
-                handed = handover;
-            }
+            Ok(ServeEnd::HandedOver(handover, summary)) => match control.replace_program(&handover)
+            {
+                Replaced::Stopped => {
+                    control.set_stopping();
+                    return Ok((addresses, summary));
+                }
+                // This program continues.
+                Replaced::Failed => handed = handover,
+            },
             Ok(ServeEnd::Stopped(summary)) => {
                 control.set_stopping();
                 return Ok((addresses, summary));

@@ -106,6 +106,7 @@ fn of_study(
         duration_s: duration_ms as f64 / 1e3,
         version: header.version,
         seed: header.seed,
+        spec_hash: header.spec_hash,
         doubts,
         since: None,
         report_path: None,
@@ -267,7 +268,7 @@ pub(crate) fn since(
     studies: Option<&Path>,
     ledger: &Ledger,
 ) -> Option<String> {
-    let files = store.files().ok()?;
+    let files = store.list().ok()?.files;
     let alike = |header: &SessionHeader| {
         header.study == input.study.name
             && header.machine.fingerprint == input.machine.fingerprint

@@ -3,11 +3,13 @@
 use crate::directories::{StoreArg, short};
 use crate::exit::Failure;
 use ioloom_failure::quoted;
-use ioloom_lab::store::SessionFile;
-use ioloom_lab::{Session, Store};
+use ioloom_lab::store::{Listing, SessionFile};
+use ioloom_lab::{Session, Store, StoreError};
+use ioloom_model::units::format_counted;
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// The directory of exports in a clone of the source.
 const KEPT: &str = "results";
@@ -25,12 +27,43 @@ fn no_results(dir: &Path) -> Failure {
     Failure::failed(format!("no results in {}; run `ioloom study` first", short(dir)))
 }
 
-/// Returns the sessions of a store without duplicates, oldest first.
-pub(crate) fn list(store: &Store) -> Result<Vec<SessionFile>, Failure> {
+/// Returns the sessions of a store without duplicates, oldest first. Those that cannot be read are
+/// reported and left out.
+fn list(store: &Store) -> Result<Vec<SessionFile>, Failure> {
+    let Listing { files, errors } = store.list().map_err(Failure::failed)?;
+    report_unreadable(&errors);
+    Ok(once(files))
+}
+
+/// Returns the files of a store without further files of the same sessions.
+fn once(mut files: Vec<SessionFile>) -> Vec<SessionFile> {
     let mut seen = BTreeSet::new();
-    let mut files = store.files().map_err(Failure::failed)?;
     files.retain(|file| seen.insert(file.header.session.clone()));
-    Ok(files)
+    files
+}
+
+/// Reports sessions that cannot be read, each once.
+pub(crate) fn report_unreadable(errors: &[StoreError]) {
+    static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+    for error in errors.iter().map(ToString::to_string) {
+        if !reported.contains(&error) {
+            crate::stderr::message(&error);
+            reported.insert(error);
+        }
+    }
+}
+
+/// Reads a session by its name, and reports a torn last line.
+fn read_named(store: &Store, name: &str) -> Result<Session, Failure> {
+    let session = store.read(name).map_err(Failure::failed)?;
+    if session.torn_bytes > 0 {
+        let bytes = format_counted(session.torn_bytes, "byte", "bytes");
+        crate::stderr::message(&format!(
+            "session {name}: ignored a torn last line of {bytes}, left by a kill or a full disk"
+        ));
+    }
+    Ok(session)
 }
 
 /// Resolves a name, a prefix, `latest` or `latest-N` to a session name.
@@ -77,7 +110,7 @@ fn choose(names: &[String], word: &str) -> Result<String, String> {
 /// Reads the selected session.
 pub(crate) fn read(store: &Store, word: &str) -> Result<Session, Failure> {
     let name = pick(store, word)?;
-    store.read(&name).map_err(Failure::failed)
+    read_named(store, &name)
 }
 
 /// Reads the selected session and the rest of its batch, in execution order.
@@ -86,7 +119,7 @@ pub(crate) fn batch(store: &Store, word: &str) -> Result<Vec<Session>, Failure> 
     let files = list(store)?;
     let meant = files.iter().find(|f| f.header.session == name);
     let Some(batch) = meant.map(|f| f.header.batch().to_owned()) else {
-        return Ok(vec![store.read(&name).map_err(Failure::failed)?]);
+        return Ok(vec![read_named(store, &name)?]);
     };
     // The name of a later session in a batch selects only that session.
     let alone = batch != name && !word.starts_with("latest");
@@ -95,7 +128,7 @@ pub(crate) fn batch(store: &Store, word: &str) -> Result<Vec<Session>, Failure> 
         false => f.header.batch() == batch,
     };
     let names = files.iter().filter(belongs).map(|f| &f.header.session);
-    names.map(|name| store.read(name).map_err(Failure::failed)).collect()
+    names.map(|name| read_named(store, name)).collect()
 }
 
 /// Returns the sessions of the store, if it exists, and of the exports in `./results`. The store takes
@@ -119,7 +152,7 @@ pub(crate) fn all(arg: &StoreArg) -> Result<Vec<Session>, Failure> {
 }
 
 fn take(store: &Store, into: &mut Vec<Session>) -> Result<(), Failure> {
-    for file in list(store)? {
+    for file in once(store.files().map_err(Failure::failed)?) {
         let name = &file.header.session;
         if into.iter().all(|s| s.header.session != *name) {
             into.push(store.read(name).map_err(Failure::failed)?);

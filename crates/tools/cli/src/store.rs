@@ -36,7 +36,8 @@ enum What {
     /// Check that a store is complete and undamaged
     ///
     /// Verifies every order and stock, and compares the store with its mark, which records how far
-    /// orders were acknowledged. The exit code is 1 if the store is damaged or orders are missing.
+    /// orders were acknowledged. The exit code is 1 if the store or its mark is damaged, or if
+    /// acknowledged orders are missing, also those that a power failure may lose.
     #[command(after_long_help = "Examples:\n  ioloom store verify stock.txt.store")]
     Verify(FileArgs),
     /// Describe a store and its mark
@@ -60,7 +61,7 @@ Restore, with the server stopped:
     /// Print the orders of a store
     ///
     /// One JSON object per line: the retained orders in the order of their numbers, then the stocks.
-    /// If the store is damaged, prints what can be read and exits with code 1.
+    /// If the store is damaged or incomplete, prints what can be read and exits with code 1.
     #[command(after_long_help = "\
 Examples:
   ioloom store export stock.txt.store > orders.jsonl
@@ -160,7 +161,7 @@ fn verify(args: &FileArgs) -> Ended {
     let facts = read(&args.file)?;
     if args.json {
         out::print_json(&described("store verify", &facts))?;
-    } else if facts.damage.is_none() {
+    } else if facts.problem().is_none() {
         out::print(&format!("{}: {}\n", quoted(&args.file), summary(&facts)))?;
     }
     ended(&facts)
@@ -222,16 +223,18 @@ fn write_line(out: &mut impl Write, value: &serde_json::Value) -> std::io::Resul
     out.write_all(b"\n")
 }
 
-/// Reports damage as a failure.
+/// Reports damage, missing orders or a damaged mark as a failure.
 fn ended(facts: &StoreFacts) -> Ended {
-    match &facts.damage {
-        None => Ok(Exit::Ok),
-        Some(damage) => Err(Failure::failed(format!(
-            "store {} is damaged: {damage}; restore a backup, or start the server with \
-             --accept-loss",
-            quoted(&facts.path)
-        ))),
-    }
+    let Some(problem) = facts.problem() else { return Ok(Exit::Ok) };
+    let advice = match facts.damage {
+        Some(_) => "start the server with --accept-loss",
+        // The server reports both, and continues.
+        None => "start the server, which continues with the orders in the store",
+    };
+    Err(Failure::failed(format!(
+        "store {} may be incomplete: {problem}; restore a backup, or {advice}",
+        quoted(&facts.path)
+    )))
 }
 
 fn line(record: &Record) -> serde_json::Value {
@@ -269,7 +272,7 @@ fn stocks(facts: &StoreFacts) -> serde_json::Value {
     serde_json::json!({
         "schema": SCHEMA,
         "log_number": facts.latest,
-        "complete": facts.damage.is_none(),
+        "complete": facts.problem().is_none(),
         "stocks": stocks,
     })
 }
@@ -314,6 +317,11 @@ fn page(facts: &StoreFacts) -> String {
         lines.push(("missing orders", facts.missing_orders.to_string()));
     }
     lines.push(("damage", facts.damage.clone().unwrap_or_else(|| "none".to_owned())));
+    if facts.damage.is_none()
+        && let Some(problem) = facts.problem()
+    {
+        lines.push(("problem", problem));
+    }
     lines.iter().map(|(name, value)| format!("{name:<20}{value}\n")).collect()
 }
 
@@ -342,7 +350,7 @@ fn described(command: &'static str, facts: &StoreFacts) -> Described {
         stocks: facts.stocks,
         log_number: facts.latest,
         orders: facts.orders,
-        intact: facts.damage.is_none(),
+        intact: facts.problem().is_none(),
         damage: facts.damage.clone(),
         missing_orders: facts.missing_orders,
         unreadable: facts.unreadable.as_ref().map(|(path, offset, bytes)| UnreadableBytes {

@@ -5,6 +5,7 @@ use crate::stderr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use ioloom_sys::stdio::Stream;
 use std::error::Error;
+use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 
 /// The error if standard output was closed before the program started.
 pub(crate) const CLOSED: &str = "standard output is closed; redirect it, for example to /dev/null";
@@ -24,8 +25,12 @@ pub(crate) fn exit_with_code(error: &clap::Error, code: Exit) -> ! {
         }
         error.exit();
     }
-    match invalid_value(error) {
+    match invalid_value(error).or_else(|| missing_command(error)) {
         Some(message) => stderr::message(&message),
+        // The help of the program, because no command was given.
+        None if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            stderr::line(error.render().to_string().trim_end());
+        }
         None => {
             let text = error.render().to_string();
             stderr::message(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
@@ -100,7 +105,7 @@ fn invalid_value(error: &clap::Error) -> Option<String> {
     }
     let flag = flag.split([' ', '=', '[']).next().unwrap_or(flag);
     let why = match error.kind() {
-        ErrorKind::ValueValidation => error.source()?.to_string(),
+        ErrorKind::ValueValidation => reason(error.source()?, value),
         ErrorKind::InvalidValue if value.is_empty() => "a value is required".to_owned(),
         ErrorKind::InvalidValue => match error.get(ContextKind::ValidValue) {
             Some(ContextValue::Strings(words)) => one_of(words),
@@ -111,12 +116,66 @@ fn invalid_value(error: &clap::Error) -> Option<String> {
     Some(format!("invalid value '{}' for {flag}: {why}", value.escape_debug()))
 }
 
+/// Returns why a value is invalid. Errors of the standard library and of clap's ranges describe the
+/// parser; these describe the value that is expected.
+fn reason(source: &(dyn Error + 'static), value: &str) -> String {
+    if let Some(error) = source.downcast_ref::<ParseIntError>() {
+        return match error.kind() {
+            IntErrorKind::PosOverflow => "the number is too large".to_owned(),
+            IntErrorKind::NegOverflow => "the number is too small".to_owned(),
+            IntErrorKind::Zero => "must be at least 1".to_owned(),
+            _ if value.parse::<i128>().is_ok() => "must not be negative".to_owned(),
+            _ => "must be a whole number".to_owned(),
+        };
+    }
+    if source.is::<ParseFloatError>() {
+        return "must be a number".to_owned();
+    }
+    let text = source.to_string();
+    range(&text).unwrap_or(text)
+}
+
+/// Returns "must be A to B" for clap's "N is not in A..=B", whose error has no type.
+fn range(text: &str) -> Option<String> {
+    let (number, bounds) = text.split_once(" is not in ")?;
+    let (low, high) = bounds.split_once("..")?;
+    let (high, above) = high.strip_prefix('=').map_or((high, 1), |high| (high, 0));
+    let [number, low, high] = [number, low, high].map(|text| text.parse::<i128>().ok());
+    let (number, low, high) = (number?, low?, high? - above);
+    // The largest value of a type is not a limit that a user needs to know.
+    Some(match high >= u32::MAX.into() && number < low {
+        true => format!("must be at least {low}"),
+        false => format!("must be {low} to {high}"),
+    })
+}
+
+/// Returns the one-line message for a group of commands without one, such as `ioloom cache`.
+fn missing_command(error: &clap::Error) -> Option<String> {
+    let (Some(ContextValue::String(group)), Some(ContextValue::Strings(commands))) =
+        (error.get(ContextKind::InvalidSubcommand), error.get(ContextKind::ValidSubcommand))
+    else {
+        return None;
+    };
+    if error.kind() != ErrorKind::MissingSubcommand {
+        return None;
+    }
+    let commands: Vec<_> = commands.iter().filter(|name| *name != "help").cloned().collect();
+    Some(format!("{group} needs a command: {}; see '{group} --help'", alternatives(&commands)))
+}
+
 /// Returns "must be a, b or c".
 fn one_of(words: &[String]) -> String {
     match words {
         [] => "no value is allowed".to_owned(),
-        [only] => format!("must be {only}"),
-        [first @ .., last] => format!("must be {} or {last}", first.join(", ")),
+        words => format!("must be {}", alternatives(words)),
+    }
+}
+
+/// Returns "a, b or c".
+fn alternatives(words: &[String]) -> String {
+    match words {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        words => words.concat(),
     }
 }
 
@@ -126,10 +185,19 @@ mod tests {
     use clap::{Arg, value_parser};
 
     fn message(args: &[&str]) -> Option<String> {
-        let number = value_parser!(u8).range(1..=9);
+        let arg = |name: &'static str| Arg::new(name).long(name).value_name("N");
         let command = clap::Command::new("x")
-            .arg(Arg::new("number").long("number").value_name("N").value_parser(number))
-            .arg(Arg::new("word").long("word").value_parser(["a", "b", "c"]));
+            .arg(
+                arg("number")
+                    .value_parser(value_parser!(u8).range(1..=9))
+                    .allow_hyphen_values(true),
+            )
+            .arg(arg("open").value_parser(value_parser!(u32).range(2..)))
+            .arg(arg("long").value_parser(value_parser!(u64).range(3..)))
+            .arg(arg("size").value_parser(value_parser!(usize)).allow_hyphen_values(true))
+            .arg(arg("full").value_parser(value_parser!(std::num::NonZeroU64)))
+            .arg(arg("share").value_parser(value_parser!(f64)))
+            .arg(arg("word").value_parser(["a", "b", "c"]));
         invalid_value(&command.try_get_matches_from(args).unwrap_err())
     }
 
@@ -139,8 +207,28 @@ mod tests {
             message(&["x", "--word", "d\n"]).unwrap(),
             "invalid value 'd\\n' for --word: must be a, b or c"
         );
-        let number = message(&["x", "--number", "0"]).unwrap();
-        assert!(number.starts_with("invalid value '0' for --number: "), "{number}");
         assert_eq!(message(&["x", "--unknown"]), None);
+    }
+
+    #[test]
+    fn a_wrong_number_says_which_numbers_are_right() {
+        for (flag, value, reason) in [
+            ("--number", "x", "must be a whole number"),
+            ("--number", "1.5", "must be a whole number"),
+            ("--number", "0", "must be 1 to 9"),
+            ("--number", "-1", "must be 1 to 9"),
+            ("--number", "99999999999999999999", "the number is too large"),
+            ("--open", "1", "must be at least 2"),
+            ("--open", "4294967296", "must be 2 to 4294967295"),
+            ("--long", "0", "must be at least 3"),
+            ("--size", "", "must be a whole number"),
+            ("--size", "-1", "must not be negative"),
+            ("--size", "99999999999999999999", "the number is too large"),
+            ("--full", "0", "must be at least 1"),
+            ("--share", "half", "must be a number"),
+        ] {
+            let expected = format!("invalid value '{value}' for {flag}: {reason}");
+            assert_eq!(message(&["x", flag, value]).unwrap(), expected);
+        }
     }
 }

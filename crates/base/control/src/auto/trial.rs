@@ -8,7 +8,7 @@ use crate::batch::Batch;
 use crate::decision::{Decision, Phase, Reason};
 use crate::measure::{Level, Sample};
 use crate::thresholds::{
-    AGAIN_NS_MAX, CLEAR_LOSS, CLOSE, CROWD, CUT_LOSS, END_ERROR, GAIN_LEAST, IDLE_LEAST,
+    AGAIN_NS_MAX, CLEAR_LOSS, CLOSE, CROWD, CUT_LOSS, END_ERROR, FALL_OVER, GAIN_LEAST, IDLE_LEAST,
     PROPORTIONAL, REFERENCE_ERROR, SHARED, STRIDE, SURE, TRIAL_SAMPLES, TRIAL_SAMPLES_MAX,
 };
 
@@ -38,6 +38,9 @@ impl Auto {
         let holds = (clear && up && loss < 0.0)
             || (n >= TRIAL_SAMPLES && worse < -0.5 * error)
             || (cut && n >= TRIAL_SAMPLES && loss < CUT_LOSS);
+        if cut && loss < 0.0 && (clear || (n >= TRIAL_SAMPLES && -loss > FALL_OVER)) {
+            return self.fall_ended(reference, back);
+        }
         let end = n >= TRIAL_SAMPLES_MAX;
         let vague = self.best.is_some_and(|best| best.relative_error() >= REFERENCE_ERROR);
         let likely =
@@ -68,6 +71,15 @@ impl Auto {
             return self.accept(reference, loss, error);
         }
         None
+    }
+
+    /// Returns to the window before a fall that is over: even fewer requests in flight are faster than
+    /// during it.
+    fn fall_ended(&mut self, reference: &Level, back: u32) -> Option<Decision> {
+        let (from, to) = (reference.rate_per_s(), self.level.rate_per_s());
+        self.fall = None;
+        self.state = State::Measure;
+        self.go(back, Reason::Rose { from, to })
     }
 
     /// Reports whether the first larger window after a fall gained less than a rise of latency
@@ -101,6 +113,12 @@ impl Auto {
     }
 
     fn accept(&mut self, reference: &Level, loss: f64, error: f64) -> Option<Decision> {
+        self.keep(reference, loss, error);
+        self.next()
+    }
+
+    /// Keeps the present window.
+    pub(super) fn keep(&mut self, reference: &Level, loss: f64, error: f64) {
         let up = self.window > reference.window;
         if up {
             self.fail = self.fail.max(reference.window);
@@ -119,12 +137,14 @@ impl Auto {
             reason: Reason::Kept { than, loss, error },
         };
         self.log.push(decision);
-        self.next()
     }
 
     /// Chooses the next trial, or holds.
     pub(super) fn next(&mut self) -> Option<Decision> {
         self.state = State::Hold;
+        if self.holds {
+            return None;
+        }
         let back = self.window;
         let rate = self.level.rate_per_s();
         let reference = self.best.unwrap_or(self.level);
@@ -146,19 +166,35 @@ impl Auto {
         };
         // If something else is the limit, more than is in flight is not needed.
         let smaller = smaller.min(self.flying.ceil() as u32).max(1);
-        if smaller >= self.window || smaller <= self.fail || !self.affordable(smaller) {
+        if smaller >= self.window || smaller <= self.fail {
+            return self.again();
+        }
+        if !self.affordable(smaller) {
             return None;
         }
         self.state = State::Trial { reference, back };
         self.go(smaller, Reason::TrySmaller { from: back, rate })
     }
 
-    /// Allows another trial when what was found insufficient is due for one.
+    /// Begins another trial when one is due: alternately of what was found insufficient, and of a larger
+    /// window.
     fn again(&mut self) -> Option<Decision> {
         let (at, pause) = self.again;
-        if self.course.now_ns >= at && self.window > 1 {
-            let pause = (pause * 4).min(AGAIN_NS_MAX);
-            self.again = (self.course.now_ns + pause, pause);
+        if self.course.now_ns < at {
+            return None;
+        }
+        let larger = (self.again_larger || self.window == 1) && self.may_look();
+        if self.window == 1 && !larger {
+            return None;
+        }
+        self.again_larger = !larger;
+        let pause = (pause * 4).min(AGAIN_NS_MAX);
+        self.again = (self.course.now_ns + pause, pause);
+        if larger {
+            // What was measured long ago says little about the present.
+            self.looking = Some(std::mem::replace(&mut self.level, Level::new(self.window)));
+            self.state = State::Measure;
+        } else {
             // The samples of the present window remain the reference, and still show a change.
             self.best = Some(self.level);
             self.fail = self.window / STRIDE;
@@ -186,6 +222,7 @@ mod tests {
             polite: false,
             remaining: None,
             cap_per_s: None,
+            cap_bytes_per_s: None,
         };
         let mut auto = Auto::new(limits);
         for _ in 0..20 {

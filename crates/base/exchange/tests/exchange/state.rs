@@ -1,7 +1,8 @@
 //! Orders against an oracle of 128-bit sums, and the log against the state it produces.
 
 use ioloom_exchange::{
-    Answer, COUNT_MAX, Exchange, Order, Record, Refused, RequestId, Side, State, Stop, WINDOW,
+    Answer, COUNT_MAX, Clients, Exchange, Order, OrderOutcome, Record, Refused, RequestId, Seen,
+    Side, State, Stop, WINDOW,
 };
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -109,6 +110,19 @@ fn orders_older_than_the_window_are_not_executed_again() {
         panic!()
     };
     assert_eq!(state.exchange().get(7).unwrap().left, left);
+}
+
+/// The documentation says so; a name that is unknown may also be that of a new client.
+#[test]
+fn orders_of_a_forgotten_client_are_new() {
+    let mut clients = Clients::new(2);
+    for (name, seq) in [("a", 1), ("b", 2), ("a", 3), ("c", 4)] {
+        clients.keep(&request_id(name, seq), OrderOutcome::Done { left: 1, seq });
+    }
+    let seen = |name, request| clients.seen(&request_id(name, request));
+    assert_eq!(seen("b", 2), Seen::New);
+    assert_eq!(seen("a", 1), Seen::Before(OrderOutcome::Done { left: 1, seq: 1 }));
+    assert!(matches!(seen("c", 4), Seen::Before(_)));
 }
 
 #[test]

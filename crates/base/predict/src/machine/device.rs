@@ -205,6 +205,34 @@ impl Running {
         self.extra_ns = extra_ns;
     }
 
+    /// Serves nothing for `ns` from now on, and then goes on where it was.
+    pub(super) fn stall(&mut self, now: u64, ns: u64) {
+        let postpone = |events: &mut BinaryHeap<Reverse<(u64, u64)>>| {
+            *events = events.drain().map(|Reverse((end, id))| Reverse((end + ns, id))).collect();
+        };
+        match &mut self.core {
+            Core::Serial { active, .. } => {
+                *active = active.map(|(end, id)| (end + ns, id));
+            }
+            Core::Parallel { free, bus, command, done } => {
+                for at in free.iter_mut().chain([bus, command]) {
+                    *at = now.max(*at) + ns;
+                }
+                postpone(done);
+            }
+            Core::Servers { free, bus, done } => {
+                *free = free.drain().map(|Reverse(at)| Reverse(now.max(at) + ns)).collect();
+                *bus = now.max(*bus) + ns;
+                postpone(done);
+            }
+        }
+        if let Some(gate) = &mut self.gate {
+            gate.fill(now);
+            gate.filled = now + ns;
+        }
+        postpone(&mut self.delayed);
+    }
+
     pub(super) fn submit(&mut self, now: u64, request: Request) {
         match &mut self.gate {
             Some(gate) => gate.queue.push_back(request),

@@ -378,6 +378,16 @@ pub fn traps() -> Vec<Scenario> {
         let plan = plan(device, seconds);
         all.add(name.into(), &Plan { neighbour, ..plan });
     }
+    for (name, ns) in [("device pauses for 50 ms", 50 * MS), ("device pauses for 1 s", 1_000 * MS)]
+    {
+        let pauses = Plan { change: Some(Change::Stall(ns)), ..plan(SERVER, 6.0) };
+        all.add(name.into(), &pauses);
+    }
+    let slow = Device { cap: Some(cap(600.0)), ..delayed(20 * MS, 512) };
+    let rises = Plan { change: Some(Change::Cap(cap(6000.0))), ..plan(slow, 0.0) };
+    let mut rises = rises.scenario("cap rises tenfold, latency 20 ms".into(), 2_013);
+    rises.job.files = 16_800;
+    all.scenarios.push(rises);
     all.scenarios
 }
 

@@ -39,6 +39,8 @@ pub enum Change {
     Cap(Cap),
     /// Each request takes longer.
     Latency(u64),
+    /// The first device serves nothing for this time in nanoseconds.
+    Stall(u64),
     /// A neighbour begins to read.
     Neighbour(Neighbour),
     /// Computing and calls take longer by this factor.
@@ -396,6 +398,7 @@ impl<'a> Run<'a> {
             match self.prepared.scenario.change {
                 Some(Change::Cap(cap)) => self.devices[0].cap(self.now.max(1), cap),
                 Some(Change::Latency(ns)) => self.devices[0].slower(ns),
+                Some(Change::Stall(ns)) => self.devices[0].stall(self.now, ns),
                 Some(Change::Neighbour(neighbour)) => self.invite(neighbour),
                 Some(Change::Slower(factor)) => self.slow = factor,
                 None => {}

@@ -5,7 +5,8 @@ use ioloom_predict::machine::rivals::{Fixed, WINDOW_MAX, create};
 use ioloom_predict::machine::score::{Summary, Sweep, WINDOWS};
 use ioloom_predict::machine::{Moment, Outcome, Scenario, grid};
 
-const SECOND: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MS;
 
 #[test]
 fn the_loss_against_the_best_fixed_window_is_small() {
@@ -151,6 +152,43 @@ fn a_program_that_takes_the_cores_does_not_raise_the_window_for_good() {
     let end = outcome.timeline.last().unwrap().window;
     assert!(sweep.regret(&outcome) <= 0.05, "{}", auto.why());
     assert!(end <= 2 * sweep.sufficient(), "{end} at the end: {}", auto.why());
+}
+
+/// Asserts that a pause of the device costs nothing but its time.
+#[track_caller]
+fn outlasts(name: &str) {
+    let scenario = trap(name);
+    let sweep = Sweep::new(&scenario.prepare());
+    let (outcome, auto) = run(&scenario);
+    let changed = outcome.changed_ns.unwrap();
+    let before = outcome.timeline.iter().rfind(|moment| moment.at_ns <= changed).unwrap().window;
+    let end = outcome.timeline.last().unwrap().window;
+    assert!(sweep.regret(&outcome) <= 0.05, "{}", auto.why());
+    assert!(2 * end >= before, "{before} before, {end} at the end: {}", auto.why());
+}
+
+#[test]
+fn a_device_that_pauses_for_50_ms_is_read_as_before() {
+    outlasts("device pauses for 50 ms");
+}
+
+#[test]
+fn a_device_that_pauses_for_a_second_is_read_as_before() {
+    outlasts("device pauses for 1 s");
+}
+
+#[test]
+fn a_cap_that_rises_while_the_latency_stays_is_found() {
+    let scenario = trap("cap rises tenfold, latency 20 ms");
+    let (outcome, auto) = run(&scenario);
+    let (best, _) = best_after(&scenario, &WINDOWS[4..]);
+    // At the end fewer and fewer requests are left.
+    let (from, to) = (outcome.ns - 300 * MS, outcome.ns - 50 * MS);
+    let late = outcome.timeline.iter().filter(|moment| from < moment.at_ns && moment.at_ns <= to);
+    let requests: u64 = late.map(|moment| moment.requests).sum();
+    let part = requests as f64 * 1e9 / (to - from) as f64 / best;
+    let decisions: Vec<String> = auto.log().decisions().map(ToString::to_string).collect();
+    assert!(part >= 0.95, "{part:.3} of {best:.0}/s: {decisions:#?}");
 }
 
 /// Asserts that a neighbour waits at most half as long again as at the smallest sufficient window.

@@ -6,7 +6,7 @@ use super::format::{MAGIC, VERSION};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
     /// The file does not begin with the magic bytes of a trace.
-    #[error("not a trace file (it does not begin with {:?}); use a file written with IOLOOM_TRACE or --trace", String::from_utf8_lossy(&MAGIC))]
+    #[error("not a trace file (it does not begin with {:?}); use a file written by 'ioloom each --trace', 'ioloom watch -o' or IOLOOM_TRACE", String::from_utf8_lossy(&MAGIC))]
     NotATrace,
     /// The file has a different format version.
     #[error(

@@ -6,7 +6,7 @@ use crate::lane::{
     Core, CoreRun, Device, Mark, NO_CPU, NO_FILE, Request, Segment, Series, Thread, Trace, Wake,
 };
 use crate::span::{Span, SpanKind};
-use ioloom_model::{Evidence, State};
+use ioloom_model::{Evidence, State, StateTable};
 
 /// Bit in a segment's code: its position is unknown.
 const NOT_PLACED: u64 = 0x80;
@@ -104,7 +104,12 @@ fn read_thread(r: &mut Reader<'_>) -> Result<Thread, FileError> {
     let (tid, name, role) = (r.small()?, r.text()?, r.text()?);
     let (start_ns, length) = (r.ns()?, r.ns()?);
     let end_ns = r.later(start_ns, length)?;
-    let states = r.json()?;
+    let states: StateTable = r.json()?;
+    let add = |sum: u64, ns: Option<u64>| sum.checked_add(ns.unwrap_or(0));
+    let sum = states.values().try_fold(0, |sum, time| add(sum, time.ns));
+    if !states.is_empty() && sum != Some(length) {
+        return r.damaged("the times of the states do not add up to the time of the thread");
+    }
     let spans = read_spans(r)?;
     let segments = read_segments(r, start_ns, end_ns)?;
     let count = r.count(2)?;

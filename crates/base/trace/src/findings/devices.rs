@@ -2,9 +2,10 @@
 
 use super::finding::{Finding, line, pct};
 use super::observed::Observed;
-use crate::lane::Series;
+use crate::lane::{ROLE_TOOL, Series, Trace};
 use crate::raw::READY_QUEUE;
-use crate::utilisation::DeviceOverlap;
+use crate::utilisation::{Coverage, DeviceOverlap};
+use ioloom_model::State;
 
 /// Minimum reported share of the run in which one side works and the other is idle.
 const ONE_SIDE_MIN: f64 = 0.30;
@@ -28,17 +29,35 @@ struct Parts {
     cpu_only: f64,
     device_only: f64,
     neither: f64,
+    /// Only the device is busy, and a thread of the program waits for I/O or a page. The requests of the rest
+    /// can be those of other programs.
+    waited: f64,
 }
 
 fn parts(seen: &Observed<'_>) -> Option<Parts> {
+    let end_ns = seen.trace.elapsed_ns;
+    let waited_ns = seen.utilisation.device_only_during(&waits(seen.trace), 0, end_ns)?;
     let DeviceOverlap { both_ns, cpu_only_ns, device_only_ns, neither_ns } =
-        seen.utilisation.device_overlap(0, seen.trace.elapsed_ns)?;
+        seen.utilisation.device_overlap(0, end_ns)?;
     Some(Parts {
         both: seen.of_run(both_ns),
         cpu_only: seen.of_run(cpu_only_ns),
         device_only: seen.of_run(device_only_ns),
         neither: seen.of_run(neither_ns),
+        waited: seen.of_run(waited_ns),
     })
+}
+
+/// Returns the time in which a thread of the program, or a kernel worker for it, waits for I/O or a page.
+fn waits(trace: &Trace) -> Coverage {
+    let threads = trace.threads.iter().filter(|thread| thread.role != ROLE_TOOL);
+    Coverage::union(threads.flat_map(|thread| {
+        let ends = thread.segments.iter().skip(1).map(|segment| segment.start_ns);
+        let ends = ends.chain(std::iter::once(thread.end_ns));
+        let waits = |state| matches!(state, State::Io | State::AsyncIo | State::Paging);
+        let segments = thread.segments.iter().zip(ends);
+        segments.filter(move |(s, _)| waits(s.state)).map(|(s, end)| (s.start_ns, end))
+    }))
 }
 
 impl Parts {
@@ -46,13 +65,14 @@ impl Parts {
         vec![
             line("only processors busy", pct(self.cpu_only)),
             line("only the device busy", pct(self.device_only)),
+            line("only the device busy, and the program waits for it", pct(self.waited)),
             line("both busy", pct(self.both)),
             line("neither busy", pct(self.neither)),
         ]
     }
 
     fn gain(&self) -> f64 {
-        self.cpu_only.min(self.device_only)
+        self.cpu_only.min(self.waited)
     }
 }
 
@@ -84,8 +104,8 @@ pub(super) fn cpu_idle(seen: &Observed<'_>) -> Option<Finding> {
     let used = seen.utilisation.within(0, seen.trace.elapsed_ns);
     let busy_ns = used.device_busy_ns.filter(|ns| *ns > 0)?;
     let depth = used.in_flight? * used.ns as f64 / busy_ns as f64;
-    let overlap = parts.device_only >= ONE_SIDE_MIN && parts.gain() >= OVERLAP_GAIN_MIN;
-    let shallow = parts.device_only >= DEVICE_ALONE_MIN && depth < QUEUE_SHALLOW;
+    let overlap = parts.waited >= ONE_SIDE_MIN && parts.gain() >= OVERLAP_GAIN_MIN;
+    let shallow = parts.waited >= DEVICE_ALONE_MIN && depth < QUEUE_SHALLOW;
     if !overlap && !shallow {
         return None;
     }
@@ -97,7 +117,7 @@ pub(super) fn cpu_idle(seen: &Observed<'_>) -> Option<Finding> {
         sentence: format!(
             "For {} of the run no thread of the program runs, and the device has {depth:.1} \
              requests in flight.",
-            pct(parts.device_only)
+            pct(parts.waited)
         ),
         evidence,
         try_this: if shallow {

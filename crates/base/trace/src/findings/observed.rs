@@ -1,6 +1,7 @@
 //! The input of the rules.
 
 use crate::lane::Trace;
+use crate::raw::SAMPLES;
 use crate::shares::{Lanes, Shares};
 use crate::utilisation::Utilisation;
 
@@ -24,6 +25,11 @@ impl Observed<'_> {
         shares.is_none_or(|shares| {
             shares.is_empty() || shares.get(word).is_some_and(|p| *p >= SHARE_MIN_PERCENT)
         })
+    }
+
+    /// Reports whether spans come from samples of another program rather than from the program.
+    pub(super) fn is_sampled(&self) -> bool {
+        self.trace.evidence.sources.iter().any(|source| source.name == SAMPLES)
     }
 
     /// Reports whether `word` is the limit of the run or close to it.

@@ -3,7 +3,7 @@
 use super::finding::{Finding, line, pct};
 use super::observed::{Observed, median};
 use crate::lane::Thread;
-use crate::shares::{is_program_thread, processors};
+use crate::shares::{is_program_thread, processors, threads_by_role};
 use crate::span::SpanKind;
 use ioloom_model::State;
 use ioloom_model::units::format_ns;
@@ -41,9 +41,9 @@ pub(super) fn oversubscription(seen: &Observed<'_>) -> Option<Finding> {
     if seen.is_limited_by("other programs") {
         return None;
     }
-    let waiting_ns = seen.all.of(State::Ready) + seen.all.of(State::Preempted);
+    let waiting_ns = seen.all.of(State::Ready).saturating_add(seen.all.of(State::Preempted));
     let cpus = processors(seen.trace)?;
-    let runnable = seen.of_run(waiting_ns + seen.all.of(State::OnCpu));
+    let runnable = seen.of_run(waiting_ns.saturating_add(seen.all.of(State::OnCpu)));
     let waiting = seen.share(waiting_ns);
     if waiting < WAITING_FOR_CPU_MIN || runnable < f64::from(cpus) * RUNNABLE_PER_CPU_MIN {
         return None;
@@ -75,8 +75,9 @@ pub(super) fn oversubscription(seen: &Observed<'_>) -> Option<Finding> {
     })
 }
 
-/// Returns the lengths of waits for kernel locks, and for locks of the program marked by spans.
-fn lock_waits(thread: &Thread) -> Vec<u64> {
+/// Returns the lengths of waits for kernel locks, and for locks of the program marked by spans unless the spans
+/// come from samples: any wait for another thread is then a futex call, with a lock or without.
+fn lock_waits(thread: &Thread, is_sampled: bool) -> Vec<u64> {
     let mut waits = Vec::new();
     for (i, segment) in thread.segments.iter().enumerate() {
         let in_lock_span = || {
@@ -85,7 +86,7 @@ fn lock_waits(thread: &Thread) -> Vec<u64> {
         };
         let waits_for_lock = match segment.state {
             State::Lock => true,
-            State::Sync => in_lock_span(),
+            State::Sync => !is_sampled && in_lock_span(),
             _ => false,
         };
         if waits_for_lock {
@@ -99,14 +100,15 @@ fn lock_waits(thread: &Thread) -> Vec<u64> {
 /// Threads queue for a lock.
 pub(super) fn lock_convoy(seen: &Observed<'_>) -> Option<Finding> {
     let own = seen.trace.threads.iter().filter(|t| is_program_thread(t));
-    let mut waits: Vec<u64> = own.flat_map(lock_waits).collect();
-    let sum: u64 = waits.iter().sum();
+    let is_sampled = seen.is_sampled();
+    let mut waits: Vec<u64> = own.flat_map(|thread| lock_waits(thread, is_sampled)).collect();
+    let sum = waits.iter().copied().fold(0, u64::saturating_add);
     let waiters = seen.of_run(sum);
     if waiters < LOCK_WAITERS_MIN || waits.len() < LOCK_WAITS_MIN {
         return None;
     }
     let kernel = seen.all.of(State::Lock);
-    let in_kernel = kernel * 2 > sum;
+    let in_kernel = kernel > sum / 2;
     let count = waits.len();
     let middle = median(&mut waits)?;
     Some(Finding {
@@ -140,31 +142,27 @@ fn work_ns(thread: &Thread) -> u64 {
     states.filter_map(|(_, time)| time.ns).sum()
 }
 
-/// Returns the number of pieces of files that the threads of a role processed.
-fn pieces(seen: &Observed<'_>, role: &str) -> usize {
-    let threads = seen.trace.threads.iter().filter(|t| t.role == role);
-    let computed = |t: &Thread| t.spans.iter().filter(|s| s.kind == SpanKind::Compute).count();
-    threads.map(computed).sum()
+/// Returns the number of pieces of files that threads processed.
+fn pieces(threads: &[&Thread]) -> usize {
+    let computed = |t: &&Thread| t.spans.iter().filter(|s| s.kind == SpanKind::Compute).count();
+    threads.iter().map(computed).sum()
 }
 
 /// A thread works much longer than others with the same role, although there are enough pieces for
-/// all. Fewer pieces cannot be distributed evenly.
+/// all. Fewer pieces cannot be distributed evenly. Samples of another program do not show its pieces.
 pub(super) fn uneven_work(seen: &Observed<'_>) -> Option<Finding> {
-    let mut roles: Vec<&str> = Vec::new();
-    for thread in seen.trace.threads.iter().filter(|t| is_program_thread(t)) {
-        if !roles.contains(&thread.role.as_str()) {
-            roles.push(&thread.role);
-        }
+    if seen.is_sampled() {
+        return None;
     }
-    roles.into_iter().find_map(|role| {
-        let threads = seen.trace.threads.iter().filter(|t| t.role == role);
-        let mut work: Vec<(u64, u32)> = threads.map(|t| (work_ns(t), t.tid)).collect();
+    let own = seen.trace.threads.iter().filter(|t| is_program_thread(t));
+    threads_by_role(own).into_iter().find_map(|(role, threads)| {
+        let mut work: Vec<(u64, u32)> = threads.iter().map(|t| (work_ns(t), t.tid)).collect();
         work.sort_unstable();
         let (most, busiest) = *work.last()?;
         let least = work.first()?.0;
-        let mean = work.iter().map(|w| w.0).sum::<u64>() as f64 / work.len() as f64;
+        let mean = work.iter().map(|w| w.0 as f64).sum::<f64>() / work.len() as f64;
         let loss = seen.of_run(most) - mean / seen.trace.elapsed_ns as f64;
-        let few = pieces(seen, role) < PIECES_PER_THREAD_MIN * work.len();
+        let few = pieces(&threads) < PIECES_PER_THREAD_MIN * work.len();
         if work.len() < 2 || few || most as f64 <= mean * UNEVEN_RATIO_MIN || loss < UNEVEN_LOSS_MIN
         {
             return None;

@@ -2,9 +2,9 @@
 
 use crate::sample::sample;
 use crate::wild;
-use ioloom_model::State;
+use ioloom_model::{State, StateTime};
 use ioloom_trace::file::{FileError, MAGIC, UNPACK_MAX, VERSION, read, write};
-use ioloom_trace::shares::Lanes;
+use ioloom_trace::shares::{self, Lanes};
 use ioloom_trace::{NO_CPU, Segment, Thread, Trace};
 use proptest::prelude::*;
 
@@ -100,6 +100,37 @@ fn sizes_in_the_file_are_not_trusted() {
     late.extend(huge);
     late.push(0);
     assert!(reason(&file(b"MARK", 0, &late, late.len() as u64)).contains("104 days"));
+}
+
+#[test]
+fn states_that_do_not_add_up_are_refused() {
+    let with = |ns: u64| {
+        let mut trace = sample();
+        let thread = &mut trace.threads[0];
+        thread.states.get_mut(&State::OnCpu).unwrap().ns = Some(ns);
+        write(&trace)
+    };
+    let on_cpu = sample().threads[0].states[&State::OnCpu].ns.unwrap();
+    assert_eq!(read(&with(on_cpu)).unwrap(), sample());
+    for ns in [0, on_cpu + 1, u64::MAX] {
+        assert!(reason(&with(ns)).contains("do not add up to the time of the thread"));
+    }
+}
+
+#[test]
+fn sums_of_many_long_threads_do_not_overflow() {
+    let long = 1 << 53;
+    let segments =
+        vec![Segment { start_ns: 0, state: State::OnCpu, placed: true, cpu: NO_CPU, by_tid: 0 }];
+    let time = StateTime { ns: Some(long), ..StateTime::default() };
+    let states = [(State::OnCpu, time)].into();
+    let thread = Thread { end_ns: long, segments, states, ..Thread::default() };
+    let trace = Trace { elapsed_ns: long, threads: vec![thread; 3000], ..Trace::default() };
+    let trace = read(&write(&trace)).unwrap();
+    assert_eq!(shares::all(&trace)[&State::OnCpu].ns, Some(u64::MAX));
+    assert_eq!(shares::roles(&trace)[0].elapsed_ns, u64::MAX);
+    assert_eq!(Lanes::new(&trace).all(0, u64::MAX).total(), u64::MAX);
+    use_in_other_modules(&trace);
 }
 
 /// Passes the trace to the other modules.

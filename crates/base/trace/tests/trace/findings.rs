@@ -1,6 +1,7 @@
 //! Each finding, tested with a trace that has the problem and with similar traces that do not.
 
 use crate::planted::{Script, at_level};
+use ioloom_model::evidence::SourceReport;
 use ioloom_model::record::Bottleneck;
 use ioloom_model::{Level, State};
 use ioloom_trace::raw::{PROCESSORS, READY_QUEUE, Raw};
@@ -21,6 +22,11 @@ fn processors(raw: &mut Raw, count: f64) {
         unit: PROCESSORS.to_owned(),
         points: vec![(0, count)],
     });
+}
+
+/// The source of the samples of another program.
+fn samples() -> SourceReport {
+    SourceReport { name: "proc.samples".to_owned(), ..SourceReport::default() }
 }
 
 fn ids(trace: &Trace) -> Vec<String> {
@@ -100,6 +106,10 @@ fn lock_convoy() {
         }
     });
     assert!(ids(&trace(&queue, |_| {})).is_empty());
+    // A sampled futex call can be any wait for another thread.
+    let sampled = |raw: &mut Raw| raw.evidence.sources.push(samples());
+    assert!(ids(&trace(&own, sampled)).is_empty());
+    assert_eq!(ids(&trace(&kernel, sampled)), ["lock-convoy"]);
     // A few long waits are not a convoy.
     let few = many(4, |_, s| {
         s.run(100 * US).lock(10 * MS);
@@ -143,6 +153,8 @@ fn uneven_work() {
         }
     });
     assert!(ids(&trace(&short, |_| {})).is_empty());
+    // Samples of another program are not pieces of files.
+    assert!(ids(&trace(&uneven, |raw| raw.evidence.sources.push(samples()))).is_empty());
     // Different roles can work differently.
     let mut raw = at_level(Level::Kernel, uneven.iter().map(Script::thread).collect());
     for (thread, role) in raw.threads.iter_mut().zip(["a", "b", "c"]) {
@@ -201,6 +213,14 @@ fn disk_idle_and_cpu_idle() {
         deep.devices[0].requests.extend(requests.iter().copied());
     }
     assert!(ids(&deep).is_empty());
+    // Other programs use the device while this one sleeps.
+    let mut others = alternating.clone();
+    for segment in others.threads.iter_mut().flat_map(|thread| &mut thread.segments) {
+        if segment.state == State::Io {
+            segment.state = State::Sleep;
+        }
+    }
+    assert!(ids(&others).is_empty());
     // Without device lanes there is no finding.
     let mut blind = alternating.clone();
     blind.devices.clear();

@@ -14,7 +14,7 @@ use std::ops::Range;
 const KERNEL_BLOCK_BYTES: u64 = 64 << 20;
 
 /// Size and alignment of zero blocks that become a hole, in bytes.
-const HOLE_BYTES: usize = 4096;
+pub(super) const HOLE_BYTES: usize = 4096;
 
 /// Copies a range using the kernel.
 pub(super) fn copy_file_range(job: &Job<'_>, range: Range<u64>) -> Result<(), TransferError> {
@@ -103,7 +103,7 @@ pub(super) fn read_mapped(
 }
 
 /// Writes all of `bytes` at `at`, skipping zero blocks that become holes.
-fn write(job: &Job<'_>, bytes: &[u8], at: u64) -> Result<(), TransferError> {
+pub(super) fn write(job: &Job<'_>, bytes: &[u8], at: u64) -> Result<(), TransferError> {
     if !job.punch_zeros {
         return write_full(job, bytes, at);
     }

@@ -2,6 +2,7 @@
 //!
 //! Waits are bounded, so a copy that waits for the other end of a pipe can be cancelled.
 
+use super::blocks::{self, HOLE_BYTES};
 use super::job::{Job, TransferError};
 use crate::hash::Hasher;
 use ioloom_sys::buffer::Buffer;
@@ -21,15 +22,14 @@ pub(super) fn copy(
     buffer: &mut Buffer,
     mut hasher: Option<&mut Hasher>,
 ) -> Result<u64, TransferError> {
+    if job.punch_zeros && !writes_stream {
+        return copy_with_holes(job, reads_stream, most, buffer, hasher);
+    }
     let mut at = 0;
     while at < most {
         job.meter.check_cancelled()?;
         let want = (buffer.capacity() as u64).min(most - at) as usize;
-        let into = &mut buffer.whole_mut()[..want];
-        let got = match reads_stream {
-            true => read(job, into)?,
-            false => file::read_at(job.ends.from, into, at).map_err(TransferError::Read)?,
-        };
+        let got = read_next(job, reads_stream, &mut buffer.whole_mut()[..want], at)?;
         if got == 0 {
             break;
         }
@@ -42,6 +42,56 @@ pub(super) fn copy(
         job.meter.moved(got as u64);
     }
     Ok(at)
+}
+
+/// Like [`copy`], but leaves out blocks of zeros. The part of a block that a short read ends with stays in
+/// the buffer until the rest has been read.
+fn copy_with_holes(
+    job: &Job<'_>,
+    reads_stream: bool,
+    most: u64,
+    buffer: &mut Buffer,
+    mut hasher: Option<&mut Hasher>,
+) -> Result<u64, TransferError> {
+    let (mut at, mut kept) = (0, 0);
+    loop {
+        job.meter.check_cancelled()?;
+        let end = at + kept as u64;
+        let want = ((buffer.capacity() - kept) as u64).min(most - end) as usize;
+        let got = match want {
+            0 => 0,
+            _ => read_next(job, reads_stream, &mut buffer.whole_mut()[kept..][..want], end)?,
+        };
+        let bytes = buffer.bytes(kept + got);
+        if let Some(hasher) = hasher.as_deref_mut() {
+            hasher.update(&bytes[kept..]);
+        }
+        let whole = if got == 0 { kept } else { bytes.len() / HOLE_BYTES * HOLE_BYTES };
+        blocks::write(job, &bytes[..whole], at)?;
+        job.meter.moved(got as u64);
+        at += whole as u64;
+        if got == 0 {
+            // It can end with a hole.
+            transfer::set_len(job.ends.to, at).map_err(TransferError::Write)?;
+            return Ok(at);
+        }
+        let end = bytes.len();
+        buffer.whole_mut().copy_within(whole..end, 0);
+        kept = end - whole;
+    }
+}
+
+/// Reads once, at `at` unless the source is a pipe or device; zero is the end.
+fn read_next(
+    job: &Job<'_>,
+    is_stream: bool,
+    into: &mut [u8],
+    at: u64,
+) -> Result<usize, TransferError> {
+    match is_stream {
+        true => read(job, into),
+        false => file::read_at(job.ends.from, into, at).map_err(TransferError::Read),
+    }
 }
 
 fn wait(job: &Job<'_>, ready: Ready) -> io::Result<bool> {

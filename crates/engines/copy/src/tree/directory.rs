@@ -5,7 +5,7 @@ use crate::dirs::{CopyDir, DirPair, NewDirs, TargetDir, c_name, new_target_path,
 use crate::error::CopyError;
 use crate::meta::{Creation, DirModes, FileRef, ParentAttr};
 use crate::options::{Durable, Follow};
-use crate::report::Counts;
+use crate::report::{Counts, Tally};
 use crate::resume;
 use crate::sweep;
 use ioloom_failure::{Operation, quoted};
@@ -21,7 +21,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The place of a directory that is about to be created.
 struct Place {
@@ -101,13 +101,13 @@ impl Worker<'_> {
             doomed: above.map(|above| above.doomed.clone()).unwrap_or_default(),
             swept: AtomicBool::new(!target.is_new),
             hidden: target.is_hidden,
-            bytes: AtomicU64::new(0),
+            tally: Tally::default(),
             empty: stays_out,
             parent_attr: ParentAttr {
                 device: own.device,
                 group: own.group,
                 has_default_acl,
-                is_remote: parent_attr.is_remote,
+                is_remote: is_remote(&target.dir, &own, parent_attr),
                 append_only: own.append_only,
             },
             made,
@@ -286,7 +286,7 @@ impl Worker<'_> {
             doomed: data.doomed.clone(),
             swept: AtomicBool::new(true),
             hidden: data.hidden,
-            bytes: AtomicU64::new(0),
+            tally: Tally::default(),
             empty: false,
             parent_attr: data.parent_attr,
             made: data.made,
@@ -368,9 +368,7 @@ impl Worker<'_> {
             let text = format!("{} was removed: it is incomplete", quoted(&path));
             self.context.failed(CopyError::whole(&path, text));
         }
-        self.context.discarded(&counts);
-        let gone = dir.data().bytes.load(Ordering::Relaxed);
-        self.context.progress.bytes.fetch_sub(gone, Ordering::Relaxed);
+        self.context.discarded(&path, &counts, &dir.data().tally);
     }
 
     /// Copies the preserved attributes of a directory.
@@ -433,6 +431,14 @@ impl Worker<'_> {
         }
         dir.data().published.store(true, Ordering::Release);
         Ok(())
+    }
+}
+
+/// Returns true if a directory is on a remote file system, which can be mounted on it.
+fn is_remote(dir: &Dir, own: &Attr, above: ParentAttr) -> bool {
+    match own.device == above.device {
+        true => above.is_remote,
+        false => attr::file_system(dir).is_ok_and(|system| system.remote),
     }
 }
 

@@ -5,6 +5,7 @@ use crate::backup::Kept;
 use crate::context::CopyContext;
 use crate::error::CopyError;
 use crate::meta::{Creation, DirModes, FileRef, OWNER_ALL, ParentAttr};
+use crate::newer;
 use crate::options::{Durable, Existing, Follow, Preserve};
 use ioloom_failure::{Operation, quoted};
 use ioloom_sys::attr::{self, Attr};
@@ -119,7 +120,11 @@ impl Both<'_> {
         }
         let stays = match self.context.options.existing {
             Existing::Keep => true,
-            Existing::Update | Existing::UpdateAsk => self.modified(name, &new) <= old.modified,
+            Existing::Update | Existing::UpdateAsk => {
+                let cuts = self.context.options.preserve.times;
+                let modified = self.modified(name, &new);
+                !newer::is_newer(modified, &old, cuts, || newer::is_on_fat(self.to))
+            }
             Existing::Replace | Existing::Ask => false,
         };
         let asks = matches!(self.context.options.existing, Existing::Ask | Existing::UpdateAsk);

@@ -63,8 +63,9 @@ impl Visitor for Worker<'_> {
         if let Err(error) = self.end_dir(dir) {
             self.context.failed(error);
         }
-        if let Some(above) = dir.parent().filter(|_| dir.data().hidden_name.is_none()) {
-            above.data().add_bytes(dir.data().bytes.load(Ordering::Relaxed));
+        let above = dir.parent().filter(|_| dir.data().hidden_name.is_none());
+        if let Some(above) = above.filter(|above| above.data().hidden) {
+            above.data().tally.add_all(&dir.data().tally);
         }
         self.close_pair(dir);
     }

@@ -4,9 +4,13 @@
 
 mod corrupted;
 mod guarantees;
+mod interrupted;
+mod label;
+mod old_files;
 mod options;
 mod parts;
 mod property;
 mod snapshot;
+mod streams;
 mod test_dir;
 mod trees;

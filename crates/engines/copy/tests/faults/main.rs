@@ -4,6 +4,7 @@
 
 #![allow(clippy::print_stdout, reason = "skipped tests print the reason")]
 
+mod attributes;
 mod growing;
 mod sweep;
 
@@ -47,6 +48,7 @@ const OPERATIONS: &[&str] = &[
     "futimens",
     "utimensat",
     "listxattr",
+    "getflags",
     "getxattr",
     "setxattr",
     "removexattr",

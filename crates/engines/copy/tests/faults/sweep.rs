@@ -51,6 +51,7 @@ const CALLS: &[(&str, &[&str])] = &[
     ("lsetxattr", &["setxattr"]),
     ("fremovexattr", &["removexattr"]),
     ("lremovexattr", &["removexattr"]),
+    ("ioctl", &["ficlone", "getflags"]),
     ("fsync", &["fsync"]),
     ("fdatasync", &["fdatasync"]),
     ("syncfs", &["syncfs"]),

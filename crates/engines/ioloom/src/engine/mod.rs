@@ -9,13 +9,17 @@
 //! impossible because of the order of waits: a thread that waits for memory holds neither a permit
 //! nor the open limit, and the holder of a permit waits for nothing in this crate.
 
+#[cfg(test)]
+mod alternating;
 mod blocking;
 mod blocking_crew;
+mod choice;
 mod limits;
 mod looped;
 mod measure;
 mod pilot;
 mod ready;
+mod remaining;
 #[cfg(test)]
 mod resized;
 mod roles;
@@ -32,6 +36,7 @@ use crate::blocking_threads::BlockingThreads;
 use crate::error::Error;
 use crate::feed::{self, Entry};
 use crate::lookups::Lookups;
+use crate::methods::Methods;
 use crate::polite::Polite;
 use crate::shared::Shared;
 use crate::short_reads::ShortReads;
@@ -94,6 +99,8 @@ fn prepare<'e>(
     options: &RunOptions<'_>,
 ) -> Result<Shared<'e>, Error> {
     let layout = layout(&plan).map_err(Error::Refused)?;
+    let methods = Methods::of(&plan, &layout);
+    methods.begin_by_ring(options.ring_first);
     if plan.method.is_mmap() && !options.mmap {
         return Err(Error::Refused(format!(
             "{plan}: the library does not map files, because truncating a mapped file kills the \
@@ -134,6 +141,7 @@ fn prepare<'e>(
         spares,
         whole_max,
         unanswered: AtomicU64::new(0),
+        methods,
         polite: Polite::new(&plan),
         refused: AtomicU64::new(0),
         lookups: Lookups::default(),

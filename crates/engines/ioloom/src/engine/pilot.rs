@@ -15,6 +15,8 @@
 //! of a second; afterwards it doubles every second. While it is below the window of the controller, the
 //! controller does not measure.
 
+use super::choice::Choice;
+use super::remaining::Remaining;
 use crate::shared::Shared;
 use ioloom_budget::Permits;
 use ioloom_control::{Auto, AutoLimits, BATCH_NS, Batch, Gather};
@@ -37,7 +39,9 @@ const PRESSED_MAX: usize = 256;
 pub(super) struct Pilot<'e> {
     shared: &'e Shared<'e>,
     auto: Auto,
+    choice: Choice<'e>,
     gather: Gather,
+    remaining: Remaining,
     /// Waits of threads for reads that have not been counted yet.
     waits: u64,
     pressure: MemoryPressure,
@@ -63,6 +67,8 @@ struct Counts {
     /// Reads that blocked because the file system does not support `RWF_NOWAIT`.
     unanswered: u64,
     refused: u64,
+    /// Files that failed.
+    failed: u64,
 }
 
 /// What is true at the end of a batch, rather than counted during it.
@@ -84,19 +90,25 @@ impl<'e> Pilot<'e> {
             Tuning::Polite => true,
         };
         let ReadAhead::Files(window_max) = shared.layout.window else { return None };
+        // The disk of a tree or a stream is not known, and that of the first file stands for a list.
+        let disk = shared.source.first().and_then(cgroup::disk_of);
+        let caps = disk.map(cgroup::limits).unwrap_or_default();
         let auto = Auto::new(AutoLimits {
             window_max,
             permits: shared.layout.permits.unwrap_or(1),
             start: None,
             polite,
             remaining: shared.source.len().map(|files| files as u64),
-            cap_per_s: cgroup::reads_per_s(shared.source.first().and_then(cgroup::disk_of)),
+            cap_per_s: caps.reads_per_s,
+            cap_bytes_per_s: caps.bytes_per_s,
         });
         let now_ns = monotonic_ns();
         Some(Self {
             shared,
             auto,
+            choice: Choice::new(shared, window_max),
             gather: Gather::default(),
+            remaining: Remaining::default(),
             waits: 0,
             pressure: MemoryPressure::new(Path::new("/proc/pressure/memory"), window_max),
             start_ns: now_ns,
@@ -122,13 +134,14 @@ impl<'e> Pilot<'e> {
             self.decide(now_ns, usage, waits);
             self.heed_pressure(now_ns);
         }
-        let limit = self.auto.window().min(self.pressure.limit);
-        // Reads of workers block, too, so a worker has at most one of these in flight.
+        let limit = self.window().min(self.pressure.limit);
+        // Reads of workers block, too, so a worker has at most one of them in flight.
         let blocking = match self.shared.unanswered.load(Ordering::Relaxed) {
             0 => 0,
             _ => limit.saturating_sub(workers).min(self.shared.layout.max_of(Role::Blocking)),
         };
-        self.set_limit(limit - blocking);
+        // What threads that rest or have not started leave belongs to the workers.
+        self.set_limit(limit - blocking.min(self.shared.blocking.active()));
         blocking
     }
 
@@ -144,6 +157,7 @@ impl<'e> Pilot<'e> {
             waits,
             unanswered: shared.unanswered.load(Ordering::Relaxed),
             refused: shared.refused.load(Ordering::Relaxed),
+            failed: shared.failed.load(Ordering::Relaxed),
         };
         let source = shared.source;
         let present = Present {
@@ -156,15 +170,24 @@ impl<'e> Pilot<'e> {
         // The first batch would include the start of the process.
         if self.before.cpu_ns > 0 {
             let batch = batch(&self.before, &now, present, &mut self.waits);
-            if self.pressure.limit < self.auto.window() {
+            if self.pressure.limit < self.window() {
                 // The window does not apply, so its rate must not be compared with others.
                 self.gather = Gather::default();
+                self.choice.disturb(&mut self.auto);
                 self.auto.restrain(&batch);
-            } else if let Some(batch) = self.gather.add(&batch, self.auto.window()) {
-                self.auto.observe(&batch);
+            } else if let Some(batch) = self.gather.add(&batch, self.window()) {
+                let left = self.remaining.files(source, now.done.files + now.failed);
+                self.auto.set_remaining(left.map(|files| files + batch.files));
+                let at = (now_ns.saturating_sub(self.start_ns), usage.read_bytes);
+                self.choice.observe(&mut self.auto, &batch, at);
             }
         }
         self.before = now;
+    }
+
+    /// Returns the window in force, without pressure.
+    fn window(&self) -> u32 {
+        self.choice.window().unwrap_or(self.auto.window())
     }
 
     fn heed_pressure(&mut self, now_ns: u64) {
@@ -206,6 +229,7 @@ impl<'e> Pilot<'e> {
                 reason: decision.reason.to_string(),
             })
             .chain(self.pressed)
+            .chain(self.choice.refused(self.start_ns, self.auto.window()))
             .collect();
         decisions.sort_by_key(|decided| decided.at_ns);
         let points = log.points().iter().map(|point| TunedPoint {

@@ -1,6 +1,7 @@
 //! Tests with the parts of the engine: a limit on files in flight that changes during a run, and
 //! threads that rest.
 
+use super::pilot::Pilot;
 use super::ready::Ready;
 use super::threads;
 use super::work::{Piece, RunOptions, Work};
@@ -12,6 +13,7 @@ use ioloom_budget::Budget;
 use ioloom_model::layout::layout;
 use ioloom_model::{Plan, ReadOrder};
 use ioloom_sys::file::{OpenHow, open};
+use ioloom_sys::proc::Usage;
 use ioloom_walk::PathList;
 use std::convert::Infallible;
 use std::ops::ControlFlow;
@@ -179,4 +181,28 @@ fn a_window_has_a_place_for_each_worker() {
         let window = window_of(&layout);
         assert!(window.size() >= 1 && window.limit() == window.size(), "{text}");
     }
+}
+
+/// A list that crosses mounts: some reads blocked, but the files that follow do not.
+#[test]
+fn workers_have_the_places_of_blocking_threads_that_rest() {
+    let mut list = PathList::default();
+    (0..10).for_each(|i| list.push(format!("/no/such/{i}").as_bytes()));
+    let cancel = crate::cancel::Cancel::new();
+    let source = Source::list(Listed::Borrowed(&list), ReadOrder::List, None, &cancel);
+    let plan: Plan = "nowait/window:l=64,p=2/blocking=32,auto".parse().unwrap();
+    let budget = Arc::new(Budget::new(plan.memory_bytes));
+    let shared = prepare(&source, plan, budget, &RunOptions::default()).unwrap();
+    let mut pilot = Pilot::new(&shared).unwrap();
+    let mut limits = |unanswered, active: u32| {
+        shared.unanswered.store(unanswered, Ordering::Relaxed);
+        (0..active).for_each(|_| shared.blocking.starts());
+        let blocking = pilot.check(&Usage::default(), 0, 2);
+        (0..active).for_each(|_| shared.blocking.leaves());
+        (shared.window.limit(), blocking)
+    };
+    assert_eq!(limits(0, 0), (64, 0));
+    assert_eq!(limits(1, 16), (48, 62), "sixteen read next to the workers");
+    assert_eq!(limits(1, 0), (64, 62), "they rest, and start again when a read blocks");
+    assert_eq!(limits(1, 64), (2, 62));
 }

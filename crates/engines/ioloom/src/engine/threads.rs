@@ -454,7 +454,7 @@ impl<'e, W: Work> Threads<'e, W> {
         let window = shared.layout.window_of(number, shared.at_once);
         let fetch = match role {
             Role::Computer => None,
-            _ => match fetch::make::<W::State>(shared, window) {
+            _ => match fetch::make::<W::State>(shared, number, window) {
                 Ok(fetch) => Some(fetch),
                 Err(error) => {
                     shared.fail(error);

@@ -128,6 +128,8 @@ pub struct RunOptions<'a> {
     pub function_waits: Option<State>,
     /// Begin with one worker, and start one per permit when paths wait for it.
     pub on_demand: bool,
+    /// Begin files by a ring, if the controller of the plan chooses the method. Tests need it.
+    pub ring_first: bool,
     /// Allow mappings, which may end the process with SIGBUS.
     pub mmap: bool,
 }
@@ -144,6 +146,7 @@ impl Default for RunOptions<'_> {
             trace_of_failure: None,
             function_waits: None,
             on_demand: false,
+            ring_first: false,
             mmap: false,
         }
     }

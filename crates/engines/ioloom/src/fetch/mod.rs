@@ -7,6 +7,7 @@
 
 mod after_read;
 mod blocking;
+mod either;
 mod interface;
 mod lease;
 mod map;
@@ -24,16 +25,21 @@ use crate::error::Error;
 use crate::shared::Shared;
 use ioloom_model::Method;
 
-/// Creates the fetch of a plan for the calling thread, with at most `window` pieces in flight.
+/// Creates the fetch of a plan for the calling thread, which has a number, with at most `window` pieces
+/// in flight.
 pub(crate) fn make<'p, S: Send + 'p>(
     shared: &Shared<'_>,
+    number: usize,
     window: u32,
 ) -> Result<Box<dyn Fetch<'p, S> + 'p>, Error> {
     Ok(match shared.plan.method {
         Method::Read => Box::new(blocking::Blocking::new(false)),
         Method::DirectRead => Box::new(blocking::Blocking::new(true)),
         Method::Null => Box::new(blocking::Nothing),
-        Method::Nowait => Box::new(nowait::NowaitWindow::new(window)),
+        Method::Nowait => match shared.methods.ring_of(number) {
+            Some(depth) => Box::new(either::Either::new(window, depth)),
+            None => Box::new(nowait::NowaitWindow::new(window)),
+        },
         Method::MmapPlain | Method::MmapSequential | Method::MmapPopulate => {
             Box::new(map::Mapped::new(shared.plan.method, 1))
         }

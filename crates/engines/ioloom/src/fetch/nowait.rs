@@ -43,6 +43,11 @@ impl<S> NowaitWindow<'_, S> {
 }
 
 impl<'p, S> NowaitWindow<'p, S> {
+    /// Returns the files that wait for memory.
+    pub(crate) fn parked(&mut self) -> &mut Parked<'p, S> {
+        &mut self.parked
+    }
+
     fn attempt(
         &mut self,
         cx: &mut Cx<'_, '_>,

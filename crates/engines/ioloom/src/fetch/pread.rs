@@ -24,6 +24,18 @@ pub(crate) struct Waiting<'p, S> {
     size: u64,
 }
 
+impl<'p, S> Waiting<'p, S> {
+    /// Returns a file of which a first buffer is full and that needs `size` bytes.
+    pub(crate) fn new(
+        item: Item<'p, S>,
+        file: OwnedFd,
+        (lease, progress): (Lease, PieceProgress),
+        size: u64,
+    ) -> Self {
+        Self { item, file, lease, progress, size }
+    }
+}
+
 /// Continues the oldest parked file. With `wait`, waits for memory.
 pub(crate) fn unpark<'p, S>(
     cx: &mut Cx<'_, '_>,

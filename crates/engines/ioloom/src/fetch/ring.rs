@@ -11,6 +11,7 @@ use super::interface::{Cx, Fetch, Reaped, Started};
 use super::lease::{lease_waiting, no_buffer};
 use super::opening::{NotOpen, Opened, ask_first, begin, failed_on, first_lease, open, size_of};
 use super::piece::{Begun, PieceProgress, READ_MAX, is_end, is_end_here, piece_limit};
+use super::pread;
 use crate::arena::{Arena, Lease};
 use crate::error::{Error, FileError, Operation};
 use crate::loaded::Loaded;
@@ -83,7 +84,23 @@ impl<S> Rings<'_, S> {
         let registered = (method == Method::UringRegistered)
             .then(|| register(&mut ring, shared, window))
             .transpose()?;
-        Ok(Self {
+        let batch = match shared.plan.schedule {
+            Schedule::Window { .. } => WINDOW_BATCH.min(window),
+            Schedule::Threads { .. } | Schedule::Roles { .. } => 1,
+        };
+        Ok(Self { registered, ..Self::on(ring, method, (window, batch)) })
+    }
+
+    /// Creates the fetch of a ring that opens files, too, for a worker of a window. Fails where the
+    /// kernel, a filter of system calls or a limit does not allow it.
+    pub(crate) fn that_opens(window: u32) -> io::Result<Self> {
+        let mut ring = Ring::new(window)?;
+        try_open(&mut ring)?;
+        Ok(Self::on(ring, Method::UringOpen, (window, WINDOW_BATCH.min(window))))
+    }
+
+    fn on(ring: Ring, method: Method, (window, batch): (u32, u32)) -> Self {
+        Self {
             ring,
             jobs: (0..window).map(|_| None).collect(),
             free: (0..window as usize).rev().collect(),
@@ -92,13 +109,23 @@ impl<S> Rings<'_, S> {
             done: Vec::with_capacity(window as usize),
             direct: method.is_direct(),
             open_in_ring: method == Method::UringOpen,
-            registered,
+            registered: None,
             queued: 0,
-            batch: match shared.plan.schedule {
-                Schedule::Window { .. } => WINDOW_BATCH.min(window),
-                Schedule::Threads { .. } | Schedule::Roles { .. } => 1,
-            },
-        })
+            batch,
+        }
+    }
+}
+
+/// Opens a directory by a ring, which fails where a ring can be created and not used.
+fn try_open(ring: &mut Ring) -> io::Result<()> {
+    ring.open(0, c"/".to_owned(), OpenHow::default());
+    let mut done = Vec::new();
+    while done.is_empty() {
+        ring.reap(true, &mut done)?;
+    }
+    match done.pop().map(|completion| completion.outcome) {
+        Some(Outcome::Open(opened)) => opened.map(drop),
+        _ => unreachable!("an open was requested, and nothing else"),
     }
 }
 
@@ -126,6 +153,23 @@ fn register(ring: &mut Ring, shared: &Shared<'_>, window: u32) -> Result<Arc<Are
 }
 
 impl<'p, S> Rings<'p, S> {
+    /// Reports whether one more piece fits.
+    pub(crate) fn has_room(&self) -> bool {
+        self.in_flight() < self.jobs.len()
+    }
+
+    /// Moves the jobs that wait for memory to the queue of another method. Those that have grown stay:
+    /// they wait for nothing.
+    pub(crate) fn move_parked(&mut self, to: &mut pread::Parked<'p, S>) {
+        let parked = std::mem::take(&mut self.parked);
+        let (grown, waiting): (VecDeque<_>, VecDeque<_>) =
+            parked.into_iter().partition(|parked| parked.larger.grown);
+        self.parked = grown;
+        to.extend(waiting.into_iter().map(|Parked { job, file, larger }| {
+            pread::Waiting::new(job.item, file, (job.lease, job.progress), larger.bytes)
+        }));
+    }
+
     /// Submits what is queued once a batch is full.
     fn hand_over(&mut self, shared: &Shared<'_>) {
         self.queued += 1;

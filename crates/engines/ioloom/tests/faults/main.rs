@@ -7,6 +7,7 @@
 #[allow(dead_code, reason = "shared with the other test binaries")]
 mod support;
 
+use ioloom::engine::{self, RunOptions};
 use ioloom::{Error, Links};
 use ioloom_sys::fault;
 use support::{expected, lacks, list, make, plan, roots, run};
@@ -128,6 +129,41 @@ fn one_failed_call_fails_one_file_or_the_run() {
     a_bad_page_is_not_mistaken_for_the_end();
     trees_are_not_queried_to_sort_them();
     windows_grow_to_the_threads_that_explain_prints();
+    a_ring_that_cannot_be_created_is_done_without(&paths, &want);
+}
+
+/// A run whose controller chooses the method reads without rings where there are none, and says so.
+fn a_ring_that_cannot_be_created_is_done_without(
+    paths: &[std::path::PathBuf],
+    want: &support::Hashes,
+) {
+    const ENOMEM: i32 = 12;
+    let by_ring = |rules: &str| {
+        fault::set(rules);
+        let options = RunOptions { ring_first: true, ..RunOptions::default() };
+        let plan = plan("nowait/window:l=8,p=2/auto");
+        let done = engine::run(&list(paths), None, plan, &options, &support::Hashing).unwrap();
+        let hashes: support::Hashes =
+            done.locals.iter().flat_map(|(found, _)| found.clone()).collect();
+        assert!(hashes == *want, "{rules}: other bytes");
+        let refused = "cannot create an io_uring: ";
+        let decisions = done.tuned.unwrap().decisions;
+        let reasons = decisions
+            .into_iter()
+            .filter_map(|decided| decided.reason.strip_prefix(refused).map(str::to_owned));
+        reasons.collect::<Vec<String>>()
+    };
+    let reasons = by_ring("");
+    if !reasons.is_empty() {
+        eprintln!("skipped: no io_uring: {reasons:?}");
+        return;
+    }
+    assert!(fault::calls_of("uring_read") > 0, "files begin by a ring");
+    for op in ["io_uring_setup", "io_uring_enter", "uring_open"] {
+        let reasons = by_ring(&format!("{op}:1:{ENOMEM}"));
+        assert_eq!(reasons, ["Cannot allocate memory"], "{op}");
+    }
+    fault::set("");
 }
 
 /// While reads miss the page cache, a window starts threads up to the limit of its layout and

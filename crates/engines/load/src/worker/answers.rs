@@ -30,33 +30,36 @@ impl Worker<'_> {
             }
             return;
         };
-        let verdict = self.shared.known.judge(op, &reply.response);
-        let verdict = match reply.id {
-            Some(id) if id != flight.id => {
-                Verdict::Wrong(format!("the answer to request {} has the number {id}", flight.id))
-            }
-            _ => verdict,
-        };
+        let latest = &mut self.connections[at].seq;
+        let verdict = self.shared.known.judge_reply(op, flight.id, &reply, latest);
         self.keep(at, flight, Some(now_ns), &verdict, &reply.response);
         let outcomes = &mut self.tally.outcomes;
         self.connections[at].was_busy = verdict == Verdict::TurnedAway;
         match verdict {
             Verdict::Traded => {
                 outcomes.traded += 1;
-                self.traded(at, op, &reply.response);
+                self.traded(op);
             }
             Verdict::Refused => outcomes.refused += 1,
             Verdict::Listed => outcomes.listed += 1,
             Verdict::TurnedAway => {
                 outcomes.turned_away += 1;
+                self.failed(&flight);
                 return self.free_again(at, 1, now_ns);
             }
             Verdict::Unsure => {
                 outcomes.unanswered += 1;
+                self.failed(&flight);
                 self.record_unsure(op);
                 return self.free_again(at, 1, now_ns);
             }
-            Verdict::Wrong(sample) => self.tally.wrong(sample),
+            Verdict::Wrong(sample) => {
+                self.tally.wrong(sample);
+                self.failed(&flight);
+                self.record_unsure(op);
+                self.shared.failures.store(0, Relaxed);
+                return self.next_request(at, now_ns);
+            }
         }
         self.shared.failures.store(0, Relaxed);
         self.shared.answered.fetch_add(1, Relaxed);
@@ -70,18 +73,15 @@ impl Worker<'_> {
         self.next_request(at, now_ns);
     }
 
-    fn traded(&mut self, at: usize, op: Op, response: &Response) {
+    /// Counts a request without a correct answer, unless it was due in the warm-up.
+    pub(super) fn failed(&mut self, flight: &InFlight) {
+        self.tally.outcomes.failed += u64::from(flight.due_ns >= self.count_from_ns);
+    }
+
+    fn traded(&mut self, op: Op) {
         let Op::Trade(order) = op else { return };
         if let Some(place) = self.place(&order) {
             self.tally.holdings.traded(place, order.side(), order.count());
-        }
-        if let Response::Done { seq: Some(seq), .. } = response {
-            let connection = &mut self.connections[at];
-            if *seq <= connection.seq {
-                self.tally.wrong(format!("log number {seq} arrived after {}", connection.seq));
-            } else {
-                connection.seq = *seq;
-            }
         }
     }
 
@@ -115,7 +115,9 @@ impl Worker<'_> {
         if !self.plan.keep_history || *verdict == Verdict::TurnedAway {
             return;
         }
-        let outcome = match (ret_ns, response) {
+        let is_wrong = matches!(verdict, Verdict::Wrong(_));
+        let outcome = match (ret_ns.filter(|_| !is_wrong), response) {
+            // The effect of an order with a wrong answer is unknown.
             (None, _) => Outcome::Unknown,
             (_, Response::Done { left, .. }) => Outcome::Done(*left),
             (_, Response::NotEnough) => Outcome::NotEnough,
@@ -123,7 +125,6 @@ impl Worker<'_> {
             (_, Response::Shown { lines, .. }) => {
                 Outcome::Shown(lines.iter().map(|line| line.left).collect())
             }
-            // A wrong answer is counted as wrong; its effect is unknown.
             _ => Outcome::Unknown,
         };
         let ret_ns = ret_ns.filter(|_| outcome != Outcome::Unknown);

@@ -71,6 +71,76 @@ fn wrong_answers_are_counted_with_samples() {
 }
 
 #[test]
+fn wrong_answers_are_not_throughput() {
+    let target = server(|_, _, ask| list(ask).or(Some("[sell] success\n".to_owned())));
+    let (run, _) = load(&plan(target));
+    let out = &run.outcomes;
+    assert_eq!((out.answered, out.answered_in_time, out.failed), (0, 0, 20), "{out:?}");
+    assert_eq!((run.answered_per_s, run.latency.corrected.count), (0.0, 0));
+    let multi = Multiclient { clients: 2, orders: 3, sleep: Duration::ZERO, pool: None };
+    let run = multiclient(&plan(target), &multi, &AtomicBool::new(false), &mut |_| {}).unwrap();
+    let out = &run.outcomes;
+    assert_eq!((out.wrong, out.answered, out.failed), (6, 0, 6), "{out:?}");
+    assert_eq!(run.orders_per_s, 0.0);
+}
+
+/// A server of `stock/2` whose log numbers do not increase.
+#[test]
+fn decreasing_log_numbers_are_wrong_in_every_loop() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            std::thread::spawn(move || {
+                let mut lines = BufReader::new(stream.unwrap());
+                let mut line = String::new();
+                while matches!(lines.read_line(&mut line), Ok(1..)) {
+                    let answer = match line.split_ascii_whitespace().collect::<Vec<_>>()[..] {
+                        ["HELLO", ..] => "HELLO stock/2 window=128\n".to_owned(),
+                        // The first of a connection has the number 1.
+                        [id, "SHOW"] => {
+                            let seq = if id == "1" { 9 } else { 5 };
+                            format!("{id} STOCKS 1 {seq}\n4 100 9\n")
+                        }
+                        [id, ..] => format!("{id} OK 100 7\n"),
+                        [] => return,
+                    };
+                    if lines.get_mut().write_all(answer.as_bytes()).is_err() {
+                        return;
+                    }
+                    line.clear();
+                }
+            });
+        }
+    });
+    for (mix, sample) in [
+        (Mix { show: 1.0, buy: 0.0, sell: 0.0 }, "log number 5 arrived after 9"),
+        (Mix { show: 0.0, buy: 1.0, sell: 0.0 }, "log number 7 arrived after 7"),
+    ] {
+        let plan = LoadPlan { protocol: Protocol::V2, conserve: false, mix, ..plan(target) };
+        let (run, _) = load(&LoadPlan { requests_max: 3, ..plan.clone() });
+        assert_eq!((run.outcomes.wrong, run.outcomes.answered), (2, 1), "{:?}", run.outcomes);
+        assert_eq!(run.wrong_samples, [sample, sample]);
+        let multi = Multiclient { clients: 1, orders: 3, sleep: Duration::ZERO, pool: None };
+        let run = multiclient(&plan, &multi, &AtomicBool::new(false), &mut |_| {}).unwrap();
+        assert_eq!((run.outcomes.wrong, run.outcomes.answered), (2, 1), "{:?}", run.outcomes);
+        assert_eq!(run.wrong_samples, [sample, sample]);
+    }
+}
+
+#[test]
+fn requests_of_the_warm_up_do_not_fail_a_step() {
+    let target = server(|_, _, ask| list(ask).or(Some("BUSY\n".to_owned())));
+    let run = |warm_up| {
+        let (run, _) = load(&LoadPlan { warm_up, ..plan(target) });
+        (run.outcomes.turned_away, run.outcomes.failed)
+    };
+    assert_eq!(run(Duration::ZERO), (20, 20));
+    // Everything happens within it.
+    assert_eq!(run(Duration::from_secs(500)), (20, 0));
+}
+
+#[test]
 fn a_server_that_loses_orders_is_detected() {
     let target = server(|_, _, ask| list(ask).or(Some("[buy] success\n".to_owned())));
     let (run, _) = load(&plan(target));
@@ -89,6 +159,8 @@ fn orders_without_an_answer_may_or_may_not_be_executed() {
     let (run, _) = load(&plan(target));
     assert!(run.is_right(), "{run:?}");
     assert!(run.outcomes.unanswered > 0 && run.outcomes.lost > 0);
+    let share = run.too_many_unanswered().expect("a third is too many");
+    assert!((0.2..0.5).contains(&share), "{share}");
     let out = &run.outcomes;
     assert_eq!(out.sent, out.refused + out.unanswered);
 }

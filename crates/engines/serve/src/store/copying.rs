@@ -4,6 +4,7 @@
 
 use super::path::{directory_of, with_suffix};
 use crate::choice::StoreKind;
+use crate::temporary;
 use ioloom_sys::file::{self, OpenHow, read_full_at, write_full_at};
 use ioloom_sys::make::private_file;
 use ioloom_sys::transfer::{next_data, set_len, sync_all};
@@ -124,10 +125,10 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir()) {
         return unless_missing(fs::remove_dir_all(path));
     }
-    for end in ["", "-wal", "-shm", "-journal"] {
-        unless_missing(fs::remove_file(with_suffix(path, end)))?;
-    }
-    Ok(())
+    unless_missing(fs::remove_file(path))?;
+    temporary::SQLITE_ENDS
+        .iter()
+        .try_for_each(|end| unless_missing(fs::remove_file(with_suffix(path, end))))
 }
 
 #[cfg(test)]

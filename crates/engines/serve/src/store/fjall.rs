@@ -13,9 +13,10 @@ use super::copying::{copy_tree, remove};
 use super::interface::{
     Beginning, EachOrder, ORDERS_KEPT, Position, Proven, Store, StoreError, invalid,
 };
-use super::path::with_suffix;
+use super::make::remove_leftovers;
 use super::proof::{Proof, Reading};
 use crate::choice::Durability;
+use crate::temporary;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use ioloom_exchange::{Line, Record, State};
 use ioloom_failure::Operation;
@@ -30,8 +31,6 @@ use xxhash_rust::xxh3::xxh3_128;
 const MARK: &[u8] = b"ioloom-stock 2";
 /// File that identifies a directory as a fjall database.
 const VERSION_FILE: &str = "version";
-/// Suffix of the copy that is verified.
-const COPY: &str = ".new-copy";
 
 pub(super) struct Fjall {
     tables: Tables,
@@ -128,8 +127,8 @@ pub(super) fn prove(
     if !path.join(VERSION_FILE).exists() {
         return Err(unusable(Operation::Open)(invalid("the directory contains something else")));
     }
-    let copy = with_suffix(path, COPY);
-    remove(&copy).map_err(unusable(Operation::Remove))?;
+    remove_leftovers(path).map_err(unusable(Operation::Remove))?;
+    let copy = temporary::name_for(path);
     let proven = copy_tree(path, &copy, true)
         .map_err(unusable(Operation::Copy))
         .and_then(|()| open(&copy, path, each));

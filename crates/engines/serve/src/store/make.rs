@@ -1,28 +1,26 @@
 //! Creates a store under a temporary name in the same directory and then renames it.
 //!
 //! The caller holds the lock of the store, the temporary name is unique, and the rename replaces
-//! nothing, so two servers that start at the same time cannot disturb each other. A store is either complete or absent, even if its creation is interrupted, and an
-//! empty file is a damaged store rather than a new one. This matters: if a truncated store silently
+//! nothing, so two servers that start at the same time cannot disturb each other. A store is either
+//! complete or absent, even if its creation is interrupted, and an empty file is a damaged store rather than a new one. This matters: if a truncated store silently
 //! started over, it would execute orders again that clients merely repeat.
 
 use super::copying::remove;
 use super::interface::{Beginning, StoreError};
-use super::path::{directory_of, with_suffix};
+use super::path::directory_of;
 use super::{fjall, log, redb, sqlite};
 use crate::choice::StoreKind;
+use crate::temporary;
 use ioloom_failure::Operation;
 use ioloom_sys::dir::Dir;
 use ioloom_sys::fault;
-use ioloom_sys::make::{private_file, random_number, rename};
+use ioloom_sys::make::{private_file, rename};
 use std::ffi::CString;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
-
-/// Suffix of temporary names, followed by a random number.
-const TEMPORARY: &str = ".new-";
 
 /// Returns true if a store must be created: the path does not exist, or it is an empty directory
 /// and the store is a directory.
@@ -61,7 +59,7 @@ pub(super) fn make(
 ) -> Result<(), StoreError> {
     let unusable = StoreError::unusable(Operation::Create, path);
     remove_leftovers(path).map_err(&unusable)?;
-    let temp = with_suffix(path, &format!("{TEMPORARY}{:016x}", random_number()));
+    let temp = temporary::name_for(path);
     let placed = fill(kind, &temp, beginning).and_then(|()| put(kind, &temp, path));
     if placed.is_err() {
         let _ = remove(&temp);
@@ -69,20 +67,9 @@ pub(super) fn make(
     placed.map_err(unusable)
 }
 
-/// Removes what interrupted creations of this store left behind.
-fn remove_leftovers(path: &Path) -> io::Result<()> {
-    let name = path.file_name().unwrap_or_default().as_bytes();
-    let entries = fault::call("read-directory", || fs::read_dir(directory_of(path)))?;
-    for entry in entries {
-        let entry = entry?;
-        let rest = entry.file_name().as_bytes().strip_prefix(name).map(<[u8]>::to_vec);
-        // Earlier versions used the same name every time.
-        let is_leftover = |rest: &[u8]| rest.starts_with(TEMPORARY.as_bytes()) || rest == b".new";
-        if rest.is_some_and(|rest| is_leftover(&rest)) {
-            remove(&entry.path())?;
-        }
-    }
-    Ok(())
+/// Removes what interrupted creations and copies of this store left behind.
+pub(super) fn remove_leftovers(path: &Path) -> io::Result<()> {
+    temporary::left_over(path)?.iter().try_for_each(|left| remove(left))
 }
 
 /// Creates a store at a path that does not exist, for which no server competes.
@@ -138,8 +125,14 @@ mod tests {
         for (kind, name) in [(StoreKind::Log, "log"), (StoreKind::Fjall, "fjall")] {
             let stocks = ioloom_exchange::Exchange::from_text("1 2 3\n").unwrap();
             let beginning = Beginning { stocks: &stocks, file_hash: 1 };
-            for leftover in [".new", ".new-0123", ".newest"] {
-                fs::write(at(&format!("{name}{leftover}")), "").unwrap();
+            let digits = "0123456789abcde";
+            for leftover in ["0", "0-wal"] {
+                fs::write(at(&format!("{name}.new-{digits}{leftover}")), "").unwrap();
+            }
+            fs::create_dir(at(&format!("{name}.new-{digits}1"))).unwrap();
+            // Of the user.
+            for other in [".new", ".new-monday", ".new-0123", ".newest"] {
+                fs::write(at(&format!("{name}{other}")), "").unwrap();
             }
             fs::create_dir(at(&format!("{name}.new-dir"))).unwrap();
             make(kind, &at(name), &beginning).unwrap();
@@ -148,7 +141,7 @@ mod tests {
             let left = fs::read_dir(dir.path()).unwrap();
             let left = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
             let left: Vec<_> = left.filter(|left| left.starts_with(name)).collect();
-            assert_eq!(left.len(), 2, "the store and an unrelated file: {left:?}");
+            assert_eq!(left.len(), 6, "the store and what belongs to the user: {left:?}");
         }
     }
 }

@@ -12,11 +12,11 @@ use super::pause::Pause;
 use super::{Facts, facts, log, make, mark_hashes, prove, sqlite};
 use crate::choice::{Durability, StoreKind};
 use crate::lock::{self, Sharing, Taken};
+use crate::temporary;
 use ioloom_exchange::Record;
 use ioloom_failure::Operation;
 use ioloom_sys::attr;
 use ioloom_sys::file::{self, OpenHow, WriteMode};
-use ioloom_sys::make::random_number;
 use rustix::io::Errno;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -67,6 +67,24 @@ pub struct StoreFacts {
     pub unreadable: Option<(PathBuf, u64, u64)>,
     /// Description of missing orders that no kill and no power failure explains.
     pub damage: Option<String>,
+    /// Description of missing orders that a power failure explains, or that a missing mark does not rule out.
+    pub loss: Option<String>,
+}
+
+impl StoreFacts {
+    /// Returns why the store may lack orders: damage, missing orders, or a damaged mark. `None` if nothing
+    /// that was acknowledged is missing, as far as the store and its mark show.
+    pub fn problem(&self) -> Option<String> {
+        if let Some(damage) = &self.damage {
+            return Some(format!("it is damaged: {damage}"));
+        }
+        if let Some(loss) = &self.loss {
+            return Some(format!("acknowledged orders are missing: {loss}"));
+        }
+        self.is_mark_damaged.then(|| {
+            "its mark is damaged, so orders missing from its end cannot be detected".to_owned()
+        })
+    }
 }
 
 /// Reads and verifies a store, and calls `each` for every order that can be read.
@@ -142,7 +160,8 @@ fn inspect(
             .and_then(|missing| missing.bytes.clone())
             .or_else(|| proven.unreadable.clone().filter(|_| log::is_log(kind)))
             .map(|bytes| (bytes.file, bytes.from, bytes.bytes)),
-        damage: missing.filter(|missing| missing.is_damage).map(|missing| missing.text(path)),
+        damage: text_of(missing.as_ref(), true, path),
+        loss: text_of(missing.as_ref(), false, path),
     };
     drop(proven);
     // SQLite creates its log even to read.
@@ -150,6 +169,11 @@ fn inspect(
         let _ = fs::remove_file(&log);
     }
     Ok(found)
+}
+
+/// Describes what is missing if it is damage, or if it is not.
+fn text_of(missing: Option<&super::Missing>, is_damage: bool, path: &Path) -> Option<String> {
+    missing.filter(|missing| missing.is_damage == is_damage).map(|missing| missing.text(path))
 }
 
 /// Returns what the contents alone prove to be missing.
@@ -198,11 +222,11 @@ pub fn backup_store(from: &Path, to: &Path) -> Result<StoreFacts, StoreError> {
         return Err(target(Errno::EXIST.into()));
     }
     let guard = Guard::take(to)?;
-    let temp = with_suffix(to, &format!(".new-{:016x}", random_number()));
+    let temp = temporary::name_for(to);
     let made = copy(kind, &from, &temp).map_err(failed).and_then(|least| {
         let facts = inspect(kind, &temp, None, &mut |_| {})?;
-        if facts.latest < least || facts.damage.is_some() {
-            let missing = least.saturating_sub(facts.latest);
+        if facts.latest < least || facts.missing_orders > 0 {
+            let missing = least.saturating_sub(facts.latest).max(facts.missing_orders);
             let what = format!("the store is damaged: {missing} acknowledged orders are missing");
             return Err(StoreError::new(Operation::Copy, &from, io::Error::other(what), NOT_OURS));
         }
@@ -277,5 +301,78 @@ fn copy_while_merging(kind: StoreKind, from: &Path, temp: &Path) -> io::Result<(
             copied => return copied,
         }
         attempts += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Locked;
+    use super::*;
+    use crate::options::StoreChoice;
+    use ioloom_exchange::{Exchange, Order, Side, State};
+    use std::os::unix::fs::FileExt;
+    use tempfile::TempDir;
+
+    /// Returns a raw log of 30 orders at level `os`, left by a killed server.
+    fn store() -> (TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("store");
+        let stocks = Exchange::from_text("1 1000 10\n").unwrap();
+        let choice = StoreChoice { kind: StoreKind::Log, path: path.clone(), accept_loss: false };
+        let locked = Locked::take(&choice, &mut Vec::new()).unwrap();
+        let mut store = locked.open(Durability::Os, &stocks, 7).unwrap().store;
+        let mut state = State::new(stocks, 0);
+        for _ in 0..30 {
+            let record = state.trade(&Order::new(Side::Buy, 1, 1).unwrap(), None).1.unwrap();
+            store.commit(&[record]).unwrap();
+        }
+        (dir, path)
+    }
+
+    fn flip(path: &Path, at: u64) {
+        let file = fs::File::options().read(true).write(true).open(path).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+    }
+
+    fn facts(path: &Path) -> StoreFacts {
+        inspect_store(path, &mut |_| {}).unwrap()
+    }
+
+    #[test]
+    fn missing_orders_and_a_damaged_mark_are_problems() {
+        let (_dir, whole) = store();
+        assert_eq!((facts(&whole).problem(), facts(&whole).orders), (None, 30));
+        // A power failure may lose what was not synced; it is missing nevertheless.
+        let (_dir, path) = store();
+        let (_, mark) = mark::of_another_boot(&path);
+        fs::write(with_suffix(&path, mark::SUFFIX), mark).unwrap();
+        let size = fs::metadata(&path).unwrap().len();
+        fs::File::options().write(true).open(&path).unwrap().set_len(size * 2 / 3).unwrap();
+        let cut = facts(&path);
+        assert_eq!((&cut.damage, cut.missing_orders), (&None, 30 - cut.latest), "{cut:?}");
+        let problem = cut.problem().unwrap();
+        assert!(problem.contains("acknowledged orders are missing: "), "{problem}");
+        // Without a mark, readable orders behind the damage show that some are missing.
+        for is_damaged in [false, true] {
+            let (_dir, path) = store();
+            let mark = with_suffix(&path, mark::SUFFIX);
+            if is_damaged {
+                fs::write(&mark, [1; 9000]).unwrap();
+            } else {
+                fs::remove_file(&mark).unwrap();
+            }
+            flip(&path, size / 2);
+            let gap = facts(&path);
+            assert!(gap.damage.is_none() && gap.missing_orders > 0, "{gap:?}");
+            assert!(gap.problem().is_some(), "{gap:?}");
+            let error = backup_store(&path, &with_suffix(&path, "-copy")).unwrap_err().to_string();
+            assert!(error.contains("acknowledged orders are missing"), "{error}");
+        }
+        let mark = with_suffix(&whole, mark::SUFFIX);
+        [50, 4146].into_iter().for_each(|at| flip(&mark, at));
+        let problem = facts(&whole).problem().unwrap();
+        assert!(problem.contains("mark is damaged"), "{problem}");
     }
 }

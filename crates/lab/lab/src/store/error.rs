@@ -2,7 +2,7 @@
 
 use ioloom_failure::{Operation, quoted, reason};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// An error of the store.
 #[derive(Debug, thiserror::Error)]
@@ -50,11 +50,24 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// No such session.
-    #[error("no session '{session}' in {}; `ioloom results` lists them", quoted(.dir))]
+    #[error("no session '{session}' in {}; `ioloom results list` lists them", quoted(.dir))]
     NoSession {
         /// The requested name.
         session: String,
         /// The store.
         dir: PathBuf,
     },
+}
+
+impl StoreError {
+    /// Returns the file or directory that caused the error.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Io { path, .. }
+            | Self::Line { path, .. }
+            | Self::Newer { path, .. }
+            | Self::Busy { path }
+            | Self::NoSession { dir: path, .. } => path,
+        }
+    }
 }

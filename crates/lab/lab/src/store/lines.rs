@@ -1,7 +1,7 @@
 //! Encodes and decodes the lines of a session file.
 
 use super::error::StoreError;
-use super::session::{Line, Picture, STORE_SCHEMA, SessionEnd, SessionHeader};
+use super::session::{Line, Picture, STORE_SCHEMA, SessionEnd, SessionHeader, SessionNote};
 use ioloom_model::RunRecord;
 use ioloom_model::record::RECORD_SCHEMA;
 use serde::Deserialize;
@@ -56,6 +56,11 @@ pub(crate) fn encode_run(run: &RunRecord) -> io::Result<Vec<u8>> {
 /// Encodes a traced run.
 pub(crate) fn encode_picture(picture: &Picture) -> io::Result<Vec<u8>> {
     encode(&Line::Picture(Box::new(picture.clone())))
+}
+
+/// Encodes a note.
+pub(crate) fn encode_note(note: &SessionNote) -> io::Result<Vec<u8>> {
+    encode(&Line::Note(note.clone()))
 }
 
 /// Encodes an end.

@@ -2,9 +2,10 @@
 
 use crate::bench::{Bench, TWO_ARMS, study};
 use ioloom_lab::export::{FILE_BYTES_MAX, export};
+use ioloom_lab::store::{Picture, SessionHeader};
 use ioloom_lab::{Index, RunFilter, Session, Store, StoreError, run_study};
 use ioloom_model::record::Span;
-use ioloom_model::{CallKind, Outcome};
+use ioloom_model::{CallKind, Outcome, RunRecord};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -47,6 +48,15 @@ fn a_torn_last_line_is_ignored_and_removed_on_resume() {
     writer.append(&session.runs[5]).unwrap();
     drop(writer);
     assert_eq!(store.read(&name).unwrap().runs[..], session.runs[..6]);
+    // Zeros can replace a part of the line. A line without them has been changed by another program.
+    std::fs::write(&path, &whole[..ends[5]]).unwrap();
+    append(&path, b"{\"run\":{\"schema\":1,\0\0\0\0\n");
+    assert_eq!(store.read(&name).unwrap().torn_bytes, 24);
+    std::fs::write(&path, &whole[..ends[5]]).unwrap();
+    append(&path, b"{\"run\":{\"schema\":1,\n");
+    let error = store.read(&name).unwrap_err();
+    assert!(matches!(error, StoreError::Line { line: 7, .. }), "{error}");
+    assert!(store.reopen(&name).is_err(), "a damaged line must not be removed");
     // A file without a complete header is not a session.
     std::fs::write(&path, &whole[..ends[0] - 1]).unwrap();
     assert!(store.files().unwrap().is_empty());
@@ -78,6 +88,50 @@ fn foreign_lines_and_newer_formats_are_clear_errors() {
         assert!(matches!(error, StoreError::Newer { .. }), "{error}");
         assert!(error.to_string().contains("newer ioloom"), "{error}");
     }
+}
+
+#[test]
+fn a_damaged_session_leaves_the_others_readable() {
+    let bench = Bench::new();
+    let (session, path) = finished(&bench);
+    let store = bench.store();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let damage = |name: &str, from: &str, to: &str| {
+        let text = text.replace(&session.header.session, name).replacen(from, to, 1);
+        std::fs::write(path.with_file_name(format!("{name}.jsonl")), text).unwrap();
+    };
+    damage("newer", "{\"session\":{\"schema\":1,", "{\"session\":{\"schema\":2,");
+    damage("headless", "{\"session\":", "{\"sess\":");
+    damage("inner", "{\"run\":{\"schema\":1,", "{\"run\":{");
+    let listing = store.list().unwrap();
+    let names: Vec<_> = listing.files.iter().map(|f| f.header.session.clone()).collect();
+    assert_eq!(names, ["inner".to_owned(), session.header.session.clone()]);
+    let is_of = |error: &StoreError, name: &str| error.path().ends_with(format!("{name}.jsonl"));
+    let of = |errors: &[StoreError], names: &[&str]| {
+        let found = errors.iter().zip(names).all(|(error, name)| is_of(error, name));
+        assert!(found && errors.len() == names.len(), "{errors:?}");
+    };
+    of(&listing.errors, &["headless", "newer"]);
+    assert_eq!(store.read(&session.header.session).unwrap(), session);
+    for name in ["headless", "newer", "inner"] {
+        assert!(is_of(&store.read(name).unwrap_err(), name), "{name}");
+    }
+    assert!(matches!(store.read("absent"), Err(StoreError::NoSession { .. })));
+    // A second index finds the same, though the first one exists.
+    for _ in 0..2 {
+        let index = Index::open(&store).unwrap();
+        of(index.unreadable(), &["headless", "newer", "inner"]);
+        assert_eq!(index.sessions().unwrap().len(), 1);
+        assert_eq!(index.runs(&RunFilter::default()).unwrap(), session.runs);
+    }
+    // Without a part, an export would be incomplete.
+    let dest = bench.dir.join("kept");
+    std::fs::create_dir(&dest).unwrap();
+    let other = text.replace(&session.header.session, "s").replacen("{\"session\":", "{", 1);
+    std::fs::write(dest.join("s.jsonl"), text.replace(&session.header.session, "s")).unwrap();
+    std::fs::write(dest.join("s.part1.jsonl"), other).unwrap();
+    let error = Store::open_to_read(&dest).unwrap().read("s").unwrap_err();
+    assert!(is_of(&error, "s.part1"), "{error}");
 }
 
 proptest::proptest! {
@@ -163,12 +217,8 @@ fn a_damaged_index_is_rebuilt() {
     assert_eq!(Index::open(&store).unwrap().sessions().unwrap().len(), 1);
 }
 
-#[test]
-fn exports_are_small_and_read_back_as_a_store() {
-    let bench = Bench::new();
-    let (session, _) = finished(&bench);
-    let store = bench.store();
-    // A long session: many large records under one header.
+/// Creates a long session: many large records under one header.
+fn long_session(store: &Store, session: &Session) -> (SessionHeader, Vec<RunRecord>, Vec<Picture>) {
     let mut header = session.header.clone();
     header.session = "long".to_owned();
     let (mut writer, header) = store.create(header).unwrap();
@@ -185,10 +235,38 @@ fn exports_are_small_and_read_back_as_a_store() {
         writer.append(&run).unwrap();
         runs.push(run);
     }
-    drop(writer);
+    writer.note("resumed", 7).unwrap();
+    let mut pictures = Vec::new();
+    for (position, bytes) in [(0, 40_000), (1, FILE_BYTES_MAX)] {
+        let mut record = runs[0].clone();
+        record.key.position = position;
+        let Outcome::Done { measured } = &mut record.outcome else { panic!() };
+        measured.spans.clear();
+        measured.digest = "d".repeat(bytes);
+        let trace = Some("missing".to_owned());
+        pictures.push(Picture { record, trace, trace_bytes: 1 });
+        writer.append_picture(&pictures[position as usize]).unwrap();
+    }
+    (header, runs, pictures)
+}
+
+#[test]
+fn exports_are_small_and_read_back_as_a_store() {
+    let bench = Bench::new();
+    let (session, _) = finished(&bench);
+    let store = bench.store();
+    let (header, runs, pictures) = long_session(&store, &session);
+    append(&bench.dir.join("store/sessions/long.jsonl"), b"{\"run\"");
     let dest = bench.dir.join("kept");
     let names = [header.session.clone(), session.header.session.clone()];
-    let kept = export(&store, &names, &dest).unwrap();
+    let exported = export(&store, &names, &dest).unwrap();
+    let lacks = "long: left out the spans of 60 runs, points of long series of 60 runs, \
+                 1 traced run above 1 MiB, 2 traces, a torn last line (6 bytes)";
+    assert_eq!(
+        exported.lacks,
+        [lacks.to_owned(), format!("{}: left out the spans of 3 runs", names[1])]
+    );
+    let kept = exported.files;
     assert!(kept.len() > 3, "{kept:?}");
     assert_eq!(kept.iter().map(|k| k.runs).sum::<usize>(), 69);
     for file in &kept {
@@ -205,6 +283,8 @@ fn exports_are_small_and_read_back_as_a_store() {
     let back = exported.read("long").unwrap();
     assert_eq!(back.header, header);
     assert_eq!(back.runs.len(), 60);
+    assert_eq!((back.notes.len(), &back.notes[0].text[..]), (1, "resumed"));
+    assert_eq!(back.pictures[..], pictures[..1]);
     for (run, was) in back.runs.iter().zip(&runs) {
         let (m, w) = (run.measured().unwrap(), was.measured().unwrap());
         assert!(m.spans.is_empty() && m.in_flight.len() <= 64);
@@ -217,7 +297,7 @@ fn exports_are_small_and_read_back_as_a_store() {
     let index = Index::open(&exported).unwrap();
     assert_eq!(index.runs(&RunFilter::default()).unwrap().len(), 69);
     assert_eq!(
-        export(&store, &names, &dest).unwrap(),
+        export(&store, &names, &dest).unwrap().files,
         kept,
         "exporting again should replace the \
         files"
@@ -227,7 +307,7 @@ fn exports_are_small_and_read_back_as_a_store() {
     let stale = dest.join(format!("long.part{parts}.jsonl"));
     std::fs::copy(dest.join("long.part1.jsonl"), &stale).unwrap();
     assert_eq!(exported.read("long").unwrap(), back);
-    assert_eq!(export(&store, &names, &dest).unwrap(), kept);
+    assert_eq!(export(&store, &names, &dest).unwrap().files, kept);
     assert!(!stale.exists());
     assert!(Store::open_to_read(&bench.dir.join("nowhere")).is_err());
 }

@@ -82,6 +82,7 @@ pub(crate) fn sample(seed: u64) -> Input {
         duration_s: 83.2,
         version: "0.1.0 (0000000)".to_owned(),
         seed,
+        spec_hash: "0123456789abcdef".to_owned(),
         doubts: doubts(),
         since: None,
         report_path: Some("/tmp/sample/report.html".to_owned()),

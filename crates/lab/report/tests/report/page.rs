@@ -114,6 +114,35 @@ fn different_things_are_not_compared() {
     }
 }
 
+#[test]
+fn definitions_and_compute_times_of_two_sessions_are_compared() {
+    use ioloom_model::Compute;
+    use ioloom_report::compare::matched;
+    let with = |compute: &Compute, ns: f64| {
+        let mut input = sample(1);
+        for record in &mut input.records {
+            record.key.compute = compute.clone();
+            record.set.compute_ns_mean = Some(ns);
+        }
+        input
+    };
+    for (compute, uses_set) in
+        [(Compute::Spin(None), true), (Compute::Sleep(None), true), (Compute::Touch, false)]
+    {
+        let (a, b) = (with(&compute, 1000.0), with(&compute, 2000.0));
+        let found = matched(&a, &b);
+        assert!(!found.rows.is_empty());
+        for row in found.rows {
+            let differs = row.differs.iter().any(|d| d.starts_with("compute time: 1000 ns"));
+            assert_eq!(differs, uses_set, "{compute}: {:?}", row.differs);
+        }
+    }
+    let mut other = sample(2);
+    other.spec_hash = "ffff".to_owned();
+    let remarks = matched(&sample(1), &other).remarks;
+    assert!(remarks.iter().any(|remark| remark.starts_with("definition: ")), "{remarks:?}");
+}
+
 /// Maximum length of a page.
 const PAGE_MAX: usize = 1_500_000;
 

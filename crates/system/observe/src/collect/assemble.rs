@@ -169,7 +169,7 @@ pub(super) fn evidence(run: &Run, collected: &Collected, finished: &[Finished]) 
         sources.push(source(
             "perf.switch",
             gather.own_switches,
-            collected.own_lost,
+            collected.own_lost + gather.unknown,
             run.costs.switch_ns.map(|ns| ns / 2.0),
             "user",
         ));
@@ -246,6 +246,8 @@ fn losses(collected: &Collected, notes: &mut Vec<String>) {
         (collected.own_lost, "switches or faults were lost: the per-thread rings were full"),
         (collected.kernel_lost, "kernel events were lost: the per-processor rings were full"),
         (gather.over, "events exceeded the limit and were dropped"),
+        (gather.unknown, "records belonged to threads whose start was not recorded"),
+        (gather.threads_over, "threads exceeded the limit and are omitted"),
         (gather.broken, "records were malformed"),
     ] {
         if lost > 0 {

@@ -1,15 +1,16 @@
 //! The collecting thread, which drains the rings and has its own lane.
 //!
 //! It waits for messages on its channel, wakes up every few milliseconds, reads records from the
-//! rings and sorts them. If a ring was a quarter full, the next pause is shorter; if all were
+//! rings and sorts them by time and thread. If a ring was a quarter full, the next pause is shorter; if all were
 //! nearly empty, it is longer.
 
 use super::gather::Gather;
+use super::in_order::InOrder;
 use super::message::{Finished, Message};
 use super::recorder::{Recorder, RecorderOptions};
 use super::sample::Sampler;
 use ioloom_sys::clock::monotonic_ns;
-use ioloom_sys_trace::perf::record::records;
+use ioloom_sys_trace::perf::record::{Record, records};
 use ioloom_sys_trace::perf::{Faults, Ring, Target};
 use ioloom_sys_trace::tracefs::event::{Decoder, Event};
 use ioloom_sys_trace::tracefs::page::Page;
@@ -86,7 +87,10 @@ struct Worker {
     rings: Vec<Ring>,
     out: Collected,
     bytes: Vec<u8>,
-    events: Vec<Event>,
+    records: InOrder<Record>,
+    events: InOrder<Event>,
+    /// Start of the previous round.
+    emptied_ns: u64,
     looked_ns: u64,
 }
 
@@ -94,7 +98,16 @@ impl Worker {
     fn new(mut sources: Sources, gather: Gather) -> Self {
         let rings = std::mem::take(&mut sources.rings);
         let out = Collected { gather, ..Collected::default() };
-        Self { sources, rings, out, bytes: Vec::new(), events: Vec::new(), looked_ns: 0 }
+        Self {
+            sources,
+            rings,
+            out,
+            bytes: Vec::new(),
+            records: InOrder::default(),
+            events: InOrder::default(),
+            emptied_ns: 0,
+            looked_ns: 0,
+        }
     }
 
     fn run(mut self, to: &Sender<Message>, from: &Receiver<Message>) -> Collected {
@@ -111,7 +124,10 @@ impl Worker {
         while !stop {
             stop = self.listen(from, pause);
             lane.lap(SpanKind::Sleep, NO_FILE);
+            let now_ns = monotonic_ns();
             let filled = self.empty();
+            self.sort(self.emptied_ns);
+            self.emptied_ns = now_ns;
             self.look();
             pause = match filled {
                 f if f > 0.25 => pause / 2,
@@ -156,7 +172,10 @@ impl Worker {
         for ring in &mut self.rings {
             filled = filled.max(ring.drain(&mut self.bytes));
             for record in records(&self.bytes) {
-                self.out.gather.own(record);
+                match record.at_ns() {
+                    Some(at_ns) => self.records.push(at_ns, record),
+                    None => self.out.gather.own(record),
+                }
             }
             self.bytes.clear();
         }
@@ -171,19 +190,20 @@ impl Worker {
                     };
                     let decoder = &kernel.decoder;
                     let events = page.events().filter_map(|(at, e)| decoder.decode(at, cpu, e));
-                    self.events.extend(events);
+                    events.for_each(|event| self.events.push(event.at_ns, event));
                 }
                 // 64 pages, a quarter of a MiB, shorten the pause.
                 filled = filled.max(f64::from(pages) / 256.0);
             }
-            // A child can run on one processor before its creation is read from another processor's
-            // ring.
-            self.events.sort_by_key(|event| event.at_ns);
-            for event in self.events.drain(..) {
-                self.out.gather.kernel(&event);
-            }
         }
         filled
+    }
+
+    /// Passes on the events up to `until_ns` by time. A child can run on one processor before its creation is
+    /// read from another processor's ring.
+    fn sort(&mut self, until_ns: u64) {
+        self.records.until(until_ns).for_each(|record| self.out.gather.own(record));
+        self.events.until(until_ns).for_each(|event| self.out.gather.kernel(&event));
     }
 
     /// Collects data that does not arrive as events: samples and new ring workers.
@@ -217,8 +237,9 @@ impl Worker {
             let _ = kernel.instance.set_recording(false);
         }
         self.empty();
+        self.sort(u64::MAX);
         debug_assert!(
-            self.bytes.is_empty() && self.events.is_empty(),
+            self.bytes.is_empty() && self.records.is_empty() && self.events.is_empty(),
             "every record read from a ring must be sorted or counted as lost"
         );
         self.out.own_lost = self.rings.iter().filter_map(Ring::lost).sum();

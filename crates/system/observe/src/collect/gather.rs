@@ -15,6 +15,8 @@ const LOCK_SPINS: u32 = 1;
 /// State bits that give the reason why a thread left; if none is set, it could have continued.
 const STATE_BLOCKED: u32 = 0xFF;
 const STATE_UNINTERRUPTIBLE: u32 = 2;
+/// Maximum number of threads with events; a large build has one per process.
+const THREADS_MAX: usize = 1 << 16;
 
 /// Kernel events of one thread.
 #[derive(Debug, Default)]
@@ -32,7 +34,7 @@ pub(super) struct Stream {
     pub(super) wakes: Vec<Wake>,
     pub(super) faults: Vec<Fault>,
     pub(super) locks: Vec<LockWait>,
-    lock_since: Option<u64>,
+    pub(super) lock_since: Option<u64>,
 }
 
 /// The thread on a processor.
@@ -61,6 +63,10 @@ pub(super) struct Gather {
     pub(super) reported_lost: u64,
     /// Events beyond the limit.
     pub(super) over: u64,
+    /// Records from the rings of the program about threads that are not known.
+    pub(super) unknown: u64,
+    /// Threads beyond the limit.
+    pub(super) threads_over: u64,
     /// Malformed records.
     pub(super) broken: u64,
     cores: Vec<Core>,
@@ -76,6 +82,22 @@ impl Gather {
     /// Makes a thread known and returns its events.
     pub(super) fn know(&mut self, tid: u32) -> &mut Stream {
         self.threads.entry(tid).or_default()
+    }
+
+    /// Like [`Gather::know`], but counts a new thread beyond the limit instead.
+    pub(super) fn discover(&mut self, tid: u32) -> Option<&mut Stream> {
+        if self.threads.len() >= THREADS_MAX && !self.threads.contains_key(&tid) {
+            self.threads_over += 1;
+            return None;
+        }
+        Some(self.know(tid))
+    }
+
+    /// Returns the events of a thread if it is known, or counts a record that is lost with it.
+    fn known(&mut self, tid: u32) -> Option<&mut Stream> {
+        let stream = self.threads.get_mut(&tid);
+        self.unknown += u64::from(stream.is_none());
+        stream
     }
 
     /// Reports whether another event can be stored.
@@ -97,28 +119,29 @@ impl Gather {
                 self.own_switches += 1;
                 let cpu = u16::try_from(cpu).unwrap_or(ioloom_trace::NO_CPU);
                 let (uninterruptible, next_tid) = (false, 0);
-                if self.threads.contains_key(&tid) && self.room() {
+                if self.known(tid).is_some() && self.room() {
                     let switch = Switch { at_ns, out, preempted, uninterruptible, cpu, next_tid };
                     self.know(tid).own.push(switch);
                 }
             }
             Record::Fault { at_ns, tid, address, .. } => {
                 self.own_faults += 1;
-                if self.threads.contains_key(&tid) && self.room() {
+                if self.known(tid).is_some() && self.room() {
                     self.know(tid).faults.push(Fault { at_ns, address });
                 }
             }
             Record::Lost { count } => self.reported_lost += count,
             Record::Begin { at_ns, pid, tid, parent_tid } => {
+                self.unknown += u64::from(!self.threads.contains_key(&parent_tid));
                 self.begins(at_ns, tid, parent_tid, None, Some(pid));
             }
             Record::End { at_ns, tid, .. } => {
-                if let Some(stream) = self.threads.get_mut(&tid) {
+                if let Some(stream) = self.known(tid) {
                     stream.end_ns = Some(at_ns);
                 }
             }
             Record::Name { tid, name, .. } => {
-                if let Some(stream) = self.threads.get_mut(&tid) {
+                if let Some(stream) = self.known(tid) {
                     stream.name = Some(text(&name));
                 }
             }
@@ -133,8 +156,9 @@ impl Gather {
         }
         let Some(parent) = self.threads.get(&parent) else { return };
         let (parent_pid, parent_name) = (parent.pid, parent.name.clone());
-        let stream = self.know(tid);
-        stream.begin_ns.get_or_insert(at);
+        let Some(stream) = self.discover(tid) else { return };
+        // A sample can have found the thread before.
+        stream.begin_ns = Some(stream.begin_ns.map_or(at, |found_ns| found_ns.min(at)));
         stream.pid = pid.unwrap_or(parent_pid);
         stream.name = stream.name.take().or(name).or(parent_name);
     }
@@ -218,7 +242,7 @@ impl Gather {
         let name = text(name);
         let owner = text(owner).parse::<u32>().ok();
         if owner.is_some_and(|owner| self.threads.contains_key(&owner)) {
-            let stream = self.know(tid);
+            let Some(stream) = self.discover(tid) else { return };
             stream.kernel_worker = true;
             stream.name = Some(name);
             stream.begin_ns.get_or_insert(at_ns);

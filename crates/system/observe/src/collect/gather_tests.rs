@@ -92,10 +92,14 @@ fn children_are_followed_on_request() {
         assert_eq!(g.threads.len(), if follow { 3 } else { 1 });
         if follow {
             assert_eq!((g.threads[&20].pid, g.threads[&21].pid), (7, 21));
-            g.own(Record::Name { pid: 21, tid: 21, name: name("named") });
+            g.own(Record::Name { at_ns: 8, pid: 21, tid: 21, name: name("named") });
             g.own(Record::End { at_ns: 9, pid: 21, tid: 21 });
             let stream = &g.threads[&21];
             assert_eq!((stream.name.as_deref(), stream.end_ns), (Some("named"), Some(9)));
+            assert_eq!(g.unknown, 0);
+            g.own(Record::End { at_ns: 9, pid: 99, tid: 99 });
+            g.own(Record::Begin { at_ns: 9, pid: 98, tid: 98, parent_tid: 99 });
+            assert_eq!((g.unknown, g.threads.len()), (2, 3));
         }
     }
 }

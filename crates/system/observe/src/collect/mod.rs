@@ -24,6 +24,7 @@ mod assemble;
 mod check;
 mod drain;
 mod gather;
+mod in_order;
 mod message;
 mod probe;
 mod recorder;

@@ -11,7 +11,7 @@ use ioloom_sys::proc::{ProcFile, read_text};
 use ioloom_sys_trace::perf::calls::{Call, call_of};
 use ioloom_trace::raw::{Account, Switch};
 use ioloom_trace::{NO_FILE, Span, SpanKind};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -50,17 +50,40 @@ pub(super) struct Sampler {
     pub(super) samples: BTreeMap<u32, Vec<Sample>>,
     rounds: u32,
     kept: usize,
+    threads_max: usize,
+    samples_max: usize,
     /// Samples beyond the limit.
     pub(super) over: u64,
+    /// Threads that were found and not sampled, because the maximum number was.
+    skipped: BTreeSet<u32>,
 }
 
 impl Sampler {
     pub(super) fn new(root: u32) -> Self {
-        Self { root, tasks: BTreeMap::new(), samples: BTreeMap::new(), rounds: 0, kept: 0, over: 0 }
+        Self {
+            root,
+            tasks: BTreeMap::new(),
+            samples: BTreeMap::new(),
+            rounds: 0,
+            kept: 0,
+            threads_max: THREADS_MAX,
+            samples_max: SAMPLES_MAX,
+            over: 0,
+            skipped: BTreeSet::new(),
+        }
     }
 
     pub(super) fn period(&self) -> Duration {
         PERIOD
+    }
+
+    /// Describes the threads without samples; `None` if there are none.
+    pub(super) fn skipped(&self) -> Option<String> {
+        let count = self.skipped.len();
+        (count > 0).then(|| {
+            let max = self.threads_max;
+            format!("at most {max} threads are sampled at a time: {count} were not")
+        })
     }
 
     /// Samples every thread once.
@@ -75,7 +98,7 @@ impl Sampler {
                 gone.push(*tid);
                 continue;
             };
-            if self.kept == SAMPLES_MAX {
+            if self.kept == self.samples_max {
                 self.over += 1;
                 continue;
             }
@@ -94,12 +117,17 @@ impl Sampler {
     fn list(&mut self, now_ns: u64, gather: &mut Gather) {
         for pid in tree(self.root) {
             for tid in numbers(Path::new(&format!("/proc/{pid}/task"))) {
-                if self.tasks.len() >= THREADS_MAX || self.tasks.contains_key(&tid) {
+                if self.tasks.contains_key(&tid) {
+                    continue;
+                }
+                if self.tasks.len() >= self.threads_max {
+                    self.skipped.insert(tid);
                     continue;
                 }
                 let dir = PathBuf::from(format!("/proc/{pid}/task/{tid}"));
                 let Some(mut task) = Task::open(dir) else { continue };
-                let stream = gather.know(tid);
+                let Some(stream) = gather.discover(tid) else { continue };
+                self.skipped.remove(&tid);
                 stream.pid = pid;
                 stream.begin_ns.get_or_insert(now_ns);
                 stream.name = task.name().or(stream.name.take());
@@ -299,6 +327,22 @@ mod tests {
         let spans = spans_of_waits(&switches, &samples);
         let seen: Vec<_> = spans.iter().map(|s| (s.start_ns, s.ns, s.kind)).collect();
         assert_eq!(seen, [(10, 20, SpanKind::Sleep)]);
+    }
+
+    #[test]
+    fn samples_and_threads_beyond_the_limits_are_counted() {
+        let mut child = std::process::Command::new("sleep").arg("5").spawn().unwrap();
+        let mut gather = Gather::new(100, true);
+        let mut sampler = Sampler { samples_max: 2, ..Sampler::new(child.id()) };
+        (0..5).for_each(|_| sampler.sample(0, &mut gather));
+        assert_eq!((sampler.samples[&child.id()].len(), sampler.over), (2, 3));
+        assert_eq!(sampler.skipped(), None);
+        let mut sampler = Sampler { threads_max: 0, ..Sampler::new(child.id()) };
+        (0..LIST_EVERY * 2).for_each(|_| sampler.sample(0, &mut gather));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let skipped = sampler.skipped().unwrap();
+        assert!(skipped.ends_with("at a time: 1 were not"), "{skipped}");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use super::assemble::{Run, cores, evidence, raw, source, thread};
 use super::drain::{Collected, Drain, Sources, TOOL};
-use super::gather::Gather;
+use super::gather::{Gather, Stream};
 use super::message::Finished;
 use super::probe::remedy_of_own_events;
 use super::sample::{Sample, Sampler, accounts_of_samples, spans_of_samples, spans_of_waits};
@@ -15,16 +15,22 @@ use super::session::Opened;
 use super::{Refused, TraceOptions};
 use ioloom_failure::reason;
 use ioloom_model::Level;
+use ioloom_model::units::format_counted;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys_trace::perf::{Faults, Ring, Target};
 use ioloom_sys_trace::tracefs::Instance;
-use ioloom_trace::raw::{Raw, RawThread};
+use ioloom_trace::raw::{Raw, RawThread, SAMPLES, Switch};
 use std::io;
 use std::sync::Arc;
 
 /// Per-processor ring size at level 1 in bytes, for the switches of all observed threads on that
 /// processor.
 const RING_BYTES: usize = 256 << 10;
+/// Minimum number of samples that give a thread without switches a duration.
+const SAMPLES_MIN: usize = 2;
+/// Number of samples after the recorded end of a thread that disprove it. A thread that exits can be sampled until
+/// it has left its processor.
+const SAMPLES_AFTER_END: usize = 3;
 
 /// An observation of a process tree.
 pub struct Watch {
@@ -129,15 +135,18 @@ fn ring(pid: u32, cpu: u32) -> io::Result<Ring> {
 
 fn assemble(run: Run, mut collected: Collected) -> Raw {
     let sampler = collected.sampler.take();
+    let samples_over = sampler.as_ref().map_or(0, |sampler| sampler.over);
+    let skipped = sampler.as_ref().and_then(Sampler::skipped);
     let mut samples = sampler.map(|sampler| sampler.samples).unwrap_or_default();
     let finished = std::mem::take(&mut collected.finished);
     let mut evidence = evidence(&run, &collected, &finished);
     let taken: u64 = samples.values().map(|list| list.len() as u64).sum();
-    evidence.sources.push(source("proc.samples", taken, 0, None, "user"));
+    evidence.sources.push(source(SAMPLES, taken, samples_over, None, "user"));
+    evidence.notes.extend(skipped);
     let mut threads = Vec::new();
     let mut gather = collected.gather;
     let cores = cores(&run, &mut gather, &[]);
-    let (mut waits, mut named) = (0, 0);
+    let (mut waits, mut named, mut by_samples) = (0, 0, 0);
     for (tid, stream) in std::mem::take(&mut gather.threads) {
         if finished.iter().any(|done| done.tid == tid) {
             continue;
@@ -155,9 +164,17 @@ fn assemble(run: Run, mut collected: Collected) -> Raw {
             ..Finished::default()
         };
         let (thread, counted) = outside(&run, done, stream, &samples);
-        waits += counted.0;
-        named += counted.1;
+        waits += counted.waits;
+        named += counted.named;
+        by_samples += u64::from(counted.by_samples);
         threads.push(thread);
+    }
+    if by_samples > 0 {
+        evidence.notes.push(format!(
+            "the kernel recorded no switches of {}, as for programs that run as another user; the states come \
+             from /proc samples",
+            format_counted(by_samples, "thread", "threads")
+        ));
     }
     if waits > 0 && run.level > Level::Account {
         evidence.notes.push(format!(
@@ -166,45 +183,80 @@ fn assemble(run: Run, mut collected: Collected) -> Raw {
     }
     for done in finished {
         if done.role == TOOL {
-            threads.push(thread(&run, done, super::gather::Stream::default()));
+            threads.push(thread(&run, done, Stream::default()));
         }
     }
     raw(&run, threads, cores, gather, evidence)
 }
 
-/// Assembles a thread of the other program; also returns the number of its waits and the number of
-/// named ones.
+/// What is known about the waits of a thread.
+#[derive(Debug, Default)]
+struct Counted {
+    waits: usize,
+    /// Waits that samples identify.
+    named: usize,
+    /// Whether samples replace switches that were not recorded.
+    by_samples: bool,
+}
+
+/// Assembles a thread of the other program.
 fn outside(
     run: &Run,
     mut done: Finished,
-    mut stream: super::gather::Stream,
+    mut stream: Stream,
     samples: &[Sample],
-) -> (RawThread, (usize, usize)) {
-    let mut counted = (0, 0);
+) -> (RawThread, Counted) {
+    let mut counted = Counted::default();
     // A thread that moves between processors has records in several rings.
     stream.own.sort_by_key(|switch| switch.at_ns);
     stream.sched.sort_by_key(|switch| switch.at_ns);
-    if run.level == Level::Account {
+    if run.level > Level::Account {
+        let switches = switches(&mut stream, samples);
+        done.end_ns = stream.end_ns.unwrap_or(run.end_ns).max(done.start_ns);
+        counted.by_samples = !switches && samples.len() >= SAMPLES_MIN;
+    }
+    let by_samples = run.level == Level::Account || counted.by_samples;
+    if by_samples {
         // Nothing is known before the first sample.
         done.start_ns = samples.first().map_or(done.start_ns, |s| s.at_ns).max(run.start_ns);
         done.end_ns = samples.last().map_or(done.end_ns, |s| s.at_ns).max(done.start_ns);
         done.spans = spans_of_samples(samples);
         done.accounts = accounts_of_samples(samples);
+        (stream.own, stream.sched) = (Vec::new(), Vec::new());
     } else {
         let switches = if stream.own.is_empty() { &stream.sched } else { &stream.own };
         done.spans = spans_of_waits(switches, samples);
-        let wait = |s: &&ioloom_trace::raw::Switch| s.out && !s.preempted;
-        counted = (switches.iter().filter(wait).count(), done.spans.len());
+        counted.waits = switches.iter().filter(|s| s.out && !s.preempted).count();
+        counted.named = done.spans.len();
     }
     let clocks = samples.first().zip(samples.last());
     let mut raw = thread(run, done, stream);
-    // Samples do not cover the thread's start and end, so they prove nothing at levels with
+    // Samples do not cover the thread's start and end, so they prove nothing about threads with
     // switches.
-    let level_0 = run.level == Level::Account;
-    raw.cpu_ns = clocks.filter(|_| level_0).map(|(a, b)| b.cpu_ns.saturating_sub(a.cpu_ns));
-    raw.run_delay_ns =
-        clocks.filter(|_| level_0).map(|(a, b)| b.run_delay_ns.saturating_sub(a.run_delay_ns));
+    let clocks = clocks.filter(|_| by_samples);
+    raw.cpu_ns = clocks.map(|(a, b)| b.cpu_ns.saturating_sub(a.cpu_ns));
+    raw.run_delay_ns = clocks.map(|(a, b)| b.run_delay_ns.saturating_sub(a.run_delay_ns));
     (raw, counted)
+}
+
+/// Selects the switches that cover the life of a thread; returns whether there are any. The kernel ends the events
+/// of a thread that executes a program of another user, such as sudo: it then reports the end of the thread, but
+/// samples continue.
+fn switches(stream: &mut Stream, samples: &[Sample]) -> bool {
+    let later = samples.partition_point(|s| stream.end_ns.is_none_or(|end| s.at_ns <= end));
+    if let Some(proof) = samples.get(later + SAMPLES_AFTER_END - 1) {
+        let covers = |list: &[Switch]| list.last().is_some_and(|last| last.at_ns >= proof.at_ns);
+        if !covers(&stream.own) {
+            stream.own.clear();
+        }
+        if !covers(&stream.sched) {
+            stream.sched.clear();
+        }
+        let last = |list: &[Switch]| list.last().map(|switch| switch.at_ns);
+        let last_sample = samples.last().map(|sample| sample.at_ns);
+        stream.end_ns = last_sample.max(last(&stream.own)).max(last(&stream.sched));
+    }
+    !stream.own.is_empty() || !stream.sched.is_empty()
 }
 
 #[cfg(test)]

@@ -1,3 +1,4 @@
+use super::super::check::{ClockTest, Costs};
 use super::*;
 use ioloom_sys_trace::perf::paused::PausedChild;
 use ioloom_trace::SpanKind;
@@ -9,8 +10,12 @@ fn quick() -> TraceOptions {
 
 /// Observes a shell that runs two sleeps in sequence.
 fn watched(level: Level) -> Option<Raw> {
+    watched_script(level, "sleep 0.15; sleep 0.15")
+}
+
+fn watched_script(level: Level, script: &str) -> Option<Raw> {
     let mut command = Command::new("sh");
-    command.args(["-c", "sleep 0.15; sleep 0.15"]);
+    command.args(["-c", script]);
     let held = PausedChild::start(command).unwrap();
     let watch = Watch::start(Some(level), held.pid(), quick());
     held.release()
@@ -65,6 +70,90 @@ fn children_are_followed_by_their_switches() {
             }
         }
         found.unwrap();
+    }
+}
+
+fn run(level: Level) -> Run {
+    Run {
+        level,
+        own_events: true,
+        delegated: None,
+        start_ns: 1_000,
+        end_ns: 9_000,
+        clock: ClockTest::default(),
+        costs: Costs::default(),
+        notes: Vec::new(),
+        registered: 0,
+    }
+}
+
+/// Observes thread 7, which sleeps in every sample from 2000 to 8000.
+fn asleep(stream: Stream) -> Raw {
+    let sample = |i: u64| Sample {
+        at_ns: 1_000 * i,
+        waits: Some(SpanKind::Sleep),
+        cpu_ns: 500,
+        run_delay_ns: 0,
+    };
+    let mut sampler = Sampler::new(7);
+    sampler.samples.insert(7, (2..=8).map(sample).collect());
+    sampler.over = 3;
+    let mut collected = Collected { sampler: Some(sampler), ..Collected::default() };
+    collected.gather.threads.insert(7, Stream { pid: 7, ..stream });
+    assemble(run(Level::Switch), collected)
+}
+
+fn switch(at_ns: u64, out: bool) -> Switch {
+    Switch { at_ns, out, preempted: false, uninterruptible: false, cpu: 0, next_tid: 0 }
+}
+
+fn state_ns(raw: Raw, state: ioloom_model::State) -> Option<u64> {
+    ioloom_trace::classify(raw).threads[0].states[&state].ns
+}
+
+#[test]
+fn a_thread_without_switches_is_classified_by_its_samples() {
+    use ioloom_model::State;
+    let raw = asleep(Stream { begin_ns: Some(1_500), ..Stream::default() });
+    assert!(raw.evidence.notes.iter().any(|n| n.contains("no switches of 1 thread,")));
+    let source = raw.evidence.sources.iter().find(|s| s.name == "proc.samples").unwrap();
+    assert_eq!((source.records, source.lost), (7, 3));
+    assert_eq!(state_ns(raw, State::Sleep), Some(6_000));
+    // Its events ended when it executed a program of another user.
+    let own = vec![switch(1_500, false), switch(2_500, true), switch(2_600, false)];
+    let stream = || Stream { end_ns: Some(3_000), own: own.clone(), ..Stream::default() };
+    let raw = asleep(stream());
+    assert_eq!((raw.threads[0].start_ns, raw.threads[0].end_ns), (1_000, 7_000));
+    assert_eq!(state_ns(raw, State::Sleep), Some(6_000));
+    // Scheduler events continue.
+    let sched = vec![switch(1_500, false), switch(2_500, true), switch(8_500, false)];
+    let raw = asleep(Stream { sched, ..stream() });
+    assert_eq!((raw.threads[0].end_ns, raw.threads[0].switches.len()), (7_500, 3));
+    // A thread that exits can be sampled shortly after its recorded end.
+    let raw = asleep(Stream { end_ns: Some(6_500), ..stream() });
+    assert_eq!((raw.threads[0].end_ns, raw.threads[0].switches.len()), (5_500, 3));
+    assert!(!raw.evidence.notes.iter().any(|n| n.contains("no switches")));
+}
+
+/// Their creation is recorded in the ring of one processor, their switches and their exit in that of another.
+#[test]
+fn short_children_end_when_they_exit() {
+    let script = "i=0; while [ $i -lt 100 ]; do /bin/true & /bin/true; i=$((i+1)); done; wait";
+    for level in [Level::Switch, Level::Kernel] {
+        let Some(raw) = watched_script(level, script) else { break };
+        let notes = &raw.evidence.notes;
+        let noted = |words: &str| notes.iter().any(|note| note.contains(words));
+        let recorded = raw.evidence.sources.iter().any(|source| source.name == "perf.switch");
+        if !recorded || noted("rings were full") {
+            println!("skipped: no records, or a full ring");
+            break;
+        }
+        assert!(!noted("whose start was not recorded"), "{notes:?}");
+        let threads = || raw.threads.iter().filter(|thread| thread.role.starts_with("process "));
+        assert!(threads().count() > 200, "{}", threads().count());
+        let endless = threads().filter(|thread| thread.end_ns == raw.elapsed_ns);
+        let endless: Vec<_> = endless.map(|t| (t.tid, &t.name, t.switches.len())).collect();
+        assert!(endless.is_empty(), "{level:?}: {endless:?}");
     }
 }
 

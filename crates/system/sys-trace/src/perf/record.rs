@@ -56,6 +56,8 @@ pub enum Record {
     },
     /// A thread changed its name.
     Name {
+        /// Time in monotonic nanoseconds.
+        at_ns: u64,
         /// Process.
         pid: u32,
         /// Thread.
@@ -80,6 +82,22 @@ const MISC_PREEMPT: u16 = 1 << 14;
 const HEADER_BYTES: usize = 8;
 /// Thread, time and processor at the end of every record except samples.
 const TRAILER_BYTES: usize = 24;
+/// Offset of the time in these bytes.
+const TRAILER_TIME_AT: usize = 8;
+
+impl Record {
+    /// Returns the time of the event; `None` for records that are not about one.
+    pub fn at_ns(&self) -> Option<u64> {
+        match self {
+            Self::Switch { at_ns, .. }
+            | Self::Fault { at_ns, .. }
+            | Self::Begin { at_ns, .. }
+            | Self::End { at_ns, .. }
+            | Self::Name { at_ns, .. } => Some(*at_ns),
+            Self::Lost { .. } | Self::Other | Self::Broken => None,
+        }
+    }
+}
 
 /// Returns an iterator over the records in `bytes`.
 pub fn records(bytes: &[u8]) -> Records<'_> {
@@ -139,12 +157,14 @@ fn decode(record: &[u8]) -> Option<Record> {
             }
         }
         COMM => {
-            let text = body.get(8..body.len().checked_sub(TRAILER_BYTES)?)?;
+            let end = body.len().checked_sub(TRAILER_BYTES)?;
+            let text = body.get(8..end)?;
+            let at_ns = u64_at(body, end + TRAILER_TIME_AT)?;
             let mut name = [0; 16];
             for (to, from) in name.iter_mut().zip(text.iter().take_while(|b| **b != 0)) {
                 *to = *from;
             }
-            Record::Name { pid: u32_at(body, 0)?, tid: u32_at(body, 4)?, name }
+            Record::Name { at_ns, pid: u32_at(body, 0)?, tid: u32_at(body, 4)?, name }
         }
         _ => Record::Other,
     })
@@ -193,7 +213,7 @@ mod tests {
         bytes.extend(record(EXIT, 0, &words(&[1, 1, 5, 2, 13, 0, 0, 0, 0, 0, 0, 0])));
         let mut comm = words(&[1, 5]);
         comm.extend(b"name\0\0\0\0");
-        comm.extend([0; TRAILER_BYTES]);
+        comm.extend(words(&[1, 5, 14, 0, 3, 0]));
         bytes.extend(record(COMM, 0, &comm));
         bytes.extend(record(99, 0, &[]));
         let mut name = [0; 16];
@@ -207,7 +227,7 @@ mod tests {
             Record::Lost { count: 7 },
             Record::Begin { at_ns: 12, pid: 1, tid: 5, parent_tid: 2 },
             Record::End { at_ns: 13, pid: 1, tid: 5 },
-            Record::Name { pid: 1, tid: 5, name },
+            Record::Name { at_ns: 14, pid: 1, tid: 5, name },
             Record::Other,
         ];
         assert_eq!(records(&bytes).collect::<Vec<_>>(), expected);

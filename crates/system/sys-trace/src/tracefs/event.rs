@@ -42,7 +42,7 @@ pub enum EventData {
         sector: u64,
         /// Length in bytes.
         bytes: u32,
-        /// Whether it is a write.
+        /// Whether it is a write rather than a read. Other requests are not decoded.
         write: bool,
     },
     /// A request completes.
@@ -181,6 +181,18 @@ impl Place {
     }
 }
 
+/// Returns whether a request with these operation letters is a write; `None` if it is neither a read nor a write,
+/// such as a discard, a flush or a command of the driver. The letters end at a zero byte.
+fn is_write(letters: &[u8]) -> Option<bool> {
+    // The first F is a flush before the operation. The letters after the operation are its flags.
+    let letters = letters.strip_prefix(b"F").unwrap_or(letters);
+    match letters {
+        [b'R', ..] => Some(false),
+        [b'W', ..] | [b'Z', b'A', ..] => Some(true),
+        _ => None,
+    }
+}
+
 /// Layouts of the events to decode.
 #[derive(Debug, Clone, Default)]
 pub struct Decoder(Vec<Layout>);
@@ -215,7 +227,7 @@ impl Decoder {
                 device: number(0)? as u32,
                 sector: number(1)?,
                 bytes: number(2)? as u32,
-                write: layout.places[3].bytes(record)?.contains(&b'W'),
+                write: is_write(layout.places.get(3)?.bytes(record)?)?,
             },
             Kind::Complete => EventData::Complete { device: number(0)? as u32, sector: number(1)? },
             Kind::LockBegin => EventData::LockBegin { flags: number(0)? as u32 },
@@ -287,6 +299,38 @@ mod tests {
             }
         }
         assert!(breaks * 4 < links, "{breaks} of {links}");
+    }
+
+    /// Returns a request with these letters, followed by bytes of an earlier record.
+    fn issued(letters: &[u8]) -> Option<EventData> {
+        let format = Format::parse(include_str!("fixtures/block_rq_issue.format")).unwrap();
+        let mut record = vec![0; 64];
+        record[..2].copy_from_slice(&format.id.to_ne_bytes());
+        let at = format.field("rwbs").unwrap().offset;
+        record[at..at + 10].copy_from_slice(b"\0WRWRWRWRW");
+        record[at..at + letters.len()].copy_from_slice(letters);
+        record[at + letters.len()] = 0;
+        decoder().decode(5, 0, &record).map(|event| event.what)
+    }
+
+    #[test]
+    fn the_letters_of_a_request_give_its_kind() {
+        let write = |letters: &[u8]| match issued(letters) {
+            Some(EventData::Issue { write, .. }) => Some(write),
+            other => {
+                assert_eq!(other, None);
+                None
+            }
+        };
+        for letters in ["R", "RA", "RM", "RSM", "FR"] {
+            assert_eq!(write(letters.as_bytes()), Some(false), "{letters}");
+        }
+        for letters in ["W", "WS", "WFS", "FWFS", "WSM", "ZA"] {
+            assert_eq!(write(letters.as_bytes()), Some(true), "{letters}");
+        }
+        for letters in ["D", "DS", "DE", "N", "NS", "F", "FF", "FN", "ZR", ""] {
+            assert_eq!(write(letters.as_bytes()), None, "{letters}");
+        }
     }
 
     #[test]

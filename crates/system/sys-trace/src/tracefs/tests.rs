@@ -76,6 +76,27 @@ fn instances_of_dead_processes_are_removed() {
 }
 
 #[test]
+fn an_instance_in_use_is_not_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = Tree { root: dir.path().to_owned(), _mount: None };
+    // Its process is in another container. It is in use, so it cannot be removed.
+    let other = tree.instances().join(format!("{OWN_PREFIX}{}-1-0", u32::MAX / 2));
+    std::fs::create_dir_all(&other).unwrap();
+    std::fs::write(other.join("tracing_on"), "1").unwrap();
+    assert_eq!(tree.remove_leftovers(), 0);
+    assert_eq!(std::fs::read_to_string(other.join("tracing_on")).unwrap(), "1");
+}
+
+#[test]
+fn the_usual_mount_point_is_preferred() {
+    let points = |names: &[&str]| preferred(names.iter().map(PathBuf::from));
+    let debug = "/sys/kernel/debug/tracing";
+    assert_eq!(points(&[debug, USUAL_PATH]), Some(USUAL_PATH.into()));
+    assert_eq!(points(&[debug]), Some(debug.into()));
+    assert_eq!(points(&[]), None);
+}
+
+#[test]
 fn owners_are_identified_by_number_and_start_time() {
     let me = owner(std::process::id()).unwrap();
     assert!(is_running(&me) && is_running(&format!("{me}-7")));

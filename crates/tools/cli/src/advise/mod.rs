@@ -68,14 +68,14 @@ pub(crate) struct AdviseArgs {
 
     /// Then run all plans on all files, to check the advice
     ///
-    /// Ignores the budgets and lists all files. Files that are not in memory would be after the first run, so they require
-    /// --evict.
+    /// Ignores the budgets and lists all files. The first run would load files that are not in memory,
+    /// so they require --evict.
     #[arg(long)]
     exhaustive: bool,
 
-    /// Show or forget what earlier trials learnt
+    /// Show or remove the profiles of earlier trials
     ///
-    /// With paths, only what was learnt on their file systems and those mounted below.
+    /// With paths, only the profiles of their file systems and those mounted below.
     #[arg(long, value_name = "ACTION",
           conflicts_with_all = ["compute", "budget_time", "budget_bytes", "evict", "exhaustive"])]
     profile: Option<ProfileAction>,

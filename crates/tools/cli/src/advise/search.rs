@@ -4,11 +4,11 @@
 //! In the first rounds all plans run; then the best three run again, in an order that changes from
 //! round to round, so that a drift of the machine does not favour one of them.
 
-use super::candidates::{candidates, sweep};
+use super::candidates::{candidates, sweep, window};
 use super::choice::{Tried, best};
 use super::profile::Condition;
 use super::sample::{Listing, Sample, Slice, Total};
-use super::trial::{self, Limits, Trial, WARM};
+use super::trial::{self, Limits, Trial, WARM, flying, in_pieces};
 use crate::exit::Failure;
 use ioloom::{Error, FnError, Plan};
 use ioloom_model::Compute;
@@ -58,6 +58,8 @@ pub(super) struct Search<'a> {
     budget: Budget,
     /// Bytes read, from memory or a device.
     pub(super) bytes: u64,
+    /// The largest piece of a file so far.
+    largest: u64,
     /// Seed of the random sample.
     pub(super) seed: u64,
     pub(super) sample: Sample,
@@ -106,7 +108,7 @@ impl<'a> Search<'a> {
         let mut sample = Sample::list(&Listing { paths, time, stop: stop.clone() }, seed)?;
         sample.again = evict;
         let start = if all { Instant::now() } else { start };
-        Ok(Self { compute, evict, stop, start, budget, bytes: 0, seed, sample })
+        Ok(Self { compute, evict, stop, start, budget, bytes: 0, largest: 0, seed, sample })
     }
 
     /// Runs a plan on a part of the files, within what is left of the budget.
@@ -116,17 +118,29 @@ impl<'a> Search<'a> {
         }
         let limits = Limits {
             time: self.budget.time.mul_f64(RUNS).saturating_sub(self.start.elapsed()),
-            bytes: self.budget.bytes.saturating_sub(self.bytes) / 16 * 15,
+            bytes: self.rest(),
+            largest: self.largest,
             stop: &self.stop,
         };
         match trial::run(slice, plan, self.compute, limits) {
             Ok(trial) => {
                 self.bytes += trial.read_bytes();
+                self.largest = self.largest.max(trial.largest);
                 Ok(Ok(trial))
             }
             Err(Error::Refused(reason)) => Ok(Err(reason)),
             Err(error) => Err(failed(error)),
         }
+    }
+
+    /// Returns the bytes that may still be read, without a margin.
+    fn rest(&self) -> u64 {
+        self.budget.bytes.saturating_sub(self.bytes) / 16 * 15
+    }
+
+    /// Returns the bytes in flight of a plan at most, in a run of so many files.
+    fn flying(&self, plan: &Plan, files: usize) -> u64 {
+        flying(&in_pieces(*plan), files, self.largest)
     }
 
     fn over(&self) -> bool {
@@ -137,7 +151,11 @@ impl<'a> Search<'a> {
 
     /// Runs the default on more and more files until that takes long enough to be measured.
     fn first_impression(&mut self, default: Plan) -> Result<Trial, Failure> {
+        // Nothing is known of the files yet, so each may take a whole piece.
         let mut files = 4;
+        while files > 1 && self.flying(&default, files) > self.rest() / 2 {
+            files /= 2;
+        }
         let mut last = Trial::default();
         let enough = self.budget.time.mul_f64(FIRST);
         loop {
@@ -180,7 +198,9 @@ impl<'a> Search<'a> {
             }
         }
         let offered = plans.len();
-        let (files, count) = self.shares(&first, mean, plans.len());
+        // What a plan has in flight must fit, too.
+        plans.retain(|plan| *plan == default || self.flying(plan, FILES_LEAST) <= self.rest() / 2);
+        let (files, count) = self.shares(&first, mean, &plans);
         plans.truncate(count);
         let left_out = offered.saturating_sub(plans.len());
         let mut tried: Vec<Tried> = plans.into_iter().map(Tried::new).collect();
@@ -188,7 +208,7 @@ impl<'a> Search<'a> {
         if tried.len() == 1 {
             tried[0].trials.push(first);
         }
-        let among = self.all_rounds(&mut tried, files)?;
+        let among = self.all_rounds(&mut tried, files, mean)?;
         let chosen = best(&tried, &among);
         let spent = self.start.elapsed();
         let cold = cold(total, &tried).filter(|_| counted);
@@ -203,16 +223,24 @@ impl<'a> Search<'a> {
 
     /// Runs all rounds. Returns the plans of the last ones. A single plan has only these, which show its
     /// rate and its spread.
-    fn all_rounds(&mut self, tried: &mut [Tried], files: usize) -> Result<Vec<usize>, Failure> {
+    fn all_rounds(
+        &mut self,
+        tried: &mut [Tried],
+        files: usize,
+        mean: f64,
+    ) -> Result<Vec<usize>, Failure> {
         let mut among: Vec<usize> = (0..tried.len()).collect();
         if tried.len() > 1 {
-            self.rounds(tried, &among, &[files; FIRST_ROUNDS])?;
+            let complete = self.rounds(tried, &among, &[files; FIRST_ROUNDS], mean)?;
             among = finalists(tried);
+            if !complete {
+                return Ok(among);
+            }
         } else if files < FILES_ALONE {
             return Ok(among);
         }
         let sizes = |i: usize| (files as f64 * SIZES[i % 2]) as usize;
-        self.rounds(tried, &among, &(0..LAST_ROUNDS).map(sizes).collect::<Vec<_>>())?;
+        self.rounds(tried, &among, &(0..LAST_ROUNDS).map(sizes).collect::<Vec<_>>(), mean)?;
         Ok(among)
     }
 
@@ -231,49 +259,109 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the files of one run, and how many plans can be compared.
-    fn shares(&self, first: &Trial, mean: f64, plans: usize) -> (usize, usize) {
+    fn shares(&self, first: &Trial, mean: f64, plans: &[Plan]) -> (usize, usize) {
         let least = ((BYTES_LEAST / mean.max(1.0)) as usize).clamp(4, FILES_LEAST);
         let per_file = first.elapsed_ns as f64 / first.files.max(1) as f64;
         let time = self.budget.time.mul_f64(RUNS).saturating_sub(self.start.elapsed());
         let by_time = time.as_nanos() as f64 / per_file.max(1.0);
-        let by_bytes = 0.9 * self.budget.bytes.saturating_sub(self.bytes) as f64 / mean.max(1.0);
         let again = if self.sample.again { f64::INFINITY } else { self.sample.left() as f64 };
         // Other plans may be slower than the default; this leaves them a third of the time.
-        let files = (0.67 * by_time).min(by_bytes).min(again) as usize;
+        let most = (0.67 * by_time).min(again);
         let runs = |plans: usize| FIRST_ROUNDS * plans + LAST_ROUNDS * plans.min(FINALISTS);
-        let count = (2..=plans).rev().find(|count| files / runs(*count) >= least).unwrap_or(1);
-        ((files / runs(count)).min(self.sample.len()), count)
+        let files = |count: usize| {
+            let runs = runs(count) as f64;
+            (most / runs).min(self.fitting(runs * mean.max(1.0), &plans[..count])) as usize
+        };
+        let count = (2..=plans.len()).rev().find(|count| files(*count) >= least).unwrap_or(1);
+        (files(count).min(self.sample.len()), count)
     }
 
+    /// Returns how many files fit the budget of bytes, if each costs so many bytes in all runs together
+    /// and the last run also has its window in flight.
+    fn fitting(&self, each: f64, plans: &[Plan]) -> f64 {
+        let room = 0.9 * self.budget.bytes.saturating_sub(self.bytes) as f64;
+        let of = |plan: &Plan| {
+            let (window, piece) = (f64::from(window(plan)), self.piece(plan));
+            let few = room / (each + piece);
+            if few <= window { few } else { (room - window * piece) / each }
+        };
+        plans.iter().map(of).fold(f64::INFINITY, f64::min)
+    }
+
+    fn piece(&self, plan: &Plan) -> f64 {
+        trial::piece_of(&in_pieces(*plan), self.largest) as f64
+    }
+
+    /// Runs rounds in which each plan reads another part of the files. A round counts as a whole or not
+    /// at all, so that all plans have as many runs; only of the first one a part is kept. Returns whether
+    /// the budget sufficed for all rounds.
     fn rounds(
         &mut self,
         tried: &mut [Tried],
         among: &[usize],
         rounds: &[usize],
-    ) -> Result<(), Failure> {
+        mean: f64,
+    ) -> Result<bool, Failure> {
         for (round, files) in rounds.iter().enumerate() {
-            for i in 0..among.len() {
-                let turn = if round % 2 == 0 { i } else { among.len() - 1 - i };
-                let one = &mut tried[among[turn]];
-                if one.refused.is_some() {
-                    continue;
-                }
-                if self.over() {
-                    return Ok(());
-                }
-                let slice = self.sample.take(*files);
-                if slice.paths.is_empty() {
-                    return Ok(());
-                }
-                match self.run(slice, one.plan)? {
+            let order = |i: usize| if round % 2 == 0 { i } else { among.len() - 1 - i };
+            let order: Vec<usize> = (0..among.len()).map(|i| among[order(i)]).collect();
+            if !self.fits(tried, &order, *files, mean) {
+                return Ok(false);
+            }
+            let before: Vec<usize> = tried.iter().map(|one| one.trials.len()).collect();
+            if self.round(tried, &order, *files)? {
+                continue;
+            }
+            if order.iter().all(|i| before[*i] > 0 || tried[*i].refused.is_some()) {
+                let all = tried.iter_mut().zip(before);
+                all.for_each(|(one, count)| one.trials.truncate(count));
+            }
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Reports whether the rest of the budget of bytes suffices for a round of these plans.
+    fn fits(&self, tried: &[Tried], among: &[usize], files: usize, mean: f64) -> bool {
+        let run = || among.iter().map(|i| &tried[*i]).filter(|one| one.refused.is_none());
+        let flying = run().map(|one| self.flying(&one.plan, files)).max().unwrap_or(0);
+        (mean * files as f64 * run().count() as f64) as u64 + flying <= self.rest()
+    }
+
+    /// Runs each plan once. Returns whether no limit ended that.
+    fn round(
+        &mut self,
+        tried: &mut [Tried],
+        order: &[usize],
+        files: usize,
+    ) -> Result<bool, Failure> {
+        for i in order {
+            let one = &mut tried[*i];
+            if one.refused.is_some() {
+                continue;
+            }
+            if self.over() {
+                return Ok(false);
+            }
+            let slice = self.sample.take(files);
+            if slice.paths.is_empty() {
+                return Ok(false);
+            }
+            match self.run(slice, one.plan)? {
+                Ok(trial) => {
                     // What a limit of the budget ended says little about the plan.
-                    Ok(trial) if trial.cut && !one.trials.is_empty() => {}
-                    Ok(trial) => one.trials.push(trial),
-                    Err(reason) => one.refused = Some(reason),
+                    let cut = trial.cut;
+                    if !cut || one.trials.is_empty() {
+                        one.trials.push(trial);
+                    }
+                    if cut {
+                        return Ok(false);
+                    }
                 }
+                Err(reason) => one.refused = Some(reason),
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Returns the total size of the files, as far as the rest of the time allows.
@@ -303,7 +391,7 @@ impl<'a> Search<'a> {
                 if self.evict {
                     all.evict();
                 }
-                let limits = Limits { time: SWEPT, bytes: u64::MAX, stop: &self.stop };
+                let limits = Limits { time: SWEPT, bytes: u64::MAX, largest: 0, stop: &self.stop };
                 match trial::run(all, one.plan, self.compute, limits) {
                     Ok(trial) if trial.cut => {
                         one.trials.clear();
@@ -449,5 +537,26 @@ mod tests {
     fn the_default_is_always_a_finalist() {
         assert_eq!(finalists(&[9, 4, 3, 2, 1].map(tried)), [4, 3, 0]);
         assert_eq!(finalists(&[1, 4, 3].map(tried)), [0, 2, 1]);
+    }
+
+    #[test]
+    fn all_finalists_have_as_many_runs_within_a_small_budget() {
+        let dir = tempfile::tempdir().unwrap();
+        for i in 0..4_000 {
+            std::fs::write(dir.path().join(i.to_string()), [1; 4096]).unwrap();
+        }
+        let budget = Budget { time: Duration::from_secs(20), bytes: 13 << 20 };
+        let paths = [dir.path().to_owned()];
+        let stop = Arc::new(AtomicBool::new(false));
+        let compute = Compute::None;
+        let search = Search::new(&paths, &compute, budget, (false, false), stop).unwrap();
+        let (search, found) = search.compare(|_, _| None).unwrap();
+        assert!(search.bytes <= budget.bytes, "{}", search.bytes);
+        let has_run = |one: &&Tried| one.refused.is_none();
+        let runs: Vec<usize> =
+            finalists(&found.tried).iter().map(|i| found.tried[*i].trials.len()).collect();
+        assert!(runs.len() > 1 && runs.iter().all(|count| *count == runs[0]), "{runs:?}");
+        let trials = || found.tried.iter().filter(has_run).flat_map(|one| &one.trials);
+        assert!(trials().all(|trial| !trial.cut && trial.files > 0), "{:?}", found.tried);
     }
 }

@@ -25,6 +25,8 @@ const LOOK_BYTES: usize = 4096;
 pub(super) struct Limits<'a> {
     pub(super) time: Duration,
     pub(super) bytes: u64,
+    /// The largest piece that an earlier run received; zero if there was none.
+    pub(super) largest: u64,
     /// Raised by an interrupt.
     pub(super) stop: &'a AtomicBool,
 }
@@ -48,6 +50,8 @@ pub(super) struct Trial {
     pub(super) limit: Option<(String, String)>,
     /// Whether a limit ended it.
     pub(super) cut: bool,
+    /// The largest piece.
+    pub(super) largest: u64,
 }
 
 /// Share of bytes from a device up to which files count as cached.
@@ -94,6 +98,7 @@ impl Trial {
         self.waited_ns += other.waited_ns;
         self.device_bytes = self.device_bytes.zip(other.device_bytes).map(|(a, b)| a + b);
         self.cut |= other.cut;
+        self.largest = self.largest.max(other.largest);
     }
 }
 
@@ -105,18 +110,16 @@ pub(super) fn in_pieces(mut plan: Plan) -> Plan {
     plan
 }
 
-/// Returns the plan with at most half of `bytes` in flight, even of large files.
-fn narrowed(mut plan: Plan, bytes: u64) -> Plan {
+/// Returns the bytes of a piece at most: twice the largest one seen, as far as the plan allows.
+pub(super) fn piece_of(plan: &Plan, largest: u64) -> u64 {
     let piece = plan.chunk_bytes.unwrap_or(CHUNK_BYTES);
-    if flying(&plan, piece) > bytes / 2 {
-        plan.memory_bytes = (bytes / 2).max(piece).min(plan.memory_bytes);
-    }
-    plan
+    if largest == 0 { piece } else { piece.min(2 * largest) }
 }
 
-/// Returns the bytes in flight of a plan at most, with pieces of this size.
-fn flying(plan: &Plan, piece: u64) -> u64 {
-    (u64::from(window(plan)) * piece).min(plan.memory_bytes)
+/// Returns the bytes in flight at most in a run of so many files.
+pub(super) fn flying(plan: &Plan, files: usize, largest: u64) -> u64 {
+    let at_once = u64::from(window(plan)).min(files as u64);
+    (at_once * piece_of(plan, largest)).min(plan.memory_bytes)
 }
 
 /// Work that ends at the limits.
@@ -251,8 +254,10 @@ pub(super) fn run(
     compute: &Compute,
     limits: Limits<'_>,
 ) -> Result<Trial, Error<FnError>> {
-    let plan = narrowed(in_pieces(plan), limits.bytes);
-    let (cancel, read, largest) = (Cancel::new(), AtomicU64::new(0), AtomicU64::new(0));
+    let plan = in_pieces(plan);
+    let files = slice.paths.len();
+    let (cancel, read, largest) =
+        (Cancel::new(), AtomicU64::new(0), AtomicU64::new(limits.largest));
     let (over, ended) = channel::<()>();
     let work = &Work::new(compute, limits);
     std::thread::scope(|scope| {
@@ -280,7 +285,7 @@ pub(super) fn run(
                     let largest = largest.fetch_max(own, Ordering::Relaxed).max(own);
                     // What is in flight arrives, too.
                     let after = read.fetch_add(own, Ordering::Relaxed) + own;
-                    let is_enough = after + flying(&plan, largest) >= limits.bytes;
+                    let is_enough = after + flying(&plan, files, largest) >= limits.bytes;
                     if !work.piece(file, chunk.offset(), chunk.is_last(), bytes) || is_enough {
                         cancel.cancel();
                     }
@@ -301,7 +306,8 @@ pub(super) fn run(
                 |first, other| *first = first.take().or(other),
             );
         drop(over);
-        Ok(trial(run?, &plan, work, read.load(Ordering::Relaxed)))
+        let (read, largest) = (read.into_inner(), largest.into_inner());
+        Ok(Trial { largest, ..trial(run?, &plan, work, read) })
     })
 }
 
@@ -320,6 +326,7 @@ fn trial(run: Run<Option<String>, FnError>, plan: &Plan, work: &Work<'_>, read: 
         device_bytes: m.device_read_bytes,
         limit: m.bottleneck.map(|b| (b.word, b.sentence)),
         cut: run.cancelled || unfinished > 0,
+        largest: 0,
     }
 }
 
@@ -363,7 +370,8 @@ mod tests {
         for compute in ["sleep:30s", "spin:30s"] {
             let sample = Sample::list(&Listing::of(dir.path()), 1).unwrap();
             let stop = AtomicBool::new(false);
-            let limits = Limits { time: Duration::from_millis(50), bytes: u64::MAX, stop: &stop };
+            let time = Duration::from_millis(50);
+            let limits = Limits { time, bytes: u64::MAX, largest: 0, stop: &stop };
             let start = Instant::now();
             let plan = "read/threads:n=2".parse().unwrap();
             let trial = run(sample.all(), plan, &compute.parse().unwrap(), limits).unwrap();
@@ -373,11 +381,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_flight_fits_into_the_rest_of_the_budget() {
+    fn what_is_in_flight_follows_from_the_files_and_the_largest_piece() {
         let plan = in_pieces("read/window:l=128,p=2".parse().unwrap());
-        assert_eq!((narrowed(plan, 1 << 30), flying(&plan, CHUNK_BYTES)), (plan, 32 << 20));
-        let less = narrowed(plan, 4 << 20);
-        assert_eq!((less.memory_bytes, flying(&less, CHUNK_BYTES)), (2 << 20, 2 << 20));
-        assert_eq!(flying(&less, 4096), 128 * 4096);
+        let flying = |files, largest| flying(&plan, files, largest);
+        assert_eq!(flying(1_000, 0), 128 * CHUNK_BYTES, "no piece was seen");
+        assert_eq!(flying(1_000, 4096), 128 * 8192);
+        assert_eq!((flying(4, 4096), flying(4, 1 << 30)), (4 * 8192, 4 * CHUNK_BYTES));
+        let plan = Plan { memory_bytes: 1 << 20, ..plan };
+        assert_eq!(super::flying(&plan, 1_000, 0), 1 << 20);
+    }
+
+    #[test]
+    fn small_files_are_read_to_the_end_although_large_ones_would_not_fit() {
+        let dir = tempfile::tempdir().unwrap();
+        for i in 0..200 {
+            std::fs::write(dir.path().join(i.to_string()), [1; 4096]).unwrap();
+        }
+        let stop = AtomicBool::new(false);
+        let time = Duration::from_secs(100);
+        let limits = Limits { time, bytes: 3 << 20, largest: 4096, stop: &stop };
+        let plan = "nowait/window:l=512,p=2/memory=128MiB".parse().unwrap();
+        let sample = Sample::list(&Listing::of(dir.path()), 1).unwrap();
+        let trial = run(sample.all(), plan, &Compute::None, limits).unwrap();
+        assert_eq!((trial.files, trial.cut, trial.largest), (200, false, 4096));
     }
 }

@@ -45,7 +45,8 @@ Examples:
     /// mapped or locked them, or if the file system stores its data only in memory. Names and inodes
     /// are not evicted. Later reads of these files must wait for the device.
     ///
-    /// The exit code is 1 if any pages remain.
+    /// --top shows the files that had the most resident pages before. The exit code is 1 if any pages
+    /// remain.
     #[command(after_long_help = "\
 Examples:
   ioloom cache drop big.iso
@@ -95,8 +96,6 @@ pub(super) struct PathArgs {
     pub(super) max_depth: u32,
 
     /// Show the N files with the most pages
-    ///
-    /// With drop, files are ordered by pages resident before the eviction.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(super) top: usize,
 

@@ -11,7 +11,7 @@ mod strip;
 pub(crate) use args::CacheArgs;
 
 use crate::exit::{Ended, Exit, Failure};
-use crate::interrupt::stop_flag;
+use crate::interrupt::{StopSignals, unless_stuck};
 use crate::status_line::StatusLine;
 use crate::{atomic_file, out, stderr};
 use args::PathArgs;
@@ -25,9 +25,15 @@ use std::time::Instant;
 
 pub(crate) fn run(args: &CacheArgs) -> Ended {
     let (act, args) = (args.what.act(), args.what.paths());
-    let stop = stop_flag();
+    let signals = StopSignals::catch();
     let started = Instant::now();
-    let report = scan(act, args, &stop)?;
+    let stuck = |exit: Exit| {
+        stderr::message("interrupted: standard input or a file system does not answer");
+        std::process::exit(exit as i32)
+    };
+    // Reading a list from a terminal or an idle pipe is not ended by a signal.
+    let may_block = AtomicBool::new(true);
+    let report = unless_stuck(&signals, &may_block, stuck, || scan(act, args, &signals.flag))?;
     let elapsed_ns = started.elapsed().as_nanos() as u64;
     let strips = if args.map || args.svg.is_some() { strip::of(&report) } else { Vec::new() };
     if let Some(file) = &args.svg {
@@ -46,7 +52,7 @@ pub(crate) fn run(args: &CacheArgs) -> Ended {
         let text = show::Show { act, columns: out::columns(), map: args.map };
         out::print(&text.report(&report, &strips))?;
     }
-    Ok(exit_of(&report))
+    Ok(exit_of(&report, &signals))
 }
 
 fn scan(act: Action, args: &PathArgs, stop: &Arc<AtomicBool>) -> Result<Report, Failure> {
@@ -89,10 +95,10 @@ fn scan(act: Action, args: &PathArgs, stop: &Arc<AtomicBool>) -> Result<Report, 
     }
 }
 
-fn exit_of(report: &Report) -> Exit {
+fn exit_of(report: &Report, signals: &StopSignals) -> Exit {
     if report.stopped {
         stderr::message("interrupted: the totals are incomplete");
-        Exit::Interrupted
+        signals.exit()
     } else if report.errors_count > 0 || report.incomplete_count > 0 {
         Exit::Failed
     } else {

@@ -97,7 +97,8 @@ pub(crate) struct CpFlags {
 
     /// Remove files that cannot be opened for writing
     ///
-    /// Applies to read-only files and to links that lead nowhere, which are errors otherwise.
+    /// Applies to read-only files and to links that form a loop, which are errors otherwise. A dangling
+    /// link remains an error; --remove-destination replaces it.
     #[arg(short, long)]
     pub(crate) force: bool,
 
@@ -109,7 +110,8 @@ pub(crate) struct CpFlags {
 
     /// Always replace existing files atomically
     ///
-    /// Also files that are written in place by default; fails where that is impossible.
+    /// Also files that are written in place by default: several hard links, another owner, flags of
+    /// chattr that a new file would lack. Fails where that is impossible.
     #[arg(long, overrides_with = "in_place")]
     pub(crate) replace: bool,
 
@@ -226,9 +228,9 @@ pub(crate) struct CpFlags {
 
     /// Preserve these attributes
     ///
-    /// LIST is a comma-separated list of mode, ownership, timestamps, links, xattr and all (default:
-    /// mode,ownership,timestamps). Attributes that the target file system cannot store are reported
-    /// once at the end.
+    /// LIST is a comma-separated list of mode, ownership, timestamps, links, xattr, context and all
+    /// (default: mode,ownership,timestamps). context is the SELinux label. Attributes that the target
+    /// file system cannot store are reported once at the end.
     #[arg(long, value_name = "LIST", num_args = 0..=1, require_equals = true,
           default_missing_value = "mode,ownership,timestamps", value_delimiter = ',',
           value_parser = order::attribute_words("--preserve"), hide_possible_values = true)]
@@ -427,6 +429,10 @@ impl CpArgs {
             preserve: preserved.preserve,
             plain_mode: preserved.plain_mode,
             attributes: match preserved.needs_xattrs {
+                true => Attributes::Required,
+                false => Attributes::Possible,
+            },
+            context: match preserved.needs_context {
                 true => Attributes::Required,
                 false => Attributes::Possible,
             },

@@ -24,7 +24,6 @@ pub(super) fn attribute_words(option: &'static str) -> Choice<Attribute> {
         ("timestamps", Attribute::Timestamps),
         ("ownership", Attribute::Ownership),
         ("links", Attribute::Links),
-        // Security labels are extended attributes.
         ("context", Attribute::Context),
         ("xattr", Attribute::Xattr),
         ("all", Attribute::All),
@@ -80,6 +79,8 @@ pub(super) struct Preserved {
     pub(super) plain_mode: bool,
     /// Whether extended attributes were explicitly requested.
     pub(super) needs_xattrs: bool,
+    /// Whether the security label was explicitly requested.
+    pub(super) needs_context: bool,
 }
 
 /// Applies the flags one after another.
@@ -99,8 +100,12 @@ pub(super) fn preserved(steps: &[Step]) -> Preserved {
                 Attribute::Ownership => preserve.owner = value,
                 Attribute::Timestamps => preserve.times = value,
                 Attribute::Links => preserve.links = value,
-                Attribute::Xattr => (preserve.xattrs, all.needs_xattrs) = (value, value),
-                Attribute::Context => preserve.xattrs |= value,
+                Attribute::Xattr => {
+                    (preserve.xattrs, all.needs_xattrs) = (value, value);
+                    // The label is one of them.
+                    preserve.context |= value;
+                }
+                Attribute::Context => (preserve.context, all.needs_context) = (value, value),
                 Attribute::All => {
                     *preserve = if value { Preserve::ALL } else { Preserve::default() };
                 }
@@ -144,6 +149,17 @@ mod tests {
         assert!(preserved(&[Step::Archive]).preserve.xattrs);
         assert!(!preserved(&[Step::Archive]).needs_xattrs);
         assert!(preserved(&[Step::Archive, on(Attribute::Xattr)]).needs_xattrs);
+        let label = |steps: &[Step]| {
+            let all = preserved(steps);
+            (all.preserve.xattrs, all.preserve.context, all.needs_context)
+        };
+        assert_eq!(label(&[on(Attribute::Context)]), (false, true, true));
+        assert_eq!(label(&[Step::Archive]), (true, true, false));
+        assert_eq!(label(&[Step::Archive, off(Attribute::Context)]), (true, false, false));
+        assert_eq!(label(&[Step::Archive, off(Attribute::Xattr)]), (false, true, false));
+        assert_eq!(label(&[on(Attribute::Xattr), off(Attribute::Context)]), (true, false, false));
+        let both = [on(Attribute::Context), off(Attribute::Context)];
+        assert_eq!(label(&both), (false, false, false));
         let all = Step::Follow(Follow::Always);
         assert_eq!(follow(&[all, Step::Archive], true), Follow::Never);
         assert_eq!(follow(&[Step::Archive, all], true), Follow::Always);

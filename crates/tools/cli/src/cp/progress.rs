@@ -12,11 +12,13 @@ use ioloom_failure::quoted;
 use ioloom_model::units::{format_count, format_size};
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::Kind;
-use std::io::{BufRead, IsTerminal, Write};
+use ioloom_sys::stream::{self, Ready};
+use std::collections::VecDeque;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
@@ -34,8 +36,10 @@ pub(super) struct CopyProgress {
     debug: Option<DebugLine>,
     bar: Option<ProgressBar>,
     thread: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
-    /// Serializes questions.
-    asking: Mutex<()>,
+    /// Serializes questions. What was read after the last answer.
+    asking: Mutex<VecDeque<u8>>,
+    /// Whether the copy was interrupted.
+    cancel: Arc<AtomicBool>,
     /// Whether a file that cannot be written is removed.
     removes: bool,
     /// Why a line could not be written to standard output, other than that its reader has closed it.
@@ -80,6 +84,7 @@ impl CopyProgress {
             bar,
             thread,
             asking: Mutex::default(),
+            cancel: options.cancel.clone(),
             removes: options.force || options.remove_destination,
             unwritten: Mutex::default(),
         }
@@ -245,12 +250,41 @@ impl Watcher for CopyProgress {
     }
 
     fn may_replace(&self, to: &Path, there: &Attr) -> bool {
-        let _only = self.asking.lock();
+        let mut unread = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.cancel.load(Ordering::Relaxed) {
+            return false;
+        }
         let _ = write!(std::io::stderr(), "ioloom: {}? ", question(to, there, self.removes));
-        // The answer need not be text.
-        let mut answer = Vec::new();
-        let read = std::io::stdin().lock().read_until(b'\n', &mut answer);
-        read.is_ok() && matches!(answer.first(), Some(b'y' | b'Y'))
+        let Some(answer) = answer(&mut unread, &self.cancel) else {
+            let _ = writeln!(std::io::stderr());
+            return false;
+        };
+        matches!(answer.first(), Some(b'y' | b'Y'))
+    }
+}
+
+/// Reads a line of standard input, which need not be text; `None` if the copy is interrupted.
+fn answer(unread: &mut VecDeque<u8>, cancel: &AtomicBool) -> Option<Vec<u8>> {
+    let mut block = [0; 4096];
+    loop {
+        if let Some(end) = unread.iter().position(|byte| *byte == b'\n') {
+            return Some(unread.drain(..=end).collect());
+        }
+        // A read would go on after a signal.
+        let is_ready = stream::wait(std::io::stdin(), Ready::Read, EVERY);
+        if cancel.load(Ordering::Relaxed) {
+            return None;
+        }
+        let got = match is_ready {
+            Ok(false) => continue,
+            Ok(true) => stream::read(std::io::stdin(), &mut block),
+            Err(e) => Err(e),
+        };
+        match got {
+            Err(e) if stream::would_block(&e) => {}
+            Ok(0) | Err(_) => return Some(unread.drain(..).collect()),
+            Ok(got) => unread.extend(&block[..got]),
+        }
     }
 }
 

@@ -330,12 +330,13 @@ fn word_of(value: impl std::fmt::Debug) -> String {
 
 /// The names of preserved attributes, and how to get and set them.
 type Attribute = (&'static str, fn(&mut Preserve) -> &mut bool);
-const ATTRIBUTES: [Attribute; 5] = [
+const ATTRIBUTES: [Attribute; 6] = [
     ("mode", |preserve| &mut preserve.mode),
     ("ownership", |preserve| &mut preserve.owner),
     ("timestamps", |preserve| &mut preserve.times),
     ("links", |preserve| &mut preserve.links),
     ("xattr", |preserve| &mut preserve.xattrs),
+    ("context", |preserve| &mut preserve.context),
 ];
 
 fn preserve_words(mut preserve: Preserve) -> String {
@@ -401,7 +402,7 @@ mod tests {
         let all = Preserve::ALL;
         let some = Preserve { mode: true, times: true, ..Preserve::default() };
         for (preserve, words) in [
-            (all, "mode,ownership,timestamps,links,xattr"),
+            (all, "mode,ownership,timestamps,links,xattr,context"),
             (some, "mode,timestamps"),
             (Preserve::default(), "none"),
         ] {

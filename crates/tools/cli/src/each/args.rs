@@ -117,8 +117,8 @@ pub(crate) struct EachArgs {
     ///
     /// The spelling is METHOD/SCHEDULE[/OPTION,...], as printed in results and reports, for example
     /// read/window:l=32,p=2/buffers=fresh. Options are chunk=SIZE, buffers=KIND, order=ORDER,
-    /// stripe=N and memory=SIZE. The plan auto adjusts the number of files in flight while it runs, and
-    /// auto:polite is what --polite selects.
+    /// stripe=N, blocking=N, auto and memory=SIZE. The plan auto adjusts the number of files in flight
+    /// while it runs, and auto:polite is what --polite selects.
     #[arg(long, value_name = "PLAN", value_parser = values::spelled::<Plan>,
           conflicts_with_all = ["method", "schedule", "chunk", "memory", "buffers", "read_order"])]
     pub(crate) plan: Option<Plan>,
@@ -169,14 +169,14 @@ pub(crate) struct EachArgs {
     /// The lines are those of sha256sum, b3sum and other programs of that hash; names with line ends
     /// or backslashes are escaped in the same way. XXH3_ precedes an xxh3 hash, as xxhsum prints it.
     /// Each line is printed when its file is done, so the order differs between runs; see --ordered.
-    /// With --json each line is an object. The run ends when the reader of the lines does.
+    /// With --json each line is an object. The run ends when standard output is closed.
     #[arg(long)]
     pub(crate) per_file: bool,
 
     /// Print lines in input order
     ///
-    /// Files of a directory are then sorted by path. A line waits for the files before it and takes
-    /// about 100 bytes of memory meanwhile.
+    /// Files of a directory are then sorted by path. A line that waits for the files before it
+    /// takes about 100 bytes of memory.
     #[arg(long, requires = "per_file", conflicts_with_all = ["exec", "check"])]
     pub(crate) ordered: bool,
 
@@ -226,11 +226,18 @@ pub(crate) struct EachArgs {
     #[command(flatten)]
     pub(crate) sharding: Sharding,
 
-    /// Separate listed paths and lines with NUL
+    /// Read a NUL-separated list
     ///
-    /// Paths on standard input end with a zero byte, as `find -print0` writes them, and so do the
-    /// lines of --per-file, and those that --check reads. What --check prints ends with line feeds.
-    #[arg(short = '0', long = "null")]
+    /// Paths on standard input end with a zero byte, as `find -print0` writes them. Lines of output do
+    /// not change; see --zero.
+    #[arg(short = '0', long)]
+    pub(crate) null: bool,
+
+    /// End lines with NUL
+    ///
+    /// The lines of --per-file end with a zero byte and names are not escaped, as with sha256sum -z.
+    /// --check reads such lines. What it prints ends with line feeds.
+    #[arg(short, long, conflicts_with_all = ["json", "exec"])]
     pub(crate) zero: bool,
 
     /// Print the result as JSON
@@ -257,8 +264,8 @@ pub(crate) struct EachArgs {
     /// Evidence level of the trace: 0, 1 or 2
     ///
     /// The default is the highest level that works; `ioloom machine --doctor` prints it. 0 reads
-    /// the accounts of /proc, 1 also sees context switches through perf events, 2 also wake-ups and
-    /// device requests of the kernel. An unavailable level is refused.
+    /// thread times from /proc, 1 adds context switches (perf events), and 2 adds wake-ups and device
+    /// requests (tracefs). An unavailable level is refused.
     #[arg(long, value_name = "LEVEL", requires = "trace",
           value_parser = clap::value_parser!(u8).range(0..=2))]
     pub(crate) evidence: Option<u8>,
@@ -371,6 +378,27 @@ impl EachArgs {
             plan.tuning = Tuning::Polite;
         }
         with_threads(plan, threads).complete(cores)
+    }
+
+    /// Returns the plan after raising the limit on open files, which limits the files in flight.
+    pub(super) fn plan_with_all_descriptors(&self) -> Plan {
+        let _ = ioloom_sys::proc::raise_open_files_limit();
+        self.plan()
+    }
+
+    /// Refuses separators of what is not read or written.
+    pub(super) fn check_separators(&self) -> Result<(), Failure> {
+        let is_list = self.paths.as_slice() == [PathBuf::from("-")];
+        if self.null && !is_list {
+            return Err(Failure::usage(
+                "-0 needs a list on standard input; use - as the path, or -z to end lines of --per-file \
+                 with NUL",
+            ));
+        }
+        if self.zero && !self.per_file {
+            return Err(Failure::usage("-z needs the lines of --per-file or --check"));
+        }
+        Ok(())
     }
 
     /// Refuses a --chunk that exceeds --memory.

@@ -20,7 +20,8 @@ pub(crate) struct Sharding {
     ///
     /// The URL is nats://HOST[:PORT]/NAME or tls://HOST[:PORT]/NAME; `ioloom shard submit` makes the
     /// queue. Any number of workers can take shards, and one that is killed loses its shard to the
-    /// others. --manifest names the plan and --part the directory of parts.
+    /// others. --manifest names the plan and --part the directory of parts. Needs a build with the
+    /// cargo feature queue.
     #[arg(long, value_name = "URL", requires_all = ["manifest", "part"], group = "sharded",
           conflicts_with_all = ["paths", "check", "dereference", "one_file_system", "exclude",
                                 "ignore", "skip_hidden", "redo", "trace", "explain"])]

@@ -19,8 +19,9 @@ use std::time::Duration;
 /// original client: N clients send ten orders each and sleep one second after every order; the report
 /// compares the elapsed time with the prediction.
 ///
-/// Every answer is verified, and the final stocks must match the initial stocks and all answers. If
-/// the load generator itself was the bottleneck, the result is rejected with exit code 3 unless
+/// Every answer is verified, and the final stocks must match the initial stocks and all answers. The
+/// exit code is 1 if they do not, if an answer is wrong, or if more than 1 % of the requests are not
+/// answered (with --multiclient, any). If the load generator itself was the bottleneck, the result is rejected with exit code 3 unless
 /// --anyway is given.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -250,8 +251,8 @@ pub(crate) struct LoadArgs {
 
     /// Record a history
     ///
-    /// Writes every request and answer to FILE for --check. Limited to 100000 requests unless
-    /// --requests is given.
+    /// Writes every request and answer to FILE for --check, after the run. Limited to 100000 requests
+    /// unless --requests is given.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["ladder", "multiclient"])]
     pub(super) history: Option<PathBuf>,
 

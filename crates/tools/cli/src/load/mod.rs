@@ -7,13 +7,14 @@ mod text;
 pub(crate) use args::LoadArgs;
 
 use crate::exit::{Ended, Exit, Failure};
-use crate::{out, stderr};
+use crate::{atomic_file, out, stderr};
 use document::{Checked, Document, Floors};
 use ioloom_failure::quoted;
 use ioloom_load::check::{self, Lists, STATES_MAX, Verdict};
 use ioloom_load::ladder::{self, Scaling, Step};
 use ioloom_load::{
-    Commands, History, LoadError, LoadPlan, LoadProgress, Multiclient, NullServer, Pace, Run, Trust,
+    Commands, History, LoadError, LoadPlan, LoadProgress, Multiclient, NullServer, Pace, Run,
+    Trust, UNANSWERED_MAX,
 };
 use ioloom_tls::TlsError;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -51,12 +52,17 @@ pub(crate) fn run(args: &LoadArgs) -> Ended {
     if args.null_server {
         return null_server(args, &stop);
     }
+    // A file that cannot be written is an error before the first request.
+    let recording = args.history.as_deref().map(atomic_file::begin).transpose()?;
     let mut document = Document::new(args);
-    if let Some(clients) = args.multiclient {
-        multiclient(args, clients, &stop, &mut document)?;
-    } else {
-        runs(args, &stop, &mut document)?;
-    }
+    let history = match args.multiclient {
+        Some(clients) => multiclient(args, clients, &stop, &mut document).map(|()| None),
+        None => runs(args, &stop, &mut document),
+    }?;
+    let recorded = match recording.zip(history) {
+        Some((file, history)) => file.finish(|out| history.write(out)),
+        None => Ok(()),
+    };
     if args.floors && !stop.load(Ordering::Relaxed) {
         document.floors = Some(floors(args, &stop)?);
     }
@@ -65,7 +71,9 @@ pub(crate) fn run(args: &LoadArgs) -> Ended {
     } else {
         out::print(&text::text(&document, args))?;
     }
-    end(args, &document, stop.load(Ordering::Relaxed))
+    let ended = end(args, &document, stop.load(Ordering::Relaxed));
+    // After the report, which must not be lost with the history.
+    recorded.and(ended)
 }
 
 /// Checks a recorded history.
@@ -91,15 +99,27 @@ fn check(path: &std::path::Path, json: bool) -> Ended {
 
 /// Chooses the exit code after the report.
 fn end(args: &LoadArgs, document: &Document, interrupted: bool) -> Ended {
-    let right = document.runs.iter().all(Run::is_right)
-        && document.multiclient.as_ref().is_none_or(ioloom_load::MultiRun::is_right);
     if interrupted {
         return Ok(Exit::Interrupted);
     }
-    if !right {
+    if !document.runs.iter().all(Run::is_right) {
+        stderr::message(
+            "the server gave no answers or wrong ones, or its final stocks do not match its answers",
+        );
+        return Ok(Exit::Failed);
+    }
+    if !document.multiclient.as_ref().is_none_or(ioloom_load::MultiRun::is_right) {
         stderr::message(
             "the server gave wrong answers, lost answers, or its final stocks do not match its answers",
         );
+        return Ok(Exit::Failed);
+    }
+    if let Some(share) = document.runs.iter().find_map(Run::too_many_unanswered) {
+        stderr::message(&format!(
+            "{:.1} % of the requests were not answered; at most {:.0} % are permitted",
+            share * 100.0,
+            UNANSWERED_MAX * 100.0
+        ));
         return Ok(Exit::Failed);
     }
     let ends = document.runs.iter().map(|run| &run.conservation);
@@ -215,7 +235,12 @@ fn one(plan: &LoadPlan, name: &str, stop: &AtomicBool) -> Result<(Run, Option<Hi
     ran.map_err(failure)
 }
 
-fn runs(args: &LoadArgs, stop: &AtomicBool, document: &mut Document) -> Result<(), Failure> {
+/// Runs the loads. Returns the history if one is recorded.
+fn runs(
+    args: &LoadArgs,
+    stop: &AtomicBool,
+    document: &mut Document,
+) -> Result<Option<History>, Failure> {
     let mut connections = args.connections.clone();
     connections.sort_unstable();
     connections.dedup();
@@ -251,15 +276,14 @@ fn runs(args: &LoadArgs, stop: &AtomicBool, document: &mut Document) -> Result<(
         document.knee_per_s = ladder::knee(&document.steps);
         let early = document.runs.iter().any(|run| run.interrupted);
         document.knee_is_least = early || ladder::knee_is_least(&document.steps);
-        return Ok(());
+        return Ok(None);
     }
+    let mut recorded = None;
     for connections in connections {
         report_threads(args, connections);
         let (run, history) = one(&plan(args, connections)?, "", stop)?;
         document.runs.push(run);
-        if let (Some(history), Some(path)) = (history, &args.history) {
-            history.write(path).map_err(failure)?;
-        }
+        recorded = history;
         if stop.load(Ordering::Relaxed) {
             break;
         }
@@ -271,7 +295,7 @@ fn runs(args: &LoadArgs, stop: &AtomicBool, document: &mut Document) -> Result<(
             Err(reason) => stderr::line(&format!("scalability law not fitted: {reason}")),
         }
     }
-    Ok(())
+    Ok(recorded)
 }
 
 /// Reports that the number of threads was reduced to the number of connections.
@@ -287,7 +311,8 @@ fn report_threads(args: &LoadArgs, connections: usize) {
 /// Fits the scalability law to the rates of a closed loop.
 ///
 /// # Errors
-/// The load generator was the bottleneck at one of the rates, or the run was interrupted.
+/// The load generator was the bottleneck at one of the rates, the run was interrupted, or answers were
+/// wrong or missing.
 fn scaling(runs: &[Run], anyway: bool) -> Result<Scaling, String> {
     if let Some(run) = runs.iter().find(|run| !run.generator.kept_up && !anyway) {
         let many = run.connections;
@@ -297,6 +322,12 @@ fn scaling(runs: &[Run], anyway: bool) -> Result<Scaling, String> {
     }
     if runs.iter().any(|run| run.interrupted) {
         return Err("the run was interrupted".to_owned());
+    }
+    if let Some(run) =
+        runs.iter().find(|run| !run.is_right() || run.too_many_unanswered().is_some())
+    {
+        let many = run.connections;
+        return Err(format!("answers were wrong or missing with --connections {many}"));
     }
     let points: Vec<(usize, f64)> =
         runs.iter().map(|run| (run.connections, run.answered_per_s)).collect();

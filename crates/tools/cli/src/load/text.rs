@@ -254,6 +254,9 @@ fn several(runs: &[Run], document: &Document, args: &LoadArgs) -> String {
         if !run.is_right() {
             note.push("WRONG");
         }
+        if run.too_many_unanswered().is_some() {
+            note.push("too many unanswered");
+        }
         table.add_row([
             run.asked_per_s.filter(|_| rates).map_or_else(|| run.connections.to_string(), rate),
             rate(run.answered_per_s),

@@ -199,7 +199,7 @@ struct WalkArgs {
     #[command(flatten)]
     common: Common,
 
-    /// Most threads, 1 to 8192
+    /// Maximum number of threads, 1 to 8192
     ///
     /// The published walks end at 256.
     #[arg(long, value_name = "N", default_value_t = 256,
@@ -218,7 +218,7 @@ struct FilesArgs {
     #[command(flatten)]
     common: Common,
 
-    /// Most requests in flight, 1 to 8192
+    /// Maximum requests in flight, 1 to 8192
     #[arg(long, value_name = "N", default_value_t = 256,
           value_parser = threads())]
     threads: u32,
@@ -233,7 +233,7 @@ struct FilesArgs {
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = values::size)]
     size: u64,
 
-    /// Law of the file sizes
+    /// Distribution of file sizes
     ///
     /// fixed or exponential.
     #[arg(long, value_name = "LAW", default_value = "exponential", hide_possible_values = true,
@@ -295,7 +295,7 @@ struct CopyArgs {
     #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = values::size)]
     size: u64,
 
-    /// Most files copied at once, 1 to 8192
+    /// Maximum files copied at once, 1 to 8192
     #[arg(long, value_name = "N", default_value_t = 32,
           value_parser = threads())]
     threads: u32,
@@ -317,7 +317,7 @@ struct CopyArgs {
 
 #[derive(Debug, Args)]
 struct ExchangeArgs {
-    /// Most clients, 1 to 10M
+    /// Maximum number of clients, 1 to 10M
     #[arg(long, value_name = "N", default_value = "10k", value_parser = count)]
     clients: NonZeroU64,
 

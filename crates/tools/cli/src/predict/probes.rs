@@ -318,7 +318,7 @@ fn set(root: &Path, name: &str, text: &str, signals: &StopSignals) -> Result<Fil
     let goes_on = |_| !signals.flag.load(Ordering::Relaxed);
     let made = fileset::create(&spec, &dir, &CreateOptions::default(), &goes_on);
     proceed(signals)?;
-    let bytes = made.map_err(Failure::failed)?.bytes_total;
+    let bytes = made.map_err(Failure::failed)?.set.bytes_total;
     let files = fileset::files_dir(&dir);
     let path = |index| files.join(fileset::relative_path(&spec, index));
     Ok(Files { paths: (0..spec.count).map(path).collect(), bytes })

@@ -4,7 +4,8 @@
 //! another SIGINT, SIGTERM or SIGQUIT exits without waiting, but not within a second: programs such
 //! as `timeout` send a signal to a process and then to its group. SIGHUP reloads, because terminals and
 //! service managers send it for that or for reasons that should not end a server, SIGUSR1 prints the
-//! state, and SIGUSR2 hands over to the program that is now at the path of this one.
+//! state, and SIGUSR2 hands over to the program that is now at the path of this one. A signal to stop
+//! ends a handover until the moment in which the next program replaces this one.
 
 use super::logging::TARGET;
 use crate::exit::{Exit, Failure};
@@ -21,7 +22,8 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use std::io::{self, Read};
 use std::ops::RangeInclusive;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Signals that stop the server, except real-time signals.
@@ -52,6 +54,17 @@ pub(super) struct Control {
     manager: Option<Manager>,
     /// The command of this process.
     program: Program,
+    /// Whether a signal to stop has arrived, even if it has not been handled yet.
+    is_stopped: Arc<AtomicBool>,
+}
+
+/// What became of a handover.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Replaced {
+    /// A signal to stop had arrived.
+    Stopped,
+    /// The next program could not be run.
+    Failed,
 }
 
 #[derive(Default)]
@@ -63,10 +76,9 @@ struct State {
     is_handing_over: bool,
 }
 
-/// Catches all signals from now on.
-pub(super) fn signals() -> Result<Signals, Failure> {
-    let all = STOP.into_iter().chain(REAL_TIME).chain([SIGHUP, SIGUSR1, SIGUSR2]);
-    Signals::new(all).map_err(|e| Failure::failed(format!("cannot install signal handlers: {e}")))
+/// Returns the signals that stop the server.
+fn stop_signals() -> impl Iterator<Item = i32> {
+    STOP.into_iter().chain(REAL_TIME)
 }
 
 impl Control {
@@ -76,7 +88,18 @@ impl Control {
             let reason = ioloom_failure::reason(&e);
             Failure::refused(format!("cannot use the socket in NOTIFY_SOCKET: {reason}"))
         })?;
-        Ok(Self { state: Mutex::default(), manager, program })
+        Ok(Self { state: Mutex::default(), manager, program, is_stopped: Arc::default() })
+    }
+
+    /// Catches all signals from now on.
+    pub(super) fn signals(&self) -> Result<Signals, Failure> {
+        let caught = Signals::new(stop_signals().chain(MILD)).and_then(|signals| {
+            for signal in stop_signals() {
+                signal_hook::flag::register(signal, Arc::clone(&self.is_stopped))?;
+            }
+            Ok(signals)
+        });
+        caught.map_err(|e| Failure::failed(format!("cannot install signal handlers: {e}")))
     }
 
     /// Announces a server that is about to serve; signals act on it from now on.
@@ -85,13 +108,24 @@ impl Control {
         self.send(&format!("READY=1\nSTATUS={status}\n"));
     }
 
-    /// Replaces this program by the one that is now at its path. Returns if that fails.
-    pub(super) fn replace_program(&self, handover: &Handover) {
-        // The server is closed, so a signal to stop can end the process.
-        *self.lock() = State::default();
-        let error = self.program.replace_this_process(handover);
+    /// Replaces this program by the one that is now at its path. Returns if that fails, or if the
+    /// server was asked to stop.
+    pub(super) fn replace_program(&self, handover: &Handover) -> Replaced {
+        {
+            let mut state = self.lock();
+            if state.stopping_since.is_some() {
+                return Replaced::Stopped;
+            }
+            // The server is closed, so a signal to stop can end the process.
+            *state = State::default();
+        }
+        let fatal: Vec<i32> = stop_signals().collect();
+        let is_stopped = || self.is_stopped.load(Ordering::SeqCst);
+        let failed = self.program.replace_this_process(handover, &fatal, &is_stopped);
+        let Some(error) = failed else { return Replaced::Stopped };
         let (path, reason) = (quoted(self.program.path()), ioloom_failure::reason(&error));
         tracing::error!(target: TARGET, "cannot run {path}: {reason}; this program continues");
+        Replaced::Failed
     }
 
     /// Announces that the server ends.
@@ -226,5 +260,25 @@ impl Control {
         let state = server.state();
         let lines = state.lines().map(|line| format!("  {line}\n"));
         tracing::info!(target: TARGET, "state:\n{}", lines.collect::<String>().trim_end());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_to_stop_ends_a_handover_whose_server_is_closed() {
+        let program = Program::new("/nowhere/ioloom".into(), Vec::new());
+        let control = Control::new(program).unwrap();
+        let replace = || control.replace_program(&Handover::default());
+        assert_eq!(replace(), Replaced::Failed);
+        // Handled while the server was closing its store.
+        control.lock().stopping_since = Some(Instant::now());
+        assert_eq!(replace(), Replaced::Stopped);
+        // Arrived, and not handled yet.
+        *control.lock() = State::default();
+        control.is_stopped.store(true, Ordering::SeqCst);
+        assert_eq!(replace(), Replaced::Stopped);
     }
 }

@@ -32,8 +32,8 @@ use std::path::PathBuf;
 /// permissions and times from the source: run it where source and target are mounted, as the user that
 /// copied. Only then is the copy complete. It can be repeated.
 ///
-/// If a part is missing, double, foreign or damaged, nothing is combined, and the exit code is 1. Parts
-/// are not changed.
+/// If a part is missing, duplicate, damaged, or of another plan or other work, nothing is combined, and
+/// the exit code is 1. Parts are not changed.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -53,8 +53,8 @@ pub(super) struct MergeArgs {
     #[arg(long, requires = "per_file", conflicts_with = "json")]
     tag: bool,
 
-    /// End lines with NUL
-    #[arg(short = '0', long = "null", requires = "per_file")]
+    /// End lines with NUL, without escapes in names
+    #[arg(short, long, requires = "per_file", conflicts_with = "json")]
     zero: bool,
 
     /// List the directories of the plan again

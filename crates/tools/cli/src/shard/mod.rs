@@ -26,8 +26,8 @@ use clap::{Args, Subcommand};
 /// plan lists the files once and writes a manifest for each shard. Workers on any host run
 /// `ioloom each --shard I/N --manifest PLAN --part DIR`, and merge combines the parts into the result
 /// of one `ioloom each`. A plan with --subtrees does the same for `ioloom du` and `ioloom cp`. Plan, parts and
-/// files are on storage that all hosts see by the same paths. No server is needed. A worker that is killed
-/// leaves nothing that counts: run its shard again.
+/// files are on storage that all hosts see by the same paths. No server is needed. The partial output of a
+/// killed worker is ignored: run its shard again.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

@@ -169,7 +169,8 @@ fn words(status: &Status) -> String {
         text += &format!("{:12}and {} more\n", "", format_count(counts.parked - ROWS as u64));
     }
     if counts.parked > 0 {
-        text += "to do       when the cause is corrected, 'ioloom shard submit PLAN --unpark' tries them again\n";
+        text +=
+            "to do       fix the cause, then run 'ioloom shard submit PLAN --queue URL --unpark'\n";
     }
     text
 }

@@ -9,6 +9,8 @@ use std::path::PathBuf;
 /// Creates the queue if it does not exist, and puts every shard of the plan into it. Workers take them
 /// with `ioloom each --queue`. Run it again if it was interrupted: a shard that is queued twice counts
 /// once. The queue holds numbers and checksums, not the plan, which workers read from shared storage.
+///
+/// Needs a build with the cargo feature queue.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -27,7 +29,7 @@ pub(super) struct SubmitArgs {
     #[arg(long, value_name = "URL")]
     pub(super) queue: String,
 
-    /// Seconds of silence after which the shards of a worker go to others
+    /// Seconds without contact after which a worker loses its shards
     #[arg(long, value_name = "SECONDS", default_value_t = 30,
           value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(super) lease: u32,
@@ -53,7 +55,7 @@ pub(super) struct SubmitArgs {
 /// Follow a queue until it is finished
 ///
 /// Prints a line whenever something has changed, and at the end the status. The exit code is 1 if shards
-/// were parked or files failed.
+/// were parked or files failed. Needs a build with the cargo feature queue.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -64,7 +66,7 @@ pub(super) struct WatchArgs {
     #[arg(long, value_name = "URL")]
     pub(super) queue: String,
 
-    /// Seconds between two looks
+    /// Seconds between two queries
     #[arg(long, value_name = "SECONDS", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(super) interval: u32,

@@ -32,6 +32,8 @@ pub(super) struct StatusArgs {
     places: Vec<PathBuf>,
 
     /// Show the status of a queue: nats://HOST[:PORT]/NAME, or tls://HOST[:PORT]/NAME
+    ///
+    /// Needs a build with the cargo feature queue.
     #[arg(long, value_name = "URL", conflicts_with_all = ["plan", "places"])]
     queue: Option<String>,
 

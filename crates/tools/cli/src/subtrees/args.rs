@@ -20,6 +20,7 @@ pub(crate) struct Sharding {
     /// Take shards from a queue until none is left
     ///
     /// The URL is nats://HOST[:PORT]/NAME or tls://HOST[:PORT]/NAME; `ioloom shard submit` makes the queue.
+    /// Needs a build with the cargo feature queue.
     #[arg(long, value_name = "URL", requires_all = ["manifest", "part"], group = "sharded",
           conflicts_with = "redo")]
     pub(crate) queue: Option<String>,

@@ -3,7 +3,7 @@
 #![allow(clippy::print_stdout, reason = "skipped tests print why")]
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
@@ -107,6 +107,39 @@ fn lists_come_on_standard_input() {
     let seen: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&seen["total"]["files"], &seen["total"]["pages"]), (&2.into(), &4.into()));
     assert!(seen["roots"][0]["path"].is_null());
+}
+
+#[test]
+fn one_interrupt_ends_the_wait_for_a_list() {
+    let tree = Tree::new();
+    tree.write("f", 10);
+    let mut child = Command::new(PROGRAM)
+        .current_dir(tree.path())
+        .args(["cache", "warm", "-a", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut list = child.stdin.take().unwrap();
+    list.write_all(b"f\n").unwrap();
+    // The program catches signals before it prints the first file.
+    let mut printed = [0];
+    child.stdout.as_mut().unwrap().read_exact(&mut printed).unwrap();
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    // The list is still open. Without an end, the program is killed and has no exit code.
+    for _ in 0..600 {
+        if child.try_wait().unwrap().is_some() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let _ = child.kill();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert!(text(&output.stderr).contains("interrupted"), "{output:?}");
+    drop(list);
 }
 
 #[test]

@@ -99,6 +99,42 @@ fn without_a_home_one_error_names_the_flag() {
 }
 
 #[test]
+fn a_group_without_a_command_names_its_commands() {
+    let home = Home::new();
+    for (group, commands) in [
+        ("cache", "status, drop or warm"),
+        ("fileset", "create, verify or remove"),
+        ("results", "list, show, keep or index"),
+        ("shard", "plan, merge, status, submit or watch"),
+        ("trace", "show, export, compare, grant, revoke or selftest"),
+        #[cfg(feature = "exchange")]
+        ("store", "verify, inspect, backup or export"),
+    ] {
+        let ran = home.run(&[group]);
+        let message =
+            format!("ioloom {group} needs a command: {commands}; see 'ioloom {group} --help'");
+        ran.one_error(2, &[&message]);
+        assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+    }
+    let ran = home.run::<&str>(&[]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""));
+    assert!(ran.err.contains("Usage: ioloom") && !ran.err.contains("ioloom: "), "{}", ran.err);
+}
+
+#[test]
+fn a_wrong_number_names_the_right_ones() {
+    let home = Home::new();
+    for (args, code, message) in [
+        (&["study", "--blocks", "x"][..], 2, "'x' for --blocks: must be a whole number"),
+        (&["study", "--blocks", "0"], 2, "'0' for --blocks: must be at least 1"),
+        (&["predict", "files", "--threads", "0"], 2, "'0' for --threads: must be 1 to 8192"),
+        (&["du", "--top", "x"], 1, "'x' for --top: must be a whole number"),
+    ] {
+        home.run(args).one_error(code, &[message]);
+    }
+}
+
+#[test]
 fn an_unknown_flag_exits_with_2() {
     let home = Home::new();
     for args in [&["study", "--quik"][..], &["nonsense"], &["study", "--quick", "--full"]] {

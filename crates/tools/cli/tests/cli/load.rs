@@ -121,6 +121,76 @@ fn a_run_whose_stocks_cannot_be_compared_at_the_end_does_not_pass() {
 }
 
 #[test]
+fn a_server_that_does_not_answer_does_not_pass() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut lines = BufReader::new(stream.unwrap());
+            // Closes every connection after two answers.
+            for _ in 0..2 {
+                let mut line = String::new();
+                if !matches!(lines.read_line(&mut line), Ok(1..)) {
+                    break;
+                }
+                let known = if line == "show\n" { "1 5 10\n" } else { "Not enough left stocks\n" };
+                let mut answer = known.as_bytes().to_vec();
+                answer.resize(8192, 0);
+                lines.get_mut().write_all(&answer).unwrap();
+            }
+            let _ = lines.read_line(&mut String::new());
+        }
+    });
+    let home = Home::new();
+    let args = ["load", &target, "--mix", "buy", "--requests", "30", "-c", "1", "--anyway"];
+    let ran = home.run(&args);
+    assert_eq!(ran.code, Some(1), "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("% of the requests were not answered; at most 1 %"), "{}", ran.err);
+}
+
+#[test]
+fn wrong_answers_have_no_scalability() {
+    let home = Home::new();
+    let server = Listening::new(&home, &["load", "127.0.0.1:0", "--null-server"]);
+    // The stocks of this server never change, regardless of its answers.
+    let args = ["load", &server.address, "--mix", "buy", "--requests", "100", "--anyway"];
+    let ran = home.run(&[&args[..], &["-c", "1,2,3,4"]].concat());
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    let reason = "scalability law not fitted: answers were wrong or missing with --connections 1";
+    assert!(ran.err.contains(reason), "{}", ran.err);
+    assert!(!ran.out.contains("scalability law"), "{}", ran.out);
+}
+
+#[test]
+fn a_history_that_cannot_be_written_costs_no_run() {
+    let home = Home::new();
+    let server = Listening::serve(&home);
+    let few = ["--requests", "40", "--duration", "10min", "--timeout", "2min", "--anyway"];
+    let load = |history: &str| {
+        let args = ["load", &server.address, "--protocol", "v2", "--history", history];
+        home.run(&[&args[..], &few].concat())
+    };
+    // Before the first connection.
+    let args = ["load", "127.0.0.1:1", "--history", "missing/h"];
+    home.run(&args).one_error(1, &["missing/h", "No such file"]);
+    // A full device fails after the run, whose report is not lost.
+    let ran = load("/dev/full");
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(
+        ran.out.contains("from due") && ran.err.contains("/dev/full"),
+        "{}{}",
+        ran.out,
+        ran.err
+    );
+    // An earlier history remains if there is no new one.
+    std::fs::write(home.path("h"), "earlier").unwrap();
+    home.run(&["load", "127.0.0.1:1", "--history", "h"]).one_error(1, &["127.0.0.1:1"]);
+    assert_eq!(std::fs::read_to_string(home.path("h")).unwrap(), "earlier");
+    assert_eq!(load("h").code, Some(0));
+    assert_eq!(std::fs::read_to_string(home.path("h")).unwrap().lines().count(), 41);
+}
+
+#[test]
 fn an_impossible_history_is_detected() {
     let home = Home::new();
     let history = r#"{"schema":1,"kind":"exchange-history","stocks":[[1,10,100],[2,10,100]]}

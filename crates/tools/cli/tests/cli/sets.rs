@@ -1,6 +1,7 @@
 //! File sets: created, verified, refused and removed.
 
 use crate::home::Home;
+use std::os::unix::fs::PermissionsExt;
 
 #[test]
 fn a_set_is_created_verified_and_removed() {
@@ -12,6 +13,10 @@ fn a_set_is_created_verified_and_removed() {
     assert_eq!(made["files_made"], 50);
     let again = home.run(&create).well().json();
     assert_eq!(again["files_made"], 0, "the set already exists");
+    std::fs::remove_file(walk(&home.path("set/files"))[0].as_path()).unwrap();
+    std::fs::write(home.path("set/files/mine"), "x").unwrap();
+    assert_eq!(home.run(&create).well().json()["files_made"], 1);
+    std::fs::remove_file(home.path("set/files/mine")).unwrap();
     assert_eq!(again["set"]["hash"], made["set"]["hash"]);
     let other = home.run(&["fileset", "create", spec, "other", "--random", "5"]).well();
     assert!(other.out.contains("50 files") && other.out.contains("hash"), "{}", other.out);
@@ -30,6 +35,26 @@ fn a_set_is_created_verified_and_removed() {
     home.run(&["fileset", "remove", "set"]).well();
     assert!(!home.path("set").exists());
     home.run(&["fileset", "remove", "other"]).well();
+}
+
+#[test]
+fn a_tree_that_cannot_be_read_completely_is_imitated_and_reported() {
+    let Some(home) = Home::of_nobody() else {
+        println!("skipped: needs root, to run as another user");
+        return;
+    };
+    let closed = home.path("tree/closed");
+    std::fs::create_dir_all(&closed).unwrap();
+    std::fs::write(home.path("tree/file"), "text").unwrap();
+    let close = |mode| std::fs::set_permissions(&closed, PermissionsExt::from_mode(mode)).unwrap();
+    let create = |set: &str| home.run(&["fileset", "create", "like:tree", set, "--json"]);
+    close(0o755);
+    assert_eq!(create("whole").well().json()["files_made"], 1);
+    close(0o700);
+    let ran = create("part");
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert_eq!(ran.json()["files_made"], 1);
+    assert!(ran.err.contains("Permission denied") && ran.err.contains("1 entry"), "{}", ran.err);
 }
 
 fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {

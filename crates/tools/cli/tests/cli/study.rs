@@ -231,7 +231,11 @@ fn the_machine_is_one_document_and_a_text() {
 #[test]
 fn the_levels_of_memory_are_one_document_a_text_and_pictures() {
     let home = Home::new();
+    let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1);
+    std::fs::File::open(home.path("")).unwrap().set_modified(time).unwrap();
     home.run(&["memory", "--last"]).one_error(1, &["ioloom memory"]);
+    let modified = std::fs::metadata(home.path("")).unwrap().modified().unwrap();
+    assert_eq!(modified, time, "no file was created");
     home.run(&["memory", "--cpu", "60000"]).one_error(2, &["invalid value '60000' for --cpu"]);
     home.run(&["memory", "--max", "1k"]).one_error(2, &["--max"]);
     // A small set keeps debug builds fast; level boundaries are not tested here.

@@ -6,10 +6,12 @@ mod append_only;
 mod gnu;
 mod killed;
 mod memory;
+mod prompt;
 mod scripts;
 mod shards;
 mod together;
 mod typed;
+mod without_proc;
 
 use std::path::Path;
 use std::process::{Command, Output};

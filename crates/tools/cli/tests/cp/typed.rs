@@ -172,6 +172,32 @@ fn a_plain_user_copies_in_directories_they_cannot_list() {
     allow("drop", 0o755);
 }
 
+/// The names in a home directory change, and its own name does not.
+#[test]
+fn a_plain_user_makes_a_durable_copy_into_a_home_next_to_those_of_others() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let allow = |name: &str, mode: u32| {
+        fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    allow("", 0o777);
+    fs::create_dir_all(at("src")).unwrap();
+    fs::create_dir_all(at("home/me")).unwrap();
+    fs::write(at("src/file"), "text").unwrap();
+    let is_root = chown(at("home/me"), Some(65534), Some(65534)).is_ok();
+    allow("home", 0o311);
+    for (level, target) in [("full", "home/me"), ("file", "home/me/.")] {
+        let output = plain(dir.path(), is_root, &["-r", "--durable", level, "src/.", target]);
+        assert!(output.status.success(), "{level}: {}", said(&output));
+        assert_eq!(fs::read(at("home/me/file")).unwrap(), b"text");
+        fs::remove_file(at("home/me/file")).unwrap();
+    }
+    let output = plain(dir.path(), is_root, &["-r", "--durable", "file", "src", "home/new"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    allow("home", 0o755);
+}
+
 #[test]
 fn a_plain_user_gets_one_error_and_keeps_existing_files() {
     use std::os::unix::fs::{PermissionsExt, chown};

@@ -368,6 +368,6 @@ fn a_user_without_permissions_learns_it_at_once() {
     let url = server.queue("q").replace("nats://", "nats://me:secret@");
     let start = Instant::now();
     let denied = space.ours(&["shard", "watch", "--queue", &url]).output().unwrap();
-    ProcessOutput::from(denied).ended(2).one_error(&["refuses", "Violation"]);
+    ProcessOutput::from(denied).ended(2).one_error(&["denied permission", "Violation"]);
     assert!(start.elapsed() < GUARD);
 }

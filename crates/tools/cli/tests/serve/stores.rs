@@ -95,18 +95,55 @@ fn a_server_refuses_a_damaged_store_and_continues_without_the_orders_on_request(
 }
 
 #[test]
+fn a_store_that_may_lack_orders_does_not_pass() {
+    let flip = |path: &Path, at: u64| {
+        let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+    };
+    let fails = |place: &Workspace, words: &[&str]| {
+        store(place, &["verify", "stock.txt.store"]).ended(1).one_error(words);
+        let found = store(place, &["inspect", "--json", "stock.txt.store"]).ended(0).json();
+        assert_eq!((&found["intact"], &found["damage"]), (&false.into(), &None::<&str>.into()));
+        let exported = store(place, &["export", "stock.txt.store"]).ended(1).text();
+        let last: serde_json::Value =
+            serde_json::from_str(exported.lines().last().unwrap()).unwrap();
+        assert_eq!(last["complete"], false, "{exported}");
+        store(place, &["export", "--stocks", "stock.txt.store"]).ended(1);
+    };
+    let args = ["--store", "log", "--durability", "os"];
+    let place = place();
+    let mut server = Served::in_dir(place.path(), &args);
+    order(&server, 1, 50);
+    server.kill();
+    store(&place, &["verify", "stock.txt.store"]).ended(0);
+    // Both slots.
+    [50, 4146].into_iter().for_each(|at| flip(&place.at("stock.txt.store.mark"), at));
+    fails(&place, &["mark is damaged", "start the server"]);
+    // Without a mark, the orders behind a damaged one are missing.
+    std::fs::remove_file(place.at("stock.txt.store.mark")).unwrap();
+    store(&place, &["verify", "stock.txt.store"]).ended(0);
+    let size = std::fs::metadata(place.at("stock.txt.store")).unwrap().len();
+    flip(&place.at("stock.txt.store"), size / 2);
+    fails(&place, &["acknowledged orders are missing", "orders,", "after offset"]);
+}
+
+#[test]
 fn a_stock_file_that_cannot_be_written_does_not_stop_a_server() {
     let place = place();
     let mut server = Served::in_dir(place.path(), &[]);
     // Not even root can replace a directory by a file.
-    std::fs::create_dir(place.at("stock.txt.new")).unwrap();
+    std::fs::rename(place.at("stock.txt"), place.at("aside")).unwrap();
+    std::fs::create_dir(place.at("stock.txt")).unwrap();
     order(&server, 1, 3);
     order(&server, 1, 4);
     server.signal("-TERM");
     let (status, said) = server.ended();
     assert_eq!(status.code(), Some(1), "the last attempt failed too: {said}");
     assert_eq!(said.matches("the server continues and retries").count(), 1, "{said}");
-    std::fs::remove_dir(place.at("stock.txt.new")).unwrap();
+    std::fs::remove_dir(place.at("stock.txt")).unwrap();
+    std::fs::rename(place.at("aside"), place.at("stock.txt")).unwrap();
     let server = Served::in_dir(place.path(), &[]);
     order(&server, 1, 5);
 }

@@ -5,17 +5,19 @@
 //! moment notices that the path refers to a different file. Both files are processed in pieces;
 //! only the stocks are in memory.
 
+use super::super::make::remove_leftovers;
 use super::frame::{self, CONTENT_MAX, Frames, Kind};
 use super::recover::{self, Problem};
 use super::writing::{self, Writer};
 use super::{Log, Tail};
+use crate::temporary;
 use ioloom_exchange::{Line, OrderOutcome};
 use ioloom_sys::fault;
 use ioloom_sys::file::OpenHow;
 use ioloom_sys::make::{private_file, random_number, try_lock};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::Path;
 
 fn bad(problem: Problem) -> io::Error {
@@ -29,11 +31,9 @@ fn bad(problem: Problem) -> io::Error {
 impl Log {
     /// Rewrites the log, retaining only the latest orders.
     pub(super) fn shorten(&mut self) -> io::Result<()> {
-        let temp = super::super::path::with_suffix(&self.path, ".new");
-        match fault::call("unlink", || std::fs::remove_file(&temp)) {
-            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
+        // What an interrupted rewrite left behind only takes up space.
+        let _ = fault::call("unlink", || remove_leftovers(&self.path));
+        let temp = temporary::name_for(&self.path);
         let made = self.shortened(&temp).and_then(|tail| {
             fault::call("rename", || std::fs::rename(&temp, &self.path))?;
             Ok(tail)

@@ -1,0 +1,67 @@
+//! What the choice of the method changes for the controller of the window.
+
+use super::{AGAIN_NS, Auto, Settling, State};
+use crate::batch::Batch;
+use crate::decision::Decision;
+use crate::duel::Turn;
+use crate::measure::{Level, Sample};
+
+impl Auto {
+    /// Makes the controller keep the window that it has measured, or lets it try others again.
+    pub fn hold(&mut self, holds: bool) {
+        self.holds = holds;
+    }
+
+    /// Returns how often a change made what was measured out of date.
+    pub fn changes(&self) -> u32 {
+        self.changes
+    }
+
+    /// Takes a batch during which methods were compared, with up to `window` in flight. Measuring
+    /// begins again after it.
+    pub fn set_aside(&mut self, batch: &Batch, window: u32) {
+        if batch.elapsed_ns > 0 {
+            self.record(batch, window);
+            self.settle_again();
+        }
+    }
+
+    /// Takes a decision about the method. For another method, the window is searched from the start.
+    pub fn turn(&mut self, turn: &Turn) {
+        let from = self.window;
+        self.cost.probing_ns += turn.lost_ns;
+        self.limits.window_max = turn.window_max.max(1);
+        if let Some(window) = turn.begin {
+            self.begin_again(window);
+        }
+        self.log.push(Decision {
+            at_ns: self.course.now_ns,
+            from,
+            window: self.window,
+            phase: self.phase(),
+            reason: turn.reason,
+        });
+    }
+
+    fn begin_again(&mut self, window: u32) {
+        self.settle_again();
+        self.window = window.clamp(1, self.limits.window_max);
+        self.started = self.window;
+        self.best = None;
+        self.level = Level::new(self.window);
+        self.fail = 0;
+        self.upward = false;
+        self.fall = None;
+        self.precise = false;
+        self.again = (self.course.now_ns + AGAIN_NS, AGAIN_NS);
+        self.state = State::Measure;
+    }
+
+    /// Ignores what was issued before.
+    fn settle_again(&mut self) {
+        self.sample = Sample::default();
+        self.odd = 0;
+        let completions = u64::from(self.window);
+        self.settling = Some(Settling { until_in_flight: -1.0, completions, last: false });
+    }
+}

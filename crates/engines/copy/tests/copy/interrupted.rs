@@ -1,0 +1,144 @@
+//! Copies that are interrupted: what the report counts, and what the next copy continues.
+
+use crate::test_dir::TestDir;
+use ioloom_copy::{
+    CopyCounters, CopyOptions, Existing, Report, Silent, Target, Verify, Watcher, copy,
+};
+use ioloom_sys::attr::Attr;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn run(from: &Path, to: &Path, options: &CopyOptions, watcher: &dyn Watcher) -> Report {
+    let (sources, target) = ([from.to_owned()], Target::As(to.to_owned()));
+    copy(&sources, &target, options, watcher, &CopyCounters::default()).unwrap()
+}
+
+fn tree(at: &Path, files: usize) {
+    fs::create_dir_all(at.join("sub")).unwrap();
+    for number in 0..files {
+        fs::write(at.join(format!("sub/{number}")), format!("file {number}")).unwrap();
+    }
+}
+
+/// Cancels the copy after the first file.
+struct Stop<'a>(&'a CopyOptions);
+
+impl Watcher for Stop<'_> {
+    fn wants_names(&self) -> bool {
+        true
+    }
+
+    fn copied(&self, from: &Path, _to: &Path, _backup: Option<&Path>) {
+        if from.is_file() {
+            self.0.cancel.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+fn options(resume: bool) -> CopyOptions {
+    CopyOptions { recursive: true, threads: Some(1), resume, ..CopyOptions::default() }
+}
+
+#[test]
+fn files_that_were_removed_again_are_not_in_the_report() {
+    let place = TestDir::disk();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    tree(&from, 3);
+    let options = CopyOptions { verify: Verify::Cache, ..options(false) };
+    let report = run(&from, &to, &options, &Stop(&options));
+    assert!(report.cancelled && !to.exists());
+    assert_eq!((report.counts.files, report.bytes), (0, 0));
+    assert!(report.hashes.is_empty(), "{:?}", report.hashes);
+    assert!(report.modes.is_empty(), "{:?}", report.modes);
+    assert_eq!((report.evidence.files, report.evidence.bytes), (0, 0));
+    options.cancel.store(false, Ordering::Relaxed);
+    let report = run(&from, &to, &options, &Silent);
+    assert_eq!((report.hashes.len(), report.evidence.files), (3, 3));
+    assert_eq!(report.modes.iter().map(|(_, files)| files).sum::<u64>(), 3);
+}
+
+/// Appends to the source once, when the copy has opened it.
+struct Append<'a>(&'a Path, AtomicBool);
+
+impl Watcher for Append<'_> {
+    fn may_replace(&self, _: &Path, _: &Attr) -> bool {
+        if !self.1.swap(true, Ordering::Relaxed) {
+            File::options().append(true).open(self.0).unwrap().write_all(b"more").unwrap();
+        }
+        true
+    }
+}
+
+#[test]
+fn a_file_that_is_copied_again_is_counted_once() {
+    let place = TestDir::disk();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    fs::write(&from, "text").unwrap();
+    fs::write(&to, "old").unwrap();
+    let options = CopyOptions { existing: Existing::Ask, ..CopyOptions::default() };
+    let report = run(&from, &to, &options, &Append(&from, AtomicBool::new(false)));
+    assert_eq!((report.errors_count, fs::read(&to).unwrap()), (0, b"textmore".to_vec()));
+    assert_eq!(report.modes.iter().map(|(_, files)| files).sum::<u64>(), 1);
+}
+
+#[test]
+fn an_interrupted_copy_is_continued_under_other_spellings_of_its_paths() {
+    let place = TestDir::disk();
+    let at = |name: &str| place.path().join(name);
+    tree(&at("from"), 5);
+    fs::create_dir(at("dir")).unwrap();
+    std::os::unix::fs::symlink("dir", at("link")).unwrap();
+    for other in ["dir/./to", "link/to", "dir/../dir/to", "dir/to"] {
+        let options = options(true);
+        let report = run(&at("from"), &at("dir/to"), &options, &Stop(&options));
+        assert!(report.cancelled && report.counts.files > 0, "{other}");
+        options.cancel.store(false, Ordering::Relaxed);
+        let again = run(&at("from"), &at(other), &options, &Silent);
+        assert_eq!(again.errors_count, 0, "{other}: {:?}", again.errors);
+        assert_eq!(again.counts.resumed, report.counts.files, "{other}");
+        assert_eq!(fs::read(at("dir/to/sub/4")).unwrap(), b"file 4", "{other}");
+        assert_eq!(fs::read_dir(at("dir")).unwrap().count(), 1, "{other}");
+        fs::remove_dir_all(at("dir/to")).unwrap();
+    }
+}
+
+/// Keeps the notes.
+#[derive(Default)]
+struct Notes(Mutex<Vec<String>>);
+
+impl Watcher for Notes {
+    fn note(&self, text: &str) {
+        self.0.lock().unwrap().push(text.to_owned());
+    }
+}
+
+#[test]
+fn a_copy_that_can_be_resumed_keeps_that_of_another_source() {
+    let place = TestDir::disk();
+    let at = |name: &str| place.path().join(name);
+    tree(&at("first"), 5);
+    tree(&at("second"), 2);
+    fs::create_dir(at("dir")).unwrap();
+    let first = options(true);
+    let stopped = run(&at("first"), &at("dir/to"), &first, &Stop(&first));
+    assert!(stopped.cancelled);
+    let left = || {
+        let names = fs::read_dir(at("dir")).unwrap().map(|entry| entry.unwrap().path());
+        names.filter(|path| path.to_string_lossy().ends_with(".part")).collect::<Vec<PathBuf>>()
+    };
+    assert_eq!(left().len(), 1);
+    let notes = Notes::default();
+    let report = run(&at("second"), &at("dir/to"), &options(true), &notes);
+    assert_eq!(report.errors_count, 0, "{:?}", report.errors);
+    assert_eq!(left().len(), 1, "the work of the first copy is there");
+    let notes = notes.0.into_inner().unwrap();
+    assert!(notes.iter().any(|text| text.starts_with("kept ")), "{notes:?}");
+    fs::remove_dir_all(at("dir/to")).unwrap();
+    first.cancel.store(false, Ordering::Relaxed);
+    let continued = run(&at("first"), &at("dir/to"), &first, &Silent);
+    assert_eq!(continued.counts.resumed, stopped.counts.files);
+    assert_eq!(left(), [] as [PathBuf; 0]);
+}

@@ -1,0 +1,116 @@
+//! What files that exist at the target keep, and which of them are replaced.
+
+use crate::test_dir::TestDir;
+use ioloom_copy::{
+    CopyCounters, CopyError, CopyOptions, Existing, Overwrite, Preserve, Report, Silent, Target,
+    copy,
+};
+use ioloom_sys_lab::image::can_mount_images;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+fn one(from: &Path, to: &Path, options: &CopyOptions) -> Report {
+    let (sources, target) = ([from.to_owned()], Target::As(to.to_owned()));
+    copy(&sources, &target, options, &Silent, &CopyCounters::default()).unwrap()
+}
+
+fn messages(report: &Report) -> String {
+    report.errors.iter().map(CopyError::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// Goal: overwriting does not lose a flag. Method: no access times, which any owner may set.
+#[test]
+fn a_file_with_flags_that_a_new_one_lacks_is_written_in_place() {
+    let place = TestDir::disk();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    fs::write(&from, "new").unwrap();
+    let chattr = |flag: &str, path: &Path| {
+        let done = Command::new("chattr").arg(flag).arg(path).output();
+        done.is_ok_and(|output| output.status.success())
+    };
+    for (flag, overwrite, stays) in [
+        ("+A", Overwrite::Auto, true),
+        ("+d", Overwrite::Auto, true),
+        ("+A", Overwrite::Replace, false),
+        ("-A", Overwrite::Auto, false),
+    ] {
+        let _ = fs::remove_file(&to);
+        fs::write(&to, "old").unwrap();
+        if !chattr(flag, &to) {
+            return println!("skipped: chattr is missing or not supported here");
+        }
+        let before = fs::metadata(&to).unwrap().ino();
+        let report = one(&from, &to, &CopyOptions { overwrite, ..CopyOptions::default() });
+        assert_eq!(report.errors_count, 0, "{}", messages(&report));
+        assert_eq!(fs::read(&to).unwrap(), b"new");
+        assert_eq!(fs::metadata(&to).unwrap().ino() == before, stays, "{flag} {overwrite:?}");
+    }
+    // A new file there inherits the flag.
+    let dir = place.path().join("dir");
+    fs::create_dir(&dir).unwrap();
+    assert!(chattr("+A", &dir));
+    fs::write(dir.join("to"), "old").unwrap();
+    let before = fs::metadata(dir.join("to")).unwrap().ino();
+    assert_eq!(one(&from, &dir.join("to"), &CopyOptions::default()).errors_count, 0);
+    assert_ne!(fs::metadata(dir.join("to")).unwrap().ino(), before);
+}
+
+/// A file system in an image that was made by `mkfs`, unmounted when dropped.
+struct Mounted(tempfile::TempDir);
+
+impl Mounted {
+    fn make(mkfs: &[&str]) -> Option<Self> {
+        if let Err(why) = can_mount_images() {
+            println!("skipped: {why}");
+            return None;
+        }
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let (image, point) = (dir.path().join("image"), dir.path().join("point"));
+        File::create(&image).unwrap().set_len(16 << 20).unwrap();
+        fs::create_dir(&point).unwrap();
+        let is_made = Command::new(mkfs[0]).args(&mkfs[1..]).arg(&image).output();
+        if !is_made.is_ok_and(|output| output.status.success()) {
+            println!("skipped: {} is missing", mkfs[0]);
+            return None;
+        }
+        let mount = Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&point).output();
+        if !mount.is_ok_and(|output| output.status.success()) {
+            println!("skipped: an image by {} cannot be mounted", mkfs[0]);
+            return None;
+        }
+        Some(Self(dir))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path().join("point")).status();
+    }
+}
+
+/// Goal: a file that was copied to a file system with coarse times is not copied again. Method: ext4 with inodes
+/// that have no room for nanoseconds, and FAT.
+#[test]
+fn an_update_to_a_file_system_with_coarse_times_copies_once() {
+    let place = TestDir::disk();
+    let from = place.path().join("from");
+    fs::write(&from, "text").unwrap();
+    let modified = SystemTime::UNIX_EPOCH + Duration::from_millis(1_600_000_001_500);
+    File::options().write(true).open(&from).unwrap().set_modified(modified).unwrap();
+    let times = Preserve { times: true, ..Preserve::default() };
+    let updates =
+        |preserve| CopyOptions { existing: Existing::Update, preserve, ..CopyOptions::default() };
+    for mkfs in [&["mkfs.ext4", "-q", "-F", "-I", "128"][..], &["mkfs.vfat"]] {
+        let Some(mounted) = Mounted::make(mkfs) else { continue };
+        let to = mounted.0.path().join("point/to");
+        let files: Vec<u64> =
+            (0..2).map(|_| one(&from, &to, &updates(times)).counts.files).collect();
+        assert_eq!(files, [1, 0], "{mkfs:?}");
+        // Times that are not preserved are compared as they are.
+        assert_eq!(one(&from, &to, &updates(Preserve::default())).counts.files, 1, "{mkfs:?}");
+        assert_eq!(one(&from, &to, &updates(times)).counts.files, 0, "{mkfs:?}");
+    }
+}

@@ -1,0 +1,66 @@
+//! Attributes of files and directories that existed at the target.
+
+use super::{alone, run};
+use ioloom_copy::{CopyOptions, Report};
+use ioloom_sys::attr::XattrOf;
+use ioloom_sys::fault;
+use ioloom_testbed::Disk;
+use std::fs::{self, File, Permissions};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+/// Goal: an old file whose ACL cannot be read is not replaced by one that more users can read. Method: the mask
+/// of the ACL is in the bits of the group.
+#[test]
+fn an_acl_that_cannot_be_listed_is_an_error_and_grants_nothing() {
+    // user::rw-, user:1000:rw-, group::---, mask::rw-, other::---
+    const LIST: [u8; 44] = [
+        2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 6, 0, 232, 3, 0, 0, 4, 0, 0, 0, 255, 255,
+        255, 255, 16, 0, 6, 0, 255, 255, 255, 255, 32, 0, 0, 0, 255, 255, 255, 255,
+    ];
+    let _alone = alone();
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    fs::write(&from, "new").unwrap();
+    let options = CopyOptions::default();
+    for call in 1..=2 {
+        let _ = fs::remove_file(&to);
+        fs::write(&to, "old").unwrap();
+        fs::set_permissions(&to, Permissions::from_mode(0o600)).unwrap();
+        let old = File::open(&to).unwrap();
+        let name = c"system.posix_acl_access";
+        if XattrOf::Open(old.as_fd()).set(name, &LIST).is_err() {
+            return println!("skipped: this file system has no ACLs");
+        }
+        assert_eq!(old.metadata().unwrap().mode() & 0o777, 0o660);
+        fault::set(&format!("listxattr:{call}:5"));
+        let report: Report = run(&from, &to, &options).unwrap();
+        fault::set("");
+        let now = File::open(&to).unwrap();
+        let has_acl = XattrOf::Open(now.as_fd()).get(name).unwrap().is_some();
+        let group = now.metadata().unwrap().mode() & 0o070;
+        assert!(has_acl || group == 0, "call {call}: the group got {group:o}");
+        assert!(has_acl || report.errors_count > 0, "call {call}: no error was reported");
+    }
+}
+
+/// Goal: whether the file system sets modes itself is known of the directory that is merged into. Method: a file
+/// system mounted on that directory is asked once more than that of the directory above.
+#[test]
+fn the_properties_of_a_target_are_those_of_what_is_mounted_on_it() {
+    let _alone = alone();
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let from = place.path().join("from");
+    fs::create_dir(&from).unwrap();
+    let Some(disk) = Disk::make(&place.path().join("image"), 16 << 20) else { return };
+    let same = place.path().join("same");
+    fs::create_dir(&same).unwrap();
+    let options = CopyOptions { recursive: true, threads: Some(1), ..CopyOptions::default() };
+    let calls = [same.as_path(), disk.path()].map(|to| {
+        fault::set("");
+        assert_eq!(run(&from, to, &options).unwrap().errors_count, 0);
+        fault::calls_of("fstatfs")
+    });
+    fault::set("");
+    assert_eq!(calls[1], calls[0] + 1);
+}

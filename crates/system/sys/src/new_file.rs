@@ -1,0 +1,197 @@
+//! Files that get their names only when they are complete. What is not a file, such as `/dev/stdout`, is written as
+//! it is: root could replace a device.
+
+use crate::attr::XattrOf;
+use crate::dir::Dir;
+use crate::fault::call;
+use crate::make::random_number;
+use std::ffi::{CStr, CString, OsStr};
+use std::fs::{File, Metadata, OpenOptions, Permissions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Length of the part of the final name that the temporary name contains, in bytes.
+const NAME_PART_MAX: usize = 200;
+
+/// A file that is open for its contents and has no name yet.
+#[derive(Debug)]
+pub struct NewFile {
+    file: File,
+    part: Option<Part>,
+}
+
+/// A temporary file, removed on drop unless it gets its name.
+#[derive(Debug)]
+struct Part {
+    path: PathBuf,
+    target: PathBuf,
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // The rename has removed this name.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl NewFile {
+    /// Opens a temporary file in the directory of `path`, or the pipe, device or descriptor that `path` names. An
+    /// existing file is unchanged until [`NewFile::finish`].
+    ///
+    /// # Errors
+    ///
+    /// Returns the system error; EISDIR if `path` is a directory.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let opened = |file| Self { file, part: None };
+        let there = std::fs::metadata(path).ok();
+        if let Some(stream) = there.as_ref().and_then(stream_of) {
+            return Ok(opened(stream));
+        }
+        if is_open_descriptor(path) {
+            return OpenOptions::new().append(true).open(path).map(opened);
+        }
+        // Also what has no other path, such as the target of a link to no file.
+        let target = std::fs::canonicalize(path).ok();
+        let is_special = there.as_ref().is_some_and(|there| !there.is_file());
+        let is_link = path.symlink_metadata().is_ok_and(|there| there.is_symlink());
+        if is_special || is_link && target.is_none() {
+            return OpenOptions::new().write(true).create(!is_special).open(path).map(opened);
+        }
+        // A link stays, and the file to which it leads is replaced.
+        let target = target.unwrap_or_else(|| path.to_owned());
+        let there = there.as_ref();
+        let path = part_of(&target).ok_or(io::ErrorKind::NotFound)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(mode_of(there));
+        let file = call("new-file", || options.open(&path))?;
+        let part = Part { path, target };
+        if let Some(there) = there {
+            take_over(&file, there, &part.target)?;
+        }
+        Ok(Self { file, part: Some(part) })
+    }
+
+    /// Returns the open file, to which the contents are written.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Makes the contents durable. Pipes and devices are left as they are.
+    ///
+    /// # Errors
+    ///
+    /// Returns the system error.
+    pub fn sync(&self) -> io::Result<()> {
+        if self.part.is_some() { self.file.sync_all() } else { Ok(()) }
+    }
+
+    /// Gives the file its name.
+    ///
+    /// # Errors
+    ///
+    /// Returns the system error. A file of that name is then unchanged.
+    pub fn finish(self) -> io::Result<()> {
+        self.part.as_ref().map_or(Ok(()), |part| std::fs::rename(&part.path, &part.target))
+    }
+}
+
+/// Returns whether a path names a descriptor that is open, such as `/dev/fd/3`. Its file belongs to whatever
+/// opened it, and is written to its end instead of being replaced.
+fn is_open_descriptor(path: &Path) -> bool {
+    let above = path.parent().and_then(|above| std::fs::canonicalize(above).ok());
+    above.is_some_and(|above| above.starts_with("/proc") && above.ends_with("fd"))
+}
+
+/// Returns an unused path in the directory of `target`; `None` if the target has no name.
+fn part_of(target: &Path) -> Option<PathBuf> {
+    let name = target.file_name()?.as_bytes();
+    let mut end = name.len().min(NAME_PART_MAX);
+    // Some file systems refuse a part of a character.
+    while end > NAME_PART_MAX - 4 && name.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
+        end -= 1;
+    }
+    let mut part = OsStr::from_bytes(&name[..end]).to_owned();
+    // Another machine or container can have the same process number.
+    part.push(format!(".{}.{:016x}.part", std::process::id(), random_number()));
+    Some(target.with_file_name(part))
+}
+
+/// Returns the mode with which a file is made that takes the place of one.
+fn mode_of(there: Option<&Metadata>) -> u32 {
+    if there.is_some() { 0o600 } else { 0o666 }
+}
+
+/// The access control list of a file.
+const ACL: &CStr = c"system.posix_acl_access";
+
+/// Gives a new file the owner and the permissions of `old`, which it replaces, as far as permitted: it is never
+/// open to more users. File systems that refuse a change have permissions of their own.
+fn take_over(file: &File, there: &Metadata, old: &Path) -> io::Result<()> {
+    let own = file.metadata()?;
+    let keeps_group = own.gid() == there.gid()
+        || std::os::unix::fs::fchown(file, None, Some(there.gid())).is_ok();
+    if own.uid() != there.uid() {
+        let _ = std::os::unix::fs::fchown(file, Some(there.uid()), None);
+    }
+    let bits = match take_over_acl(file, old) {
+        Ok(_) if keeps_group => 0o777,
+        // The members of another group get what all others have.
+        Ok(false) => 0o707 | (there.mode() & 0o007) << 3,
+        _ => 0o700,
+    };
+    let _ = file.set_permissions(Permissions::from_mode(there.mode() & bits));
+    Ok(())
+}
+
+/// Gives a file the access control list of `old`, or none if that has none. Returns whether it has one.
+fn take_over_acl(file: &File, old: &Path) -> io::Result<bool> {
+    let new = XattrOf::Open(file.as_fd());
+    // It can be closed to this user for reading.
+    let above = Dir::open_path_only(old.parent().unwrap_or(Path::new("/")))?;
+    let name = CString::new(old.file_name().unwrap_or_default().as_bytes())?;
+    match XattrOf::Name(&above, &name).get(ACL) {
+        Ok(Some(list)) => new.set(ACL, &list).map(|()| true),
+        Ok(None) => new.remove(ACL).map(|()| false),
+        // The file system has no lists.
+        Err(e) if e.kind() == io::ErrorKind::Unsupported => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+/// Returns standard output or standard error if that is the file: renaming another one onto it would take away
+/// what it contains, and what is written to it later.
+fn stream_of(there: &Metadata) -> Option<File> {
+    let (stdout, stderr) = (io::stdout(), io::stderr());
+    [stdout.as_fd(), stderr.as_fd()].into_iter().find_map(|stream| {
+        let stream = stream.try_clone_to_owned().map(File::from).ok()?;
+        let open = stream.metadata().ok()?;
+        let is_same = (open.dev(), open.ino()) == (there.dev(), there.ino());
+        is_same.then_some(stream)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_file_that_is_not_finished_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, "old").unwrap();
+        drop(NewFile::create(&path).unwrap());
+        let new = NewFile::create(&path).unwrap();
+        new.file().write_all(b"new").unwrap();
+        new.sync().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        new.finish().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert!(NewFile::create(&dir.path().join("missing/file")).is_err());
+        assert!(NewFile::create(Path::new("")).is_err());
+    }
+}
