@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Most requests in flight in the rings of all workers together.
 const RING_WINDOW: u32 = 256;
 
-/// Why there is no ring.
+/// Why a ring could not be created.
 #[derive(Debug)]
 pub(crate) struct RingRefused {
     pub(crate) at_ns: u64,

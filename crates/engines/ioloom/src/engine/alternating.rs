@@ -19,6 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// Hashes files, and cancels when it has seen so many.
@@ -120,7 +121,17 @@ fn alternate(shared: &crate::shared::Shared<'_>, over: &AtomicBool) {
         shared.window.set_sharers(if few { workers } else { u32::MAX });
         shared.window.set_limit((random >> 33) as u32 % shared.window.size());
         shared.spare_bell.ring_all();
-        std::thread::yield_now();
+        // Long enough for a few files.
+        std::thread::sleep(Duration::from_micros(random >> 50 & 1023));
+    }
+}
+
+/// Ends the alternation, after a panic as well.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -145,13 +156,13 @@ fn run(
     let options = RunOptions { cancel: cancel.clone(), ..RunOptions::default() };
     let budget = Arc::new(Budget::new(plan.memory_bytes));
     let mut shared = prepare(&source, plan, budget, &options).unwrap();
-    shared.methods = Methods::both(shared.window.size(), 2);
+    // With small rings, a worker also begins files by both methods at once.
+    shared.methods = Methods::both((shared.window.size() / 8).max(2), 2);
     let (shared, over) = (shared, AtomicBool::new(false));
     let executed = std::thread::scope(|scope| {
         scope.spawn(|| alternate(&shared, &over));
-        let executed = threads::run(&shared, &options, work);
-        over.store(true, Ordering::Relaxed);
-        executed
+        let _over = Ends(&over);
+        threads::run(&shared, &options, work)
     });
     assert_eq!(shared.budget.used(), 0, "{text}: a buffer was not returned");
     if let Some(refused) = shared.methods.refused() {
@@ -161,11 +172,12 @@ fn run(
     Some(executed)
 }
 
+/// Of larger windows than they have workers, which leaves a ring room for more than one file.
 const PLANS: [&str; 5] = [
-    "nowait/window:l=64,p=2/stripe=8",
-    "nowait/window:l=64,p=2/chunk=4KiB",
-    "nowait/window:l=16,p=2/memory=4MiB",
-    "nowait/window:l=16,p=2/chunk=64KiB,memory=1MiB",
+    "nowait/window:l=160,p=2/stripe=8",
+    "nowait/window:l=160,p=2/chunk=4KiB",
+    "nowait/window:l=96,p=2/memory=8MiB",
+    "nowait/window:l=80,p=2/chunk=64KiB,memory=1MiB",
     "nowait/window:l=3,p=2/blocking=4",
 ];
 
