@@ -29,6 +29,16 @@ const SIZE_SUFFIXES: [(&str, u64); 17] = [
 const DURATION_SUFFIXES: [(&str, f64); 7] =
     [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("min", 60e9), ("s", 1e9), ("h", 3600e9)];
 
+/// Escapes characters that could control the terminal or change the order of the text.
+pub fn readable(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        let odd = c.is_control() || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
+        if odd { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out
+}
+
 /// Parses a size in bytes, such as `4096`, `512KiB`, `1.5 MiB` or `2MB`.
 pub fn parse_size(text: &str) -> Result<u64, ParseError> {
     let refuse = |reason: &str| ParseError::new("size", text, reason);

@@ -118,12 +118,7 @@ pub(crate) fn table_text(table: &comfy_table::Table) -> String {
 
 /// Escapes characters that could control the terminal.
 pub(crate) fn readable(name: &[u8]) -> String {
-    let mut out = String::new();
-    for c in String::from_utf8_lossy(name).chars() {
-        let odd = c.is_control() || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
-        if odd { out.extend(c.escape_default()) } else { out.push(c) }
-    }
-    out
+    ioloom_model::units::readable(&String::from_utf8_lossy(name))
 }
 
 /// Shortens text to `width` columns, marking the cut with an ellipsis.

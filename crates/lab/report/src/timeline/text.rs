@@ -2,14 +2,16 @@
 
 use super::{letter, share_text, tenths, words};
 use ioloom_model::State;
-use ioloom_model::units::format_ns;
-use ioloom_trace::Trace;
-use ioloom_trace::shares::{self, Lane, Shares};
+use ioloom_model::units::{format_count, format_ns, readable};
+use ioloom_trace::shares::{self, Lane, Shares, threads_by_role};
+use ioloom_trace::{Thread, Trace};
 
 /// Maximum width of the name column.
 const NAMES: usize = 18;
 /// Maximum number of threads per role that get a line each; the rest are summed up.
 const THREADS: usize = 32;
+/// Maximum number of roles with lanes; the rest are counted. A build has one role per process.
+const ROLES: usize = 64;
 
 /// Returns the trace as plain text of `width` columns (at least 40). Each column of a lane shows
 /// the letter of the state with the largest share; the shares below are exact.
@@ -24,27 +26,25 @@ pub fn timeline_text(trace: &Trace, width: usize) -> String {
     for f in ioloom_trace::findings::findings(trace) {
         push_folded(&mut out, &format!("* {}: {} Try: {}", f.title, f.sentence, f.try_this), width);
     }
-    let names = trace.threads.iter().map(|t| t.name.chars().count()).max().unwrap_or(0);
+    let names = trace.threads.iter().map(|t| readable(&t.name).chars().count()).max().unwrap_or(0);
     let names = names.clamp(6, NAMES).min(width / 3);
     let columns = width - names - 1;
     out.push('\n');
     out.push_str(&axis(trace, names, columns));
-    for role in shares::roles(trace) {
-        out.push_str(&format!("{} ({})\n", role.role, role.threads));
-        let mine: Vec<_> = trace.threads.iter().filter(|t| t.role == role.role).collect();
-        for thread in mine.iter().take(THREADS) {
-            let lane = Lane::new(thread);
-            let name: String = thread.name.chars().take(names).collect();
-            let lane = lane.columns(0, trace.elapsed_ns, columns);
-            let line: String = lane.iter().map(mostly).collect();
-            out.push_str(format!("{name:<names$} {line}").trim_end());
-            out.push('\n');
-        }
-        if mine.len() > THREADS {
-            let more = format!("and {} more threads, summed up below", mine.len() - THREADS);
+    let roles = threads_by_role(&trace.threads);
+    for (role, threads) in roles.iter().take(ROLES) {
+        out.push_str(&format!("{} ({})\n", readable(role), threads.len()));
+        push_lanes(&mut out, trace, threads, names, columns);
+        if threads.len() > THREADS {
+            let more = format!("and {} more threads, summed up below", threads.len() - THREADS);
             push_folded(&mut out, &more, width);
         }
-        out.push_str(&shares_line(trace, &role.role, width));
+        out.push_str(&shares_line(trace, threads, width));
+    }
+    if let Some(rest) = roles.get(ROLES..).filter(|rest| !rest.is_empty()) {
+        let threads: usize = rest.iter().map(|(_, threads)| threads.len()).sum();
+        let (roles, threads) = (format_count(rest.len() as u64), format_count(threads as u64));
+        push_folded(&mut out, &format!("and {roles} more roles with {threads} threads"), width);
     }
     out.push('\n');
     for line in not_measured(trace) {
@@ -58,6 +58,17 @@ pub fn timeline_text(trace: &Trace, width: usize) -> String {
         width,
     );
     out
+}
+
+/// Writes one lane per thread, up to the limit.
+fn push_lanes(out: &mut String, trace: &Trace, threads: &[&Thread], names: usize, columns: usize) {
+    for thread in threads.iter().take(THREADS) {
+        let name: String = readable(&thread.name).chars().take(names).collect();
+        let lane = Lane::new(thread).columns(0, trace.elapsed_ns, columns);
+        let line: String = lane.iter().map(mostly).collect();
+        out.push_str(format!("{name:<names$} {line}").trim_end());
+        out.push('\n');
+    }
 }
 
 /// Returns the letter of the state with the largest share of a column, or a space if the thread did
@@ -74,9 +85,9 @@ fn axis(trace: &Trace, names: usize, columns: usize) -> String {
 }
 
 /// Writes the exact shares of a role over the whole run.
-fn shares_line(trace: &Trace, role: &str, width: usize) -> String {
+fn shares_line(trace: &Trace, threads: &[&Thread], width: usize) -> String {
     let mut sum = Shares::default();
-    for thread in trace.threads.iter().filter(|t| t.role == role) {
+    for thread in threads {
         sum.add(&Lane::new(thread).within(0, trace.elapsed_ns.max(thread.end_ns)));
     }
     let tenths = tenths(&sum.ns);
@@ -106,7 +117,7 @@ fn not_measured(trace: &Trace) -> Vec<String> {
 fn push_folded(out: &mut String, text: &str, width: usize) {
     let indent = if text.starts_with("  ") { "  " } else { "" };
     let mut line = String::from(indent);
-    for word in text.split_whitespace() {
+    for word in text.split_whitespace().map(readable) {
         if line.len() > indent.len() && line.chars().count() + 1 + word.chars().count() > width {
             out.push_str(&line);
             out.push('\n');
@@ -115,7 +126,7 @@ fn push_folded(out: &mut String, text: &str, width: usize) {
         if line.len() > indent.len() {
             line.push(' ');
         }
-        line.push_str(word);
+        line.push_str(&word);
     }
     out.push_str(&line);
     out.push('\n');

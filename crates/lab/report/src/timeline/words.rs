@@ -9,7 +9,7 @@ use ioloom_trace::Trace;
 /// Returns one line of evidence: level, sources, losses, cost.
 pub(super) fn evidence_line(trace: &Trace) -> String {
     let e = &trace.evidence;
-    let records: u64 = e.sources.iter().map(|s| s.records).sum();
+    let records = e.sources.iter().map(|s| s.records).fold(0, u64::saturating_add);
     format!(
         "{} threads, {} elapsed; evidence level {} ({}), {} records from {}, {} lost; tracing \
         overhead \
@@ -30,7 +30,7 @@ pub(super) fn evidence_line(trace: &Trace) -> String {
 
 /// Returns the number of records reported as lost by the sources.
 pub(super) fn lost(trace: &Trace) -> u64 {
-    trace.evidence.sources.iter().map(|s| s.lost).sum()
+    trace.evidence.sources.iter().map(|s| s.lost).fold(0, u64::saturating_add)
 }
 
 /// Returns the losses by source; `None` if nothing was lost.
@@ -41,7 +41,7 @@ pub(super) fn loss_line(trace: &Trace) -> Option<String> {
         .iter()
         .filter(|s| s.lost > 0)
         .map(|s| {
-            let all = s.records + s.lost;
+            let all = s.records.saturating_add(s.lost);
             let share = s.lost as f64 / all as f64 * 100.0;
             format!("{} lost {} of {} records ({share:.1} %)", s.name, count(s.lost), count(all))
         })

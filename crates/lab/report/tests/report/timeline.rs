@@ -5,8 +5,8 @@ use ioloom_model::State;
 use ioloom_report::timeline::{
     SvgOptions, Theme, letter, section, timeline_page, timeline_svg, timeline_text,
 };
-use ioloom_trace::Trace;
 use ioloom_trace::shares::Lanes;
+use ioloom_trace::{Thread, Trace};
 use std::collections::BTreeSet;
 
 fn light() -> SvgOptions {
@@ -88,6 +88,35 @@ fn text_lanes_fit_and_show_the_largest_share() {
             assert!(letters.contains(&'C') && letters.contains(&'I'), "{lane}");
         }
     }
+}
+
+#[test]
+fn the_text_has_no_control_characters_of_a_trace() {
+    let mut hostile = sync_threads();
+    let odd = "a\u{1b}]0;x\u{7}\nb\u{202e}";
+    hostile.title = odd.to_owned();
+    hostile.evidence.sources[0].name = odd.to_owned();
+    hostile.evidence.sources[0].lost = 1;
+    for thread in &mut hostile.threads {
+        thread.name = odd.to_owned();
+        thread.role = odd.to_owned();
+    }
+    let text = timeline_text(&hostile, 80);
+    let control = text.chars().find(|c| c.is_control() && *c != '\n' || *c == '\u{202e}');
+    assert_eq!(control, None, "{text}");
+    assert!(text.contains("\\u{1b}]0;x"), "{text}");
+}
+
+#[test]
+fn more_roles_than_are_drawn_are_counted() {
+    let mut trace = sync_threads();
+    let thread = trace.threads[0].clone();
+    let of_process =
+        |pid: u32| Thread { tid: pid, role: format!("process {pid}"), ..thread.clone() };
+    trace.threads = (0..1100).map(of_process).collect();
+    let text = timeline_text(&trace, 80);
+    assert!(text.contains("process 63 (1)") && !text.contains("process 64 (1)"), "{text}");
+    assert!(text.contains("and 1 036 more roles with 1 036 threads"), "{text}");
 }
 
 #[test]

@@ -247,7 +247,7 @@ fn losses(collected: &Collected, notes: &mut Vec<String>) {
         (collected.kernel_lost, "kernel events were lost: the per-processor rings were full"),
         (gather.over, "events exceeded the limit and were dropped"),
         (gather.unknown, "records belonged to threads whose start was not recorded"),
-        (gather.threads_over, "threads exceeded the limit and are omitted"),
+        (gather.left_out.len() as u64, "threads exceeded the limit and are omitted"),
         (gather.broken, "records were malformed"),
     ] {
         if lost > 0 {

@@ -8,7 +8,7 @@ use ioloom_sys_trace::tracefs::event::{Event, EventData, Kind};
 use ioloom_trace::Wake;
 use ioloom_trace::raw::{Fault, LockWait, Switch};
 use ioloom_trace::{CoreRun, Request};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Lock flag bit: the lock spins, so no thread leaves its processor.
 const LOCK_SPINS: u32 = 1;
@@ -65,8 +65,10 @@ pub(super) struct Gather {
     pub(super) over: u64,
     /// Records from the rings of the program about threads that are not known.
     pub(super) unknown: u64,
-    /// Threads beyond the limit.
-    pub(super) threads_over: u64,
+    /// Maximum number of threads that become known by following others.
+    pub(super) threads_max: usize,
+    /// Threads beyond this number.
+    pub(super) left_out: BTreeSet<u32>,
     /// Malformed records.
     pub(super) broken: u64,
     cores: Vec<Core>,
@@ -76,7 +78,7 @@ pub(super) struct Gather {
 
 impl Gather {
     pub(super) fn new(events_max: usize, follow: bool) -> Self {
-        Self { events_max, follow, ..Self::default() }
+        Self { events_max, follow, threads_max: THREADS_MAX, ..Self::default() }
     }
 
     /// Makes a thread known and returns its events.
@@ -86,8 +88,8 @@ impl Gather {
 
     /// Like [`Gather::know`], but counts a new thread beyond the limit instead.
     pub(super) fn discover(&mut self, tid: u32) -> Option<&mut Stream> {
-        if self.threads.len() >= THREADS_MAX && !self.threads.contains_key(&tid) {
-            self.threads_over += 1;
+        if self.threads.len() >= self.threads_max && !self.threads.contains_key(&tid) {
+            self.left_out.insert(tid);
             return None;
         }
         Some(self.know(tid))
@@ -96,7 +98,7 @@ impl Gather {
     /// Returns the events of a thread if it is known, or counts a record that is lost with it.
     fn known(&mut self, tid: u32) -> Option<&mut Stream> {
         let stream = self.threads.get_mut(&tid);
-        self.unknown += u64::from(stream.is_none());
+        self.unknown += u64::from(stream.is_none() && !self.left_out.contains(&tid));
         stream
     }
 

@@ -105,6 +105,18 @@ fn children_are_followed_on_request() {
 }
 
 #[test]
+fn threads_beyond_the_limit_are_counted_once() {
+    let mut g = gather(true);
+    g.threads_max = 2;
+    // Both kinds of rings record a creation.
+    for tid in [20, 21, 22, 21, 22] {
+        g.own(Record::Begin { at_ns: 1, pid: 7, tid, parent_tid: 7 });
+    }
+    assert_eq!(g.threads.keys().copied().collect::<Vec<_>>(), [7, 20]);
+    assert_eq!(g.left_out.len(), 2);
+}
+
+#[test]
 fn events_beyond_the_limit_are_counted() {
     let mut g = Gather::new(3, false);
     g.know(7);
