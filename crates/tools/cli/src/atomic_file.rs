@@ -3,31 +3,28 @@
 
 use crate::exit::Failure;
 use ioloom_failure::{Operation, PathError};
-use ioloom_sys::attr::XattrOf;
-use ioloom_sys::dir::Dir;
-use ioloom_sys::make::random_number;
-use std::ffi::{CStr, CString, OsStr};
-use std::fs::{File, Metadata, OpenOptions, Permissions};
+use ioloom_sys::new_file::NewFile;
 use std::io::{self, BufWriter, Write};
-use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-
-/// Length of the part of the final name that the temporary name contains, in bytes.
-const NAME_PART_MAX: usize = 200;
 
 /// Writes `bytes` to `path`, creating missing parent directories.
 ///
 /// # Errors
 /// A directory or the file cannot be written; the old file, if any, is unchanged.
 pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
-    if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
-        std::fs::create_dir_all(parent)
-            .map_err(PathError::on(Operation::CreateDir, parent))
-            .map_err(Failure::failed)?;
-    }
+    create_parents(path)?;
     write_with(path, |out| out.write_all(bytes.as_ref()))
+}
+
+/// Creates the missing directories above `path`.
+///
+/// # Errors
+/// A directory cannot be created.
+pub(crate) fn create_parents(path: &Path) -> Result<(), Failure> {
+    let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) else { return Ok(()) };
+    std::fs::create_dir_all(parent)
+        .map_err(PathError::on(Operation::CreateDir, parent))
+        .map_err(Failure::failed)
 }
 
 /// Writes the output of `fill` to `path` through a temporary file in the same directory.
@@ -38,126 +35,54 @@ pub(crate) fn write_with(
     path: &Path,
     fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Failure> {
-    let failed = |error| Failure::failed(PathError::new(Operation::Write, path, error));
-    let there = std::fs::metadata(path).ok();
-    if let Some(stream) = there.as_ref().and_then(stream_of) {
-        return fill_with(stream, fill).map_err(failed);
-    }
-    if is_open_descriptor(path) {
-        let opened = OpenOptions::new().append(true).open(path);
-        return opened.and_then(|opened| fill_with(opened, fill)).map_err(failed);
-    }
-    // Also what has no other path, such as the target of a link to no file.
-    let target = std::fs::canonicalize(path).ok();
-    let is_special = there.as_ref().is_some_and(|there| !there.is_file());
-    let is_link = path.symlink_metadata().is_ok_and(|there| there.is_symlink());
-    if is_special || is_link && target.is_none() {
-        let opened = OpenOptions::new().write(true).create(!is_special).open(path);
-        return opened.and_then(|opened| fill_with(opened, fill)).map_err(failed);
-    }
-    // A link stays, and the file to which it leads is replaced.
-    let target = target.unwrap_or_else(|| path.to_owned());
-    let there = there.as_ref();
-    let part = part_of(&target);
-    let created = OpenOptions::new().write(true).create_new(true).mode(mode_of(there)).open(&part);
-    let written = created
-        .and_then(|created| {
-            if let Some(there) = there {
-                take_over(&created, there, &target)?;
-            }
-            fill_with(created, fill)
-        })
-        .and_then(|()| std::fs::rename(&part, &target));
-    written.map_err(|error| {
-        let _ = std::fs::remove_file(&part);
-        failed(error)
-    })
+    begin(path)?.finish(fill)
 }
 
-/// Returns whether a path names a descriptor that is open, such as `/dev/fd/3`. Its file belongs to whatever
-/// opened it, and is written to its end instead of being replaced.
-fn is_open_descriptor(path: &Path) -> bool {
-    let above = path.parent().and_then(|above| std::fs::canonicalize(above).ok());
-    above.is_some_and(|above| above.starts_with("/proc") && above.ends_with("fd"))
+/// A file that is open for its contents and has no name yet.
+pub(crate) struct Begun {
+    new: NewFile,
+    /// For errors.
+    path: PathBuf,
 }
 
-/// Returns an unused path in the directory of `target`.
-fn part_of(target: &Path) -> PathBuf {
-    let name = target.file_name().unwrap_or_default().as_bytes();
-    let mut end = name.len().min(NAME_PART_MAX);
-    // Some file systems refuse a part of a character.
-    while end > NAME_PART_MAX - 4 && name.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
-        end -= 1;
-    }
-    let mut part = OsStr::from_bytes(&name[..end]).to_owned();
-    // Another machine or container can have the same process number.
-    part.push(format!(".{}.{:016x}.part", std::process::id(), random_number()));
-    target.with_file_name(part)
+/// Opens a file for contents that exist later, so that a path that cannot be written is an error before
+/// the work. An existing file is unchanged until [`Begun::finish`].
+///
+/// # Errors
+/// The file cannot be written.
+pub(crate) fn begin(path: &Path) -> Result<Begun, Failure> {
+    let new = NewFile::create(path).map_err(failed(path))?;
+    Ok(Begun { new, path: path.to_owned() })
 }
 
-/// Returns the mode with which a file is made that takes the place of one.
-fn mode_of(there: Option<&Metadata>) -> u32 {
-    if there.is_some() { 0o600 } else { 0o666 }
-}
-
-/// The access control list of a file.
-const ACL: &CStr = c"system.posix_acl_access";
-
-/// Gives a new file the owner and the permissions of `old`, which it replaces, as far as permitted: it is never
-/// open to more users. File systems that refuse a change have permissions of their own.
-fn take_over(file: &File, there: &Metadata, old: &Path) -> io::Result<()> {
-    let own = file.metadata()?;
-    let keeps_group = own.gid() == there.gid()
-        || std::os::unix::fs::fchown(file, None, Some(there.gid())).is_ok();
-    if own.uid() != there.uid() {
-        let _ = std::os::unix::fs::fchown(file, Some(there.uid()), None);
-    }
-    let bits = match take_over_acl(file, old) {
-        Ok(_) if keeps_group => 0o777,
-        // The members of another group get what all others have.
-        Ok(false) => 0o707 | (there.mode() & 0o007) << 3,
-        _ => 0o700,
-    };
-    let _ = file.set_permissions(Permissions::from_mode(there.mode() & bits));
-    Ok(())
-}
-
-/// Gives a file the access control list of `old`, or none if that has none. Returns whether it has one.
-fn take_over_acl(file: &File, old: &Path) -> io::Result<bool> {
-    let new = XattrOf::Open(file.as_fd());
-    // It can be closed to this user for reading.
-    let above = Dir::open_path_only(old.parent().unwrap_or(Path::new("/")))?;
-    let name = CString::new(old.file_name().unwrap_or_default().as_bytes())?;
-    match XattrOf::Name(&above, &name).get(ACL) {
-        Ok(Some(list)) => new.set(ACL, &list).map(|()| true),
-        Ok(None) => new.remove(ACL).map(|()| false),
-        // The file system has no lists.
-        Err(e) if e.kind() == io::ErrorKind::Unsupported => Ok(false),
-        Err(e) => Err(e),
+impl Begun {
+    /// Writes the output of `fill` and gives the file its name.
+    ///
+    /// # Errors
+    /// The file cannot be written; the old file, if any, is unchanged.
+    pub(crate) fn finish(
+        self,
+        fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        let Self { new, path } = self;
+        let mut out = BufWriter::new(new.file());
+        let filled = fill(&mut out).and_then(|()| out.flush());
+        // What a failed write left in the buffer must not be written on drop.
+        drop(out.into_parts());
+        filled.and_then(|()| new.finish()).map_err(failed(&path))
     }
 }
 
-/// Returns standard output or standard error if that is the file: renaming another one onto it would take away
-/// what it contains, and what is written to it later.
-fn stream_of(there: &Metadata) -> Option<File> {
-    let (stdout, stderr) = (io::stdout(), io::stderr());
-    [stdout.as_fd(), stderr.as_fd()].into_iter().find_map(|stream| {
-        let stream = stream.try_clone_to_owned().map(File::from).ok()?;
-        let open = stream.metadata().ok()?;
-        let is_same = (open.dev(), open.ino()) == (there.dev(), there.ino());
-        is_same.then_some(stream)
-    })
-}
-
-fn fill_with(file: File, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let mut out = BufWriter::new(file);
-    fill(&mut out)?;
-    out.flush()
+fn failed(path: &Path) -> impl Fn(io::Error) -> Failure {
+    let on = PathError::on(Operation::Write, path);
+    move |error| Failure::failed(on(error))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::{File, Permissions};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     #[test]
     fn a_failed_write_leaves_the_old_file() {
