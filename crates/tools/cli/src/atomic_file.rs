@@ -3,31 +3,28 @@
 
 use crate::exit::Failure;
 use ioloom_failure::{Operation, PathError};
-use ioloom_sys::attr::XattrOf;
-use ioloom_sys::dir::Dir;
-use ioloom_sys::make::random_number;
-use std::ffi::{CStr, CString, OsStr};
-use std::fs::{File, Metadata, OpenOptions, Permissions};
+use ioloom_sys::new_file::NewFile;
 use std::io::{self, BufWriter, Write};
-use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-
-/// Length of the part of the final name that the temporary name contains, in bytes.
-const NAME_PART_MAX: usize = 200;
 
 /// Writes `bytes` to `path`, creating missing parent directories.
 ///
 /// # Errors
 /// A directory or the file cannot be written; the old file, if any, is unchanged.
 pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
-    if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
-        std::fs::create_dir_all(parent)
-            .map_err(PathError::on(Operation::CreateDir, parent))
-            .map_err(Failure::failed)?;
-    }
+    create_parents(path)?;
     write_with(path, |out| out.write_all(bytes.as_ref()))
+}
+
+/// Creates the missing directories above `path`.
+///
+/// # Errors
+/// A directory cannot be created.
+pub(crate) fn create_parents(path: &Path) -> Result<(), Failure> {
+    let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) else { return Ok(()) };
+    std::fs::create_dir_all(parent)
+        .map_err(PathError::on(Operation::CreateDir, parent))
+        .map_err(Failure::failed)
 }
 
 /// Writes the output of `fill` to `path` through a temporary file in the same directory.
@@ -43,22 +40,9 @@ pub(crate) fn write_with(
 
 /// A file that is open for its contents and has no name yet.
 pub(crate) struct Begun {
-    file: File,
+    new: NewFile,
     /// For errors.
     path: PathBuf,
-    part: Option<Part>,
-}
-
-/// A temporary file, removed on drop unless it gets its name.
-struct Part {
-    path: PathBuf,
-    target: PathBuf,
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
-    }
 }
 
 /// Opens a file for contents that exist later, so that a path that cannot be written is an error before
@@ -67,9 +51,8 @@ impl Drop for Part {
 /// # Errors
 /// The file cannot be written.
 pub(crate) fn begin(path: &Path) -> Result<Begun, Failure> {
-    let opened =
-        open(path).map_err(|error| Failure::failed(PathError::new(Operation::Write, path, error)));
-    opened.map(|(file, part)| Begun { file, path: path.to_owned(), part })
+    let new = NewFile::create(path).map_err(failed(path))?;
+    Ok(Begun { new, path: path.to_owned() })
 }
 
 impl Begun {
@@ -81,126 +64,25 @@ impl Begun {
         self,
         fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), Failure> {
-        let written = fill_with(self.file, fill).and_then(|()| match &self.part {
-            Some(part) => std::fs::rename(&part.path, &part.target),
-            None => Ok(()),
-        });
-        written
-            .map_err(|error| Failure::failed(PathError::new(Operation::Write, &self.path, error)))
+        let Self { new, path } = self;
+        let mut out = BufWriter::new(new.file());
+        let filled = fill(&mut out).and_then(|()| out.flush());
+        // What a failed write left in the buffer must not be written on drop.
+        drop(out.into_parts());
+        filled.and_then(|()| new.finish()).map_err(failed(&path))
     }
 }
 
-fn open(path: &Path) -> io::Result<(File, Option<Part>)> {
-    let there = std::fs::metadata(path).ok();
-    if let Some(stream) = there.as_ref().and_then(stream_of) {
-        return Ok((stream, None));
-    }
-    if is_open_descriptor(path) {
-        return Ok((OpenOptions::new().append(true).open(path)?, None));
-    }
-    // Also what has no other path, such as the target of a link to no file.
-    let target = std::fs::canonicalize(path).ok();
-    let is_special = there.as_ref().is_some_and(|there| !there.is_file());
-    let is_link = path.symlink_metadata().is_ok_and(|there| there.is_symlink());
-    if is_special || is_link && target.is_none() {
-        return Ok((OpenOptions::new().write(true).create(!is_special).open(path)?, None));
-    }
-    // A link stays, and the file to which it leads is replaced.
-    let target = target.unwrap_or_else(|| path.to_owned());
-    let there = there.as_ref();
-    let path = part_of(&target);
-    let file = OpenOptions::new().write(true).create_new(true).mode(mode_of(there)).open(&path)?;
-    let part = Part { path, target };
-    if let Some(there) = there {
-        take_over(&file, there, &part.target)?;
-    }
-    Ok((file, Some(part)))
-}
-
-/// Returns whether a path names a descriptor that is open, such as `/dev/fd/3`. Its file belongs to whatever
-/// opened it, and is written to its end instead of being replaced.
-fn is_open_descriptor(path: &Path) -> bool {
-    let above = path.parent().and_then(|above| std::fs::canonicalize(above).ok());
-    above.is_some_and(|above| above.starts_with("/proc") && above.ends_with("fd"))
-}
-
-/// Returns an unused path in the directory of `target`.
-fn part_of(target: &Path) -> PathBuf {
-    let name = target.file_name().unwrap_or_default().as_bytes();
-    let mut end = name.len().min(NAME_PART_MAX);
-    // Some file systems refuse a part of a character.
-    while end > NAME_PART_MAX - 4 && name.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
-        end -= 1;
-    }
-    let mut part = OsStr::from_bytes(&name[..end]).to_owned();
-    // Another machine or container can have the same process number.
-    part.push(format!(".{}.{:016x}.part", std::process::id(), random_number()));
-    target.with_file_name(part)
-}
-
-/// Returns the mode with which a file is made that takes the place of one.
-fn mode_of(there: Option<&Metadata>) -> u32 {
-    if there.is_some() { 0o600 } else { 0o666 }
-}
-
-/// The access control list of a file.
-const ACL: &CStr = c"system.posix_acl_access";
-
-/// Gives a new file the owner and the permissions of `old`, which it replaces, as far as permitted: it is never
-/// open to more users. File systems that refuse a change have permissions of their own.
-fn take_over(file: &File, there: &Metadata, old: &Path) -> io::Result<()> {
-    let own = file.metadata()?;
-    let keeps_group = own.gid() == there.gid()
-        || std::os::unix::fs::fchown(file, None, Some(there.gid())).is_ok();
-    if own.uid() != there.uid() {
-        let _ = std::os::unix::fs::fchown(file, Some(there.uid()), None);
-    }
-    let bits = match take_over_acl(file, old) {
-        Ok(_) if keeps_group => 0o777,
-        // The members of another group get what all others have.
-        Ok(false) => 0o707 | (there.mode() & 0o007) << 3,
-        _ => 0o700,
-    };
-    let _ = file.set_permissions(Permissions::from_mode(there.mode() & bits));
-    Ok(())
-}
-
-/// Gives a file the access control list of `old`, or none if that has none. Returns whether it has one.
-fn take_over_acl(file: &File, old: &Path) -> io::Result<bool> {
-    let new = XattrOf::Open(file.as_fd());
-    // It can be closed to this user for reading.
-    let above = Dir::open_path_only(old.parent().unwrap_or(Path::new("/")))?;
-    let name = CString::new(old.file_name().unwrap_or_default().as_bytes())?;
-    match XattrOf::Name(&above, &name).get(ACL) {
-        Ok(Some(list)) => new.set(ACL, &list).map(|()| true),
-        Ok(None) => new.remove(ACL).map(|()| false),
-        // The file system has no lists.
-        Err(e) if e.kind() == io::ErrorKind::Unsupported => Ok(false),
-        Err(e) => Err(e),
-    }
-}
-
-/// Returns standard output or standard error if that is the file: renaming another one onto it would take away
-/// what it contains, and what is written to it later.
-fn stream_of(there: &Metadata) -> Option<File> {
-    let (stdout, stderr) = (io::stdout(), io::stderr());
-    [stdout.as_fd(), stderr.as_fd()].into_iter().find_map(|stream| {
-        let stream = stream.try_clone_to_owned().map(File::from).ok()?;
-        let open = stream.metadata().ok()?;
-        let is_same = (open.dev(), open.ino()) == (there.dev(), there.ino());
-        is_same.then_some(stream)
-    })
-}
-
-fn fill_with(file: File, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let mut out = BufWriter::new(file);
-    fill(&mut out)?;
-    out.flush()
+fn failed(path: &Path) -> impl Fn(io::Error) -> Failure {
+    let on = PathError::on(Operation::Write, path);
+    move |error| Failure::failed(on(error))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::{File, Permissions};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     #[test]
     fn a_failed_write_leaves_the_old_file() {
@@ -268,7 +150,7 @@ mod tests {
             set.is_ok_and(|status| status.success())
         };
         if !acl(&path, &["-m", "u:65534:rw"]) {
-            return crate::stderr::message("skipped: no setfacl, or no lists in this file system");
+            return println!("skipped: no setfacl, or no lists in this file system");
         }
         let listed = |path: &Path| {
             let got = std::process::Command::new("getfacl").arg("-cp").arg(path).output().unwrap();

@@ -78,14 +78,18 @@ fn failure(what: &str, user: &str, error: &io::Error) -> Failure {
         io::ErrorKind::ResourceBusy => {
             Failure::refused(format!("{error}; wait until {user} has finished recording"))
         }
+        io::ErrorKind::Unsupported => Failure::refused(error),
         _ => Failure::failed(error),
     }
 }
 
 /// Resolves a user name or ID to an ID.
 fn number(user: &str) -> Result<u32, Failure> {
-    if let Ok(uid) = user.parse() {
-        return Ok(uid);
+    match user.parse() {
+        // The kernel takes the largest number for no user at all.
+        Ok(u32::MAX) => return Err(Failure::usage(format!("invalid user ID '{user}'"))),
+        Ok(uid) => return Ok(uid),
+        Err(_) => {}
     }
     let text = std::fs::read_to_string("/etc/passwd")
         .map_err(|e| Failure::failed(format!("cannot read '/etc/passwd': {e}; use the user ID")))?;
@@ -111,5 +115,6 @@ mod tests {
         assert_eq!(uid_of(passwd, "root"), Some(0));
         assert_eq!(uid_of(passwd, "ann"), None);
         assert_eq!(number("65534").unwrap(), 65534);
+        assert!(number("4294967295").unwrap_err().message.contains("invalid user ID"));
     }
 }

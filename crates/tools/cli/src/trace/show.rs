@@ -51,7 +51,8 @@ pub(crate) fn text(trace: &Trace, width: usize) -> String {
     let mut text = ioloom_report::timeline::timeline_text(trace, width);
     text.push_str("\nThreads, with their time in the run and its distribution:\n");
     for thread in trace.threads.iter().take(THREADS) {
-        let name: String = thread.name.chars().take(NAMES).collect();
+        let name = out::readable(thread.name.as_bytes());
+        let name: String = name.chars().take(NAMES).collect();
         text.push_str(&out::labelled(&name, NAMES, &shares(thread), width));
     }
     if trace.threads.len() > THREADS {
@@ -61,7 +62,8 @@ pub(crate) fn text(trace: &Trace, width: usize) -> String {
         text.push_str("\nGaps in the evidence, and notes from the sources:\n");
     }
     for note in &trace.evidence.notes {
-        text.push_str(&out::labelled("-", 1, note, width));
+        let note = out::readable(note.as_bytes());
+        text.push_str(&out::labelled("-", 1, &note, width));
     }
     text
 }
@@ -77,4 +79,21 @@ fn shares(thread: &Thread) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_notes_cannot_control_the_terminal() {
+        let odd = "a\u{1b}[2Jb\u{7}";
+        let thread = Thread { name: odd.to_owned(), end_ns: 1, ..Thread::default() };
+        let mut trace = Trace { elapsed_ns: 1, threads: vec![thread], ..Trace::default() };
+        trace.evidence.notes.push(odd.to_owned());
+        let text = text(&trace, 80);
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text}");
+        let shown = text.lines().filter(|line| line.contains("a\\u{1b}[2Jb")).count();
+        assert!(shown >= 2, "{text}");
+    }
 }

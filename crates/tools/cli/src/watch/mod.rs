@@ -5,24 +5,25 @@
 //! command.
 
 mod live;
+mod outputs;
 mod table;
 
 use crate::exit::{Exit, Failure};
-use crate::{atomic_file, out, stderr, trace};
+use crate::{interrupt, out, stderr, trace};
 use clap::Args;
 use ioloom_failure::{quoted, reason};
 use ioloom_model::evidence::SourceReport;
-use ioloom_observe::TraceFile;
 use ioloom_observe::collect::{TraceOptions, Watch};
 use ioloom_observe::counters::{self, Sampler};
 use ioloom_sys_trace::perf::paused::PausedChild;
 use ioloom_trace::Trace;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use outputs::Outputs;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -46,8 +47,8 @@ const SIGNALLED: i32 = 128;
 /// show them while the command runs; a table is printed at the end. Used memory (kbmemused) is total
 /// minus available, as in sysstat 12.7.8 and later; the value of older versions is shown too.
 ///
-/// The exit code is that of the command, 126 or 127 if it cannot be started, and 3 if the evidence
-/// level is not available.
+/// The exit code is that of the command, 126 or 127 if it cannot be started, 3 if the evidence level
+/// is not available, and 1 if the command succeeds but an output cannot be written.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -111,13 +112,21 @@ pub(crate) struct WatchArgs {
 /// Exits with the exit code of the command.
 pub(crate) fn run(args: &WatchArgs) -> ExitCode {
     match watch(args) {
-        Ok(status) => ExitCode::from(code(status)),
+        Ok(Done { status, written: false }) if code(status) == 0 => Exit::Failed.into(),
+        Ok(Done { status, .. }) => ExitCode::from(code(status)),
         Err(Stop::Start(code)) => ExitCode::from(code),
         Err(Stop::Failure(failure)) => {
             stderr::message(&failure.message);
             failure.exit.into()
         }
     }
+}
+
+/// The end of an observation.
+struct Done {
+    status: ExitStatus,
+    /// Whether all outputs were written. Errors were printed.
+    written: bool,
 }
 
 /// Reasons why the command has no exit code.
@@ -133,9 +142,8 @@ impl From<Failure> for Stop {
     }
 }
 
-fn watch(args: &WatchArgs) -> Result<ExitStatus, Stop> {
-    let file = args.output.as_deref().map(TraceFile::create).transpose();
-    let file = file.map_err(Failure::failed)?;
+fn watch(args: &WatchArgs) -> Result<Done, Stop> {
+    let outputs = Outputs::create(args)?;
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]);
     let held = PausedChild::start(command).map_err(|e| cannot_start(args, &e))?;
@@ -144,8 +152,9 @@ fn watch(args: &WatchArgs) -> Result<ExitStatus, Stop> {
         Watch::start(level, held.pid(), TraceOptions::default()).map_err(Failure::refused)?;
     let sampler = sampler(args.counters, held.pid())?;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    // From now on an interrupt stops the command, and the observations so far are reported.
-    let signals = Signals::new([SIGINT, SIGTERM])
+    // From now on a signal stops the command, and the observations so far are reported.
+    let hangups = [SIGHUP, SIGQUIT].into_iter().filter(|signal| !interrupt::ignores(*signal));
+    let signals = Signals::new([SIGINT, SIGTERM].into_iter().chain(hangups))
         .map_err(|e| Failure::failed(format!("cannot install signal handlers: {e}")))?;
     let child = held.release().map_err(|e| cannot_start(args, &e))?;
     let wanted = sampler.as_ref().filter(|_| !args.no_live);
@@ -159,12 +168,11 @@ fn watch(args: &WatchArgs) -> Result<ExitStatus, Stop> {
     }
     trace.title = title(&args.command);
     trace.started_unix_ms = started.as_millis() as u64;
-    keep(args, file, &trace)?;
     let width = args.width.map_or_else(out::columns, usize::from);
     let text = trace::text(&trace, width);
     let machine = counters.map_or_else(String::new, |counters| table::text(&counters, width));
     stderr::line(&format!("\n{text}{machine}\n{}", ended(status)));
-    Ok(status)
+    Ok(Done { status, written: outputs.write(&trace) })
 }
 
 fn sampler(hz: u32, pid: u32) -> Result<Option<Sampler>, Failure> {
@@ -196,7 +204,16 @@ fn add(record: &counters::Record, start_ns: u64, trace: &mut Trace) {
     trace.evidence.notes.extend(missing.map(|what| format!("counters: {what}")));
 }
 
-/// Waits for the command and forwards signals. A terminal sends interrupts to both processes.
+/// Returns whether a terminal sends its signals to this process, and so to the command.
+fn is_in_foreground() -> bool {
+    let text = ioloom_sys::proc::read_text(Path::new("/proc/self/stat")).unwrap_or_default();
+    // After the name: state, parent, group, session, terminal, and the group in the foreground.
+    let mut fields = text.rsplit(')').next().unwrap_or("").split_ascii_whitespace();
+    let group = fields.nth(2);
+    group.is_some() && group == fields.nth(2)
+}
+
+/// Waits for the command and forwards signals. A terminal sends SIGINT and SIGQUIT to both processes.
 fn wait(
     mut child: Child,
     mut signals: Signals,
@@ -208,31 +225,13 @@ fn wait(
             sampler.inspect(|sampler| sampler.sample());
             return child.wait();
         }
-        for signal in signals.pending().filter(|signal| *signal == SIGTERM) {
-            let _ = ioloom_sys::proc::signal_child(&child, signal);
+        for signal in signals.pending() {
+            if matches!(signal, SIGTERM | SIGHUP) || !is_in_foreground() {
+                let _ = ioloom_sys::proc::signal_child(&child, signal);
+            }
         }
         std::thread::sleep(POLL_INTERVAL);
     }
-}
-
-fn keep(args: &WatchArgs, file: Option<TraceFile>, trace: &Trace) -> Result<(), Failure> {
-    if let Some(file) = file {
-        file.write(trace).map_err(Failure::failed)?;
-    }
-    if let Some(path) = &args.json {
-        let document = trace::document(trace, "watch");
-        if path.as_os_str() == "-" {
-            out::print_json(&document)?;
-        } else {
-            let text = serde_json::to_string_pretty(&document).map_err(Failure::failed)?;
-            atomic_file::write(path, text + "\n")?;
-        }
-    }
-    if let Some(path) = &args.html {
-        let page = ioloom_report::timeline::timeline_page(std::slice::from_ref(trace));
-        atomic_file::write(path, page)?;
-    }
-    Ok(())
 }
 
 fn cannot_start(args: &WatchArgs, error: &io::Error) -> Stop {

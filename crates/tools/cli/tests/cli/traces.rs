@@ -1,6 +1,7 @@
 //! End-to-end tests of recording, showing and exporting traces, and of watching commands.
 
 use crate::home::{Home, Ran};
+use std::os::unix::process::CommandExt;
 
 /// Creates a home directory with files.
 fn home() -> Home {
@@ -75,4 +76,55 @@ fn a_watched_command_keeps_its_streams_and_its_exit_code() {
     assert!(shown.contains("exit 7"), "{shown}");
     assert_eq!(home.run(&["watch", "--", "false"]).code, Some(1));
     home.run(&["watch", "--", "./no such"]).one_error(127, &["cannot start './no such'"]);
+}
+
+#[test]
+fn an_output_that_fails_loses_no_other_and_not_the_exit_code() {
+    let home = Home::new();
+    let watch = |code: i32| {
+        std::fs::create_dir_all(home.path("d")).unwrap();
+        let script = format!("rm -r d; exit {code}");
+        let outputs = ["-o", "d/w.ioloom", "--json", "w.json", "--html", "w.html"];
+        let args = ["watch", "--evidence", "0"].iter().chain(&outputs);
+        let args: Vec<&str> = args.chain(&["--", "sh", "-c", &script]).copied().collect();
+        home.run(&args)
+    };
+    for (of_command, code) in [(7, 7), (0, 1)] {
+        let ran = watch(of_command);
+        assert_eq!(ran.code, Some(code), "{}", ran.err);
+        assert!(ran.err.contains(&format!("exited with code {of_command}")), "{}", ran.err);
+        assert!(ran.err.contains("cannot write the trace 'd/w.ioloom'"), "{}", ran.err);
+        for name in ["w.json", "w.html"] {
+            std::fs::remove_file(home.path(name)).unwrap();
+        }
+    }
+    std::fs::write(home.path("file"), "").unwrap();
+    for output in ["--json", "--html"] {
+        let ran = home.run(&["watch", output, "file/out", "--", "touch", "was-run"]);
+        ran.one_error(1, &["file"]);
+        assert!(!home.path("was-run").exists(), "{output}");
+    }
+}
+
+#[test]
+fn a_signal_for_the_command_does_not_lose_the_report() {
+    let home = Home::new();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
+    for (name, number) in [("INT", 2), ("QUIT", 3), ("HUP", 1), ("TERM", 15)] {
+        // A shell cannot catch a signal that was ignored when it started.
+        if ignored >> (number - 1) & 1 == 1 {
+            continue;
+        }
+        // The signal comes from a process rather than the terminal, so the command does not get it too.
+        let script = format!(
+            "trap 'exit {number}' {name}; kill -{name} $PPID; i=0
+            while [ $i -lt 100 ]; do sleep 0.05; i=$((i+1)); done"
+        );
+        let mut command = home.command(&["watch", "--evidence", "0", "--", "sh", "-c", &script]);
+        let ran = Ran::from(command.process_group(0).output().unwrap());
+        assert_eq!(ran.code, Some(number), "{name}: {}", ran.err);
+        assert!(ran.err.contains(&format!("exited with code {number}")), "{name}: {}", ran.err);
+    }
 }
