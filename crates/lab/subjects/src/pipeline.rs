@@ -274,6 +274,8 @@ mod tests {
     #[test]
     fn the_default_of_the_study_is_the_default_of_the_library() {
         let memory = ioloom_model::Plan::DEFAULT_MEMORY_BYTES;
+        // The default of a shell is too low for this plan.
+        let _ = ioloom_sys::proc::raise_open_files_limit();
         let wanted = ioloom::default_plan(memory).to_string();
         let studies = ioloom_lab::spec::all(None).unwrap();
         let pipeline = studies.iter().find(|s| s.name == "pipeline").unwrap();

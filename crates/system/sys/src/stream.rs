@@ -7,7 +7,8 @@
 use crate::fault::call;
 use crate::file::retry;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::io;
+use rustix::fs::{FileType, fstat};
+use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -35,6 +36,22 @@ pub fn wait(file: impl AsFd, ready: Ready, most: Duration) -> io::Result<bool> {
         Ok(count) => Ok(count > 0),
         Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(false),
         Err(e) => Err(e),
+    }
+}
+
+/// Room of a pipe or socket that is ready, bytes: `PIPE_BUF`.
+const PIPE_ROOM: usize = 4096;
+/// Room of a terminal that is ready, bytes: the kernel allocates its buffers in this size.
+const TERMINAL_ROOM: usize = 256;
+
+/// Returns how many bytes can be written without blocking when [`wait`] has found that the file is ready,
+/// unless another process writes at the same time. `usize::MAX` for files that are always ready.
+pub fn room(file: impl AsFd) -> usize {
+    let stat = call("fstat", || Ok(fstat(&file)?));
+    match stat.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+        Ok(FileType::CharacterDevice) if file.as_fd().is_terminal() => TERMINAL_ROOM,
+        Ok(FileType::Fifo | FileType::Socket) | Err(_) => PIPE_ROOM,
+        Ok(_) => usize::MAX,
     }
 }
 
@@ -70,5 +87,18 @@ mod tests {
         drop(write_end);
         assert!(wait(&read_end, Ready::Read, soon).unwrap(), "the end of the file is ready");
         assert_eq!(read(&read_end, &mut into).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_pipe_that_is_ready_has_room_for_what_is_promised() {
+        let (_read_end, write_end) = rustix::pipe::pipe().unwrap();
+        let bytes = vec![0; room(&write_end)];
+        let mut written = 0;
+        // A write of more would block, and end only with the test.
+        while wait(&write_end, Ready::Write, Duration::ZERO).unwrap() {
+            written += write(&write_end, &bytes).unwrap();
+        }
+        assert!(written >= bytes.len());
+        assert_eq!(room(tempfile::tempfile().unwrap()), usize::MAX);
     }
 }

@@ -5,19 +5,30 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 /// Time between two looks at the flag.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// The flag of this command, for writes to readers that may be stalled.
+static SHARED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// Makes the flag of this command known to [`is_raised`].
+pub(crate) fn share(flag: &Arc<AtomicBool>) {
+    let _ = SHARED.set(Arc::clone(flag));
+}
+
+/// Reports whether the flag of this command is raised. False for commands that have none.
+pub(crate) fn is_raised() -> bool {
+    SHARED.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
+}
+
 /// Returns a flag raised by the first interrupt; the second terminates the program immediately.
 pub(crate) fn stop_flag() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
-    // Scripts start programs in the background with SIGINT ignored, and then send it to end them.
-    let hangup = caught_signals().filter(|signal| *signal == SIGHUP);
-    for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
+    for signal in stopping_signals() {
         // Order matters: the shutdown handler must see the flag before this interrupt raises it.
         let _ = signal_hook::flag::register_conditional_shutdown(
             signal,
@@ -26,6 +37,7 @@ pub(crate) fn stop_flag() -> Arc<AtomicBool> {
         );
         let _ = signal_hook::flag::register(signal, stop.clone());
     }
+    share(&stop);
     stop
 }
 
@@ -112,6 +124,13 @@ pub(crate) fn unless_stuck<T: Send>(
     })
 }
 
+/// Returns SIGINT, SIGTERM and, unless this process ignores it, SIGHUP. Scripts start programs in the
+/// background with SIGINT ignored, and then send it to end them.
+pub(crate) fn stopping_signals() -> impl Iterator<Item = i32> {
+    let hangup = caught_signals().filter(|signal| *signal == SIGHUP);
+    [SIGINT, SIGTERM].into_iter().chain(hangup)
+}
+
 /// Returns the signals that stop a command, unless this process ignores them.
 fn caught_signals() -> impl Iterator<Item = i32> {
     [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|number| !ignores(*number))
@@ -133,9 +152,10 @@ fn ignored_signals() -> u64 {
 /// twice: from the terminal and from its parent.
 pub(crate) fn drain_flag() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
+    for signal in stopping_signals() {
         let _ = signal_hook::flag::register(signal, stop.clone());
     }
+    share(&stop);
     stop
 }
 

@@ -43,6 +43,7 @@ mod session_report;
 mod sessions;
 mod shard;
 mod sharding;
+mod slow_reader;
 mod status_line;
 mod stderr;
 #[cfg(feature = "exchange")]

@@ -1,17 +1,23 @@
 //! Standard error: messages prefixed with the program name, and plain status lines.
 //!
-//! Write errors are ignored: there is no other place to report them.
+//! Write errors are ignored: there is no other place to report them. After an interrupt, what a stalled
+//! reader does not take is lost.
 
-use std::io::Write;
+use crate::slow_reader;
 
 /// Prints `ioloom: MESSAGE`.
 pub(crate) fn message(text: &str) {
-    let _ = writeln!(std::io::stderr(), "ioloom: {}", without_errno(text));
+    line(&format!("ioloom: {}", without_errno(text)));
 }
 
 /// Prints a line without a prefix.
 pub(crate) fn line(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    bytes(format!("{text}\n").as_bytes());
+}
+
+/// Prints bytes as they are.
+pub(crate) fn bytes(bytes: &[u8]) {
+    let _ = slow_reader::stderr(|err| err.write_all(bytes));
 }
 
 /// Removes the ` (os error N)` that the standard library appends to system errors.

@@ -226,11 +226,18 @@ pub(crate) struct EachArgs {
     #[command(flatten)]
     pub(crate) sharding: Sharding,
 
-    /// Separate listed paths and lines with NUL
+    /// Read a NUL-separated list
     ///
-    /// Paths on standard input end with a zero byte, as `find -print0` writes them, and so do the
-    /// lines of --per-file, and those that --check reads. What --check prints ends with line feeds.
-    #[arg(short = '0', long = "null")]
+    /// Paths on standard input end with a zero byte, as `find -print0` writes them. Lines of output do
+    /// not change; see --zero.
+    #[arg(short = '0', long)]
+    pub(crate) null: bool,
+
+    /// End lines with NUL
+    ///
+    /// The lines of --per-file end with a zero byte and names are not escaped, as with sha256sum -z.
+    /// --check reads such lines. What it prints ends with line feeds.
+    #[arg(short, long, conflicts_with_all = ["json", "exec"])]
     pub(crate) zero: bool,
 
     /// Print the result as JSON
@@ -371,6 +378,27 @@ impl EachArgs {
             plan.tuning = Tuning::Polite;
         }
         with_threads(plan, threads).complete(cores)
+    }
+
+    /// Returns the plan after raising the limit on open files, which limits the files in flight.
+    pub(super) fn plan_with_all_descriptors(&self) -> Plan {
+        let _ = ioloom_sys::proc::raise_open_files_limit();
+        self.plan()
+    }
+
+    /// Refuses separators of what is not read or written.
+    pub(super) fn check_separators(&self) -> Result<(), Failure> {
+        let is_list = self.paths.as_slice() == [PathBuf::from("-")];
+        if self.null && !is_list {
+            return Err(Failure::usage(
+                "-0 needs a list on standard input; use - as the path, or -z to end lines of --per-file \
+                 with NUL",
+            ));
+        }
+        if self.zero && !self.per_file {
+            return Err(Failure::usage("-z needs the lines of --per-file or --check"));
+        }
+        Ok(())
     }
 
     /// Refuses a --chunk that exceeds --memory.

@@ -59,6 +59,9 @@ pub(super) fn run(args: &EachArgs, list: &Path) -> Ended {
     if !args.paths.is_empty() {
         return Err(Failure::usage("--check reads paths from the list; do not give others"));
     }
+    if args.null {
+        return Err(Failure::usage("-0 is for lists of paths; use -z for lines that end with NUL"));
+    }
     let wanted = wanted_hash(args)?;
     let stop = crate::interrupt::stop_flag();
     let named_list = list.to_path_buf();
@@ -167,7 +170,7 @@ fn ambiguous(list: &Path, number: usize, possible: &[Hash]) -> Failure {
 /// Hashes the files and prints their results in the order of the list.
 fn verify(args: &EachArgs, listed: &mut Listed, stop: &Arc<AtomicBool>) -> Result<Counts, Failure> {
     args.check_chunk()?;
-    let mut plan = args.plan();
+    let mut plan = args.plan_with_all_descriptors();
     if plan.method.is_mmap() || plan.method == Method::Null {
         return Err(Failure::refused("--check needs a method that reads; choose another --method"));
     }
@@ -190,11 +193,10 @@ fn verify(args: &EachArgs, listed: &mut Listed, stop: &Arc<AtomicBool>) -> Resul
         .cancel(&Cancel::from_flag(stop.clone()))
         .partial(true)
         .progress(|_| sink.tick());
-    let _ = ioloom_sys::proc::raise_open_files_limit();
     let run = work.run(files, early);
-    sink.finish()?;
+    let is_whole = sink.finish()?;
     let run = run.map_err(failure)?;
-    if run.cancelled {
+    if run.cancelled || !is_whole {
         return Err(interrupted());
     }
     Ok(run.value.counts)
@@ -215,7 +217,7 @@ fn standard_input(
             Ok(hex) if comparison.compare(sink, expected, (b"-", &hex)) => counts.right += 1,
             Ok(_) => counts.wrong += 1,
             Err(reason) => {
-                sink.aside(|| stderr::message(&format!("cannot read standard input: {reason}")));
+                sink.report(|| stderr::message(&format!("cannot read standard input: {reason}")));
                 sink.line(expected.at, &comparison.unreadable(b"-"));
                 counts.failed += 1;
             }

@@ -14,7 +14,7 @@ use ioloom_failure::{is_out_of_descriptors, reason};
 use ioloom_sys::proc::{
     Waited, signal_group, stop_as_the_terminal_does, until_ended, with_first_limit,
 };
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGSTOP, SIGTERM, SIGTSTP};
+use signal_hook::consts::{SIGCONT, SIGKILL, SIGQUIT, SIGSTOP, SIGTSTP};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use std::collections::BTreeSet;
@@ -123,18 +123,14 @@ impl Commands {
         let _ = self.reap(child);
     }
 
-    /// Forwards interrupts from here on. Returns a flag raised by the first. With `repeated`, an
-    /// interrupt can arrive several times: from the terminal and from a parent.
-    pub(super) fn forward_interrupts(
-        self: &Arc<Self>,
-        repeated: bool,
-    ) -> Result<Arc<AtomicBool>, Failure> {
-        let wanted = [SIGINT, SIGTERM].into_iter();
-        let wanted = wanted
-            .chain([SIGHUP, SIGQUIT, SIGTSTP].into_iter().filter(|s| !interrupt::ignores(*s)));
+    /// Forwards interrupts from here on. Returns a flag raised by the first.
+    pub(super) fn forward_interrupts(self: &Arc<Self>) -> Result<Arc<AtomicBool>, Failure> {
+        let wanted = interrupt::stopping_signals()
+            .chain([SIGQUIT, SIGTSTP].into_iter().filter(|s| !interrupt::ignores(*s)));
         let mut signals = Signals::new(wanted)
             .map_err(|e| Failure::failed(format!("cannot handle signals: {}", reason(&e))))?;
         let stop = Arc::new(AtomicBool::new(false));
+        interrupt::share(&stop);
         let (commands, raised) = (Arc::clone(self), Arc::clone(&stop));
         let forward = move || {
             for signal in signals.forever() {
@@ -144,7 +140,7 @@ impl Commands {
                         commands.send(SIGQUIT);
                         let _ = emulate_default_handler(SIGQUIT);
                     }
-                    _ if raised.swap(true, Ordering::Relaxed) && !repeated => {
+                    _ if raised.swap(true, Ordering::Relaxed) => {
                         commands.send(SIGKILL);
                         std::process::exit(Exit::Interrupted as i32);
                     }

@@ -10,6 +10,7 @@
 use super::commands::Commands;
 use super::spool::{Collector, Spool};
 use crate::exit::Failure;
+use crate::slow_reader;
 use ioloom::FnError;
 use ioloom_failure::reason;
 use std::ffi::OsString;
@@ -152,19 +153,17 @@ impl Running {
         if self.unread.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let written = ioloom::writing(|| {
-            let mut out: Box<dyn Write> = if self.to_stderr {
-                Box::new(std::io::stderr().lock())
-            } else {
-                Box::new(std::io::stdout().lock())
-            };
-            printed.write_to(&mut out).and_then(|()| out.flush())
+        let written = ioloom::writing(|| match self.to_stderr {
+            true => slow_reader::stderr(|err| printed.write_to(err)),
+            false => slow_reader::stdout(|out| printed.write_to(out)),
         });
         match written {
             Err(e) if e.kind() == ErrorKind::BrokenPipe => {
                 self.unread.store(true, Ordering::Relaxed);
                 Ok(())
             }
+            // Only after an interrupt, so it is not an error.
+            Err(e) if slow_reader::is_given_up(&e) => Err("its output was not read".into()),
             other => {
                 other.map_err(|e| format!("its output cannot be written: {}", reason(&e)).into())
             }

@@ -162,7 +162,7 @@ pub(super) fn path_of(args: &EachArgs, index: usize) -> Option<PathBuf> {
 }
 
 fn stdin(args: &EachArgs) -> Input {
-    let separator = if args.zero { Separator::Nul } else { Separator::Newline };
+    let separator = if args.null { Separator::Nul } else { Separator::Newline };
     let reader = BufReader::with_capacity(1 << 20, std::io::stdin());
     let cut = Arc::new(OnceLock::new());
     let stream_error = Arc::clone(&cut);

@@ -8,16 +8,18 @@ use super::args::EachArgs;
 use super::input;
 use super::progress::Bar;
 use crate::exit::{Ended, Exit, Failure};
-use crate::stderr;
+use crate::{interrupt, stderr};
 use ioloom::{Files, Plan};
 use ioloom_failure::{quoted, reason};
 use ioloom_sys::map::BUS_EXIT_CODE;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use ioloom_sys::proc::{ending_with_parent, with_first_limit};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -47,12 +49,13 @@ pub(super) fn run(args: &EachArgs) -> Ended {
     let program = std::env::current_exe()
         .map_err(|e| Failure::failed(format!("cannot find the program file: {}", reason(&e))))?;
     // From here on signals are collected for the child and no longer end this process.
-    let signals = Signals::new([SIGINT, SIGTERM])
+    let signals = Signals::new(interrupt::stopping_signals())
         .map_err(|e| Failure::failed(format!("cannot handle signals: {}", reason(&e))))?;
     let mut command = Command::new(program);
     command.args(arguments(std::env::args_os().skip(1), Bar::wanted(args))).stderr(Stdio::piped());
-    // It raises the limit again, and gives its commands the first one.
-    let mut child = ioloom_sys::proc::with_first_limit(&mut command)
+    // It raises the limit itself.
+    let command = with_first_limit(ending_with_parent(&mut command));
+    let mut child = command
         .spawn()
         .map_err(|e| Failure::failed(format!("cannot start a child process: {}", reason(&e))))?;
     let stderr = child.stderr.take();
@@ -70,7 +73,7 @@ pub(super) fn run(args: &EachArgs) -> Ended {
         Some(3) => Ok(Exit::Refused),
         Some(130) => Ok(Exit::Interrupted),
         // The interrupt arrived before the child had installed its handler.
-        None if interrupted && matches!(status.signal(), Some(SIGINT | SIGTERM)) => {
+        None if interrupted && matches!(status.signal(), Some(SIGHUP | SIGINT | SIGTERM)) => {
             Ok(Exit::Interrupted)
         }
         _ => {
@@ -99,10 +102,7 @@ fn listen(stderr: ChildStderr) -> Option<usize> {
         if let Some(index) = line.strip_prefix(b"ioloom-sigbus ") {
             faulted = String::from_utf8_lossy(index).trim().parse::<usize>().ok();
         } else if !bar.show_line(&line) {
-            bar.hide_during(|| {
-                let mut err = std::io::stderr();
-                let _ = err.write_all(&line).and_then(|()| err.write_all(b"\n"));
-            });
+            bar.hide_during(|| stderr::bytes(&[&line[..], b"\n"].concat()));
         }
     }
     bar.finish();
@@ -113,41 +113,42 @@ fn listen(stderr: ChildStderr) -> Option<usize> {
 struct Forward {
     child: Arc<Mutex<Child>>,
     handle: Handle,
-    thread: JoinHandle<bool>,
+    thread: JoinHandle<()>,
+    interrupted: Arc<AtomicBool>,
 }
 
 impl Forward {
     /// Starts the thread, or kills the child.
     fn start(child: Child, mut signals: Signals) -> std::io::Result<Self> {
         let (child, handle) = (Arc::new(Mutex::new(child)), signals.handle());
-        let forwarded = child.clone();
+        let interrupted = Arc::new(AtomicBool::new(false));
+        // Messages of the child also wait for a reader.
+        interrupt::share(&interrupted);
+        let (forwarded, raised) = (child.clone(), interrupted.clone());
         let thread = std::thread::Builder::new().spawn(move || {
-            let mut interrupted = false;
             for signal in signals.forever() {
                 let mut child = forwarded.lock().unwrap_or_else(PoisonError::into_inner);
-                if interrupted {
+                if raised.swap(true, Ordering::Relaxed) {
                     let _ = child.kill();
                     std::process::exit(Exit::Interrupted as i32);
                 }
                 let _ = ioloom_sys::proc::signal_child(&child, signal);
-                interrupted = true;
             }
-            interrupted
         });
         if thread.is_err() {
             let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
             let _ = child.kill().and_then(|()| child.wait());
         }
-        Ok(Self { child, handle, thread: thread? })
+        Ok(Self { child, handle, thread: thread?, interrupted })
     }
 
     /// Waits for the child, which has closed its standard error. Returns whether it was
     /// interrupted. No signal is forwarded from here on, because the process id may be reused.
     fn end(self) -> std::io::Result<(ExitStatus, bool)> {
         self.handle.close();
-        let interrupted = self.thread.join().unwrap_or(false);
+        let _ = self.thread.join();
         let status = self.child.lock().unwrap_or_else(PoisonError::into_inner).wait()?;
-        Ok((status, interrupted))
+        Ok((status, self.interrupted.load(Ordering::Relaxed)))
     }
 }
 

@@ -5,6 +5,7 @@ use super::exec::Exec;
 use crate::exit::Failure;
 use crate::stderr;
 use ioloom::Plan;
+use ioloom_model::units::format_counted;
 use ioloom_model::{Compute, Method, Schedule, Tuning, table};
 
 /// Bytes of one chunk when files are streamed.
@@ -15,14 +16,27 @@ const BLOCK_BYTES: u64 = 4096;
 /// Descriptors that a walk, a list and a trace may need while commands run.
 const SPARE_DESCRIPTORS: u64 = 256;
 
+/// Returns how many commands a schedule runs at once: each thread that computes runs one, and in a window
+/// each file that was begun has one.
+fn commands_of(schedule: &Schedule) -> u32 {
+    match schedule {
+        Schedule::Threads { n } => *n,
+        Schedule::Window { window, permits } => permits.unwrap_or(1).min(*window),
+        Schedule::Roles { hybrids, computers, .. } => hybrids + computers,
+    }
+}
+
 /// Returns how many commands may run at once, if a flag or the limit on open files says so. Fewer than
-/// wanted are reported.
+/// wanted are reported, or refused if a schedule was given.
 fn commands_at_once(exec: &Exec, args: &EachArgs) -> Result<Option<u32>, Failure> {
-    let wanted = args.jobs.unwrap_or_else(ioloom::usable_cores);
+    let is_planned = args.plan.is_some() || args.schedule.is_some();
+    let wanted = match is_planned {
+        true => commands_of(&args.plan().schedule),
+        false => args.jobs.unwrap_or_else(ioloom::usable_cores),
+    };
     // Raised before the plan is made, as commands need descriptors whatever it is, and only if need be:
     // commands start faster where their limit is not another one.
     let limit = || ioloom_sys::proc::open_files_limit().unwrap_or(u64::MAX);
-    let is_planned = args.plan.is_some() || args.schedule.is_some();
     if is_planned || limit() < exec.descriptors(wanted) + SPARE_DESCRIPTORS {
         let _ = ioloom_sys::proc::raise_open_files_limit();
     }
@@ -32,14 +46,18 @@ fn commands_at_once(exec: &Exec, args: &EachArgs) -> Result<Option<u32>, Failure
         return Ok(args.jobs);
     }
     let advice = format!("raise it with 'ulimit -n {}'", exec.descriptors(wanted));
-    if most == 0 {
+    if most == 0 || is_planned {
+        let commands = format_counted(u64::from(wanted), "command", "commands");
         return Err(Failure::refused(format!(
-            "--exec needs more open files than the limit of {limit}; {advice}"
+            "the limit of {limit} open files is too low for {commands} at once; {advice}"
         )));
     }
-    stderr::message(&format!(
-        "running {most} commands at once instead of {wanted}: the limit on open files is {limit}; {advice}"
-    ));
+    if !args.quiet {
+        let commands = format_counted(most, "command", "commands");
+        stderr::message(&format!(
+            "running {commands} at once instead of {wanted}: the limit on open files is {limit}; {advice}"
+        ));
+    }
     Ok(Some(most as u32))
 }
 
@@ -53,8 +71,38 @@ pub(super) fn stream(plan: &mut Plan) {
     }
 }
 
-/// Keeps no more files in flight than commands may run: each file that was begun has a running command.
-fn one_command_each(plan: &mut Plan, args: &EachArgs) -> Result<(), Failure> {
+/// Makes a plan for commands that read files themselves.
+fn by_path(plan: &mut Plan, args: &EachArgs) -> Result<(), Failure> {
+    if args.method_given() && plan.method != Method::Null {
+        return Err(Failure::usage(
+            "a command with {} reads the file itself: leave --method out, or leave {} out to get the \
+             contents on standard input",
+        ));
+    }
+    if args.polite {
+        return Err(Failure::usage(
+            "a command with {} reads the file itself, so --polite has no effect: leave {} out to get \
+             the contents on standard input",
+        ));
+    }
+    if args.plan.is_none() {
+        plan.method = Method::Null;
+        plan.blocking = None;
+        plan.tuning = Tuning::Fixed;
+    }
+    Ok(())
+}
+
+/// Makes a plan for commands that get contents. Keeps no more files in flight than commands may run: each
+/// file that was begun has a running command.
+fn by_contents(plan: &mut Plan, args: &EachArgs) -> Result<(), Failure> {
+    if plan.method.is_mmap() {
+        return Err(Failure::usage(format!(
+            "{} runs in a child process, whose commands could outlive the run: choose a --method that \
+             reads",
+            plan.method
+        )));
+    }
     let Schedule::Window { window, permits } = &mut plan.schedule else { return Ok(()) };
     let most = permits.unwrap_or(1);
     if *window > most && (args.plan.is_some() || args.schedule.is_some()) {
@@ -62,6 +110,12 @@ fn one_command_each(plan: &mut Plan, args: &EachArgs) -> Result<(), Failure> {
             "a command without {{}} runs for each of the {window} files in flight: use l={most},p={most}, \
              or -j without a plan"
         )));
+    }
+    if args.plan.is_some_and(|plan| plan.blocking.is_some()) {
+        return Err(Failure::usage(
+            "a command without {} runs for each file that was begun, so none can be read by a blocking \
+             reader: leave blocking= out",
+        ));
     }
     *window = most.min(*window);
     plan.blocking = None;
@@ -85,35 +139,19 @@ impl Job {
                  another hash"
             )));
         }
+        args.check_separators()?;
         args.check_chunk()?;
         let mut plan = match &exec {
             Some(exec) => args.plan_of(commands_at_once(exec, args)?),
-            None => args.plan(),
+            None => args.plan_with_all_descriptors(),
         };
         if args.per_file && plan.method == Method::Null {
             return Err(Failure::usage("--per-file needs a method that reads; null reads nothing"));
         }
-        if let Some(exec) = &exec {
-            if exec.takes_path && args.method_given() && plan.method != Method::Null {
-                return Err(Failure::usage(
-                    "a command with {} reads the file itself: leave --method out, or leave {} out to \
-                     get the contents on standard input",
-                ));
-            }
-            if exec.takes_path && args.polite {
-                return Err(Failure::usage(
-                    "a command with {} reads the file itself, so --polite has no effect: leave {} out \
-                     to get the contents on standard input",
-                ));
-            }
-            if exec.takes_path {
-                plan.method = Method::Null;
-                plan.blocking = None;
-                plan.tuning = Tuning::Fixed;
-            }
-        }
-        if exec.as_ref().is_some_and(|exec| !exec.takes_path) {
-            one_command_each(&mut plan, args)?;
+        match &exec {
+            Some(exec) if exec.takes_path => by_path(&mut plan, args)?,
+            Some(_) => by_contents(&mut plan, args)?,
+            None => {}
         }
         if !matches!(compute, Compute::Touch) {
             stream(&mut plan);

@@ -40,14 +40,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 pub(crate) fn run(args: &EachArgs) -> Ended {
-    if args.explain {
-        return output::explain(args);
-    }
     if let Some(url) = args.paths.iter().find_map(|path| remote::url_of(path)) {
         #[cfg(feature = "objects")]
         return objects::run(args, url);
         #[cfg(not(feature = "objects"))]
         return Err(remote::unsupported(url));
+    }
+    if args.explain {
+        return output::explain(args);
     }
     if let Some(list) = &args.check {
         return check::run(args, list);
@@ -86,7 +86,7 @@ fn interrupted_early(args: &EachArgs, job: &Job, stop: &Arc<AtomicBool>) -> ! {
         outcome.cancelled = true;
         output::print(args, job, &outcome)
     });
-    if let Err(failure) = printed {
+    if let Some(failure) = printed.err().filter(|failure| !failure.message.is_empty()) {
         stderr::message(&failure.message);
     }
     std::process::exit(Exit::Interrupted as i32)

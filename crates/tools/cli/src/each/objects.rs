@@ -48,6 +48,8 @@ fn check(args: &EachArgs) -> Result<(), Failure> {
         (args.read_order != plain.read_order, "--read-order"),
         (args.check.is_some(), "--check"),
         (args.trace.is_some(), "--trace"),
+        (args.explain, "--explain"),
+        (args.null, "-0"),
         (args.sharding.shard.is_some(), "--shard"),
         (args.selection.is_given(), "-L, -x, --exclude, --ignore or --skip-hidden"),
     ];
@@ -132,7 +134,7 @@ fn run_job(
     let on_objects = OnObjects { work: &work, begun_max };
     let run = ioloom_objects::run(store, &options, &on_objects);
     bar.finish();
-    sink.as_ref().map_or(Ok(()), sink::Sink::finish)?;
+    let is_whole = sink.as_ref().map_or(Ok(true), sink::Sink::finish)?;
     let Run { locals, cancelled, requests, measured, .. } =
         run.map_err(|error| remote::failure(&error))?;
     let mut all = Local::default();
@@ -140,6 +142,7 @@ fn run_job(
     let root = store.location().url();
     let roots = Roots::new(Some(PathBuf::from(root.trim_end_matches('/'))));
     let (mut outcome, counts) = work.outcome_of(all, (measured, cancelled), &roots);
+    outcome.cancelled |= !is_whole;
     outcome.add_failed_commands(counts.commands);
     outcome.remote = Some(Remote {
         schedule,

@@ -3,16 +3,16 @@
 use super::args::EachArgs;
 use super::job::Job;
 use super::outcome::{Outcome, Remote};
-use super::sink::stdout_gone;
+use super::sink::stdout_failed;
 use crate::exit::{Ended, Exit, Failure};
-use crate::stderr;
+use crate::{out, slow_reader, stderr};
 use ioloom::Plan;
 use ioloom_model::layout::layout;
 use ioloom_model::table;
 use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
 use ioloom_model::{Measured, Method, Schedule};
 use serde_json::json;
-use std::io::Write;
+use std::io::ErrorKind;
 
 /// Version of the JSON document.
 pub(super) const SCHEMA: u32 = 1;
@@ -43,12 +43,26 @@ pub(super) fn print(args: &EachArgs, job: &Job, outcome: &Outcome) -> Result<(),
         (false, _) => human(job, outcome),
     };
     if args.json || !(args.per_file || job.exec.is_some()) {
-        std::io::stdout().lock().write_all(text.as_bytes()).map_err(stdout_gone)
+        print_last(&text, outcome)
     } else {
         // Standard output carries data, so the summary goes to standard error.
-        let _ = std::io::stderr().write_all(text.as_bytes());
+        stderr::bytes(text.as_bytes());
         Ok(())
     }
+}
+
+/// Prints what ends the output. The exit code is that of the run even if the reader has gone.
+fn print_last(text: &str, outcome: &Outcome) -> Result<(), Failure> {
+    slow_reader::stdout(|out| out.write_all(text.as_bytes())).map_err(|error| {
+        if slow_reader::is_given_up(&error) {
+            let message = if outcome.cancelled { "" } else { "interrupted" };
+            Failure::new(Exit::Interrupted, message)
+        } else if error.kind() == ErrorKind::BrokenPipe {
+            Failure::new(outcome.exit(), "")
+        } else {
+            stdout_failed(&error)
+        }
+    })
 }
 
 /// Prints the errors that were not printed during the run.
@@ -213,7 +227,7 @@ pub(super) fn explain(args: &EachArgs) -> Ended {
         }
         text += "x: refused, with the reason\n";
     }
-    std::io::stdout().lock().write_all(text.as_bytes()).map_err(stdout_gone)?;
+    out::print(&text)?;
     Ok(Exit::Ok)
 }
 

@@ -1,10 +1,13 @@
 //! Progress of a run on standard error.
 
 use super::args::EachArgs;
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::stderr;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ioloom::Progress;
 use ioloom_model::units::format_size;
-use std::io::{IsTerminal, Write};
+use ioloom_sys::stream::{self, Ready};
+use std::io::IsTerminal;
+use std::time::Duration;
 
 /// Progress of a run on standard error.
 pub(super) enum Bar {
@@ -29,6 +32,11 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template)
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("=> ")
+}
+
+/// Returns whether the terminal takes a bar now. One that is stopped (Ctrl-S) must not hold up the run.
+fn has_room() -> bool {
+    stream::wait(std::io::stderr(), Ready::Write, Duration::ZERO).unwrap_or(true)
 }
 
 /// The numbers that a bar shows.
@@ -89,6 +97,7 @@ impl Bar {
     fn show(&self, now: &Shown) {
         match self {
             Self::None => {}
+            Self::Drawn(_) if !has_room() => {}
             Self::Drawn(bar) => {
                 if bar.length() != Some(now.found) {
                     bar.set_length(now.found);
@@ -104,7 +113,7 @@ impl Bar {
                 let Shown { files, bytes, found, complete } = now;
                 // A single write, so that nothing can come between.
                 let line = format!("{PREFIX}{files} {bytes} {found} {}\n", u8::from(*complete));
-                let _ = std::io::stderr().write_all(line.as_bytes());
+                stderr::bytes(line.as_bytes());
             }
         }
     }
@@ -132,13 +141,16 @@ impl Bar {
     /// Runs `f` while the bar is hidden.
     pub(super) fn hide_during(&self, f: impl FnOnce()) {
         match self {
-            Self::Drawn(bar) => bar.suspend(f),
-            Self::None | Self::Lines => f(),
+            Self::Drawn(bar) if has_room() => bar.suspend(f),
+            _ => f(),
         }
     }
 
     pub(super) fn finish(&self) {
         if let Self::Drawn(bar) = self {
+            if !has_room() {
+                bar.set_draw_target(ProgressDrawTarget::hidden());
+            }
             bar.finish_and_clear();
         }
     }

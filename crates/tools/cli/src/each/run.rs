@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Installs the handlers of interrupts and returns the flag that they raise.
 pub(super) fn stop_flag_of(args: &EachArgs, job: &Job) -> Result<Arc<AtomicBool>, Failure> {
     match &job.exec {
-        Some(exec) => exec.commands.forward_interrupts(args.mapped_here),
+        Some(exec) => exec.commands.forward_interrupts(),
         None if args.mapped_here => Ok(interrupt::drain_flag()),
         None => Ok(interrupt::stop_flag()),
     }
@@ -38,10 +38,6 @@ pub(super) fn run_job(
     input: Input,
     stop: &Arc<AtomicBool>,
 ) -> Result<Outcome, Failure> {
-    // With commands, the job has raised it if need be.
-    if job.exec.is_none() {
-        let _ = ioloom_sys::proc::raise_open_files_limit();
-    }
     let bar = progress::Bar::new(args);
     let give_up = || stop.store(true, Ordering::Relaxed);
     let mut manner = sink::Manner::of(args.ordered, input.awaited);
@@ -73,10 +69,11 @@ pub(super) fn run_job(
     let early = work.failed_early(input.errors);
     let run = work.run(files, early);
     bar.finish();
-    sink.as_ref().map_or(Ok(()), sink::Sink::finish)?;
+    let is_whole = sink.as_ref().map_or(Ok(true), sink::Sink::finish)?;
     let run = run.map_err(failure)?;
     let walked = run.walked.as_ref().map(SkippedCounts::of);
     let (mut outcome, counts) = work.outcome(run, &input.roots);
+    outcome.cancelled |= !is_whole;
     outcome.add_failed_commands(counts.commands);
     outcome.skipped = input.skipped;
     if let (Some(all), Some(walked)) = (&mut outcome.skipped, walked) {

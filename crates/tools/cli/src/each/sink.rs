@@ -2,13 +2,16 @@
 //!
 //! Lines are written when their files are done, or in input order. They are collected and written at
 //! the latest after [`FLUSH`], or one by one where a person or a feedback loop waits for them. When
-//! the reader has gone, the run is pointless and ends at once, unless its exit code still matters.
+//! the reader has gone, the run is pointless and ends at once, unless its exit code still matters. When
+//! the reader is slow, files wait for it; after an interrupt, what it does not take is lost.
 
 use super::progress::Bar;
 use crate::exit::{Exit, Failure};
+use crate::{interrupt, slow_reader};
 use ioloom_failure::reason;
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, ErrorKind, IsTerminal};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -44,6 +47,8 @@ pub(super) struct Sink<'a> {
     bar: &'a Bar,
     stop: &'a (dyn Fn() + Sync),
     out: Mutex<Out>,
+    /// Whether a failure was reported.
+    reported: AtomicBool,
 }
 
 struct Out {
@@ -71,7 +76,7 @@ impl<'a> Sink<'a> {
             looked: now,
             failed: None,
         };
-        Self { manner, bar, stop, out: Mutex::new(out) }
+        Self { manner, bar, stop, out: Mutex::new(out), reported: AtomicBool::new(false) }
     }
 
     /// Writes the line of file `index`; empty if it has none. In input order every file needs a
@@ -110,7 +115,8 @@ impl<'a> Sink<'a> {
 
     /// Writes lines that have waited; called at intervals.
     pub(super) fn tick(&self) {
-        let mut out = self.lock();
+        // A thread that is writing may wait for the reader. The caller has other things to do.
+        let Ok(mut out) = self.out.try_lock() else { return };
         let now = Instant::now();
         self.look(&mut out, now);
         if now - out.flushed >= FLUSH {
@@ -118,20 +124,23 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Writes everything. After an interrupt, lines are missing that others wait for.
-    pub(super) fn finish(&self) -> Result<(), Failure> {
+    /// Writes everything. After an interrupt, lines are missing that others wait for. Returns false if
+    /// others are missing, too, because the reader did not take them.
+    pub(super) fn finish(&self) -> Result<bool, Failure> {
         let mut out = self.lock();
         let rest = std::mem::take(&mut out.waiting);
         rest.values().for_each(|line| out.buffer.extend_from_slice(line));
         self.flush(&mut out, Instant::now());
         match out.failed.take() {
+            Some(e) if slow_reader::is_given_up(&e) => Ok(false),
             Some(e) if e.kind() != ErrorKind::BrokenPipe => Err(stdout_failed(&e)),
-            _ => Ok(()),
+            _ => Ok(true),
         }
     }
 
-    /// Runs `f`, which writes to standard error, while the progress bar is hidden.
-    pub(super) fn aside(&self, f: impl FnOnce()) {
+    /// Runs `f`, which reports a failure on standard error, while the progress bar is hidden.
+    pub(super) fn report(&self, f: impl FnOnce()) {
+        self.reported.store(true, Ordering::Relaxed);
         self.bar.hide_during(f);
     }
 
@@ -146,10 +155,8 @@ impl<'a> Sink<'a> {
         out.flushed = now;
         if out.failed.is_none() && !out.buffer.is_empty() {
             out.begun = true;
-            let written = ioloom::writing(|| {
-                let mut stdout = io::stdout().lock();
-                stdout.write_all(&out.buffer).and_then(|()| stdout.flush())
-            });
+            let written =
+                ioloom::writing(|| slow_reader::stdout(|stdout| stdout.write_all(&out.buffer)));
             if let Err(error) = written {
                 self.fail(out, error);
             }
@@ -162,9 +169,20 @@ impl<'a> Sink<'a> {
             (self.stop)();
         } else if !self.manner.outlives_reader {
             self.bar.finish();
-            std::process::exit(Exit::Ok as i32);
+            std::process::exit(self.exit_without_reader() as i32);
         }
         out.failed = Some(error);
+    }
+
+    /// Returns the exit code of a run that ends because its reader has gone.
+    fn exit_without_reader(&self) -> Exit {
+        if interrupt::is_raised() {
+            Exit::Interrupted
+        } else if self.reported.load(Ordering::Relaxed) {
+            Exit::Failed
+        } else {
+            Exit::Ok
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Out> {
@@ -172,16 +190,8 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// Exits quietly if the reader closed the pipe; other errors are failures.
-pub(super) fn stdout_gone(error: io::Error) -> Failure {
-    if error.kind() == ErrorKind::BrokenPipe {
-        std::process::exit(Exit::Ok as i32);
-    }
-    stdout_failed(&error)
-}
-
 /// Returns the failure to write to standard output.
-fn stdout_failed(error: &io::Error) -> Failure {
+pub(super) fn stdout_failed(error: &io::Error) -> Failure {
     Failure::failed(format!("cannot write to standard output: {}", reason(error)))
 }
 

@@ -314,7 +314,7 @@ impl<'a> EachWork<'a> {
         };
         if let Some(sink) = sink {
             if !pass {
-                sink.aside(|| stderr::message(&one_line(&message)));
+                sink.report(|| stderr::message(&one_line(&message)));
             }
             match at {
                 Some(at) => sink.line(at, &line),

@@ -53,8 +53,8 @@ pub(super) struct MergeArgs {
     #[arg(long, requires = "per_file", conflicts_with = "json")]
     tag: bool,
 
-    /// End lines with NUL
-    #[arg(short = '0', long = "null", requires = "per_file")]
+    /// End lines with NUL, without escapes in names
+    #[arg(short, long, requires = "per_file", conflicts_with = "json")]
     zero: bool,
 
     /// List the directories of the plan again

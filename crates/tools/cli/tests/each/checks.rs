@@ -234,7 +234,7 @@ fn lines_come_in_the_order_of_the_list_and_read_back() {
     place.odd_tree("t");
     let mut names: Vec<_> = regular_files(&place.at("t"));
     names.sort();
-    for zero in [&[][..], &["-0"]] {
+    for zero in [&[][..], &["-z"]] {
         for work in ["xxh3", "xxh64", "crc32c", "md5", "blake3", "sha256", "sha1"] {
             for tag in [&[][..], &["--tag"]] {
                 let make = ["t", "--per-file", "--ordered", "--compute", work];
@@ -255,6 +255,37 @@ fn lines_come_in_the_order_of_the_list_and_read_back() {
             }
         }
     }
+}
+
+/// As with `find -print0 | xargs -0 sha256sum`.
+#[test]
+fn a_nul_separated_list_gives_the_same_lines() {
+    let place = fresh();
+    place.odd_tree("t");
+    let names = regular_files(&place.at("t"));
+    let list: Vec<u8> =
+        names.iter().flat_map(|name| [b"t/", name.as_bytes(), b"\0"].concat()).collect();
+    let args = ["-0", "-", "--per-file", "--ordered", "--compute", "sha256"];
+    if there("sha256sum") {
+        for more in [&[][..], &["-z"]] {
+            let ours = place.each_of(&[&args, more].concat(), &list).ended(0);
+            let mut theirs = place.command("xargs");
+            let theirs = fed(theirs.args(["-0", "sha256sum"]).args(more), &list);
+            assert!(ours.out == theirs.out, "{more:?}: {}", ours.text());
+        }
+    }
+    let json = place.each_of(&[&args[..3], &["--json"]].concat(), &list).ended(0);
+    assert_eq!(json.text().lines().count(), names.len() + 1);
+    assert!(!json.out.contains(&0));
+    place.write("sums", place.each(&["t", "--per-file"]).ended(0).out);
+    for (args, words) in [
+        (&["t", "--per-file", "-0"][..], "-0 needs a list on standard input"),
+        (&["--check", "sums", "-0"], "use -z for lines that end with NUL"),
+        (&["t", "-z"], "-z needs the lines of --per-file or --check"),
+    ] {
+        place.each(args).ended(2).one_error(&[words]);
+    }
+    place.each(&["t", "--per-file", "--json", "-z"]).ended(2);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod bytes;
 mod checks;
+mod limits;
 mod place;
 mod programs;
 mod scripts;
@@ -11,5 +12,6 @@ mod selection;
 mod shards;
 mod signals;
 mod slow;
+mod stalled;
 mod streaming;
 mod trouble;

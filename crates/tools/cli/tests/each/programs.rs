@@ -1,6 +1,6 @@
 //! `--exec`: a program for each file.
 
-use crate::place::{Each, PROGRAM, ProcessOutput, fresh, regular_files};
+use crate::place::{Each, fresh, regular_files};
 use std::fs;
 
 #[test]
@@ -76,6 +76,14 @@ fn invalid_commands_are_refused() {
     place.each(&["t", "--exec", "wc {}", "--method", "read"]).ended(2);
     place.each(&["t", "--exec", "wc", "--compute", "md5"]).ended(2);
     place.each(&["t", "--exec", "wc", "--per-file"]).ended(2);
+    for flags in [["--method", "mmap:willneed"], ["--plan", "mmap:plain/threads:n=2"]] {
+        let mapped = place.each(&[&["t", "--exec", "wc"], &flags[..]].concat()).ended(2);
+        mapped.one_error(&["mmap:", "runs in a child process", "choose a --method"]);
+    }
+    let blocking = ["t", "--exec", "wc", "--plan", "nowait/window:l=2,p=2/blocking=2"];
+    place.each(&blocking).ended(2).one_error(&["leave blocking= out"]);
+    let blocking = ["t", "--exec", "wc {}", "--plan", "null/window:l=2,p=2/blocking=2"];
+    place.each(&blocking).ended(3).one_error(&["blocking= requires nowait"]);
 }
 
 /// Each command enters a room and leaves when as many have been there at once as should be.
@@ -172,36 +180,4 @@ fn numbers_of_threads_and_commands_are_checked() {
         let schedule = json["schedule"].as_str().unwrap();
         assert!(schedule.contains(right), "{flags:?}: {schedule}");
     }
-}
-
-/// Runs with a limit on open files, for a user who cannot raise it.
-fn limited(place: &crate::place::Workspace, files: u32, args: &[&str]) -> ProcessOutput {
-    let script = format!("ulimit -n {files}; exec \"$@\"");
-    let mut command = place.command("sh");
-    command.args(["-c", &script, "sh", PROGRAM, "each"]).args(args);
-    command.output().unwrap().into()
-}
-
-#[test]
-fn fewer_commands_run_at_once_under_a_low_limit_on_open_files() {
-    let place = fresh();
-    for i in 0..60 {
-        place.write(format!("t/{}/{i}", i % 7), format!("{i}\n"));
-    }
-    for limit in [16, 20, 40] {
-        for command in ["cat {}", "cat"] {
-            let ran = limited(&place, limit, &["t", "--exec", command, "-j", "50"]).ended(0);
-            let mut lines: Vec<u32> =
-                ran.text().lines().map(|line| line.parse().unwrap()).collect();
-            lines.sort_unstable();
-            assert_eq!(lines, (0..60).collect::<Vec<_>>(), "{limit} {command}: {}", ran.err);
-            let expected =
-                format!("instead of 50: the limit on open files is {limit}; raise it with");
-            assert_eq!(ran.err.matches(&expected).count(), 1, "{command}: {}", ran.err);
-        }
-    }
-    // Without a low limit nothing is reported.
-    let ran = place.each(&["t", "--exec", "true {}", "-j", "50", "--quiet"]).ended(0);
-    assert_eq!(ran.err, "");
-    limited(&place, 9, &["t", "--exec", "true {}"]).ended(3).one_error(&["ulimit -n"]);
 }

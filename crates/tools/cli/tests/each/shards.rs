@@ -89,7 +89,7 @@ fn lines_are_those_of_one_run_in_input_order() {
     place.odd_tree("t");
     plan(&place, 3, &[]);
     run_all(&place, 3, &["--compute", "sha1", "-q"], 0);
-    let forms: [&[&str]; 4] = [&[], &["--tag"], &["-0"], &["--json"]];
+    let forms: [&[&str]; 4] = [&[], &["--tag"], &["-z"], &["--json"]];
     for form in forms {
         let merged = shard(&place, &[&["merge", "t.shards", "parts", "--per-file"], form].concat());
         let args = [&["t", "--per-file", "--ordered", "--compute", "sha1"], form].concat();

@@ -6,13 +6,13 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-fn send(signal: &str, to: u32) {
+pub(crate) fn send(signal: &str, to: u32) {
     let sent = Command::new("kill").args([signal, &to.to_string()]).status().unwrap();
     assert!(sent.success());
 }
 
 /// Waits for a condition; ten seconds guard against a hang.
-fn until(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() {
         assert!(begun.elapsed() < Duration::from_secs(10), "never: {what}");
@@ -39,7 +39,7 @@ fn written(place: &Workspace) -> Vec<u32> {
     files.filter_map(|path| fs::read_to_string(path).unwrap().trim().parse::<u32>().ok()).collect()
 }
 
-fn lives(id: u32) -> bool {
+pub(crate) fn lives(id: u32) -> bool {
     fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|stat| !stat.contains(") Z"))
 }
 

@@ -95,6 +95,19 @@ fn a_reader_that_has_gone_ends_the_run_at_once() {
     assert!((1..=FILES / 10).contains(&read), "{read} files were read");
 }
 
+#[test]
+fn a_reported_failure_is_not_lost_with_the_reader() {
+    let place = fresh();
+    place.write("t/a", "a");
+    for more in [&["--per-file"][..], &["--per-file", "--json"], &["--json"], &[]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = place.ours(&["each", "absent", "t"]);
+        let ran: ProcessOutput = command.args(more).stdout(writer).output().unwrap().into();
+        ran.ended(1).one_error(&["cannot stat 'absent'"]);
+    }
+}
+
 /// A list that is still open, a reader that takes one line, as `head -1` does.
 #[test]
 fn a_reader_that_has_gone_ends_the_run_while_the_list_is_open() {

@@ -1,6 +1,7 @@
 //! Problems: missing and forbidden files, pipes, interrupts, truncated files.
 
 use crate::place::{Each, PROGRAM, ProcessOutput, Workspace, fresh};
+use crate::signals::{lives, send, until};
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
@@ -59,6 +60,15 @@ fn plans_that_cannot_run_are_refused() {
     ] {
         place.each(&[&["a"], args].concat()).ended(3).one_error(&[": "]);
     }
+}
+
+#[test]
+fn a_url_is_not_explained_as_a_path() {
+    let (code, words) = match cfg!(feature = "objects") {
+        true => (2, "--explain cannot be used with objects"),
+        false => (3, "cannot open 's3://bucket/x': this build has no object storage"),
+    };
+    fresh().each(&["--explain", "s3://bucket/x"]).ended(code).one_error(&[words]);
 }
 
 /// A directory can be opened but not read, so as a list it fails at its first byte.
@@ -275,11 +285,6 @@ fn slow_mapped(place: &Workspace, more: &[&str]) -> Command {
     command
 }
 
-fn send(signal: &str, to: u32) {
-    let sent = Command::new("kill").args([signal, &to.to_string()]).status().unwrap();
-    assert!(sent.success());
-}
-
 /// Returns the child process of a mapped plan, once it processes a file.
 fn working_child(program: &mut Child) -> u32 {
     loop {
@@ -296,9 +301,33 @@ fn working_child(program: &mut Child) -> u32 {
     }
 }
 
+fn is_hangup_ignored() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    u64::from_str_radix(ignored.trim(), 16).unwrap() & 1 == 1
+}
+
+#[test]
+fn the_child_of_a_mapped_plan_ends_with_its_parent() {
+    let place = fresh();
+    // More than a minute's work.
+    for i in 60..400 {
+        place.write(format!("t/{i}"), "x");
+    }
+    let mut program = slow_mapped(&place, &[]).stdout(Stdio::null()).spawn().unwrap();
+    let child = working_child(&mut program);
+    program.kill().unwrap();
+    program.wait().unwrap();
+    until("the child has ended", || !lives(child));
+}
+
 #[test]
 fn an_interrupt_of_a_mapped_plan_reaches_its_child() {
-    for signal in ["-INT", "-TERM"] {
+    for signal in ["-INT", "-TERM", "-HUP"] {
+        if signal == "-HUP" && is_hangup_ignored() {
+            println!("skipped: SIGHUP is ignored, as by nohup");
+            continue;
+        }
         let place = fresh();
         let mut program = slow_mapped(&place, &["--json"]).spawn().unwrap();
         working_child(&mut program);
@@ -330,18 +359,8 @@ fn a_second_interrupt_ends_a_mapped_plan_at_once() {
     send("-TERM", program.id());
     send("-INT", program.id());
     ProcessOutput::from(program.wait_with_output().unwrap()).ended(130);
-    let gone = || {
-        let stat = fs::read_to_string(format!("/proc/{child}/stat"));
-        !stat.is_ok_and(|stat| !stat.contains(") Z"))
-    };
     // It was killed and may need a moment to exit; its files alone would take a dozen seconds.
-    let is_gone = (0..1000).any(|_| {
-        gone() || {
-            std::thread::sleep(Duration::from_millis(5));
-            false
-        }
-    });
-    assert!(is_gone, "the child is still there");
+    until("the child has ended", || !lives(child));
 }
 
 #[test]

@@ -1,0 +1,94 @@
+//! The limit on open files.
+
+use crate::place::{Each, PROGRAM, ProcessOutput, Workspace, fresh};
+
+/// Runs in a shell after a command that sets a limit.
+fn after(place: &Workspace, ulimit: &str, args: &[&str]) -> ProcessOutput {
+    let script = format!("ulimit {ulimit}; exec \"$@\"");
+    let mut command = place.command("sh");
+    command.args(["-c", &script, "sh", PROGRAM, "each"]).args(args);
+    command.output().unwrap().into()
+}
+
+#[test]
+fn a_soft_limit_does_not_change_the_plan() {
+    let place = fresh();
+    place.write("t/a", "a");
+    let hard = place.command("sh").args(["-c", "ulimit -Hn"]).output().unwrap().stdout;
+    let hard = String::from_utf8(hard).unwrap().trim().to_owned();
+    if hard.parse::<u64>().is_ok_and(|hard| hard < 4096) {
+        return println!("skipped: the hard limit on open files is {hard}");
+    }
+    let high = format!("-Sn {hard}");
+    for more in [&["--json"][..], &["--method", "read", "--json"], &["--exec", "cat", "--json"]] {
+        let plan = |limit: &str| {
+            let args = [&["t"], more].concat();
+            after(&place, limit, &args).ended(0).json()["plan"].as_str().unwrap().to_owned()
+        };
+        assert_eq!(plan("-Sn 1024"), plan(&high), "{more:?}");
+    }
+    let explained = |limit: &str| after(&place, limit, &["t", "--explain"]).ended(0).text();
+    assert_eq!(explained("-Sn 1024"), explained(&high));
+    // Commands have the limit of the shell.
+    let command = ["t", "--quiet", "--exec", "sh -c 'ulimit -Sn'", "--schedule", "threads:n=2"];
+    assert_eq!(after(&place, "-Sn 1024", &command).ended(0).text(), "1024\n");
+}
+
+#[test]
+fn a_given_schedule_runs_as_it_is_or_not_at_all() {
+    let place = fresh();
+    place.write("t/a", "a");
+    for (flag, schedule) in [
+        ("--schedule", "threads:n=8"),
+        ("--schedule", "window:l=8,p=8"),
+        ("--schedule", "roles:r=1,h=3,c=5,w=8"),
+        ("--plan", "null/threads:n=8"),
+        ("--plan", "nowait/window:l=8,p=8"),
+    ] {
+        let command = if schedule.starts_with("null") { "cat {}" } else { "cat" };
+        let args = ["t", "--exec", command, flag, schedule, "--json"];
+        let refused = limited(&place, 14, &args).ended(3);
+        refused.one_error(&["limit of 14 open files is too low for 8 commands at once; raise it"]);
+        let json = limited(&place, 100, &args).ended(0).json();
+        assert!(json["plan"].as_str().unwrap().contains(schedule), "{schedule}: {json}");
+    }
+}
+
+#[test]
+fn fewer_commands_are_reported_unless_quiet() {
+    let place = fresh();
+    place.write("t/a", "a");
+    let args = ["t", "--exec", "true {}", "-j", "8", "--quiet"];
+    let ran = limited(&place, 14, &args[..5]).ended(0);
+    assert!(ran.err.contains("running 1 command at once instead of 8: "), "{}", ran.err);
+    assert_eq!(limited(&place, 14, &args).ended(0).err, "");
+}
+
+/// Runs with a limit on open files, for a user who cannot raise it.
+fn limited(place: &Workspace, files: u32, args: &[&str]) -> ProcessOutput {
+    after(place, &format!("-n {files}"), args)
+}
+
+#[test]
+fn fewer_commands_run_at_once_under_a_low_limit_on_open_files() {
+    let place = fresh();
+    for i in 0..60 {
+        place.write(format!("t/{}/{i}", i % 7), format!("{i}\n"));
+    }
+    for limit in [16, 20, 40] {
+        for command in ["cat {}", "cat"] {
+            let ran = limited(&place, limit, &["t", "--exec", command, "-j", "50"]).ended(0);
+            let mut lines: Vec<u32> =
+                ran.text().lines().map(|line| line.parse().unwrap()).collect();
+            lines.sort_unstable();
+            assert_eq!(lines, (0..60).collect::<Vec<_>>(), "{limit} {command}: {}", ran.err);
+            let expected =
+                format!("instead of 50: the limit on open files is {limit}; raise it with");
+            assert_eq!(ran.err.matches(&expected).count(), 1, "{command}: {}", ran.err);
+        }
+    }
+    // Without a low limit nothing is reported.
+    let ran = place.each(&["t", "--exec", "true {}", "-j", "50", "--quiet"]).ended(0);
+    assert_eq!(ran.err, "");
+    limited(&place, 9, &["t", "--exec", "true {}"]).ended(3).one_error(&["ulimit -n"]);
+}
