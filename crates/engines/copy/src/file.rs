@@ -147,7 +147,7 @@ impl<'a> Attempt<'a> {
             true => Ok(Transferred { bytes: 0, hash: None, mode: None }),
             false => transfer.bytes(buffer),
         };
-        let moved = moved.and_then(|moved| Ok((self.change(moved.mode)?, moved)));
+        let moved = moved.and_then(|moved| Ok((self.change(&moved)?, moved)));
         let finished = match moved {
             Ok((change, moved)) => {
                 let (mode, end) = (moved.mode, moved.bytes);
@@ -361,9 +361,9 @@ impl<'a> Attempt<'a> {
 
     /// Checks whether the source changed during the copy; returns how if that is tolerated. Blocks are
     /// shared at one moment, so only preserved times could belong to older content.
-    fn change(&self, mode: Option<Mode>) -> Result<Option<&'static str>, CopyError> {
+    fn change(&self, moved: &Transferred) -> Result<Option<&'static str>, CopyError> {
         let options = self.context.options;
-        let is_atomic = mode == Some(Mode::Reflink) && !options.preserve.times;
+        let is_atomic = moved.mode == Some(Mode::Reflink) && !options.preserve.times;
         if self.source.is_stream() || options.attributes_only || is_atomic {
             return Ok(None);
         }
@@ -376,8 +376,13 @@ impl<'a> Attempt<'a> {
             _ if !before.same_content(&after) => "was modified",
             _ => return Ok(None),
         };
-        let is_last = self.tolerant || (self.writes_stream() && !options.strict_source);
-        if is_last { Ok(Some(how)) } else { Err(self.route.changed(how)) }
+        let is_stream = self.writes_stream() && !options.strict_source;
+        match how {
+            // It was read to its end, as by GNU cp.
+            "grew" if is_stream && moved.bytes == after.bytes => Ok(None),
+            _ if is_stream || self.tolerant => Ok(Some(how)),
+            _ => Err(self.route.changed(how)),
+        }
     }
 
     /// Finishes a file whose content has been written: verifies it if requested, applies the

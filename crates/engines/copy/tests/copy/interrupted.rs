@@ -1,10 +1,14 @@
 //! Copies that are interrupted: what the report counts, and what the next copy continues.
+//!
+//! Tests that resume a copy run in their own process: a program that another test starts has the lock of the
+//! journal until its `exec`.
 
 use crate::test_dir::TestDir;
 use ioloom_copy::{
     CopyCounters, CopyOptions, Existing, Report, Silent, Target, Verify, Watcher, copy,
 };
 use ioloom_sys::attr::Attr;
+use ioloom_testbed::alone;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -86,6 +90,9 @@ fn a_file_that_is_copied_again_is_counted_once() {
 
 #[test]
 fn an_interrupted_copy_is_continued_under_other_spellings_of_its_paths() {
+    if !alone("interrupted::an_interrupted_copy_is_continued_under_other_spellings_of_its_paths") {
+        return;
+    }
     let place = TestDir::disk();
     let at = |name: &str| place.path().join(name);
     tree(&at("from"), 5);
@@ -117,6 +124,9 @@ impl Watcher for Notes {
 
 #[test]
 fn a_copy_that_can_be_resumed_keeps_that_of_another_source() {
+    if !alone("interrupted::a_copy_that_can_be_resumed_keeps_that_of_another_source") {
+        return;
+    }
     let place = TestDir::disk();
     let at = |name: &str| place.path().join(name);
     tree(&at("first"), 5);
