@@ -150,7 +150,7 @@ mod tests {
             set.is_ok_and(|status| status.success())
         };
         if !acl(&path, &["-m", "u:65534:rw"]) {
-            return println!("skipped: no setfacl, or no lists in this file system");
+            return crate::stderr::message("skipped: no setfacl, or no lists in this file system");
         }
         let listed = |path: &Path| {
             let got = std::process::Command::new("getfacl").arg("-cp").arg(path).output().unwrap();
