@@ -35,7 +35,6 @@ use crate::thresholds::{
     TOLERANCE, TOLERANCE_POLITE, TRIAL_SAMPLES, TRIAL_SAMPLES_MAX,
 };
 use crate::tuner::Tuner;
-use climb::Step;
 
 mod change;
 mod climb;
@@ -93,6 +92,17 @@ impl AutoLimits {
         });
         requests.into_iter().chain(bytes).min_by_key(|(window, _)| *window)
     }
+}
+
+/// What a larger window is tried for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// A quarter more: whether twice as many are worth a trial.
+    Look,
+    /// Twice as many.
+    Double,
+    /// As many as the gain of the double suggests.
+    Fit,
 }
 
 #[derive(Debug, Clone, Copy)]

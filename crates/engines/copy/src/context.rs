@@ -3,15 +3,14 @@
 use crate::data::Meter;
 use crate::dirs::CopiedName;
 use crate::error::{CopyError, Errors};
+use crate::evidence::{Evidence, EvidenceCounters};
 use crate::journal::Journal;
 use crate::links::{EarlierCopies, Identity, Links};
 use crate::meta::{MetaError, Rules};
 use crate::mode::Mode;
 use crate::options::{CopyCounters, CopyOptions, Watcher};
 use crate::plan::Facts;
-use crate::report::{
-    Counts, Evidence, EvidenceCounters, HASHES_KEPT_MAX, Hashed, ModeCounters, Tally,
-};
+use crate::report::{Counts, HASHES_KEPT_MAX, Hashed, ModeCounters, Tally};
 use crate::route::Route;
 use crate::turns::Turns;
 use ioloom_sys::attr::{self, Attr};

@@ -49,7 +49,7 @@ pub(crate) struct Parent {
     /// Its path, for the number of a resumable copy.
     pub(crate) path: PathBuf,
     pub(crate) dir: Dir,
-    /// Whether this user may not list it, so that it cannot be synced. All targets in it existed before.
+    /// Whether this user may not list it: it cannot be synced. All targets in it existed before.
     pub(crate) unlisted: bool,
     pub(crate) parent_attr: ParentAttr,
     /// Whether remains of interrupted copies were looked for here.

@@ -30,6 +30,7 @@ mod copy;
 mod data;
 mod dirs;
 mod error;
+mod evidence;
 mod explain;
 mod facts;
 mod file;
@@ -61,6 +62,7 @@ mod verify;
 pub use amount::bytes_to_copy;
 pub use copy::copy;
 pub use error::{CopyError, ERRORS_KEPT_MAX, Reason};
+pub use evidence::Evidence;
 pub use explain::{Class, Explanation, explain};
 pub use facts::unwritten_bytes;
 pub use mode::Mode;
@@ -69,6 +71,6 @@ pub use options::{
     HashKind, Make, Overwrite, Preserve, Silent, Tuning, Verify, Watcher, When,
 };
 pub use plan::{CopyPlan, Facts};
-pub use report::{Counts, Evidence, Hashed, Report};
+pub use report::{Counts, Hashed, Report};
 pub use subtrees::{Linked, Subtree, SubtreesReport, copies_of, copy_subtrees, finish_subtrees};
 pub use target::Target;

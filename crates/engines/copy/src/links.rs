@@ -4,8 +4,8 @@
 //! waits, so there is no deadlock. Memory: about 150 bytes for each file with several names.
 
 use crate::error::CopyError;
+use crate::evidence::Evidence;
 use crate::mode::Mode;
-use crate::report::Evidence;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind};
 use rustix::io::Errno;

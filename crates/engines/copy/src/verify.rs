@@ -8,9 +8,9 @@
 
 use crate::context::CopyContext;
 use crate::error::{CopyError, Reason};
+use crate::evidence::Evidence;
 use crate::hash::Hasher;
 use crate::options::Verify;
-use crate::report::Evidence;
 use crate::route::Route;
 use ioloom_failure::Operation;
 use ioloom_sys::buffer::Buffer;

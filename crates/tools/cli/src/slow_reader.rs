@@ -106,6 +106,7 @@ impl Write for Patient<'_> {
 mod tests {
     use super::*;
     use std::io::{Read, pipe};
+    use std::sync::Arc;
 
     #[test]
     fn a_stalled_reader_is_given_up_only_after_an_interrupt() {
@@ -127,6 +128,8 @@ mod tests {
         let error = out.write_all(&bytes).unwrap_err();
         assert!(is_given_up(&error), "{error}");
         assert!(!is_given_up(&io::Error::from_raw_os_error(110)), "a file server did not answer");
+        // Unlike the program, the test harness does not ignore SIGPIPE.
+        signal_hook::flag::register(signal_hook::consts::SIGPIPE, Arc::default()).unwrap();
         drop(reader);
         raised.store(false, Ordering::Relaxed);
         let mut out = Patient::new(writer.as_fd(), &interrupted, soon);

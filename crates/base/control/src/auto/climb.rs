@@ -6,24 +6,13 @@
 //! quarter more only decides whether to try twice as many, and each window must gain in proportion. The
 //! first double that does not shows where the device is saturated, and that window is tried instead.
 
-use super::{Auto, State};
+use super::{Auto, State, Step};
 use crate::decision::{Decision, Reason};
 use crate::measure::Level;
 use crate::thresholds::{
     CLEAR_LOSS, CLIMB_GAIN, FIT_ROOM, GAIN_LEAST, IDLE_LEAST, LIKELY_LOSS, LIMITED, SURE,
     TRIAL_SAMPLES, TRIAL_SAMPLES_MAX,
 };
-
-/// What a larger window is tried for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
-    /// A quarter more: whether twice as many are worth a trial.
-    Look,
-    /// Twice as many.
-    Double,
-    /// As many as the gain of the double suggests.
-    Fit,
-}
 
 impl Auto {
     /// Reports whether a larger window may be tried although no change was seen.

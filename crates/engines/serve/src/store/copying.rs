@@ -116,6 +116,11 @@ pub(super) fn damaged_path(store: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other(format!("more than {DAMAGED_MAX} files of damaged bytes exist")))
 }
 
+/// Removes what interrupted creations and copies of this store left behind.
+pub(super) fn remove_leftovers(path: &Path) -> io::Result<()> {
+    temporary::left_over(path)?.iter().try_for_each(|left| remove(left))
+}
+
 /// Removes a file or directory and the additional files of SQLite; they need not exist.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     let unless_missing = |result: io::Result<()>| match result {

@@ -9,11 +9,10 @@
 //! trees, which fjall never modifies, are linked.
 
 use super::bytes;
-use super::copying::{copy_tree, remove};
+use super::copying::{copy_tree, remove, remove_leftovers};
 use super::interface::{
     Beginning, EachOrder, ORDERS_KEPT, Position, Proven, Store, StoreError, invalid,
 };
-use super::make::remove_leftovers;
 use super::proof::{Proof, Reading};
 use crate::choice::Durability;
 use crate::temporary;

@@ -5,7 +5,7 @@
 //! complete or absent, even if its creation is interrupted, and an empty file is a damaged store rather than a new one. This matters: if a truncated store silently
 //! started over, it would execute orders again that clients merely repeat.
 
-use super::copying::remove;
+use super::copying::{remove, remove_leftovers};
 use super::interface::{Beginning, StoreError};
 use super::path::directory_of;
 use super::{fjall, log, redb, sqlite};
@@ -65,11 +65,6 @@ pub(super) fn make(
         let _ = remove(&temp);
     }
     placed.map_err(unusable)
-}
-
-/// Removes what interrupted creations and copies of this store left behind.
-pub(super) fn remove_leftovers(path: &Path) -> io::Result<()> {
-    temporary::left_over(path)?.iter().try_for_each(|left| remove(left))
 }
 
 /// Creates a store at a path that does not exist, for which no server competes.

@@ -143,7 +143,8 @@ impl From<Failure> for Stop {
 }
 
 fn watch(args: &WatchArgs) -> Result<Done, Stop> {
-    let outputs = Outputs::create(args)?;
+    let outputs =
+        Outputs::create(args.output.as_deref(), args.json.as_deref(), args.html.as_deref())?;
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]);
     let held = PausedChild::start(command).map_err(|e| cannot_start(args, &e))?;

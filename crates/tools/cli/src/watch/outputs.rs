@@ -1,6 +1,5 @@
 //! The files that a watched command leaves: opened before the command runs, written after its report.
 
-use super::WatchArgs;
 use crate::atomic_file::{self, Begun};
 use crate::exit::Failure;
 use crate::{out, stderr, trace};
@@ -23,20 +22,24 @@ enum Json {
 
 impl Outputs {
     /// Opens the files, so that a path that cannot be written is an error before the command runs.
-    pub(super) fn create(args: &WatchArgs) -> Result<Self, Failure> {
+    pub(super) fn create(
+        trace: Option<&Path>,
+        json: Option<&Path>,
+        html: Option<&Path>,
+    ) -> Result<Self, Failure> {
         let begin = |path: &Path| {
             atomic_file::create_parents(path)?;
             atomic_file::begin(path)
         };
-        let json = |path: &Path| match path.to_str() {
+        let begin_json = |path: &Path| match path.to_str() {
             Some("-") => Ok(Json::Stdout),
             _ => begin(path).map(Json::File),
         };
-        let trace = args.output.as_deref().map(TraceFile::create).transpose();
+        let trace = trace.map(TraceFile::create).transpose();
         Ok(Self {
             trace: trace.map_err(Failure::failed)?,
-            json: args.json.as_deref().map(json).transpose()?,
-            html: args.html.as_deref().map(begin).transpose()?,
+            json: json.map(begin_json).transpose()?,
+            html: html.map(begin).transpose()?,
         })
     }
 

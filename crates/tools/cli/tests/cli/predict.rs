@@ -72,8 +72,8 @@ fn each_invalid_question_has_one_error() {
         (&["predict", "copy", "--to", "measured"], 3, "--calibrate"),
         (&["predict", "exchange", "--measured"], 3, "--exchange"),
         (&["predict", "exchange", "--measured", "--sync", "1ms"], 2, "--sync"),
-        (&["predict", "walk", "--threads", "8193"], 2, "1..=8192"),
-        (&["predict", "copy", "--threads", "0"], 2, "1..=8192"),
+        (&["predict", "walk", "--threads", "8193"], 2, "1 to 8192"),
+        (&["predict", "copy", "--threads", "0"], 2, "1 to 8192"),
         (&["predict", "files", "--device", "measured", "--store", "nowhere"], 3, "--calibrate"),
     ] {
         home.run(args).one_error(code, &[word]);

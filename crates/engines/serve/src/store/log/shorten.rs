@@ -5,7 +5,7 @@
 //! moment notices that the path refers to a different file. Both files are processed in pieces;
 //! only the stocks are in memory.
 
-use super::super::make::remove_leftovers;
+use super::super::copying::remove_leftovers;
 use super::frame::{self, CONTENT_MAX, Frames, Kind};
 use super::recover::{self, Problem};
 use super::writing::{self, Writer};
