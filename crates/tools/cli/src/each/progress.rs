@@ -34,7 +34,8 @@ fn style(template: &str) -> ProgressStyle {
         .progress_chars("=> ")
 }
 
-/// Returns whether the terminal takes a bar now. One that is stopped (Ctrl-S) must not hold up the run.
+/// Returns whether the terminal takes a bar now. One that is stopped (Ctrl-S) must not hold up the run. It
+/// still does if it is stopped while a bar is drawn.
 fn has_room() -> bool {
     stream::wait(std::io::stderr(), Ready::Write, Duration::ZERO).unwrap_or(true)
 }
