@@ -7,9 +7,11 @@
 use crate::fault::call;
 use crate::file::retry;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FileType, fstat};
+use rustix::fs::{FileType, Mode, OFlags, fstat};
+use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::time::Duration;
 
 /// What to wait for.
@@ -55,6 +57,17 @@ pub fn room(file: impl AsFd) -> usize {
     }
 }
 
+/// Opens a terminal or pipe to write to it without waiting: a write that would block fails; see
+/// [`would_block`].
+///
+/// # Errors
+/// Fails as `open` does; for a pipe also if it has no reader.
+pub fn open_to_write(path: &Path) -> io::Result<File> {
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let opened = retry("open", || rustix::fs::open(path, flags, Mode::empty()));
+    opened.map(File::from)
+}
+
 /// Reads once at the current position; zero is the end of the file.
 pub fn read(file: impl AsFd, into: &mut [u8]) -> io::Result<usize> {
     retry("read", || rustix::io::read(&file, &mut *into))
@@ -87,6 +100,14 @@ mod tests {
         drop(write_end);
         assert!(wait(&read_end, Ready::Read, soon).unwrap(), "the end of the file is ready");
         assert_eq!(read(&read_end, &mut into).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_full_pipe_does_not_hold_up_a_write() {
+        let (_read_end, write_end) = rustix::pipe::pipe().unwrap();
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&write_end));
+        let mut file = open_to_write(Path::new(&path)).unwrap();
+        assert!(would_block(&std::io::Write::write_all(&mut file, &[0; 1 << 20]).unwrap_err()));
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! `ioloom fileset`: creates, verifies and removes seeded file sets.
 
+use crate::bar_target;
 use crate::exit::{Ended, Exit, Failure};
 use crate::{out, stderr, values};
 use clap::{Args, Subcommand};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use ioloom_failure::quoted;
 use ioloom_fileset::{self as fileset, CreateOptions, CreateProgress, Created, SetError, SetText};
 use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
@@ -205,7 +206,7 @@ fn described(set: &FileSetRealised) -> String {
 
 fn bar(files: u64) -> Option<ProgressBar> {
     std::io::stderr().is_terminal().then(|| {
-        let bar = ProgressBar::with_draw_target(Some(files), ProgressDrawTarget::stderr());
+        let bar = ProgressBar::with_draw_target(Some(files), bar_target::stderr());
         let style = "{bar:30} {human_pos}/{human_len} files, {eta} left";
         bar.with_style(
             ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()),

@@ -4,6 +4,7 @@
 mod abbreviated;
 mod advise;
 mod atomic_file;
+mod bar_target;
 mod cache;
 mod claims;
 mod clean;

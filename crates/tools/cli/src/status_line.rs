@@ -2,7 +2,8 @@
 //!
 //! The thread reads counters updated by the job ten times per second.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use crate::bar_target;
+use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
@@ -20,7 +21,7 @@ impl StatusLine {
         if !std::io::stderr().is_terminal() {
             return Self(None);
         }
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let bar = ProgressBar::with_draw_target(None, bar_target::stderr());
         bar.set_style(
             ProgressStyle::with_template("{spinner} {msg}")
                 .unwrap_or_else(|_| ProgressStyle::default_spinner()),

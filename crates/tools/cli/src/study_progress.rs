@@ -1,9 +1,10 @@
 //! Study progress: a bar on a terminal, otherwise a line every few seconds. Both are printed on
 //! standard error and only between runs, so printing cannot disturb a run.
 
+use crate::bar_target;
 use crate::directories::short;
 use crate::out::wrap;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use ioloom_lab::needs::Needs;
 use ioloom_lab::{Event, Progress};
 use ioloom_model::Outcome;
@@ -46,7 +47,7 @@ impl State {
             of.clone_into(&mut self.of);
         }
         self.bar.get_or_insert_with(|| {
-            let bar = ProgressBar::with_draw_target(Some(all), ProgressDrawTarget::stderr());
+            let bar = ProgressBar::with_draw_target(Some(all), bar_target::stderr());
             bar.with_style(style(template))
         })
     }

@@ -2,9 +2,10 @@
 //! thread. A separate walk counts the total; it starts only if the bar is shown.
 
 use super::CpArgs;
+use crate::bar_target;
 use crate::exit::Failure;
 use crate::out;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use ioloom_copy::{
     CopyCounters, CopyError, CopyOptions, Mode, Target, Verify, Watcher, When, bytes_to_copy,
 };
@@ -55,7 +56,7 @@ impl CopyProgress {
         progress: Arc<CopyCounters>,
     ) -> Self {
         let bar = (std::io::stderr().is_terminal() && !args.flags.interactive).then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            let bar = ProgressBar::with_draw_target(None, bar_target::stderr());
             bar.with_style(style(UNKNOWN))
         });
         let thread = bar.clone().and_then(|bar| {

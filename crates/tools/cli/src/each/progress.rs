@@ -1,13 +1,11 @@
 //! Progress of a run on standard error.
 
 use super::args::EachArgs;
-use crate::stderr;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use crate::{bar_target, stderr};
+use indicatif::{ProgressBar, ProgressStyle};
 use ioloom::Progress;
 use ioloom_model::units::format_size;
-use ioloom_sys::stream::{self, Ready};
 use std::io::IsTerminal;
-use std::time::Duration;
 
 /// Progress of a run on standard error.
 pub(super) enum Bar {
@@ -32,12 +30,6 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template)
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("=> ")
-}
-
-/// Returns whether the terminal takes a bar now. One that is stopped (Ctrl-S) must not hold up the run. It
-/// still does if it is stopped while a bar is drawn.
-fn has_room() -> bool {
-    stream::wait(std::io::stderr(), Ready::Write, Duration::ZERO).unwrap_or(true)
 }
 
 /// The numbers that a bar shows.
@@ -70,7 +62,7 @@ impl Bar {
     }
 
     fn drawn() -> Self {
-        let bar = ProgressBar::no_length();
+        let bar = ProgressBar::with_draw_target(None, bar_target::stderr());
         bar.set_style(style(GROWING));
         Self::Drawn(bar)
     }
@@ -98,7 +90,6 @@ impl Bar {
     fn show(&self, now: &Shown) {
         match self {
             Self::None => {}
-            Self::Drawn(_) if !has_room() => {}
             Self::Drawn(bar) => {
                 if bar.length() != Some(now.found) {
                     bar.set_length(now.found);
@@ -142,16 +133,13 @@ impl Bar {
     /// Runs `f` while the bar is hidden.
     pub(super) fn hide_during(&self, f: impl FnOnce()) {
         match self {
-            Self::Drawn(bar) if has_room() => bar.suspend(f),
+            Self::Drawn(bar) => bar.suspend(f),
             _ => f(),
         }
     }
 
     pub(super) fn finish(&self) {
         if let Self::Drawn(bar) = self {
-            if !has_room() {
-                bar.set_draw_target(ProgressDrawTarget::hidden());
-            }
             bar.finish_and_clear();
         }
     }

@@ -215,7 +215,11 @@ fn failure(error: LoadError) -> Failure {
 /// Runs one load and displays its progress.
 fn one(plan: &LoadPlan, name: &str, stop: &AtomicBool) -> Result<(Run, Option<History>), Failure> {
     let live = std::io::stderr().is_terminal();
-    let bar = live.then(indicatif::ProgressBar::new_spinner);
+    let bar = live.then(|| {
+        let target = crate::bar_target::stderr();
+        indicatif::ProgressBar::with_draw_target(None, target)
+            .with_style(indicatif::ProgressStyle::default_spinner())
+    });
     let mut watch = |progress: LoadProgress| {
         if let Some(bar) = &bar {
             bar.set_message(format!(

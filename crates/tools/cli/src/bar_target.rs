@@ -1,0 +1,102 @@
+//! Where progress bars are drawn: a terminal that never holds up the program.
+//!
+//! A terminal that is stopped (Ctrl-S) blocks every write to it. Bars are therefore written to a second,
+//! non-blocking opening of standard error, and what does not fit is not drawn. The shared opening stays
+//! as it is: its flags belong to the shell as well. Cost: one descriptor.
+
+use console::Term;
+use indicatif::{ProgressDrawTarget, TermLike};
+use ioloom_sys::stream;
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+/// How often a bar is drawn at most, per second.
+const DRAWN_PER_S: u8 = 20;
+
+/// Returns standard error, if it is a terminal, for a bar.
+pub(crate) fn stderr() -> ProgressDrawTarget {
+    let target = ProgressDrawTarget::stderr();
+    if target.is_hidden() {
+        return target;
+    }
+    // Fails if the terminal belongs to another user.
+    match Screen::open("/proc/self/fd/2") {
+        Ok(screen) => ProgressDrawTarget::term_like_with_hz(Box::new(screen), DRAWN_PER_S),
+        Err(_) => target,
+    }
+}
+
+/// A terminal that is written to without waiting.
+#[derive(Debug)]
+struct Screen {
+    file: File,
+    /// What the next flush writes.
+    text: Mutex<String>,
+}
+
+impl Screen {
+    fn open(path: &str) -> io::Result<Self> {
+        let file = stream::open_to_write(Path::new(path))?;
+        if !file.is_terminal() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        Ok(Self { file, text: Mutex::default() })
+    }
+
+    fn add(&self, text: &str) -> io::Result<()> {
+        self.text.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
+        Ok(())
+    }
+
+    /// Moves the cursor; the letter is the direction.
+    fn go(&self, count: usize, direction: char) -> io::Result<()> {
+        if count == 0 { Ok(()) } else { self.add(&format!("\x1b[{count}{direction}")) }
+    }
+}
+
+impl TermLike for Screen {
+    fn width(&self) -> u16 {
+        Term::stderr().size().1
+    }
+
+    fn height(&self) -> u16 {
+        Term::stderr().size().0
+    }
+
+    fn move_cursor_up(&self, n: usize) -> io::Result<()> {
+        self.go(n, 'A')
+    }
+
+    fn move_cursor_down(&self, n: usize) -> io::Result<()> {
+        self.go(n, 'B')
+    }
+
+    fn move_cursor_right(&self, n: usize) -> io::Result<()> {
+        self.go(n, 'C')
+    }
+
+    fn move_cursor_left(&self, n: usize) -> io::Result<()> {
+        self.go(n, 'D')
+    }
+
+    fn write_line(&self, s: &str) -> io::Result<()> {
+        self.add(s)?;
+        self.add("\n")
+    }
+
+    fn write_str(&self, s: &str) -> io::Result<()> {
+        self.add(s)
+    }
+
+    fn clear_line(&self) -> io::Result<()> {
+        self.add("\r\x1b[2K")
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let text = std::mem::take(&mut *self.text.lock().unwrap_or_else(PoisonError::into_inner));
+        // What a stopped terminal does not take is drawn with a later state of the bar.
+        (&self.file).write_all(text.as_bytes())
+    }
+}
