@@ -16,9 +16,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Maximum number of attempts to create a directory and lock it.
 const LOCK_TRIES: u32 = 8;
+
+/// How long to wait between attempts to lock a directory that another copy examines.
+const LOCK_WAIT: Duration = Duration::from_millis(10);
 
 /// A directory of a source path.
 pub(crate) struct MadeDir {
@@ -367,8 +371,7 @@ fn make_resumed(
         if own.user != attr::own_ids().0 {
             return Err(Errno::PERM.into());
         }
-        // Without support for locks, no other copy can lock and remove it either.
-        if !make::try_lock(&dir).unwrap_or(true) {
+        if !lock_soon(&dir) {
             return Err(Errno::BUSY.into());
         }
         let is_there = attr::of_name(above, &hidden, false)
@@ -380,6 +383,18 @@ fn make_resumed(
             false => tries += 1,
         }
     }
+}
+
+/// Locks a directory, which another copy locks for a moment to see whether it was abandoned. Returns false if it stays
+/// locked.
+fn lock_soon(dir: &Dir) -> bool {
+    (0..LOCK_TRIES).any(|tries| {
+        if tries > 0 {
+            std::thread::sleep(LOCK_WAIT);
+        }
+        // Without support for locks, no other copy can lock and remove it either.
+        make::try_lock(dir).unwrap_or(true)
+    })
 }
 
 /// Creates a directory under a hidden name, and locks it until it is complete: other copies remove

@@ -433,11 +433,11 @@ impl Rules {
         Ok(instead())
     }
 
-    /// Returns true if new files in a directory inherit an ACL.
+    /// Returns true if new files in a directory inherit an ACL, or if that is unknown: the ACL could grant more than
+    /// the mode.
     pub(crate) fn has_default_acl(&self, dir: &Dir) -> bool {
-        XattrOf::Open(dir.as_fd())
-            .names()
-            .is_ok_and(|names| names.iter().any(|name| name.as_c_str() == ACL_DEFAULT))
+        let names = XattrOf::Open(dir.as_fd()).names();
+        names.map_or(true, |names| names.iter().any(|name| name.as_c_str() == ACL_DEFAULT))
     }
 
     /// Returns true if the owner and group of a file are certainly those of a new one.
@@ -477,6 +477,8 @@ impl Rules {
         let mut has_acl = false;
         let names = match from.names() {
             Ok(names) => names,
+            // Another program removed or renamed it, with any ACL that it had.
+            Err(_) if is_missing(old_on) => Vec::new(),
             // Without its ACL, the mode of the old file would permit more: the new one stays private.
             Err(e) => return vec![(Operation::ReadAttributes, e)],
         };
@@ -522,6 +524,10 @@ fn attr_of(file: FileRef<'_>) -> io::Result<Attr> {
     }
 }
 
+fn is_missing(file: FileRef<'_>) -> bool {
+    attr_of(file).is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
+}
+
 /// Returns true for the form in which XFS stores ACLs, which root can see. Setting it would bring
 /// back an ACL.
 fn is_raw_acl(name: &CStr) -> bool {
@@ -547,5 +553,24 @@ const fn inheritable_bits(kind: Kind) -> u32 {
         Kind::Directory => 0o1777,
         Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => 0o7777,
         _ => 0o777,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_replacement_of_a_file_that_is_gone_gets_its_mode() {
+        let place = tempfile::tempdir().unwrap();
+        let (dir, new) = (Dir::open(place.path()).unwrap(), tempfile::tempfile().unwrap());
+        let on = FileRef::Open(new.as_fd());
+        on.set_mode(0o600).unwrap();
+        let old = Attr { mode: 0o640, ..attr_of(on).unwrap() };
+        let rules = Rules::new(&CopyOptions::default());
+        let old_on = FileRef::Name(&dir, c"gone");
+        let failed = rules.take_over_attributes(&old, old_on, on, ParentAttr::default());
+        assert!(failed.is_empty(), "{failed:?}");
+        assert_eq!(attr_of(on).unwrap().mode, 0o640);
     }
 }

@@ -46,8 +46,9 @@ impl TargetResolver<'_> {
             let found = found.and_then(|(path, to, kind)| {
                 let (dir, name) = split(&to)?;
                 let known = by_path.get(&dir).copied();
-                let is_usable =
-                    |number: &usize| !roots.parents[*number].unlisted || is_existing_dir(&to, kind);
+                let is_usable = |number: &usize| {
+                    !roots.parents[*number].unlisted || changes_no_name(&dir, &to, kind)
+                };
                 let parent = match known.filter(is_usable) {
                     Some(number) => number,
                     None => {
@@ -207,15 +208,14 @@ impl TargetResolver<'_> {
             }
             _ => CopyError::io(operation, to.to_owned(), e),
         };
-        // Syncing needs a descriptor that is open for reading. The name of a directory that exists is not
-        // changed.
+        // Syncing needs a descriptor that is open for reading. Without new names, it is not needed.
         let waits = self.context.options.durable != Durable::None;
         let opened = if waits { Dir::open(path) } else { Dir::open_path_only(path) };
         let (dir, unlisted) = match opened {
             Err(e)
                 if waits
                     && e.kind() == io::ErrorKind::PermissionDenied
-                    && is_existing_dir(to, kind) =>
+                    && changes_no_name(path, to, kind) =>
             {
                 (Dir::open_path_only(path).map_err(failed)?, true)
             }
@@ -259,10 +259,16 @@ impl TargetResolver<'_> {
     }
 }
 
-/// Returns true if a directory is copied into one that exists.
-fn is_existing_dir(to: &Path, source: Kind) -> bool {
-    let is_dir = |found: Attr| found.kind == Kind::Directory;
-    source == Kind::Directory && attr::of_path(to, false).is_ok_and(is_dir)
+/// Returns true if a directory is copied into one that exists, or a file into one that is written in place because this
+/// user cannot change the names in its directory `above`.
+fn changes_no_name(above: &Path, to: &Path, source: Kind) -> bool {
+    let exists = |follow| attr::of_path(to, follow).is_ok_and(|found| found.kind == source);
+    let is_fixed = |above: Dir| !attr::may_write_at(&above, c".");
+    match source {
+        Kind::Directory => exists(false),
+        Kind::Regular => exists(true) && Dir::open_path_only(above).is_ok_and(is_fixed),
+        _ => false,
+    }
 }
 
 /// Returns true if a target ends with `/.` but does not exist: it cannot be created.

@@ -88,6 +88,8 @@ fn note_kept(context: &CopyContext<'_>, dir: &Dir, path: &Path, name: &CStr) {
     if !make::try_lock(&left).unwrap_or(true) {
         return;
     }
+    // Printing can take long, and that copy could not continue.
+    drop(left);
     let path = path.join(OsStr::from_bytes(name.to_bytes()));
     let text = format!(
         "kept {}, left by an interrupted copy of another source to the same target; remove it unless \

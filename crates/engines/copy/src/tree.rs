@@ -32,6 +32,7 @@ use crate::{resume, special};
 use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::buffer::Buffer;
+use ioloom_sys::cache::flush_file_system;
 use ioloom_sys::dir::{Dir, Kind};
 use ioloom_sys::make;
 use ioloom_walk::Control;
@@ -472,6 +473,18 @@ fn attr_of(route: &Route<'_>, kind: Kind) -> Result<Attr, CopyError> {
     if attr.kind == kind { Ok(attr) } else { Err(route.replaced()) }
 }
 
+/// Syncs the file system of an existing directory or file.
+fn sync_file_system_of(dir: &Dir, name: &CStr) -> io::Result<()> {
+    match dir.open_at(name.to_bytes()) {
+        Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
+            let file = make::open_to_read(dir, name, true)
+                .or_else(|_| make::open_in_place(dir, name, false))?;
+            flush_file_system(file)
+        }
+        opened => opened?.sync_file_system(),
+    }
+}
+
 /// Syncs the directories into which sources were copied, except those whose names did not change and
 /// that this user may not list.
 pub(crate) fn sync_parents(context: &CopyContext<'_>, roots: &Roots) {
@@ -481,8 +494,9 @@ pub(crate) fn sync_parents(context: &CopyContext<'_>, roots: &Roots) {
             Durable::None => return,
             Durable::File if parent.unlisted => Ok(()),
             Durable::File => parent.dir.sync(),
-            Durable::Full if parent.unlisted => targets()
-                .try_for_each(|to| parent.dir.open_at(to.name.to_bytes())?.sync_file_system()),
+            Durable::Full if parent.unlisted => {
+                targets().try_for_each(|to| sync_file_system_of(&parent.dir, &to.name))
+            }
             Durable::Full => parent.dir.sync().and_then(|()| parent.dir.sync_file_system()),
         };
         let of = targets().next();

@@ -4,11 +4,13 @@
 //! unless requested. Extended attributes of files that cannot be opened (links, pipes, devices) are
 //! accessed through `/proc/self/fd` because Linux has no call for them by directory and name; so are
 //! all attributes of files that were opened only as a path, where calls on the descriptor fail with
-//! `EBADF`. Where `/proc` is not mounted, a thread with its own working directory accesses them by
-//! name. Otherwise each function costs one call; nothing is cached.
+//! `EBADF`. Where `/proc` is not mounted, files and directories are opened for reading if permitted,
+//! and a thread with its own working directory accesses others by name. Otherwise each function
+//! costs one call; nothing is cached.
 
 use crate::dir::{Dir, Kind};
 use crate::file::retry;
+use crate::make::open_to_read;
 use rustix::fs::{
     Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, Statx, StatxAttributes, StatxFlags,
     Timespec, Timestamps, Uid, XattrFlags, statx,
@@ -16,7 +18,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 /// A timestamp: seconds since 1970, and nanoseconds.
@@ -166,7 +168,9 @@ fn or_by_path<T: Send>(
     }
 }
 
-/// Calls `by_name` in a thread whose working directory is `dir`, because `/proc` is not mounted.
+/// Calls `by_name` in a thread whose working directory is `dir`, because `/proc` is not mounted. Fails with `ENOENT`,
+/// as the call through `/proc` did, if such a thread is not permitted: attributes that cannot be read are not taken for
+/// attributes that a file cannot have.
 fn in_dir<T: Send>(
     dir: BorrowedFd<'_>,
     by_name: impl FnOnce() -> Result<T, Errno> + Send,
@@ -175,7 +179,7 @@ fn in_dir<T: Send>(
         // SAFETY: this thread stops sharing the working directory and the umask with the others; its
         // descriptors and memory remain shared.
         if unsafe { libc::unshare(libc::CLONE_FS) } != 0 {
-            return Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::PERM));
+            return Err(Errno::NOENT);
         }
         rustix::process::fchdir(dir)?;
         by_name()
@@ -371,9 +375,10 @@ impl XattrOf<'_> {
                 let listed = rustix::fs::flistxattr(file, &mut *into);
                 or_by_path(file, listed, |path| rustix::fs::listxattr(path, &mut *into))
             }
-            Self::Name(dir, name) => {
-                by_name(dir, name, |path| rustix::fs::llistxattr(path, &mut *into))
-            }
+            Self::Name(dir, name) => by_name(dir, name, |on| match on {
+                On::File(file) => rustix::fs::flistxattr(file, &mut *into),
+                On::Path(path) => rustix::fs::llistxattr(path, &mut *into),
+            }),
         }
     }
 
@@ -412,9 +417,10 @@ impl XattrOf<'_> {
                 let got = rustix::fs::fgetxattr(file, name, &mut into[..]);
                 or_by_path(file, got, |path| rustix::fs::getxattr(path, name, &mut into[..]))
             }
-            Self::Name(dir, of) => {
-                by_name(dir, of, |path| rustix::fs::lgetxattr(path, name, &mut into[..]))
-            }
+            Self::Name(dir, of) => by_name(dir, of, |on| match on {
+                On::File(file) => rustix::fs::fgetxattr(file, name, &mut into[..]),
+                On::Path(path) => rustix::fs::lgetxattr(path, name, &mut into[..]),
+            }),
         });
         match got {
             Ok(n) => {
@@ -434,9 +440,10 @@ impl XattrOf<'_> {
                 let set = rustix::fs::fsetxattr(file, name, value, flags);
                 or_by_path(file, set, |path| rustix::fs::setxattr(path, name, value, flags))
             }
-            Self::Name(dir, of) => {
-                by_name(dir, of, |path| rustix::fs::lsetxattr(path, name, value, flags))
-            }
+            Self::Name(dir, of) => by_name(dir, of, |on| match on {
+                On::File(file) => rustix::fs::fsetxattr(file, name, value, flags),
+                On::Path(path) => rustix::fs::lsetxattr(path, name, value, flags),
+            }),
         })
     }
 
@@ -447,7 +454,10 @@ impl XattrOf<'_> {
                 let removed = rustix::fs::fremovexattr(file, name);
                 or_by_path(file, removed, |path| rustix::fs::removexattr(path, name))
             }
-            Self::Name(dir, of) => by_name(dir, of, |path| rustix::fs::lremovexattr(path, name)),
+            Self::Name(dir, of) => by_name(dir, of, |on| match on {
+                On::File(file) => rustix::fs::fremovexattr(file, name),
+                On::Path(path) => rustix::fs::lremovexattr(path, name),
+            }),
         });
         match removed {
             Err(e)
@@ -460,18 +470,35 @@ impl XattrOf<'_> {
     }
 }
 
-/// Calls `by_path` with a path to `name` in `dir`.
+/// What a call is made on.
+enum On<'a> {
+    File(BorrowedFd<'a>),
+    Path(&'a CStr),
+}
+
+/// Makes a call on `name` in `dir`.
 fn by_name<T: Send>(
     dir: &Dir,
     name: &CStr,
-    mut by_path: impl FnMut(&CStr) -> Result<T, Errno> + Send,
+    mut call: impl FnMut(On<'_>) -> Result<T, Errno> + Send,
 ) -> Result<T, Errno> {
     let mut path = format!("/proc/self/fd/{}/", dir.as_fd().as_raw_fd()).into_bytes();
     path.extend_from_slice(name.to_bytes());
-    match by_path(&c_string(path)) {
-        Err(Errno::NOENT) => in_dir(dir.as_fd(), || by_path(name)),
+    match call(On::Path(&c_string(path))) {
+        // The file is missing, or /proc is not mounted.
+        Err(Errno::NOENT) => match open_plain(dir, name) {
+            Some(file) => call(On::File(file.as_fd())),
+            None => in_dir(dir.as_fd(), || call(On::Path(name))),
+        },
         done => done,
     }
+}
+
+/// Opens a regular file or a directory for reading, if permitted. Opening a pipe or a device can have effects.
+fn open_plain(dir: &Dir, name: &CStr) -> Option<OwnedFd> {
+    let kind = of_name(dir, name, false).ok()?.kind;
+    let is_plain = matches!(kind, Kind::Regular | Kind::Directory);
+    is_plain.then(|| open_to_read(dir, name, false).ok())?
 }
 
 fn c_string(bytes: Vec<u8>) -> CString {

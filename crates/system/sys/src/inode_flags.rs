@@ -12,7 +12,8 @@ const GET_EXTENDED: u64 = 0x801C_581F;
 
 /// Flags that users set and that change how a file is stored or read: secure deletion, undeletion, compression, synchronous
 /// writes, no dump, no access times, data in the journal, no tail packing, no copy-on-write, DAX. All others are those of
-/// directories, set by the kernel, or prevent any change.
+/// directories, set by the kernel, or prevent any change. The one against compression (`m`) is left out: btrfs sets it for
+/// files that did not compress.
 const BY_USER: u32 =
     0x1 | 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x4000 | 0x8000 | 0x0080_0000 | 0x0200_0000;
 
@@ -38,7 +39,8 @@ impl InodeFlags {
     /// Returns the flags of an open file.
     ///
     /// # Errors
-    /// Fails on errors other than that the file system does not support them.
+    /// Fails on errors other than that the file system does not support them, or that a security module or a filter of
+    /// system calls denies the query: then none are known.
     pub fn of_file(file: impl AsFd) -> io::Result<Self> {
         let get = || Ok(rustix::fs::ioctl_getflags(&file)?.bits());
         let flags = supported(retry_on_interrupt(|| call("getflags", get)))?;
@@ -62,7 +64,14 @@ fn supported(result: io::Result<u32>) -> io::Result<u32> {
         Err(e)
             if matches!(
                 Errno::from_io_error(&e),
-                Some(Errno::NOTTY | Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS)
+                Some(
+                    Errno::NOTTY
+                        | Errno::OPNOTSUPP
+                        | Errno::INVAL
+                        | Errno::NOSYS
+                        | Errno::ACCESS
+                        | Errno::PERM
+                )
             ) =>
         {
             Ok(0)
@@ -92,6 +101,14 @@ mod tests {
         assert!(of(0, 3).are_in(of(0, 3)) && !of(0, 3).are_in(none));
         // Extents, inline data, huge files, large attributes, index, verity, encryption.
         assert_eq!(BY_USER & 0x103C_1800, 0, "set by the kernel");
+    }
+
+    #[test]
+    fn flags_that_may_not_be_read_are_unknown_and_other_failures_are_errors() {
+        for denied in [Errno::ACCESS, Errno::PERM, Errno::NOTTY] {
+            assert_eq!(supported(Err(denied.into())).unwrap(), 0);
+        }
+        assert!(supported(Err(Errno::IO.into())).is_err());
     }
 
     #[test]

@@ -112,13 +112,15 @@ fn an_interrupted_copy_is_continued_under_other_spellings_of_its_paths() {
     }
 }
 
-/// Keeps the notes.
+/// Keeps the notes, and whether a directory that they name as kept can be locked.
 #[derive(Default)]
-struct Notes(Mutex<Vec<String>>);
+struct Notes(Mutex<Vec<(String, bool)>>);
 
 impl Watcher for Notes {
     fn note(&self, text: &str) {
-        self.0.lock().unwrap().push(text.to_owned());
+        let kept = text.strip_prefix("kept '").and_then(|text| text.split('\'').next());
+        let lock = |path: &str| ioloom_sys::make::try_lock(fs::File::open(path).unwrap()).unwrap();
+        self.0.lock().unwrap().push((text.to_owned(), kept.is_none_or(lock)));
     }
 }
 
@@ -145,7 +147,8 @@ fn a_copy_that_can_be_resumed_keeps_that_of_another_source() {
     assert_eq!(report.errors_count, 0, "{:?}", report.errors);
     assert_eq!(left().len(), 1, "the work of the first copy is there");
     let notes = notes.0.into_inner().unwrap();
-    assert!(notes.iter().any(|text| text.starts_with("kept ")), "{notes:?}");
+    let is_free = |(text, free): &(String, bool)| text.starts_with("kept ") && *free;
+    assert!(notes.iter().any(is_free), "{notes:?}");
     fs::remove_dir_all(at("dir/to")).unwrap();
     first.cancel.store(false, Ordering::Relaxed);
     let continued = run(&at("first"), &at("dir/to"), &first, &Silent);

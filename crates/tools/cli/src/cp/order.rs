@@ -86,6 +86,8 @@ pub(super) struct Preserved {
 /// Applies the flags one after another.
 pub(super) fn preserved(steps: &[Step]) -> Preserved {
     let mut all = Preserved::default();
+    // Whether the label is preserved only as one of the extended attributes.
+    let mut only_with_xattrs = false;
     for step in steps {
         let preserve = &mut all.preserve;
         match *step {
@@ -102,8 +104,9 @@ pub(super) fn preserved(steps: &[Step]) -> Preserved {
                 Attribute::Links => preserve.links = value,
                 Attribute::Xattr => {
                     (preserve.xattrs, all.needs_xattrs) = (value, value);
-                    // The label is one of them.
-                    preserve.context |= value;
+                    // The label is one of them. Without them, it stays if another flag requested it.
+                    let only = only_with_xattrs || !preserve.context;
+                    (preserve.context, only_with_xattrs) = (value || !only, value && only);
                 }
                 Attribute::Context => (preserve.context, all.needs_context) = (value, value),
                 Attribute::All => {
@@ -113,6 +116,9 @@ pub(super) fn preserved(steps: &[Step]) -> Preserved {
         }
         if let Step::Preserve(Attribute::Mode | Attribute::All, value) = *step {
             all.plain_mode = !value;
+        }
+        if let Step::Archive | Step::Preserve(Attribute::Context | Attribute::All, _) = *step {
+            only_with_xattrs = false;
         }
     }
     all
@@ -158,6 +164,12 @@ mod tests {
         assert_eq!(label(&[Step::Archive, off(Attribute::Context)]), (true, false, false));
         assert_eq!(label(&[Step::Archive, off(Attribute::Xattr)]), (false, true, false));
         assert_eq!(label(&[on(Attribute::Xattr), off(Attribute::Context)]), (true, false, false));
+        let (with, without) = (on(Attribute::Xattr), off(Attribute::Xattr));
+        assert_eq!(label(&[with, without]), (false, false, false));
+        assert_eq!(label(&[with, with, without]), (false, false, false));
+        assert_eq!(label(&[with, Step::Archive, without]), (false, true, false));
+        assert_eq!(label(&[Step::Archive, with, without]), (false, true, false));
+        assert_eq!(label(&[with, on(Attribute::Context), without]), (false, true, true));
         let both = [on(Attribute::Context), off(Attribute::Context)];
         assert_eq!(label(&both), (false, false, false));
         let all = Step::Follow(Follow::Always);

@@ -15,8 +15,8 @@ use crate::subtrees::{
 };
 use crate::{out, remote, stderr};
 use ioloom_copy::{
-    CopyCounters, CopyOptions, Durable, Linked, Preserve, Subtree, SubtreesReport, Target,
-    copies_of, copy_subtrees,
+    Attributes, CopyCounters, CopyOptions, Durable, Linked, Preserve, Subtree, SubtreesReport,
+    Target, copies_of, copy_subtrees,
 };
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::units::{format_counted, format_ns, format_size};
@@ -38,6 +38,8 @@ const TARGET: &str = "target";
 const NAMED: &str = "no-target-directory";
 const PRESERVE: &str = "preserve";
 const NO_PRESERVE: &str = "no-preserve";
+/// Preserved attributes whose failures are errors.
+const REQUIRE: &str = "require";
 const DURABLE: &str = "durable";
 
 /// Runs the shard, or the shards of the queue, that the flags name.
@@ -314,6 +316,8 @@ fn work_of(args: &CpArgs, target: &Target) -> Result<Option<BTreeMap<String, Str
     };
     note(matches!(target, Target::As(_)), NAMED, "yes");
     note(options.plain_mode, NO_PRESERVE, "mode");
+    let required = required_words(&options);
+    note(!required.is_empty(), REQUIRE, &required);
     note(options.durable == Durable::File, DURABLE, "file");
     note(options.durable == Durable::Full, DURABLE, "full");
     note(options.existing != Default::default(), "existing", &word_of(options.existing));
@@ -345,6 +349,12 @@ fn preserve_words(mut preserve: Preserve) -> String {
     if kept.is_empty() { "none".to_owned() } else { kept.join(",") }
 }
 
+fn required_words(options: &CopyOptions) -> String {
+    let of = [("xattr", options.attributes), ("context", options.context)];
+    let required = of.iter().filter(|(_, of)| *of == Attributes::Required);
+    required.map(|(name, _)| *name).collect::<Vec<&str>>().join(",")
+}
+
 /// Returns the target and the options that directories need, from the work of a part.
 pub(crate) fn options_of(work: &Work) -> Option<(Target, CopyOptions)> {
     let value = |name: &str| work.options.get(name).map(String::as_str);
@@ -362,7 +372,15 @@ pub(crate) fn options_of(work: &Work) -> Option<(Target, CopyOptions)> {
         Some(_) => return None,
     };
     let plain_mode = value(NO_PRESERVE).is_some();
-    Some((target, CopyOptions { preserve, plain_mode, durable, ..CopyOptions::default() }))
+    let mut options = CopyOptions { preserve, plain_mode, durable, ..CopyOptions::default() };
+    for word in value(REQUIRE).into_iter().flat_map(|words| words.split(',')) {
+        match word {
+            "xattr" => options.attributes = Attributes::Required,
+            "context" => options.context = Attributes::Required,
+            _ => return None,
+        }
+    }
+    Some((target, options))
 }
 
 fn print(args: &CpArgs, plan: &Plan, part: &PartHeader, own: bool) -> Result<(), Failure> {
@@ -413,13 +431,16 @@ mod tests {
                 option(PRESERVE, words),
                 option(NO_PRESERVE, "mode"),
                 option(DURABLE, "full"),
+                option(REQUIRE, "xattr,context"),
             ];
             let work = Work { command: "cp".to_owned(), options: options.into() };
             let (target, found) = options_of(&work).unwrap();
             assert_eq!(target, Target::Into("/x".into()));
             assert_eq!((found.preserve, found.durable), (preserve, Durable::Full));
             assert!(found.plain_mode);
+            assert_eq!(required_words(&found), "xattr,context");
         }
+        assert_eq!(required_words(&CopyOptions::default()), "");
         let unknown = BTreeMap::from([(TARGET.to_owned(), "/x".to_owned())]);
         assert!(options_of(&Work { command: "cp".to_owned(), options: unknown }).is_none());
     }

@@ -172,6 +172,31 @@ fn a_plain_user_copies_in_directories_they_cannot_list() {
     allow("drop", 0o755);
 }
 
+/// A file that is written in place keeps its name, which needs no sync.
+#[test]
+fn a_plain_user_makes_a_durable_copy_into_a_file_in_a_directory_they_cannot_list() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let allow = |name: &str, mode: u32| {
+        fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    allow("", 0o777);
+    fs::create_dir(at("spool")).unwrap();
+    fs::write(at("spool/mine"), "").unwrap();
+    let is_root = chown(at("spool/mine"), Some(65534), Some(65534)).is_ok();
+    allow("spool", 0o111);
+    for level in ["file", "full"] {
+        fs::write(at("source"), level).unwrap();
+        let output = plain(dir.path(), is_root, &["--durable", level, "source", "spool/mine"]);
+        assert!(output.status.success(), "{level}: {}", said(&output));
+        assert_eq!(fs::read(at("spool/mine")).unwrap(), level.as_bytes());
+    }
+    let output = plain(dir.path(), is_root, &["--durable", "file", "source", "spool/new"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    allow("spool", 0o755);
+}
+
 /// The names in a home directory change, and its own name does not.
 #[test]
 fn a_plain_user_makes_a_durable_copy_into_a_home_next_to_those_of_others() {
