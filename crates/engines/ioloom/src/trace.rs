@@ -27,7 +27,7 @@ pub(crate) struct TraceWanted {
 
 impl TraceWanted {
     /// Reads the file from the environment: [`TRACE_VARIABLE`] names it. The second run of a process
-    /// writes to `NAME.2.ioloom`, and so on.
+    /// writes to `NAME.2.ioloom`, and so on, unless it is a pipe or a device.
     pub(crate) fn file_of_environment() -> Option<PathBuf> {
         static RUNS: AtomicU32 = AtomicU32::new(0);
         let path = std::env::var_os(TRACE_VARIABLE).filter(|path| !path.is_empty())?;
@@ -88,9 +88,9 @@ pub(crate) fn level_of_environment() -> Result<Option<Level>, Error> {
     }
 }
 
-/// Returns the path of the `run`-th run of this process.
+/// Returns the path of the `run`-th run of this process. All runs write to the same pipe or device.
 fn numbered(path: &Path, run: u32) -> PathBuf {
-    if run == 1 {
+    if run == 1 || std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         return path.to_owned();
     }
     let mut name = path.file_stem().unwrap_or_default().to_owned();
@@ -121,5 +121,6 @@ mod tests {
         assert_eq!(numbered(Path::new("a/run.ioloom"), 1), Path::new("a/run.ioloom"));
         assert_eq!(numbered(Path::new("a/run.ioloom"), 2), Path::new("a/run.2.ioloom"));
         assert_eq!(numbered(Path::new("run"), 12), Path::new("run.12"));
+        assert_eq!(numbered(Path::new("/dev/null"), 2), Path::new("/dev/null"));
     }
 }

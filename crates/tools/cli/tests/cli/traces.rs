@@ -82,8 +82,9 @@ fn a_watched_command_keeps_its_streams_and_its_exit_code() {
 fn an_output_that_fails_loses_no_other_and_not_the_exit_code() {
     let home = Home::new();
     let watch = |code: i32| {
-        std::fs::create_dir_all(home.path("d")).unwrap();
-        let script = format!("rm -r d; exit {code}");
+        let _ = std::fs::remove_file(home.path("d"));
+        std::fs::create_dir(home.path("d")).unwrap();
+        let script = format!("rm -r d; touch d; exit {code}");
         let outputs = ["-o", "d/w.ioloom", "--json", "w.json", "--html", "w.html"];
         let args = ["watch", "--evidence", "0"].iter().chain(&outputs);
         let args: Vec<&str> = args.chain(&["--", "sh", "-c", &script]).copied().collect();
@@ -103,6 +104,20 @@ fn an_output_that_fails_loses_no_other_and_not_the_exit_code() {
         let ran = home.run(&["watch", output, "file/out", "--", "touch", "was-run"]);
         ran.one_error(1, &["file"]);
         assert!(!home.path("was-run").exists(), "{output}");
+    }
+}
+
+#[test]
+fn a_command_that_removes_the_directories_of_the_outputs_does_not_lose_them() {
+    let home = Home::new();
+    let outputs = ["-o", "d/w.ioloom", "--json", "d/w.json", "--html", "d/w.html"];
+    std::fs::create_dir(home.path("d")).unwrap();
+    let args = ["watch", "--evidence", "0"].iter().chain(&outputs);
+    let args: Vec<&str> = args.chain(&["--", "sh", "-c", "ls d; rm -rf d"]).copied().collect();
+    let ran = home.run(&args);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), ""), "{}", ran.err);
+    for name in ["d/w.ioloom", "d/w.json", "d/w.html"] {
+        assert!(std::fs::metadata(home.path(name)).unwrap().len() > 0, "{name}");
     }
 }
 
