@@ -218,7 +218,10 @@ fn disk_idle_and_cpu_idle() {
         request.tid = 99;
     }
     let finding = found(&deep, "cpu-idle");
-    assert!(finding.sentence.contains("waits for the device; on average 1.0 of its"), "{finding:?}");
+    assert!(
+        finding.sentence.contains("waits for the device; on average 1.0 of its"),
+        "{finding:?}"
+    );
     // Threads of the kernel issue all requests: their number is unknown.
     let mut delegated = alternating.clone();
     delegated.devices[0].requests.iter_mut().for_each(|request| request.tid = 99);
