@@ -5,9 +5,7 @@ use crate::stderr;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ioloom::Progress;
 use ioloom_model::units::format_size;
-use ioloom_sys::stream::{self, Ready};
 use std::io::IsTerminal;
-use std::time::Duration;
 
 /// Progress of a run on standard error.
 pub(super) enum Bar {
@@ -32,11 +30,6 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template)
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("=> ")
-}
-
-/// Returns whether the terminal takes a bar now. One that is stopped (Ctrl-S) must not hold up the run.
-fn has_room() -> bool {
-    stream::wait(std::io::stderr(), Ready::Write, Duration::ZERO).unwrap_or(true)
 }
 
 /// The numbers that a bar shows.
@@ -97,7 +90,7 @@ impl Bar {
     fn show(&self, now: &Shown) {
         match self {
             Self::None => {}
-            Self::Drawn(_) if !has_room() => {}
+            Self::Drawn(_) if !stderr::has_room() => {}
             Self::Drawn(bar) => {
                 if bar.length() != Some(now.found) {
                     bar.set_length(now.found);
@@ -141,14 +134,14 @@ impl Bar {
     /// Runs `f` while the bar is hidden.
     pub(super) fn hide_during(&self, f: impl FnOnce()) {
         match self {
-            Self::Drawn(bar) if has_room() => bar.suspend(f),
+            Self::Drawn(bar) if stderr::has_room() => bar.suspend(f),
             _ => f(),
         }
     }
 
     pub(super) fn finish(&self) {
         if let Self::Drawn(bar) = self {
-            if !has_room() {
+            if !stderr::has_room() {
                 bar.set_draw_target(ProgressDrawTarget::hidden());
             }
             bar.finish_and_clear();

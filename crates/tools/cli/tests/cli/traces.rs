@@ -1,7 +1,10 @@
 //! End-to-end tests of recording, showing and exporting traces, and of watching commands.
 
 use crate::home::{Home, Ran};
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// Creates a home directory with files.
 fn home() -> Home {
@@ -119,6 +122,26 @@ fn a_command_that_removes_the_directories_of_the_outputs_does_not_lose_them() {
     for name in ["d/w.ioloom", "d/w.json", "d/w.html"] {
         assert!(std::fs::metadata(home.path(name)).unwrap().len() > 0, "{name}");
     }
+}
+
+#[test]
+fn a_signal_ends_a_watch_whose_output_is_not_read() {
+    let home = Home::new();
+    // The command fills the pipe, so the document does not fit.
+    let script = "head -c 65536 /dev/zero";
+    let args = ["watch", "--evidence", "0", "--json", "-", "--", "sh", "-c", script];
+    let mut command = home.command(&args);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("exited with code 0")));
+    let signalled = Command::new("kill").arg(child.id().to_string()).status().unwrap();
+    assert!(signalled.success());
+    let ended = (0..1000).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        child.try_wait().unwrap().is_some()
+    });
+    let _ = child.kill();
+    assert_eq!((ended, child.wait().unwrap().code()), (true, Some(1)));
 }
 
 #[test]
