@@ -2,11 +2,13 @@
 //!
 //! The file is created before the run, so that an unwritable path fails before any work.
 
+use crate::cancel::Cancel;
 use crate::engine::{Executed, Tracing};
 use crate::error::Error;
 use ioloom_model::Level;
 use ioloom_observe::{TraceFile, TraceFileError};
 use ioloom_trace::Trace;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -102,9 +104,18 @@ fn numbered(path: &Path, run: u32) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Creates the file of a trace before the run.
-pub(crate) fn create(wanted: &TraceWanted) -> Result<TraceFile, Error> {
-    TraceFile::create(&wanted.path).map_err(unwritten)
+/// Creates the file of a trace before the run; `None` if none is wanted, or if the run was cancelled before a pipe
+/// had a reader.
+pub(crate) fn create(
+    wanted: Option<&TraceWanted>,
+    cancel: &Cancel,
+) -> Result<Option<TraceFile>, Error> {
+    let Some(wanted) = wanted else { return Ok(None) };
+    match TraceFile::create_unless(&wanted.path, &|| cancel.is_cancelled()) {
+        Ok(file) => Ok(Some(file)),
+        Err(e) if e.source.kind() == ErrorKind::Interrupted && cancel.is_cancelled() => Ok(None),
+        Err(e) => Err(unwritten(e)),
+    }
 }
 
 fn unwritten(error: TraceFileError) -> Error {

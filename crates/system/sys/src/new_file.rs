@@ -4,17 +4,24 @@
 use crate::attr::XattrOf;
 use crate::dir::Dir;
 use crate::fault::call;
+use crate::file::retry;
 use crate::make::random_number;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Seek};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Length of the part of the final name that the temporary name contains, in bytes.
 const NAME_PART_MAX: usize = 200;
+
+/// Time between two attempts to open a pipe without a reader.
+const RETRY: Duration = Duration::from_millis(20);
 
 /// A file that is open for its contents and has no name yet.
 #[derive(Debug)]
@@ -51,6 +58,15 @@ impl NewFile {
     ///
     /// Returns the system error; EISDIR if `path` is a directory.
     pub fn create(path: &Path) -> io::Result<Self> {
+        Self::create_unless(path, &|| false)
+    }
+
+    /// Like [`NewFile::create`], but waits for the reader of a named pipe only until `is_cancelled` returns true.
+    ///
+    /// # Errors
+    ///
+    /// Also returns [`io::ErrorKind::Interrupted`] if it was cancelled.
+    pub fn create_unless(path: &Path, is_cancelled: &dyn Fn() -> bool) -> io::Result<Self> {
         let opened = |file| Self { file, part: None };
         let there = std::fs::metadata(path).ok();
         if let Some(stream) = there.as_ref().and_then(stream_of) {
@@ -58,6 +74,9 @@ impl NewFile {
         }
         if is_open_descriptor(path) {
             return OpenOptions::new().append(true).open(path).map(opened);
+        }
+        if there.as_ref().is_some_and(|there| there.file_type().is_fifo()) {
+            return open_pipe(path, is_cancelled).map(opened);
         }
         // Also what has no other path, such as the target of a link to no file.
         let target = std::fs::canonicalize(path).ok();
@@ -126,6 +145,27 @@ impl NewFile {
         }
         again.sync()?;
         part.rename()
+    }
+}
+
+/// Opens a named pipe as soon as it has a reader. A signal with a handler would not end the wait of `open`.
+fn open_pipe(path: &Path, is_cancelled: &dyn Fn() -> bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
+    loop {
+        match options.open(path) {
+            Err(e) if e.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {}
+            Err(e) => return Err(e),
+            Ok(file) => {
+                let flags = retry("fcntl", || fcntl_getfl(&file))? - OFlags::NONBLOCK;
+                retry("fcntl", || fcntl_setfl(&file, flags))?;
+                return Ok(file);
+            }
+        }
+        if is_cancelled() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        std::thread::sleep(RETRY);
     }
 }
 
