@@ -57,6 +57,13 @@ impl Coverage {
         Self::disjoint(shared)
     }
 
+    /// Returns the rest of `0..end`.
+    fn complement(&self, end_ns: u64) -> Self {
+        let ends = std::iter::once(0).chain(self.intervals.iter().map(|s| s.1));
+        let starts = self.intervals.iter().map(|s| s.0).chain(std::iter::once(end_ns));
+        Self::union(ends.zip(starts.map(|start| start.min(end_ns))))
+    }
+
     /// Returns the time covered in `from..to` in nanoseconds.
     pub fn within(&self, from_ns: u64, to_ns: u64) -> u64 {
         if to_ns <= from_ns { 0 } else { self.until(to_ns) - self.until(from_ns) }
@@ -228,17 +235,11 @@ impl Utilisation {
         })
     }
 
-    /// Returns the time in `from..to` in which only a device is busy, as far as `during` covers it; `None` if
-    /// no device was observed.
-    pub(crate) fn device_only_during(
-        &self,
-        during: &Coverage,
-        from_ns: u64,
-        to_ns: u64,
-    ) -> Option<u64> {
+    /// Returns the time in `0..end` in which only a device is busy, as far as `during` covers it; `None` if no
+    /// device was observed.
+    pub(crate) fn device_only_during(&self, during: &Coverage, end_ns: u64) -> Option<Coverage> {
         let device = self.device.as_ref()?.intersection(during);
-        let both = device.intersection(&self.any_ours);
-        Some(device.within(from_ns, to_ns) - both.within(from_ns, to_ns))
+        Some(device.intersection(&self.any_ours.complement(end_ns)))
     }
 }
 

@@ -487,7 +487,7 @@ impl<'a, K> Files<'a, K> {
             )));
         }
         let wanted = self.observing.trace_wanted()?;
-        let trace_file = wanted.as_ref().map(trace::create).transpose()?;
+        let trace_file = trace::create(wanted.as_ref(), &self.cancel)?;
         let order = (plan.read_order, self.order == Order::Input);
         let (source, tally) = self.input.source(order, self.files_max, horizon, &self.cancel);
         // A walk that was cancelled leaves a part of the list.

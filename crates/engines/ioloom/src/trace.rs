@@ -2,11 +2,13 @@
 //!
 //! The file is created before the run, so that an unwritable path fails before any work.
 
+use crate::cancel::Cancel;
 use crate::engine::{Executed, Tracing};
 use crate::error::Error;
 use ioloom_model::Level;
 use ioloom_observe::{TraceFile, TraceFileError};
 use ioloom_trace::Trace;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,7 +29,7 @@ pub(crate) struct TraceWanted {
 
 impl TraceWanted {
     /// Reads the file from the environment: [`TRACE_VARIABLE`] names it. The second run of a process
-    /// writes to `NAME.2.ioloom`, and so on.
+    /// writes to `NAME.2.ioloom`, and so on, unless it is a pipe or a device.
     pub(crate) fn file_of_environment() -> Option<PathBuf> {
         static RUNS: AtomicU32 = AtomicU32::new(0);
         let path = std::env::var_os(TRACE_VARIABLE).filter(|path| !path.is_empty())?;
@@ -88,9 +90,9 @@ pub(crate) fn level_of_environment() -> Result<Option<Level>, Error> {
     }
 }
 
-/// Returns the path of the `run`-th run of this process.
+/// Returns the path of the `run`-th run of this process. All runs write to the same pipe or device.
 fn numbered(path: &Path, run: u32) -> PathBuf {
-    if run == 1 {
+    if run == 1 || std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         return path.to_owned();
     }
     let mut name = path.file_stem().unwrap_or_default().to_owned();
@@ -102,9 +104,18 @@ fn numbered(path: &Path, run: u32) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Creates the file of a trace before the run.
-pub(crate) fn create(wanted: &TraceWanted) -> Result<TraceFile, Error> {
-    TraceFile::create(&wanted.path).map_err(unwritten)
+/// Creates the file of a trace before the run; `None` if none is wanted, or if the run was cancelled before a pipe
+/// had a reader.
+pub(crate) fn create(
+    wanted: Option<&TraceWanted>,
+    cancel: &Cancel,
+) -> Result<Option<TraceFile>, Error> {
+    let Some(wanted) = wanted else { return Ok(None) };
+    match TraceFile::create_unless(&wanted.path, &|| cancel.is_cancelled()) {
+        Ok(file) => Ok(Some(file)),
+        Err(e) if e.source.kind() == ErrorKind::Interrupted && cancel.is_cancelled() => Ok(None),
+        Err(e) => Err(unwritten(e)),
+    }
 }
 
 fn unwritten(error: TraceFileError) -> Error {
@@ -121,5 +132,6 @@ mod tests {
         assert_eq!(numbered(Path::new("a/run.ioloom"), 1), Path::new("a/run.ioloom"));
         assert_eq!(numbered(Path::new("a/run.ioloom"), 2), Path::new("a/run.2.ioloom"));
         assert_eq!(numbered(Path::new("run"), 12), Path::new("run.12"));
+        assert_eq!(numbered(Path::new("/dev/null"), 2), Path::new("/dev/null"));
     }
 }

@@ -31,8 +31,20 @@ impl TraceFile {
     ///
     /// Fails if the directory is not writable or `path` is a directory.
     pub fn create(path: &Path) -> Result<Self, TraceFileError> {
+        Self::create_unless(path, &|| false)
+    }
+
+    /// Like [`TraceFile::create`], but waits for the reader of a named pipe only until `is_cancelled` returns true.
+    ///
+    /// # Errors
+    ///
+    /// Also fails with [`io::ErrorKind::Interrupted`] if it was cancelled.
+    pub fn create_unless(
+        path: &Path,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Self, TraceFileError> {
         let path = path.to_owned();
-        match NewFile::create(&path) {
+        match NewFile::create_unless(&path, is_cancelled) {
             Ok(new) => Ok(Self { path, new }),
             Err(source) => Err(TraceFileError { path, source }),
         }

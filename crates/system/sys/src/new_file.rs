@@ -4,17 +4,24 @@
 use crate::attr::XattrOf;
 use crate::dir::Dir;
 use crate::fault::call;
+use crate::file::retry;
 use crate::make::random_number;
-use std::ffi::{CStr, CString, OsStr};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::{File, Metadata, OpenOptions, Permissions};
-use std::io;
+use std::io::{self, Seek};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Length of the part of the final name that the temporary name contains, in bytes.
 const NAME_PART_MAX: usize = 200;
+
+/// Time between two attempts to open a pipe without a reader.
+const RETRY: Duration = Duration::from_millis(20);
 
 /// A file that is open for its contents and has no name yet.
 #[derive(Debug)]
@@ -28,6 +35,12 @@ pub struct NewFile {
 struct Part {
     path: PathBuf,
     target: PathBuf,
+}
+
+impl Part {
+    fn rename(&self) -> io::Result<()> {
+        std::fs::rename(&self.path, &self.target)
+    }
 }
 
 impl Drop for Part {
@@ -45,6 +58,15 @@ impl NewFile {
     ///
     /// Returns the system error; EISDIR if `path` is a directory.
     pub fn create(path: &Path) -> io::Result<Self> {
+        Self::create_unless(path, &|| false)
+    }
+
+    /// Like [`NewFile::create`], but waits for the reader of a named pipe only until `is_cancelled` returns true.
+    ///
+    /// # Errors
+    ///
+    /// Also returns [`io::ErrorKind::Interrupted`] if it was cancelled.
+    pub fn create_unless(path: &Path, is_cancelled: &dyn Fn() -> bool) -> io::Result<Self> {
         let opened = |file| Self { file, part: None };
         let there = std::fs::metadata(path).ok();
         if let Some(stream) = there.as_ref().and_then(stream_of) {
@@ -52,6 +74,9 @@ impl NewFile {
         }
         if is_open_descriptor(path) {
             return OpenOptions::new().append(true).open(path).map(opened);
+        }
+        if there.as_ref().is_some_and(|there| there.file_type().is_fifo()) {
+            return open_pipe(path, is_cancelled).map(opened);
         }
         // Also what has no other path, such as the target of a link to no file.
         let target = std::fs::canonicalize(path).ok();
@@ -65,7 +90,8 @@ impl NewFile {
         let there = there.as_ref();
         let path = part_of(&target).ok_or(io::ErrorKind::NotFound)?;
         let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(mode_of(there));
+        // It is read if it must be written again.
+        options.read(true).write(true).create_new(true).mode(mode_of(there));
         let file = call("new-file", || options.open(&path))?;
         let part = Part { path, target };
         if let Some(there) = there {
@@ -88,13 +114,58 @@ impl NewFile {
         if self.part.is_some() { self.file.sync_all() } else { Ok(()) }
     }
 
-    /// Gives the file its name.
+    /// Gives the file its name. If the temporary file was removed, such as with its directory, the contents are
+    /// written again, and missing directories are created.
     ///
     /// # Errors
     ///
     /// Returns the system error. A file of that name is then unchanged.
     pub fn finish(self) -> io::Result<()> {
-        self.part.as_ref().map_or(Ok(()), |part| std::fs::rename(&part.path, &part.target))
+        let Some(part) = &self.part else { return Ok(()) };
+        match part.rename() {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => self.write_again(&part.target),
+            renamed => renamed,
+        }
+    }
+
+    /// Copies the contents of a file that has lost its temporary name to a new one.
+    fn write_again(&self, target: &Path) -> io::Result<()> {
+        if let Some(above) = target.parent() {
+            std::fs::create_dir_all(above)?;
+        }
+        let replaces = target.exists();
+        let again = Self::create(target)?;
+        let mut from = &self.file;
+        from.rewind()?;
+        io::copy(&mut from, &mut again.file())?;
+        let Some(part) = &again.part else { return Ok(()) };
+        if !replaces {
+            // Those of a file that was to be replaced.
+            again.file.set_permissions(self.file.metadata()?.permissions())?;
+        }
+        again.sync()?;
+        part.rename()
+    }
+}
+
+/// Opens a named pipe as soon as it has a reader. A signal with a handler would not end the wait of `open`.
+fn open_pipe(path: &Path, is_cancelled: &dyn Fn() -> bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
+    loop {
+        match options.open(path) {
+            Err(e) if e.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {}
+            Err(e) => return Err(e),
+            Ok(file) => {
+                let flags = retry("fcntl", || fcntl_getfl(&file))? - OFlags::NONBLOCK;
+                retry("fcntl", || fcntl_setfl(&file, flags))?;
+                return Ok(file);
+            }
+        }
+        if is_cancelled() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        std::thread::sleep(RETRY);
     }
 }
 
@@ -105,7 +176,8 @@ fn is_open_descriptor(path: &Path) -> bool {
     above.is_some_and(|above| above.starts_with("/proc") && above.ends_with("fd"))
 }
 
-/// Returns an unused path in the directory of `target`; `None` if the target has no name.
+/// Returns an unused path in the directory of `target`; `None` if the target has no name. It is hidden from
+/// commands that read all files of the directory.
 fn part_of(target: &Path) -> Option<PathBuf> {
     let name = target.file_name()?.as_bytes();
     let mut end = name.len().min(NAME_PART_MAX);
@@ -113,7 +185,8 @@ fn part_of(target: &Path) -> Option<PathBuf> {
     while end > NAME_PART_MAX - 4 && name.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
         end -= 1;
     }
-    let mut part = OsStr::from_bytes(&name[..end]).to_owned();
+    let mut part = OsString::from(".");
+    part.push(OsStr::from_bytes(&name[..end]));
     // Another machine or container can have the same process number.
     part.push(format!(".{}.{:016x}.part", std::process::id(), random_number()));
     Some(target.with_file_name(part))
@@ -193,5 +266,26 @@ mod tests {
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
         assert!(NewFile::create(&dir.path().join("missing/file")).is_err());
         assert!(NewFile::create(Path::new("")).is_err());
+    }
+
+    #[test]
+    fn a_file_whose_directory_was_removed_is_written_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let above = dir.path().join("target/docs");
+        let path = above.join("file");
+        std::fs::create_dir_all(&above).unwrap();
+        std::fs::write(&path, "old").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        let new = NewFile::create(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let part = std::fs::read_dir(&above).unwrap().next().unwrap().unwrap();
+        assert!(part.file_name().as_bytes().starts_with(b".file."), "{part:?}");
+        new.file().write_all(b"new").unwrap();
+        std::fs::remove_dir_all(above.parent().unwrap()).unwrap();
+        std::fs::create_dir(above.parent().unwrap()).unwrap();
+        new.finish().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::read_dir(&above).unwrap().count(), 1);
     }
 }

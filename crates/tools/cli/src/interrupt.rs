@@ -27,8 +27,13 @@ pub(crate) fn is_raised() -> bool {
 
 /// Returns a flag raised by the first interrupt; the second terminates the program immediately.
 pub(crate) fn stop_flag() -> Arc<AtomicBool> {
+    stop_flag_of(stopping_signals())
+}
+
+/// Like [`stop_flag`], for these signals.
+pub(crate) fn stop_flag_of(signals: impl IntoIterator<Item = i32>) -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in stopping_signals() {
+    for signal in signals {
         // Order matters: the shutdown handler must see the flag before this interrupt raises it.
         let _ = signal_hook::flag::register_conditional_shutdown(
             signal,

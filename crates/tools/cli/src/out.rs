@@ -1,6 +1,7 @@
 //! Standard output, and the layout of text for terminals.
 
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
+use crate::slow_reader;
 use base64::Engine;
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
@@ -21,14 +22,14 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 /// Like [`print()`], for bytes.
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    match out.write_all(bytes).and_then(|()| out.flush()) {
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Err(Failure::quiet()),
-        Err(e) => {
-            let reason = ioloom_failure::reason(&e);
-            Err(Failure::failed(format!("{UNWRITTEN}: {reason}")))
-        }
-        Ok(()) => Ok(()),
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| unwritten(&error))
+}
+
+fn unwritten(error: &io::Error) -> Failure {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        return Failure::quiet();
     }
+    Failure::failed(format!("{UNWRITTEN}: {}", ioloom_failure::reason(error)))
 }
 
 /// Words a failure to write to standard output as the GNU programs do.
@@ -41,6 +42,18 @@ pub(crate) fn print_json(document: &impl Serialize) -> Result<(), Failure> {
     let mut text = serde_json::to_string_pretty(document).map_err(Failure::failed)?;
     text.push('\n');
     print(&text)
+}
+
+/// Like [`print_json`], for commands with a stop flag: a signal ends the wait for a stalled reader.
+pub(crate) fn print_json_to_slow_reader(document: &impl Serialize) -> Result<(), Failure> {
+    let mut text = serde_json::to_string_pretty(document).map_err(Failure::failed)?;
+    text.push('\n');
+    slow_reader::stdout(|out| out.write_all(text.as_bytes())).map_err(|error| {
+        if slow_reader::is_given_up(&error) {
+            return Failure::new(Exit::Interrupted, format!("{UNWRITTEN}: interrupted"));
+        }
+        unwritten(&error)
+    })
 }
 
 /// Returns the bytes of a path in base64 if they are not UTF-8 and so cannot be JSON text.

@@ -4,6 +4,8 @@
 //! reader does not take is lost.
 
 use crate::slow_reader;
+use ioloom_sys::stream::{self, Ready};
+use std::time::Duration;
 
 /// Prints `ioloom: MESSAGE`.
 pub(crate) fn message(text: &str) {
@@ -18,6 +20,11 @@ pub(crate) fn line(text: &str) {
 /// Prints bytes as they are.
 pub(crate) fn bytes(bytes: &[u8]) {
     let _ = slow_reader::stderr(|err| err.write_all(bytes));
+}
+
+/// Returns whether it takes text now. A terminal that is stopped (Ctrl-S) must not hold up what only shows progress.
+pub(crate) fn has_room() -> bool {
+    stream::wait(std::io::stderr(), Ready::Write, Duration::ZERO).unwrap_or(true)
 }
 
 /// Removes the ` (os error N)` that the standard library appends to system errors.

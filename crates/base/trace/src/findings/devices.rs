@@ -6,6 +6,7 @@ use crate::lane::{ROLE_TOOL, Series, Trace};
 use crate::raw::READY_QUEUE;
 use crate::utilisation::{Coverage, DeviceOverlap};
 use ioloom_model::State;
+use std::collections::BTreeSet;
 
 /// Minimum reported share of the run in which one side works and the other is idle.
 const ONE_SIDE_MIN: f64 = 0.30;
@@ -32,11 +33,13 @@ struct Parts {
     /// Only the device is busy, and a thread of the program waits for I/O or a page. The requests of the rest
     /// can be those of other programs.
     waited: f64,
+    /// The mean number of requests that the program has in flight during `waited`.
+    depth: Option<f64>,
 }
 
 fn parts(seen: &Observed<'_>) -> Option<Parts> {
     let end_ns = seen.trace.elapsed_ns;
-    let waited_ns = seen.utilisation.device_only_during(&waits(seen.trace), 0, end_ns)?;
+    let waited = seen.utilisation.device_only_during(&waits(seen.trace), end_ns)?;
     let DeviceOverlap { both_ns, cpu_only_ns, device_only_ns, neither_ns } =
         seen.utilisation.device_overlap(0, end_ns)?;
     Some(Parts {
@@ -44,8 +47,24 @@ fn parts(seen: &Observed<'_>) -> Option<Parts> {
         cpu_only: seen.of_run(cpu_only_ns),
         device_only: seen.of_run(device_only_ns),
         neither: seen.of_run(neither_ns),
-        waited: seen.of_run(waited_ns),
+        waited: seen.of_run(waited.within(0, end_ns)),
+        depth: depth(seen.trace, &waited),
     })
+}
+
+/// Returns the mean number of requests in flight that threads of the program, or kernel workers for it, issued;
+/// `None` if there are none for half of the time, because other threads of the kernel issue them.
+fn depth(trace: &Trace, during: &Coverage) -> Option<f64> {
+    let threads = trace.threads.iter().filter(|thread| thread.role != ROLE_TOOL);
+    let tids: BTreeSet<u32> = threads.map(|thread| thread.tid).collect();
+    let requests = trace.devices.iter().flat_map(|device| &device.requests);
+    let own = requests.filter(|request| tids.contains(&request.tid));
+    let own: Vec<(u64, u64)> = own.filter_map(|r| Some((r.issue_ns, r.complete_ns?))).collect();
+    let all_ns = during.within(0, trace.elapsed_ns);
+    let busy_ns =
+        Coverage::union(own.iter().copied()).intersection(during).within(0, trace.elapsed_ns);
+    let sum_ns: f64 = own.iter().map(|(from, to)| during.within(*from, *to) as f64).sum();
+    (busy_ns > 0 && busy_ns >= all_ns / 2).then(|| sum_ns / busy_ns as f64)
 }
 
 /// Returns the time in which a thread of the program, or a kernel worker for it, waits for I/O or a page.
@@ -101,22 +120,25 @@ pub(super) fn disk_idle(seen: &Observed<'_>) -> Option<Finding> {
 /// The program waits for a device that has spare capacity.
 pub(super) fn cpu_idle(seen: &Observed<'_>) -> Option<Finding> {
     let parts = parts(seen).filter(|_| seen.allows("device"))?;
-    let used = seen.utilisation.within(0, seen.trace.elapsed_ns);
-    let busy_ns = used.device_busy_ns.filter(|ns| *ns > 0)?;
-    let depth = used.in_flight? * used.ns as f64 / busy_ns as f64;
     let overlap = parts.waited >= ONE_SIDE_MIN && parts.gain() >= OVERLAP_GAIN_MIN;
-    let shallow = parts.waited >= DEVICE_ALONE_MIN && depth < QUEUE_SHALLOW;
+    let shallow =
+        parts.waited >= DEVICE_ALONE_MIN && parts.depth.is_some_and(|depth| depth < QUEUE_SHALLOW);
     if !overlap && !shallow {
         return None;
     }
     let mut evidence = parts.evidence();
-    evidence.push(line("requests in flight while the device is busy", format!("{depth:.1}")));
+    let depth = parts.depth.map(|depth| format!("{depth:.1}"));
+    let requests = match &depth {
+        Some(depth) => format!("on average {depth} of its requests are in flight"),
+        None => "threads outside the program issue the requests".to_owned(),
+    };
+    let depth = depth.map(|depth| line("requests of the program in flight while it waits", depth));
+    evidence.extend(depth);
     Some(Finding {
         id: "cpu-idle".to_owned(),
         title: "The program waits for the device".to_owned(),
         sentence: format!(
-            "For {} of the run no thread of the program runs, and the device has {depth:.1} \
-             requests in flight.",
+            "For {} of the run no thread of the program runs and one waits for the device; {requests}.",
             pct(parts.waited)
         ),
         evidence,

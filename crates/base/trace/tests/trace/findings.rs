@@ -213,6 +213,20 @@ fn disk_idle_and_cpu_idle() {
         deep.devices[0].requests.extend(requests.iter().copied());
     }
     assert!(ids(&deep).is_empty());
+    // The requests of other programs are not in its queue.
+    for request in deep.devices[0].requests.iter_mut().skip(requests.len()) {
+        request.tid = 99;
+    }
+    let finding = found(&deep, "cpu-idle");
+    assert!(
+        finding.sentence.contains("waits for the device; on average 1.0 of its"),
+        "{finding:?}"
+    );
+    // Threads of the kernel issue all requests: their number is unknown.
+    let mut delegated = alternating.clone();
+    delegated.devices[0].requests.iter_mut().for_each(|request| request.tid = 99);
+    let finding = found(&delegated, "cpu-idle");
+    assert!(finding.sentence.contains("outside the program issue"), "{finding:?}");
     // Other programs use the device while this one sleeps.
     let mut others = alternating.clone();
     for segment in others.threads.iter_mut().flat_map(|thread| &mut thread.segments) {

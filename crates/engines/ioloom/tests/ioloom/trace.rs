@@ -100,3 +100,16 @@ fn failed_and_cancelled_runs_leave_incomplete_traces() {
     assert!(trace.title.starts_with("incomplete: "), "{}", trace.title);
     assert!(trace.evidence.notes.iter().any(|n| n.contains("interrupted")));
 }
+
+#[test]
+fn a_cancel_ends_the_wait_for_the_reader_of_a_pipe() {
+    let (_dir, paths) = make(&roots()[0], &[3000; 4]);
+    let out = tempfile::tempdir().unwrap();
+    let pipe = out.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let cancel = ioloom::Cancel::new();
+    cancel.cancel();
+    let job = ioloom::list(&paths).pin(plan("read/threads:n=1")).trace(&pipe).cancel(&cancel);
+    let ended = job.map(|f| f.len()).run();
+    assert!(matches!(ended, Err(Error::Cancelled { files: 0 })), "{:?}", ended.err());
+}

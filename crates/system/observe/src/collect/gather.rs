@@ -102,6 +102,11 @@ impl Gather {
         stream
     }
 
+    /// Reports whether a thread is known or was left out.
+    fn is_ours(&self, tid: u32) -> bool {
+        self.threads.contains_key(&tid) || self.left_out.contains(&tid)
+    }
+
     /// Reports whether another event can be stored.
     fn room(&mut self) -> bool {
         let room = self.stored < self.events_max;
@@ -134,7 +139,7 @@ impl Gather {
             }
             Record::Lost { count } => self.reported_lost += count,
             Record::Begin { at_ns, pid, tid, parent_tid } => {
-                self.unknown += u64::from(!self.threads.contains_key(&parent_tid));
+                self.unknown += u64::from(!self.is_ours(parent_tid));
                 self.begins(at_ns, tid, parent_tid, None, Some(pid));
             }
             Record::End { at_ns, tid, .. } => {
@@ -156,7 +161,13 @@ impl Gather {
         if !self.follow {
             return;
         }
-        let Some(parent) = self.threads.get(&parent) else { return };
+        let Some(parent) = self.threads.get(&parent) else {
+            // A sample can have found it before.
+            if self.left_out.contains(&parent) && !self.threads.contains_key(&tid) {
+                self.left_out.insert(tid);
+            }
+            return;
+        };
         let (parent_pid, parent_name) = (parent.pid, parent.name.clone());
         let Some(stream) = self.discover(tid) else { return };
         // A sample can have found the thread before.
@@ -294,9 +305,10 @@ impl Gather {
         }
     }
 
-    /// Returns the threads on each processor until `end_ns`, with the program's threads marked.
+    /// Returns the threads on each processor until `end_ns`, with the program's threads marked, including those
+    /// left out.
     pub(super) fn cores(&mut self, end_ns: u64) -> Vec<Vec<CoreRun>> {
-        let threads = &self.threads;
+        let cores = std::mem::take(&mut self.cores);
         let finish = |mut core: Core| {
             if let Some((tid, start_ns)) = core.holder
                 && tid != 0
@@ -305,11 +317,11 @@ impl Gather {
                 core.runs.push(CoreRun { start_ns, end_ns, tid, ours: false });
             }
             for run in &mut core.runs {
-                run.ours = threads.contains_key(&run.tid);
+                run.ours = self.is_ours(run.tid);
             }
             core.runs
         };
-        std::mem::take(&mut self.cores).into_iter().map(finish).collect()
+        cores.into_iter().map(finish).collect()
     }
 }
 

@@ -114,6 +114,13 @@ fn threads_beyond_the_limit_are_counted_once() {
     }
     assert_eq!(g.threads.keys().copied().collect::<Vec<_>>(), [7, 20]);
     assert_eq!(g.left_out.len(), 2);
+    // Their children are of the program too.
+    g.own(Record::Begin { at_ns: 2, pid: 30, tid: 30, parent_tid: 22 });
+    g.own(Record::End { at_ns: 9, pid: 30, tid: 30 });
+    assert_eq!((g.left_out.len(), g.unknown), (3, 0));
+    g.kernel(&switch(10, 0, (0, 0), (30, "child")));
+    let cores = g.cores(20);
+    assert_eq!(cores[0].iter().map(|run| (run.tid, run.ours)).collect::<Vec<_>>(), [(30, true)]);
 }
 
 #[test]

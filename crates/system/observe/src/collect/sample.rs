@@ -21,6 +21,8 @@ const PERIOD: Duration = Duration::from_millis(10);
 const LIST_EVERY: u32 = 5;
 /// Maximum number of threads sampled.
 const THREADS_MAX: usize = 1024;
+/// Maximum number of processes listed.
+const PROCESSES_MAX: usize = 1 << 16;
 /// Maximum number of samples stored in total.
 const SAMPLES_MAX: usize = 1 << 20;
 
@@ -211,9 +213,10 @@ fn kind_of(call: Call) -> SpanKind {
     }
 }
 
-/// Returns a process and its descendants.
+/// Returns a process and its descendants. There can be more than are sampled: those are counted.
 pub(crate) fn tree(root: u32) -> Vec<u32> {
     let mut found = vec![root];
+    let mut known = BTreeSet::from([root]);
     let mut next = 0;
     while let Some(pid) = found.get(next).copied() {
         next += 1;
@@ -221,7 +224,7 @@ pub(crate) fn tree(root: u32) -> Vec<u32> {
             let path = format!("/proc/{pid}/task/{tid}/children");
             let text = read_text(Path::new(&path)).unwrap_or_default();
             for child in text.split_ascii_whitespace().filter_map(|word| word.parse().ok()) {
-                if !found.contains(&child) && found.len() < THREADS_MAX {
+                if found.len() < PROCESSES_MAX && known.insert(child) {
                     found.push(child);
                 }
             }

@@ -144,6 +144,9 @@ fn assemble(run: Run, mut collected: Collected) -> Raw {
     evidence.sources.push(source(SAMPLES, taken, samples_over, None, "user"));
     evidence.notes.extend(skipped);
     let mut threads = Vec::new();
+    // Whether all switches that the kernel recorded were kept.
+    let complete =
+        collected.own_lost == 0 && collected.kernel_lost == 0 && collected.gather.over == 0;
     let mut gather = collected.gather;
     let cores = cores(&run, &mut gather, &[]);
     let (mut waits, mut named, mut by_samples) = (0, 0, 0);
@@ -170,11 +173,15 @@ fn assemble(run: Run, mut collected: Collected) -> Raw {
         threads.push(thread);
     }
     if by_samples > 0 {
-        evidence.notes.push(format!(
-            "the kernel recorded no switches of {}, as for programs that run as another user; the states come \
-             from /proc samples",
-            format_counted(by_samples, "thread", "threads")
-        ));
+        let of = format_counted(by_samples, "thread", "threads");
+        let why = if complete {
+            format!(
+                "the kernel recorded no switches of {of}, as for programs that run as another user"
+            )
+        } else {
+            format!("no switches of {of} remain: switches were dropped or lost")
+        };
+        evidence.notes.push(format!("{why}; the states come from /proc samples"));
     }
     if waits > 0 && run.level > Level::Account {
         evidence.notes.push(format!(

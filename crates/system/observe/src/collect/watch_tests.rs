@@ -89,6 +89,10 @@ fn run(level: Level) -> Run {
 
 /// Observes thread 7, which sleeps in every sample from 2000 to 8000.
 fn asleep(stream: Stream) -> Raw {
+    asleep_of(stream, Collected::default())
+}
+
+fn asleep_of(stream: Stream, collected: Collected) -> Raw {
     let sample = |i: u64| Sample {
         at_ns: 1_000 * i,
         waits: Some(SpanKind::Sleep),
@@ -98,7 +102,7 @@ fn asleep(stream: Stream) -> Raw {
     let mut sampler = Sampler::new(7);
     sampler.samples.insert(7, (2..=8).map(sample).collect());
     sampler.over = 3;
-    let mut collected = Collected { sampler: Some(sampler), ..Collected::default() };
+    let mut collected = Collected { sampler: Some(sampler), ..collected };
     collected.gather.threads.insert(7, Stream { pid: 7, ..stream });
     assemble(run(Level::Switch), collected)
 }
@@ -115,7 +119,7 @@ fn state_ns(raw: Raw, state: ioloom_model::State) -> Option<u64> {
 fn a_thread_without_switches_is_classified_by_its_samples() {
     use ioloom_model::State;
     let raw = asleep(Stream { begin_ns: Some(1_500), ..Stream::default() });
-    assert!(raw.evidence.notes.iter().any(|n| n.contains("no switches of 1 thread,")));
+    assert!(raw.evidence.notes.iter().any(|n| n.contains("no switches of 1 thread, as for")));
     let source = raw.evidence.sources.iter().find(|s| s.name == "proc.samples").unwrap();
     assert_eq!((source.records, source.lost), (7, 3));
     assert_eq!(state_ns(raw, State::Sleep), Some(6_000));
@@ -133,6 +137,14 @@ fn a_thread_without_switches_is_classified_by_its_samples() {
     let raw = asleep(Stream { end_ns: Some(6_500), ..stream() });
     assert_eq!((raw.threads[0].end_ns, raw.threads[0].switches.len()), (5_500, 3));
     assert!(!raw.evidence.notes.iter().any(|n| n.contains("no switches")));
+    let (mut dropped, lost) =
+        (Collected::default(), Collected { own_lost: 1, ..Collected::default() });
+    dropped.gather.over = 1;
+    for collected in [dropped, lost] {
+        let notes = asleep_of(Stream::default(), collected).evidence.notes;
+        assert!(notes.iter().any(|n| n.contains("dropped or lost")), "{notes:?}");
+        assert!(!notes.iter().any(|n| n.contains("another user")), "{notes:?}");
+    }
 }
 
 /// Their creation is recorded in the ring of one processor, their switches and their exit in that of another.

@@ -4,6 +4,7 @@
 //! overwritten. Full-screen programs need `--no-live`.
 
 use crate::out::fitted;
+use crate::stderr;
 use ioloom_model::units::{format_count, format_ns, format_size};
 use ioloom_observe::counters::{DeviceRates, Field, Sample, Sampler, devices, paging};
 use std::io::{IsTerminal, Write};
@@ -19,11 +20,14 @@ const EVERY: Duration = Duration::from_millis(500);
 /// Averaging period for rates.
 const SPAN: Duration = Duration::from_secs(1);
 
-/// Runs `work` and displays samples if standard error is a terminal.
-pub(super) fn with_status<T>(sampler: Option<&Sampler>, work: impl FnOnce() -> T) -> T {
+/// Runs `work` and displays samples if standard error is a terminal. Also returns the text that restores the
+/// terminal if that is stopped (Ctrl-S): it must not hold up the end of the observation.
+pub(super) fn with_status<T>(sampler: Option<&Sampler>, work: impl FnOnce() -> T) -> (T, String) {
     let looks = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-    let Some(sampler) = sampler.filter(|_| looks && !dumb) else { return work() };
+    let Some(sampler) = sampler.filter(|_| looks && !dumb) else {
+        return (work(), String::new());
+    };
     std::thread::scope(|scope| {
         let (end, ended) = mpsc::channel::<()>();
         let drawing = std::thread::Builder::new().name("watch-live".to_owned());
@@ -32,18 +36,23 @@ pub(super) fn with_status<T>(sampler: Option<&Sampler>, work: impl FnOnce() -> T
             let (started, names) = (Instant::now(), sampler.devices());
             let mut screen = Screen { size: None };
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(EVERY) {
-                if let Some((a, b)) = sampler.recent(SPAN) {
+                if stderr::has_room()
+                    && let Some((a, b)) = sampler.recent(SPAN)
+                {
                     screen.draw(&|width| lines(&a, &b, &names, started.elapsed(), width));
                 }
             }
-            screen.clear();
+            let text = screen.clear();
+            if !stderr::has_room() {
+                return text;
+            }
+            write(&text);
+            String::new()
         });
         let done = work();
         drop(end);
-        if let Ok(thread) = drawn {
-            let _ = thread.join();
-        }
-        done
+        let rest = drawn.ok().and_then(|thread| thread.join().ok());
+        (done, rest.unwrap_or_default())
     })
 }
 
@@ -57,7 +66,7 @@ impl Screen {
     fn draw(&mut self, lines: &dyn Fn(usize) -> Vec<String>) {
         let Some((rows, columns)) = console::Term::stderr().size_checked() else { return };
         if rows < ROWS_MIN {
-            return self.clear();
+            return write(&self.clear());
         }
         let mut text = String::new();
         if self.size != Some((rows, columns)) {
@@ -75,16 +84,15 @@ impl Screen {
         write(&text);
     }
 
-    /// Restores the full scroll region.
-    fn clear(&mut self) {
-        if let Some((rows, _)) = self.size.take() {
-            let mut text = "\x1b7\x1b[r".to_owned();
-            for row in rows - ROWS + 1..=rows {
-                text.push_str(&format!("\x1b[{row};1H\x1b[2K"));
-            }
-            text.push_str("\x1b8");
-            write(&text);
+    /// Returns the text that restores the full scroll region.
+    fn clear(&mut self) -> String {
+        let Some((rows, _)) = self.size.take() else { return String::new() };
+        let mut text = "\x1b7\x1b[r".to_owned();
+        for row in rows - ROWS + 1..=rows {
+            text.push_str(&format!("\x1b[{row};1H\x1b[2K"));
         }
+        text.push_str("\x1b8");
+        text
     }
 }
 

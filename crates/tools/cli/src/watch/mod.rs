@@ -18,7 +18,7 @@ use ioloom_observe::counters::{self, Sampler};
 use ioloom_sys_trace::perf::paused::PausedChild;
 use ioloom_trace::Trace;
 use outputs::Outputs;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
 use std::io;
@@ -154,13 +154,20 @@ fn watch(args: &WatchArgs) -> Result<Done, Stop> {
     let sampler = sampler(args.counters, held.pid())?;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     // From now on a signal stops the command, and the observations so far are reported.
-    let hangups = [SIGHUP, SIGQUIT].into_iter().filter(|signal| !interrupt::ignores(*signal));
-    let signals = Signals::new([SIGINT, SIGTERM].into_iter().chain(hangups))
+    let quit = [SIGQUIT].into_iter().filter(|signal| !interrupt::ignores(*signal));
+    let caught: Vec<i32> = interrupt::stopping_signals().chain(quit).collect();
+    let signals = Signals::new(&caught)
         .map_err(|e| Failure::failed(format!("cannot install signal handlers: {e}")))?;
     let child = held.release().map_err(|e| cannot_start(args, &e))?;
     let wanted = sampler.as_ref().filter(|_| !args.no_live);
-    let status = live::with_status(wanted, || wait(child, signals, sampler.as_ref()))
-        .map_err(|e| Failure::failed(format!("cannot wait for the command: {e}")))?;
+    let (status, restore) = live::with_status(wanted, || {
+        let status = wait(child, signals, sampler.as_ref());
+        // From now on a signal ends the wait for a stalled reader, and a second one ends this process.
+        interrupt::stop_flag_of(caught);
+        status
+    });
+    let status =
+        status.map_err(|e| Failure::failed(format!("cannot wait for the command: {e}")))?;
     let start_ns = watch.started_ns();
     let counters = sampler.map(Sampler::stop);
     let mut trace = ioloom_trace::classify(watch.stop());
@@ -172,8 +179,8 @@ fn watch(args: &WatchArgs) -> Result<Done, Stop> {
     let width = args.width.map_or_else(out::columns, usize::from);
     let text = trace::text(&trace, width);
     let machine = counters.map_or_else(String::new, |counters| table::text(&counters, width));
-    stderr::line(&format!("\n{text}{machine}\n{}", ended(status)));
-    Ok(Done { status, written: outputs.write(&trace) })
+    let report = format!("{restore}\n{text}{machine}\n{}", ended(status));
+    Ok(Done { status, written: outputs.write(&trace, || stderr::line(&report)) })
 }
 
 fn sampler(hz: u32, pid: u32) -> Result<Option<Sampler>, Failure> {
@@ -214,7 +221,9 @@ fn is_in_foreground() -> bool {
     group.is_some() && group == fields.nth(2)
 }
 
-/// Waits for the command and forwards signals. A terminal sends SIGINT and SIGQUIT to both processes.
+/// Waits for the command and forwards signals. A terminal sends SIGINT and SIGQUIT to both processes. Not
+/// distinguished: one that a process sends to this process in the foreground, which is lost, and SIGTERM or SIGHUP
+/// to the whole group, as from `timeout`, which the command receives twice.
 fn wait(
     mut child: Child,
     mut signals: Signals,

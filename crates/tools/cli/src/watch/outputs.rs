@@ -1,10 +1,11 @@
-//! The files that a watched command leaves: opened before the command runs, written after its report.
+//! The files that a watched command leaves: opened before the command runs, written before its report.
 
 use crate::atomic_file::{self, Begun};
 use crate::exit::Failure;
 use crate::{out, stderr, trace};
 use ioloom_observe::TraceFile;
 use ioloom_trace::Trace;
+use serde::Serialize;
 use std::path::Path;
 
 /// The files of an observation.
@@ -43,30 +44,42 @@ impl Outputs {
         })
     }
 
-    /// Writes every file and prints the errors; returns whether all were written.
-    pub(super) fn write(self, trace: &Trace) -> bool {
+    /// Writes every file, prints the report, which a stalled reader can hold up, and then the errors; returns
+    /// whether all outputs were written.
+    pub(super) fn write(self, trace: &Trace, report: impl FnOnce()) -> bool {
         let file = self.trace.map(|file| file.write(trace).map_err(Failure::failed));
-        let json = self.json.map(|json| json.write(trace));
         let html = self.html.map(|html| {
             let page = ioloom_report::timeline::timeline_page(std::slice::from_ref(trace));
             html.finish(|out| out.write_all(page.as_bytes()))
         });
-        let failures = [file, json, html].into_iter().flatten().filter_map(Result::err);
+        let document = self.json.as_ref().map(|_| trace::document(trace, "watch"));
+        let (json, printed) = match (self.json, document) {
+            (Some(Json::File(file)), Some(document)) => (Some(write_json(file, &document)), None),
+            (_, document) => (None, document),
+        };
+        report();
+        let printed = printed.map(|document| out::print_json_to_slow_reader(&document));
+        let failures = [file, json, html, printed].into_iter().flatten().filter_map(Result::err);
         let failures: Vec<Failure> = failures.filter(|failure| !failure.is_quiet()).collect();
         failures.iter().for_each(|failure| stderr::message(&failure.message));
         failures.is_empty()
     }
 }
 
-impl Json {
-    fn write(self, trace: &Trace) -> Result<(), Failure> {
-        let document = trace::document(trace, "watch");
-        match self {
-            Self::Stdout => out::print_json(&document),
-            Self::File(file) => {
-                let text = serde_json::to_string_pretty(&document).map_err(Failure::failed)?;
-                file.finish(|out| writeln!(out, "{text}"))
-            }
-        }
+fn write_json(file: Begun, document: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(document).map_err(Failure::failed)?;
+    file.finish(|out| writeln!(out, "{text}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_written_before_the_report() {
+        let dir = tempfile::tempdir().unwrap();
+        let (trace, json) = (dir.path().join("w.ioloom"), dir.path().join("w.json"));
+        let outputs = Outputs::create(Some(&trace), Some(&json), None).unwrap();
+        assert!(outputs.write(&Trace::default(), || assert!(trace.exists() && json.exists())));
     }
 }

@@ -1,7 +1,10 @@
 //! End-to-end tests of recording, showing and exporting traces, and of watching commands.
 
 use crate::home::{Home, Ran};
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// Creates a home directory with files.
 fn home() -> Home {
@@ -82,8 +85,9 @@ fn a_watched_command_keeps_its_streams_and_its_exit_code() {
 fn an_output_that_fails_loses_no_other_and_not_the_exit_code() {
     let home = Home::new();
     let watch = |code: i32| {
-        std::fs::create_dir_all(home.path("d")).unwrap();
-        let script = format!("rm -r d; exit {code}");
+        let _ = std::fs::remove_file(home.path("d"));
+        std::fs::create_dir(home.path("d")).unwrap();
+        let script = format!("rm -r d; touch d; exit {code}");
         let outputs = ["-o", "d/w.ioloom", "--json", "w.json", "--html", "w.html"];
         let args = ["watch", "--evidence", "0"].iter().chain(&outputs);
         let args: Vec<&str> = args.chain(&["--", "sh", "-c", &script]).copied().collect();
@@ -104,6 +108,40 @@ fn an_output_that_fails_loses_no_other_and_not_the_exit_code() {
         ran.one_error(1, &["file"]);
         assert!(!home.path("was-run").exists(), "{output}");
     }
+}
+
+#[test]
+fn a_command_that_removes_the_directories_of_the_outputs_does_not_lose_them() {
+    let home = Home::new();
+    let outputs = ["-o", "d/w.ioloom", "--json", "d/w.json", "--html", "d/w.html"];
+    std::fs::create_dir(home.path("d")).unwrap();
+    let args = ["watch", "--evidence", "0"].iter().chain(&outputs);
+    let args: Vec<&str> = args.chain(&["--", "sh", "-c", "ls d; rm -rf d"]).copied().collect();
+    let ran = home.run(&args);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), ""), "{}", ran.err);
+    for name in ["d/w.ioloom", "d/w.json", "d/w.html"] {
+        assert!(std::fs::metadata(home.path(name)).unwrap().len() > 0, "{name}");
+    }
+}
+
+#[test]
+fn a_signal_ends_a_watch_whose_output_is_not_read() {
+    let home = Home::new();
+    // The command fills the pipe, so the document does not fit.
+    let script = "head -c 65536 /dev/zero";
+    let args = ["watch", "--evidence", "0", "--json", "-", "--", "sh", "-c", script];
+    let mut command = home.command(&args);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("exited with code 0")));
+    let signalled = Command::new("kill").arg(child.id().to_string()).status().unwrap();
+    assert!(signalled.success());
+    let ended = (0..1000).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        child.try_wait().unwrap().is_some()
+    });
+    let _ = child.kill();
+    assert_eq!((ended, child.wait().unwrap().code()), (true, Some(1)));
 }
 
 #[test]
