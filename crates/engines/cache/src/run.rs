@@ -24,7 +24,7 @@ const LIST_THREADS: usize = 16;
 
 impl Scan<'_> {
     /// Scans `roots`, which can be directories (scanned recursively), files or block devices. Roots
-    /// that are the same as another one, or below it, are skipped.
+    /// that are the same as another one, or that are found in it, are skipped.
     ///
     /// # Errors
     /// Returns an error if the walk cannot start.
@@ -33,7 +33,8 @@ impl Scan<'_> {
             Walk { threads: self.threads, cancel: Some(self.stop.clone()), ..Walk::default() };
         let shared = SharedScan::new(self);
         let all = roots.len();
-        let roots = &separate(roots)[..];
+        let is_listed = |dir: &Path| std::fs::read_dir(dir).is_ok();
+        let roots = &separate(roots, is_listed)[..];
         let sums: Vec<Mutex<Tally>> = roots.iter().map(|_| Mutex::default()).collect();
         let (visitors, walked) = walk.run(roots, |_| TreeVisitor::new(&shared, &sums))?;
         let mut report = Report { stopped: walked.stopped, ..Report::default() };
@@ -128,8 +129,9 @@ impl Scan<'_> {
     }
 }
 
-/// Returns the roots without those whose files belong to another root too.
-fn separate(roots: &[PathBuf]) -> Vec<PathBuf> {
+/// Returns the roots without those whose files belong to another root too. A root below a directory that
+/// cannot be listed is not found in another one.
+fn separate(roots: &[PathBuf], is_listed: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
     if roots.len() < 2 {
         return roots.to_vec();
     }
@@ -140,7 +142,11 @@ fn separate(roots: &[PathBuf]) -> Vec<PathBuf> {
     };
     let real: Vec<Option<PathBuf>> = roots.iter().map(resolved).collect();
     let known: HashSet<&Path> = real.iter().flatten().map(PathBuf::as_path).collect();
-    let is_below = |path: &Path| path.ancestors().skip(1).any(|upper| known.contains(upper));
+    let is_known = |upper: &Path| known.contains(upper);
+    let is_below = |path: &Path| {
+        let above = || path.ancestors().skip(1);
+        above().any(is_known) && above().take_while(|dir| is_listed(dir)).any(is_known)
+    };
     let (mut seen, mut separate) = (HashSet::new(), Vec::new());
     for (root, real) in roots.iter().zip(&real) {
         if real.as_ref().is_none_or(|path| !is_below(path) && seen.insert(path)) {
@@ -173,4 +179,25 @@ fn name_reasons(incomplete: &mut [FileReport]) {
 
 fn value(sum: &Mutex<Tally>) -> Tally {
     *sum.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_root_is_skipped_only_if_it_is_found_in_another_one() {
+        let temp = tempfile::tempdir().unwrap();
+        let top = temp.path().canonicalize().unwrap();
+        let (middle, below) = (top.join("middle"), top.join("middle/below"));
+        std::fs::create_dir_all(&below).unwrap();
+        let roots = [top.clone(), below.clone()];
+        assert_eq!(separate(&roots, |_| true), [top.clone()]);
+        for unlisted in [&top, &middle] {
+            assert_eq!(separate(&roots, |dir| dir != unlisted), roots);
+        }
+        // The directory in between is a root itself.
+        let roots = [top.clone(), middle.clone(), below];
+        assert_eq!(separate(&roots, |dir| dir != top), [top.clone(), middle]);
+    }
 }

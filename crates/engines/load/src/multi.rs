@@ -241,6 +241,7 @@ impl Client<'_> {
         if let Some(op) = pending {
             tally.outcomes.sent += 1;
             tally.outcomes.unanswered += 1;
+            tally.outcomes.unanswered_counted += 1;
             tally.outcomes.failed += 1;
             self.unknown(&mut tally, op);
         }
@@ -353,6 +354,7 @@ impl Client<'_> {
             }
             Verdict::Unsure => {
                 tally.outcomes.unanswered += 1;
+                tally.outcomes.unanswered_counted += 1;
                 tally.outcomes.failed += 1;
                 return self.unknown(&mut tally, op);
             }

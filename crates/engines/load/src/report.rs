@@ -120,9 +120,10 @@ impl Run {
     }
 
     /// Returns the share of requests without an answer if it exceeds [`UNANSWERED_MAX`]: the other
-    /// answers then say little about the server.
+    /// answers then say little about the server. Requests of the warm-up do not count.
     pub fn too_many_unanswered(&self) -> Option<f64> {
-        let share = self.outcomes.unanswered as f64 / self.outcomes.sent.max(1) as f64;
+        let of = &self.outcomes;
+        let share = of.unanswered_counted as f64 / (of.answered + of.failed).max(1) as f64;
         (share > UNANSWERED_MAX).then_some(share)
     }
 }

@@ -73,6 +73,8 @@ pub struct Outcomes {
     pub timed_out: u64,
     /// Requests without an answer, or with an outcome unknown to the server.
     pub unanswered: u64,
+    /// Those after the warm-up.
+    pub unanswered_counted: u64,
     /// Requests after the warm-up that were rejected as busy, answered wrongly, or not answered.
     pub failed: u64,
     /// Requests that were due but never sent because no connection was free.
@@ -98,6 +100,7 @@ impl Outcomes {
         self.lost += other.lost;
         self.timed_out += other.timed_out;
         self.unanswered += other.unanswered;
+        self.unanswered_counted += other.unanswered_counted;
         self.failed += other.failed;
         self.unsent += other.unsent;
         self.sessions += other.sessions;

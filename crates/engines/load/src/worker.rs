@@ -487,8 +487,7 @@ impl<'a> Worker<'a> {
         while let Some(flight) = self.connections[at].flight.pop_front() {
             let Expected::Op(op) = flight.asked else { continue };
             requests += 1;
-            self.tally.outcomes.unanswered += 1;
-            self.failed(&flight);
+            self.unanswered(&flight);
             self.keep(at, flight, None, &Verdict::Refused, &Response::Busy);
             self.record_unsure(op);
         }

@@ -85,12 +85,12 @@ impl StockLock {
         Ok(Self::locked(path, sharing, file))
     }
 
-    /// Removes what a killed server left behind, unless it may belong to one that shares the lock.
+    /// Removes what a killed server left behind. What belongs to one that shares the lock is locked.
     fn locked(path: &Path, sharing: Sharing, file: Option<OwnedFd>) -> Self {
         let locked = Self { path: path.to_owned(), sharing, file: Mutex::new(file) };
-        if sharing == Sharing::Alone {
-            for left in temporary::left_over(&locked.target()).unwrap_or_default() {
-                // It only takes up space, so a failure is not an error.
+        for left in temporary::left_over(&locked.target()).unwrap_or_default() {
+            // It only takes up space, so a failure is not an error.
+            if sharing == Sharing::Alone || is_unused(&left) {
                 let _ = std::fs::remove_file(left);
             }
         }
@@ -144,6 +144,16 @@ impl StockLock {
     }
 }
 
+/// Reports whether no server is writing a temporary file. Such a file is empty until it is locked.
+fn is_unused(path: &Path) -> bool {
+    let opened = file::open(path, OpenHow { nofollow: true, ..OpenHow::default() });
+    let is_unlocked = |file: &OwnedFd| {
+        let has_bytes = file::size(file).is_ok_and(|bytes| bytes > 0);
+        has_bytes && lock::try_take(file, Sharing::Alone).unwrap_or(false)
+    };
+    opened.is_ok_and(|file| is_unlocked(&file))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,11 +203,20 @@ mod tests {
             std::fs::write(at(name), "1 2 3\n").unwrap();
         }
         std::fs::create_dir(at("stock.txt.new-0123456789abcde0")).unwrap();
-        // Another server that shares the lock may be writing.
-        drop(StockLock::take(&at("stock.txt"), Sharing::Shared).unwrap());
-        assert!(at("stock.txt.new-0123456789abcdef").exists());
+        let temp = at("stock.txt.new-0123456789abcdef");
+        let remains = || {
+            drop(StockLock::take(&at("stock.txt"), Sharing::Shared).unwrap());
+            temp.exists()
+        };
+        // Another server that shares the lock is writing, or has not locked its file yet.
+        let writing = file::open(&temp, OpenHow::default()).unwrap();
+        assert!(lock::try_take(&writing, Sharing::Shared).unwrap() && remains());
+        drop(writing);
+        assert!(!remains());
+        std::fs::write(&temp, "").unwrap();
+        assert!(remains());
         let lock = take(&at("stock.txt"));
-        assert!(!at("stock.txt.new-0123456789abcdef").exists());
+        assert!(!temp.exists());
         lock.write("1 1 3\n").unwrap();
         assert_eq!(std::fs::read_to_string(at("stock.txt")).unwrap(), "1 1 3\n");
         for name in mine {

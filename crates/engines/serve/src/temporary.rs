@@ -2,7 +2,8 @@
 //!
 //! A temporary name is that of the file, `.new-` and 16 random hexadecimal digits. Only files with such a
 //! name are removed as left over from an interruption: other names belong to the user, such as
-//! `stock.txt.new` of an editor or `store.new-monday` of a backup.
+//! `stock.txt.new` of an editor or `store.new-monday` of a backup. A temporary file can have a temporary
+//! name too, as the copy of a fjall store that is verified before it gets its name.
 
 use ioloom_sys::fault;
 use ioloom_sys::make::random_number;
@@ -50,8 +51,8 @@ fn is_temporary(rest: &[u8]) -> bool {
         return false;
     };
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    digits.iter().all(is_digit)
-        && (end.is_empty() || SQLITE_ENDS.iter().any(|known| known.as_bytes() == end))
+    let is_of_sqlite = || SQLITE_ENDS.iter().any(|known| known.as_bytes() == end);
+    digits.iter().all(is_digit) && (end.is_empty() || is_of_sqlite() || is_temporary(end))
 }
 
 #[cfg(test)]
@@ -67,6 +68,7 @@ mod tests {
         let mut log = ours[0].clone().into_os_string();
         log.push("-wal");
         ours.push(log.into());
+        ours.push(name_for(&ours[0]));
         ours.iter().for_each(|path| fs::write(path, "").unwrap());
         for other in [
             "stock.txt",
@@ -78,6 +80,7 @@ mod tests {
             "stock.txt.new-0123456789ABCDEF",
             "stock.txt.new-0123456789abcdef.mark",
             "stock.txt.new-0123456789abcdeg",
+            "stock.txt.new-0123456789abcdef.new-monday",
             "other.new-0123456789abcdef",
             "stock.txt.old.new-0123456789abcdef",
         ] {

@@ -3,8 +3,9 @@
 use crate::boot_note::forget_use;
 use crate::files::SET_MANIFEST;
 use crate::media::{IMAGE_MANIFEST, remove_image};
-use crate::subject::Sets;
-use ioloom_failure::{Operation, PathError};
+use crate::subject::{Removed, Sets};
+use ioloom_failure::{Operation, PathError, quoted};
+use ioloom_model::units::{format_counted, format_size};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,7 @@ pub struct Cleaned {
     pub files: u64,
     /// Bytes freed.
     pub bytes: u64,
-    /// Reason why it could not be removed.
+    /// Reason why it could not be removed, or not completely.
     pub failed: Option<String>,
 }
 
@@ -51,14 +52,21 @@ pub fn clean(work_dir: &Path, sets: &dyn Sets) -> io::Result<Vec<Cleaned>> {
         dirs.sort();
         for dir in dirs {
             let removed = match kind {
-                "sets" => sets.remove(&dir).map(|r| (r.files, r.bytes)),
+                "sets" => sets.remove(&dir),
                 _ => remove_image(&dir)
+                    .map(|(files, bytes)| Removed { files, bytes, left: None })
                     .map_err(|e| PathError::new(Operation::Remove, &dir, e).to_string()),
             };
             all.push(match removed {
-                Ok((files, bytes)) => {
-                    forget_use(&dir);
-                    Cleaned { dir, files, bytes, failed: None }
+                Ok(removed) => {
+                    // Files of the user around a set that is gone are not its remains.
+                    let is_kept = std::fs::symlink_metadata(dir.join(manifest)).is_ok();
+                    if !is_kept {
+                        forget_use(&dir);
+                    }
+                    let failed = removed.left.as_deref().filter(|_| is_kept);
+                    let failed = failed.map(|left| remains(&dir, &removed, left));
+                    Cleaned { dir, files: removed.files, bytes: removed.bytes, failed }
                 }
                 Err(reason) => Cleaned { dir, files: 0, bytes: 0, failed: Some(reason) },
             });
@@ -67,4 +75,15 @@ pub fn clean(work_dir: &Path, sets: &dyn Sets) -> io::Result<Vec<Cleaned>> {
         let _ = std::fs::remove_dir(&parent);
     }
     Ok(all)
+}
+
+/// Describes a set whose removal was not completed.
+fn remains(dir: &Path, removed: &Removed, left: &Path) -> String {
+    format!(
+        "removed {} of {} ({}), but not {}: it contains other files",
+        format_counted(removed.files, "file", "files"),
+        quoted(dir),
+        format_size(removed.bytes),
+        quoted(left),
+    )
 }

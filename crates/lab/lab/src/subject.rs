@@ -39,12 +39,14 @@ impl Room {
 }
 
 /// Result of removing a file set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Removed {
     /// Files.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// A directory that remains because it contains other files.
+    pub left: Option<PathBuf>,
 }
 
 /// Receives the progress of set creation from any thread: files done and total files. Returning

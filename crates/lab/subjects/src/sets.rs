@@ -1,9 +1,8 @@
 //! File sets for all subjects, which the crate `fileset` creates, locates and removes.
 
-use ioloom_failure::{Operation, PathError, quoted};
+use ioloom_failure::{Operation, PathError};
 use ioloom_fileset as fileset;
 use ioloom_lab::subject::{Cost, Removed, SetProgress, Sets};
-use ioloom_model::units::{format_counted, format_size};
 use ioloom_model::{FileSetRealised, FileSetSpec};
 use ioloom_sys::{file, make};
 use ioloom_walk::PathList;
@@ -100,16 +99,7 @@ impl Sets for FileSets {
             .map_err(|e| PathError::new(Operation::Remove, &scratch, e).to_string())?;
         let fileset::Removed { files, bytes, left } =
             fileset::remove_locked(&locked).map_err(|e| e.to_string())?;
-        match left.first() {
-            None => Ok(Removed { files, bytes }),
-            Some(left) => Err(format!(
-                "removed {} of {} ({}), but not {}: it contains other files",
-                format_counted(files, "file", "files"),
-                quoted(dir),
-                format_size(bytes),
-                quoted(left),
-            )),
-        }
+        Ok(Removed { files, bytes, left: left.into_iter().next() })
     }
 
     fn survey(&self, dir: &Path) -> Result<FileSetRealised, String> {
@@ -192,21 +182,34 @@ mod tests {
     #[test]
     fn bytes_of_removed_files_count_and_what_remains_is_reported() {
         let temp = tempfile::tempdir().unwrap();
-        let dir = temp.path().join("set");
+        let dir = temp.path().join("sets/set");
         prepared(&dir);
         let files = fileset::files_dir(&dir);
         std::fs::write(files.join("mine"), "x").unwrap();
         let first = walk_list(&files).unwrap();
         std::fs::remove_file(first.path(0)).unwrap();
-        let reason = FileSets.remove(&dir).unwrap_err();
+        let cleaned = || {
+            let all = ioloom_lab::clean(temp.path(), &FileSets).unwrap();
+            let [set] = &all[..] else { panic!("{all:?}") };
+            assert_eq!(set.dir, dir);
+            (set.files, set.bytes, set.failed.clone())
+        };
+        let (count, bytes, reason) = cleaned();
+        assert_eq!((count, bytes), (39, 3900));
+        let reason = reason.unwrap();
         for part in ["removed 39 files", "(3.81 KiB)", "it contains other files"] {
             assert!(reason.contains(part), "{reason}");
         }
         assert!(files.join("mine").exists());
         std::fs::remove_file(files.join("mine")).unwrap();
-        assert_eq!(FileSets.remove(&dir).unwrap(), Removed { files: 0, bytes: 0 });
+        assert_eq!(cleaned(), (0, 0, None));
         prepared(&dir);
         std::fs::remove_file(first.path(0)).unwrap();
-        assert_eq!(FileSets.remove(&dir).unwrap(), Removed { files: 39, bytes: 3900 });
+        assert_eq!(cleaned(), (39, 3900, None));
+        // The file of the user next to the set remains, and the set is gone.
+        prepared(&dir);
+        std::fs::write(dir.join("mine"), "x").unwrap();
+        assert_eq!(cleaned(), (40, 4000, None));
+        assert!(dir.join("mine").exists());
     }
 }

@@ -156,14 +156,14 @@ struct VerifyArgs {
 pub(crate) fn run(args: &ClaimsArgs) -> Ended {
     let ledger = Ledger::read(args.claims.as_deref())?;
     let claims = chosen(&ledger, args)?;
-    let mut all = sessions::all(&args.store)?;
-    let mut exit = Exit::Ok;
+    let (mut all, mut exit) = sessions::all(&args.store)?;
     if args.verify {
-        exit = verify(args, &ledger, &claims, all)?;
+        let verified = verify(args, &ledger, &claims, all)?;
+        exit = if verified == Exit::Ok { exit } else { verified };
         if args.how.dry_run || args.how.power {
             return Ok(exit);
         }
-        all = sessions::all(&args.store)?;
+        (all, _) = sessions::all(&args.store)?;
     }
     let differing = if args.check { differing(&ledger, &claims, &all) } else { Vec::new() };
     let headers = all.iter().map(|session| &session.header);

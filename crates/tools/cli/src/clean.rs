@@ -39,6 +39,8 @@ pub(crate) fn run(args: &CleanArgs) -> Ended {
     let (mut files, mut bytes, mut failed) = (0u64, 0u64, false);
     let mut text = String::new();
     for set in &done {
+        files += set.files;
+        bytes += set.bytes;
         if let Some(reason) = &set.failed {
             stderr::message(reason);
             failed = true;
@@ -46,8 +48,6 @@ pub(crate) fn run(args: &CleanArgs) -> Ended {
         }
         let (count, size) = (format_count(set.files), format_size(set.bytes));
         text.push_str(&format!("{}  {count} files, {size}\n", short(&set.dir)));
-        files += set.files;
-        bytes += set.bytes;
     }
     text.push_str(&summary(left, files, bytes));
     out::print(&text)?;

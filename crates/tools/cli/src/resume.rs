@@ -7,7 +7,8 @@
 //! be repeated until the batch is finished.
 
 use crate::exit::Failure;
-use ioloom_lab::store::{SessionFile, SessionHeader};
+use crate::sessions;
+use ioloom_lab::store::{Listing, SessionFile, SessionHeader};
 use ioloom_lab::{Mode, Store};
 use ioloom_model::StudySpec;
 use std::collections::BTreeSet;
@@ -63,7 +64,8 @@ pub(crate) fn of_several(
     specs: &[StudySpec],
     request: &Request<'_>,
 ) -> Result<Resume, Failure> {
-    let mut files = store.files().map_err(Failure::failed)?;
+    let Listing { mut files, errors } = store.list().map_err(Failure::failed)?;
+    sessions::report_unreadable(&errors);
     files.retain(|f| specs.iter().any(|study| study.name == f.header.study));
     let alike = |f: &&SessionFile| request.differs(&f.header).is_empty();
     if let Some(left) = files.iter().rev().filter(alike).find(|f| !f.ended) {

@@ -1,7 +1,7 @@
 //! Selects sessions from the store and from the exports in `results`.
 
 use crate::directories::{StoreArg, short};
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use ioloom_failure::quoted;
 use ioloom_lab::store::{Listing, SessionFile};
 use ioloom_lab::{Session, Store, StoreError};
@@ -44,25 +44,34 @@ fn once(mut files: Vec<SessionFile>) -> Vec<SessionFile> {
 
 /// Reports sessions that cannot be read, each once.
 pub(crate) fn report_unreadable(errors: &[StoreError]) {
+    errors.iter().for_each(|error| report_once(error.to_string()));
+}
+
+/// Prints a message unless this command has printed it before.
+fn report_once(text: String) {
     static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
-    for error in errors.iter().map(ToString::to_string) {
-        if !reported.contains(&error) {
-            crate::stderr::message(&error);
-            reported.insert(error);
-        }
+    if !reported.contains(&text) {
+        crate::stderr::message(&text);
+        reported.insert(text);
+    }
+}
+
+/// Reports a torn last line.
+fn report_torn(session: &Session) {
+    if session.torn_bytes > 0 {
+        let name = &session.header.session;
+        let bytes = format_counted(session.torn_bytes, "byte", "bytes");
+        report_once(format!(
+            "session {name}: ignored a torn last line of {bytes}, left by a kill or a full disk"
+        ));
     }
 }
 
 /// Reads a session by its name, and reports a torn last line.
 fn read_named(store: &Store, name: &str) -> Result<Session, Failure> {
     let session = store.read(name).map_err(Failure::failed)?;
-    if session.torn_bytes > 0 {
-        let bytes = format_counted(session.torn_bytes, "byte", "bytes");
-        crate::stderr::message(&format!(
-            "session {name}: ignored a torn last line of {bytes}, left by a kill or a full disk"
-        ));
-    }
+    report_torn(&session);
     Ok(session)
 }
 
@@ -132,33 +141,48 @@ pub(crate) fn batch(store: &Store, word: &str) -> Result<Vec<Session>, Failure> 
 }
 
 /// Returns the sessions of the store, if it exists, and of the exports in `./results`. The store takes
-/// precedence. Unreadable exports are skipped with a message.
-pub(crate) fn all(arg: &StoreArg) -> Result<Vec<Session>, Failure> {
-    let mut sessions = Vec::new();
+/// precedence. What cannot be read is skipped with a message; the exit code says whether that was a session
+/// of the store.
+pub(crate) fn all(arg: &StoreArg) -> Result<(Vec<Session>, Exit), Failure> {
+    let (mut sessions, mut exit) = (Vec::new(), Exit::Ok);
     let dir = arg.dir()?;
     if dir.exists() {
         let store = Store::open_to_read(&dir).map_err(Failure::failed)?;
-        take(&store, &mut sessions)?;
+        let errors = take(&store, &mut sessions)?;
+        report_unreadable(&errors);
+        if !errors.is_empty() {
+            exit = Exit::Failed;
+        }
     } else if arg.store.is_some() {
         return Err(Failure::failed(format!("no store in {}", quoted(&dir))));
     }
     for dir in exports(Path::new(KEPT)) {
         let kept = Store::open_to_read(&dir).map_err(Failure::failed);
-        if let Err(failure) = kept.and_then(|store| take(&store, &mut sessions)) {
-            crate::stderr::message(&format!("skipped: {}", failure.message));
+        match kept.and_then(|store| take(&store, &mut sessions)) {
+            Ok(errors) => errors.iter().for_each(|error| report_once(format!("skipped: {error}"))),
+            Err(failure) => report_once(format!("skipped: {}", failure.message)),
         }
     }
-    Ok(sessions)
+    Ok((sessions, exit))
 }
 
-fn take(store: &Store, into: &mut Vec<Session>) -> Result<(), Failure> {
-    for file in once(store.files().map_err(Failure::failed)?) {
+/// Adds the sessions of a store. Returns why others cannot be read.
+fn take(store: &Store, into: &mut Vec<Session>) -> Result<Vec<StoreError>, Failure> {
+    let Listing { files, mut errors } = store.list().map_err(Failure::failed)?;
+    for file in once(files) {
         let name = &file.header.session;
-        if into.iter().all(|s| s.header.session != *name) {
-            into.push(store.read(name).map_err(Failure::failed)?);
+        if into.iter().any(|s| s.header.session == *name) {
+            continue;
+        }
+        match store.read(name) {
+            Ok(session) => {
+                report_torn(&session);
+                into.push(session);
+            }
+            Err(error) => errors.push(error),
         }
     }
-    Ok(())
+    Ok(errors)
 }
 
 /// Maximum directory depth of exports: `superseded/QUESTION/DATE-HOST`.

@@ -48,8 +48,7 @@ impl Worker<'_> {
                 return self.free_again(at, 1, now_ns);
             }
             Verdict::Unsure => {
-                outcomes.unanswered += 1;
-                self.failed(&flight);
+                self.unanswered(&flight);
                 self.record_unsure(op);
                 return self.free_again(at, 1, now_ns);
             }
@@ -76,6 +75,13 @@ impl Worker<'_> {
     /// Counts a request without a correct answer, unless it was due in the warm-up.
     pub(super) fn failed(&mut self, flight: &InFlight) {
         self.tally.outcomes.failed += u64::from(flight.due_ns >= self.count_from_ns);
+    }
+
+    pub(super) fn unanswered(&mut self, flight: &InFlight) {
+        let is_counted = flight.due_ns >= self.count_from_ns;
+        self.tally.outcomes.unanswered += 1;
+        self.tally.outcomes.unanswered_counted += u64::from(is_counted);
+        self.failed(flight);
     }
 
     fn traded(&mut self, op: Op) {

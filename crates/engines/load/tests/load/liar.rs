@@ -163,6 +163,12 @@ fn orders_without_an_answer_may_or_may_not_be_executed() {
     assert!((0.2..0.5).contains(&share), "{share}");
     let out = &run.outcomes;
     assert_eq!(out.sent, out.refused + out.unanswered);
+    assert_eq!(out.unanswered_counted, out.unanswered);
+    // Everything happens within the warm-up.
+    let warm_up = Duration::from_secs(500);
+    let (run, _) = load(&LoadPlan { warm_up, ..plan(target) });
+    assert!(run.outcomes.unanswered > 0, "{:?}", run.outcomes);
+    assert_eq!((run.outcomes.unanswered_counted, run.too_many_unanswered()), (0, None));
 }
 
 #[test]

@@ -7,8 +7,8 @@
 //! | acknowledged unsynced orders, after another boot | power failure | continue, and report how many |
 //! | nothing that was acknowledged, but bytes are left over | interrupted write | continue, move them aside |
 //!
-//! Without a valid mark, only the store itself is evidence. A raw log proves lost synced bytes by a
-//! later frame; the other stores cannot.
+//! Without a valid mark, or with one of another boot that is older than the store, only the store itself is
+//! evidence. A raw log proves lost synced bytes by a later frame; the other stores cannot.
 
 use super::interface::{Position, StoreError, Unreadable};
 use super::mark::{Found, Here, Loss, Mark};
@@ -54,9 +54,13 @@ impl Facts<'_> {
         // Orders in readable frames after the damage. An explained loss includes them.
         let behind = self.unreadable.map_or(0, |bytes| bytes.latest.saturating_sub(self.latest));
         let is_marked = self.mark().is_some();
+        // What a power failure lost of the mark may have said that they were acknowledged.
+        let is_stale = self
+            .mark()
+            .is_some_and(|mark| mark.acknowledged < self.latest && mark.is_restart(self.here));
         let orders = match loss {
             Some(loss) => loss.orders.max(if proof.is_some() { behind } else { 0 }),
-            None if proof.is_some() || !is_marked => behind,
+            None if proof.is_some() || !is_marked || is_stale => behind,
             None => 0,
         };
         let is_damage = loss.is_some_and(|loss| loss.is_damage()) || proof.is_some();
@@ -167,7 +171,11 @@ mod tests {
             (mark(10, 5), again, 4, Some(torn), Some((6, Some(50), true))),
             // The mark is older than the store: only a raw log can prove a loss.
             (mark(5, 5), HERE, 8, Some(proof), Some((4, Some(50), true))),
-            (mark(5, 5), again, 8, Some(gap), None),
+            // After another boot, the mark may be older than the store because it was not synced.
+            (mark(5, 5), again, 8, Some(gap), Some((4, Some(50), false))),
+            (mark(5, 5), again, 8, Some(torn), None),
+            (mark(5, 5), HERE, 8, Some(gap), None),
+            (mark(8, 5), again, 8, Some(gap), None),
             (mark(12, 5), again, 8, Some(gap), Some((4, Some(50), false))),
             (Found::Nothing, HERE, 8, Some(torn), None),
             (Found::Nothing, HERE, 8, Some(gap), Some((4, Some(20), false))),

@@ -68,6 +68,11 @@ impl Mark {
         Durability::ALL.get(usize::from(self.level)).copied()
     }
 
+    /// Returns true if written bytes may have been lost since: another boot or another file system.
+    pub(crate) fn is_restart(&self, here: &Here) -> bool {
+        self.boot != here.boot || here.boot == 0 || self.device != here.device
+    }
+
     fn encode(&self, generation: u64) -> [u8; SLOT] {
         let mut out = [0; SLOT];
         let mut at = 0;
@@ -328,8 +333,8 @@ impl Loss {
     /// Compares a mark with the number of the latest order in a store.
     pub(crate) fn of(mark: &Mark, here: &Here, latest: u64) -> Option<Self> {
         let orders = mark.acknowledged.saturating_sub(latest);
-        let is_restart = mark.boot != here.boot || here.boot == 0 || mark.device != here.device;
         let were_synced = mark.synced > latest;
+        let is_restart = mark.is_restart(here);
         (orders > 0).then_some(Self { orders, were_synced, is_restart })
     }
 

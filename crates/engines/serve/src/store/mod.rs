@@ -162,7 +162,7 @@ impl Locked {
                 missing.text(&self.path)
             ),
             (None, Some(bytes)) if is_log => format!(
-                "{} are left over from an interrupted write; no order is missing{kept}",
+                "{} are left over from an interrupted write{kept}",
                 bytes_text(bytes, &self.path)
             ),
             (None, _) => return Ok(()),

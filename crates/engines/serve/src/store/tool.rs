@@ -4,7 +4,7 @@
 //! stops the server's commits while the files are copied (`pause`); the copy is verified before it
 //! gets its name.
 
-use super::copying::{copy_store, remove, sync_directory};
+use super::copying::{copy_store, remove, remove_leftovers, sync_directory};
 use super::interface::{NOT_OURS, StoreError, invalid};
 use super::mark::{self, Found, Guard, Here, Mark};
 use super::path::{resolve, with_suffix};
@@ -222,6 +222,7 @@ pub fn backup_store(from: &Path, to: &Path) -> Result<StoreFacts, StoreError> {
         return Err(target(Errno::EXIST.into()));
     }
     let guard = Guard::take(to)?;
+    remove_leftovers(to).map_err(target)?;
     let temp = temporary::name_for(to);
     let made = copy(kind, &from, &temp).map_err(failed).and_then(|least| {
         let facts = inspect(kind, &temp, None, &mut |_| {})?;
@@ -374,5 +375,17 @@ mod tests {
         [50, 4146].into_iter().for_each(|at| flip(&mark, at));
         let problem = facts(&whole).problem().unwrap();
         assert!(problem.contains("mark is damaged"), "{problem}");
+    }
+
+    #[test]
+    fn a_backup_removes_what_a_killed_one_left() {
+        let (dir, path) = store();
+        let to = dir.path().join("copy");
+        let left = dir.path().join("copy.new-0123456789abcdef");
+        let nested = with_suffix(&left, ".new-0123456789abcdef");
+        fs::write(&left, "x").unwrap();
+        fs::create_dir_all(nested.join("tables")).unwrap();
+        backup_store(&path, &to).unwrap();
+        assert!(to.exists() && !left.exists() && !nested.exists());
     }
 }

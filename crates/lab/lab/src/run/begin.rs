@@ -8,7 +8,7 @@ use super::plan::{Planned, plan};
 use super::progress::Event;
 use crate::error::LabError;
 use crate::spec::is_built_in;
-use crate::store::{STORE_SCHEMA, Session, SessionFile, SessionHeader, Store, Writer};
+use crate::store::{Listing, STORE_SCHEMA, Session, SessionFile, SessionHeader, Store, Writer};
 use crate::subject::Subject;
 use ioloom_model::StudySpec;
 use ioloom_sys::clock;
@@ -22,7 +22,10 @@ pub(super) fn begin(
     options: &RunOptions<'_>,
 ) -> Result<(Writer, Session), LabError> {
     if options.resume {
-        let mut unfinished: Vec<_> = store.files()?;
+        let Listing { files: mut unfinished, errors } = store.list()?;
+        for error in errors {
+            options.progress.event(&Event::Note(&error.to_string()));
+        }
         unfinished.retain(|f| !f.ended && f.header.study == spec.name);
         if let Some(file) = newest_alike(&unfinished, planned, options) {
             let (mut writer, session) = store.reopen(&file.header.session)?;
@@ -123,7 +126,7 @@ pub fn finished(
     batch: &str,
 ) -> Result<Option<Session>, LabError> {
     let planned = plan(spec, options)?;
-    let found = store.files()?.into_iter().rev().find(|f| {
+    let found = store.list()?.files.into_iter().rev().find(|f| {
         let here = f.ended && f.header.study == spec.name && f.header.batch() == batch;
         here && differs(&f.header, &planned, options).is_empty()
     });
@@ -150,7 +153,7 @@ pub fn ended_before(
     options: &RunOptions<'_>,
 ) -> Result<Option<String>, LabError> {
     let planned = plan(spec, options)?;
-    let mut files = store.files()?;
+    let mut files = store.list()?.files;
     files.retain(|f| f.header.study == spec.name);
     let (ended, unfinished): (Vec<_>, Vec<_>) = files.into_iter().partition(|f| f.ended);
     if newest_alike(&unfinished, &planned, options).is_some() {

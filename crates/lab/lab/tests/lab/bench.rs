@@ -98,7 +98,7 @@ impl Sets for Mock {
     fn remove(&self, dir: &Path) -> Result<Removed, String> {
         let files = std::fs::read_dir(dir.join("files")).map_err(|e| e.to_string())?.count();
         std::fs::remove_dir_all(dir).map_err(|e| e.to_string())?;
-        Ok(Removed { files: files as u64, bytes: 0 })
+        Ok(Removed { files: files as u64, ..Removed::default() })
     }
 
     fn survey(&self, dir: &Path) -> Result<FileSetRealised, String> {

@@ -28,12 +28,13 @@ pub(crate) fn run(args: &CacheArgs) -> Ended {
     let signals = StopSignals::catch();
     let started = Instant::now();
     let stuck = |exit: Exit| {
-        stderr::message("interrupted: standard input or a file system does not answer");
+        stderr::message("interrupted: standard input does not answer");
         std::process::exit(exit as i32)
     };
-    // Reading a list from a terminal or an idle pipe is not ended by a signal.
-    let may_block = AtomicBool::new(true);
-    let report = unless_stuck(&signals, &may_block, stuck, || scan(act, args, &signals.flag))?;
+    // Reading a list from a terminal or an idle pipe is not ended by a signal. A write-back ends.
+    let may_block = AtomicBool::new(false);
+    let scan = || scan(act, args, &signals.flag, &may_block);
+    let report = unless_stuck(&signals, &may_block, stuck, scan)?;
     let elapsed_ns = started.elapsed().as_nanos() as u64;
     let strips = if args.map || args.svg.is_some() { strip::of(&report) } else { Vec::new() };
     if let Some(file) = &args.svg {
@@ -55,7 +56,12 @@ pub(crate) fn run(args: &CacheArgs) -> Ended {
     Ok(exit_of(&report, &signals))
 }
 
-fn scan(act: Action, args: &PathArgs, stop: &Arc<AtomicBool>) -> Result<Report, Failure> {
+fn scan(
+    act: Action,
+    args: &PathArgs,
+    stop: &Arc<AtomicBool>,
+    may_block: &AtomicBool,
+) -> Result<Report, Failure> {
     let _ = ioloom_sys::proc::raise_open_files_limit();
     let progress = Arc::new(CacheProgress::default());
     let seen = progress.clone();
@@ -84,7 +90,13 @@ fn scan(act: Action, args: &PathArgs, stop: &Arc<AtomicBool>) -> Result<Report, 
     let report = if args.is_list()? {
         let separator = if args.zero { Separator::Nul } else { Separator::Newline };
         let reader = BufReader::with_capacity(1 << 20, std::io::stdin());
-        scan.list(read_list(reader, separator))
+        let mut list = read_list(reader, separator);
+        scan.list(std::iter::from_fn(|| {
+            may_block.store(true, Ordering::Relaxed);
+            let path = list.next();
+            may_block.store(false, Ordering::Relaxed);
+            path
+        }))
     } else {
         scan.trees(&args.paths).map_err(Failure::refused)?
     };

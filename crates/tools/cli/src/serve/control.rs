@@ -74,6 +74,8 @@ struct State {
     /// When the first signal to stop arrived.
     stopping_since: Option<Instant>,
     is_handing_over: bool,
+    /// The server is closed, and this program is about to be replaced.
+    is_replacing: bool,
 }
 
 /// Returns the signals that stop the server.
@@ -116,13 +118,18 @@ impl Control {
             if state.stopping_since.is_some() {
                 return Replaced::Stopped;
             }
-            // The server is closed, so a signal to stop can end the process.
-            *state = State::default();
+            // The server is closed. A signal to stop is recorded, for the case that no program follows.
+            *state = State { is_replacing: true, ..State::default() };
         }
         let fatal: Vec<i32> = stop_signals().collect();
         let is_stopped = || self.is_stopped.load(Ordering::SeqCst);
         let failed = self.program.replace_this_process(handover, &fatal, &is_stopped);
-        let Some(error) = failed else { return Replaced::Stopped };
+        let has_stopped = {
+            let mut state = self.lock();
+            state.is_replacing = false;
+            state.stopping_since.is_some()
+        };
+        let Some(error) = failed.filter(|_| !has_stopped) else { return Replaced::Stopped };
         let (path, reason) = (quoted(self.program.path()), ioloom_failure::reason(&error));
         tracing::error!(target: TARGET, "cannot run {path}: {reason}; this program continues");
         Replaced::Failed
@@ -166,6 +173,10 @@ impl Control {
     fn stop(&self, signal: i32) {
         // The lock is held until the end: a server must not start to acknowledge orders in between.
         let mut state = self.lock();
+        if state.is_replacing {
+            state.stopping_since.get_or_insert_with(Instant::now);
+            return;
+        }
         let Some(server) = state.server.clone() else {
             // Nothing has been acknowledged yet, so a slow start can end at once.
             let _ = emulate_default_handler(signal);
@@ -276,6 +287,10 @@ mod tests {
         // Handled while the server was closing its store.
         control.lock().stopping_since = Some(Instant::now());
         assert_eq!(replace(), Replaced::Stopped);
+        // Handled after that.
+        *control.lock() = State { is_replacing: true, ..State::default() };
+        control.stop(SIGTERM);
+        assert!(control.lock().stopping_since.is_some());
         // Arrived, and not handled yet.
         *control.lock() = State::default();
         control.is_stopped.store(true, Ordering::SeqCst);

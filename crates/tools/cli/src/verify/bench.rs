@@ -5,11 +5,12 @@ use crate::exit::Failure;
 use crate::facts;
 use crate::ledger::{Evidence, Ledger};
 use crate::media::{Media, MediaArgs};
+use crate::sessions;
 use crate::study::{RUN_WORD, command_line};
 use ioloom_claims::{Claim, Rule};
 use ioloom_lab::child::Runner;
 use ioloom_lab::spec::{self, SpecError};
-use ioloom_lab::store::SessionHeader;
+use ioloom_lab::store::{Listing, SessionHeader};
 use ioloom_lab::{Mode, Overrides, Progress, RunOptions, Store, Subject, Workspace};
 use ioloom_model::{MachineFacts, StudySpec};
 use std::path::{Path, PathBuf};
@@ -62,13 +63,18 @@ impl<'a> Bench<'a> {
     /// Returns the sequential sessions of this machine and program, old to new, with whether they
     /// ended.
     pub(super) fn sessions(&self) -> Result<Vec<(SessionHeader, bool)>, Failure> {
-        let files = self.store.files().map_err(Failure::failed)?.into_iter();
+        let Listing { files, errors } = self.store.list().map_err(Failure::failed)?;
+        sessions::report_unreadable(&errors);
         let own = |header: &SessionHeader| {
             header.sequential.is_some()
                 && header.version == crate::version::VERSION
                 && header.machine.fingerprint == self.machine.fingerprint
         };
-        Ok(files.map(|f| (f.header, f.ended)).filter(|(header, _)| own(header)).collect())
+        Ok(files
+            .into_iter()
+            .map(|f| (f.header, f.ended))
+            .filter(|(header, _)| own(header))
+            .collect())
     }
 
     /// Returns the options of every session: full mode, all experiments, the blocks of the last look.

@@ -35,13 +35,15 @@ use std::time::{Duration, Instant};
 /// Runs what the claims need.
 ///
 /// Estimates can be factors too high, and claims may be decided early. If a budget is left, the claims
-/// for which it seemed too short are therefore planned again, with the durations seen so far.
+/// for which it seemed too short are therefore planned again, with the durations seen so far, and sessions
+/// whose share was too short are continued.
 pub(crate) fn run(request: &Request<'_>) -> Ended {
     let bench = Bench::new(request)?;
     let began = Instant::now();
     let mut wanted = request.claims.clone();
     let mut left_out = false;
     let mut again = false;
+    let mut runs = BTreeMap::new();
     loop {
         let budget = request.budget.map(|budget| budget.saturating_sub(began.elapsed()));
         let (continued, planned) = round(&bench, &wanted, budget)?;
@@ -57,14 +59,17 @@ pub(crate) fn run(request: &Request<'_>) -> Ended {
         }
         left_out |= planned.left_out.keys().any(|reason| reason != plan::NO_BUDGET);
         let tasks: Vec<Task> = continued.into_iter().chain(planned.tasks).collect();
-        let Some(ended) = run_tasks(&bench, &tasks, budget)? else {
+        let Some(ran) = run_tasks(&bench, &tasks, budget, &mut runs)? else {
             stderr::line("Stopped; finished runs are kept. Continue with the same command.");
             return Ok(Exit::Interrupted);
         };
         let later = planned.left_out.get(plan::NO_BUDGET);
-        wanted.retain(|claim| later.is_some_and(|later| later.contains(&claim.id)));
+        wanted.retain(|claim| {
+            ran.unfinished.contains(&claim.id)
+                || later.is_some_and(|later| later.contains(&claim.id))
+        });
         let spent = request.budget.is_none_or(|budget| began.elapsed() >= budget);
-        if wanted.is_empty() || spent || ended == 0 {
+        if wanted.is_empty() || spent || !ran.is_further {
             break;
         }
         again = true;
@@ -90,15 +95,25 @@ fn round(
     Ok((continued, planned))
 }
 
-/// Runs the sessions one after another, each with its share of the budget. Returns how many have ended;
-/// `None` if the user stopped them.
+/// What a round of sessions has achieved.
+#[derive(Default)]
+struct Round {
+    /// Whether a session has ended or has more runs than before.
+    is_further: bool,
+    /// Claims of sessions that have not ended.
+    unfinished: BTreeSet<String>,
+}
+
+/// Runs the sessions one after another, each with its share of the budget; `None` if the user stopped
+/// them. `runs` counts the runs of unfinished sessions.
 fn run_tasks(
     bench: &Bench<'_>,
     tasks: &[Task],
     budget: Option<Duration>,
-) -> Result<Option<usize>, Failure> {
+    runs: &mut BTreeMap<String, usize>,
+) -> Result<Option<Round>, Failure> {
     let began = Instant::now();
-    let mut ended = 0;
+    let mut round = Round::default();
     for (at, task) in tasks.iter().enumerate() {
         let share = budget.map(|budget| {
             let rest: f64 = tasks[at..].iter().map(|task| task.first_s).sum();
@@ -110,15 +125,18 @@ fn run_tasks(
             return Ok(None);
         }
         if session.end.is_some() {
-            ended += 1;
+            round.is_further = true;
         } else {
             let name = session.header.session;
+            round.unfinished.extend(task.rule.claims.iter().cloned());
+            let before = runs.insert(name.clone(), session.runs.len()).unwrap_or(0);
+            round.is_further |= session.runs.len() > before;
             stderr::line(&format!(
                 "Session {name} is not finished. Continue with the same command."
             ));
         }
     }
-    Ok(Some(ended))
+    Ok(Some(round))
 }
 
 /// Prints the blocks and minutes that the claims need, and runs nothing.

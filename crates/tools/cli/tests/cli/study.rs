@@ -108,6 +108,13 @@ fn exports_next_to_other_lines(home: &Home) {
     let ran = home.run(&["claims", "000-P01"]).well();
     assert!(ran.err.contains("skipped: 'results/other/raw.jsonl'"), "{}", ran.err);
     std::fs::remove_dir_all(&raw).unwrap();
+    // The other sessions of the store remain usable.
+    let damaged = home.store().join("sessions/damaged.jsonl");
+    std::fs::write(&damaged, "{\"session\":7}\n").unwrap();
+    let ran = home.run(&["claims", "000-P01"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(ran.out.contains("000-P01") && ran.err.contains("damaged.jsonl"), "{}", ran.err);
+    std::fs::remove_file(&damaged).unwrap();
 }
 
 /// Removes the study from the only session, as in sessions of older versions.
