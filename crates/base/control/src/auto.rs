@@ -169,6 +169,10 @@ pub struct Auto {
     changes: u32,
     /// Whether no other window is tried.
     holds: bool,
+    /// The last decision about the method.
+    method: Option<Reason>,
+    /// Time lost to the choice of the method, which is a part of the cost.
+    method_ns: u64,
     course: Course,
     cost: Cost,
     log: Log,
@@ -212,6 +216,8 @@ impl Auto {
             odd: 0,
             changes: 0,
             holds: false,
+            method: None,
+            method_ns: 0,
             course: Course::new(limits.remaining),
             cost: Cost::default(),
             log,
@@ -248,14 +254,19 @@ impl Auto {
         self.cost
     }
 
-    /// Returns the reason for the present window, in one sentence.
+    /// Returns the reason for the present window, and the last decision about the method, in one
+    /// sentence.
     pub fn why(&self) -> String {
         let reason = self.log.decisions().last().map_or(Reason::Start, |last| last.reason);
-        format!(
+        let mut text = format!(
             "{} in flight: {reason}; {:.0} ms lost to trials",
             self.window,
             self.cost.probing_ns as f64 / 1e6
-        )
+        );
+        if let Some(method) = self.method.filter(|method| *method != reason) {
+            text += &format!("; {method}");
+        }
+        text
     }
 
     /// Takes the next batch. Returns the decision if the window changed.
@@ -415,9 +426,10 @@ impl Auto {
         let noticed = (1.5 * EXPECTED * 1e9 / rate).max(3.0 * BATCH_NS as f64);
         let lost = expected * noticed;
         let remaining = self.course.remaining_ns();
+        // The choice of the method has a budget of its own.
+        let probing_ns = self.cost.probing_ns.saturating_sub(self.method_ns);
         lost <= BUDGET * remaining
-            && self.cost.probing_ns as f64 + lost
-                <= BUDGET_ALL * (self.course.now_ns as f64 + remaining)
+            && probing_ns as f64 + lost <= BUDGET_ALL * (self.course.now_ns as f64 + remaining)
     }
 
     /// Reports whether the latency of the first request suggests that `window` is sufficient.

@@ -350,7 +350,7 @@ impl Log {
 /// Time that a controller cost compared with the best window it saw, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Cost {
-    /// Lost while other windows were tried.
+    /// Lost while other windows or methods were tried.
     pub probing_ns: u64,
     /// Lost because the window kept was not the fastest one measured.
     pub choice_ns: u64,

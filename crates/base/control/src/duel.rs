@@ -5,15 +5,16 @@
 //! with many requests in a ring each can be faster. So both are measured, on the files of the run:
 //!
 //! ```text
-//! watch ─► A ─► B ─► B ─► A ─► the ring gained clearly ─► ring ─► files in memory, or another
-//!            A: do not wait    │ otherwise                       device: watch
-//!            B: ring           └► A until the device changes
+//! watch ─► A ─► B ─► B ─► A, twice ─► the ring gained clearly ─► ring ─► files in memory, or another
+//!            A: do not wait           │ otherwise                       device: watch
+//!            B: ring                  └► A until the device changes
 //! ```
 //!
-//! The second half is in reverse order, so a steady drift of the files favours neither method. All files
-//! count, because a ring does not show which of its reads found their data in memory. Whether many do is
-//! seen in the bytes that the device delivers. Idle time is not compared: a method that needs more
-//! processor time keeps the workers just as busy.
+//! The second half is in reverse order, so a steady drift of the files favours neither method. Files in
+//! the middle that are faster favour the ring, so a gain counts only after a second round, and only if the
+//! pairs of legs agree. All files count, because a ring does not show which of its reads found their data
+//! in memory. Whether as many do with either method is seen in the bytes that the device delivers. Idle
+//! time is not compared: a method that needs more processor time keeps the workers just as busy.
 //!
 //! A comparison begins only while the controller holds its window, if it can repay what it may lose.
 
@@ -41,9 +42,14 @@ const HITS_RING: f64 = 0.3;
 const LARGE: f64 = 256.0 * 1024.0;
 /// Least bytes that a device delivers for a file.
 const PAGE: f64 = 4096.0;
-/// Rounds of four legs, and comparisons in a run, at most.
+/// Difference in the bytes that the device delivers for the files of either method, as a share, from which
+/// the methods read files that cannot be compared.
+const UNLIKE: f64 = 0.1;
+/// Rounds of four legs that a ring must win, and comparisons in a run at most.
 const ROUNDS: u32 = 2;
 const DUELS: u32 = 4;
+/// Pairs of legs, one with either method, in a comparison.
+const PAIRS: usize = 2 * ROUNDS as usize;
 /// Batches that the mean of the recent ones covers, and below which it means nothing.
 const RECENT: f64 = 0.9;
 const KNOWN: u32 = 4;
@@ -141,7 +147,32 @@ impl Recent {
 
     /// Returns the bytes from the device per byte that cold files would need.
     fn device_share(&self) -> f64 {
-        self.device_bytes / self.bytes.max(PAGE * self.files).max(1.0)
+        device_share(self.device_bytes, self.bytes, self.files)
+    }
+}
+
+fn device_share(device_bytes: f64, bytes: f64, files: f64) -> f64 {
+    device_bytes / bytes.max(PAGE * files).max(1.0)
+}
+
+/// What one method read in a comparison.
+#[derive(Debug, Clone, Copy, Default)]
+struct Delivered {
+    files: f64,
+    bytes: f64,
+    device_bytes: f64,
+}
+
+impl Delivered {
+    fn add(&mut self, batch: &Batch, device_bytes: u64) {
+        self.files += batch.files as f64;
+        self.bytes += batch.bytes as f64;
+        self.device_bytes += device_bytes as f64;
+    }
+
+    /// Returns what [`Recent::device_share`] returns.
+    fn share(&self) -> f64 {
+        device_share(self.device_bytes, self.bytes, self.files)
     }
 }
 
@@ -157,11 +188,13 @@ struct Legs {
     settling: Option<u64>,
     nowait: Level,
     ring: Level,
+    /// The legs in pairs, each with the level of `nowait` first.
+    pairs: [[Level; 2]; PAIRS],
     /// Time spent with either method; of the first without the first leg, which costs nothing.
     nowait_ns: f64,
     ring_ns: f64,
-    /// Files that the device had to deliver, by [`Recent::device_share`].
-    device: Recent,
+    nowait_read: Delivered,
+    ring_read: Delivered,
 }
 
 impl Legs {
@@ -174,9 +207,11 @@ impl Legs {
             settling: None,
             nowait: Level::new(window),
             ring: Level::new(ring_window),
+            pairs: [[Level::new(window), Level::new(ring_window)]; PAIRS],
             nowait_ns: 0.0,
             ring_ns: 0.0,
-            device: Recent::default(),
+            nowait_read: Delivered::default(),
+            ring_read: Delivered::default(),
         }
     }
 
@@ -186,8 +221,8 @@ impl Legs {
 
     /// Adds a batch. Returns whether the leg is complete.
     fn add(&mut self, batch: &Batch, device_bytes: u64) -> bool {
-        let ns = batch.elapsed_ns as f64;
-        match self.method() {
+        let (ns, rival) = (batch.elapsed_ns as f64, self.method());
+        match rival {
             Rival::Ring => self.ring_ns += ns,
             Rival::Nowait if self.number > 0 => self.nowait_ns += ns,
             Rival::Nowait => {}
@@ -199,11 +234,14 @@ impl Legs {
         // Every file counts, wherever it came from.
         let mut sample = Sample::default();
         sample.add(&Batch { misses: batch.files, hits: 0, ready: 0, ..*batch }, 0);
-        match self.method() {
-            Rival::Ring => self.ring.add(&sample),
-            Rival::Nowait => self.nowait.add(&sample),
-        }
-        self.device.add(batch, device_bytes);
+        let pair = &mut self.pairs[self.number as usize / 2];
+        let (all, leg, read) = match rival {
+            Rival::Ring => (&mut self.ring, &mut pair[1], &mut self.ring_read),
+            Rival::Nowait => (&mut self.nowait, &mut pair[0], &mut self.nowait_read),
+        };
+        all.add(&sample);
+        leg.add(&sample);
+        read.add(batch, device_bytes);
         self.samples += 1;
         self.ns += ns;
         self.samples >= TRIAL_SAMPLES && self.ns >= LEG_NS
@@ -221,9 +259,36 @@ impl Legs {
         self.settling = (self.method() != before).then_some(u64::from(in_flight));
     }
 
-    /// Returns the share of throughput that the ring loses, and its standard error.
+    /// Returns the share of throughput that the ring loses, and its standard error: that of the batches,
+    /// or that of the pairs of legs if they differ more.
     fn loss(&self) -> (f64, f64) {
-        self.ring.rate_loss(&self.nowait)
+        let Some(unit) = self.ring.steady_unit(&self.nowait) else { return (0.0, 1.0) };
+        let (loss, error) = self.ring.loss_in(unit, &self.nowait);
+        (loss, error.max(self.pairs_error(unit)))
+    }
+
+    /// Returns the standard error of the mean of what the pairs of legs lost. For two pairs that is half
+    /// their difference.
+    fn pairs_error(&self, unit: usize) -> f64 {
+        let (mut n, mut sum, mut squares) = (0.0, 0.0, 0.0);
+        for [nowait, ring] in &self.pairs[..self.number.div_ceil(2) as usize] {
+            let (loss, _) = ring.loss_in(unit, nowait);
+            // A leg without any progress in this unit.
+            if loss.is_finite() {
+                (n, sum, squares) = (n + 1.0, sum + loss, squares + loss * loss);
+            }
+        }
+        if n < 2.0 {
+            return 0.0;
+        }
+        ((squares - sum * sum / n).max(0.0) / (n * (n - 1.0))).sqrt()
+    }
+
+    /// Reports whether the device delivered as much for the files of one method as for those of the
+    /// other: otherwise more of them were in memory.
+    fn are_alike(&self) -> bool {
+        let (nowait, ring) = (self.nowait_read.share(), self.ring_read.share());
+        (ring - nowait).abs() <= UNLIKE * nowait.max(ring)
     }
 
     /// Returns the time that the slower method has cost.
@@ -307,7 +372,9 @@ impl Duel {
         }
         if seen.refused {
             let begun = !matches!(self.stage, Stage::Watch | Stage::Nowait);
-            return self.end(Stage::Over, begun.then_some(Reason::NoComparison));
+            let begin = matches!(self.stage, Stage::Ring { .. }).then_some(seen.window);
+            let turn = self.end(Stage::Over, begun.then_some(Reason::NoComparison))?;
+            return Some(Turn { begin, ..turn });
         }
         self.recent.add(batch, seen.device_bytes);
         match self.stage {
@@ -347,9 +414,10 @@ impl Duel {
         }
         self.first = false;
         self.duels += 1;
-        // A polite run compares with no more in flight than it has found to be enough.
-        let most = if self.polite { seen.window } else { self.ring_window };
-        self.stage = Stage::Compare(Legs::new(seen.window, self.ring_window.min(most)));
+        // No more in flight than is known to be enough, or the windows are compared. The usual start value is
+        // larger than that of any ring.
+        let ring_window = self.ring_window.min(seen.window);
+        self.stage = Stage::Compare(Legs::new(seen.window, ring_window));
         Some(Turn {
             reason: Reason::TryRing { rate: self.recent.rate_per_s() },
             lost_ns: 0,
@@ -403,7 +471,8 @@ impl Duel {
         // A moment is not enough: reads come in bursts.
         let long = legs.ring.samples >= TRIAL_SAMPLES / 2 && legs.ring_ns >= LEG_NS;
         let clearly = long && loss > CLEAR_LOSS && loss > 3.0 * error;
-        if clearly || (complete && loss > SURE * error) {
+        // Until the end of a round, a drift of the files favours one of the methods.
+        if clearly {
             return self.end(Stage::Nowait, Some(Reason::NoRing { loss, error }));
         }
         if !complete {
@@ -419,12 +488,18 @@ impl Duel {
 
     /// Decides at the end of a round.
     fn judge(&mut self, mut legs: Legs, loss: f64, error: f64, seen: &Signs) -> Option<Turn> {
+        if !legs.are_alike() {
+            return self.end(self.after(), Some(Reason::NoComparison));
+        }
         let tolerance = if self.polite { TOLERANCE_POLITE } else { TOLERANCE };
         let better = -loss - tolerance;
-        if better > SURE * error {
+        let sure = better > SURE * error;
+        let last = legs.number / 4 + 1 >= ROUNDS;
+        if sure && last {
             return self.win(&legs, loss, error);
         }
-        if legs.number / 4 + 1 < ROUNDS && better > 0.0 && self.affordable(seen) {
+        // A ring that has gained is not expected to lose.
+        if !last && (sure || (better > 0.0 && self.affordable(seen))) {
             legs.next();
             self.stage = Stage::Compare(legs);
             return None;
@@ -434,7 +509,7 @@ impl Duel {
 
     fn win(&mut self, legs: &Legs, loss: f64, error: f64) -> Option<Turn> {
         let window = legs.ring.window;
-        let device_share = legs.device.device_share();
+        let device_share = legs.ring_read.share();
         self.stage = Stage::Ring { device_share };
         self.recent = Recent::default();
         Some(Turn {
@@ -448,8 +523,9 @@ impl Duel {
     /// Leaves the ring if files come from memory or the device has changed.
     fn ring(&mut self, device_share: f64, seen: &Signs) -> Option<Turn> {
         if seen.changed {
-            // The controller has begun to react, and goes on with the other method.
-            return self.end(self.after(), Some(Reason::RingChanged));
+            // The controller has begun to react, but what it compares is a sample of the ring.
+            let turn = self.end(self.after(), Some(Reason::RingChanged))?;
+            return Some(Turn { begin: Some(seen.window), ..turn });
         }
         let share = 1.0 - self.recent.device_share() / device_share.max(1e-9);
         if self.recent.batches >= KNOWN_RING && share > HITS_RING {

@@ -210,17 +210,22 @@ impl Level {
     /// Returns the share by which the rate is lower than that of `reference`, whatever limits either,
     /// and its standard error.
     pub(crate) fn rate_loss(&self, reference: &Self) -> (f64, f64) {
+        self.steady_unit(reference).map_or((0.0, 1.0), |unit| self.loss_in(unit, reference))
+    }
+
+    /// Returns the unit that varied least in both.
+    pub(crate) fn steady_unit(&self, reference: &Self) -> Option<usize> {
         let both = |unit: &usize| self.error(*unit) + reference.error(*unit);
-        let unit = (0..3)
+        (0..3)
             .filter(|unit| self.sum[*unit] > 0.0 && reference.sum[*unit] > 0.0)
-            .min_by(|a, b| both(a).total_cmp(&both(b)));
-        match unit {
-            Some(unit) => {
-                let ratio = self.rate(unit) / reference.rate(unit);
-                (1.0 - ratio, ratio * both(&unit).sqrt())
-            }
-            None => (0.0, 1.0),
-        }
+            .min_by(|a, b| both(a).total_cmp(&both(b)))
+    }
+
+    /// Returns the share by which the rate in a unit is lower than that of `reference`, and its
+    /// standard error.
+    pub(crate) fn loss_in(&self, unit: usize, reference: &Self) -> (f64, f64) {
+        let ratio = self.rate(unit) / reference.rate(unit);
+        (1.0 - ratio, ratio * (self.error(unit) + reference.error(unit)).sqrt())
     }
 }
 

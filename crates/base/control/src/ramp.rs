@@ -76,6 +76,13 @@ impl Ramp {
         (self.files, self.waits) = (files, waits);
     }
 
+    /// Takes the totals, as [`Ramp::decide`] does, of a time that does not show whether threads are missing.
+    /// Counting begins again after it.
+    pub fn skip(&mut self, files: u64, waits: u64) {
+        self.begin(files, waits);
+        self.pause_ns = (self.pause_ns * 2).min(PAUSE_MAX_NS);
+    }
+
     fn wait_often(&self, done: u64, waited: u64) -> bool {
         waited >= WAITS_MIN.max(done / self.files_per_wait)
     }
@@ -166,6 +173,14 @@ mod tests {
         assert_eq!((burst.decide(800, 800), burst.decide(1700, 810)), (0, 0));
         let mut many = Ramp::new(24, 64, 256).reluctant_from(16, 2);
         assert_eq!((many.decide(1100, 100), many.decide(2200, 700)), (0, 24));
+    }
+
+    #[test]
+    fn what_is_skipped_starts_no_threads() {
+        let mut ramp = Ramp::new(2, 64, 256);
+        ramp.skip(10_000, 5_000);
+        assert_eq!((ramp.decide(10_100, 5_001), ramp.running()), (0, 2));
+        assert_eq!(ramp.pause_ns(), 4 * PAUSE_MIN_NS);
     }
 
     #[test]

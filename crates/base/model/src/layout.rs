@@ -320,7 +320,9 @@ impl Layout {
             }
         };
         if self.tuning != Tuning::Fixed {
-            let workers = Plural(self.permits.unwrap_or(1), "worker");
+            // As many as get a ring.
+            let workers = self.permits.unwrap_or(1).min(self.max_of(Role::Worker)).max(1);
+            let workers = Plural(workers, "worker");
             text += &format!(
                 "; {workers} may read with io_uring instead, if that is measured to be faster"
             );
@@ -484,6 +486,8 @@ mod tests {
         let says =
             |text| of(text).sentence().contains("; 2 workers may read with io_uring instead");
         assert_eq!(["auto", "auto:polite", "nowait/window:l=512"].map(says), [true, true, false]);
+        let sentence = of("nowait/window:l=1,p=2/auto").sentence();
+        assert!(sentence.contains("; 1 worker may read with io_uring instead"), "{sentence}");
     }
 
     #[test]

@@ -33,6 +33,15 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 /// Duration of a wait after which the types of the files in flight are checked.
 const LONG_WAIT: types::Timespec = types::Timespec::new().nsec(250_000_000);
 
+/// Reports whether an open by a ring failed for a reason that a system call does not share: it was
+/// interrupted or cancelled, or memory for the request was short.
+pub fn is_open_given_up(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::AGAIN | Errno::INTR | Errno::CANCELED | Errno::NOMEM)
+    )
+}
+
 /// A completed request.
 #[derive(Debug)]
 pub struct Completion {
@@ -429,6 +438,13 @@ mod tests {
             panic!("must fail")
         };
         assert_eq!(error.raw_os_error(), Some(libc::ECANCELED));
+    }
+
+    #[test]
+    fn opens_that_the_ring_gave_up_are_repeated() {
+        let given_up = |errno| is_open_given_up(&io::Error::from_raw_os_error(errno));
+        let some = [libc::ECANCELED, libc::ENOMEM, libc::EINTR, libc::EAGAIN, libc::ENOENT];
+        assert_eq!(some.map(given_up), [true, true, true, true, false]);
     }
 
     #[test]

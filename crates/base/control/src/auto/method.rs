@@ -2,7 +2,7 @@
 
 use super::{AGAIN_NS, Auto, Settling, State};
 use crate::batch::Batch;
-use crate::decision::Decision;
+use crate::decision::{Decision, Reason};
 use crate::duel::Turn;
 use crate::measure::{Level, Sample};
 
@@ -29,10 +29,14 @@ impl Auto {
     /// Takes a decision about the method. For another method, the window is searched from the start.
     pub fn turn(&mut self, turn: &Turn) {
         let from = self.window;
+        self.method = Some(turn.reason);
+        self.method_ns = self.method_ns.saturating_add(turn.lost_ns);
         self.cost.probing_ns += turn.lost_ns;
         self.limits.window_max = turn.window_max.max(1);
         if let Some(window) = turn.begin {
             self.begin_again(window);
+            // The present window is then a first reaction to the change.
+            self.upward = matches!(turn.reason, Reason::RingChanged);
         }
         self.log.push(Decision {
             at_ns: self.course.now_ns,
@@ -48,6 +52,7 @@ impl Auto {
         self.window = window.clamp(1, self.limits.window_max);
         self.started = self.window;
         self.best = None;
+        self.looking = None;
         self.level = Level::new(self.window);
         self.fail = 0;
         self.upward = false;

@@ -274,6 +274,43 @@ fn a_run_about_to_end_does_not_explore() {
     assert_eq!(after(&mut auto, 1_000, 40_000.0, 0.0005), 512);
 }
 
+fn no_ring(lost_ns: u64, begin: Option<u32>) -> crate::Turn {
+    let reason = Reason::NoRing { loss: 0.1, error: 0.01 };
+    crate::Turn { reason, lost_ns, begin, window_max: 512 }
+}
+
+#[test]
+fn what_the_choice_of_the_method_lost_leaves_trials_of_windows_their_budget() {
+    let mut auto = Auto::new(AutoLimits { remaining: Some(1 << 40), ..limits() });
+    after(&mut auto, 50, 40_000.0, 0.0005);
+    assert!(auto.is_worth(LIKELY_LOSS));
+    let lost_ns = 1 << 62;
+    auto.turn(&no_ring(lost_ns, None));
+    assert!(auto.is_worth(LIKELY_LOSS));
+    assert!(auto.cost().probing_ns >= lost_ns, "it is reported");
+}
+
+#[test]
+fn the_last_decision_about_the_method_is_a_reason() {
+    let mut auto = Auto::new(limits());
+    auto.turn(&no_ring(0, None));
+    let said = || auto.why().matches("throughput by io_uring").count();
+    assert_eq!(said(), 1, "{}", auto.why());
+    let window = after(&mut auto, 2_000, 40_000.0, 0.0005);
+    let text = auto.why();
+    assert!(window < 512 && text.contains("lost to trials; -10.0 ± 1.0 %"), "{text}");
+}
+
+#[test]
+fn another_method_is_not_compared_with_samples_of_the_one_before() {
+    let mut auto = Auto::new(limits());
+    after(&mut auto, 50, 40_000.0, 0.0005);
+    auto.looking = Some(auto.level);
+    auto.turn(&no_ring(0, Some(64)));
+    assert!(auto.looking.is_none() && auto.best.is_none());
+    assert_eq!((auto.level.samples, auto.window()), (0, 64));
+}
+
 proptest! {
     #[test]
     fn the_window_stays_in_bounds(

@@ -141,7 +141,7 @@ fn the_faster_method_is_kept() {
     assert!(job.auto.window() <= RING);
     // 100 ms each, and the time in which what was in flight completes.
     let took_ms = (job.turns[1].0 - job.turns[0].0) / 1_000_000;
-    assert!((400..700).contains(&took_ms), "{took_ms}");
+    assert!((800..1_200).contains(&took_ms), "two rounds: {took_ms}");
 
     let mut job = Job::new(20_000.0, 17_500.0, 0.1);
     job.run(300);
@@ -207,7 +207,7 @@ fn jobs_that_cannot_repay_it_compare_nothing() {
 #[test]
 fn without_a_known_number_of_files_the_age_of_the_run_counts() {
     let mut job = Job::new(20_000.0, 40_000.0, 0.02);
-    for _ in 0..400 {
+    for _ in 0..600 {
         job.batch(|_, signs| (signs.left, signs.left_known) = (0, false));
     }
     assert!(job.turns[0].0 > 1_000_000_000, "{:?}", job.turns);
@@ -215,15 +215,64 @@ fn without_a_known_number_of_files_the_age_of_the_run_counts() {
 }
 
 #[test]
-fn a_polite_run_compares_the_window_that_it_has_found() {
-    let mut job = Job::new(20_000.0, 40_000.0, 0.02);
-    job.duel = Duel::new(WINDOW, RING, true);
-    assert!(!job.duel.wants_hold());
-    for _ in 0..20 {
-        job.batch(|_, signs| (signs.holds, signs.window) = (true, 24));
+fn the_window_that_was_found_is_compared() {
+    for polite in [false, true] {
+        let mut job = Job::new(20_000.0, 40_000.0, 0.02);
+        job.duel = Duel::new(WINDOW, RING, polite);
+        assert_eq!(job.duel.wants_hold(), !polite);
+        for _ in 0..20 {
+            job.batch(|_, signs| (signs.holds, signs.window) = (true, 24));
+        }
+        job.until_leg(Rival::Ring);
+        assert_eq!(job.duel.window(), Some(24));
+        job.run(400);
+        assert_eq!(job.duel.method(), Rival::Ring, "{:?}", job.turns);
+        assert!(job.auto.window() <= 24, "the search begins there: {}", job.auto.window());
     }
+}
+
+#[test]
+fn faster_files_in_the_middle_of_a_round_are_no_gain() {
+    for seed in 1..=50 {
+        let mut job = Job::new(20_000.0, 22_000.0, 0.02);
+        job.random = u64::wrapping_mul(seed, 0x9E37_79B9_7F4A_7C15);
+        job.until_leg(Rival::Ring);
+        job.until_leg(Rival::Nowait);
+        job.ring = 20_000.0;
+        job.run(300);
+        assert!(
+            matches!(job.reasons()[..], [Reason::TryRing { .. }, Reason::NoRing { .. }]),
+            "{:?}",
+            job.turns
+        );
+    }
+}
+
+#[test]
+fn slower_files_in_the_first_half_of_a_round_are_no_loss() {
+    let mut job = Job::new(20_000.0, 17_000.0, 0.02);
     job.until_leg(Rival::Ring);
-    assert_eq!(job.duel.window(), Some(24));
+    job.run(30);
+    assert_eq!(job.turns.len(), 1, "the first leg by a ring is over: {:?}", job.turns);
+    job.ring = 30_000.0;
+    job.run(60);
+    assert_eq!(job.turns.len(), 1, "a round is not enough: {:?}", job.turns);
+}
+
+#[test]
+fn a_ring_whose_files_are_in_memory_gains_nothing() {
+    let mut job = Job::new(20_000.0, 24_000.0, 0.05);
+    for _ in 0..300 {
+        let of_ring = job.duel.method() == Rival::Ring;
+        job.batch(|_, signs| {
+            if of_ring {
+                signs.device_bytes = signs.device_bytes / 4 * 3;
+            }
+        });
+    }
+    let reasons = job.reasons();
+    assert_eq!(reasons[1], Reason::NoComparison, "{:?}", job.turns);
+    assert!(!reasons.iter().any(|reason| matches!(reason, Reason::Ring { .. })), "{:?}", job.turns);
 }
 
 #[test]
@@ -262,7 +311,7 @@ fn other_limits_end_a_comparison_without_a_result() {
 fn files_in_memory_and_changes_of_the_device_give_the_ring_up() {
     let chosen = || {
         let mut job = Job::new(20_000.0, 30_000.0, 0.05);
-        job.run(160);
+        job.run(280);
         assert_eq!(job.duel.method(), Rival::Ring, "{:?}", job.turns);
         job
     };
@@ -284,6 +333,7 @@ fn files_in_memory_and_changes_of_the_device_give_the_ring_up() {
     job.batch(|_, signs| signs.changed = true);
     assert_eq!(job.duel.method(), Rival::Nowait);
     assert_eq!(job.turns.last().unwrap().1, Reason::RingChanged);
+    assert_eq!(job.auto.phase(), Phase::Measure, "samples of the ring are no reference");
 }
 
 #[test]

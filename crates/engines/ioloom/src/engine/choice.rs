@@ -5,6 +5,7 @@
 //! many workers as functions may run share the window, because each of them keeps many in flight; the
 //! others rest.
 
+use crate::methods::RingRefused;
 use crate::shared::Shared;
 use ioloom_control::{Auto, Batch, Duel, Phase, Rival, Signs, Turn};
 use ioloom_model::{Decided, Tuning};
@@ -92,17 +93,28 @@ impl<'e> Choice<'e> {
         shared.spare_bell.ring_all();
     }
 
+    /// Returns the reasons for the window and for the method.
+    pub(super) fn why(&self, auto: &Auto) -> String {
+        match self.shared.methods.refused() {
+            Some(refused) => format!("{}; {}", auto.why(), cannot_create(refused)),
+            None => auto.why(),
+        }
+    }
+
     /// Returns why a ring could not be created, as a decision, if that was tried in vain.
     pub(super) fn refused(&self, start_ns: u64, window: u32) -> Option<Decided> {
         let refused = self.shared.methods.refused()?;
-        let reason = ioloom_failure::reason(&refused.error);
         Some(Decided {
             at_ns: refused.at_ns.saturating_sub(start_ns),
             from: window,
             window,
-            reason: format!("cannot create an io_uring: {reason}"),
+            reason: cannot_create(refused),
         })
     }
+}
+
+fn cannot_create(refused: &RingRefused) -> String {
+    format!("cannot create an io_uring: {}", ioloom_failure::reason(&refused.error))
 }
 
 #[cfg(test)]
@@ -158,7 +170,10 @@ mod tests {
             }
         }
         assert_eq!(legs, [(false, [16; 3]), (true, [128, 128, 0]), (false, [16; 3])]);
-        let text = auto.why();
+        let text = choice.why(&auto);
         assert!(text.contains("throughput by io_uring"), "{text}");
+        shared.methods.cannot_create(std::io::Error::from_raw_os_error(1));
+        let text = choice.why(&auto);
+        assert!(text.ends_with("; cannot create an io_uring: Operation not permitted"), "{text}");
     }
 }

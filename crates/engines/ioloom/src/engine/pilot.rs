@@ -220,6 +220,7 @@ impl<'e> Pilot<'e> {
     /// Returns what the controller did.
     pub(super) fn finish(self, priority: Option<String>) -> Tuned {
         let (log, cost) = (self.auto.log(), self.auto.cost());
+        let why = self.choice.why(&self.auto);
         let mut decisions: Vec<Decided> = log
             .decisions()
             .map(|decision| Decided {
@@ -242,7 +243,7 @@ impl<'e> Pilot<'e> {
             idle: point.idle,
         });
         Tuned {
-            why: self.auto.why(),
+            why,
             decisions,
             decisions_dropped: log.dropped() + self.pressed_dropped,
             points: points.collect(),

@@ -355,9 +355,14 @@ impl<'e> Crew<'e> {
         let Ok(usage) = proc::usage(UsageOf::Process) else { return };
         let (files, waits) = (shared.gauges.files(), self.waits.for_reads(&usage));
         if !self.workers.is_full() {
-            let failed = shared.failed.load(Ordering::Relaxed);
-            let more = self.workers.decide(files + failed, waits);
-            self.grow(self.started + more as usize, start);
+            let done = files + shared.failed.load(Ordering::Relaxed);
+            if shared.methods.is_ring() {
+                // Workers with rings wait for them, and more workers would rest.
+                self.workers.skip(done, waits);
+            } else {
+                let more = self.workers.decide(done, waits);
+                self.grow(self.started + more as usize, start);
+            }
         }
         if let Some(pilot) = &mut self.pilot {
             let helpers = pilot.check(&usage, waits, self.started as u32);

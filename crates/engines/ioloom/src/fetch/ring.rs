@@ -21,7 +21,7 @@ use ioloom_failure::{is_out_of_descriptors, reason};
 use ioloom_model::{CallKind, Method, Schedule};
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::file::{self, OpenHow};
-use ioloom_sys::ring::{Completion, Outcome, Ring};
+use ioloom_sys::ring::{Completion, Outcome, Ring, is_open_given_up};
 use std::collections::VecDeque;
 use std::ffi::CString;
 use std::io;
@@ -59,7 +59,7 @@ pub(crate) struct Rings<'p, S> {
     jobs: Vec<Option<Job<'p, S>>>,
     free: Vec<usize>,
     parked: VecDeque<Parked<'p, S>>,
-    /// Files that the ring did not open, for want of a descriptor or because of an interruption.
+    /// Files that the ring did not open, for want of a descriptor or of memory, or because of an interruption.
     unopened: VecDeque<Job<'p, S>>,
     done: Vec<Completion>,
     direct: bool,
@@ -214,7 +214,9 @@ impl<'p, S> Rings<'p, S> {
                 self.submit_read(file, job, limit);
                 None
             }
-            Outcome::Open(Err(error)) if is_out_of_descriptors(&error) || again(&error) => {
+            Outcome::Open(Err(error))
+                if is_out_of_descriptors(&error) || is_open_given_up(&error) =>
+            {
                 self.unopened.push_back(job);
                 None
             }
