@@ -292,7 +292,7 @@ impl<'a> Attempt<'a> {
         if !is_replaced || !may_be_in_place || route.parent_attr.is_remote {
             return Ok(());
         }
-        let opened = make::open_to_read(route.to, route.to_name, false)
+        let opened = ioloom_sys::open_at::open_to_read(route.to, route.to_name, false)
             .or_else(|_| make::open_in_place(route.to, route.to_name, false));
         // A program that is running and cannot be read.
         let Ok(old) = opened.map(Descriptor::new) else { return Ok(()) };

@@ -9,7 +9,6 @@ use ioloom_failure::{Operation, quoted};
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::descriptor::Descriptor;
 use ioloom_sys::dir::{Dir, Kind};
-use ioloom_sys::make;
 use rustix::io::Errno;
 use std::ffi::CStr;
 use std::io;
@@ -146,8 +145,8 @@ pub(crate) struct Source {
 impl Source {
     /// Opens a source of the type `kind`.
     pub(crate) fn open(route: &Route<'_>, kind: Kind) -> Result<Self, CopyError> {
-        let file =
-            make::open_to_read(route.from, route.from_name, route.follow).map_err(|error| {
+        let file = ioloom_sys::open_at::open_to_read(route.from, route.from_name, route.follow)
+            .map_err(|error| {
                 // In a directory that cannot be entered, GNU cp fails to stat its files.
                 let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
                 let found = || attr::of_name(route.from, route.from_name, route.follow);

@@ -112,7 +112,8 @@ fn remove_stale(
         return;
     }
     // A copy that resumes it has locked the journal, and finds it locked until the removal ends.
-    let _held = match journal.map(|journal| make::open_to_read(dir, journal, false)) {
+    let _held = match journal.map(|journal| ioloom_sys::open_at::open_to_read(dir, journal, false))
+    {
         Some(Ok(journal)) if !make::try_lock(&journal).unwrap_or(false) => return,
         held => held,
     };
@@ -146,7 +147,7 @@ fn remove_stale_file(context: &CopyContext<'_>, dir: &Dir, path: &Path, name: &C
     if there.kind != Kind::Regular {
         return report(context, path, name, make::remove(dir, name).map(|()| 0));
     }
-    let Ok(stale) = make::open_to_read(dir, name, false) else { return };
+    let Ok(stale) = ioloom_sys::open_at::open_to_read(dir, name, false) else { return };
     let Ok(opened) = attr::of_file(&stale) else { return };
     // A file of a running copy can have got a second name, as by a snapshot of hard links.
     if !(is_one_of_several || is_ours(&opened)) || !make::try_lock(&stale).unwrap_or(false) {

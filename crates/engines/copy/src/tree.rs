@@ -477,7 +477,7 @@ fn attr_of(route: &Route<'_>, kind: Kind) -> Result<Attr, CopyError> {
 fn sync_file_system_of(dir: &Dir, name: &CStr) -> io::Result<()> {
     match dir.open_at(name.to_bytes()) {
         Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
-            let file = make::open_to_read(dir, name, true)
+            let file = ioloom_sys::open_at::open_to_read(dir, name, true)
                 .or_else(|_| make::open_in_place(dir, name, false))?;
             flush_file_system(file)
         }

@@ -10,7 +10,7 @@
 
 use crate::dir::{Dir, Kind};
 use crate::file::retry;
-use crate::make::open_to_read;
+use crate::open_at::open_to_read;
 use rustix::fs::{
     Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, Statx, StatxAttributes, StatxFlags,
     Timespec, Timestamps, Uid, XattrFlags, statx,

@@ -28,6 +28,7 @@ pub mod make;
 pub mod map;
 pub mod mount;
 pub mod new_file;
+pub mod open_at;
 pub mod pipe;
 pub mod priority;
 pub mod proc;

@@ -7,6 +7,7 @@
 use crate::dir::{Dir, Kind};
 use crate::fault::call;
 use crate::file::retry;
+use crate::open_at::open_and_wait;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
@@ -92,25 +93,6 @@ fn again_with(file: impl AsFd, mut flags: OFlags, direct: bool) -> io::Result<Ow
 fn proc_path(file: impl AsFd) -> CString {
     let text = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
     CString::new(text).expect("digits cannot contain a zero byte")
-}
-
-/// Opens the file `name` for reading if it is regular; never blocks on pipes or devices.
-#[inline]
-pub fn open_to_read(dir: &Dir, name: &CStr, follow: bool) -> io::Result<OwnedFd> {
-    let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    flags.set(OFlags::NOFOLLOW, !follow);
-    open_and_wait(dir, name, flags)
-}
-
-/// Opens a file. If another program has a lease on it, waits until that is given up.
-#[inline]
-fn open_and_wait(dir: &Dir, name: &CStr, flags: OFlags) -> io::Result<OwnedFd> {
-    let open = |flags| retry("openat", || rustix::fs::openat(dir, name, flags, Mode::empty()));
-    match open(flags) {
-        // Only regular files have leases, so it does not wait for a pipe.
-        Err(e) if e.kind() == io::ErrorKind::WouldBlock => open(flags - OFlags::NONBLOCK),
-        opened => opened,
-    }
 }
 
 /// Creates the directory `name`, which must not exist. The process umask applies.
