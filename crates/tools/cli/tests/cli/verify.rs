@@ -148,27 +148,37 @@ fn claims_that_do_not_fit_into_the_budget_are_named() {
     assert!(home.lines().is_empty());
 }
 
-/// The estimate without earlier runs is far too high for such small sets. What it leaves of the budget
-/// goes to the claim that did not seem to fit.
+/// The estimate without earlier runs is too high for such small sets. What it leaves of the budget goes to
+/// the claim that did not seem to fit, unless other programs have used it.
 #[test]
 fn time_that_is_left_goes_to_further_claims() {
     let home = Home::new();
     let text = "Four threads process as many files as one.";
     let claims = three_claims() + &claim("000-V4", text, ["threads-4", "threads-1"], "equal");
-    let both = ["000-V1", "000-V4", "--dry-run"];
-    let plan = home.run(&arguments_for(&home, &claims, &both)).well();
-    let (_, after) = plan.err.split_once("Estimate: about ").expect("an estimate");
-    let (number, rest) = after.split_once(" s for 12 blocks").expect("an estimate in seconds");
-    assert!(rest.starts_with(','), "{rest}");
+    let estimate_s = |named: &[&str]| -> f64 {
+        let args = [named, &["--dry-run"]].concat();
+        let plan = home.run(&arguments_for(&home, &claims, &args)).well();
+        let (_, after) = plan.err.split_once("Estimate: about ").expect("an estimate");
+        let (duration, rest) = after.split_once(" for 12 blocks").expect("an estimate");
+        assert!(rest.starts_with(','), "{rest}");
+        let (number, unit) = duration.split_once(' ').expect("a number and a unit");
+        let unit_s = match unit {
+            "s" => 1.0,
+            "ms" => 1e-3,
+            _ => panic!("an estimate in {unit}"),
+        };
+        number.parse::<f64>().unwrap() * unit_s
+    };
     // Just too short for both, and half as long again as one of them.
-    let budget_s = number.parse::<f64>().unwrap() * 0.98;
+    let budget_s = estimate_s(&["000-V1", "000-V4"]) * 0.98;
     let named = ["000-V1", "000-V4", "--budget", &format!("{budget_s:.3}s")];
     let since = Instant::now();
     let ran = home.run(&arguments_for(&home, &claims, &named));
     let Some((before, later)) = ran.err.split_once("Time is left for more claims.") else {
         let taken_s = since.elapsed().as_secs_f64();
-        assert!(taken_s >= budget_s, "{taken_s} of {budget_s} s: {}", ran.err);
-        println!("skipped: other programs used the budget of {budget_s} s");
+        let needed_s = taken_s + estimate_s(&["000-V4"]);
+        assert!(needed_s > budget_s * 0.9, "{needed_s} of {budget_s} s: {}", ran.err);
+        println!("skipped: {taken_s} s of {budget_s} s were used");
         return;
     };
     assert!(before.contains("do not fit into the budget: 000-V4"), "{before}");
