@@ -12,7 +12,7 @@
 //!
 //! The second half is in reverse order, so a steady drift of the files favours neither method. Files in
 //! the middle that are faster favour the ring, so a gain counts only after a second round, and only if the
-//! pairs of legs agree. All files count, because a ring does not show which of its reads found their data
+//! rounds agree. All files count, because a ring does not show which of its reads found their data
 //! in memory. Whether as many do with either method is seen in the bytes that the device delivers. Idle
 //! time is not compared: a method that needs more processor time keeps the workers just as busy.
 //!
@@ -33,7 +33,8 @@ const RATE: f64 = 2_000.0;
 /// Loss to expect of a ring, and the share of the predicted remaining time that it may cost.
 const LIKELY: f64 = 0.15;
 const BUDGET: f64 = 0.025;
-/// Share of the whole time that all trials, of windows and of methods, may lose.
+/// Share of the whole time that all trials, of windows and of methods, may have lost when a comparison
+/// begins.
 const BUDGET_ALL: f64 = 0.04;
 /// Share of hits from which files count as being in memory, before and after a ring was chosen.
 const HITS: f64 = 0.5;
@@ -50,6 +51,8 @@ const ROUNDS: u32 = 2;
 const DUELS: u32 = 4;
 /// Pairs of legs, one with either method, in a comparison.
 const PAIRS: usize = 2 * ROUNDS as usize;
+/// First pause after a comparison of unlike files; each further one is twice as long.
+const PAUSE_NS: u64 = 2_000_000_000;
 /// Batches that the mean of the recent ones covers, and below which it means nothing.
 const RECENT: f64 = 0.9;
 const KNOWN: u32 = 4;
@@ -151,8 +154,9 @@ impl Recent {
     }
 }
 
+/// The last page of a file is half full in the mean.
 fn device_share(device_bytes: f64, bytes: f64, files: f64) -> f64 {
-    device_bytes / bytes.max(PAGE * files).max(1.0)
+    device_bytes / (bytes + 0.5 * PAGE * files).max(PAGE * files).max(1.0)
 }
 
 /// What one method read in a comparison.
@@ -260,28 +264,28 @@ impl Legs {
     }
 
     /// Returns the share of throughput that the ring loses, and its standard error: that of the batches,
-    /// or that of the pairs of legs if they differ more.
+    /// or that of the rounds if they differ more.
     fn loss(&self) -> (f64, f64) {
         let Some(unit) = self.ring.steady_unit(&self.nowait) else { return (0.0, 1.0) };
         let (loss, error) = self.ring.loss_in(unit, &self.nowait);
-        (loss, error.max(self.pairs_error(unit)))
+        (loss, error.max(self.rounds_error(unit)))
     }
 
-    /// Returns the standard error of the mean of what the pairs of legs lost. For two pairs that is half
-    /// their difference.
-    fn pairs_error(&self, unit: usize) -> f64 {
-        let (mut n, mut sum, mut squares) = (0.0, 0.0, 0.0);
-        for [nowait, ring] in &self.pairs[..self.number.div_ceil(2) as usize] {
-            let (loss, _) = ring.loss_in(unit, nowait);
+    /// Returns the standard error of the mean of what the ring lost in the rounds: half their difference.
+    /// Within a round the pairs of legs may differ, by the drift that their order cancels.
+    fn rounds_error(&self, unit: usize) -> f64 {
+        let mut rounds = self.pairs.chunks_exact(2).map(|pairs| {
+            let known = |[nowait, ring]: &&[Level; 2]| nowait.samples > 0 && ring.samples > 0;
+            let losses =
+                pairs.iter().filter(known).map(|[nowait, ring]| ring.loss_in(unit, nowait).0);
             // A leg without any progress in this unit.
-            if loss.is_finite() {
-                (n, sum, squares) = (n + 1.0, sum + loss, squares + loss * loss);
-            }
+            let losses: Vec<f64> = losses.filter(|loss| loss.is_finite()).collect();
+            (losses.len() == 2).then(|| (losses[0] + losses[1]) / 2.0)
+        });
+        match (rounds.next().flatten(), rounds.next().flatten()) {
+            (Some(first), Some(second)) => (first - second).abs() / 2.0,
+            _ => 0.0,
         }
-        if n < 2.0 {
-            return 0.0;
-        }
-        ((squares - sum * sum / n).max(0.0) / (n * (n - 1.0))).sqrt()
     }
 
     /// Reports whether the device delivered as much for the files of one method as for those of the
@@ -330,6 +334,9 @@ pub struct Duel {
     duels: u32,
     /// Whether the controller should not try other windows before the first comparison.
     first: bool,
+    /// When the next comparison may begin, and the pause after the next one of unlike files.
+    later_ns: u64,
+    pause_ns: u64,
 }
 
 impl Duel {
@@ -338,7 +345,17 @@ impl Duel {
     pub fn new(window_max: u32, ring_window: u32, polite: bool) -> Self {
         let stage = if ring_window > 0 { Stage::Watch } else { Stage::Over };
         let recent = Recent::default();
-        Self { window_max, ring_window, polite, stage, recent, duels: 0, first: !polite }
+        Self {
+            window_max,
+            ring_window,
+            polite,
+            stage,
+            recent,
+            duels: 0,
+            first: !polite,
+            later_ns: 0,
+            pause_ns: PAUSE_NS,
+        }
     }
 
     /// Returns the present method.
@@ -405,7 +422,7 @@ impl Duel {
     }
 
     fn watch(&mut self, seen: &Signs) -> Option<Turn> {
-        if !seen.holds {
+        if !seen.holds || seen.at_ns < self.later_ns {
             return None;
         }
         if self.recent.batches < KNOWN || !self.pays(seen) {
@@ -488,10 +505,13 @@ impl Duel {
 
     /// Decides at the end of a round.
     fn judge(&mut self, mut legs: Legs, loss: f64, error: f64, seen: &Signs) -> Option<Turn> {
-        if !legs.are_alike() {
-            return self.end(self.after(), Some(Reason::NoComparison));
-        }
         let tolerance = if self.polite { TOLERANCE_POLITE } else { TOLERANCE };
+        // Files in memory would have been to the advantage of the ring.
+        let lost_all_the_same =
+            legs.ring_read.share() <= legs.nowait_read.share() && loss - tolerance > SURE * error;
+        if !legs.are_alike() && !lost_all_the_same {
+            return self.try_later(seen);
+        }
         let better = -loss - tolerance;
         let sure = better > SURE * error;
         let last = legs.number / 4 + 1 >= ROUNDS;
@@ -505,6 +525,14 @@ impl Duel {
             return None;
         }
         self.end(Stage::Nowait, Some(Reason::NoRing { loss, error }))
+    }
+
+    /// Ends a comparison of files that cannot be compared. Those that follow at once are like them.
+    fn try_later(&mut self, seen: &Signs) -> Option<Turn> {
+        self.later_ns = seen.at_ns.saturating_add(self.pause_ns);
+        self.pause_ns = self.pause_ns.saturating_mul(2);
+        self.duels = self.duels.saturating_sub(1);
+        self.end(Stage::Watch, Some(Reason::NoComparison))
     }
 
     fn win(&mut self, legs: &Legs, loss: f64, error: f64) -> Option<Turn> {

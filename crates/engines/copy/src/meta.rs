@@ -475,10 +475,15 @@ impl Rules {
         let mut failed = Vec::new();
         let (from, to) = (old_on.xattrs(), on.xattrs());
         let mut has_acl = false;
+        let mut bits = 0o7777;
         let names = match from.names() {
             Ok(names) => names,
-            // Another program removed or renamed it, with any ACL that it had.
-            Err(_) if is_missing(old_on) => Vec::new(),
+            Err(_) if is_missing(old_on) => {
+                // Another program removed or renamed it. If it had an ACL, the bits of its group were the
+                // mask of that, so the group gets what all others have.
+                bits = 0o7707 | (old.mode & 0o007) << 3;
+                Vec::new()
+            }
             // Without its ACL, the mode of the old file would permit more: the new one stays private.
             Err(e) => return vec![(Operation::ReadAttributes, e)],
         };
@@ -511,7 +516,7 @@ impl Rules {
         let may_run_as_owner = self.own.0 == 0 && has_owner;
         let mode = if may_run_as_owner { old.mode } else { old.mode & !(SET_USER | SET_GROUP) };
         if failed.is_empty() {
-            failed.extend(on.set_mode(mode).err().map(|e| (Operation::ChangeMode, e)));
+            failed.extend(on.set_mode(mode & bits).err().map(|e| (Operation::ChangeMode, e)));
         }
         failed
     }
@@ -566,11 +571,11 @@ mod tests {
         let (dir, new) = (Dir::open(place.path()).unwrap(), tempfile::tempfile().unwrap());
         let on = FileRef::Open(new.as_fd());
         on.set_mode(0o600).unwrap();
-        let old = Attr { mode: 0o640, ..attr_of(on).unwrap() };
+        let old = Attr { mode: 0o664, ..attr_of(on).unwrap() };
         let rules = Rules::new(&CopyOptions::default());
         let old_on = FileRef::Name(&dir, c"gone");
         let failed = rules.take_over_attributes(&old, old_on, on, ParentAttr::default());
         assert!(failed.is_empty(), "{failed:?}");
-        assert_eq!(attr_of(on).unwrap().mode, 0o640);
+        assert_eq!(attr_of(on).unwrap().mode, 0o644, "the group may have had the rights of an ACL");
     }
 }

@@ -95,7 +95,10 @@ impl NewFile {
         let file = call("new-file", || options.open(&path))?;
         let part = Part { path, target };
         if let Some(there) = there {
-            take_over(&file, there, &part.target)?;
+            let above = Dir::open_path_only(part.target.parent().unwrap_or(Path::new("/")))?;
+            let name = CString::new(part.target.file_name().unwrap_or_default().as_bytes())?;
+            // It can be closed to this user for reading.
+            take_over(&file, there, XattrOf::Name(&above, &name))?;
         }
         Ok(Self { file, part: Some(part) })
     }
@@ -135,14 +138,15 @@ impl NewFile {
         }
         let replaces = target.exists();
         let again = Self::create(target)?;
+        if !replaces && again.part.is_some() {
+            // Those of a file that was to be replaced.
+            again.file.set_permissions(Permissions::from_mode(0o600))?;
+            take_over(&again.file, &self.file.metadata()?, XattrOf::Open(self.file.as_fd()))?;
+        }
         let mut from = &self.file;
         from.rewind()?;
         io::copy(&mut from, &mut again.file())?;
         let Some(part) = &again.part else { return Ok(()) };
-        if !replaces {
-            // Those of a file that was to be replaced.
-            again.file.set_permissions(self.file.metadata()?.permissions())?;
-        }
         again.sync()?;
         part.rename()
     }
@@ -202,7 +206,7 @@ const ACL: &CStr = c"system.posix_acl_access";
 
 /// Gives a new file the owner and the permissions of `old`, which it replaces, as far as permitted: it is never
 /// open to more users. File systems that refuse a change have permissions of their own.
-fn take_over(file: &File, there: &Metadata, old: &Path) -> io::Result<()> {
+fn take_over(file: &File, there: &Metadata, old: XattrOf<'_>) -> io::Result<()> {
     let own = file.metadata()?;
     let keeps_group = own.gid() == there.gid()
         || std::os::unix::fs::fchown(file, None, Some(there.gid())).is_ok();
@@ -220,12 +224,9 @@ fn take_over(file: &File, there: &Metadata, old: &Path) -> io::Result<()> {
 }
 
 /// Gives a file the access control list of `old`, or none if that has none. Returns whether it has one.
-fn take_over_acl(file: &File, old: &Path) -> io::Result<bool> {
+fn take_over_acl(file: &File, old: XattrOf<'_>) -> io::Result<bool> {
     let new = XattrOf::Open(file.as_fd());
-    // It can be closed to this user for reading.
-    let above = Dir::open_path_only(old.parent().unwrap_or(Path::new("/")))?;
-    let name = CString::new(old.file_name().unwrap_or_default().as_bytes())?;
-    match XattrOf::Name(&above, &name).get(ACL) {
+    match old.get(ACL) {
         Ok(Some(list)) => new.set(ACL, &list).map(|()| true),
         Ok(None) => new.remove(ACL).map(|()| false),
         // The file system has no lists.

@@ -10,10 +10,14 @@ use ioloom_sys::stream;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// How often a bar is drawn at most, per second.
 const DRAWN_PER_S: u8 = 20;
+
+/// Clears the line of the cursor.
+const CLEAR_LINE: &str = "\r\x1b[2K";
 
 /// Returns standard error, if it is a terminal, for a bar.
 pub(crate) fn stderr() -> ProgressDrawTarget {
@@ -34,6 +38,8 @@ struct Screen {
     file: File,
     /// What the next flush writes.
     text: Mutex<String>,
+    /// Whether a part of an earlier text may be on the line.
+    is_cut: AtomicBool,
 }
 
 impl Screen {
@@ -42,7 +48,7 @@ impl Screen {
         if !file.is_terminal() {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        Ok(Self { file, text: Mutex::default() })
+        Ok(Self { file, text: Mutex::default(), is_cut: AtomicBool::new(false) })
     }
 
     fn add(&self, text: &str) -> io::Result<()> {
@@ -91,12 +97,22 @@ impl TermLike for Screen {
     }
 
     fn clear_line(&self) -> io::Result<()> {
-        self.add("\r\x1b[2K")
+        self.add(CLEAR_LINE)
     }
 
     fn flush(&self) -> io::Result<()> {
-        let text = std::mem::take(&mut *self.text.lock().unwrap_or_else(PoisonError::into_inner));
-        // What a stopped terminal does not take is drawn with a later state of the bar.
-        (&self.file).write_all(text.as_bytes())
+        let mut text =
+            std::mem::take(&mut *self.text.lock().unwrap_or_else(PoisonError::into_inner));
+        if text.is_empty() {
+            return Ok(());
+        }
+        if self.is_cut.load(Ordering::Relaxed) {
+            text.insert_str(0, CLEAR_LINE);
+        }
+        // What a stopped or slow terminal does not take is drawn with a later state of the bar.
+        let written = (&self.file).write_all(text.as_bytes());
+        let is_cut = written.as_ref().is_err_and(stream::would_block);
+        self.is_cut.store(is_cut, Ordering::Relaxed);
+        if is_cut { Ok(()) } else { written }
     }
 }

@@ -48,6 +48,11 @@ pub(crate) fn print_json(document: &impl Serialize) -> Result<(), Failure> {
 pub(crate) fn print_json_to_slow_reader(document: &impl Serialize) -> Result<(), Failure> {
     let mut text = serde_json::to_string_pretty(document).map_err(Failure::failed)?;
     text.push('\n');
+    print_to_slow_reader(&text)
+}
+
+/// Like [`print()`], for commands with a stop flag: a signal ends the wait for a stalled reader.
+pub(crate) fn print_to_slow_reader(text: &str) -> Result<(), Failure> {
     slow_reader::stdout(|out| out.write_all(text.as_bytes())).map_err(|error| {
         if slow_reader::is_given_up(&error) {
             return Failure::new(Exit::Interrupted, format!("{UNWRITTEN}: interrupted"));

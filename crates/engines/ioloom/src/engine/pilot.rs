@@ -218,7 +218,9 @@ impl<'e> Pilot<'e> {
     }
 
     /// Returns what the controller did.
-    pub(super) fn finish(self, priority: Option<String>) -> Tuned {
+    pub(super) fn finish(mut self, priority: Option<String>) -> Tuned {
+        // What an unfinished comparison has lost counts as well.
+        self.choice.disturb(&mut self.auto);
         let (log, cost) = (self.auto.log(), self.auto.cost());
         let why = self.choice.why(&self.auto);
         let mut decisions: Vec<Decided> = log

@@ -11,7 +11,7 @@ mod strip;
 pub(crate) use args::CacheArgs;
 
 use crate::exit::{Ended, Exit, Failure};
-use crate::interrupt::{StopSignals, unless_stuck};
+use crate::interrupt::{self, StopSignals, unless_stuck};
 use crate::status_line::StatusLine;
 use crate::{atomic_file, out, stderr};
 use args::PathArgs;
@@ -26,6 +26,7 @@ use std::time::Instant;
 pub(crate) fn run(args: &CacheArgs) -> Ended {
     let (act, args) = (args.what.act(), args.what.paths());
     let signals = StopSignals::catch();
+    interrupt::share(&signals.flag);
     let started = Instant::now();
     let stuck = |exit: Exit| {
         stderr::message("interrupted: standard input does not answer");
@@ -48,10 +49,10 @@ pub(crate) fn run(args: &CacheArgs) -> Ended {
         stderr::message(&format!("and {} more errors", format_count(more)));
     }
     if args.json {
-        out::print_json(&document::Document::of(act, &report, &strips, elapsed_ns))?;
+        out::print_json_to_slow_reader(&document::Document::of(act, &report, &strips, elapsed_ns))?;
     } else {
         let text = show::Show { act, columns: out::columns(), map: args.map };
-        out::print(&text.report(&report, &strips))?;
+        out::print_to_slow_reader(&text.report(&report, &strips))?;
     }
     Ok(exit_of(&report, &signals))
 }
@@ -72,7 +73,9 @@ fn scan(
     let show = show::Show { act, columns: out::columns(), map: false };
     let failed: Mutex<Option<Failure>> = Mutex::default();
     let each = |file: &FileReport| {
-        if let Err(failure) = status.hide_during(|| out::print(&show.file_line(file))) {
+        if let Err(failure) =
+            status.hide_during(|| out::print_to_slow_reader(&show.file_line(file)))
+        {
             // The reader has closed the pipe, so further output would be lost.
             *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
             stop.store(true, Ordering::Relaxed);

@@ -145,9 +145,11 @@ fn end(args: &LoadArgs, document: &Document, interrupted: bool) -> Ended {
 }
 
 /// Returns the share of requests without an answer if it is too large in a run. A ladder is expected to
-/// reach rates at which it is; only its sustained steps count.
+/// reach rates at which it is: its steps count only if none was sustained.
 fn too_many_unanswered(document: &Document) -> Option<f64> {
-    let is_beyond = |at: usize| document.steps.get(at).is_some_and(|step| !step.carried);
+    let any_sustained = document.steps.iter().any(|step| step.carried);
+    let is_beyond =
+        |at: usize| any_sustained && document.steps.get(at).is_some_and(|step| !step.carried);
     let runs = document.runs.iter().enumerate().filter(|(at, _)| !is_beyond(*at));
     runs.map(|(_, run)| run).find_map(Run::too_many_unanswered)
 }

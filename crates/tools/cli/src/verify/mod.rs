@@ -46,8 +46,11 @@ pub(crate) fn run(request: &Request<'_>) -> Ended {
     let mut runs = BTreeMap::new();
     loop {
         let budget = request.budget.map(|budget| budget.saturating_sub(began.elapsed()));
-        let (continued, planned) = round(&bench, &wanted, budget)?;
+        let (mut continued, planned) = round(&bench, &wanted, budget)?;
         if again {
+            let left_s = budget.map_or(f64::INFINITY, |budget| budget.as_secs_f64());
+            // A block that is cut would be completed hours later.
+            continued.retain(|task| task.block_s() <= left_s);
             if continued.is_empty() && planned.tasks.is_empty() {
                 break;
             }
@@ -153,8 +156,9 @@ fn continued(
     let mut tasks: Vec<Task> = Vec::new();
     for (header, ended) in sessions.iter().rev() {
         let Some(rule) = header.sequential.as_ref().filter(|_| !ended) else { continue };
-        let wanted = claims.iter().any(|claim| rule.claims.contains(&claim.id));
-        if !wanted || tasks.iter().any(|task| task.spec.name == header.study) {
+        // A claim of several unfinished sessions is continued in the newest.
+        let is_open = |id: &String| !tasks.iter().any(|task| task.rule.claims.contains(id));
+        if !claims.iter().any(|claim| rule.claims.contains(&claim.id) && is_open(&claim.id)) {
             continue;
         }
         let spec = bench.study(&header.study).map_err(spec_failure)?;

@@ -85,6 +85,11 @@ impl Task {
         Ok((sets + runs * f64::from(Rule::LOOKS[0]) / last, sets + runs))
     }
 
+    /// Returns the estimated seconds of one block.
+    pub(super) fn block_s(&self) -> f64 {
+        Price::of(std::slice::from_ref(self)).block_s
+    }
+
     /// Describes the session in a sentence.
     pub(super) fn words(&self) -> String {
         let claims = format_counted(self.rule.claims.len() as u64, "claim", "claims");

@@ -25,8 +25,12 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+/// Time within which a signal is a repetition.
+const REPEATED: Duration = Duration::from_secs(1);
 /// Interval for checking whether the command has exited.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Exit code used by shells for a command that does not exist.
@@ -155,15 +159,14 @@ fn watch(args: &WatchArgs) -> Result<Done, Stop> {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     // From now on a signal stops the command, and the observations so far are reported.
     let quit = [SIGQUIT].into_iter().filter(|signal| !interrupt::ignores(*signal));
-    let caught: Vec<i32> = interrupt::stopping_signals().chain(quit).collect();
-    let signals = Signals::new(&caught)
+    let quit = interrupt::stopping_signals().chain(quit);
+    let mut signals = Signals::new(quit)
         .map_err(|e| Failure::failed(format!("cannot install signal handlers: {e}")))?;
     let child = held.release().map_err(|e| cannot_start(args, &e))?;
     let wanted = sampler.as_ref().filter(|_| !args.no_live);
     let (status, restore) = live::with_status(wanted, || {
-        let status = wait(child, signals, sampler.as_ref());
-        // From now on a signal ends the wait for a stalled reader, and a second one ends this process.
-        interrupt::stop_flag_of(caught);
+        let status = wait(child, &mut signals, sampler.as_ref());
+        end_by(signals);
         status
     });
     let status =
@@ -226,7 +229,7 @@ fn is_in_foreground() -> bool {
 /// to the whole group, as from `timeout`, which the command receives twice.
 fn wait(
     mut child: Child,
-    mut signals: Signals,
+    signals: &mut Signals,
     sampler: Option<&Sampler>,
 ) -> io::Result<ExitStatus> {
     loop {
@@ -242,6 +245,24 @@ fn wait(
         }
         std::thread::sleep(POLL_INTERVAL);
     }
+}
+
+/// Lets a signal after the end of the command end the wait for a stalled reader, and a later one this process.
+/// What follows within a second is the same request: `timeout` signals the process and its group.
+fn end_by(mut signals: Signals) {
+    let stop = Arc::new(AtomicBool::new(false));
+    interrupt::share(&stop);
+    let noticed = move || {
+        let mut first = None;
+        for _ in signals.forever() {
+            stop.store(true, Ordering::Relaxed);
+            if first.get_or_insert_with(Instant::now).elapsed() >= REPEATED {
+                signal_hook::low_level::exit(Exit::Interrupted as i32);
+            }
+        }
+    };
+    // Without the thread, only SIGKILL ends a wait.
+    let _ = std::thread::Builder::new().name("watch-signals".to_owned()).spawn(noticed);
 }
 
 fn cannot_start(args: &WatchArgs, error: &io::Error) -> Stop {
