@@ -6,8 +6,8 @@ use crate::error::{Error, FileError, Operation};
 use crate::shared::Shared;
 use crate::source::Item;
 use ioloom_budget::Reserve;
-use ioloom_model::CallKind;
 use ioloom_model::units::format_size;
+use ioloom_model::{CallKind, Method};
 
 /// Returns a buffer of `bytes`, after waiting for memory if necessary. The wait is timed
 /// separately. `holding`: bytes charged for files that this thread has parked.
@@ -69,9 +69,13 @@ pub(crate) fn no_buffer<S>(
 
 /// Explains why a file cannot be read whole.
 pub(crate) fn too_large(shared: &Shared<'_>, bytes: u64) -> String {
+    let buffers = match shared.plan.method {
+        Method::UringRegistered => ", of which the registered buffers use a part",
+        _ => "",
+    };
     format!(
-        "its {} do not fit the memory budget of {}; read it in chunks with .chunks(), or raise \
-         .memory()",
+        "its {} do not fit the memory budget of {}{buffers}; read it in chunks with .chunks(), or \
+         raise .memory()",
         format_size(bytes),
         format_size(shared.budget.limit())
     )
