@@ -1,6 +1,6 @@
 //! Standard error: messages prefixed with the program name, and plain status lines.
 //!
-//! Write errors are ignored: there is no other place to report them. After an interrupt, what a stalled
+//! Write errors are ignored, because they could not be reported anywhere. After an interrupt, what a stalled
 //! reader does not take is lost.
 
 use crate::slow_reader;

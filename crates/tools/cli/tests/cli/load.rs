@@ -182,7 +182,7 @@ fn a_history_that_cannot_be_written_costs_no_run() {
         ran.out,
         ran.err
     );
-    // An earlier history remains if there is no new one.
+    // A run without a history keeps the earlier one.
     std::fs::write(home.path("h"), "earlier").unwrap();
     home.run(&["load", "127.0.0.1:1", "--history", "h"]).one_error(1, &["127.0.0.1:1"]);
     assert_eq!(std::fs::read_to_string(home.path("h")).unwrap(), "earlier");
