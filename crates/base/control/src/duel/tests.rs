@@ -273,6 +273,9 @@ fn a_ring_whose_files_are_in_memory_gains_nothing() {
     let reasons = job.reasons();
     assert_eq!(reasons[1], Reason::NoComparison, "{:?}", job.turns);
     assert!(!reasons.iter().any(|reason| matches!(reason, Reason::Ring { .. })), "{:?}", job.turns);
+    // The next files are like these: the next comparison begins after a pause.
+    let next = job.turns.get(2);
+    assert!(next.is_none_or(|turn| turn.0 >= job.turns[1].0 + PAUSE_NS), "{:?}", job.turns);
 }
 
 #[test]
