@@ -127,6 +127,8 @@ struct Settling {
     completions: u64,
     /// One batch after that.
     last: bool,
+    /// Whether another method left it behind.
+    of_method: bool,
 }
 
 /// Chooses the number of requests in flight. Only requests at the device count: hits of the page
@@ -198,7 +200,12 @@ impl Auto {
             window,
             state: State::Measure,
             // The first completions come a latency after the first requests.
-            settling: Some(Settling { until_in_flight: -1.0, completions: 1, last: false }),
+            settling: Some(Settling {
+                until_in_flight: -1.0,
+                completions: 1,
+                last: false,
+                of_method: false,
+            }),
             sample: Sample::default(),
             level: Level::new(window),
             best: None,
@@ -276,8 +283,7 @@ impl Auto {
         }
         self.record(batch, self.window);
         let ready = std::mem::replace(&mut self.ready, batch.ready);
-        let requests = batch.refused + batch.misses + batch.hits;
-        let share = batch.refused as f64 / requests.max(1) as f64;
+        let share = batch.refused_share();
         if share > REFUSED
             && self.window > 1
             && self.settling.is_none_or(|settling| settling.until_in_flight < 0.0)
@@ -351,9 +357,14 @@ impl Auto {
         sample.add(batch, batch.ready);
         let (_, ratio) = sample.ratios(&best);
         let lost = ((1.0 - ratio).clamp(0.0, 1.0) * batch.elapsed_ns as f64) as u64;
-        match self.state {
-            State::Trial { .. } | State::Climb { .. } => self.cost.probing_ns += lost,
-            _ if self.settling.is_some() => self.cost.probing_ns += lost,
+        match (self.state, self.settling) {
+            (_, Some(settling)) if settling.of_method => {
+                self.cost.probing_ns += lost;
+                self.method_ns = self.method_ns.saturating_add(lost);
+            }
+            (State::Trial { .. } | State::Climb { .. }, _) | (_, Some(_)) => {
+                self.cost.probing_ns += lost;
+            }
             _ if self.level.samples >= TRIAL_SAMPLES => {
                 let loss = self.level.loss(&best).0.clamp(0.0, 1.0);
                 self.cost.choice_ns += (loss * batch.elapsed_ns as f64) as u64;
@@ -474,6 +485,7 @@ impl Auto {
             until_in_flight: if down { 1.1 * f64::from(window) + 0.5 } else { -1.0 },
             completions: u64::from(if down { from - window + window.min(4) } else { from }),
             last: false,
+            of_method: false,
         });
         let decision =
             Decision { at_ns: self.course.now_ns, from, window, phase: self.phase(), reason };

@@ -36,3 +36,11 @@ pub struct Batch {
     /// known better.
     pub first_ns: Option<u64>,
 }
+
+impl Batch {
+    /// Returns the share of the requests that were refused for lack of resources.
+    pub(crate) fn refused_share(&self) -> f64 {
+        let requests = self.refused + self.misses + self.hits;
+        self.refused as f64 / requests.max(1) as f64
+    }
+}

@@ -62,11 +62,12 @@ impl Auto {
         self.state = State::Measure;
     }
 
-    /// Ignores what was issued before.
+    /// Ignores what was issued before, by either method. What it loses is a cost of the choice of the method.
     fn settle_again(&mut self) {
         self.sample = Sample::default();
         self.odd = 0;
         let completions = u64::from(self.window);
-        self.settling = Some(Settling { until_in_flight: -1.0, completions, last: false });
+        self.settling =
+            Some(Settling { until_in_flight: -1.0, completions, last: false, of_method: true });
     }
 }

@@ -294,6 +294,21 @@ fn what_the_choice_of_the_method_lost_leaves_trials_of_windows_their_budget() {
 }
 
 #[test]
+fn what_drains_after_a_comparison_leaves_trials_of_windows_their_budget() {
+    let mut auto = Auto::new(limits());
+    auto.hold(true);
+    after(&mut auto, 50, 40_000.0, 0.0005);
+    let before = auto.cost().probing_ns;
+    auto.set_aside(&batch(256, 40_000.0, 0.0005, &mut 0.0), 256);
+    auto.turn(&no_ring(0, None));
+    // The requests of the ring complete slowly.
+    after(&mut auto, 2, 4_000.0, 0.0005);
+    let drained = auto.cost().probing_ns - before;
+    assert!(drained > BATCH_NS, "it is reported: {drained}");
+    assert_eq!(auto.method_ns, drained);
+}
+
+#[test]
 fn the_last_decision_about_the_method_is_a_reason() {
     let mut auto = Auto::new(limits());
     auto.turn(&no_ring(0, None));

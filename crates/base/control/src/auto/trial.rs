@@ -20,7 +20,8 @@ impl Auto {
         self.sample = Sample::default();
         self.odd = 0;
         let completions = u64::from(self.window);
-        self.settling = Some(Settling { until_in_flight: -1.0, completions, last: false });
+        self.settling =
+            Some(Settling { until_in_flight: -1.0, completions, last: false, of_method: false });
     }
 
     /// Decides the trial of the present window, if its samples suffice.
