@@ -123,6 +123,11 @@ pub enum Reason {
     },
     /// The comparison with a ring ended without a result.
     NoComparison,
+    /// A ring gained `gain`, but one could not be created afterwards.
+    RingRefused {
+        /// Share gained.
+        gain: f64,
+    },
     /// The ring is given up: the device delivers `share` less than cold files need.
     RingHits {
         /// Share of the bytes that come from memory.
@@ -219,9 +224,16 @@ impl Reason {
                 percent(error)
             ),
             Self::NoComparison => write!(f, "the comparison with io_uring ended without a result"),
+            Self::RingRefused { gain } => write!(
+                f,
+                "{:+.1} % throughput by io_uring, but a ring could not be created; reads that do \
+                 not wait are used",
+                percent(gain)
+            ),
             Self::RingHits { share } => write!(
                 f,
-                "{:.0} % of the bytes come from memory; io_uring is given up",
+                "the device delivers {:.0} % fewer bytes than cold files need, so that part comes \
+                 from memory; io_uring is given up",
                 percent(share)
             ),
             Self::RingChanged => write!(f, "the device has changed; io_uring is given up"),

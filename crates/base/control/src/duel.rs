@@ -20,13 +20,15 @@
 
 use crate::batch::Batch;
 use crate::decision::Reason;
-use crate::measure::{Level, Sample};
 use crate::thresholds::{
-    CLEAR_LOSS, OTHER_LIMIT, SURE, TOLERANCE, TOLERANCE_POLITE, TRIAL_SAMPLES,
+    CLEAR_LOSS, OTHER_LIMIT, REFUSED, SURE, TOLERANCE, TOLERANCE_POLITE, TRIAL_SAMPLES,
 };
+use legs::{LEG_NS, Legs, ROUND_LEGS, ROUNDS, device_share};
 
-/// Nanoseconds of one leg at least.
-const LEG_NS: f64 = 1e8;
+pub use legs::Rival;
+
+mod legs;
+
 /// Files per second below which the device is so slow that the method hardly matters, while the many
 /// requests of a ring would delay other programs.
 const RATE: f64 = 2_000.0;
@@ -41,33 +43,14 @@ const HITS: f64 = 0.5;
 const HITS_RING: f64 = 0.3;
 /// Bytes of a read from which the device, not the opens, is the limit.
 const LARGE: f64 = 256.0 * 1024.0;
-/// Least bytes that a device delivers for a file.
-const PAGE: f64 = 4096.0;
-/// Difference in the bytes that the device delivers for the files of either method, as a share, from which
-/// the methods read files that cannot be compared.
-const UNLIKE: f64 = 0.1;
-/// Rounds of four legs that a ring must win, and comparisons in a run at most.
-const ROUNDS: u32 = 2;
+/// Comparisons in a run at most.
 const DUELS: u32 = 4;
-/// Pairs of legs, one with either method, in a comparison.
-const PAIRS: usize = 2 * ROUNDS as usize;
 /// First pause after a comparison of unlike files; each further one is twice as long.
 const PAUSE_NS: u64 = 2_000_000_000;
 /// Batches that the mean of the recent ones covers, and below which it means nothing.
 const RECENT: f64 = 0.9;
 const KNOWN: u32 = 4;
 const KNOWN_RING: u32 = 16;
-/// Batches of a leg that may be unusable.
-const UNUSABLE: u32 = 16;
-
-/// One of the two methods.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rival {
-    /// Reads that do not wait.
-    Nowait,
-    /// io_uring, for opens and reads.
-    Ring,
-}
 
 /// What is known at the end of a batch besides it.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -86,6 +69,8 @@ pub struct Signs {
     pub left: u64,
     /// Whether there will be no others.
     pub left_known: bool,
+    /// Whether all files have been taken, so what is in flight drains.
+    pub ended: bool,
     /// Bytes that the device delivered during the batch.
     pub device_bytes: u64,
     /// Whether some read could not be made without waiting for want of support.
@@ -154,168 +139,18 @@ impl Recent {
     }
 }
 
-/// The last page of a file is half full in the mean.
-fn device_share(device_bytes: f64, bytes: f64, files: f64) -> f64 {
-    device_bytes / (bytes + 0.5 * PAGE * files).max(PAGE * files).max(1.0)
-}
-
-/// What one method read in a comparison.
-#[derive(Debug, Clone, Copy, Default)]
-struct Delivered {
-    files: f64,
-    bytes: f64,
-    device_bytes: f64,
-}
-
-impl Delivered {
-    fn add(&mut self, batch: &Batch, device_bytes: u64) {
-        self.files += batch.files as f64;
-        self.bytes += batch.bytes as f64;
-        self.device_bytes += device_bytes as f64;
-    }
-
-    /// Returns what [`Recent::device_share`] returns.
-    fn share(&self) -> f64 {
-        device_share(self.device_bytes, self.bytes, self.files)
-    }
-}
-
-/// A comparison.
-#[derive(Debug, Clone, Copy)]
-struct Legs {
-    /// Number of the present one, from 0.
-    number: u32,
-    samples: u32,
-    ns: f64,
-    unusable: u32,
-    /// Completions to ignore after a change of the method, and then one batch.
-    settling: Option<u64>,
-    nowait: Level,
-    ring: Level,
-    /// The legs in pairs, each with the level of `nowait` first.
-    pairs: [[Level; 2]; PAIRS],
-    /// Time spent with either method; of the first without the first leg, which costs nothing.
-    nowait_ns: f64,
-    ring_ns: f64,
-    nowait_read: Delivered,
-    ring_read: Delivered,
-}
-
-impl Legs {
-    fn new(window: u32, ring_window: u32) -> Self {
-        Self {
-            number: 0,
-            samples: 0,
-            ns: 0.0,
-            unusable: 0,
-            settling: None,
-            nowait: Level::new(window),
-            ring: Level::new(ring_window),
-            pairs: [[Level::new(window), Level::new(ring_window)]; PAIRS],
-            nowait_ns: 0.0,
-            ring_ns: 0.0,
-            nowait_read: Delivered::default(),
-            ring_read: Delivered::default(),
-        }
-    }
-
-    fn method(&self) -> Rival {
-        if matches!(self.number % 4, 1 | 2) { Rival::Ring } else { Rival::Nowait }
-    }
-
-    /// Adds a batch. Returns whether the leg is complete.
-    fn add(&mut self, batch: &Batch, device_bytes: u64) -> bool {
-        let (ns, rival) = (batch.elapsed_ns as f64, self.method());
-        match rival {
-            Rival::Ring => self.ring_ns += ns,
-            Rival::Nowait if self.number > 0 => self.nowait_ns += ns,
-            Rival::Nowait => {}
-        }
-        if let Some(left) = self.settling {
-            self.settling = (left > 0).then(|| left.saturating_sub(batch.files));
-            return false;
-        }
-        // Every file counts, wherever it came from.
-        let mut sample = Sample::default();
-        sample.add(&Batch { misses: batch.files, hits: 0, ready: 0, ..*batch }, 0);
-        let pair = &mut self.pairs[self.number as usize / 2];
-        let (all, leg, read) = match rival {
-            Rival::Ring => (&mut self.ring, &mut pair[1], &mut self.ring_read),
-            Rival::Nowait => (&mut self.nowait, &mut pair[0], &mut self.nowait_read),
-        };
-        all.add(&sample);
-        leg.add(&sample);
-        read.add(batch, device_bytes);
-        self.samples += 1;
-        self.ns += ns;
-        self.samples >= TRIAL_SAMPLES && self.ns >= LEG_NS
-    }
-
-    /// Begins the next leg.
-    fn next(&mut self) {
-        let before = self.method();
-        let in_flight = match before {
-            Rival::Nowait => self.nowait.window,
-            Rival::Ring => self.ring.window,
-        };
-        self.number += 1;
-        (self.samples, self.ns, self.unusable) = (0, 0.0, 0);
-        self.settling = (self.method() != before).then_some(u64::from(in_flight));
-    }
-
-    /// Returns the share of throughput that the ring loses, and its standard error: that of the batches,
-    /// or that of the rounds if they differ more.
-    fn loss(&self) -> (f64, f64) {
-        let Some(unit) = self.ring.steady_unit(&self.nowait) else { return (0.0, 1.0) };
-        let (loss, error) = self.ring.loss_in(unit, &self.nowait);
-        (loss, error.max(self.rounds_error(unit)))
-    }
-
-    /// Returns the standard error of the mean of what the ring lost in the rounds: half their difference.
-    /// Within a round the pairs of legs may differ, by the drift that their order cancels.
-    fn rounds_error(&self, unit: usize) -> f64 {
-        let mut rounds = self.pairs.chunks_exact(2).map(|pairs| {
-            let known = |[nowait, ring]: &&[Level; 2]| nowait.samples > 0 && ring.samples > 0;
-            let losses =
-                pairs.iter().filter(known).map(|[nowait, ring]| ring.loss_in(unit, nowait).0);
-            // A leg without any progress in this unit.
-            let losses: Vec<f64> = losses.filter(|loss| loss.is_finite()).collect();
-            (losses.len() == 2).then(|| (losses[0] + losses[1]) / 2.0)
-        });
-        match (rounds.next().flatten(), rounds.next().flatten()) {
-            (Some(first), Some(second)) => (first - second).abs() / 2.0,
-            _ => 0.0,
-        }
-    }
-
-    /// Reports whether the device delivered as much for the files of one method as for those of the
-    /// other: otherwise more of them were in memory.
-    fn are_alike(&self) -> bool {
-        let (nowait, ring) = (self.nowait_read.share(), self.ring_read.share());
-        (ring - nowait).abs() <= UNLIKE * nowait.max(ring)
-    }
-
-    /// Returns the time that the slower method has cost.
-    fn lost_ns(&self) -> u64 {
-        if self.ring.samples == 0 {
-            return 0;
-        }
-        let (loss, _) = self.loss();
-        let lost =
-            if loss > 0.0 { loss * self.ring_ns } else { -loss / (1.0 - loss) * self.nowait_ns };
-        lost.clamp(0.0, self.ring_ns + self.nowait_ns) as u64
-    }
-}
-
 #[derive(Debug, Clone, Copy)]
 #[expect(clippy::large_enum_variant, reason = "there is one per run")]
 enum Stage {
     /// Waits for the conditions of a comparison.
     Watch,
     Compare(Legs),
-    /// Reads by the ring; the bytes per byte that the device delivered for cold files.
+    /// Reads by the ring.
     Ring {
+        /// Bytes per byte that the device delivered for cold files.
         device_share: f64,
+        /// Share of throughput that it gained.
+        gain: f64,
     },
     /// Does not wait, until the device changes.
     Nowait,
@@ -370,10 +205,7 @@ impl Duel {
     /// Returns the window of a comparison. The controller measures nothing then.
     pub fn window(&self) -> Option<u32> {
         let Stage::Compare(legs) = &self.stage else { return None };
-        Some(match legs.method() {
-            Rival::Nowait => legs.nowait.window,
-            Rival::Ring => legs.ring.window,
-        })
+        Some(legs.window())
     }
 
     /// Reports whether the controller should hold the window that it has measured first.
@@ -388,16 +220,21 @@ impl Duel {
             return None;
         }
         if seen.refused {
-            let begun = !matches!(self.stage, Stage::Watch | Stage::Nowait);
-            let begin = matches!(self.stage, Stage::Ring { .. }).then_some(seen.window);
-            let turn = self.end(Stage::Over, begun.then_some(Reason::NoComparison))?;
+            let (reason, begin) = match self.stage {
+                Stage::Ring { gain, .. } => (Some(Reason::RingRefused { gain }), Some(seen.window)),
+                Stage::Compare(_) => (Some(Reason::NoComparison), None),
+                Stage::Watch | Stage::Nowait | Stage::Over => (None, None),
+            };
+            let turn = self.end(Stage::Over, reason)?;
             return Some(Turn { begin, ..turn });
         }
+        // A window that a lack of descriptors has cut is not a change of the device.
+        let seen = &Signs { changed: seen.changed && !is_refused(batch), ..*seen };
         self.recent.add(batch, seen.device_bytes);
         match self.stage {
             Stage::Watch => self.watch(seen),
             Stage::Compare(legs) => self.compare(legs, batch, seen),
-            Stage::Ring { device_share } => self.ring(device_share, seen),
+            Stage::Ring { device_share, .. } => self.ring(device_share, seen),
             Stage::Nowait => {
                 if seen.changed {
                     self.stage = self.after();
@@ -452,7 +289,7 @@ impl Duel {
             && recent.limited_ns < OTHER_LIMIT * recent.ns
             && recent.device_bytes > 0.0
             && recent.rate_per_s() >= RATE
-            && self.affordable(seen)
+            && self.affordable(seen, ROUNDS)
     }
 
     fn leg_ns(&self) -> f64 {
@@ -460,33 +297,39 @@ impl Duel {
         (f64::from(TRIAL_SAMPLES) * each).max(LEG_NS)
     }
 
-    /// Reports whether two legs by a ring are worth what they are expected to lose.
-    fn affordable(&self, seen: &Signs) -> bool {
+    /// Reports whether two legs by a ring are worth what they are expected to lose. Only the time after
+    /// the `rounds` to come can repay it.
+    fn affordable(&self, seen: &Signs, rounds: u32) -> bool {
         let known = seen.left as f64 * self.recent.ns / self.recent.files.max(1e-9);
         // Without a known number of files, as long again as so far.
         let remaining = if seen.left_known { known } else { known.max(seen.at_ns as f64) };
         let lost = LIKELY * 2.0 * self.leg_ns();
-        lost <= BUDGET * remaining
+        let afterwards = remaining - f64::from(ROUND_LEGS * rounds) * self.leg_ns();
+        lost <= BUDGET * afterwards
             && seen.probing_ns as f64 + lost <= BUDGET_ALL * (seen.at_ns as f64 + remaining)
     }
 
     fn compare(&mut self, mut legs: Legs, batch: &Batch, seen: &Signs) -> Option<Turn> {
+        if seen.ended {
+            // What is in flight drains, by either method.
+            return self.end(Stage::Over, Some(Reason::NoComparison));
+        }
         let hits = matches!(legs.method(), Rival::Nowait)
             && self.recent.batches >= KNOWN
             && self.recent.hit_share() > HITS;
-        if seen.unanswered || hits {
+        if seen.unanswered || hits || is_refused(batch) {
             return self.end(self.after(), Some(Reason::NoComparison));
         }
         if batch.input_limited.max(batch.memory_limited) > OTHER_LIMIT {
-            legs.unusable += 1;
+            let goes_on = legs.leave_out(batch.input_limited > OTHER_LIMIT);
             self.stage = Stage::Compare(legs);
-            return if legs.unusable > UNUSABLE { self.disturb() } else { None };
+            return if goes_on { None } else { self.disturb() };
         }
         let complete = legs.add(batch, seen.device_bytes);
         self.stage = Stage::Compare(legs);
-        let (loss, error) = if legs.ring.samples > 0 { legs.loss() } else { (0.0, 1.0) };
+        let (loss, error) = legs.loss();
         // A moment is not enough: reads come in bursts.
-        let long = legs.ring.samples >= TRIAL_SAMPLES / 2 && legs.ring_ns >= LEG_NS;
+        let long = legs.sums.ring.samples >= TRIAL_SAMPLES / 2 && legs.sums.ring_ns >= LEG_NS;
         let clearly = long && loss > CLEAR_LOSS && loss > 3.0 * error;
         // Until the end of a round, a drift of the files favours one of the methods.
         if clearly {
@@ -495,7 +338,7 @@ impl Duel {
         if !complete {
             return None;
         }
-        if legs.number % 4 == 3 {
+        if legs.number % ROUND_LEGS == ROUND_LEGS - 1 {
             return self.judge(legs, loss, error, seen);
         }
         legs.next();
@@ -507,19 +350,18 @@ impl Duel {
     fn judge(&mut self, mut legs: Legs, loss: f64, error: f64, seen: &Signs) -> Option<Turn> {
         let tolerance = if self.polite { TOLERANCE_POLITE } else { TOLERANCE };
         // Files in memory would have been to the advantage of the ring.
-        let lost_all_the_same =
-            legs.ring_read.share() <= legs.nowait_read.share() && loss - tolerance > SURE * error;
+        let lost_all_the_same = !legs.ring_read_more() && loss - tolerance > SURE * error;
         if !legs.are_alike() && !lost_all_the_same {
             return self.try_later(seen);
         }
         let better = -loss - tolerance;
         let sure = better > SURE * error;
-        let last = legs.number / 4 + 1 >= ROUNDS;
-        if sure && last {
+        let left = ROUNDS - (legs.number / ROUND_LEGS + 1);
+        if sure && left == 0 {
             return self.win(&legs, loss, error);
         }
         // A ring that has gained is not expected to lose.
-        if !last && (sure || (better > 0.0 && self.affordable(seen))) {
+        if left > 0 && (sure || (better > 0.0 && self.affordable(seen, left))) {
             legs.next();
             self.stage = Stage::Compare(legs);
             return None;
@@ -536,9 +378,9 @@ impl Duel {
     }
 
     fn win(&mut self, legs: &Legs, loss: f64, error: f64) -> Option<Turn> {
-        let window = legs.ring.window;
-        let device_share = legs.ring_read.share();
-        self.stage = Stage::Ring { device_share };
+        let window = legs.sums.ring.window;
+        let device_share = legs.sums.ring_read.share();
+        self.stage = Stage::Ring { device_share, gain: -loss };
         self.recent = Recent::default();
         Some(Turn {
             reason: Reason::Ring { gain: -loss, error },
@@ -548,7 +390,7 @@ impl Duel {
         })
     }
 
-    /// Leaves the ring if files come from memory or the device has changed.
+    /// Leaves the ring if many files come from memory or the device has changed.
     fn ring(&mut self, device_share: f64, seen: &Signs) -> Option<Turn> {
         if seen.changed {
             // The controller has begun to react, but what it compares is a sample of the ring.
@@ -575,6 +417,11 @@ impl Duel {
         let window_max = self.window_max;
         reason.map(|reason| Turn { reason, lost_ns, begin: None, window_max })
     }
+}
+
+/// Reports whether resources were short for many requests of a batch.
+fn is_refused(batch: &Batch) -> bool {
+    batch.refused_share() > REFUSED
 }
 
 #[cfg(test)]

@@ -96,6 +96,7 @@ impl Job {
             probing_ns: self.auto.cost().probing_ns,
             left: self.left,
             left_known: true,
+            ended: self.left == 0,
             device_bytes: (cold * FILE as f64) as u64,
             ..Signs::default()
         };
@@ -192,6 +193,8 @@ fn jobs_that_cannot_repay_it_compare_nothing() {
     };
     assert!(case(|_| {}, |_, _| {}) > 0, "the ring is faster");
     assert_eq!(case(|job| job.left = 15_000, |_, _| {}), 0, "it ends soon");
+    assert_eq!(case(|job| job.left = 38_000, |_, _| {}), 0, "two rounds are most of what repays");
+    assert!(case(|job| job.left = 46_000, |_, _| {}) > 0, "the rest repays two rounds");
     assert_eq!(case(|job| job.hit_share = 0.6, |_, _| {}), 0, "files in memory");
     assert_eq!(case(|_| {}, |_, signs| signs.unanswered = true), 0, "no support");
     assert_eq!(case(|_| {}, |_, signs| signs.refused = true), 0, "no ring");
@@ -207,10 +210,10 @@ fn jobs_that_cannot_repay_it_compare_nothing() {
 #[test]
 fn without_a_known_number_of_files_the_age_of_the_run_counts() {
     let mut job = Job::new(20_000.0, 40_000.0, 0.02);
-    for _ in 0..600 {
+    for _ in 0..900 {
         job.batch(|_, signs| (signs.left, signs.left_known) = (0, false));
     }
-    assert!(job.turns[0].0 > 1_000_000_000, "{:?}", job.turns);
+    assert!(job.turns[0].0 > 1_900_000_000, "{:?}", job.turns);
     assert_eq!(job.duel.method(), Rival::Ring);
 }
 
@@ -290,6 +293,78 @@ fn a_ring_that_cannot_be_created_ends_it() {
 }
 
 #[test]
+fn a_ring_that_has_won_and_cannot_be_created_says_so() {
+    let mut job = Job::new(20_000.0, 30_000.0, 0.05);
+    job.run(280);
+    assert_eq!(job.duel.method(), Rival::Ring, "{:?}", job.turns);
+    job.batch(|_, signs| signs.refused = true);
+    assert_eq!(job.duel.method(), Rival::Nowait);
+    let last = job.turns.last().unwrap().1;
+    assert!(matches!(last, Reason::RingRefused { gain } if gain > 0.3), "{last}");
+    let text = job.auto.why();
+    assert!(text.contains("% throughput by io_uring, but a ring could not be created"), "{text}");
+}
+
+#[test]
+fn a_lack_of_descriptors_ends_a_comparison_but_not_the_ring_that_was_chosen() {
+    fn refused(batch: &mut Batch, signs: &mut Signs) {
+        batch.refused = batch.files;
+        signs.changed = true;
+    }
+    let mut job = Job::new(20_000.0, 30_000.0, 0.05);
+    job.until_leg(Rival::Ring);
+    job.batch(refused);
+    assert_eq!((job.duel.method(), job.duel.window()), (Rival::Nowait, None));
+    assert_eq!(job.turns[1].1, Reason::NoComparison);
+    let mut job = Job::new(20_000.0, 30_000.0, 0.05);
+    job.run(280);
+    job.batch(refused);
+    assert_eq!(job.duel.method(), Rival::Ring, "{:?}", job.turns);
+}
+
+#[test]
+fn the_end_of_the_input_in_a_leg_decides_nothing() {
+    let mut job = Job::new(20_000.0, 24_000.0, 0.02);
+    job.until_leg(Rival::Ring);
+    job.run(12);
+    job.left = 50;
+    job.run(60);
+    assert_eq!(job.turns.len(), 2, "{:?}", job.turns);
+    assert_eq!(job.turns[1].1, Reason::NoComparison);
+}
+
+#[test]
+fn a_leg_without_input_is_measured_again() {
+    fn few(batch: &mut Batch, signs: &mut Signs) {
+        batch.files /= 10;
+        batch.misses /= 10;
+        batch.bytes /= 10;
+        signs.device_bytes /= 10;
+    }
+    fn none(batch: &mut Batch, signs: &mut Signs) {
+        few(batch, signs);
+        batch.input_limited = 1.0;
+    }
+    // The input became short before it was noticed.
+    let mut job = Job::new(20_000.0, 21_000.0, 0.02);
+    job.until_leg(Rival::Ring);
+    job.run(12);
+    (0..2).for_each(|_| job.batch(few));
+    job.batch(none);
+    job.run(300);
+    assert_eq!(job.duel.method(), Rival::Ring, "{:?}", job.turns);
+
+    // An input that is short again and again.
+    let mut job = Job::new(20_000.0, 21_000.0, 0.02);
+    job.until_leg(Rival::Ring);
+    while job.turns.len() < 2 {
+        job.run(12);
+        job.batch(none);
+    }
+    assert_eq!(job.turns[1].1, Reason::NoComparison, "{:?}", job.turns);
+}
+
+#[test]
 fn other_limits_end_a_comparison_without_a_result() {
     for change in
         [(|_, signs| signs.unanswered = true) as fn(&mut Batch, &mut Signs), |batch, _| {
@@ -330,6 +405,7 @@ fn files_in_memory_and_changes_of_the_device_give_the_ring_up() {
     }
     let last = job.turns.last().unwrap().1;
     assert!(matches!(last, Reason::RingHits { share } if share > 0.3), "{last}");
+    assert!(last.to_string().starts_with("the device delivers "), "{last}");
     assert_eq!(job.auto.window(), WINDOW, "the window is searched again");
 
     let mut job = chosen();

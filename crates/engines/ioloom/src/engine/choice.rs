@@ -63,6 +63,7 @@ impl<'e> Choice<'e> {
             probing_ns: auto.cost().probing_ns,
             left: (arrived as u64).saturating_sub(done),
             left_known,
+            ended: shared.source.has_ended(),
             device_bytes: before.map_or(0, |before| read_bytes.saturating_sub(before)),
             unanswered: shared.unanswered.load(Ordering::Relaxed) > 0,
             refused: shared.methods.refused().is_some(),
