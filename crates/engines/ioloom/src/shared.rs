@@ -54,7 +54,7 @@ pub(crate) struct Shared<'e> {
     /// The methods between which the controller chooses, if the plan has one.
     pub(crate) methods: Methods,
     pub(crate) polite: Polite,
-    /// Opens that were put off for want of a descriptor.
+    /// Opens that were put off, or waited, for want of a descriptor.
     pub(crate) refused: AtomicU64,
     /// Whether looking up paths waits.
     pub(crate) lookups: Lookups,

@@ -14,9 +14,11 @@ use ioloom_sys::file::{OpenHow, open};
 use ioloom_walk::PathList;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::fs::File;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -217,5 +219,49 @@ fn a_cancel_while_methods_alternate_drains_both() {
         for (index, hash) in work.hashes.into_inner().unwrap() {
             assert_eq!(hash, xxh3_64(&std::fs::read(&paths[index]).unwrap()), "{text}");
         }
+    }
+}
+
+#[test]
+fn a_ring_counts_opens_without_a_descriptor_and_loses_no_file() {
+    let test = "engine::alternating::child_with_few_descriptors";
+    let mut child = Command::new("sh");
+    child.args(["-c", "ulimit -n 160; exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
+    let output = child.args(["--exact", test, "--ignored", "--nocapture"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{output:?}");
+}
+
+#[test]
+#[ignore = "run by a_ring_counts_opens_without_a_descriptor_and_loses_no_file in a child"]
+#[expect(clippy::print_stdout, reason = "a skipped test prints what the machine lacks")]
+fn child_with_few_descriptors() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut list = PathList::default();
+    let content = |index: usize| vec![index as u8; 20_000];
+    for index in 0..100 {
+        let path = dir.path().join(index.to_string());
+        std::fs::write(&path, content(index)).unwrap();
+        list.push(path.as_os_str().as_bytes());
+    }
+    let (cancel, options) = (Cancel::new(), RunOptions::default());
+    let source = Source::list(Listed::Borrowed(&list), ReadOrder::List, None, &cancel);
+    // All of the window is opened before the first file ends.
+    let plan: Plan = "uring:open/window:l=64,p=1/chunk=4KiB".parse().unwrap();
+    let budget = Arc::new(Budget::new(plan.memory_bytes));
+    let shared = prepare(&source, plan, budget, &options).unwrap();
+    let mut taken: Vec<File> = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        taken.push(file);
+    }
+    taken.truncate(taken.len() - 24);
+    let work = Hashing::default();
+    match threads::run(&shared, &options, &work) {
+        Err(Error::Refused(reason)) => return println!("skipped: {reason}"),
+        other => assert_eq!(other.unwrap().files, 100),
+    }
+    assert!(shared.refused.load(Ordering::Relaxed) > 0);
+    for (index, hash) in work.hashes.into_inner().unwrap() {
+        assert_eq!(hash, xxh3_64(&content(index)), "file {index}");
     }
 }

@@ -153,6 +153,10 @@ fn open_again<S>(
     mut error: io::Error,
 ) -> Result<OwnedFd, NotOpen> {
     let path = item.path.as_path();
+    if cx.idle && is_out_of_descriptors(&error) {
+        // Otherwise the caller puts the file off, and counts that.
+        cx.shared.refused.fetch_add(1, Ordering::Relaxed);
+    }
     let mut pause = Duration::from_millis(1);
     // A second for every file would add up to hours if the descriptors never come back.
     let attempts = if cx.shared.gave_up.load(Ordering::Relaxed) { 1 } else { ATTEMPTS };

@@ -28,6 +28,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Requests submitted per system call under `window`.
 const WINDOW_BATCH: u32 = 8;
@@ -217,6 +218,9 @@ impl<'p, S> Rings<'p, S> {
             Outcome::Open(Err(error))
                 if is_out_of_descriptors(&error) || is_open_given_up(&error) =>
             {
+                if is_out_of_descriptors(&error) {
+                    cx.shared.refused.fetch_add(1, Ordering::Relaxed);
+                }
                 self.unopened.push_back(job);
                 None
             }
