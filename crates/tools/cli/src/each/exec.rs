@@ -70,9 +70,9 @@ impl Exec {
         Ok(Self { words, to_stderr, takes_path, commands, unread, left_open })
     }
 
-    /// Returns a warning if output of programs in the background may be lost.
+    /// Returns a warning if output of programs in the background may be lost since the last call.
     pub(super) fn lost_output(&self) -> Option<String> {
-        let count = self.left_open.load(Ordering::Relaxed);
+        let count = self.left_open.swap(0, Ordering::Relaxed);
         let commands = format_counted(count, "command", "commands");
         (count > 0).then(|| {
             format!(
