@@ -12,7 +12,7 @@ use ioloom_sys::{cache, file, make, transfer};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -88,6 +88,16 @@ pub(crate) type Acted = (State, State, Option<Incomplete>);
 /// # Errors
 /// Returns the error of a failed system call. A write error means that file data was lost.
 pub fn evict_file(open: impl AsFd, bytes: u64, write: bool) -> io::Result<Acted> {
+    evict_counted(open, bytes, write, &AtomicU64::new(0))
+}
+
+/// Like [`evict_file`]. While it writes data back, it is counted in `writing`.
+pub(crate) fn evict_counted(
+    open: impl AsFd,
+    bytes: u64,
+    write: bool,
+    writing: &AtomicU64,
+) -> io::Result<Acted> {
     let seed = make::random_number();
     let before = residency_with_seed(&open, bytes, seed)?;
     // A query that loads pages has started to read those that it found missing.
@@ -99,7 +109,7 @@ pub fn evict_file(open: impl AsFd, bytes: u64, write: bool) -> io::Result<Acted>
         known.is_none_or(|(dirty, writeback)| dirty + writeback > 0)
     };
     if write && unwritten(&before) {
-        cache::write_back(&open)?;
+        counted(writing, || cache::write_back(&open))?;
     }
     let evict = |last: &State| {
         if last.source.loads_pages() {
@@ -110,7 +120,7 @@ pub fn evict_file(open: impl AsFd, bytes: u64, write: bool) -> io::Result<Acted>
     evict(&before)?;
     let mut after = residency_with_seed(&open, bytes, seed)?;
     if write && !after.is_cold() && unwritten(&after) {
-        transfer::sync_data(&open)?;
+        counted(writing, || transfer::sync_data(&open))?;
         evict(&after)?;
         after = residency_with_seed(&open, bytes, seed)?;
     }
@@ -127,6 +137,14 @@ pub fn evict_file(open: impl AsFd, bytes: u64, write: bool) -> io::Result<Acted>
     }
     let incomplete = why_incomplete(&after);
     Ok((before, after, incomplete))
+}
+
+/// Runs a write, which is counted until it has ended.
+fn counted(writing: &AtomicU64, write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    writing.fetch_add(1, Ordering::Relaxed);
+    let written = write();
+    writing.fetch_sub(1, Ordering::Relaxed);
+    written
 }
 
 fn why_incomplete(after: &State) -> Option<Incomplete> {
@@ -191,6 +209,17 @@ pub(crate) fn load_until(
 mod tests {
     use super::*;
     use std::fs::File;
+
+    #[test]
+    fn a_write_is_counted_until_it_has_ended() {
+        let writing = AtomicU64::new(0);
+        let now = || writing.load(Ordering::Relaxed);
+        let failed = counted(&writing, || {
+            assert_eq!(now(), 1);
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        assert_eq!((failed.unwrap_err().kind(), now()), (io::ErrorKind::StorageFull, 0));
+    }
 
     #[test]
     fn loading_a_file_of_any_size_stops_on_request() {

@@ -37,6 +37,8 @@ pub struct CacheProgress {
     pub files: AtomicU64,
     /// Total size of these files in bytes.
     pub bytes: AtomicU64,
+    /// Number of threads that write data back to the device, which takes its time and ends.
+    pub writing: AtomicU64,
 }
 
 /// A scan of trees or lists.

@@ -1,6 +1,6 @@
 //! Processes a single file, and collects results per thread.
 
-use crate::file::{Incomplete, evict_file, load_until};
+use crate::file::{Incomplete, evict_counted, load_until};
 use crate::mappings::Id;
 use crate::report::{ERRORS_MAX, FileReport, INCOMPLETE_MAX};
 use crate::scan::{Action, Scan};
@@ -158,7 +158,9 @@ impl<'a> SharedScan<'a> {
         let size = what.size;
         let acted: io::Result<(State, State, Option<Incomplete>)> = match self.scan.action {
             Action::Status => residency(&open, size).map(|now| (now, now, None)),
-            Action::Drop { write } => evict_file(&open, size, write),
+            Action::Drop { write } => {
+                evict_counted(&open, size, write, &self.scan.progress.writing)
+            }
             Action::Warm => load_until(&open, size, &mut collected.buffer, &self.scan.stop),
         };
         let (before, now, incomplete) =

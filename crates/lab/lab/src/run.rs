@@ -67,6 +67,7 @@ pub fn run_study(
     let start = Instant::now();
     let planned = plan(spec, options)?;
     plan::check(&planned, subject)?;
+    plan::clear(&planned, subject, options);
     let history = History::of(store, &spec.name, &options.machine.fingerprint);
     let needs = needs(spec, &planned, subject, &history, options)?;
     options.progress.event(&Event::Needs(&needs));

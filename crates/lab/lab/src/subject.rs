@@ -193,6 +193,12 @@ pub trait Sets: Sync {
         Ok(None)
     }
 
+    /// Removes what a killed run left next to the set in `dir`, unless another process uses the set.
+    /// The next run needs the space.
+    fn clear(&self, dir: &Path) {
+        let _ = dir;
+    }
+
     /// Removes only the files that [`Sets::prepare`] created in `dir`.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ const SPARSE_BYTES: u64 = 512;
 const MAKE_FILES_PER_S: f64 = 20_000.0;
 const MAKE_BYTES_PER_S: f64 = 250e6;
 /// Directory next to the items of a set for files created by a run. It is removed after the run or,
-/// if the run is killed, with the set.
+/// if the run is killed, by the next study that uses the set, or with the set.
 pub(crate) const SCRATCH: &str = "scratch";
 
 /// A directory for files of a run, removed with its contents on drop.
@@ -87,6 +87,15 @@ impl Sets for FileSets {
     fn hold(&self, dir: &Path) -> Result<Option<Box<dyn Send>>, String> {
         let held = fileset::lock(dir).map_err(|e| e.to_string())?;
         Ok(Some(Box::new(held)))
+    }
+
+    fn clear(&self, dir: &Path) {
+        let Ok(_locked) = fileset::lock(dir) else { return };
+        // Without a manifest, that directory is not ours.
+        if fileset::load(dir).is_ok() {
+            // If this fails, the next run that needs the directory reports it.
+            let _ = make::remove_tree(&dir.join(SCRATCH));
+        }
     }
 
     fn remove(&self, dir: &Path) -> Result<Removed, String> {
@@ -173,8 +182,11 @@ mod tests {
         let held = FileSets.hold(&dir).unwrap();
         let refused = FileSets.remove(&dir).unwrap_err();
         assert!(refused.contains("locked by another process"), "{refused}");
+        FileSets.clear(&dir);
         assert!(scratch.path.join("output").exists());
         drop(held);
+        FileSets.clear(&dir);
+        assert!(!scratch.path.exists());
         assert_eq!(FileSets.remove(&dir).unwrap().files, 40);
         assert!(!dir.exists());
     }

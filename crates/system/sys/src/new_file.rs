@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Seek};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -126,8 +126,24 @@ impl NewFile {
     pub fn finish(self) -> io::Result<()> {
         let Some(part) = &self.part else { return Ok(()) };
         match part.rename() {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => self.write_again(&part.target),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let written = self.write_again(&part.target);
+                self.remove_moved();
+                written
+            }
             renamed => renamed,
+        }
+    }
+
+    /// Removes the temporary name, which can be in a directory that was renamed.
+    fn remove_moved(&self) {
+        let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let Ok(path) = std::fs::read_link(own) else { return };
+        let id = |there: Metadata| (there.dev(), there.ino());
+        let found = path.symlink_metadata().map(id).ok();
+        // A removed file has a path with a suffix, which can be that of another one.
+        if found.is_some() && found == self.file.metadata().map(id).ok() {
+            let _ = std::fs::remove_file(&path);
         }
     }
 
@@ -288,5 +304,18 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"new");
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         assert_eq!(std::fs::read_dir(&above).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_directory_that_was_renamed_keeps_no_temporary_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (above, moved) = (dir.path().join("out"), dir.path().join("moved"));
+        std::fs::create_dir(&above).unwrap();
+        let new = NewFile::create(&above.join("file")).unwrap();
+        new.file().write_all(b"new").unwrap();
+        std::fs::rename(&above, &moved).unwrap();
+        new.finish().unwrap();
+        assert_eq!(std::fs::read(above.join("file")).unwrap(), b"new");
+        assert_eq!(std::fs::read_dir(&moved).unwrap().count(), 0);
     }
 }

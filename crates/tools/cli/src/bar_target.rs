@@ -19,6 +19,26 @@ const DRAWN_PER_S: u8 = 20;
 /// Clears the line of the cursor.
 const CLEAR_LINE: &str = "\r\x1b[2K";
 
+/// Whether a bar that the terminal did not let be cleared, or a part of it, may be on the line.
+static LEFT: AtomicBool = AtomicBool::new(false);
+
+/// Reports whether a bar may be on the line that is to be cleared.
+pub(crate) fn is_left() -> bool {
+    LEFT.load(Ordering::Relaxed)
+}
+
+/// Clears the line if a bar may be on it. Called before text is written to the terminal.
+///
+/// # Errors
+/// Fails as `out` does.
+pub(crate) fn clear_left(out: &mut dyn Write) -> io::Result<()> {
+    clear(&LEFT, out)
+}
+
+fn clear(left: &AtomicBool, out: &mut dyn Write) -> io::Result<()> {
+    if left.swap(false, Ordering::Relaxed) { out.write_all(CLEAR_LINE.as_bytes()) } else { Ok(()) }
+}
+
 /// Returns standard error, if it is a terminal, for a bar.
 pub(crate) fn stderr() -> ProgressDrawTarget {
     let target = ProgressDrawTarget::stderr();
@@ -39,7 +59,7 @@ struct Screen {
     /// What the next flush writes.
     text: Mutex<String>,
     /// Whether a part of an earlier text may be on the line.
-    is_cut: AtomicBool,
+    is_cut: &'static AtomicBool,
 }
 
 impl Screen {
@@ -48,7 +68,7 @@ impl Screen {
         if !file.is_terminal() {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        Ok(Self { file, text: Mutex::default(), is_cut: AtomicBool::new(false) })
+        Ok(Self { file, text: Mutex::default(), is_cut: &LEFT })
     }
 
     fn add(&self, text: &str) -> io::Result<()> {
@@ -114,5 +134,45 @@ impl TermLike for Screen {
         let is_cut = written.as_ref().is_err_and(stream::would_block);
         self.is_cut.store(is_cut, Ordering::Relaxed);
         if is_cut { Ok(()) } else { written }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, pipe};
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn a_clear_that_a_stopped_terminal_does_not_take_comes_before_the_next_text() {
+        static CUT: AtomicBool = AtomicBool::new(false);
+        let (mut reader, writer) = pipe().unwrap();
+        let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
+        let file = stream::open_to_write(Path::new(&path)).unwrap();
+        let screen = Screen { file, text: Mutex::default(), is_cut: &CUT };
+        let next = || {
+            let mut out = Vec::new();
+            clear(&CUT, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        screen.write_str("bar").unwrap();
+        screen.flush().unwrap();
+        assert_eq!(next(), "");
+        let mut taken = 3;
+        for size in [512, 1] {
+            while let Ok(more) = (&screen.file).write(&[0; 512][..size]) {
+                taken += more;
+            }
+        }
+        screen.clear_line().unwrap();
+        screen.flush().unwrap();
+        assert_eq!((next().as_str(), next().as_str()), (CLEAR_LINE, ""));
+        // It goes on before the text: the bar is drawn or cleared itself.
+        screen.clear_line().unwrap();
+        screen.flush().unwrap();
+        reader.read_exact(&mut vec![0; taken]).unwrap();
+        screen.write_str("bar").unwrap();
+        screen.flush().unwrap();
+        assert_eq!(next(), "");
     }
 }

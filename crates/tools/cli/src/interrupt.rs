@@ -92,11 +92,11 @@ impl StopSignals {
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Runs `f` in a thread, so that this one receives signals even if all others are blocked in calls
-/// that no signal ends, as by a server that does not answer. If `may_block` stays true for two seconds
+/// that no signal ends, as by a server that does not answer. If `may_block` returns true for two seconds
 /// after the first signal, `stuck` is called and must end the process.
 pub(crate) fn unless_stuck<T: Send>(
     signals: &StopSignals,
-    may_block: &AtomicBool,
+    may_block: impl Fn() -> bool,
     stuck: impl FnOnce(Exit) -> std::convert::Infallible,
     f: impl FnOnce() -> T + Send,
 ) -> T {
@@ -111,22 +111,26 @@ pub(crate) fn unless_stuck<T: Send>(
     };
     std::thread::scope(|scope| {
         let Ok(thread) = Builder::new().spawn_scoped(scope, run) else { return run() };
-        let mut raised: Option<Instant> = None;
+        let mut since = None;
         // If it panics, it ends without that.
         while !done.load(Ordering::Acquire) && !thread.is_finished() {
             std::thread::park_timeout(LOOK);
-            let is_raised = signals.flag.load(Ordering::Relaxed);
-            if !is_raised || !may_block.load(Ordering::Relaxed) {
-                raised = None;
-            } else if raised.is_none() {
-                raised = Some(Instant::now());
-            }
-            if raised.is_some_and(|raised| raised.elapsed() >= GRACE) {
+            let is_blocked = signals.flag.load(Ordering::Relaxed) && may_block();
+            if is_stuck(&mut since, is_blocked, Instant::now()) {
                 match stuck(signals.exit()) {}
             }
         }
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
+}
+
+/// Returns whether a run that was asked to stop has been blocked for [`GRACE`]; `since` is when that began.
+fn is_stuck(since: &mut Option<Instant>, is_blocked: bool, now: Instant) -> bool {
+    if !is_blocked {
+        *since = None;
+        return false;
+    }
+    now.saturating_duration_since(*since.get_or_insert(now)) >= GRACE
 }
 
 /// Returns SIGINT, SIGTERM and, unless this process ignores it, SIGHUP. Scripts start programs in the
@@ -196,6 +200,18 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_that_goes_on_meanwhile_is_not_stuck() {
+        let (mut since, begun) = (None, Instant::now());
+        assert!(!is_stuck(&mut since, true, begun));
+        assert!(!is_stuck(&mut since, true, begun + GRACE / 2));
+        assert!(is_stuck(&mut since, true, begun + GRACE));
+        // As while data is written back, however long that takes.
+        assert!(!is_stuck(&mut since, false, begun + GRACE * 9));
+        assert!(!is_stuck(&mut since, true, begun + GRACE * 10));
+        assert!(is_stuck(&mut since, true, begun + GRACE * 11));
+    }
 
     #[test]
     fn a_raised_flag_ends_the_wait_but_not_a_finished_call() {

@@ -21,6 +21,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 
 /// Like [`print()`], for bytes.
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
+    slow_reader::clear_bar();
     let mut out = io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| unwritten(&error))
 }

@@ -5,9 +5,9 @@
 //! take the rest; then the stream is given up, and later writes fail at once. Cost: one `fstat` per call,
 //! one `poll` per write, and writes of at most 4 KiB to a pipe.
 
-use crate::interrupt;
+use crate::{bar_target, interrupt};
 use ioloom_sys::stream::{self, Ready, room};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -27,6 +27,7 @@ static ERROR_GIVEN_UP: AtomicBool = AtomicBool::new(false);
 /// # Errors
 /// Fails as `write` does, and if the stream is given up; see [`is_given_up`].
 pub(crate) fn stdout(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    clear_bar();
     let stdout = io::stdout().lock();
     unless_given_up(&OUTPUT_GIVEN_UP, stdout.as_fd(), write)
 }
@@ -34,7 +35,18 @@ pub(crate) fn stdout(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io
 /// Like [`stdout`], to standard error.
 pub(crate) fn stderr(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let stderr = io::stderr().lock();
-    unless_given_up(&ERROR_GIVEN_UP, stderr.as_fd(), write)
+    unless_given_up(&ERROR_GIVEN_UP, stderr.as_fd(), |out| {
+        bar_target::clear_left(out)?;
+        write(out)
+    })
+}
+
+/// Clears the rest of a bar before text goes to standard output, if that is a terminal as well.
+pub(crate) fn clear_bar() {
+    if bar_target::is_left() && io::stdout().is_terminal() {
+        // If it fails, so does what follows.
+        let _ = stderr(|_| Ok(()));
+    }
 }
 
 /// Reports whether an error means that the reader took too long after an interrupt.

@@ -3,7 +3,7 @@
 use super::options::RunOptions;
 use crate::error::LabError;
 use crate::estimate::{History, Range};
-use crate::expand::{Comparison, Mode, ReadyArm, expand, pictures};
+use crate::expand::{Comparison, Mode, ReadyArm, SetSource, expand, pictures};
 use crate::needs::{self, Needs};
 use crate::order::{self, Slot};
 use crate::subject::{Subject, Touches};
@@ -82,6 +82,20 @@ pub(super) fn check(planned: &Planned, subject: &dyn Subject) -> Result<(), LabE
         }
     }
     Ok(())
+}
+
+/// Removes what killed runs left next to the file sets, so that it counts as free.
+pub(super) fn clear(planned: &Planned, subject: &dyn Subject, options: &RunOptions<'_>) {
+    let mut dirs = BTreeSet::new();
+    for place in &options.workspaces {
+        let here = planned.comparisons.iter().filter(|c| c.medium == place.medium.name);
+        for arm in here.flat_map(|comparison| &comparison.arms) {
+            if let SetSource::Made(spec) = &arm.source {
+                dirs.insert(place.set_dir(&arm.set, spec));
+            }
+        }
+    }
+    dirs.iter().for_each(|dir| subject.sets().clear(dir));
 }
 
 /// Computes the requirements of the planned study. `history` contains the durations of earlier

@@ -29,13 +29,14 @@ pub(crate) fn run(args: &CacheArgs) -> Ended {
     interrupt::share(&signals.flag);
     let started = Instant::now();
     let stuck = |exit: Exit| {
-        stderr::message("interrupted: standard input does not answer");
+        stderr::message("interrupted: standard input or a file system does not answer");
         std::process::exit(exit as i32)
     };
-    // Reading a list from a terminal or an idle pipe is not ended by a signal. A write-back ends.
-    let may_block = AtomicBool::new(false);
-    let scan = || scan(act, args, &signals.flag, &may_block);
-    let report = unless_stuck(&signals, &may_block, stuck, scan)?;
+    let progress = Arc::new(CacheProgress::default());
+    // No signal ends the wait for a list from an idle pipe, or for a server. A write-back ends.
+    let may_block = || progress.writing.load(Ordering::Relaxed) == 0;
+    let scan = || scan(act, args, &signals.flag, &progress);
+    let report = unless_stuck(&signals, may_block, stuck, scan)?;
     let elapsed_ns = started.elapsed().as_nanos() as u64;
     let strips = if args.map || args.svg.is_some() { strip::of(&report) } else { Vec::new() };
     if let Some(file) = &args.svg {
@@ -61,10 +62,9 @@ fn scan(
     act: Action,
     args: &PathArgs,
     stop: &Arc<AtomicBool>,
-    may_block: &AtomicBool,
+    progress: &Arc<CacheProgress>,
 ) -> Result<Report, Failure> {
     let _ = ioloom_sys::proc::raise_open_files_limit();
-    let progress = Arc::new(CacheProgress::default());
     let seen = progress.clone();
     let status = StatusLine::start("cache-progress", move |_| {
         let files = format_count(seen.files.load(Ordering::Relaxed));
@@ -87,19 +87,13 @@ fn scan(
         depth_max: args.max_depth,
         threads: args.threads,
         stop: stop.clone(),
-        progress,
+        progress: progress.clone(),
         each: args.all.then_some(&each as _),
     };
     let report = if args.is_list()? {
         let separator = if args.zero { Separator::Nul } else { Separator::Newline };
         let reader = BufReader::with_capacity(1 << 20, std::io::stdin());
-        let mut list = read_list(reader, separator);
-        scan.list(std::iter::from_fn(|| {
-            may_block.store(true, Ordering::Relaxed);
-            let path = list.next();
-            may_block.store(false, Ordering::Relaxed);
-            path
-        }))
+        scan.list(read_list(reader, separator))
     } else {
         scan.trees(&args.paths).map_err(Failure::refused)?
     };

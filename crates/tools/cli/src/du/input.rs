@@ -35,7 +35,7 @@ pub(super) fn scan(args: &DuArgs, lines: &Lines, print: bool) -> Result<Scan, Fa
         std::process::exit(exit as i32)
     };
     let scan = || scan_all(args, (lines, print), &operands, &signals, &progress);
-    unless_stuck(&signals, &progress.walking, stuck, scan)
+    unless_stuck(&signals, || progress.walking.load(Ordering::Relaxed), stuck, scan)
 }
 
 fn scan_all(

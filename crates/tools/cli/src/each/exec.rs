@@ -5,7 +5,8 @@
 //! program reads the file itself; without it the contents arrive on its standard input. Output is
 //! collected until the program ends and then printed at once, so that lines of two programs do not
 //! mix. It is kept in memory up to 1 MiB, and beyond that in a file without a name. What programs in the
-//! background print later is lost. If the reader of the output leaves, all commands still run.
+//! background print later than 100 ms after that is lost, with a warning. If the reader of the output
+//! leaves, all commands still run.
 
 use super::commands::Commands;
 use super::spool::{Collector, Spool};
@@ -13,6 +14,7 @@ use crate::exit::Failure;
 use crate::slow_reader;
 use ioloom::FnError;
 use ioloom_failure::reason;
+use ioloom_model::units::format_counted;
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -20,7 +22,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Descriptors of the program itself: standard streams, signals, the walk.
 const OWN_DESCRIPTORS: u64 = 10;
@@ -37,6 +39,8 @@ pub(crate) struct Exec {
     pub(super) commands: Arc<Commands>,
     /// Whether the reader of the output has left.
     unread: Arc<AtomicBool>,
+    /// Commands whose output stayed open after their end.
+    left_open: Arc<AtomicU64>,
 }
 
 /// A program that is processing one file. When it is dropped early, because its file could not be
@@ -49,6 +53,7 @@ pub(crate) struct Running {
     stdin: Option<ChildStdin>,
     printed: Option<Collector>,
     unread: Arc<AtomicBool>,
+    left_open: Arc<AtomicU64>,
 }
 
 impl Exec {
@@ -61,8 +66,20 @@ impl Exec {
             return Err(Failure::usage("--exec needs a command, for example --exec 'wc -c {}'"));
         }
         let takes_path = words.iter().any(|w| find(w).is_some());
-        let (commands, unread) = (Arc::default(), Arc::default());
-        Ok(Self { words, to_stderr, takes_path, commands, unread })
+        let (commands, unread, left_open) = (Arc::default(), Arc::default(), Arc::default());
+        Ok(Self { words, to_stderr, takes_path, commands, unread, left_open })
+    }
+
+    /// Returns a warning if output of programs in the background may be lost since the last call.
+    pub(super) fn lost_output(&self) -> Option<String> {
+        let count = self.left_open.swap(0, Ordering::Relaxed);
+        let commands = format_counted(count, "command", "commands");
+        (count > 0).then(|| {
+            format!(
+                "{commands} ended while a background process kept the output open; later output is \
+                 lost; use 'wait' in the command"
+            )
+        })
     }
 
     /// Returns how many commands can run at once with a limit on open files.
@@ -101,8 +118,9 @@ impl Exec {
                 }
             }
         }
-        let (to_stderr, unread) = (self.to_stderr, Arc::clone(&self.unread));
-        Running { name, to_stderr, commands, child: Some(child), stdin, printed, unread }
+        let (to_stderr, child) = (self.to_stderr, Some(child));
+        let (unread, left_open) = (Arc::clone(&self.unread), Arc::clone(&self.left_open));
+        Running { name, to_stderr, commands, child, stdin, printed, unread, left_open }
     }
 }
 
@@ -136,6 +154,7 @@ impl Running {
         if let Some(printed) = self.printed.take() {
             let printed = printed.finish();
             let printed = printed.map_err(|e| format!("cannot keep its output: {}", reason(&e)))?;
+            self.left_open.fetch_add(u64::from(printed.is_open), Ordering::Relaxed);
             self.print(printed)?;
         }
         match (status.code(), status.signal()) {

@@ -1,6 +1,7 @@
 //! `each s3://BUCKET/PREFIX`: the same work on the objects of a store.
 
 use super::args::EachArgs;
+use super::exec::Exec;
 use super::input::Roots;
 use super::job::Job;
 use super::outcome::{Outcome, Remote};
@@ -121,7 +122,11 @@ fn run_job(
     let give_up = || stop.store(true, Ordering::Relaxed);
     let manner = sink::Manner::of(args.ordered, false);
     let sink = args.per_file.then(|| sink::Sink::new(manner, &bar, &give_up));
-    let lines = sink.as_ref().map_or(Lines::None, |sink| Lines::Print(sink, shape(args)));
+    let lines = match &sink {
+        Some(sink) => Lines::Print(sink, shape(args)),
+        None if args.exec.is_some() => Lines::Errors(&bar),
+        None => Lines::None,
+    };
     let work = EachWork::new(job, lines, !args.quiet);
     let (options, schedule) = options(args, stop);
     let report = |now: &ioloom_objects::Progress| {
@@ -143,6 +148,7 @@ fn run_job(
     let roots = Roots::new(Some(PathBuf::from(root.trim_end_matches('/'))));
     let (mut outcome, counts) = work.outcome_of(all, (measured, cancelled), &roots);
     outcome.cancelled |= !is_whole;
+    outcome.warnings.extend(job.exec.as_ref().and_then(Exec::lost_output));
     outcome.add_failed_commands(counts.commands);
     outcome.remote = Some(Remote {
         schedule,

@@ -1,6 +1,7 @@
 //! Runs a job over its input.
 
 use super::args::EachArgs;
+use super::exec::Exec;
 use super::input::Input;
 use super::job::Job;
 use super::outcome::Outcome;
@@ -80,6 +81,7 @@ pub(super) fn run_job(
         all.add(walked);
         outcome.warnings.extend(walked.sentence(input.roots.one()));
     }
+    outcome.warnings.extend(job.exec.as_ref().and_then(Exec::lost_output));
     outcome.add_first(input.cut.get());
     Ok(outcome)
 }

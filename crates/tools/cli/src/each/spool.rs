@@ -1,8 +1,8 @@
 //! Collects the output of a program: in memory while it is short, in a file without a name beyond that.
 //!
 //! A thread reads until the output ends. Programs that the command left in the background can hold
-//! the pipe open for ever, so once the command has ended, the thread stops as soon as nothing more is
-//! ready. Cost: a thread for each running command.
+//! the pipe open for ever, so once the command has ended, the thread waits only [`LINGER`] for the end
+//! of the output. Cost: a thread for each running command.
 
 use ioloom_sys::stream::{self, Ready};
 use std::fs::File;
@@ -11,13 +11,16 @@ use std::process::ChildStdout;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Most bytes of one program's output in memory.
 const MEMORY_BYTES: usize = 1 << 20;
 
 /// Most bytes that are still read after the end of the program: what a pipe can hold.
 const LEFT_BYTES: usize = 1 << 20;
+
+/// How long the output may stay open after the end of the program, as `cmd > >(tee log)` leaves it.
+const LINGER: Duration = Duration::from_millis(100);
 
 /// Time between two looks whether the program has ended.
 const LOOK: Duration = Duration::from_millis(50);
@@ -28,6 +31,8 @@ pub(super) struct Spool {
     first: Vec<u8>,
     /// What follows.
     rest: Option<File>,
+    /// Whether a program in the background could still write. What it writes later is lost.
+    pub(super) is_open: bool,
 }
 
 /// A thread that reads the output of a program.
@@ -42,20 +47,25 @@ impl Collector {
         let is_over = Arc::clone(&ended);
         let read = move || {
             let (mut all, mut buffer, mut left) = (Spool::default(), vec![0; 64 << 10], LEFT_BYTES);
+            let mut until: Option<Instant> = None;
             loop {
                 // Read before the wait: what came before the end is ready after it.
                 let over = is_over.load(Ordering::Acquire);
-                let most = if over { Duration::ZERO } else { LOOK };
+                if over && until.is_none() {
+                    until = Some(Instant::now() + LINGER);
+                }
+                let rest = |until: Instant| until.saturating_duration_since(Instant::now());
+                let most = until.map_or(LOOK, rest);
                 if !stream::wait(&stdout, Ready::Read, most)? {
-                    if over {
-                        return Ok(all);
+                    if over && most.is_zero() {
+                        return Ok(Spool { is_open: true, ..all });
                     }
                     continue;
                 }
                 match stdout.read(&mut buffer) {
                     Ok(0) => return Ok(all),
                     // A program in the background can write for ever.
-                    Ok(n) if over && n > left => return Ok(all),
+                    Ok(n) if over && n > left => return Ok(Spool { is_open: true, ..all }),
                     Ok(n) => {
                         all.add(&buffer[..n])?;
                         left -= if over { n } else { 0 };
@@ -68,7 +78,7 @@ impl Collector {
         Builder::new().spawn(read).map(|thread| Self { thread, ended })
     }
 
-    /// Ends the thread as soon as nothing more is ready.
+    /// Ends the thread soon.
     pub(super) fn abandon(&self) {
         self.ended.store(true, Ordering::Release);
     }

@@ -256,13 +256,18 @@ fn end_by(mut signals: Signals) {
         let mut first = None;
         for _ in signals.forever() {
             stop.store(true, Ordering::Relaxed);
-            if first.get_or_insert_with(Instant::now).elapsed() >= REPEATED {
+            if is_another(&mut first, Instant::now()) {
                 signal_hook::low_level::exit(Exit::Interrupted as i32);
             }
         }
     };
     // Without the thread, only SIGKILL ends a wait.
     let _ = std::thread::Builder::new().name("watch-signals".to_owned()).spawn(noticed);
+}
+
+/// Returns whether a signal is another request than the first one.
+fn is_another(first: &mut Option<Instant>, now: Instant) -> bool {
+    now.saturating_duration_since(*first.get_or_insert(now)) >= REPEATED
 }
 
 fn cannot_start(args: &WatchArgs, error: &io::Error) -> Stop {
@@ -288,5 +293,20 @@ fn ended(status: ExitStatus) -> String {
         (Some(code), _) => format!("The command exited with code {code}."),
         (None, Some(signal)) => format!("The command was killed by signal {signal}."),
         (None, None) => "The command exited.".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeated_signal_is_not_a_second_request() {
+        let (mut first, begun) = (None, Instant::now());
+        assert!(!is_another(&mut first, begun));
+        // As `timeout` signals the process, and then its group.
+        assert!(!is_another(&mut first, begun));
+        assert!(!is_another(&mut first, begun + REPEATED / 2));
+        assert!(is_another(&mut first, begun + REPEATED));
     }
 }

@@ -2,13 +2,17 @@
 
 #![allow(clippy::print_stdout, reason = "skipped tests print why")]
 
+use ioloom_delayfs::{DelayFs, Options, available};
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_ioloom");
 
@@ -140,6 +144,43 @@ fn one_interrupt_ends_the_wait_for_a_list() {
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     assert!(text(&output.stderr).contains("interrupted"), "{output:?}");
     drop(list);
+}
+
+/// The open of a file takes until there is a second one.
+#[test]
+fn one_interrupt_ends_the_wait_for_a_file_system() {
+    if let Err(reason) = available() {
+        return println!("skipped: {reason}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = Options::new(1, 4096);
+    (options.open, options.until_overlap) = (Duration::from_secs(600), NonZeroUsize::new(2));
+    let mounted = DelayFs::mount(dir.path(), options).unwrap();
+    let file = mounted.paths().remove(0);
+    let mut command = Command::new(PROGRAM);
+    command.args(["cache", "status"]).arg(&file).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    while mounted.counters().opens_peak == 0 {
+        assert!(child.try_wait().unwrap().is_none(), "it opens the file");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let (sender, first) = channel();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let reader = std::thread::spawn(move || {
+        lines.map_while(Result::ok).for_each(|line| {
+            let _ = sender.send(line);
+        })
+    });
+    // A minute guards against a hang.
+    let line = first.recv_timeout(Duration::from_secs(60));
+    // The process ends when its open does.
+    assert!(Command::new("cat").arg(&file).output().unwrap().status.success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    reader.join().unwrap();
+    let line = line.unwrap_or_default();
+    assert!(line.contains("a file system does not answer"), "{line}");
 }
 
 #[test]

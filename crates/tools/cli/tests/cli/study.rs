@@ -25,6 +25,11 @@ fn a_study_ends_with_its_report_and_everything_can_be_shown_again() {
     assert_eq!(digests.len(), 1, "all runs read the same bytes");
 
     shown_again(&home, &studies);
+    // As a run leaves it that is killed.
+    let set = std::fs::read_dir(home.path("cache/ioloom/sets")).unwrap().next().unwrap().unwrap();
+    let scratch = set.path().join("scratch");
+    std::fs::create_dir(&scratch).unwrap();
+    std::fs::write(scratch.join("copy"), "x").unwrap();
     let mut again = study.to_vec();
     again.extend(["--json", "--random", "5", "--blocks", "2", "--report", "mine.html"]);
     let json = home.run(&again).well().json();
@@ -33,6 +38,7 @@ fn a_study_ends_with_its_report_and_everything_can_be_shown_again() {
     assert_eq!((&study["runs"], &study["interrupted"]), (&6.into(), &false.into()));
     assert!(study["verdicts"].is_array() && study["doubts"].is_array());
     assert!(home.path("mine.html").is_file());
+    assert!(!scratch.exists(), "its space is free again");
     two_sessions(&home, &studies);
 }
 

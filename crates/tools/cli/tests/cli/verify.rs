@@ -112,21 +112,37 @@ fn claims_are_decided_by_their_own_arms_alone() {
     }
 }
 
+/// Kills a verification when its session has this many lines.
+fn killed(home: &Home, args: &[String], least: usize) {
+    let mut command = home.command(args);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let since = Instant::now();
+    while home.lines().len() < least {
+        assert!(since.elapsed() < Duration::from_secs(120), "no runs are made");
+        assert!(child.try_wait().unwrap().is_none(), "it ended too early");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_named_claim_of_an_unfinished_session_is_not_verified() {
+    let home = Home::new();
+    killed(&home, &arguments(&home, &["--open", "--json"]), 5);
+    // No run fits.
+    let ran = home.run(&arguments(&home, &["000-V1", "--budget", "1us"]));
+    assert!(ran.err.contains("Continues an unfinished session"), "{}", ran.err);
+    assert!(ran.err.contains("is not finished. Continue with the same command."), "{}", ran.err);
+    assert_eq!(ran.code, Some(3), "{}", ran.err);
+}
+
 #[test]
 fn a_killed_verification_continues_with_the_same_runs() {
     let home = Home::new();
     let args = arguments(&home, &["--open", "--json"]);
     for least in [5, 12] {
-        let mut command = home.command(&args);
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let since = Instant::now();
-        while home.lines().len() < least {
-            assert!(since.elapsed() < Duration::from_secs(120), "no runs are made");
-            assert!(child.try_wait().unwrap().is_none(), "it ended too early");
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        child.kill().unwrap();
-        child.wait().unwrap();
+        killed(&home, &args, least);
     }
     let before = home.lines();
     let ran = home.run(&args).well();

@@ -1,6 +1,7 @@
 //! `--exec`: a program for each file.
 
 use crate::place::{Each, fresh, regular_files};
+use crate::signals::until;
 use std::fs;
 
 #[test]
@@ -180,4 +181,22 @@ fn numbers_of_threads_and_commands_are_checked() {
         let schedule = json["schedule"].as_str().unwrap();
         assert!(schedule.contains(right), "{flags:?}: {schedule}");
     }
+}
+
+/// The program in the background prints when the run has ended.
+#[test]
+fn output_after_the_end_of_a_command_is_lost_with_a_warning() {
+    let place = fresh();
+    place.write("f", "x");
+    let warning = "1 command ended while a background process kept the output open";
+    // Without its directory, it ends too.
+    let command = "sh -c '(trap \"\" PIPE; until [ -e go ] || [ ! -e f ]; do sleep 0.01; done; \
+                   echo late; touch ended) 2> /dev/null & echo now'";
+    let ran = place.each(&["f", "--exec", command]).ended(0);
+    assert_eq!(ran.text(), "now\n");
+    assert!(ran.err.contains(warning), "{}", ran.err);
+    place.write("go", "");
+    until("it has ended", || place.at("ended").exists());
+    let ran = place.each(&["f", "--exec", "echo now"]).ended(0);
+    assert!(!ran.err.contains("background"), "{}", ran.err);
 }

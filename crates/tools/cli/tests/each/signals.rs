@@ -2,6 +2,7 @@
 
 use crate::place::{PROGRAM, ProcessOutput, Workspace, fresh};
 use std::fs;
+use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -138,6 +139,27 @@ fn a_second_interrupt_kills_the_commands() {
     send("-TERM", program.id());
     ProcessOutput::from(program.wait_with_output().unwrap()).ended(130);
     until("all have ended", || !written(&place).into_iter().any(lives));
+}
+
+#[test]
+fn an_interrupt_ends_a_mapped_plan_and_its_child() {
+    for signal in ["-INT", "-TERM"] {
+        let place = fresh();
+        place.write("a", "a");
+        let mut program = started(&place, &["-", "--per-file", "--method", "mmap:plain"]);
+        let mut list = program.stdin.take().unwrap();
+        list.write_all(b"a\n").unwrap();
+        // The first file is done, and the list is still open.
+        program.stdout.as_mut().unwrap().read_exact(&mut [0; 8]).unwrap();
+        let id = program.id();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+        let child: Option<u32> = children.ok().map(|ids| ids.trim().parse().unwrap());
+        send(signal, id);
+        let ran = ProcessOutput::from(program.wait_with_output().unwrap()).ended(130);
+        assert!(ran.err.contains("(partial: interrupted)"), "{signal}: {}", ran.err);
+        assert!(!child.is_some_and(lives), "{signal}");
+        drop(list);
+    }
 }
 
 #[test]

@@ -66,6 +66,14 @@ fn commands_get_the_contents() {
     assert!(ran.err.contains("cannot process 's3://bucket/data/f"), "{}", ran.err);
 }
 
+#[test]
+fn every_failed_command_is_named() {
+    let (server, _dir) = pair(Law::default(), 30);
+    let ran = run(&server, &["each", "s3://bucket/data", "--exec", "false", "-q"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert_eq!(ran.err.matches("exited with code 1").count(), 30, "{}", ran.err);
+}
+
 /// Ranges of several objects arrive interleaved, and each object has one command.
 #[test]
 fn no_more_commands_run_than_jobs() {
