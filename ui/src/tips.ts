@@ -1,15 +1,16 @@
 // Tooltips for chart marks. The text is the mark's <title>. It is removed from the drawing to keep
-// the browser from showing it twice, and becomes the mark's label.
+// the browser from showing it twice, and kept in an attribute. A mark has no role and a drawing is one
+// image, so it cannot have a label of its own.
 const GAP = 14;
 
 /** Returns the words of a mark. */
 export function wordsOf(mark: Element): string {
   const title = Array.from(mark.children).find((c) => c.localName === "title");
   if (title) {
-    mark.setAttribute("aria-label", title.textContent ?? "");
+    mark.setAttribute("data-words", title.textContent ?? "");
     title.remove();
   }
-  return mark.getAttribute("aria-label") ?? "";
+  return mark.getAttribute("data-words") ?? "";
 }
 
 export function showTips(): void {

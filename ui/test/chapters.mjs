@@ -135,6 +135,7 @@ try {
       await fits(page, `${scheme} at ${width}`);
       await shot(page, `chapters-${scheme}-${width}`);
       if (width === 1200) {
+        await page.evaluate(() => document.querySelector(".tl-state")?.click());
         await accessible(page, `timelines, ${scheme}`);
       }
       same(seen.errors, [], `console at ${width}`);

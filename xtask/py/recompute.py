@@ -448,7 +448,7 @@ def main():
         for test, part in zip(tests, verdict["parts"]):
             if part["p"] is None:
                 continue
-            bare = {k: v for k, v in test.items() if k not in ("size", "reason")}
+            bare = {k: v for k, v in test.items() if k not in ("size", "no_size", "reason")}
             if bare in known:
                 continue
             known.append(bare)

@@ -101,9 +101,26 @@ pub struct Test {
     /// agrees with it.
     #[serde(default)]
     pub size: Option<String>,
+    /// Why no size is stated. It is only a word, so it does not change the fingerprint.
+    #[serde(default)]
+    pub no_size: Option<NoSize>,
     /// Reason for the threshold of the contrast.
     #[serde(default)]
     pub reason: Option<String>,
+}
+
+/// Why a contrast states no published size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum NoSize {
+    /// The publication states a direction, an order or an equality without a number.
+    #[serde(rename = "direction only")]
+    Direction,
+    /// The published numbers are of another quantity, or of other levels or circumstances.
+    #[serde(rename = "another quantity")]
+    Other,
+    /// The statement is not published: it is proposed here to explain published results.
+    #[serde(rename = "not published")]
+    Unpublished,
 }
 
 impl std::ops::Deref for Test {

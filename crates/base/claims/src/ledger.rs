@@ -60,7 +60,7 @@ fn share_tests(claims: &mut [Claim]) -> Result<(), String> {
 }
 
 /// Keys of a contrast that are only words.
-const WORDS: [&str; 2] = ["says", "reason"];
+const WORDS: [&str; 3] = ["says", "reason", "no_size"];
 
 /// Version of the rule by which contrasts are judged. A verdict by another rule than the one that was in force
 /// before the first run is not one of a test that was fixed.
@@ -111,6 +111,9 @@ fn check(claim: &Claim) -> Result<(), String> {
 }
 
 fn check_contrast(contrast: &Test) -> Result<(), String> {
+    if contrast.size.is_some() && contrast.no_size.is_some() {
+        return Err("a contrast has either size or no_size".to_owned());
+    }
     contrast.published_size().map_err(|e| e.to_string())?;
     for metric in contrast.metrics() {
         formula::evaluate(metric, |_| Some(1.0)).map_err(|e| e.to_string())?;

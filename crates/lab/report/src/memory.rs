@@ -105,7 +105,10 @@ fn figure(m: &mut Markup, caption: &str, wide: Svg, narrow: Option<Svg>) {
 fn row(m: &mut Markup, cell: &'static str, cells: &[String]) {
     m.tag("tr").body(|m| {
         for (i, text) in cells.iter().enumerate() {
-            m.tag(cell).maybe("class", (i > 0).then_some("r")).text(text);
+            m.tag(cell)
+                .maybe("scope", (cell == "th").then_some("col"))
+                .maybe("class", (i > 0).then_some("r"))
+                .text(text);
         }
     });
 }

@@ -381,6 +381,8 @@ fn a_definition_changes_with_the_test_and_not_with_its_words() {
     assert_eq!(first.len(), 16);
     assert_eq!(first, definition("y", "less", ""));
     assert_ne!(first, definition("x", "greater", ""));
+    assert_eq!(first, definition("x", "less", "no_size = \"direction only\"\n"));
+    assert_ne!(first, definition("x", "less", "size = \"2\"\n"));
     assert_ne!(first, definition("x", "less", "times = 2.0\n"));
     assert_ne!(definition("x", "less", "times = 3.0\n"), definition("x", "less", "times = 2.0\n"));
 }

@@ -126,10 +126,10 @@ fn share_table(m: &mut Markup, trace: &Trace) {
         m.tag("table").body(|m| {
             m.tag("thead").body(|m| {
                 m.tag("tr").body(|m| {
-                    m.tag("th").text("state");
+                    m.tag("th").a("scope", "col").text("state");
                     for role in &roles {
                         let name = format!("{} ({})", role.role, role.threads);
-                        m.tag("th").a("class", "r").text(&name);
+                        m.tag("th").a("scope", "col").a("class", "r").text(&name);
                     }
                 });
             });
@@ -210,7 +210,7 @@ fn head(m: &mut Markup, names: &[&str]) {
         m.tag("tr").body(|m| {
             for (i, name) in names.iter().enumerate() {
                 let right = i > 0 && *name != "access";
-                m.tag("th").maybe("class", right.then_some("r")).text(name);
+                m.tag("th").a("scope", "col").maybe("class", right.then_some("r")).text(name);
             }
         });
     });

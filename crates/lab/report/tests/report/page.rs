@@ -258,6 +258,16 @@ fn elements_nest_and_identifiers_are_unique() {
     }
 }
 
+/// Transparent text has too little contrast: a control that is off has another colour instead.
+#[test]
+fn controls_that_are_off_keep_their_contrast() {
+    let page = ioloom_report::timeline::timeline_page(&[]);
+    let off = "[aria-pressed=false]{";
+    let rules: Vec<&str> = page.split('}').filter(|rule| rule.contains(off)).collect();
+    assert!(rules.len() >= 3, "{rules:?}");
+    assert!(rules.iter().all(|rule| !rule.contains("opacity")), "{rules:?}");
+}
+
 /// Decodes the runs of a page, independently of the encoder.
 fn runs_read_back(page: &str, input: &Input) {
     let (_, rest) = page.split_once("id=\"report-runs\">").expect("the runs");
