@@ -164,7 +164,9 @@ impl Target<'_> {
 
     fn is_newer(&self) -> bool {
         let cuts = self.context.options.preserve.times;
-        newer::is_newer(self.source.modified, &self.end, cuts, || newer::is_on_fat(self.route.to))
+        newer::is_newer(self.source.modified, &self.end, cuts, || {
+            newer::has_long_steps(self.route.to, self.route.to_name, &self.there)
+        })
     }
 
     /// Returns true if a symbolic link at this place would be copied as a link, not followed.

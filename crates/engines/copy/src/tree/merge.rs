@@ -123,7 +123,8 @@ impl Both<'_> {
             Existing::Update | Existing::UpdateAsk => {
                 let cuts = self.context.options.preserve.times;
                 let modified = self.modified(name, &new);
-                !newer::is_newer(modified, &old, cuts, || newer::is_on_fat(self.to))
+                let has_long_steps = || newer::has_long_steps(self.to, name, &old);
+                !newer::is_newer(modified, &old, cuts, has_long_steps)
             }
             Existing::Replace | Existing::Ask => false,
         };
