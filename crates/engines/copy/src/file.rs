@@ -283,8 +283,8 @@ impl<'a> Attempt<'a> {
         taken.map_err(|e| self.route.failed_to(Operation::CreateBeside, e))
     }
 
-    /// Fails if the new file has other flags (`chattr`) or another project than the old one, as it inherits both from its
-    /// directory: the old one is then written in place. One open and four ioctls.
+    /// Fails if the new file has other flags (`chattr`) or another project than the old one, as it inherits both from
+    /// its directory: the old one is then written in place. One open and four ioctls.
     fn check_flags(&self, new: &NewFile<'_>) -> Result<(), CopyError> {
         let route = self.route;
         let is_replaced = matches!(self.target, TargetState::Replace(_));

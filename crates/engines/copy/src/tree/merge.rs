@@ -28,7 +28,9 @@ pub(super) struct Left {
     /// Entries whose existing targets were kept.
     kept: HashSet<Vec<u8>>,
     counts: Counts,
+    /// An estimate for files with holes.
     bytes: u64,
+    /// Regular files, which can have hashes.
     files: HashSet<Vec<u8>>,
 }
 
