@@ -423,9 +423,9 @@ impl Worker<'_> {
                 let mut left = merge::merge(self.context, (&pair.to, &there), &source, &path)
                     .map_err(|e| failed(Operation::Publish, e))?;
                 let mut each = |below: &[u8], found: Option<&Attr>| left.add(below, found);
-                let removed = remove::tree(above.dir(), hidden, &mut each);
+                remove::tree(above.dir(), hidden, &mut each)
+                    .map_err(|e| failed(Operation::Remove, e))?;
                 kept = left.report(self.context, &path, &dir.data().tally);
-                removed.map_err(|e| failed(Operation::Remove, e))?;
             }
             renamed => renamed.map_err(|e| failed(Operation::Publish, e))?,
         }
