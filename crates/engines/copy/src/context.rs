@@ -269,6 +269,14 @@ impl<'a> CopyContext<'a> {
         locked(&self.hashes).retain(|of| !of.path.starts_with(path));
     }
 
+    /// Takes entries that did not get their final names out of the result; `is_one`: whether a path is that of such a
+    /// file.
+    pub(crate) fn not_moved(&self, counts: &Counts, bytes: u64, is_one: impl Fn(&Path) -> bool) {
+        locked(&self.removed).add(counts);
+        self.progress.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        locked(&self.hashes).retain(|of| !is_one(&of.path));
+    }
+
     /// Records a directory that this copy writes to.
     pub(crate) fn writes_into(&self, identity: (Device, u64)) {
         locked(&self.written).insert(identity);

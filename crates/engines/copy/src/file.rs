@@ -283,8 +283,8 @@ impl<'a> Attempt<'a> {
         taken.map_err(|e| self.route.failed_to(Operation::CreateBeside, e))
     }
 
-    /// Fails if the new file lacks flags of the old one (`chattr`) or its project, so that the old one is written in
-    /// place. Most files have neither: one open and two ioctls.
+    /// Fails if the new file has other flags (`chattr`) or another project than the old one, as it inherits both from
+    /// its directory: the old one is then written in place. One open and four ioctls.
     fn check_flags(&self, new: &NewFile<'_>) -> Result<(), CopyError> {
         let route = self.route;
         let is_replaced = matches!(self.target, TargetState::Replace(_));
@@ -297,7 +297,7 @@ impl<'a> Attempt<'a> {
         // A program that is running and cannot be read.
         let Ok(old) = opened.map(Descriptor::new) else { return Ok(()) };
         let keeps = InodeFlags::of_file(&old)
-            .and_then(|old| Ok(old.is_empty() || old.are_in(InodeFlags::of_file(new.file())?)));
+            .and_then(|old| InodeFlags::of_file(new.file()).map(|new| new == old));
         match keeps.map_err(|e| route.failed_to(Operation::Stat, e))? {
             true => Ok(()),
             false => Err(route.failed_to(Operation::CreateBeside, Errno::PERM.into())),

@@ -3,34 +3,58 @@
 //! Some file systems cut off the times that they store: FAT to two seconds, others to one second or to
 //! 100 nanoseconds. A copy with preserved times would be older than its source for ever. So the time of
 //! the source is cut off too, as in GNU cp. The file system shows its resolution by the zeros at the end
-//! of the three times of the target.
+//! of the three times of the target. Only FAT has steps of two seconds, but a server or FUSE can export it: then
+//! setting the time of the target shows the steps, which costs up to three calls for such a file.
 
 use ioloom_sys::attr::{self, Attr, Time};
-use ioloom_sys::dir::Dir;
+use ioloom_sys::dir::{Dir, Kind};
+use std::ffi::CStr;
 
 /// The type of FAT in `statfs`. It stores only even seconds.
 const FAT: u64 = 0x4d44;
 
 const SECOND: u32 = 1_000_000_000;
 
-/// Returns true if a source is newer than its target. `cuts`: whether times are preserved. `is_fat` is called
-/// only if it matters.
+/// Returns true if a source is newer than its target. `cuts`: whether times are preserved. `has_long_steps` is called
+/// only if it matters: whether the target stores only even seconds.
 pub(crate) fn is_newer(
     source: Time,
     there: &Attr,
     cuts: bool,
-    is_fat: impl FnOnce() -> bool,
+    has_long_steps: impl FnOnce() -> bool,
 ) -> bool {
     let cut_off = source.0.saturating_sub(there.modified.0) < 2;
     if !cuts || !cut_off || source <= there.modified {
         return source > there.modified;
     }
     let (seconds, nanoseconds) = source;
-    let source = match is_fat() {
-        true => (seconds & !1, 0),
-        false => (seconds, nanoseconds - nanoseconds % resolution(there)),
-    };
-    source > there.modified
+    let source = (seconds, nanoseconds - nanoseconds % resolution(there));
+    let even = (seconds & !1, 0);
+    source > there.modified && (even > there.modified || !has_long_steps())
+}
+
+/// Returns true if the file `name` in `dir` is on FAT, also if a server or another program exports that.
+pub(crate) fn has_long_steps(dir: &Dir, name: &CStr, there: &Attr) -> bool {
+    let Ok(system) = attr::file_system(dir) else { return false };
+    let may_be_exported =
+        system.remote && there.kind == Kind::Regular && resolution(there) == SECOND;
+    system.kind == FAT || (may_be_exported && stores_even_seconds(dir, name, there))
+}
+
+/// Returns true if a file with an even time keeps it when it is set to the next second. Otherwise sets it back.
+fn stores_even_seconds(dir: &Dir, name: &CStr, there: &Attr) -> bool {
+    let (seconds, _) = there.modified;
+    let next = (seconds | 1, 0);
+    let set = |modified| attr::set_times_at(dir, name, there.accessed, modified);
+    if next == there.modified || set(next).is_err() {
+        return false;
+    }
+    let now = attr::of_name(dir, name, false).map(|now| now.modified);
+    if now.as_ref().is_ok_and(|now| *now == next) {
+        // Ignore a failure: the file is copied, which sets its time again.
+        let _ = set(there.modified);
+    }
+    now.is_ok_and(|now| now == there.modified)
 }
 
 /// Returns true if a directory is on FAT.
@@ -71,5 +95,35 @@ mod tests {
         assert!(!newer((13, 500_000_000), second, true));
         assert!(newer((14, 0), second, true));
         assert!(!newer((11, 0), second, true));
+    }
+
+    #[test]
+    fn a_file_that_stores_odd_seconds_keeps_its_time() {
+        let temp = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        std::fs::write(temp.path().join("f"), "text").unwrap();
+        let dir = Dir::open(temp.path()).unwrap();
+        let now = || attr::of_name(&dir, c"f", false).unwrap();
+        for seconds in [1_600_000_000, 1_600_000_001] {
+            let time = (seconds, 0);
+            attr::set_times_at(&dir, c"f", time, time).unwrap();
+            assert!(!stores_even_seconds(&dir, c"f", &now()));
+            assert_eq!(now().modified, time);
+        }
+    }
+
+    #[test]
+    fn the_steps_are_asked_for_only_if_they_matter() {
+        let file = attr::of_file(tempfile::tempfile().unwrap()).unwrap();
+        let there = Attr { accessed: (0, 0), modified: (12, 0), changed: (50, 0), ..file };
+        let asked = |source| {
+            let mut asked = false;
+            let _ = is_newer(source, &there, true, || {
+                asked = true;
+                true
+            });
+            asked
+        };
+        assert!(asked((13, 0)));
+        assert!(!asked((12, 500)) && !asked((14, 0)) && !asked((12, 0)));
     }
 }

@@ -3,7 +3,7 @@
 //! The rules are those of GNU cp, so that `cp` can be an alias, with one difference: a regular file
 //! that can be replaced without changing anything but its content is replaced atomically. All other
 //! files are written in place: through symbolic links, into files with several links, pipes and
-//! devices, mount points, files of other users, and files with flags that a new one would lack. A file
+//! devices, mount points, files of other users, and files with other flags than a new one would have. A file
 //! that this copy created is never overwritten by another source, nor is anything written through a
 //! link that it created. See decision 033.
 //!
@@ -164,7 +164,9 @@ impl Target<'_> {
 
     fn is_newer(&self) -> bool {
         let cuts = self.context.options.preserve.times;
-        newer::is_newer(self.source.modified, &self.end, cuts, || newer::is_on_fat(self.route.to))
+        newer::is_newer(self.source.modified, &self.end, cuts, || {
+            newer::has_long_steps(self.route.to, self.route.to_name, &self.there)
+        })
     }
 
     /// Returns true if a symbolic link at this place would be copied as a link, not followed.

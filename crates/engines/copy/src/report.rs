@@ -6,6 +6,8 @@ use crate::links::Copied;
 use crate::mode::Mode;
 use crate::options::{CopyOptions, Durable, HashKind, Verify};
 use crate::plan::Facts;
+use ioloom_sys::attr::Attr;
+use ioloom_sys::dir::Kind;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -51,6 +53,19 @@ impl Counts {
         self.specials += other.specials;
         self.skipped += other.skipped;
         self.resumed += other.resumed;
+    }
+
+    /// Adds an entry that is about to be removed; `None` for a directory. All names of a file but the last were hard
+    /// links.
+    pub(crate) fn add_removed(&mut self, found: Option<&Attr>) {
+        let count = match found {
+            None => &mut self.directories,
+            Some(found) if found.links > 1 => &mut self.hard_links,
+            Some(found) if found.kind == Kind::Symlink => &mut self.symlinks,
+            Some(found) if found.kind != Kind::Regular => &mut self.specials,
+            Some(_) => &mut self.files,
+        };
+        *count += 1;
     }
 
     /// Subtracts entries that were removed again. Entries of an earlier copy were never added.

@@ -147,6 +147,13 @@ impl TargetResolver<'_> {
             let operation = self.creates(attr.kind);
             return Err(CopyError::io(operation, to, Errno::NOENT.into()));
         }
+        if !into
+            && means_directory(target)
+            && let Err(e) = attr::of_path(target, true)
+            && e.kind() != io::ErrorKind::NotFound
+        {
+            return Err(CopyError::io(Operation::Stat, to, e));
+        }
         if attr.kind == Kind::Directory && !into && is_missing_dot(target) {
             return Err(CopyError::io(Operation::CreateDir, to, Errno::NOENT.into()));
         }
@@ -204,6 +211,9 @@ impl TargetResolver<'_> {
                 .not_readable(source, kind)
                 .unwrap_or_else(|| CopyError::io(operation, to.to_owned(), e)),
             io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied => {
+                CopyError::io(Operation::Stat, to.to_owned(), e)
+            }
+            _ if Errno::from_io_error(&e) == Some(Errno::LOOP) => {
                 CopyError::io(Operation::Stat, to.to_owned(), e)
             }
             _ => CopyError::io(operation, to.to_owned(), e),

@@ -52,11 +52,6 @@ impl InodeFlags {
     pub fn is_empty(self) -> bool {
         self == Self::default()
     }
-
-    /// Returns true if `other` has all flags of `self`, and its project if `self` belongs to one.
-    pub fn are_in(self, other: Self) -> bool {
-        self.flags & !other.flags == 0 && (self.project == 0 || self.project == other.project)
-    }
 }
 
 fn supported(result: io::Result<u32>) -> io::Result<u32> {
@@ -92,13 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_of_the_kernel_do_not_count_and_a_flag_that_is_missing_does() {
-        let none = InodeFlags::default();
-        let of = |flags, project| InodeFlags { flags, project };
-        assert!(none.is_empty() && none.are_in(of(0x80, 3)));
-        assert!(of(0x80, 0).are_in(of(0x88, 3)));
-        assert!(!of(0x88, 0).are_in(of(0x80, 0)));
-        assert!(of(0, 3).are_in(of(0, 3)) && !of(0, 3).are_in(none));
+    fn flags_of_the_kernel_do_not_count() {
         // Extents, inline data, huge files, large attributes, index, verity, encryption.
         assert_eq!(BY_USER & 0x103C_1800, 0, "set by the kernel");
     }

@@ -14,7 +14,6 @@ use ioloom_sys::dir::{Dir, Kind};
 use ioloom_sys::{make, remove};
 use ioloom_walk::{DirRef, NewDir};
 use rustix::io::Errno;
-use std::collections::HashSet;
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::os::fd::AsFd;
@@ -317,7 +316,13 @@ impl Worker<'_> {
         };
         let published = match gives_up {
             true => Ok(false),
-            false => self.sync(dir).and_then(|()| self.publish(dir, hidden)).map(|()| true),
+            false => {
+                let published = self.sync(dir).and_then(|()| self.publish(dir, hidden));
+                published.map(|kept| {
+                    self.counts.skipped += kept;
+                    true
+                })
+            }
         };
         if !published.as_ref().is_ok_and(|published| *published)
             && (self.context.resume.get().is_none() || doomed)
@@ -340,18 +345,9 @@ impl Worker<'_> {
     /// file that was already in it.
     fn discard(&self, dir: DirRef<'_, CopyDir>, hidden: &CStr, reports: bool) {
         let path = target_path(self.roots, Some(dir), dir.root(), b"");
-        let (mut counts, mut linked) = (Counts::default(), HashSet::new());
+        let mut counts = Counts::default();
         let mut each = |below: &[u8], found: Option<&Attr>| {
-            let count = match found {
-                None => &mut counts.directories,
-                Some(found) if found.kind == Kind::Symlink => &mut counts.symlinks,
-                Some(found) if found.kind != Kind::Regular => &mut counts.specials,
-                Some(found) if found.links > 1 && !linked.insert(found.identity()) => {
-                    &mut counts.hard_links
-                }
-                Some(_) => &mut counts.files,
-            };
-            *count += 1;
+            counts.add_removed(found);
             if reports && !below.is_empty() {
                 let to = path.join(OsStr::from_bytes(below));
                 let text = format!("{} was removed: its directory is incomplete", quoted(&to));
@@ -407,14 +403,16 @@ impl Worker<'_> {
         }
     }
 
-    /// Renames a directory to its final name, or merges it into one that exists there by now.
-    fn publish(&self, dir: DirRef<'_, CopyDir>, hidden: &CStr) -> Result<(), CopyError> {
+    /// Renames a directory to its final name, or merges it into one that exists there by now. Returns the number of
+    /// existing entries that were kept.
+    fn publish(&self, dir: DirRef<'_, CopyDir>, hidden: &CStr) -> Result<u64, CopyError> {
         let failed = |what, e| self.failed_at(dir, what, e);
         let above = self.above_of(dir).map_err(|e| failed(Operation::OpenDir, e))?;
         let name = match dir.parent() {
             Some(_) => c_name(dir.name()).map_err(|e| failed(Operation::OpenDir, e))?,
             None => self.roots.to[dir.root()].name.clone(),
         };
+        let mut kept = 0;
         match make::rename(above.dir(), hidden, above.dir(), &name, false) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 let path = target_path(self.roots, Some(dir), dir.root(), b"");
@@ -422,15 +420,17 @@ impl Worker<'_> {
                 let there = there.map_err(|_| failed(Operation::Publish, e))?;
                 let pair = self.open_or_take(dir).map_err(|e| failed(Operation::OpenDir, e))?;
                 let source = dir.path_of(b"");
-                merge::merge(self.context, (&pair.to, &there), &source, &path)
+                let mut left = merge::merge(self.context, (&pair.to, &there), &source, &path)
                     .map_err(|e| failed(Operation::Publish, e))?;
-                remove::tree(above.dir(), hidden, &mut |_, _| {})
+                let mut each = |below: &[u8], found: Option<&Attr>| left.add(below, found);
+                remove::tree(above.dir(), hidden, &mut each)
                     .map_err(|e| failed(Operation::Remove, e))?;
+                kept = left.report(self.context, &path, &dir.data().tally);
             }
             renamed => renamed.map_err(|e| failed(Operation::Publish, e))?,
         }
         dir.data().published.store(true, Ordering::Release);
-        Ok(())
+        Ok(kept)
     }
 }
 

@@ -7,15 +7,67 @@ use crate::error::CopyError;
 use crate::meta::{Creation, DirModes, FileRef, OWNER_ALL, ParentAttr};
 use crate::newer;
 use crate::options::{Durable, Existing, Follow, Preserve};
+use crate::report::{Counts, Tally};
 use ioloom_failure::{Operation, quoted};
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind, ReadBuffer};
 use ioloom_sys::make;
+use std::collections::HashSet;
 use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::Ordering;
+
+/// What a merge left in the hidden directory, by path below that, and what of it was not counted as copied.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    /// Directories that were merged into existing ones.
+    merged: HashSet<Vec<u8>>,
+    /// Entries whose existing targets were kept.
+    kept: HashSet<Vec<u8>>,
+    counts: Counts,
+    /// An estimate for files with holes.
+    bytes: u64,
+    /// Regular files, which can have hashes.
+    files: HashSet<Vec<u8>>,
+}
+
+impl Left {
+    /// Adds an entry that is about to be removed; `None` for a directory.
+    pub(super) fn add(&mut self, below: &[u8], found: Option<&Attr>) {
+        if found.is_none() && self.merged.contains(below) {
+            return;
+        }
+        self.counts.add_removed(found);
+        if let Some(found) = found.filter(|found| found.kind == Kind::Regular) {
+            self.files.insert(below.to_vec());
+            // Holes were not copied.
+            let is_last = found.links == 1;
+            self.bytes += if is_last { found.bytes.min(found.blocks_512 * 512) } else { 0 };
+        }
+    }
+
+    /// Takes the entries out of the result; returns the number of those whose existing targets were kept.
+    pub(super) fn report(&self, context: &CopyContext<'_>, path: &Path, tally: &Tally) -> u64 {
+        let bytes = self.bytes.min(tally.bytes.load(Ordering::Relaxed));
+        context.not_moved(&self.counts, bytes, |of| {
+            let below = of.strip_prefix(path).ok();
+            below.is_some_and(|below| self.files.contains(below.as_os_str().as_bytes()))
+        });
+        self.kept.len() as u64
+    }
+}
+
+/// What happened to one entry.
+enum Moved {
+    Yes,
+    /// The existing target stays.
+    Kept,
+    /// Both are directories, which remain to be merged.
+    Below,
+}
 
 /// Moves everything that can be moved; what remains in `from` has been reported. `source` is the
 /// directory that was copied, `path` the final path of its copy.
@@ -24,7 +76,8 @@ pub(super) fn merge(
     (from, to): (&Dir, &Dir),
     source: &Path,
     path: &Path,
-) -> io::Result<()> {
+) -> io::Result<Left> {
+    let mut left = Left::default();
     let mut waiting: Vec<Vec<u8>> = vec![Vec::new()];
     while let Some(below) = waiting.pop() {
         let (from, to) = (from.open_below(&below)?, to.open_below(&below)?);
@@ -41,16 +94,16 @@ pub(super) fn merge(
             (source.join(OsStr::from_bytes(&below)), path.join(OsStr::from_bytes(&below)));
         for name in names {
             let pair = Both { context, from: &from, to: &to, source: &source, at: &at };
+            let here = || {
+                let separator: &[u8] = if below.is_empty() { b"" } else { b"/" };
+                [below.as_slice(), separator, name.to_bytes()].concat()
+            };
             match pair.move_one(&name) {
-                Ok(false) => {}
-                Ok(true) => {
-                    let mut next = below.clone();
-                    if !next.is_empty() {
-                        next.push(b'/');
-                    }
-                    next.extend_from_slice(name.to_bytes());
-                    waiting.push(next);
+                Ok(Moved::Yes) => {}
+                Ok(Moved::Kept) => {
+                    left.kept.insert(here());
                 }
+                Ok(Moved::Below) => waiting.push(here()),
                 Err(error) => context.failed(error),
             }
         }
@@ -58,8 +111,9 @@ pub(super) fn merge(
         if context.options.durable != Durable::None {
             to.sync()?;
         }
+        left.merged.insert(below);
     }
-    Ok(())
+    Ok(left)
 }
 
 /// Gives the existing directory the attributes that were preserved for the new one.
@@ -89,8 +143,8 @@ struct Both<'a> {
 }
 
 impl Both<'_> {
-    /// Moves one entry. Returns true if both are directories, which remain to be merged.
-    fn move_one(&self, name: &CString) -> Result<bool, CopyError> {
+    /// Moves one entry.
+    fn move_one(&self, name: &CString) -> Result<Moved, CopyError> {
         let path = || self.at.join(OsStr::from_bytes(name.to_bytes()));
         let failed = |operation, e| CopyError::io(operation, path(), e);
         match make::rename(self.from, name, self.to, name, false) {
@@ -98,16 +152,16 @@ impl Both<'_> {
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                 return self
                     .move_closed(name)
-                    .map(|()| false)
+                    .map(|()| Moved::Yes)
                     .map_err(|_| failed(Operation::Publish, e));
             }
-            moved => return moved.map(|()| false).map_err(|e| failed(Operation::Publish, e)),
+            moved => return moved.map(|()| Moved::Yes).map_err(|e| failed(Operation::Publish, e)),
         }
         let stat = |dir| attr::of_name(dir, name, false).map_err(|e| failed(Operation::Stat, e));
         let (new, old) = (stat(self.from)?, stat(self.to)?);
         let whole = |text: String| Err(CopyError::whole(&path(), text));
         match (new.kind == Kind::Directory, old.kind == Kind::Directory) {
-            (true, true) => return Ok(true),
+            (true, true) => return Ok(Moved::Below),
             (true, false) => {
                 let text = "cannot overwrite non-directory";
                 return whole(format!("{text} {} with a directory", quoted(&path())));
@@ -123,13 +177,14 @@ impl Both<'_> {
             Existing::Update | Existing::UpdateAsk => {
                 let cuts = self.context.options.preserve.times;
                 let modified = self.modified(name, &new);
-                !newer::is_newer(modified, &old, cuts, || newer::is_on_fat(self.to))
+                let has_long_steps = || newer::has_long_steps(self.to, name, &old);
+                !newer::is_newer(modified, &old, cuts, has_long_steps)
             }
             Existing::Replace | Existing::Ask => false,
         };
         let asks = matches!(self.context.options.existing, Existing::Ask | Existing::UpdateAsk);
         if stays || (asks && !self.context.watcher.may_replace(&path(), &old)) {
-            return Ok(false);
+            return Ok(Moved::Kept);
         }
         let kept = match &self.context.options.backup {
             Some(backup) => {
@@ -144,7 +199,7 @@ impl Both<'_> {
         if moved.is_err() {
             kept.into_iter().for_each(Kept::undo);
         }
-        moved.map(|()| false).map_err(|e| failed(Operation::Publish, e))
+        moved.map(|()| Moved::Yes).map_err(|e| failed(Operation::Publish, e))
     }
 
     /// Moves a directory that this user may not change, which changing its parent does.

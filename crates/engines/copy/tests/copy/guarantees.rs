@@ -309,6 +309,51 @@ impl Watcher for Remover {
     }
 }
 
+/// Creates the target of a copy while that is being filled.
+struct Rival<'a>(&'a Path);
+
+impl Watcher for Rival<'_> {
+    fn wants_names(&self) -> bool {
+        true
+    }
+
+    fn copied(&self, _from: &Path, _to: &Path, _backup: Option<&Path>) {
+        if fs::create_dir(self.0).is_ok() {
+            fs::create_dir(self.0.join("sub")).unwrap();
+            for name in ["kept", "sub/kept", "no-dir"] {
+                fs::write(self.0.join(name), "theirs").unwrap();
+            }
+        }
+    }
+}
+
+/// Goal: the counts are those of entries that have their final names. Method: another program creates the directory
+/// meanwhile, with files that are kept and one in place of a directory.
+#[test]
+fn what_a_merge_leaves_out_is_not_counted_as_copied() {
+    let place = TestDir::disk();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    for dir in ["sub", "no-dir"] {
+        fs::create_dir_all(from.join(dir)).unwrap();
+        for name in ["kept", "new"] {
+            fs::write(from.join(dir).join(name), "12345").unwrap();
+        }
+    }
+    fs::write(from.join("kept"), "12345").unwrap();
+    fs::hard_link(from.join("kept"), from.join("other")).unwrap();
+    let preserve = Preserve { links: true, ..Preserve::default() };
+    let existing = Existing::Keep;
+    let options =
+        CopyOptions { recursive: true, existing, preserve, threads: Some(1), ..Default::default() };
+    let report = run(&[&from], Target::As(to.clone()), &options, &Rival(&to));
+    assert_eq!(report.errors_count, 1, "{}", messages(&report));
+    assert_eq!(names(&to), ["kept", "no-dir", "other", "sub"]);
+    assert_eq!(fs::read(to.join("sub/kept")).unwrap(), b"theirs");
+    let counts = report.counts;
+    assert_eq!((counts.files, counts.hard_links), (2, 0), "{counts:?}");
+    assert_eq!((counts.directories, counts.skipped, report.bytes), (2, 2, 10), "{counts:?}");
+}
+
 #[test]
 fn a_source_that_vanishes_after_it_was_listed_is_one_error() {
     let place = TestDir::disk();

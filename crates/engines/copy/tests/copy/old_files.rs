@@ -21,9 +21,9 @@ fn messages(report: &Report) -> String {
     report.errors.iter().map(CopyError::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// Goal: overwriting does not lose a flag. Method: no access times, which any owner may set.
+/// Goal: overwriting neither loses nor adds a flag. Method: no access times, which any owner may set.
 #[test]
-fn a_file_with_flags_that_a_new_one_lacks_is_written_in_place() {
+fn a_file_with_other_flags_than_a_new_one_is_written_in_place() {
     let place = TestDir::disk();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     fs::write(&from, "new").unwrap();
@@ -56,6 +56,11 @@ fn a_file_with_flags_that_a_new_one_lacks_is_written_in_place() {
     let before = fs::metadata(dir.join("to")).unwrap().ino();
     assert_eq!(one(&from, &dir.join("to"), &CopyOptions::default()).errors_count, 0);
     assert_ne!(fs::metadata(dir.join("to")).unwrap().ino(), before);
+    // The old file does not have it.
+    assert!(chattr("-A", &dir.join("to")));
+    let before = fs::metadata(dir.join("to")).unwrap().ino();
+    assert_eq!(one(&from, &dir.join("to"), &CopyOptions::default()).errors_count, 0);
+    assert_eq!(fs::metadata(dir.join("to")).unwrap().ino(), before);
 }
 
 /// A file system in an image that was made by `mkfs`, unmounted when dropped.
