@@ -279,7 +279,7 @@ fn trees_are_not_queried_to_sort_them() {
 
 /// Some file systems do not report kinds with the names in a directory.
 fn filters_know_directories_whose_kind_is_not_reported() {
-    let dir = tempfile::tempdir_in(&roots()[0]).unwrap();
+    let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dir.path().join("a/b")).unwrap();
     for (name, text) in [(".gitignore", "b/\n"), ("a/one", ""), ("a/b/two", "")] {
         std::fs::write(dir.path().join(name), text).unwrap();
