@@ -219,7 +219,9 @@ impl<'a, K> Files<'a, K> {
         }
     }
 
-    /// Sets the memory budget: bytes in flight, loaded or retained at once (default: 256 MiB).
+    /// Sets the memory budget: bytes in flight, loaded or retained at once (default: 256 MiB). A part of
+    /// it, at most 48 MiB with the default plan, is for the first buffers of files in flight, so a file
+    /// that is read whole must be smaller than the rest.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.settings.memory = Some(bytes);
         if self.pinned {
@@ -242,7 +244,8 @@ impl<'a, K> Files<'a, K> {
         self
     }
 
-    /// Sets the order in which files are read (default: [`ReadOrder::List`]).
+    /// Sets the order in which files are read (default: [`ReadOrder::List`]). Files of a walk that
+    /// is not sorted are read by inode number with either.
     pub fn read_order(mut self, order: ReadOrder) -> Self {
         self.settings.read_order = Some(order);
         self.plan.read_order = order;

@@ -13,6 +13,7 @@ use ioloom_model::{Measured, Plan};
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Failures that [`OnError::Collect`] keeps; further ones are only counted.
@@ -114,6 +115,8 @@ pub(crate) struct Adapter<'a, F: FileFn, K> {
     current: Option<Arc<Current>>,
     /// The failure that ended the run.
     fatal: Mutex<Option<FileError<F::Error>>>,
+    /// Whether the sink has all that it wants. Later failures are not those of the run.
+    satisfied: AtomicBool,
 }
 
 /// The state of one thread.
@@ -129,7 +132,8 @@ impl<'a, F: FileFn, K: Sink<F::Out>> Adapter<'a, F, K> {
     pub(crate) fn new(function: &'a F, sink: &'a K, files: &Files<'_>) -> Self {
         let (on_error, order, partial) = (files.on_error, files.order, files.partial);
         let current = files.current.clone();
-        Self { function, sink, on_error, order, partial, current, fatal: Mutex::new(None) }
+        let (fatal, satisfied) = (Mutex::new(None), AtomicBool::new(false));
+        Self { function, sink, on_error, order, partial, current, fatal, satisfied }
     }
 
     /// Applies the policy to a failure.
@@ -144,6 +148,9 @@ impl<'a, F: FileFn, K: Sink<F::Out>> Adapter<'a, F, K> {
             local.failed_at.push(error.index);
         }
         match self.on_error {
+            OnError::Stop if self.satisfied.load(Ordering::SeqCst) => {
+                return ControlFlow::Break(());
+            }
             OnError::Stop => {
                 lock(&self.fatal).get_or_insert(error);
                 return ControlFlow::Break(());
@@ -209,7 +216,13 @@ impl<F: FileFn, K: Sink<F::Out>> Work for Adapter<'_, F, K> {
         path: &Path,
     ) -> Result<ControlFlow<()>, F::Error> {
         Ok(match self.function.finish(state, path)? {
-            ControlFlow::Continue(value) => self.sink.take(&mut local.values, index, value),
+            ControlFlow::Continue(value) => {
+                let flow = self.sink.take(&mut local.values, index, value);
+                if flow.is_break() {
+                    self.satisfied.store(true, Ordering::SeqCst);
+                }
+                flow
+            }
             ControlFlow::Break(value) => {
                 let _ = self.sink.take(&mut local.values, index, value);
                 ControlFlow::Break(())

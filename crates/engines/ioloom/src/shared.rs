@@ -59,6 +59,8 @@ pub(crate) struct Shared<'e> {
     /// Whether looking up paths waits.
     pub(crate) lookups: Lookups,
     pub(crate) short_reads: ShortReads,
+    /// Files whose reads have begun and that any worker may take, because their own runs a function.
+    pub(crate) offered: AtomicUsize,
     /// Whether the last wait for a descriptor, of any thread, was in vain.
     pub(crate) gave_up: AtomicBool,
     /// Whether the system refused a thread. The run goes on with those it has.

@@ -112,6 +112,9 @@ impl<V: Visitor> Worker<'_, '_, V> {
         record: &Record<'r>,
         later: &mut Vec<&'r CStr>,
     ) -> bool {
+        if record.kind == Kind::Unknown {
+            return self.entry_unknown(node, held, record);
+        }
         let name = record.name.to_bytes();
         if !self.visitor.wants(DirRef(node), name, record.kind) {
             return true;
@@ -121,7 +124,6 @@ impl<V: Visitor> Worker<'_, '_, V> {
                 self.found_dir(node, Some(held), record.name, (false, record.inode));
                 return true;
             }
-            Kind::Unknown => return self.entry_unknown(node, held, record),
             Kind::Symlink if self.context.walk.follow == Follow::Always => {
                 return self.entry_linked(node, held, record);
             }
@@ -220,6 +222,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
         }
     }
 
+    /// Visits a name whose kind the file system does not report.
     #[cold]
     fn entry_unknown(
         &mut self,
@@ -227,7 +230,17 @@ impl<V: Visitor> Worker<'_, '_, V> {
         held: &Arc<HeldDir>,
         record: &Record<'_>,
     ) -> bool {
-        match held.dir.meta_at(record.name, false, self.fields | Fields::IDENTITY) {
+        let name = record.name.to_bytes();
+        let needs_kinds = self.visitor.needs_kinds();
+        if !needs_kinds && !self.visitor.wants(DirRef(node), name, Kind::Unknown) {
+            return true;
+        }
+        let meta = held.dir.meta_at(record.name, false, self.fields | Fields::IDENTITY);
+        let kind = meta.as_ref().map_or(Kind::Unknown, |meta| meta.kind);
+        if needs_kinds && !self.visitor.wants(DirRef(node), name, kind) {
+            return true;
+        }
+        match meta {
             Ok(meta)
                 if meta.kind == Kind::Symlink && self.context.walk.follow == Follow::Always =>
             {

@@ -166,11 +166,19 @@ pub trait Visitor {
     type Dir: Send + Sync;
 
     /// Filters a name before it is queried. Returning false skips it, a directory with everything
-    /// below it. The kind may be [`Kind::Unknown`], and a followed link is still [`Kind::Symlink`].
+    /// below it. The kind may be [`Kind::Unknown`] (see [`Visitor::needs_kinds`]), and a followed link
+    /// is still [`Kind::Symlink`].
     #[inline]
     fn wants(&mut self, dir: DirRef<'_, Self::Dir>, name: &[u8], kind: Kind) -> bool {
         let _ = (dir, name, kind);
         true
+    }
+
+    /// Returns whether [`Visitor::wants`] depends on the kind. Where the file system does not report
+    /// kinds, names are then queried before they are filtered.
+    #[inline]
+    fn needs_kinds(&self) -> bool {
+        false
     }
 
     /// Enters an open directory. Returning `None` skips it with everything below it; it is then not

@@ -1,12 +1,11 @@
 //! The memory and file descriptors that a plan needs, checked before any file is opened.
 
 use crate::error::Error;
-use crate::fetch;
+use crate::fetch::{self, FIRST_READ};
 use ioloom_model::layout::{Layout, RING_MAX};
 use ioloom_model::{Method, Plan, ReadAhead};
 
-/// Size of the first read of a file whose size is not known, bytes.
-const FIRST_READ: u64 = 64 << 10;
+/// Least size of the first read of a file whose size is not known, bytes.
 const FIRST_READ_MIN: u64 = 4 << 10;
 /// Returns the bytes of a first buffer, or refuses a plan whose buffers do not fit the budget.
 pub(super) fn first_bytes(plan: &Plan, at_once: u64) -> Result<u64, Error> {

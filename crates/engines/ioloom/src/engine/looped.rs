@@ -9,7 +9,8 @@
 //! decides the next step. Data found in memory is processed at once, while it is in the processor's
 //! cache, if functions are short. If they are long it is queued, so that the device has work in the
 //! meantime. Each worker has a queue of ready pieces. A worker with nothing ready steals the oldest
-//! piece of another queue before it waits. Only the owner reaps completions.
+//! piece of another queue before it waits. Only the owner reaps completions. While it runs a function
+//! that may be long, a worker with nothing left may take files of `nowait` whose reads it has begun.
 //!
 //! ```text
 //! worker 0: issue … issue | reap → queue 0 → compute, compute …
@@ -24,8 +25,8 @@
 //! nothing left it steals, and rests on the bell of the source if all queues are empty. A new path
 //! rings, and so does a piece pushed onto a queue that is not empty. (The first piece of an empty
 //! queue wakes no worker, because its owner takes it next.) When the list has ended and all workers
-//! rest, none is left that could push, and all exit. A file that only its owner can reap waits
-//! until the function that the owner is running returns.
+//! rest, none is left that could push, and all exit. A file that only its owner can reap, in a ring,
+//! waits until the function that the owner is running returns.
 //!
 //! The window may change during a run (`budget::Window`). A worker computes its part before each step
 //! and, if it has none, finishes what it has begun and rests until it has one: it is not counted
@@ -160,6 +161,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
             Action::Done if self.ready.workers() == 1 => return false,
             Action::Done | Action::AwaitInput => match self.steal() {
                 Some(piece) => self.compute(piece, false),
+                None if self.steal_missed() => {}
                 None => return self.rest(),
             },
         }
@@ -217,6 +219,37 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
             return None;
         }
         self.ready.steal(self.worker.number)
+    }
+
+    /// Takes over a file whose read another worker has begun. It is then in flight here.
+    fn steal_missed(&mut self) -> bool {
+        let Some(missed) = self.fetch.missed() else { return false };
+        let Some(stolen) = self.ready.steal_missed(self.worker.shared) else { return false };
+        missed.push_back(stolen);
+        self.admission.issued();
+        self.publish_in_flight();
+        true
+    }
+
+    /// Lets other workers take files whose reads were begun here while a function runs that may be long.
+    /// Returns how many they are.
+    fn offer(&mut self) -> usize {
+        let typical = self.worker.meter.typical_ns(CallKind::Compute);
+        if self.ready.workers() == 1 || typical.is_some_and(|ns| ns <= SHORT_FUNCTION_NS) {
+            return 0;
+        }
+        let Some(missed) = self.fetch.missed() else { return 0 };
+        self.ready.offer(self.worker.number, missed, self.worker.shared)
+    }
+
+    /// Takes back what is left of the `offered` files. The others are in flight elsewhere.
+    fn withdraw(&mut self, offered: usize) {
+        if offered == 0 {
+            return;
+        }
+        let Some(missed) = self.fetch.missed() else { return };
+        let left = self.ready.withdraw(self.worker.number, missed, self.worker.shared);
+        (left..offered).for_each(|_| self.admission.failed());
     }
 
     /// Gives back what is left of a claim that has lasted long, while other workers can take it.
@@ -396,7 +429,9 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         while let Some(mut piece) = next {
             let shared = self.worker.shared;
             let permit = self.permit(piece.item.index);
+            let offered = self.offer();
             let more = self.worker.compute(&mut piece);
+            self.withdraw(offered);
             // The next piece of a file may wait for a buffer.
             let keep = !more && self.hits >= HITS_IN_A_ROW;
             let mine = self.kept_for < KEPT_LEAST;

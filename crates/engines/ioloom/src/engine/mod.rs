@@ -146,6 +146,7 @@ fn prepare<'e>(
         refused: AtomicU64::new(0),
         lookups: Lookups::default(),
         short_reads: ShortReads::default(),
+        offered: AtomicUsize::new(0),
         gave_up: AtomicBool::new(false),
         failed: AtomicU64::new(0),
         no_more_threads: AtomicBool::new(false),

@@ -1,10 +1,12 @@
 //! The pieces that workers of a window have read and not yet processed, and where workers rest.
 //!
 //! Each worker has a queue, into which only it pushes; any worker may take the oldest piece of the longest
-//! one. The lengths are published, so that a worker looks for work without a lock. A worker that
+//! one. The lengths are published, so that a worker looks for work without a lock. While a worker runs a
+//! function that may be long, others may also take files whose reads it has begun. A worker that
 //! rests is counted: when the list has ended and all rest, none is left that could push, and all exit.
 
 use crate::bell::Bell;
+use crate::fetch::Missed;
 use crate::loaded::Loaded;
 use crate::shared::Shared;
 use ioloom_budget::Part;
@@ -15,7 +17,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Ready pieces of all workers.
 pub(super) struct Ready<'p, S> {
-    queues: Vec<Queue<'p, S>>,
+    queues: Vec<Queue<Loaded<'p, S>>>,
+    /// Files of each worker whose reads have begun, while it runs a function.
+    offered: Vec<Queue<Missed<'p, S>>>,
     /// Publish the length of each queue to other workers and to the sampler.
     gauges: Arc<Gauges>,
     /// Workers started so far that have a part of the window.
@@ -26,10 +30,14 @@ pub(super) struct Ready<'p, S> {
     over: AtomicBool,
 }
 
-struct Queue<'p, S>(Mutex<VecDeque<Loaded<'p, S>>>);
+struct Queue<T>(Mutex<VecDeque<T>>);
 
-impl<'p, S> Queue<'p, S> {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Loaded<'p, S>>> {
+impl<T> Queue<T> {
+    fn new() -> Self {
+        Self(Mutex::new(VecDeque::new()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<T>> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
@@ -37,7 +45,8 @@ impl<'p, S> Queue<'p, S> {
 impl<'p, S> Ready<'p, S> {
     pub(super) fn new(workers: usize, gauges: Arc<Gauges>) -> Self {
         Self {
-            queues: (0..workers).map(|_| Queue(Mutex::new(VecDeque::new()))).collect(),
+            queues: (0..workers).map(|_| Queue::new()).collect(),
+            offered: (0..workers).map(|_| Queue::new()).collect(),
             gauges,
             started: AtomicUsize::new(0),
             resting: AtomicUsize::new(0),
@@ -118,6 +127,9 @@ impl<'p, S> Ready<'p, S> {
         if self.over.load(Ordering::Acquire) || shared.stopping() {
             return Some(false);
         }
+        if shared.offered.load(Ordering::SeqCst) > 0 {
+            return Some(true);
+        }
         if self.queues.iter().any(|queue| !queue.lock().is_empty()) {
             return Some(true);
         }
@@ -151,5 +163,56 @@ impl<'p, S> Ready<'p, S> {
             .filter(|worker| *worker != thief)
             .max_by_key(|worker| self.len(*worker))?;
         self.pop(most)
+    }
+
+    /// Lets other workers take the files whose reads `worker` has begun, until it withdraws them.
+    /// Returns how many they are.
+    pub(super) fn offer(
+        &self,
+        worker: usize,
+        missed: &mut VecDeque<Missed<'p, S>>,
+        shared: &Shared<'_>,
+    ) -> usize {
+        let count = missed.len();
+        if count > 0 {
+            let mut offered = self.offered[worker].lock();
+            debug_assert!(offered.is_empty(), "a worker withdraws what it has offered");
+            std::mem::swap(&mut *offered, missed);
+            shared.offered.fetch_add(count, Ordering::SeqCst);
+            drop(offered);
+            shared.source.bell().ring();
+        }
+        count
+    }
+
+    /// Returns to `worker` what others have not taken, and how many files that are.
+    pub(super) fn withdraw(
+        &self,
+        worker: usize,
+        missed: &mut VecDeque<Missed<'p, S>>,
+        shared: &Shared<'_>,
+    ) -> usize {
+        debug_assert!(missed.is_empty(), "nothing is read while the function runs");
+        let mut offered = self.offered[worker].lock();
+        std::mem::swap(&mut *offered, missed);
+        shared.offered.fetch_sub(missed.len(), Ordering::SeqCst);
+        missed.len()
+    }
+
+    /// Takes the oldest file that another worker offers. If there are more, another worker is woken.
+    pub(super) fn steal_missed(&self, shared: &Shared<'_>) -> Option<Missed<'p, S>> {
+        if shared.offered.load(Ordering::SeqCst) == 0 {
+            return None;
+        }
+        self.offered.iter().find_map(|queue| {
+            let mut offered = queue.lock();
+            let missed = offered.pop_front()?;
+            let before = shared.offered.fetch_sub(1, Ordering::SeqCst);
+            drop(offered);
+            if before > 1 {
+                shared.source.bell().ring();
+            }
+            Some(missed)
+        })
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! The threads of a pinned plan wait at a start gate, so that the run begins when the last of them
 //! is ready. The default plan starts with one worker, which waits for no other, and with one per permit
-//! as soon as paths wait, so that a run over two small files costs one thread.
+//! as soon as paths wait, so that a run over two small files costs one thread. They also start when files
+//! wait whose reads the first worker has begun, because its function takes long.
 //!
 //! More threads start only when the running ones wait for reads (`control::Ramp`): workers of a
 //! window of calls that block, and blocking threads once files turn up whose filesystem does not
@@ -346,7 +347,9 @@ impl<'e> Crew<'e> {
         if self.started < self.at_once {
             // Until the first worker has taken a file, a second one would be no earlier.
             let begun = shared.source.len().is_none_or(|files| shared.source.waiting() < files);
-            if begun && shared.source.waiting() > 0 && shared.source.bell().resting() == 0 {
+            let waiting = begun && shared.source.waiting() > 0;
+            let offered = shared.offered.load(Ordering::Relaxed) > 0;
+            if (waiting || offered) && shared.source.bell().resting() == 0 {
                 self.grow(self.at_once, start);
             }
             self.pause = (self.pause * 2).min(FIRST_PAUSE_MAX);

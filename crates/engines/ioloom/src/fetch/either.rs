@@ -4,6 +4,7 @@
 //! moment. The ring is created when it is first used: most runs never need it.
 
 use super::interface::{Cx, Fetch, Reaped, Started};
+use super::missed::Missed;
 use super::nowait::NowaitWindow;
 use super::ring::Rings;
 use crate::arena::Lease;
@@ -11,6 +12,7 @@ use crate::error::Error;
 use crate::loaded::Loaded;
 use crate::shared::Shared;
 use crate::source::Item;
+use std::collections::VecDeque;
 
 /// A window of `nowait`, and a ring.
 pub(crate) struct Either<'p, S> {
@@ -108,6 +110,10 @@ impl<'p, S> Fetch<'p, S> for Either<'p, S> {
     #[inline]
     fn set_window(&mut self, window: u32) {
         self.nowait.set_window(window);
+    }
+
+    fn missed(&mut self) -> Option<&mut VecDeque<Missed<'p, S>>> {
+        self.nowait.missed()
     }
 
     fn holding(&self) -> u64 {

@@ -1,5 +1,6 @@
 //! The interface between schedules and methods.
 
+use super::missed::Missed;
 use crate::arena::{Arena, Lease};
 use crate::error::{Error, FileError};
 use crate::loaded::Loaded;
@@ -81,6 +82,12 @@ pub(crate) trait Fetch<'p, S> {
 
     /// Changes the number of pieces that may be in flight, up to the one for which it was made.
     fn set_window(&mut self, _window: u32) {}
+
+    /// Returns the files in flight that any thread can read with the same method, if the method has
+    /// such. Their number changes that of the pieces in flight.
+    fn missed(&mut self) -> Option<&mut VecDeque<Missed<'p, S>>> {
+        None
+    }
 
     /// Returns the bytes charged for parked files, which are returned only after more was reserved.
     fn holding(&self) -> u64 {

@@ -6,8 +6,15 @@ use crate::error::{Error, FileError, Operation};
 use crate::shared::Shared;
 use crate::source::Item;
 use ioloom_budget::Reserve;
-use ioloom_model::units::format_size;
+use ioloom_model::units::{format_size, spell_size};
 use ioloom_model::{CallKind, Method};
+use ioloom_sys::buffer;
+
+/// Most bytes of the first read of a file whose size is not known.
+pub(crate) const FIRST_READ: u64 = 64 << 10;
+
+/// Most files that the default plan has at once, in a large budget.
+const FILES_OF_DEFAULT: u64 = 768;
 
 /// Returns a buffer of `bytes`, after waiting for memory if necessary. The wait is timed
 /// separately. `holding`: bytes charged for files that this thread has parked.
@@ -69,14 +76,37 @@ pub(crate) fn no_buffer<S>(
 
 /// Explains why a file cannot be read whole.
 pub(crate) fn too_large(shared: &Shared<'_>, bytes: u64) -> String {
-    let buffers = match shared.plan.method {
-        Method::UringRegistered => ", of which the registered buffers use a part",
-        _ => "",
+    let limit = shared.budget.limit();
+    let others = match (shared.plan.method, limit.saturating_sub(shared.whole_max)) {
+        (_, 0) => String::new(),
+        (Method::UringRegistered, used) => {
+            format!(", of which the registered buffers use {}", format_size(used))
+        }
+        (_, used) => {
+            format!(", of which the first buffers of other files use {}", format_size(used))
+        }
     };
     format!(
-        "its {} do not fit the memory budget of {}{buffers}; read it in chunks with .chunks(), or \
-         raise .memory()",
+        "its {} do not fit the memory budget of {}{others}; read it in chunks with .chunks(), or raise \
+         .memory() to {}",
         format_size(bytes),
-        format_size(shared.budget.limit())
+        format_size(limit),
+        spell_size(sufficient(shared, bytes))
     )
+}
+
+/// Returns a memory budget, in whole MiB, in which a file of `bytes` fits. In a larger budget a plan that
+/// is not pinned has more files at once: at most those of 256 MiB, whose first buffers take at most a
+/// fifth of the budget.
+fn sufficient(shared: &Shared<'_>, bytes: u64) -> u64 {
+    let needed = bytes.saturating_add(1).next_multiple_of(buffer::ALIGN as u64);
+    let others = match shared.plan.method {
+        Method::UringRegistered => shared.budget.limit().saturating_sub(shared.whole_max),
+        _ => {
+            let pinned = shared.at_once.saturating_mul(FIRST_READ);
+            let most = pinned.max(FILES_OF_DEFAULT * FIRST_READ);
+            most.min(pinned.max(needed / 4 + (1 << 20)))
+        }
+    };
+    needed.saturating_add(others).next_multiple_of(1 << 20)
 }

@@ -11,14 +11,17 @@ mod either;
 mod interface;
 mod lease;
 mod map;
+mod missed;
 mod nowait;
 mod opening;
 mod piece;
 mod pread;
+mod progress;
 mod ring;
 
 pub(crate) use interface::{Cx, Fetch, Reaped, SHORT_FUNCTION_NS, Started};
-pub(crate) use lease::{full_of_window, no_buffer};
+pub(crate) use lease::{FIRST_READ, full_of_window, no_buffer};
+pub(crate) use missed::Missed;
 pub(crate) use ring::REGISTERED_BYTES;
 
 use crate::error::Error;

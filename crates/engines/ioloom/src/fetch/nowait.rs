@@ -9,6 +9,7 @@
 
 use super::after_read::{ended, next_piece};
 use super::interface::{Cx, Fetch, Reaped, SHORT_FUNCTION_NS, Started};
+use super::missed::Missed;
 use super::opening::{begin, failed_on};
 use super::piece::{Begun, PieceProgress, READ_MAX, is_end, piece_limit};
 use super::pread::{Parked, charged, read_on, unpark};
@@ -21,13 +22,6 @@ use ioloom_sys::file::{self, Nowait};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
-
-struct Missed<'p, S> {
-    item: Item<'p, S>,
-    file: OwnedFd,
-    lease: Lease,
-    progress: PieceProgress,
-}
 
 /// A window of files whose readahead was started.
 pub(crate) struct NowaitWindow<'p, S> {
@@ -151,6 +145,10 @@ impl<'p, S> Fetch<'p, S> for NowaitWindow<'p, S> {
     #[inline]
     fn set_window(&mut self, window: u32) {
         self.window = window as usize;
+    }
+
+    fn missed(&mut self) -> Option<&mut VecDeque<Missed<'p, S>>> {
+        Some(&mut self.missed)
     }
 
     fn holding(&self) -> u64 {

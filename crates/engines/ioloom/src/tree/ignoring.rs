@@ -9,16 +9,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The names of ignore files; the first one prevails.
-const NAMES: [&str; 2] = [".ignore", ".gitignore"];
+const NAMES: [&str; 2] = [".ignore", GIT];
+/// The name of those whose rules end at a nested repository.
+const GIT: &str = ".gitignore";
 
 /// The rules of a directory and of those above it.
 #[derive(Debug)]
 pub(super) struct Rules {
-    own: Vec<Gitignore>,
+    /// Those of the files in [`NAMES`].
+    own: [Option<Gitignore>; 2],
+    /// Whether it is the directory of a repository in another one, whose rules do not apply to it.
+    repository: bool,
     above: Option<Arc<Self>>,
 }
 
-/// An ignore file that could not be read.
+/// An ignore file that could not be read, or not as a whole.
 pub(super) type Unreadable = (PathBuf, io::Error);
 
 impl Rules {
@@ -40,29 +45,37 @@ impl Rules {
         above: Option<Arc<Self>>,
         failed: &mut Vec<Unreadable>,
     ) -> Option<Arc<Self>> {
-        let mut own = Vec::new();
-        for name in NAMES {
+        let mut own = [None, None];
+        for (own, name) in own.iter_mut().zip(NAMES) {
             let path = dir.join(name);
             match read(&path) {
-                Ok(text) => own.extend(parse(dir, &path, &text)),
+                Ok(text) => *own = parse(dir, &path, &text, failed),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => failed.push((path, error)),
             }
         }
-        if own.is_empty() { above } else { Some(Arc::new(Self { own, above })) }
+        let repository = above.is_some() && dir.join(".git").exists();
+        if !repository && own.iter().all(Option::is_none) {
+            return above;
+        }
+        Some(Arc::new(Self { own, repository, above }))
     }
 
     /// Reports whether an entry is ignored: the rule nearest to it decides.
     pub(super) fn ignores(&self, path: &Path, directory: bool) -> bool {
-        let mut rules = Some(self);
+        let (mut rules, mut outside) = (Some(self), false);
         while let Some(here) = rules {
-            for matcher in &here.own {
+            for (own, name) in here.own.iter().zip(NAMES) {
+                let Some(matcher) = own.as_ref().filter(|_| !outside || name != GIT) else {
+                    continue;
+                };
                 match matcher.matched(path, directory) {
                     Match::None => {}
                     Match::Ignore(_) => return true,
                     Match::Whitelist(_) => return false,
                 }
             }
+            outside |= here.repository;
             rules = here.above.as_deref();
         }
         false
@@ -77,12 +90,24 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Parses an ignore file. Lines that are not valid globs are left out, as git does.
-fn parse(dir: &Path, path: &Path, text: &[u8]) -> Option<Gitignore> {
+/// Parses an ignore file. Lines that are not valid globs are left out, as git does. So are rules that
+/// are not valid UTF-8, which git would match; they are reported.
+fn parse(dir: &Path, path: &Path, text: &[u8], failed: &mut Vec<Unreadable>) -> Option<Gitignore> {
     let mut builder = GitignoreBuilder::new(dir);
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-    for line in String::from_utf8_lossy(text).lines() {
-        let _ = builder.add_line(Some(path.to_owned()), &with_plain_braces(line));
+    for (at, line) in text.split(|byte| *byte == b'\n').enumerate() {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        match std::str::from_utf8(line) {
+            Ok(line) => {
+                let _ = builder.add_line(Some(path.to_owned()), &with_plain_braces(line));
+            }
+            Err(_) if line.starts_with(b"#") => {}
+            Err(_) => {
+                let reason = format!("line {} is not valid UTF-8", at + 1);
+                let error = io::Error::new(io::ErrorKind::InvalidData, reason);
+                failed.push((path.to_owned(), error));
+            }
+        }
     }
     builder.build().ok()
 }
@@ -166,6 +191,41 @@ mod tests {
         ] {
             assert_eq!(with_plain_braces(line), escaped, "{line}");
         }
+    }
+
+    #[test]
+    fn a_rule_that_is_not_utf_8_is_reported() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = b"# caf\xe9\n*.o\r\ncaf\xe9\n*.log\n";
+        std::fs::write(dir.path().join(".gitignore"), text).unwrap();
+        let mut failed = Vec::new();
+        let rules = Rules::of(dir.path(), None, &mut failed).unwrap();
+        assert!(["a.o", "a.log"].iter().all(|name| rules.ignores(&dir.path().join(name), false)));
+        assert_eq!(failed.len(), 1);
+        assert_eq!(failed[0].1.to_string(), "line 3 is not valid UTF-8");
+    }
+
+    #[test]
+    fn git_rules_end_at_a_nested_repository() {
+        let dir = tempfile::tempdir().unwrap();
+        let inner = dir.path().join("inner");
+        std::fs::create_dir_all(inner.join(".git")).unwrap();
+        for (name, text) in [(".gitignore", "*.log\n"), (".ignore", "*.tmp\n")] {
+            std::fs::write(dir.path().join(name), text).unwrap();
+        }
+        let mut failed = Vec::new();
+        let above = Rules::of(dir.path(), None, &mut failed);
+        for with_own in [false, true] {
+            if with_own {
+                std::fs::write(inner.join(".gitignore"), "*.o\n").unwrap();
+            }
+            let rules = Rules::of(&inner, above.clone(), &mut failed);
+            let below = Rules::of(&inner.join("src"), rules, &mut failed).unwrap();
+            let ignores = |name: &str| below.ignores(&inner.join("src").join(name), false);
+            assert_eq!(ignores("a.o"), with_own);
+            assert!(!ignores("a.log") && ignores("a.tmp"));
+        }
+        assert!(above.unwrap().ignores(&dir.path().join("a.log"), false) && failed.is_empty());
     }
 
     #[test]

@@ -230,6 +230,10 @@ impl Visitor for Finder {
         self.is_wanted(dir, name, kind)
     }
 
+    fn needs_kinds(&self) -> bool {
+        self.options.filter.is_some() || self.options.ignore_files
+    }
+
     fn enter(&mut self, dir: &NewDir<'_, Below>) -> Option<Below> {
         self.known = false;
         if self.gone {

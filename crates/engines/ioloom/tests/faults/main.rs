@@ -128,6 +128,7 @@ fn one_failed_call_fails_one_file_or_the_run() {
     the_end_is_proved_with_few_calls();
     a_bad_page_is_not_mistaken_for_the_end();
     trees_are_not_queried_to_sort_them();
+    filters_know_directories_whose_kind_is_not_reported();
     windows_grow_to_the_threads_that_explain_prints();
     a_ring_that_cannot_be_created_is_done_without(&paths, &want);
 }
@@ -274,6 +275,24 @@ fn trees_are_not_queried_to_sort_them() {
             assert!(wanted.contains(&calls), "{links:?}, ahead {ahead_s}: {calls} calls");
         }
     }
+}
+
+/// Some file systems do not report kinds with the names in a directory.
+fn filters_know_directories_whose_kind_is_not_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(dir.path().join("a/b")).unwrap();
+    for (name, text) in [(".gitignore", "b/\n"), ("a/one", ""), ("a/b/two", "")] {
+        std::fs::write(dir.path().join(name), text).unwrap();
+    }
+    fault::set("d_type:0:cut0");
+    let filtered = ioloom::tree(dir.path()).filter_entry(|e| e.is_dir() || e.file_name() == "two");
+    let filtered = filtered.map(|f| f.len()).run().unwrap();
+    let ignoring = ioloom::tree(dir.path()).ignore_files(true).map(|f| f.len()).run().unwrap();
+    fault::set("");
+    let walked = filtered.walked.unwrap();
+    assert_eq!((walked.files, walked.directories, walked.filtered), (1, 3, 2));
+    let walked = ignoring.walked.unwrap();
+    assert_eq!((walked.files, walked.directories, walked.ignored), (2, 2, 1));
 }
 
 /// The kernel returns the pages before a bad page, and the error to the next read: a read that is

@@ -1,11 +1,13 @@
 //! How a run ends: complete, cancelled, with an error of the function, or with a panic.
 
-use crate::support::{guarded, make, roots};
+use crate::support::{NEVER, guarded, make, plan, roots};
 use ioloom::{Cancel, Cause, Error, FileError, OnError};
+use std::cell::RefCell;
 use std::error::Error as _;
 use std::fs;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -80,6 +82,40 @@ fn a_search_that_was_cancelled_gives_no_answer() {
         let job = ioloom::files(endless()).cancel(&token).partial(true).map(|f| f.len());
         let found = if any { job.find_any(cancels) } else { job.find_first(cancels) };
         assert!(matches!(found, Err(Error::Cancelled { .. })), "{any}: {found:?}");
+    }
+}
+
+thread_local! {
+    /// Dropped when its thread ends.
+    static ENDS: RefCell<Option<Sender<()>>> = const { RefCell::new(None) };
+}
+
+/// One function gives the answer and its thread ends; then the other one, which runs already, fails.
+#[test]
+fn an_answer_is_not_lost_to_an_error_that_comes_after_it() {
+    for any in [true, false] {
+        let (_dir, paths) = make(&roots()[0], &[10; 2]);
+        let (begins, begun) = channel::<()>();
+        let (ends, ended) = channel::<()>();
+        let (begins, begun) = (Mutex::new(begins), Mutex::new(begun));
+        let (ends, ended) = (Mutex::new(Some(ends)), Mutex::new(ended));
+        let function = |f: &ioloom::File<'_>| {
+            if f.index() == 0 {
+                begun.lock().unwrap().recv_timeout(NEVER).unwrap();
+                ENDS.set(ends.lock().unwrap().take());
+                return Ok(7);
+            }
+            begins.lock().unwrap().send(()).unwrap();
+            let ended = ended.lock().unwrap().recv_timeout(NEVER);
+            assert_eq!(ended, Err(RecvTimeoutError::Disconnected));
+            Err("too late")
+        };
+        let job = ioloom::list(&paths).pin(plan("read/threads:n=2")).try_map(function);
+        let found = match any {
+            true => job.find_any(|found| *found == 7).unwrap(),
+            false => job.take_results(1).unwrap().value.pop(),
+        };
+        assert_eq!(found, Some(7));
     }
 }
 

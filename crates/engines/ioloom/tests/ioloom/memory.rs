@@ -45,6 +45,23 @@ fn all_files_are_read_if_few_fit_at_once() {
 }
 
 #[test]
+fn a_file_fits_the_budget_that_its_error_names() {
+    let (_dir, paths) = make(&roots()[0], &[12 << 20]);
+    let named = |reason: &str| reason.rsplit_once(" to ").unwrap().1.to_owned();
+    for text in ["read/threads:n=2", "nowait/window:l=128,p=2", "read/roles:r=1,h=0,c=1,w=4"] {
+        let failed = run(list(&paths), plan(&format!("{text}/memory=12MiB"))).unwrap().failed;
+        let memory = named(&failed[0].to_string());
+        let got = run(list(&paths), plan(&format!("{text}/memory={memory}"))).unwrap();
+        assert!(got.failed.is_empty(), "{text}: {memory}: {:?}", got.failed);
+    }
+    let total = |memory| ioloom::list(&paths).memory(memory).map(|f| f.len()).sum::<u64>();
+    let reason = total(12 << 20).unwrap_err().to_string();
+    assert!(reason.contains("of which the first buffers of other files use"), "{reason}");
+    let memory = ioloom_model::units::parse_size(&named(&reason)).unwrap();
+    assert_eq!(total(memory).unwrap(), 12 << 20, "{reason}");
+}
+
+#[test]
 fn all_chunks_are_read_in_little_memory() {
     let (_dir, paths) = make(&roots()[0], &[600_000; 12]);
     let want = expected(&paths);

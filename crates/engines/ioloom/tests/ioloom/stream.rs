@@ -4,6 +4,7 @@ use crate::support::{NEVER, evict, guarded, lacks, make, plan, roots};
 use ioloom::{Cancel, Error, ReadOrder};
 use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Condvar, Mutex};
 
 /// Methods that the public form accepts, each under every schedule.
 const METHODS: [&str; 8] = [
@@ -73,6 +74,36 @@ fn the_next_path_may_depend_on_the_last_result() {
                 }
             });
         }
+    }
+}
+
+/// A function that takes long does not keep the files whose reads its thread has begun from others.
+#[test]
+fn long_functions_over_few_cold_files_run_at_once() {
+    const THREADS: usize = 4;
+    for form in ["stream", "tree"] {
+        guarded(form.to_owned(), move || {
+            let (dir, paths) = make(&roots()[0], &[5000; 8]);
+            evict(&paths);
+            let files = match form {
+                "stream" => ioloom::files(paths),
+                _ => ioloom::tree(dir.path()).into_files(),
+            };
+            // Functions that run, and the most of them.
+            let (running, changed) = (Mutex::new((0_usize, 0_usize)), Condvar::new());
+            let run = files.threads(THREADS as u32).map(|f| {
+                let mut now = running.lock().unwrap();
+                now.0 += 1;
+                now.1 = now.1.max(now.0);
+                changed.notify_all();
+                let alone = |now: &mut (usize, usize)| now.1 < THREADS;
+                let (mut now, waited) = changed.wait_timeout_while(now, NEVER / 2, alone).unwrap();
+                now.0 -= 1;
+                (f.len(), waited.timed_out())
+            });
+            let run = run.run().unwrap();
+            assert_eq!(run.value, [(5000, false); 8], "{form}");
+        });
     }
 }
 

@@ -28,9 +28,9 @@ use std::sync::{Arc, Mutex};
 /// Errors whose text is kept.
 const ERRORS_KEPT: usize = 1000;
 
-/// The library's advice for files that do not fit in memory, and that of this program.
+/// The library's advice for files that do not fit in memory, and that of this program. A size follows.
 const LIBRARY_ADVICE: &str = "read it in chunks with .chunks(), or raise .memory()";
-const OWN_ADVICE: &str = "raise --memory, or read in chunks with the default method and schedule";
+const OWN_ADVICE: &str = "read in chunks with the default method and schedule, or raise --memory";
 
 /// What happens to the results of single files.
 pub(super) enum Lines<'a> {
