@@ -35,6 +35,11 @@ fn an_object_is_copied_to_a_name_or_into_a_directory() {
         assert_eq!((&*ran.out, &*ran.err), ("", ""), "{target}");
         assert_eq!(std::fs::read_to_string(dir.path().join(found)).unwrap(), "one");
     }
+    // A link of that name is followed, as if it had been given.
+    server.put("d/link", "two");
+    std::os::unix::fs::symlink("b", dir.path().join("link")).unwrap();
+    run(&server, &["cp", "s3://bucket/d/link", &text("")]).well();
+    assert_eq!(std::fs::read_to_string(dir.path().join("b")).unwrap(), "two");
 }
 
 /// Servers that encrypt have other versions than the MD5, and objects in segments have. Damage looks the same, so it is
