@@ -36,7 +36,7 @@ const ERRORS_LISTED_MAX: usize = 1000;
 /// Exit codes are those of GNU cp: 1 for every error. Signals have their own.
 pub(crate) fn run(args: &CpArgs) -> Ended {
     copy(args).map_err(|failure| match failure.exit {
-        Exit::Usage | Exit::Refused => Failure { exit: Exit::Failed, ..failure },
+        Exit::Ok | Exit::Usage | Exit::Refused => Failure { exit: Exit::Failed, ..failure },
         _ => failure,
     })
 }
