@@ -35,10 +35,14 @@ const ERRORS_LISTED_MAX: usize = 1000;
 
 /// Exit codes are those of GNU cp: 1 for every error. Signals have their own.
 pub(crate) fn run(args: &CpArgs) -> Ended {
-    copy(args).map_err(|failure| match failure.exit {
+    copy(args).map_err(with_gnu_code)
+}
+
+fn with_gnu_code(failure: Failure) -> Failure {
+    match failure.exit {
         Exit::Ok | Exit::Usage | Exit::Refused => Failure { exit: Exit::Failed, ..failure },
         _ => failure,
-    })
+    }
 }
 
 fn copy(args: &CpArgs) -> Ended {
@@ -200,6 +204,23 @@ impl<'a> Document<'a> {
             threads: report.threads,
             threads_why: &report.threads_why,
             lost_xattrs: report.lost_xattrs,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interrupts_keep_their_code() {
+        for (exit, code) in [
+            (Exit::Usage, Exit::Failed),
+            (Exit::Refused, Exit::Failed),
+            (Exit::Interrupted, Exit::Interrupted),
+            (Exit::Terminated, Exit::Terminated),
+        ] {
+            assert_eq!(with_gnu_code(Failure::new(exit, "")).exit, code);
         }
     }
 }
