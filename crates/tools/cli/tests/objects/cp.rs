@@ -45,7 +45,7 @@ fn an_object_is_copied_to_a_name_or_into_a_directory() {
 #[test]
 fn a_limit_on_the_size_of_files_is_one_error() {
     let server = Server::start(Law::default());
-    server.put("d/a", vec![1; 1 << 20]);
+    server.put("d/a", vec![1_u8; 1 << 20]);
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("a").display().to_string();
     let mut limited = std::process::Command::new("/bin/sh");
