@@ -11,6 +11,7 @@ use ioloom_sys::dir;
 use ioloom_sys::mount::{Mount, mounts};
 use ioloom_walk::Fields;
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -80,13 +81,10 @@ pub fn subtrees(roots: &[PathBuf], wanted: usize, one_file_system: bool) -> Subt
             found.list.push(Subtree { path: next.path, alone: false });
             continue;
         }
-        // A directory that cannot be listed is reported by the scan.
-        let children = children(&next.path);
+        // The scan of the directory reports what cannot be listed or queried.
+        let children = children(&next.path).and_then(queried);
         let alone = children.is_some();
-        for child in children.unwrap_or_default() {
-            let fields = Fields::IDENTITY | Fields::MOUNT;
-            // The scan of the directory reports what cannot be queried.
-            let Ok(meta) = dir::meta(child.as_os_str().as_bytes(), false, fields) else { continue };
+        for (child, meta) in children.unwrap_or_default() {
             if one_file_system && meta.device != next.device {
                 continue;
             }
@@ -119,6 +117,21 @@ fn children(path: &Path) -> Option<Vec<PathBuf>> {
         }
     }
     Some(children)
+}
+
+/// Returns what directories are, without those that were removed since they were listed, or nothing if one
+/// cannot be queried.
+fn queried(children: Vec<PathBuf>) -> Option<Vec<(PathBuf, dir::Meta)>> {
+    let mut queried = Vec::new();
+    for child in children {
+        let fields = Fields::IDENTITY | Fields::MOUNT;
+        match dir::meta(child.as_os_str().as_bytes(), false, fields) {
+            Ok(meta) => queried.push((child, meta)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(_) => return None,
+        }
+    }
+    Some(queried)
 }
 
 #[cfg(test)]
@@ -167,6 +180,16 @@ mod tests {
             assert_eq!(linked.iter().map(|(_, _, links)| *links).collect::<Vec<_>>(), [3]);
             assert_eq!(scanner.finish().total(), whole, "{wanted}");
         }
+    }
+
+    #[test]
+    fn directories_that_cannot_be_queried_are_not_left_out() {
+        let tree = tree();
+        let (there, gone) = (tree.path().join("a1"), tree.path().join("gone"));
+        let found = queried(vec![there.clone(), gone]).unwrap();
+        assert_eq!(found.iter().map(|(path, _)| path).collect::<Vec<_>>(), [&there]);
+        // Below a file: the error is not that it is gone.
+        assert!(queried(vec![there, tree.path().join("a0/direct/x")]).is_none());
     }
 
     #[test]

@@ -270,7 +270,11 @@ impl Writing<'_> {
     fn begin_file(&self, index: usize, url: &str) -> Result<Partial, WorkError> {
         let path = match self.place {
             Place::As(path) => replaced(path)?,
-            Place::Below(_) => self.path_of(url),
+            Place::Below(_) => {
+                let path = self.path_of(url);
+                refuse_special(&path)?;
+                path
+            }
         };
         let directory = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -307,12 +311,7 @@ fn replaced(path: &Path) -> Result<PathBuf, WorkError> {
         found => found.map_err(PathError::on(Operation::Stat, path))?,
     };
     if !found.is_file() && !found.is_dir() {
-        return Err(format!(
-            "cannot copy to {}: it is not a regular file, and a copy would replace it; copy to a file \
-             first",
-            quoted(path)
-        )
-        .into());
+        return Err(special(path));
     }
     let link = call("stat", || std::fs::symlink_metadata(path))
         .map_err(PathError::on(Operation::Stat, path))?;
@@ -321,6 +320,26 @@ fn replaced(path: &Path) -> Result<PathBuf, WorkError> {
     }
     Ok(call("resolve", || std::fs::canonicalize(path))
         .map_err(PathError::on(Operation::Resolve, path))?)
+}
+
+/// Refuses to replace a device, a pipe or another special file. A symbolic link is replaced itself.
+fn refuse_special(path: &Path) -> Result<(), WorkError> {
+    match call("stat", || std::fs::symlink_metadata(path)) {
+        Ok(found) if !found.is_file() && !found.is_dir() && !found.is_symlink() => {
+            Err(special(path))
+        }
+        // What cannot be queried cannot be replaced either, which is then reported.
+        _ => Ok(()),
+    }
+}
+
+fn special(path: &Path) -> WorkError {
+    format!(
+        "cannot copy to {}: it is not a regular file, and a copy would replace it; copy to a file \
+         first",
+        quoted(path)
+    )
+    .into()
 }
 
 impl Work for Writing<'_> {

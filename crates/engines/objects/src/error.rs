@@ -64,6 +64,8 @@ pub enum Kind {
     Region,
     /// The server refused the request because there were too many.
     Busy,
+    /// The server refused the request for another reason, such as an invalid argument.
+    Refused,
     /// The server failed.
     Server,
     /// The connection ended or stalled during the response.
@@ -127,7 +129,7 @@ impl ObjectError {
             Kind::Changed => "run again when the object is no longer replaced",
             Kind::Memory => "raise the memory budget",
             Kind::NoStore => "check that AWS_ENDPOINT_URL is that of an S3 server",
-            Kind::Response if self.action == Action::List => {
+            Kind::Response | Kind::Refused if self.action == Action::List => {
                 "check that AWS_ENDPOINT_URL is that of an S3 server"
             }
             _ => return None,

@@ -78,7 +78,12 @@ fn of_status(status: u16, seen: &Seen) -> Reason {
         (409 | 412, _) if seen.writes => Kind::Conflict,
         (409 | 412, _) => Kind::Changed,
         (301 | 302 | 307 | 308, _) => Kind::Region,
-        (408 | 500 | 502..=599, _) => Kind::Server,
+        (408 | 500 | 502..=599, _) | (_, "RequestTimeout") => Kind::Server,
+        // What was sent arrived damaged or incomplete.
+        (_, "BadDigest" | "IncompleteBody" | "XAmzContentSHA256Mismatch") => Kind::Response,
+        // The object is shorter than it was listed.
+        (416, _) => Kind::Response,
+        (400..=499, _) => Kind::Refused,
         _ => Kind::Response,
     };
     let text = match (kind, &seen.message, &seen.region) {
@@ -142,9 +147,17 @@ mod tests {
             (412, "PreconditionFailed", true, Kind::Conflict),
             (412, "PreconditionFailed", false, Kind::Changed),
             (409, "", false, Kind::Changed),
+            (400, "InvalidArgument", true, Kind::Refused),
+            (405, "MethodNotAllowed", true, Kind::Refused),
+            (414, "", false, Kind::Refused),
+            (400, "RequestTimeout", true, Kind::Server),
+            (400, "BadDigest", true, Kind::Response),
+            (408, "", false, Kind::Server),
+            (429, "", false, Kind::Busy),
         ] {
             assert_eq!(of(status, code, writes).kind, kind, "{status} {code}");
         }
+        assert!(!of(400, "InvalidArgument", true).is_transient());
         assert_eq!(of(412, "PreconditionFailed", true).text, "Text (PreconditionFailed)");
         assert_eq!(of(412, "", false).text, "it was replaced while it was read");
     }

@@ -72,6 +72,7 @@ impl Store {
     ) -> Result<Self, ObjectError> {
         let variables: BTreeMap<String, String> =
             variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let variables = without_unset(variables);
         // Needed once by a process; it fails if it was done before.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let wrong = |reason: String| {
@@ -159,6 +160,23 @@ impl Store {
     }
 }
 
+/// Leaves out variables that set nothing: empty ones, a signature that is not to be left out, and a token without
+/// the key that it belongs to, which the keys of a profile would be combined with.
+fn without_unset(mut variables: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    variables.retain(|name, value| match name.as_str() {
+        "AWS_SKIP_SIGNATURE" => {
+            !["", "0", "false", "n", "no", "off"].contains(&&*value.to_lowercase())
+        }
+        // An empty name leaves out the file.
+        "AWS_CONFIG_FILE" | "AWS_SHARED_CREDENTIALS_FILE" => true,
+        _ => !(value.is_empty() && name.starts_with("AWS_")),
+    });
+    if !variables.contains_key("AWS_ACCESS_KEY_ID") {
+        variables.retain(|name, _| !["AWS_SESSION_TOKEN", "AWS_TOKEN"].contains(&name.as_str()));
+    }
+    variables
+}
+
 /// Refuses an endpoint without a scheme.
 fn check_endpoint(endpoint: &str) -> Result<(), String> {
     let has_scheme = |url: &str| url.starts_with("http://") || url.starts_with("https://");
@@ -197,5 +215,23 @@ mod tests {
         assert_eq!(open(&other).unwrap().endpoint, "http://other:2");
         let error = open(&[]).unwrap_err().to_string();
         assert!(error.contains("sso_session, which is not supported"), "{error}");
+    }
+
+    #[test]
+    fn variables_that_set_nothing_leave_the_keys_of_the_profile() {
+        let unset = [
+            ("AWS_ACCESS_KEY_ID", ""),
+            ("AWS_SESSION_TOKEN", "stale"),
+            ("AWS_SKIP_SIGNATURE", "False"),
+            ("AWS_CONFIG_FILE", ""),
+            ("HOME", ""),
+        ];
+        let set = |all: &[(&str, &str)]| {
+            let all = all.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            without_unset(all.collect()).into_keys().collect::<Vec<_>>()
+        };
+        assert_eq!(set(&unset), ["AWS_CONFIG_FILE", "HOME"]);
+        let keys = [("AWS_ACCESS_KEY_ID", "id"), ("AWS_SESSION_TOKEN", "token")];
+        assert_eq!(set(&keys), ["AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN"]);
     }
 }

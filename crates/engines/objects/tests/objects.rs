@@ -548,6 +548,23 @@ fn no_link_below_the_target_is_followed() {
 }
 
 #[test]
+fn no_special_file_below_the_target_is_replaced() {
+    let server = Server::start(Law::default());
+    for key in ["d/file", "d/socket"] {
+        server.put(key, "new");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("socket")).unwrap();
+    let place = Place::Below(dir.path().to_owned());
+    let done = download(&store(&server, "s3://bucket/d/"), &place, &small()).unwrap();
+    assert_eq!(done.errors.len(), 1, "{:?}", done.errors);
+    assert!(done.errors[0].contains("socket': it is not a regular file"), "{:?}", done.errors);
+    assert_eq!(std::fs::read_to_string(dir.path().join("file")).unwrap(), "new");
+    let kind = std::fs::symlink_metadata(dir.path().join("socket")).unwrap().file_type();
+    assert!(std::os::unix::fs::FileTypeExt::is_socket(&kind), "{kind:?}");
+}
+
+#[test]
 fn one_object_is_copied_to_one_file() {
     let server = Server::start(Law::default());
     server.put("d/a", "one");

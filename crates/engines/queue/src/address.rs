@@ -44,9 +44,15 @@ impl FromStr for Address {
             Some((login, host)) => (Some(login), host),
         };
         let login = login.map(|login| match login.split_once(':') {
-            None => (login.to_owned(), None),
-            Some((user, password)) => (user.to_owned(), Some(password.to_owned())),
+            None => (decoded(login), None),
+            Some((user, password)) => (decoded(user), Some(decoded(password))),
         });
+        let login = match login {
+            None => None,
+            Some((Some(token), None)) => Some((token, None)),
+            Some((Some(user), Some(Some(password)))) => Some((user, Some(password))),
+            Some(_) => return Err(invalid("the user or the password is not UTF-8")),
+        };
         if host.is_empty() || host.starts_with(':') {
             return Err(invalid("lacks the host: nats://HOST/NAME"));
         }
@@ -71,6 +77,25 @@ impl fmt::Display for Address {
     }
 }
 
+/// Replaces `%` and two hexadecimal digits by their byte. Returns nothing if the result is not UTF-8.
+fn decoded(text: &str) -> Option<String> {
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
+    while let Some((first, after)) = rest.split_first() {
+        let digit = |at: usize| char::from(*after.get(at)?).to_digit(16);
+        match (*first, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => {
+                bytes.push((high * 16 + low) as u8);
+                rest = &after[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,6 +107,16 @@ mod tests {
         assert_eq!(address.login, Some(("me".to_owned(), Some("secret".to_owned()))));
         assert_eq!(address.name, "a-Queue_1");
         assert_eq!(address.to_string(), "nats://[::1]:4223/a-Queue_1");
+    }
+
+    #[test]
+    fn user_and_password_are_decoded() {
+        let login = |text: &str| text.parse::<Address>().map(|address| address.login);
+        let text = |text: &str| text.to_owned();
+        let found = login("nats://a%40b:p%2Fw%3A100%@h/q").unwrap();
+        assert_eq!(found, Some((text("a@b"), Some(text("p/w:100%")))));
+        assert_eq!(login("nats://to%6ben@h/q").unwrap(), Some((text("token"), None)));
+        assert!(login("nats://a:%ff@h/q").is_err());
     }
 
     #[test]

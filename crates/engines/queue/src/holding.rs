@@ -7,6 +7,7 @@
 //! shards of that range.
 
 use crate::instance::Instance;
+use crate::ticket::Ticket;
 use async_nats::jetstream::AckKind;
 use async_nats::jetstream::message::Acker;
 use std::collections::VecDeque;
@@ -22,8 +23,10 @@ pub(crate) struct Lease {
     pub(crate) shards: VecDeque<u64>,
     /// Whether the range is one shard, so that deliveries of the message are tries of the shard.
     pub(crate) is_single: bool,
-    /// How often the message was delivered.
+    /// How often the message was delivered, and the tries before it was stored.
     pub(crate) tries: u32,
+    /// Failures of the shard that were not counted as tries.
+    pub(crate) uncounted: u32,
     extend: JoinHandle<()>,
 }
 
@@ -41,16 +44,13 @@ impl Drop for Lease {
 
 impl Lease {
     /// Takes over a message that was delivered. Call it inside a runtime.
-    pub(crate) fn new(
-        queue: Instance,
-        acker: Arc<Acker>,
-        (first, last): (u64, u64),
-        tries: u32,
-    ) -> Self {
+    pub(crate) fn new(queue: Instance, acker: Arc<Acker>, ticket: &Ticket, delivered: u32) -> Self {
         let every = Duration::from_millis((queue.terms.lease_ms / 3).max(1));
         let extend = tokio::spawn(keep_extending(queue, acker.clone(), every));
-        let shards = (first..=last).collect();
-        Self { acker, shards, is_single: first == last, tries, extend }
+        let Ticket { first, last, history } = *ticket;
+        let tries = delivered.saturating_add(history.tries);
+        let (shards, is_single) = ((first..=last).collect(), first == last);
+        Self { acker, shards, is_single, tries, uncounted: history.uncounted, extend }
     }
 
     /// Acknowledges the lease. If the acknowledgement is lost, it comes again and nothing is left of it.

@@ -25,6 +25,7 @@
 //!
 //! A range that is delivered again is split into single shards, so that a shard which ends its workers
 //! is found; its tries are counted from then on. A shard delivered more often than the terms allow is parked with its error.
+//! The payload of a shard that is queued again contains its tries and its failures that were not counted as tries.
 //! Messages can be delivered and published twice at any point; only commits count. After a crash, the
 //! server can deliver a lease as if it were new, so a shard that is done can be handed out again.
 //!
@@ -51,6 +52,7 @@ mod reporting;
 mod status;
 mod submit;
 mod terms;
+mod ticket;
 mod worker;
 
 pub use address::Address;

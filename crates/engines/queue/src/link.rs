@@ -172,13 +172,6 @@ fn watched(options: ConnectOptions, denied: Arc<Mutex<Option<String>>>) -> Conne
 }
 
 fn options(address: &Address) -> Result<ConnectOptions, QueueError> {
-    let text = |name| env::var(name).ok().filter(|value| !value.is_empty());
-    let file = |variable: &'static str| match text(variable) {
-        None => Ok(None),
-        Some(path) => std::fs::read_to_string(&path)
-            .map(Some)
-            .map_err(|e| unusable(variable, Path::new(&path), &e)),
-    };
     let mut options = ConnectOptions::new()
         .name("ioloom")
         // Servers that the first one names have no scheme.
@@ -190,13 +183,40 @@ fn options(address: &Address) -> Result<ConnectOptions, QueueError> {
             0 | 1 => Duration::ZERO,
             attempt => pause(attempt),
         });
-    match &address.login {
-        Some((user, Some(password))) => {
-            options = options.user_and_password(user.clone(), password.clone());
-        }
-        Some((token, None)) => options = options.token(token.clone()),
-        None => {}
+    options = match &address.login {
+        Some((user, Some(password))) => options.user_and_password(user.clone(), password.clone()),
+        Some((token, None)) => options.token(token.clone()),
+        None => with_login_of_environment(options)?,
+    };
+    if let Some(path) = text("NATS_CA") {
+        options = options.add_root_certificates(absolute("NATS_CA", path)?);
     }
+    let (cert, key) = (text("NATS_CERT"), text("NATS_KEY"));
+    if cert.is_some() != key.is_some() {
+        let reason = "NATS_CERT and NATS_KEY are used together".to_owned();
+        let variable = if cert.is_some() { "NATS_CERT" } else { "NATS_KEY" };
+        return Err(QueueError::Credentials { variable, reason });
+    }
+    if let (Some(cert), Some(key)) = (cert, key) {
+        let (cert, key) = (absolute("NATS_CERT", cert)?, absolute("NATS_KEY", key)?);
+        options = options.add_client_certificate(cert, key);
+    }
+    Ok(options)
+}
+
+/// Returns the value of a variable that is set.
+fn text(variable: &str) -> Option<String> {
+    env::var(variable).ok().filter(|value| !value.is_empty())
+}
+
+/// Adds the credentials of the environment, which an address with a login replaces.
+fn with_login_of_environment(mut options: ConnectOptions) -> Result<ConnectOptions, QueueError> {
+    let file = |variable: &'static str| match text(variable) {
+        None => Ok(None),
+        Some(path) => std::fs::read_to_string(&path)
+            .map(Some)
+            .map_err(|e| unusable(variable, Path::new(&path), &e)),
+    };
     if let Some(creds) = file("NATS_CREDS")? {
         options = options.credentials(&creds).map_err(|e| QueueError::Credentials {
             variable: "NATS_CREDS",
@@ -211,19 +231,6 @@ fn options(address: &Address) -> Result<ConnectOptions, QueueError> {
     }
     if let Some(user) = text("NATS_USER") {
         options = options.user_and_password(user, text("NATS_PASSWORD").unwrap_or_default());
-    }
-    if let Some(path) = text("NATS_CA") {
-        options = options.add_root_certificates(absolute("NATS_CA", path)?);
-    }
-    let (cert, key) = (text("NATS_CERT"), text("NATS_KEY"));
-    if cert.is_some() != key.is_some() {
-        let reason = "NATS_CERT and NATS_KEY are used together".to_owned();
-        let variable = if cert.is_some() { "NATS_CERT" } else { "NATS_KEY" };
-        return Err(QueueError::Credentials { variable, reason });
-    }
-    if let (Some(cert), Some(key)) = (cert, key) {
-        let (cert, key) = (absolute("NATS_CERT", cert)?, absolute("NATS_KEY", key)?);
-        options = options.add_client_certificate(cert, key);
     }
     Ok(options)
 }

@@ -5,6 +5,7 @@ use crate::instance::Instance;
 use crate::link::{Link, Queue};
 use crate::parked;
 use crate::terms::{Stored, Terms, VERSION};
+use crate::ticket::{SHARDS_PER_LEASE_MAX, Ticket};
 use async_nats::jetstream::consumer::{AckPolicy, pull};
 use async_nats::jetstream::context::PublishErrorKind;
 use async_nats::jetstream::message::PublishMessage;
@@ -22,8 +23,6 @@ const STORING: usize = 256;
 const LEASES: u64 = 10_000;
 /// Leases between two notes of how far a submission is.
 const LEASES_PER_STEP: u64 = 500;
-/// The most shards of a lease.
-pub(crate) const SHARDS_PER_LEASE_MAX: u64 = 100;
 
 /// What a submission did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +74,7 @@ async fn unpark_all(queue: &Instance) -> Result<u64, QueueError> {
     parked::settle_all(queue).await?;
     let shards = parked::numbers(queue).await?;
     // First the lease: a shard that is queued and parked is settled when it is done.
-    let leases = lease(queue, shards.iter().map(|shard| (*shard, *shard))).await?;
+    let leases = lease(queue, shards.iter().map(|shard| Ticket::new(*shard, *shard))).await?;
     for shard in shards {
         parked::remove(queue, shard, through).await?;
     }
@@ -218,22 +217,22 @@ async fn queue_after(queue: &Instance, after: u64, shards: u64) -> Result<u64, Q
         let last = shards.min(through + per_lease * LEASES_PER_STEP);
         let firsts = (through + 1..=last).step_by(per_lease as usize);
         leases +=
-            lease(queue, firsts.map(|first| (first, last.min(first + per_lease - 1)))).await?;
+            lease(queue, firsts.map(|first| Ticket::new(first, last.min(first + per_lease - 1))))
+                .await?;
         through = last;
         queue.store(&queue.submitted_subject(), through.to_string().into_bytes()).await?;
     }
     Ok(leases)
 }
 
-/// Queues leases of ranges and returns their number.
+/// Queues leases and returns their number.
 pub(crate) async fn lease(
     queue: &Instance,
-    ranges: impl Iterator<Item = (u64, u64)>,
+    tickets: impl Iterator<Item = Ticket>,
 ) -> Result<u64, QueueError> {
     let subject = &queue.work_subject();
-    let stored = stream::iter(ranges).map(|(first, last)| async move {
-        queue.store(subject, format!("{first}-{last}").into_bytes()).await
-    });
+    let stored = stream::iter(tickets)
+        .map(|ticket| async move { queue.store(subject, ticket.text().into_bytes()).await });
     let mut stored = stored.buffer_unordered(STORING);
     let mut leases = 0;
     while stored.try_next().await?.is_some() {

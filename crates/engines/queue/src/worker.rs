@@ -15,8 +15,9 @@ use crate::patience::{Patience, hurried, patiently};
 use crate::pause::pause;
 use crate::reporting::{keep_publishing, publish};
 use crate::status::{Counts, counts};
-use crate::submit::{SHARDS_PER_LEASE_MAX, consumer, lease, store_first};
+use crate::submit::{consumer, lease, store_first};
 use crate::terms::WorkerReport;
+use crate::ticket::{History, Ticket};
 use async_nats::jetstream::AckKind;
 use async_nats::jetstream::consumer::{PullConsumer, pull};
 use futures_util::StreamExt;
@@ -35,6 +36,8 @@ use tokio::task::JoinHandle;
 const PULL_TIME: Duration = Duration::from_secs(1);
 /// The first of these waits.
 const FIRST_PULL_TIME: Duration = Duration::from_millis(10);
+/// Failures of a shard that are not counted as tries, at all workers together.
+const UNCOUNTED_MAX: u32 = 5;
 
 /// What a worker does next.
 #[derive(Debug)]
@@ -249,17 +252,17 @@ impl Worker {
             Err(_) => return Err(queue.failed("read", "no answer")),
         };
         self.empty = 0;
-        let tries = message.info().map_or(1, |info| u32::try_from(info.delivered).unwrap_or(1));
-        let range = range(&message.payload, queue.terms.shards);
+        let delivered = message.info().map_or(1, |info| u32::try_from(info.delivered).unwrap_or(1));
+        let ticket = Ticket::parse(&message.payload, queue.terms.shards);
         let (_, acker) = message.split();
         let acker = Arc::new(acker);
-        let Some((first, last)) = range else {
+        let Some(ticket) = ticket else {
             // It is not a message of ours.
             let _ = acker.ack_with(AckKind::Term).await;
             return Ok(true);
         };
-        let mut lease = Lease::new(queue, acker, (first, last), tries);
-        if tries > 1 {
+        let mut lease = Lease::new(queue, acker, &ticket, delivered);
+        if lease.tries > 1 {
             // After an error the lease is dropped, and comes again when it has run out.
             self.resume(&mut lease).await?;
         }
@@ -279,7 +282,7 @@ impl Worker {
             }
         }
         if !lease.is_single {
-            self.lease_singly(&left).await?;
+            self.lease_singly(&left, History::default()).await?;
         } else if lease.tries > self.queue.terms.tries {
             for shard in left {
                 let tries = lease.tries - 1;
@@ -292,8 +295,13 @@ impl Worker {
         Ok(())
     }
 
-    async fn lease_singly(&self, shards: &VecDeque<u64>) -> Result<(), QueueError> {
-        lease(&self.queue, shards.iter().map(|shard| (*shard, *shard))).await.map(drop)
+    async fn lease_singly(
+        &self,
+        shards: &VecDeque<u64>,
+        history: History,
+    ) -> Result<(), QueueError> {
+        let tickets = shards.iter().map(|shard| Ticket { history, ..Ticket::new(*shard, *shard) });
+        lease(&self.queue, tickets).await.map(drop)
     }
 
     async fn park(&self, shard: u64, tries: u32, error: String) -> Result<(), QueueError> {
@@ -420,24 +428,27 @@ impl Worker {
 
     /// Records that the current shard could not be run. It is tried again, here or elsewhere, and parked
     /// with this error after the last try. Returns whether it was parked. The first failure of a shard at a
-    /// worker does not count, because the host of the worker may be the cause.
+    /// worker does not count, because the host of the worker may be the cause. After five failures that did not
+    /// count, each one does: the shard itself may end its workers.
     ///
     /// # Errors
     /// As of [`Self::commit`].
     pub fn fail(&mut self, error: &str) -> Result<bool, QueueError> {
         let (runtime, stop) = (self.runtime.clone(), self.stop.clone());
         let Some(shard) = self.current() else { return Ok(false) };
-        let Some(Lease { tries, is_single, .. }) = self.lease else { return Ok(false) };
+        let Some(Lease { tries, uncounted, is_single, .. }) = self.lease else { return Ok(false) };
         self.note(|report| report.failed += 1);
-        let is_counted = !self.failed_here.insert(shard) || tries > 1;
+        let is_counted = !self.failed_here.insert(shard) || tries > 1 || uncounted >= UNCOUNTED_MAX;
         let is_last = is_counted && tries >= self.queue.terms.tries;
         if is_last {
             runtime.block_on(patiently(&self.queue, &stop, || {
                 self.park(shard, tries, error.to_owned())
             }))?;
         } else if !is_single || !is_counted {
+            // The message of the shard is a new one, so its deliveries begin at one again.
             let one = VecDeque::from([shard]);
-            runtime.block_on(patiently(&self.queue, &stop, || self.lease_singly(&one)))?;
+            let history = History { tries: 0, uncounted: uncounted.saturating_add(1) };
+            runtime.block_on(patiently(&self.queue, &stop, || self.lease_singly(&one, history)))?;
         } else if let Some(lease) = self.lease.take() {
             // The server counts the delivery, which is the try.
             let refusal = AckKind::Nak(Some(pause(tries)));
@@ -464,8 +475,15 @@ impl Worker {
             self.settle_commit().await?;
             let Some(lease) = self.lease.take() else { return Ok(()) };
             // The user waits.
+            let history = match lease.is_single {
+                // This delivery is not a try.
+                true => {
+                    History { tries: lease.tries.saturating_sub(1), uncounted: lease.uncounted }
+                }
+                false => History::default(),
+            };
             let given = async {
-                self.lease_singly(&lease.shards).await?;
+                self.lease_singly(&lease.shards, history).await?;
                 lease.acker.double_ack().await.map_err(|e| self.queue.failed("write to", e))
             };
             hurried(&self.queue, &AtomicBool::new(true), given).await
@@ -528,31 +546,6 @@ impl Worker {
     async fn settled(&mut self) {
         for task in std::mem::take(&mut self.background) {
             let _ = task.await;
-        }
-    }
-}
-
-/// Returns the shards of a lease: `FIRST-LAST`.
-fn range(payload: &[u8], shards: u64) -> Option<(u64, u64)> {
-    let (first, last) = std::str::from_utf8(payload).ok()?.split_once('-')?;
-    let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
-    let short = last.checked_sub(first)? < SHARDS_PER_LEASE_MAX;
-    (first >= 1 && last <= shards && short).then_some((first, last))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::range;
-
-    #[test]
-    fn leases_are_ranges_of_the_plan() {
-        assert_eq!(range(b"1-1", 9), Some((1, 1)));
-        assert_eq!(range(b"2-9", 9), Some((2, 9)));
-        let wrong =
-            ["", "1", "0-1", "2-1", "9-10", "1-x", "-1-2", "1-101", "1-18446744073709551615"];
-        for text in wrong {
-            let shards = if text.starts_with("1-1") { u64::MAX } else { 9 };
-            assert_eq!(range(text.as_bytes(), shards), None, "{text}");
         }
     }
 }

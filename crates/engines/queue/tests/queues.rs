@@ -172,6 +172,31 @@ fn a_shard_that_fails_is_tried_again_and_parked_with_its_error() {
 }
 
 #[test]
+fn failures_of_a_shard_add_up_over_workers_that_end() {
+    let Some(server) = Nats::start("") else { return };
+    let url = server.queue("poison");
+    queue(&url).submit(&terms(1, 1), false).unwrap();
+    let parked: Vec<bool> = (0..6)
+        .map(|_| {
+            let mut worker = join(&url, "host");
+            assert_eq!(take(&mut worker), 1);
+            worker.give_back().unwrap();
+            assert_eq!(take(&mut worker), 1);
+            let parked = worker.fail("poison").unwrap();
+            worker.give_back().unwrap();
+            parked
+        })
+        .collect();
+    assert_eq!(parked, [false, false, false, false, false, true]);
+    assert_eq!(finish(&mut join(&url, "host")), (0, 1));
+    // It is tried as often again.
+    assert_eq!(queue(&url).submit(&terms(1, 1), true).unwrap().unparked, 1);
+    let mut worker = join(&url, "host");
+    assert_eq!(take(&mut worker), 1);
+    assert!(!worker.fail("poison").unwrap());
+}
+
+#[test]
 fn a_shard_that_is_given_back_counts_no_try() {
     let Some(server) = Nats::start("") else { return };
     let url = server.queue("back");

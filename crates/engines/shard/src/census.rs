@@ -6,7 +6,6 @@ use crate::error::{Invalid, ShardError};
 use crate::part::{self, PartHeader, Runner, Work};
 use crate::plan::Plan;
 use ioloom_failure::{Operation, PathError};
-use ioloom_sys::proc::is_ending;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -25,15 +24,17 @@ pub struct Complete {
     pub checksum: String,
 }
 
-/// A shard that was begun and has no part.
+/// A shard that was begun.
 #[derive(Debug, Clone)]
 pub struct Unfinished {
     /// The number of the shard.
     pub shard: u64,
     /// Who began it.
     pub by: Runner,
-    /// Whether the process is known to have ended: it was one of this host.
+    /// Whether the process is known to have ended: it was one of this host and its PID namespace.
     pub ended: bool,
+    /// The file that marks the shard as running.
+    pub marker: PathBuf,
 }
 
 /// All parts of a plan.
@@ -51,6 +52,8 @@ pub struct Census {
     pub damaged: Vec<(PathBuf, Invalid)>,
     /// Shards that were begun and have no part.
     pub unfinished: Vec<Unfinished>,
+    /// Shards that have a part, and another worker that may still run them.
+    pub superseded: Vec<Unfinished>,
     /// The work of the parts.
     pub work: Option<Work>,
 }
@@ -157,7 +160,11 @@ fn census_of(
         }
         census.parts.push(parts.pop());
     }
-    census.unfinished = unfinished(places, &census, host);
+    let is_missing = |begun: &Unfinished| census.missing.binary_search(&begun.shard).is_ok();
+    let (unfinished, others): (Vec<_>, Vec<_>) =
+        begun(places, host).into_iter().partition(is_missing);
+    census.unfinished = unfinished;
+    census.superseded = others.into_iter().filter(|begun| !begun.ended).collect();
     Ok(census)
 }
 
@@ -198,15 +205,16 @@ fn is_part(name: &OsStr) -> bool {
     digits.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
 }
 
-fn unfinished(places: &[PathBuf], census: &Census, host: &str) -> Vec<Unfinished> {
+/// Returns the shards that were begun, in order.
+fn begun(places: &[PathBuf], host: &str) -> Vec<Unfinished> {
     let mut begun: Vec<Unfinished> = places
         .iter()
         .flat_map(|place| part::running(place))
-        .filter(|running| census.missing.binary_search(&running.shard).is_ok())
-        .map(|running| Unfinished {
+        .map(|(marker, running)| Unfinished {
             shard: running.shard,
-            ended: running.by.host == host && is_ending(running.by.pid),
+            ended: running.has_ended(host),
             by: running.by,
+            marker,
         })
         .collect();
     begun.sort_by_key(|begun| (begun.shard, begun.by.started_ns));

@@ -11,7 +11,7 @@ use crate::error::{Invalid, ShardError};
 use crate::plan::{Entry, Plan};
 use ioloom_failure::{Operation, PathError};
 use ioloom_sys::fault::call;
-use ioloom_sys::proc::is_ending;
+use ioloom_sys::proc::{boot_id, is_ending, pid_namespace, start_ticks};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -169,6 +169,40 @@ pub struct Claim {
 pub(crate) struct Running {
     pub(crate) shard: u64,
     pub(crate) by: Runner,
+    /// The boot of its host.
+    #[serde(default)]
+    boot: Option<String>,
+    /// The PID namespace in which the number of the process is valid.
+    #[serde(default)]
+    namespace: Option<String>,
+    /// When the process started, in ticks since boot.
+    #[serde(default)]
+    start_ticks: Option<u64>,
+}
+
+impl Running {
+    fn now(shard: u64, by: Runner) -> Self {
+        let (boot, namespace) = (boot_id().ok(), pid_namespace());
+        let start_ticks = start_ticks(by.pid);
+        Self { shard, by, boot, namespace, start_ticks }
+    }
+
+    /// Returns whether the process is known to have ended: it was one of this host and of this PID namespace. In
+    /// another namespace its number is that of another process.
+    pub(crate) fn has_ended(&self, host: &str) -> bool {
+        if self.by.host != host {
+            return false;
+        }
+        // Of a version that did not record it.
+        let Some(namespace) = &self.namespace else { return is_ending(self.by.pid) };
+        if pid_namespace().as_ref() != Some(namespace) {
+            return false;
+        }
+        let was_before_boot =
+            self.boot.as_ref().is_some_and(|boot| boot_id().is_ok_and(|now| now != *boot));
+        let is_another = self.start_ticks.is_some() && start_ticks(self.by.pid) != self.start_ticks;
+        was_before_boot || is_another || is_ending(self.by.pid)
+    }
 }
 
 impl Claim {
@@ -200,7 +234,7 @@ impl Claim {
         }
         let marker = hidden(dir, entry.shard, &by.host);
         remove_dead(&marker, &by.host);
-        let running = Running { shard: entry.shard, by: by.clone() };
+        let running = Running::now(entry.shard, by.clone());
         let line = serde_json::to_vec(&running).unwrap_or_default();
         let file = begin(&marker)?;
         let (plan, entry) = (plan.clone(), entry.clone());
@@ -356,9 +390,7 @@ fn begin(marker: &Path) -> Result<Option<File>, PathError> {
 /// moment can remove the marker of a third, whose shard then does not appear as running.
 fn remove_dead(marker: &Path, host: &str) {
     match read_marker(marker) {
-        Some(Running { by, .. }) if by.host == host && is_ending(by.pid) => {
-            remove_files(marker, &by);
-        }
+        Some(running) if running.has_ended(host) => remove_files(marker, &running.by),
         Some(_) => return,
         // It was killed before it had written its name, or the marker does not exist.
         None => {}
@@ -404,9 +436,10 @@ fn existing(
     Ok(Some(part))
 }
 
-/// Returns what the markers in a directory of parts say.
-pub(crate) fn running(dir: &Path) -> Vec<Running> {
+/// Returns the markers in a directory of parts, and what they say.
+pub(crate) fn running(dir: &Path) -> Vec<(PathBuf, Running)> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let hidden = entries.filter(|e| e.file_name().to_string_lossy().starts_with(".part-"));
-    hidden.filter_map(|entry| read_marker(&entry.path())).collect()
+    let read = |path: PathBuf| read_marker(&path).map(|running| (path, running));
+    hidden.filter_map(|entry| read(entry.path())).collect()
 }

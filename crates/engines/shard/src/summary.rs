@@ -97,15 +97,15 @@ impl Summary {
         let mut all = Self::default();
         let mut hosts: BTreeMap<&str, Vec<&PartHeader>> = BTreeMap::new();
         for part in &parts {
-            all.files += part.found.files;
-            all.bytes += part.found.bytes;
-            all.errors += part.found.errors;
-            all.busy_ns += part.found.elapsed_ns;
-            all.cpu_ns += part.found.cpu_ns;
+            all.files = all.files.saturating_add(part.found.files);
+            all.bytes = all.bytes.saturating_add(part.found.bytes);
+            all.errors = all.errors.saturating_add(part.found.errors);
+            all.busy_ns = all.busy_ns.saturating_add(part.found.elapsed_ns);
+            all.cpu_ns = all.cpu_ns.saturating_add(part.found.cpu_ns);
             hosts.entry(&part.by.host).or_default().push(part);
         }
         all.started_ns = parts.iter().map(|part| part.by.started_ns).min().unwrap_or(0);
-        let end = parts.iter().map(|part| part.found.ended_ns).max().unwrap_or(0);
+        let end = parts.iter().map(|part| end_ns(part)).max().unwrap_or(0);
         all.elapsed_ns = end.saturating_sub(all.started_ns);
         let mut by_time: Vec<_> = parts
             .iter()
@@ -125,18 +125,24 @@ impl Summary {
     }
 }
 
+/// Returns when a shard ended. The clock can have been set since it began, so its duration decides.
+fn end_ns(part: &PartHeader) -> u64 {
+    part.by.started_ns.saturating_add(part.found.elapsed_ns)
+}
+
 fn host(name: &str, parts: &[&PartHeader]) -> Host {
     let mut host = Host { host: name.to_owned(), ..Host::default() };
     for part in parts {
         let found = &part.found;
         host.shards += 1;
-        host.files += found.files;
-        host.bytes += found.bytes;
-        host.errors += found.errors;
-        host.busy_ns += found.elapsed_ns;
-        host.cpu_ns += found.cpu_ns;
+        host.files = host.files.saturating_add(found.files);
+        host.bytes = host.bytes.saturating_add(found.bytes);
+        host.errors = host.errors.saturating_add(found.errors);
+        host.busy_ns = host.busy_ns.saturating_add(found.elapsed_ns);
+        host.cpu_ns = host.cpu_ns.saturating_add(found.cpu_ns);
         if let Some(word) = &found.limited_by {
-            *host.limits_ns.entry(word.clone()).or_default() += found.elapsed_ns;
+            let limit_ns = host.limits_ns.entry(word.clone()).or_default();
+            *limit_ns = limit_ns.saturating_add(found.elapsed_ns);
         }
     }
     let most = host.limits_ns.iter().max_by_key(|(_, ns)| **ns);
@@ -155,12 +161,12 @@ fn lanes(parts: &[&PartHeader], origin: u64) -> Vec<Lane> {
     parts.sort_by_key(|part| (part.by.started_ns, part.shard));
     let mut lanes: Vec<(u64, Lane)> = Vec::new();
     for part in parts {
-        let (start, end) = (part.by.started_ns, part.found.ended_ns);
+        let (start, end) = (part.by.started_ns, end_ns(part));
         let span = Span {
             shard: part.shard,
             start_ns: start.saturating_sub(origin),
             end_ns: end.saturating_sub(origin),
-            files: part.found.files + part.found.errors,
+            files: part.found.files.saturating_add(part.found.errors),
         };
         let free = lanes.iter_mut().find(|(until, lane)| {
             lane.worker == part.by.worker && (part.by.worker.is_some() || *until <= start)
@@ -196,11 +202,11 @@ impl Progress {
     pub fn of(census: &Census, summary: &Summary, files: u64, now_ns: u64) -> Self {
         let running: Vec<_> = census.unfinished.iter().filter(|begun| !begun.ended).collect();
         let end = match running.is_empty() {
-            true => summary.started_ns + summary.elapsed_ns,
+            true => summary.started_ns.saturating_add(summary.elapsed_ns),
             false => now_ns,
         };
         let seconds = end.saturating_sub(summary.started_ns) as f64 / 1e9;
-        let done = summary.files + summary.errors;
+        let done = summary.files.saturating_add(summary.errors);
         let rate = (done > 0 && seconds > 0.0).then(|| done as f64 / seconds);
         let rest = files.saturating_sub(done) as f64;
         let eta = rate.filter(|_| !running.is_empty()).map(|rate| (rest / rate * 1e9) as u64);

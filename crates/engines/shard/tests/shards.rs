@@ -489,6 +489,49 @@ fn begun_shards_are_running_or_killed() {
 }
 
 #[test]
+fn a_process_is_known_by_its_namespace_its_start_and_its_number() {
+    let _alone = alone();
+    let dir = scratch();
+    let plan = plan(dir.path(), 1);
+    let parts = scratch();
+    let Claimed::Run(claim) = claim(&plan, 1, parts.path()).unwrap() else { panic!("not claimed") };
+    let marker = parts.path().join(format!(".{}.{HOST}", name(1)));
+    let written: serde_json::Value = serde_json::from_slice(&fs::read(&marker).unwrap()).unwrap();
+    let has_ended = |field: &str, value: serde_json::Value| {
+        let mut changed = written.clone();
+        changed[field] = value;
+        fs::write(&marker, changed.to_string()).unwrap();
+        census(&plan, &[parts.path().to_owned()], HOST).unwrap().unfinished[0].ended
+    };
+    assert!(!has_ended("shard", 1.into()));
+    // The number is that of this process, which is another one.
+    assert!(has_ended("start_ticks", 1.into()));
+    assert!(has_ended("boot", "another".into()));
+    let mut elsewhere = written["by"].clone();
+    elsewhere["pid"] = u32::MAX.into();
+    assert!(has_ended("by", elsewhere));
+    assert!(!has_ended("namespace", "pid:[1]".into()));
+    drop(claim);
+}
+
+#[test]
+fn a_complete_shard_that_another_worker_still_runs_is_named() {
+    let _alone = alone();
+    let dir = scratch();
+    let plan = plan(dir.path(), 1);
+    let parts = scratch();
+    let [slow, fast] = two_claims(&plan, parts.path());
+    assert!(matches!(commit(fast, 1, false), Ok(Committed::Counted(_))));
+    let places = [parts.path().to_owned()];
+    let all = census(&plan, &places, HOST).unwrap();
+    assert!(all.is_complete() && all.unfinished.is_empty());
+    assert_eq!(all.superseded.iter().map(|begun| begun.shard).collect::<Vec<_>>(), [1]);
+    assert_eq!(all.superseded[0].marker, parts.path().join(format!(".{}.{HOST}", name(1))));
+    drop(slow);
+    assert!(census(&plan, &places, HOST).unwrap().superseded.is_empty());
+}
+
+#[test]
 fn shards_that_overlap_are_of_different_workers() {
     let _alone = alone();
     let dir = scratch();
@@ -498,7 +541,8 @@ fn shards_that_overlap_are_of_different_workers() {
         let entry = plan.entry(shard, 3).unwrap();
         let claimed = Claim::take(&plan, &entry, work("xxh3"), runner(start), parts.path(), false);
         let Claimed::Run(claim) = claimed.unwrap() else { panic!("not claimed") };
-        claim.commit(Found { ended_ns: end, ..found(1, 5) }, b"", false).unwrap();
+        // The clock was set back meanwhile, so only the duration shows the end.
+        claim.commit(Found { ended_ns: 1, ..found(1, end - start) }, b"", false).unwrap();
     }
     let all = census(&plan, &[parts.path().to_owned()], HOST).unwrap();
     let lanes: Vec<Vec<u64>> = Summary::of(&all)
@@ -507,4 +551,5 @@ fn shards_that_overlap_are_of_different_workers() {
         .map(|lane| lane.shards.iter().map(|span| span.shard).collect())
         .collect();
     assert_eq!(lanes, [vec![1, 3], vec![2]]);
+    assert_eq!(Summary::of(&all).elapsed_ns, 20);
 }

@@ -138,6 +138,19 @@ pub fn is_ending(pid: u32) -> bool {
     matches!(state, "Z" | "X") || flags & EXITING != 0 || pending("SigPnd") || pending("ShdPnd")
 }
 
+/// Returns when a process started, in ticks since boot, which distinguishes processes that reused a number. Returns
+/// `None` if it does not exist.
+pub fn start_ticks(pid: u32) -> Option<u64> {
+    let text = read_text(Path::new(&format!("/proc/{pid}/stat"))).ok()?;
+    parse::parse_process_stat(&text).map(|stat| stat.start_ticks)
+}
+
+/// Returns the PID namespace of this process, as `pid:[INODE]`. Returns `None` if the kernel does not provide it.
+pub fn pid_namespace() -> Option<String> {
+    let link = call("readlink", || std::fs::read_link("/proc/self/ns/pid")).ok()?;
+    link.into_os_string().into_string().ok()
+}
+
 /// Returns the process that holds a `flock` on a file, from its device and inode number. Returns
 /// `None` if there is none, or if it is in another PID namespace.
 pub fn lock_holder(device: (u32, u32), inode: u64) -> Option<u32> {

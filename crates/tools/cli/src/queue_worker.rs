@@ -1,7 +1,7 @@
 //! A worker that takes shards from a queue until none is left, whatever it does with them.
 
 use crate::exit::{Ended, Exit, Failure};
-use crate::queueing::failure as queue_failure;
+use crate::queueing::{failure as queue_failure, text};
 use crate::sharding::failure;
 use crate::{out, stderr};
 use ioloom_model::units::{format_count, format_counted, format_size};
@@ -84,7 +84,7 @@ pub(crate) fn run(
 fn interrupted(stop: &AtomicBool, error: QueueError) -> Failure {
     let waits = matches!(error, QueueError::Server { .. }) && stop.load(Ordering::Relaxed);
     match waits {
-        true => Failure::new(Exit::Interrupted, error.to_string()),
+        true => Failure::new(Exit::Interrupted, text(&error)),
         false => queue_failure(error),
     }
 }
@@ -132,7 +132,8 @@ fn take_all(
 fn give_back(worker: &mut Worker) -> End {
     if let Err(error) = worker.give_back() {
         stderr::message(&format!(
-            "{error}; another worker can take its shard when the lease expires"
+            "{}; another worker can take its shard when the lease expires",
+            text(&error)
         ));
     }
     End::Stopped

@@ -1,6 +1,7 @@
 //! What workers and `shard` have in common about queues: addresses, connections and errors.
 
 use crate::exit::{Exit, Failure};
+use crate::out;
 use ioloom_queue::{Address, Queue, QueueError};
 
 /// Reads the address of a queue.
@@ -33,5 +34,23 @@ pub(crate) fn failure(error: QueueError) -> Failure {
         | QueueError::OtherWork { .. } => Exit::Usage,
         _ => Exit::Failed,
     };
-    Failure::new(exit, error.to_string())
+    Failure::new(exit, text(&error))
+}
+
+/// Returns an error as text. What others stored in the queue can be part of it.
+pub(crate) fn text(error: &QueueError) -> String {
+    out::readable(error.to_string().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_stored_cannot_control_the_terminal() {
+        let found = "\u{1b}[2J".to_owned();
+        let queue = "nats://h/q".to_owned();
+        let failure = failure(QueueError::OtherWork { queue, found, wanted: "each".to_owned() });
+        assert!(failure.message.contains("'\\u{1b}[2J'"), "{}", failure.message);
+    }
 }

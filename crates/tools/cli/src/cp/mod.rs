@@ -33,12 +33,21 @@ use std::sync::Arc;
 /// Maximum number of errors in the JSON document.
 const ERRORS_LISTED_MAX: usize = 1000;
 
-/// Exit codes are those of GNU cp: 1 for every error.
+/// Exit codes are those of GNU cp: 1 for every error. Signals have their own.
 pub(crate) fn run(args: &CpArgs) -> Ended {
-    copy(args).map_err(|failure| Failure::new(Exit::Failed, failure.message))
+    copy(args).map_err(with_gnu_code)
+}
+
+fn with_gnu_code(failure: Failure) -> Failure {
+    match failure.exit {
+        Exit::Ok | Exit::Usage | Exit::Refused => Failure { exit: Exit::Failed, ..failure },
+        _ => failure,
+    }
 }
 
 fn copy(args: &CpArgs) -> Ended {
+    // Exceeding the file size limit must fail one file, not kill the program.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     if args.flags.sharding.manifest.is_some() {
         return shard::run(args);
     }
@@ -62,8 +71,6 @@ fn copy(args: &CpArgs) -> Ended {
     }
     back_up_itself(&sources, &mut target, &mut options)?;
     let _ = ioloom_sys::proc::raise_open_files_limit();
-    // Exceeding the file size limit must fail one file, not kill the program.
-    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let progress = Arc::new(CopyCounters::default());
     let watcher = CopyProgress::start(args, Some((&sources, &target)), &options, progress.clone());
     let copied = ioloom_copy::copy(&sources, &target, &options, &watcher, &progress);
@@ -197,6 +204,23 @@ impl<'a> Document<'a> {
             threads: report.threads,
             threads_why: &report.threads_why,
             lost_xattrs: report.lost_xattrs,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interrupts_keep_their_code() {
+        for (exit, code) in [
+            (Exit::Usage, Exit::Failed),
+            (Exit::Refused, Exit::Failed),
+            (Exit::Interrupted, Exit::Interrupted),
+            (Exit::Terminated, Exit::Terminated),
+        ] {
+            assert_eq!(with_gnu_code(Failure::new(exit, "")).exit, code);
         }
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn run(args: &CpArgs) -> Ended {
     let store = remote::open(url)?;
     let signals = StopSignals::catch();
     let _ = ioloom_sys::proc::raise_open_files_limit();
-    let place = place(&args.flags, target);
+    let place = place(&args.flags, &store.location().url(), target);
     let done = with_progress(|progress| {
         let recursive = args.flags.recursive;
         let stop = signals.flag.clone();
@@ -123,12 +123,15 @@ pub(super) fn check(flags: &CpFlags) -> Result<(), Failure> {
 }
 
 /// Returns where the files go. With -r the contents of the prefix go into the target.
-fn place(flags: &CpFlags, target: &Path) -> Place {
+fn place(flags: &CpFlags, url: &str, target: &Path) -> Place {
     let slash = target.as_os_str().as_encoded_bytes().ends_with(b"/");
-    if flags.recursive || slash || target.is_dir() {
-        Place::Below(target.to_owned())
-    } else {
-        Place::As(target.to_owned())
+    let into = slash || target.is_dir();
+    match url.rsplit('/').next() {
+        // Names no object: the copy reports it.
+        Some("") | None => Place::Below(target.to_owned()),
+        _ if flags.recursive => Place::Below(target.to_owned()),
+        Some(name) if into => Place::As(target.join(name)),
+        Some(_) => Place::As(target.to_owned()),
     }
 }
 

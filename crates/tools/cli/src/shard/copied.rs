@@ -63,6 +63,7 @@ struct Finished {
 
 /// Adds up the parts of a complete census, completes the copy, and prints the sum.
 pub(super) fn merge(plan: &Plan, census: &Census, shown: Shown<'_>) -> Ended {
+    refuse_running(census)?;
     let summary = Summary::of(census);
     let mut sum = sum(plan, census)?;
     // Manifests are read first: the plan can have a relative path.
@@ -101,6 +102,20 @@ pub(super) fn merge(plan: &Plan, census: &Census, shown: Shown<'_>) -> Ended {
     }
     let complete = errors == 0 && finished.new.is_empty();
     Ok(if complete { Exit::Ok } else { Exit::Failed })
+}
+
+/// Refuses to complete a copy to which a worker may still write: one that lost its lease, or whose shard another one
+/// completed before.
+fn refuse_running(census: &Census) -> Result<(), Failure> {
+    let Some(begun) = census.superseded.first() else { return Ok(()) };
+    let marker = place(&begun.marker);
+    Err(Failure::failed(format!(
+        "cannot complete the copy: process {} on '{}' may still write the files of shard {}, which another worker \
+         has completed; wait until it ends, or remove {marker} if it was killed",
+        begun.by.pid,
+        out::readable(begun.by.host.as_bytes()),
+        begun.shard
+    )))
 }
 
 fn sum(plan: &Plan, census: &Census) -> Result<Sum, Failure> {

@@ -104,10 +104,11 @@ fn hosts(status: &Status) -> BTreeMap<&str, Host> {
     for WorkerReport { host, shards, files, errors, failed, limited_by, .. } in &status.workers {
         let sum = hosts.entry(host).or_default();
         sum.workers += 1;
-        sum.shards += shards;
-        sum.files += files;
-        sum.errors += errors;
-        sum.failed += failed;
+        // What workers report is not verified.
+        sum.shards = sum.shards.saturating_add(*shards);
+        sum.files = sum.files.saturating_add(*files);
+        sum.errors = sum.errors.saturating_add(*errors);
+        sum.failed = sum.failed.saturating_add(*failed);
         sum.limited_by = limited_by.clone().or(sum.limited_by.take());
     }
     hosts
@@ -134,7 +135,7 @@ fn words(status: &Status) -> String {
         text += &format!("work        {}\n", out::readable(work.as_bytes()));
     }
     if let Some(rate) = status.shards_per_s() {
-        let files: u64 = status.workers.iter().map(|w| w.files).sum();
+        let files: u64 = status.workers.iter().map(|w| w.files).fold(0, u64::saturating_add);
         text +=
             &format!("speed       {rate:.1} shards/s, {}", format_counted(files, "file", "files"));
         if let Some(left) = status.left_ns().filter(|_| !status.is_finished()) {
@@ -194,7 +195,7 @@ fn host_lines(status: &Status) -> String {
             text += &format!(", {}", format_counted(host.failed, "failed try", "failed tries"));
         }
         if let Some(limit) = host.limited_by.as_ref().filter(|word| *word != "unknown") {
-            text += &format!(", limited by {limit}");
+            text += &format!(", limited by {}", out::readable(limit.as_bytes()));
         }
         text.push('\n');
     }
@@ -228,4 +229,35 @@ fn document(status: &Status) -> Value {
         "workers": status.workers,
         "parked_shards": status.parked,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ioloom_queue::{Counts, Terms};
+
+    #[test]
+    fn forged_reports_neither_overflow_nor_control_the_terminal() {
+        let report = WorkerReport {
+            host: "h".to_owned(),
+            shards: u64::MAX,
+            files: u64::MAX,
+            errors: u64::MAX,
+            failed: u64::MAX,
+            limited_by: Some("\u{1b}[2J".to_owned()),
+            ..WorkerReport::default()
+        };
+        let (plan, shards, files) = ("p".to_owned(), 1, 1);
+        let status = Status {
+            terms: Terms { plan, shards, files, lease_ms: 1, tries: 1, created_ns: 1 },
+            submitted: true,
+            work: None,
+            counts: Counts::default(),
+            workers: vec![report.clone(), report],
+            parked: Vec::new(),
+            now_ns: 1,
+        };
+        let text = words(&status);
+        assert!(text.contains("limited by \\u{1b}[2J"), "{text}");
+    }
 }

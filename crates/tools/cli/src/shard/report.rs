@@ -138,8 +138,9 @@ fn lane(lane: &summary::Lane, slow_ns: u64) -> Lane {
         Some(worker) => format!("{} {worker}", lane.host),
         None => lane.host.clone(),
     };
-    let busy_ns: u64 = lane.shards.iter().map(|span| span.end_ns - span.start_ns).sum();
-    let files: u64 = lane.shards.iter().map(|span| span.files).sum();
+    let busy_ns = lane.shards.iter().map(|span| span.end_ns.saturating_sub(span.start_ns));
+    let busy_ns = busy_ns.fold(0, u64::saturating_add);
+    let files = lane.shards.iter().map(|span| span.files).fold(0, u64::saturating_add);
     let note = format!(
         "{}, {}, {} busy",
         format_counted(lane.shards.len() as u64, "shard", "shards"),

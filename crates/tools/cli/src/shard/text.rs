@@ -45,7 +45,10 @@ fn listed(words: impl ExactSizeIterator<Item = String>) -> String {
 pub(super) fn faults(census: &Census) -> Vec<String> {
     let count = |count: usize, one, many| format_counted(count as u64, one, many);
     let files = |files: &[(PathBuf, Invalid)]| {
-        let words = files.iter().map(|(path, why)| format!("{}: {why}", place(path)));
+        let words = files.iter().map(|(path, why)| {
+            let why = crate::out::readable(why.to_string().as_bytes());
+            format!("{}: {why}", place(path))
+        });
         listed(words.collect::<Vec<_>>().into_iter())
     };
     let mut lines = Vec::new();
@@ -136,7 +139,9 @@ pub(super) fn hosts(summary: &Summary) -> String {
     for (row, host) in summary.hosts.iter().take(ROWS).enumerate() {
         let head = if row == 0 { "hosts" } else { "" };
         let limit = host.limited_by.as_ref().filter(|word| *word != "unknown");
-        let limit = limit.map_or(String::new(), |word| format!(", limited by {word}"));
+        let limit = limit.map_or(String::new(), |word| {
+            format!(", limited by {}", crate::out::readable(word.as_bytes()))
+        });
         let errors = match host.errors {
             0 => String::new(),
             errors => format!(", {}", format_counted(errors, "error", "errors")),
@@ -195,7 +200,15 @@ pub(super) fn slowest(summary: &Summary) -> Vec<Value> {
 
 #[cfg(test)]
 mod tests {
-    use super::ranges;
+    use super::{hosts, ranges};
+    use ioloom_shard::summary::{Host, Summary};
+
+    #[test]
+    fn words_of_parts_cannot_control_the_terminal() {
+        let host = Host { limited_by: Some("\u{1b}[2J".to_owned()), ..Host::default() };
+        let text = hosts(&Summary { hosts: vec![host], ..Summary::default() });
+        assert!(text.contains("limited by \\u{1b}[2J"), "{text}");
+    }
 
     #[test]
     fn neighbours_are_one_range() {

@@ -210,6 +210,15 @@ fn a_shard_that_was_killed_runs_again_and_leaves_nothing_hidden() {
         }
         run_to(0, dir, &args);
     }
+    // A worker of another host that lost its lease may still write.
+    let marker = dir.join("parts/.part-000001.other");
+    let by = r#"{"host":"other","pid":1,"worker":null,"version":"1","started_ns":1}"#;
+    fs::write(&marker, format!(r#"{{"shard":1,"by":{by}}}"#)).unwrap();
+    let refused = run_to(1, dir, &["shard", "merge", "t.shards", "parts"]);
+    for words in ["process 1 on 'other' may still write", "remove 'parts/.part-000001.other'"] {
+        assert!(said(&refused).contains(words), "{}", said(&refused));
+    }
+    fs::remove_file(marker).unwrap();
     run_to(0, dir, &["shard", "merge", "t.shards", "parts"]);
     assert_eq!(listing(&dir.join("one/t")), listing(&dir.join("many/t")));
 }

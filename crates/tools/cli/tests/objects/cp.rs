@@ -35,6 +35,25 @@ fn an_object_is_copied_to_a_name_or_into_a_directory() {
         assert_eq!((&*ran.out, &*ran.err), ("", ""), "{target}");
         assert_eq!(std::fs::read_to_string(dir.path().join(found)).unwrap(), "one");
     }
+    // A link of that name is followed, as if it had been given.
+    server.put("d/link", "two");
+    std::os::unix::fs::symlink("b", dir.path().join("link")).unwrap();
+    run(&server, &["cp", "s3://bucket/d/link", &text("")]).well();
+    assert_eq!(std::fs::read_to_string(dir.path().join("b")).unwrap(), "two");
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_one_error() {
+    let server = Server::start(Law::default());
+    server.put("d/a", vec![1_u8; 1 << 20]);
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("a").display().to_string();
+    let mut limited = std::process::Command::new("/bin/sh");
+    limited.env_clear().envs(server.environment()).env("HOME", "/nonexistent");
+    limited.args(["-c", "ulimit -f 8; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_ioloom")]);
+    let ran = Ran::of(limited.args(["cp", "s3://bucket/d/a", &target]).output().unwrap());
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
 /// Servers that encrypt have other versions than the MD5, and objects in segments have. Damage looks the same, so it is
