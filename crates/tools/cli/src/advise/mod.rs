@@ -10,6 +10,7 @@ mod sample;
 mod search;
 mod show;
 mod trial;
+mod watch;
 
 use crate::directories::StoreArg;
 use crate::exit::{Ended, Exit, Failure};
