@@ -48,9 +48,12 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
     check(question)?;
     let bytes = question.bytes as f64;
     let both = question.from == Class::Measured && question.to == Class::Measured;
-    if let Some(found) = question.measured.as_ref().filter(|m| both && !m.copy_s.is_empty()) {
+    let probed = question.measured.as_ref().filter(|_| both);
+    if let Some(found) = probed {
         found.check_cores(question.cores)?;
-        return measured(question, found);
+        if !found.copy_s.is_empty() {
+            return measured(question, found);
+        }
     }
     let (from, to) = (device(question, question.from)?, device(question, question.to)?);
     let all = network(question, &from, &to, 1.0)?;
@@ -62,7 +65,6 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
     for threads in ladder(question.threads_max) {
         let busy = at_once(threads, question.files);
         let rate = all.rate_per_s(busy);
-        let measured = question.measured.as_ref();
         points.push(Point {
             threads,
             elapsed_s: files / rate,
@@ -70,7 +72,7 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
             high_s: files / slow.rate_per_s(busy),
             rate_per_s: rate,
             limit: limit(&all, question, busy, rate),
-            beyond: measured.filter(|_| both).map(|m| Beyond {
+            beyond: probed.map(|m| Beyond {
                 threads: (f64::from(threads) / f64::from(m.in_flight_max())).max(1.0),
                 files: (files / m.files as f64).max(1.0),
                 size: m.size_beyond(bytes, &m.medium_s, &m.large_s),
@@ -98,20 +100,31 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
         ),
         enough: Answer::enough(&points),
         points,
-        notes: vec![
-            "the target writes as fast as it reads, and everything reaches it before the end"
-                .to_owned(),
-            match question.one_device {
-                true => "reads and writes share the device; seeks between them are not included",
-                false => "source and target are two devices",
-            }
-            .to_owned(),
-            format!(
-                "the interval covers devices that are {UNKNOWN_DEVICE} times as fast or slow as \
-                 their parameters say"
-            ),
-        ],
+        notes: notes(question, probed.is_some()),
     })
+}
+
+/// Returns further remarks on an answer. `unprobed`: both devices are the measured one, whose probes
+/// copied nothing.
+fn notes(question: &Question, unprobed: bool) -> Vec<String> {
+    let writes = match unprobed {
+        true => "; the probes of this machine wrote nothing",
+        false => "",
+    };
+    let devices = match question.one_device {
+        true => "reads and writes share the device; seeks between them are not included",
+        false => "source and target are two devices",
+    };
+    vec![
+        format!(
+            "the target writes as fast as it reads, and everything reaches it before the end{writes}"
+        ),
+        devices.to_owned(),
+        format!(
+            "the interval covers devices that are {UNKNOWN_DEVICE} times as fast or slow as their \
+             parameters say"
+        ),
+    ]
 }
 
 fn check(question: &Question) -> Result<(), PredictError> {
@@ -288,5 +301,17 @@ mod tests {
         };
         assert_eq!(asked(Order::Device), Ok(()));
         assert_eq!(asked(Order::Shuffled), Err(PredictError::UnknownOrder));
+    }
+
+    #[test]
+    fn without_copies_of_the_measured_device_the_cores_are_those_of_its_probes() {
+        let measured = super::super::fitting::tests::probed(vec![(1, 80e-6), (4, 30e-6)]);
+        let asked = |cores| {
+            let question = question(Class::Measured, 4096);
+            let (from, measured) = (Class::Measured, Some(measured.clone()));
+            answer(&Question { from, measured, cores, ..question })
+        };
+        assert!(asked(2).unwrap().notes[0].contains("wrote nothing"));
+        assert!(matches!(asked(4), Err(PredictError::OutOfRange { .. })));
     }
 }

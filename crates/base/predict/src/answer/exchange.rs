@@ -85,7 +85,10 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
     check(question)?;
     let knee = question.probes().map(Knee::fit).transpose()?;
     let known = question.probes().map_or(CLIENTS, |all| f64::from(most(all)));
-    let cores = (f64::from(question.cores) / CORES).max(1.0);
+    // The probes are those of a server on one core.
+    let calibrated = if question.measured.is_some() { 1.0 } else { CORES };
+    let cores = f64::from(question.cores) / calibrated;
+    let cores = cores.max(1.0 / cores);
     let mut points = Vec::new();
     for clients in ladder(question.clients_max) {
         let at = |factor: f64| served_s(question, knee.as_ref(), clients, factor);
@@ -379,7 +382,8 @@ mod tests {
             assert!(error.abs() < allowed, "{error} {point:?}");
         }
         assert_eq!(all.points[0].limit, Limit::Clients);
-        assert_eq!(all.points[8].beyond.unwrap().threads, 4.0);
+        let beyond = all.points[8].beyond.unwrap();
+        assert_eq!((beyond.threads, beyond.cores), (4.0, 1.0));
         // Clients that think for a second are not limited by a server that needs microseconds.
         let thinking = answer(&Question { think_s: 1.0, ..probed.clone() }).unwrap();
         let last = thinking.points.last().unwrap();
@@ -411,6 +415,13 @@ mod tests {
         assert!((last.rate_per_s / (2.0 / REQUEST_S) - 1.0).abs() < 0.01, "{last:?}");
         assert_eq!(last.limit, Limit::Compute);
         assert!(last.beyond.unwrap().threads > 10_000.0);
+    }
+
+    #[test]
+    fn fewer_cores_than_calibrated_are_as_far_as_more() {
+        let last = |cores| answer(&Question { cores, ..question(4) }).unwrap().points.pop();
+        let beyond = |cores| last(cores).unwrap().beyond.unwrap().cores;
+        assert_eq!([1, 2, 4].map(beyond), [2.0, 1.0, 2.0]);
     }
 
     #[test]

@@ -233,7 +233,7 @@ pub fn timeline(asked: &Question) -> Result<Outcome, PredictError> {
     let (device, machine) = parts(question, threads)?;
     let files = question.files.min(TIMELINE as u64 / 4 / u64::from(pieces(question))).max(1);
     let scenario = scenario(question, device, roomy(machine, threads), files as u32);
-    let prepared = scenario.prepare().spread(question.disks, 1.0).record(TIMELINE);
+    let prepared = sample::prepare(&scenario, question.disks, question.files).record(TIMELINE);
     Ok(prepared.run(&mut Fixed::new(threads), threads))
 }
 
@@ -432,6 +432,16 @@ mod tests {
         assert!((other.elapsed_s / last.elapsed_s - 1.0).abs() < 0.02, "{other:?} {last:?}");
         let middle = (last.low_s * last.high_s).sqrt();
         assert!((middle / last.elapsed_s - 1.0).abs() < 0.02, "{last:?}");
+    }
+
+    #[test]
+    fn a_timeline_seeks_across_all_files() {
+        let (order, files) = (Order::Shuffled, 100_000_000);
+        let asked = Question { order, files, threads_max: 1, ..question(Class::Hdd) };
+        let point = answer(&asked).unwrap().points.remove(0);
+        let outcome = timeline(&asked).unwrap();
+        let each_s = outcome.ns as f64 / 1e9 / outcome.completed as f64;
+        assert!((each_s * point.rate_per_s - 1.0).abs() < 0.05, "{each_s} {point:?}");
     }
 
     #[test]

@@ -14,7 +14,7 @@
 
 use super::device::Model;
 use super::job::{Job, Order, TREE_SPAN};
-use super::run::{Moment, Outcome, Scenario};
+use super::run::{Moment, Outcome, Prepared, Scenario};
 use ioloom_control::Tuner;
 
 /// Files of a sample, unless the job has fewer.
@@ -49,9 +49,7 @@ pub fn run(
 ) -> Sampled {
     let simulated = u64::from(scenario.job.files).min(files).max(1) as u32;
     let part = Scenario { job: Job { files: simulated, ..scenario.job }, ..scenario.clone() };
-    let prepared = part.prepare();
-    let stretch = stretch(scenario, prepared.end(), files as f64 / f64::from(simulated), disks);
-    let prepared = prepared.spread(disks, stretch);
+    let prepared = prepare(&part, disks, files);
     let outcome = prepared.run(tuner, window_max);
     let requests = prepared.requests() as f64 / f64::from(simulated);
     let own_s = outcome.ns as f64 / 1e9;
@@ -70,6 +68,15 @@ pub fn run(
         (time(rate), (time(rate * (1.0 + half)), time(rate * (1.0 - half))))
     };
     Sampled { elapsed_s, interval_s, simulated, outcome }
+}
+
+/// Prepares the first files of a job of `files` files, as far apart on `disks` copies of the first device as
+/// in the whole job.
+pub(crate) fn prepare(scenario: &Scenario, disks: u32, files: u64) -> Prepared<'_> {
+    let prepared = scenario.prepare();
+    let times = files as f64 / f64::from(scenario.job.files);
+    let stretch = stretch(scenario, prepared.end(), times, disks);
+    prepared.spread(disks, stretch)
 }
 
 /// Returns how much further apart the files of a whole job are than those of a sample that ends at `end`,

@@ -192,8 +192,13 @@ impl<'e> Pilot<'e> {
 
     fn heed_pressure(&mut self, now_ns: u64) {
         let permits = self.shared.layout.permits.unwrap_or(1);
-        let from = self.pressure.limit;
-        if let Some(share) = self.pressure.check(now_ns, permits) {
+        let window = self.window();
+        let from = self.pressure.limit.min(window);
+        if let Some(share) = self.pressure.check(now_ns, permits, window) {
+            let to = self.pressure.limit.min(window);
+            if to == from {
+                return;
+            }
             if self.pressed.len() == PRESSED_MAX {
                 self.pressed_dropped += 1;
                 return;
@@ -201,7 +206,7 @@ impl<'e> Pilot<'e> {
             self.pressed.push(Decided {
                 at_ns: now_ns.saturating_sub(self.start_ns),
                 from,
-                window: self.pressure.limit,
+                window: to,
                 reason: format!("tasks waited for memory {:.0} % of the time", 100.0 * share),
             });
         }
@@ -311,22 +316,25 @@ impl MemoryPressure {
         Self { file: ProcFile::open(path, 512).ok(), most, limit: most, last: None, calm: 0 }
     }
 
-    /// Reads the pressure if it is time. Returns the share of time stalled if the limit changed.
-    fn check(&mut self, now_ns: u64, least: u32) -> Option<f64> {
+    /// Reads the pressure if it is time; `window` is in force without it. Returns the share of time stalled
+    /// if the limit changed.
+    fn check(&mut self, now_ns: u64, least: u32, window: u32) -> Option<f64> {
         if self.last.is_some_and(|(at_ns, _)| now_ns < at_ns + PRESSURE_NS) {
             return None;
         }
         let some_us = parse::parse_pressure(self.file.as_mut()?.read().ok()?)?.some_us;
         let (at_ns, before_us) = self.last.replace((now_ns, some_us))?;
         let stalled_ns = some_us.saturating_sub(before_us) as f64 * 1e3;
-        self.adjust(stalled_ns / (now_ns - at_ns).max(1) as f64, least)
+        self.adjust(stalled_ns / (now_ns - at_ns).max(1) as f64, least, window)
     }
 
-    fn adjust(&mut self, share: f64, least: u32) -> Option<f64> {
+    fn adjust(&mut self, share: f64, least: u32, window: u32) -> Option<f64> {
         let before = self.limit;
         if share > PRESSURE_SHARE {
             self.calm = 0;
-            self.limit = (self.limit / 2).max(least).min(self.most);
+            // Above the window, the limit has no effect.
+            let halved = (self.limit.min(window) / 2).max(least);
+            self.limit = halved.min(self.limit).min(self.most);
         } else if self.limit < self.most {
             self.calm += 1;
             if self.calm >= CALM {
@@ -377,15 +385,22 @@ mod tests {
     #[test]
     fn memory_pressure_halves_the_limit_and_calm_restores_it() {
         let mut pressure = MemoryPressure::new(Path::new("/nonexistent"), 100);
-        assert_eq!(pressure.check(0, 2), None);
-        assert_eq!(pressure.adjust(0.05, 2), None);
-        assert_eq!((pressure.adjust(0.5, 2), pressure.limit), (Some(0.5), 50));
+        assert_eq!(pressure.check(0, 2, 100), None);
+        assert_eq!(pressure.adjust(0.05, 2, 100), None);
+        assert_eq!((pressure.adjust(0.5, 2, 100), pressure.limit), (Some(0.5), 50));
         for _ in 0..10 {
-            pressure.adjust(0.5, 2);
+            pressure.adjust(0.5, 2, 100);
         }
         assert_eq!(pressure.limit, 2);
-        let steps = (0..100).filter(|_| pressure.adjust(0.0, 2).is_some()).count();
+        let steps = (0..100).filter(|_| pressure.adjust(0.0, 2, 100).is_some()).count();
         assert_eq!((steps, pressure.limit), (6, 100));
+    }
+
+    #[test]
+    fn memory_pressure_halves_a_window_below_the_limit_at_once() {
+        let mut pressure = MemoryPressure::new(Path::new("/nonexistent"), 1024);
+        assert_eq!((pressure.adjust(0.5, 2, 32), pressure.limit), (Some(0.5), 16));
+        assert_eq!((pressure.adjust(0.5, 2, 32), pressure.limit), (Some(0.5), 8));
     }
 
     #[test]
@@ -395,9 +410,9 @@ mod tests {
         let text = |total| format!("some avg10=0.00 avg60=0.00 avg300=0.00 total={total}\n");
         std::fs::write(&path, text(1_000)).unwrap();
         let mut pressure = MemoryPressure::new(&path, 64);
-        assert_eq!(pressure.check(PRESSURE_NS, 1), None, "nothing to compare with");
+        assert_eq!(pressure.check(PRESSURE_NS, 1, 64), None, "nothing to compare with");
         std::fs::write(&path, text(51_000)).unwrap();
-        assert_eq!(pressure.check(PRESSURE_NS + 1, 1), None, "too early");
-        assert_eq!((pressure.check(2 * PRESSURE_NS, 1), pressure.limit), (Some(0.5), 32));
+        assert_eq!(pressure.check(PRESSURE_NS + 1, 1, 64), None, "too early");
+        assert_eq!((pressure.check(2 * PRESSURE_NS, 1, 64), pressure.limit), (Some(0.5), 32));
     }
 }

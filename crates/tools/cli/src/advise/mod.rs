@@ -10,6 +10,7 @@ mod sample;
 mod search;
 mod show;
 mod trial;
+mod watch;
 
 use crate::directories::StoreArg;
 use crate::exit::{Ended, Exit, Failure};
@@ -112,8 +113,12 @@ fn budget_bytes(text: &str) -> Result<u64, String> {
 }
 
 pub(crate) fn run(args: &AdviseArgs) -> Ended {
-    let mut profiles = Profiles::read(&args.store.dir()?)?;
-    let Some(action) = args.profile else { return advise(args, &mut profiles) };
+    let profiles = match args.store.dir() {
+        Ok(dir) => Ok(Profiles::read(&dir)?),
+        Err(nowhere) => Err(nowhere),
+    };
+    let Some(action) = args.profile else { return advise(args, profiles) };
+    let mut profiles = profiles?;
     let mut systems = Vec::new();
     for path in &args.paths {
         systems.extend(profile::file_systems(path)?);
@@ -134,7 +139,8 @@ pub(crate) fn run(args: &AdviseArgs) -> Ended {
     Ok(Exit::Ok)
 }
 
-fn advise(args: &AdviseArgs, profiles: &mut Profiles) -> Ended {
+/// Runs a trial. Without `profiles`, it is as the first one of its kind, and its result is only printed.
+fn advise(args: &AdviseArgs, profiles: Result<Profiles, Failure>) -> Ended {
     if args.paths.iter().any(|path| path.as_os_str() == "-") {
         return Err(Failure::usage(
             "a trial cannot read a list from standard input; name files and directories, for example \
@@ -156,7 +162,8 @@ fn advise(args: &AdviseArgs, profiles: &mut Profiles) -> Ended {
     let key = |mean, condition| Key::new(&path, &args.compute, condition, mean);
     let mut learnt: Option<Plan> = None;
     let (mut search, found) = search.compare(|mean, condition| {
-        learnt = profiles.find(&key(mean, condition)).and_then(|entry| entry.plan.parse().ok());
+        let entry = profiles.as_ref().ok()?.find(&key(mean, condition));
+        learnt = entry.and_then(|entry| entry.plan.parse().ok());
         learnt
     })?;
     if stop.load(Ordering::Relaxed) {
@@ -176,36 +183,51 @@ fn advise(args: &AdviseArgs, profiles: &mut Profiles) -> Ended {
     // The sweep would leave no time for it.
     let total = search.total();
     let plan = found.tried[chosen].plan;
-    let swept = match args.exhaustive {
-        true => Some(Swept::of(search.exhaustive(found.mean, plan)?, plan)),
-        false => None,
+    let (swept, failed) = match args.exhaustive.then(|| search.exhaustive(found.mean, plan)) {
+        // Not all plans have run.
+        _ if stop.load(Ordering::Relaxed) => (None, None),
+        Some(Ok(tried)) => (Some(Swept::of(tried, plan)), None),
+        Some(Err(failure)) => (None, Some(failure)),
+        None => (None, None),
     };
-    if stop.load(Ordering::Relaxed) {
-        return Ok(Exit::Interrupted);
-    }
     let taught = found.teaches(learnt, args.evict);
-    if taught {
-        let costs = found.tried[0].cost().zip(found.tried[chosen].cost());
-        profiles.keep(Entry {
-            key: key(found.mean, found.before),
-            plan: plan.to_string(),
-            gain: costs.map_or(1.0, |(default, own)| default / own),
-            learnt_unix_ms: ioloom_sys::clock::unix_ms(),
-        })?;
-    }
+    let costs = found.tried[0].cost().zip(found.tried[chosen].cost());
+    let entry = Entry {
+        key: key(found.mean, found.before),
+        plan: plan.to_string(),
+        gain: costs.map_or(1.0, |(default, own)| default / own),
+        learnt_unix_ms: ioloom_sys::clock::unix_ms(),
+    };
     let advice = Advice::new(&search, (budget, total), found, chosen, (learnt, taught), swept);
-    if args.json {
-        out::print_json(&advice.json())?;
-    } else {
-        out::print(&advice.text())?;
+    let printed = match args.json {
+        true => out::print_json(&advice.json()),
+        false => out::print(&advice.text()),
+    };
+    if taught {
+        keep(profiles, entry);
     }
-    // Other plans may have met files that the chosen one was not given.
-    match unread {
-        Some(first) => {
+    printed?;
+    exit(stop.load(Ordering::Relaxed), failed, unread)
+}
+
+/// Returns the exit code after the advice, and reports what could not be read.
+fn exit(interrupted: bool, failed: Option<Failure>, unread: Option<String>) -> Ended {
+    match (failed, unread) {
+        _ if interrupted => Ok(Exit::Interrupted),
+        (Some(failure), _) => Err(failure),
+        // Other plans may have met files that the chosen one was not given.
+        (None, Some(first)) => {
             stderr::message(&format!("the advice ignores what the trial could not read: {first}"));
             Ok(Exit::Failed)
         }
-        None => Ok(Exit::Ok),
+        (None, None) => Ok(Exit::Ok),
+    }
+}
+
+/// Keeps what a trial learnt, or reports why that is impossible. The advice is valid without it.
+fn keep(profiles: Result<Profiles, Failure>, entry: Entry) {
+    if let Err(failure) = profiles.and_then(|mut profiles| profiles.keep(entry)) {
+        stderr::message(&format!("the advice is not kept as a profile: {}", failure.message));
     }
 }
 

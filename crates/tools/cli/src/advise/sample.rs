@@ -4,18 +4,22 @@
 //! directories and inodes than the job does. Each part is taken once, because reading it changes
 //! what is in memory.
 
+use super::watch::within;
 use crate::exit::Failure;
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_sys::file::{self, Kind, OpenHow};
 use ioloom_walk::PathList;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Adjacent files that stay together.
 const RUN: usize = 16;
+/// Threads that evict: each open can wait for a slow file system.
+const EVICTING: usize = 16;
 
 /// The files of a job.
 pub(super) struct Sample {
@@ -62,8 +66,7 @@ impl Sample {
     pub(super) fn list(how: &Listing<'_>, seed: u64) -> Result<Self, Failure> {
         let time = how.time;
         let start = Instant::now();
-        let (late, mut list, mut errors) =
-            (Arc::new(AtomicBool::new(false)), PathList::new(), Vec::new());
+        let (mut complete, mut list, mut errors) = (true, PathList::new(), Vec::new());
         for path in how.paths {
             let kind = file::kind_of(path)
                 .map_err(PathError::on(Operation::Stat, path))
@@ -71,17 +74,10 @@ impl Sample {
             match kind {
                 Kind::Regular => list.push(path.as_os_str().as_bytes()),
                 Kind::Directory => {
-                    let (raised, stop) = (late.clone(), how.stop.clone());
-                    let found = ioloom::tree(path)
-                        .filter_entry(move |_| {
-                            let in_time = time.is_none_or(|time| start.elapsed() < time)
-                                && !stop.load(Ordering::Relaxed);
-                            if !in_time {
-                                raised.store(true, Ordering::Relaxed);
-                            }
-                            in_time
-                        })
-                        .walk();
+                    let left = time.map(|time| time.saturating_sub(start.elapsed()));
+                    let found =
+                        within(left, &how.stop, |cancel| ioloom::tree(path).cancel(cancel).walk());
+                    complete &= !found.cancelled;
                     errors.extend(found.errors.iter().map(ToString::to_string));
                     list.append(found.files);
                 }
@@ -94,7 +90,6 @@ impl Sample {
                 }
             }
         }
-        let complete = !late.load(Ordering::Relaxed);
         let walk_ns = start.elapsed().as_nanos() as u64;
         Ok(Self { errors, complete, walk_ns, ..Self::of(list, seed) })
     }
@@ -119,9 +114,28 @@ impl Sample {
         self.list.len()
     }
 
-    /// Returns the first file.
+    /// Returns the first file to take.
     pub(super) fn first(&self) -> Option<&Path> {
-        (!self.list.is_empty()).then(|| self.list.path(0))
+        self.runs.first().map(|(index, _)| self.list.path(*index))
+    }
+
+    /// Returns one file of each device, from single files of at most `runs` runs, for at most `time`. After the
+    /// first run, these are the runs that are taken last, because a look brings inodes into memory.
+    pub(super) fn one_of_each_device(&self, runs: usize, time: Duration) -> Vec<&Path> {
+        let start = Instant::now();
+        let mut found: Vec<(u64, &Path)> = Vec::new();
+        let all = self.runs.first().into_iter().chain(self.runs.iter().rev());
+        for (tried, (index, _)) in all.take(runs).enumerate() {
+            if tried > 0 && start.elapsed() > time {
+                break;
+            }
+            let path = self.list.path(*index);
+            let Ok(device) = std::fs::metadata(path).map(|facts| facts.dev()) else { continue };
+            if found.iter().all(|(other, _)| *other != device) {
+                found.push((device, path));
+            }
+        }
+        found.into_iter().map(|(_, path)| path).collect()
     }
 
     /// Returns how many files can still be taken.
@@ -173,16 +187,19 @@ impl Sample {
         let page = ioloom_sys::proc::page_bytes();
         let (mut pages, mut resident) = (0, 0);
         // One file of each run, from the end of the random order, which is taken last.
-        for (first, _) in self.runs.iter().rev().take(files) {
-            if start.elapsed() > time && pages > 0 {
+        for (tried, (first, _)) in self.runs.iter().rev().take(files).enumerate() {
+            if tried > 0 && start.elapsed() > time {
                 break;
             }
             let Ok(file) = file::open(self.list.path(*first), OpenHow::default()) else { continue };
             let file = std::fs::File::from(file);
             let bytes = file.metadata().map_or(0, |facts| facts.len());
-            // The system reports no pages of files that belong to others.
-            let Ok(Some(own)) = ioloom_sys::cache::resident_pages(&file, bytes) else { continue };
-            resident += own;
+            match ioloom_sys::cache::resident_pages(&file, bytes) {
+                Ok(Some(own)) => resident += own,
+                // The system reports no pages of files that belong to others.
+                Ok(None) => break,
+                Err(_) => continue,
+            }
             pages += bytes.div_ceil(page);
         }
         (pages > 0).then(|| (resident as f64 / pages as f64).min(1.0))
@@ -191,24 +208,37 @@ impl Sample {
     /// Adds up the sizes of files in random order, for at most `time`.
     pub(super) fn total(&self, time: Duration) -> Total {
         let start = Instant::now();
-        let (mut seen, mut sum, mut squares) = (0.0, 0.0, 0.0);
+        let mut seen: Vec<(f64, f64)> = Vec::new();
         'all: for (first, files) in &self.runs {
+            seen.push((0.0, 0.0));
             for index in *first..first + files {
-                if start.elapsed() > time && seen >= 2.0 {
+                if start.elapsed() > time && seen.len() > 1 && seen[1].0 > 0.0 {
                     break 'all;
                 }
                 let bytes = std::fs::metadata(self.list.path(index)).map_or(0, |m| m.len()) as f64;
-                seen += 1.0;
-                sum += bytes;
-                squares += bytes * bytes;
+                if let Some(run) = seen.last_mut() {
+                    *run = (run.0 + 1.0, run.1 + bytes);
+                }
             }
         }
-        let files = self.len() as f64;
-        let mean = sum / f64::max(seen, 1.0);
-        let variance = (squares / f64::max(seen, 1.0) - mean * mean).max(0.0);
-        let missing = 1.0 - seen / files.max(1.0);
-        let error = (variance * missing / f64::max(seen, 1.0)).sqrt() / mean.max(1.0);
-        Total { files: self.len() as u64, bytes: mean * files, error }
+        seen.retain(|(files, _)| *files > 0.0);
+        Total::estimate(&seen, self.len())
+    }
+}
+
+impl Total {
+    /// Estimates the total of `files` files from the files and bytes of some runs. Sizes of adjacent files are
+    /// similar, so the error follows from the runs and not from single files (ratio estimator of a cluster
+    /// sample).
+    fn estimate(runs: &[(f64, f64)], files: usize) -> Self {
+        let sum = |of: &dyn Fn(&(f64, f64)) -> f64| runs.iter().map(of).sum::<f64>();
+        let (seen, bytes) = (sum(&|run| run.0), sum(&|run| run.1));
+        let mean = bytes / seen.max(1.0);
+        let squares = sum(&|run| (run.1 - mean * run.0).powi(2));
+        let missing = (1.0 - seen / (files as f64).max(1.0)).max(0.0);
+        let count = runs.len().max(2) as f64;
+        let error = (missing * count / (count - 1.0) * squares).sqrt() / bytes.max(1.0);
+        Self { files: files as u64, bytes: mean * files as f64, error }
     }
 }
 
@@ -222,16 +252,30 @@ impl Listing<'static> {
 }
 
 impl Slice {
-    /// Evicts the clean pages of the files from memory, after writing dirty ones. A file that is gone or
-    /// has changed its type is reported by the run that cannot read it, and one that stays in memory
-    /// shows in the bytes that came from a device.
-    pub(super) fn evict(&self) {
-        for index in 0..self.paths.len() {
-            let _ = file::open(self.paths.path(index), OpenHow::default()).and_then(|file| {
-                ioloom_sys::cache::write_back(&file)?;
-                ioloom_sys::cache::evict_file(&file)
-            });
-        }
+    /// Evicts the clean pages of the files from memory, after writing dirty ones, until `time` is over or
+    /// `stop` is raised. Returns whether it tried all files. A file that is gone or has changed its type is
+    /// reported by the run that cannot read it, and one that stays in memory shows in the bytes that came
+    /// from a device.
+    pub(super) fn evict(&self, time: Duration, stop: &AtomicBool) -> bool {
+        let (start, next) = (Instant::now(), AtomicUsize::new(0));
+        let evict_some = || {
+            while start.elapsed() < time && !stop.load(Ordering::Relaxed) {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= self.paths.len() {
+                    break;
+                }
+                let _ = file::open(self.paths.path(index), OpenHow::default()).and_then(|file| {
+                    ioloom_sys::cache::write_back(&file)?;
+                    ioloom_sys::cache::evict_file(&file)
+                });
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..EVICTING.min(self.paths.len()) {
+                scope.spawn(&evict_some);
+            }
+        });
+        next.load(Ordering::Relaxed) >= self.paths.len()
     }
 }
 
@@ -266,6 +310,65 @@ mod tests {
         if let Some(share) = sample.resident(10, Duration::from_secs(60)) {
             assert!(share > 0.0, "{share}");
         }
+    }
+
+    #[test]
+    fn the_list_ends_with_its_time_or_an_interrupt() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("one"), "text").unwrap();
+        let stop = Arc::new(AtomicBool::new(true));
+        let (no_time, stopped) = (Some(Duration::ZERO), Listing::of(dir.path()));
+        let late = Listing { time: no_time, ..Listing::of(dir.path()) };
+        for how in [late, Listing { stop, ..stopped }] {
+            let sample = Sample::list(&how, 1).unwrap();
+            assert_eq!((sample.len(), sample.complete), (0, false));
+        }
+    }
+
+    #[test]
+    fn eviction_ends_with_its_time_or_an_interrupt() {
+        let (long, stop) = (Duration::from_secs(60), AtomicBool::new(false));
+        let slice = sample(100).all();
+        assert!(slice.evict(long, &stop), "files that are gone count as tried");
+        assert!(!slice.evict(Duration::ZERO, &stop));
+        stop.store(true, Ordering::Relaxed);
+        assert!(!slice.evict(long, &stop));
+    }
+
+    #[test]
+    fn files_that_cannot_be_opened_take_time_as_well() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a", "b"] {
+            std::fs::write(dir.path().join(name), vec![1; 100_000]).unwrap();
+        }
+        let sample = Sample::list(&Listing::of(dir.path()), 1).unwrap();
+        let (last, _) = *sample.runs.last().unwrap();
+        std::fs::remove_file(sample.list.path(last)).unwrap();
+        assert_eq!(sample.resident(10, Duration::ZERO), None);
+    }
+
+    #[test]
+    fn one_file_of_each_device_is_enough() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a", "b", "c"] {
+            std::fs::write(dir.path().join(name), "text").unwrap();
+        }
+        let sample = Sample::list(&Listing::of(dir.path()), 1).unwrap();
+        let found = sample.one_of_each_device(10, Duration::from_secs(60));
+        assert_eq!(found, [sample.first().unwrap()]);
+    }
+
+    #[test]
+    fn the_error_of_the_total_is_that_of_runs() {
+        // Ten runs of empty files and ten of files of 1,000 bytes.
+        let runs: Vec<(f64, f64)> =
+            (0..20).map(|run| (16.0, f64::from(run % 2) * 16_000.0)).collect();
+        let total = Total::estimate(&runs, 64_000);
+        assert_eq!((total.files, total.bytes), (64_000, 32_000_000.0));
+        // One over the root of 19; single files at random would have a quarter of it.
+        assert!((total.error / (1.0 / 19f64.sqrt()) - 1.0).abs() < 0.01, "{total:?}");
+        let short = [(16.0, 1600.0), (4.0, 400.0)];
+        assert!(Total::estimate(&short, 1_000).error < 1e-9, "runs of different length");
     }
 
     #[test]

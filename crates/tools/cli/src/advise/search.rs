@@ -12,6 +12,7 @@ use super::trial::{self, Limits, Trial, WARM, flying, in_pieces};
 use crate::exit::Failure;
 use ioloom::{Error, FnError, Plan};
 use ioloom_model::Compute;
+use ioloom_sys::mount::Medium;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -60,6 +61,9 @@ pub(super) struct Search<'a> {
     pub(super) bytes: u64,
     /// The largest piece of a file so far.
     largest: u64,
+    /// Time spent to evict files, and their number.
+    evicting: Duration,
+    evicted: usize,
     /// Seed of the random sample.
     pub(super) seed: u64,
     pub(super) sample: Sample,
@@ -108,16 +112,31 @@ impl<'a> Search<'a> {
         let mut sample = Sample::list(&Listing { paths, time, stop: stop.clone() }, seed)?;
         sample.again = evict;
         let start = if all { Instant::now() } else { start };
-        Ok(Self { compute, evict, stop, start, budget, bytes: 0, largest: 0, seed, sample })
+        let (bytes, largest, evicting, evicted) = (0, 0, Duration::ZERO, 0);
+        let search = Self {
+            compute,
+            evict,
+            stop,
+            start,
+            budget,
+            bytes,
+            largest,
+            evicting,
+            evicted,
+            seed,
+            sample,
+        };
+        Ok(search)
     }
 
     /// Runs a plan on a part of the files, within what is left of the budget.
     fn run(&mut self, slice: Slice, plan: Plan) -> Result<Result<Trial, String>, Failure> {
-        if self.evict {
-            slice.evict();
+        if self.evict && !self.evict_in_time(&slice) {
+            let device_bytes = Some(0);
+            return Ok(Ok(Trial { cut: true, device_bytes, ..Trial::default() }));
         }
         let limits = Limits {
-            time: self.budget.time.mul_f64(RUNS).saturating_sub(self.start.elapsed()),
+            time: self.left(),
             bytes: self.rest(),
             largest: self.largest,
             stop: &self.stop,
@@ -133,6 +152,20 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Evicts files. Returns whether the time sufficed.
+    fn evict_in_time(&mut self, slice: &Slice) -> bool {
+        let start = Instant::now();
+        let complete = slice.evict(self.left(), &self.stop);
+        self.evicting += start.elapsed();
+        self.evicted += slice.paths.len();
+        complete
+    }
+
+    /// Returns the time that is left for runs.
+    fn left(&self) -> Duration {
+        self.budget.time.mul_f64(RUNS).saturating_sub(self.start.elapsed())
+    }
+
     /// Returns the bytes that may still be read, without a margin.
     fn rest(&self) -> u64 {
         self.budget.bytes.saturating_sub(self.bytes) / 16 * 15
@@ -145,7 +178,7 @@ impl<'a> Search<'a> {
 
     fn over(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
-            || self.start.elapsed() >= self.budget.time.mul_f64(RUNS)
+            || self.left().is_zero()
             || self.bytes >= self.budget.bytes
     }
 
@@ -163,8 +196,12 @@ impl<'a> Search<'a> {
             if slice.paths.is_empty() {
                 return Ok(last);
             }
+            let evicting = self.evicting;
             let trial = self.run(slice, default)?.map_err(Failure::refused)?;
-            let elapsed = Duration::from_nanos(trial.elapsed_ns);
+            if trial.files == 0 && last.files > 0 {
+                return Ok(last);
+            }
+            let elapsed = Duration::from_nanos(trial.elapsed_ns) + (self.evicting - evicting);
             // The first run of a process starts slower, so a longer one replaces it.
             last = trial;
             let room = self.budget.bytes / 8 / last.read_bytes().max(1);
@@ -250,20 +287,21 @@ impl<'a> Search<'a> {
         (counted && !self.evict).then(|| self.sample.resident(LOOKED_AT, time))?
     }
 
-    /// Reports whether the files are on a block device, whose reads the system counts.
+    /// Reports whether the files are on one block device, whose reads the system counts.
     fn on_disk(&self) -> bool {
-        let medium = self.sample.first().and_then(|path| ioloom_sys::mount::medium(path).ok());
-        medium.is_some_and(|medium| {
-            medium.disk.is_some() || matches!(medium.mount.file_system.as_str(), "tmpfs" | "ramfs")
-        })
+        let time = self.budget.time.mul_f64(LOOK);
+        let paths = self.sample.one_of_each_device(LOOKED_AT, time);
+        let media: Vec<Option<Medium>> =
+            paths.into_iter().map(|path| ioloom_sys::mount::medium(path).ok()).collect();
+        is_counted(&media)
     }
 
     /// Returns the files of one run, and how many plans can be compared.
     fn shares(&self, first: &Trial, mean: f64, plans: &[Plan]) -> (usize, usize) {
         let least = ((BYTES_LEAST / mean.max(1.0)) as usize).clamp(4, FILES_LEAST);
-        let per_file = first.elapsed_ns as f64 / first.files.max(1) as f64;
-        let time = self.budget.time.mul_f64(RUNS).saturating_sub(self.start.elapsed());
-        let by_time = time.as_nanos() as f64 / per_file.max(1.0);
+        let per_file = first.elapsed_ns as f64 / first.files.max(1) as f64
+            + self.evicting.as_nanos() as f64 / self.evicted.max(1) as f64;
+        let by_time = self.left().as_nanos() as f64 / per_file.max(1.0);
         let again = if self.sample.again { f64::INFINITY } else { self.sample.left() as f64 };
         // Other plans may be slower than the default; this leaves them a third of the time.
         let most = (0.67 * by_time).min(again);
@@ -388,8 +426,10 @@ impl<'a> Search<'a> {
                     continue;
                 }
                 let all = self.sample.all();
-                if self.evict {
-                    all.evict();
+                if self.evict && !all.evict(SWEPT, &self.stop) {
+                    one.trials.clear();
+                    one.refused = Some("not evicted within an hour".to_owned());
+                    continue;
                 }
                 let limits = Limits { time: SWEPT, bytes: u64::MAX, largest: 0, stop: &self.stop };
                 match trial::run(all, one.plan, self.compute, limits) {
@@ -412,6 +452,16 @@ fn failed(error: Error<FnError>) -> Failure {
         Error::Refused(reason) => Failure::refused(reason),
         other => Failure::failed(other),
     }
+}
+
+/// Reports whether all these media are one mount, and the system counts its reads from a device or there
+/// are none.
+fn is_counted(media: &[Option<Medium>]) -> bool {
+    let Some(Some(first)) = media.first() else { return false };
+    let is_first = |one: &Medium| one.mount.id == first.mount.id;
+    let in_memory = matches!(first.mount.file_system.as_str(), "tmpfs" | "ramfs");
+    media.iter().all(|one| one.as_ref().is_some_and(is_first))
+        && (first.disk.is_some() || in_memory)
 }
 
 /// Returns the share of the bytes that came from a device in the first run and all others.
@@ -488,6 +538,38 @@ mod tests {
         );
         assert_eq!(after(Condition::Warm, Some(0.5)), Condition::Mixed);
         assert_eq!(after(Condition::Cold, Some(0.99)), Condition::Cold);
+    }
+
+    #[test]
+    fn files_on_several_file_systems_are_not_counted() {
+        let medium = |id, disk: Option<&str>| {
+            let mut medium = ioloom_sys::mount::medium(std::path::Path::new("/proc")).unwrap();
+            (medium.mount.id, medium.disk) = (id, disk.map(str::to_owned));
+            Some(medium)
+        };
+        let (first, second) = (medium(1, Some("sda")), medium(2, Some("sda")));
+        assert!(is_counted(&[first.clone(), first.clone()]));
+        assert!(!is_counted(&[first.clone(), second]));
+        assert!(!is_counted(&[first, medium(1, None), None]));
+        assert!(!is_counted(&[medium(3, None)]));
+        assert!(!is_counted(&[]));
+    }
+
+    #[test]
+    fn evictions_take_time_of_the_budget() {
+        let dir = tempfile::tempdir().unwrap();
+        for i in 0..200 {
+            std::fs::write(dir.path().join(i.to_string()), "text").unwrap();
+        }
+        let budget = Budget { time: Duration::from_secs(1_000), bytes: 1 << 40 };
+        let (paths, compute, stop) = ([dir.path().to_owned()], Compute::None, Arc::default());
+        let mut search = Search::new(&paths, &compute, budget, (true, false), stop).unwrap();
+        let first = Trial { files: 10, elapsed_ns: 10_000_000_000, ..Trial::default() };
+        let plans: [Plan; 1] = ["read/threads:n=2".parse().unwrap()];
+        let (without, _) = search.shares(&first, 4.0, &plans);
+        (search.evicting, search.evicted) = (Duration::from_secs(90), 10);
+        let (with, _) = search.shares(&first, 4.0, &plans);
+        assert!(with > 0 && 5 * with < without, "{with} {without}");
     }
 
     fn tried(ns: u64) -> Tried {

@@ -219,7 +219,7 @@ impl<'a> Advice<'a> {
             None if self.found.tried[self.chosen].all().bytes == 0 => {
                 format!("{word}: the files are empty")
             }
-            None => format!("{word}: this file system does not count its reads"),
+            None => format!("{word}: reads of this file system, or of several, are not counted"),
         }
     }
 

@@ -2,11 +2,11 @@
 
 use super::candidates::window;
 use super::sample::Slice;
-use ioloom::{Cancel, Error, Files, FnError, Plan, Run};
+use super::watch::within;
+use ioloom::{Error, Files, FnError, Plan, Run};
 use ioloom_model::{Compute, Schedule};
 use ioloom_subjects::kernel::{FileState, Kernel};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// Bytes of one piece of a file, as in `each`.
@@ -230,23 +230,6 @@ fn spin(time: Duration) {
     }
 }
 
-/// Ends a run when its time is over or it is interrupted.
-fn watch(limits: Limits<'_>, cancel: &Cancel, ended: &Receiver<()>) {
-    let start = Instant::now();
-    loop {
-        let left = limits.time.saturating_sub(start.elapsed());
-        match ended.recv_timeout(left.min(2 * LOOK)) {
-            Err(RecvTimeoutError::Timeout) if !left.is_zero() => {
-                if limits.stop.load(Ordering::Relaxed) {
-                    return cancel.cancel();
-                }
-            }
-            Err(RecvTimeoutError::Timeout) => return cancel.cancel(),
-            _ => return,
-        }
-    }
-}
-
 /// Runs the work. Fails if the plan is refused here.
 pub(super) fn run(
     slice: Slice,
@@ -256,17 +239,13 @@ pub(super) fn run(
 ) -> Result<Trial, Error<FnError>> {
     let plan = in_pieces(plan);
     let files = slice.paths.len();
-    let (cancel, read, largest) =
-        (Cancel::new(), AtomicU64::new(0), AtomicU64::new(limits.largest));
-    let (over, ended) = channel::<()>();
+    let (read, largest) = (AtomicU64::new(0), AtomicU64::new(limits.largest));
     let work = &Work::new(compute, limits);
-    std::thread::scope(|scope| {
-        let token = cancel.clone();
-        scope.spawn(move || watch(limits, &token, &ended));
+    within(Some(limits.time), limits.stop, |cancel| {
         let run = Files::from(slice.paths)
             .pin(plan)
             .start_on_demand(true)
-            .cancel(&cancel)
+            .cancel(cancel)
             .partial(true)
             .untraced()
             .pieces()
@@ -305,7 +284,6 @@ pub(super) fn run(
                 },
                 |first, other| *first = first.take().or(other),
             );
-        drop(over);
         let (read, largest) = (read.into_inner(), largest.into_inner());
         Ok(Trial { largest, ..trial(run?, &plan, work, read) })
     })

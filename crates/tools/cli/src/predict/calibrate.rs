@@ -7,6 +7,7 @@
 //! from the page cache and that the kernel confirmed it; names and attributes stay cached, because only
 //! root can drop them. A slow device is read with fewer files, so that a read takes about a second.
 
+use super::eviction;
 use super::probes::{self, How, Sets};
 use super::saved::{self, Calibration};
 use super::scratch::proceed;
@@ -16,7 +17,7 @@ use crate::exit::{Ended, Exit, Failure};
 use crate::interrupt::StopSignals;
 use crate::{out, version};
 use ioloom_failure::{Operation, PathError, quoted};
-use ioloom_model::units::format_ns;
+use ioloom_model::units::{format_counted, format_ns};
 use ioloom_predict::answer::profile::{Busy, Measured};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -70,7 +71,7 @@ pub(super) fn run(dir: Option<&Path>, how: How, store: &StoreArg, json: bool) ->
     }
     let signals = StopSignals::catch();
     let sets = match how.existing {
-        true => Sets::existing(&dir)?,
+        true => Sets::existing(&dir, &signals)?,
         false => Sets::create(&dir, how.brief, &signals)?,
     };
     let times = measure(&sets, how, &signals)?;
@@ -107,7 +108,7 @@ fn measure(sets: &Sets, how: How, signals: &StopSignals) -> Result<Times, Failur
         for n in COLD_PROBES {
             proceed(signals)?;
             let count = sets.count(last.get(&n).copied().unwrap_or(each_s), n);
-            probes::evict(&sets.small.paths[..count])?;
+            eviction::evict(&sets.small.paths[..count])?;
             let [elapsed, cpu] = probes::read(&sets.small.paths, 0..count, n)?;
             add(Kind::Cold, n, elapsed);
             add(Kind::ColdCpu, n, cpu);
@@ -127,13 +128,13 @@ fn measure(sets: &Sets, how: How, signals: &StopSignals) -> Result<Times, Failur
         let large = LARGE_PROBES.map(|n| (Kind::Large, n, &sets.large.paths));
         for (kind, n, paths) in medium.into_iter().chain(large).filter(|(.., p)| !p.is_empty()) {
             proceed(signals)?;
-            probes::evict(paths)?;
+            eviction::evict(paths)?;
             let [elapsed, _] = probes::read(paths, 0..usize::MAX, n)?;
             add(kind, n, elapsed);
         }
         for n in WALK_PROBES {
             proceed(signals)?;
-            let [elapsed, cpu] = sets.walk(n, how)?;
+            let [elapsed, cpu] = sets.walk(n, how, signals)?;
             add(Kind::Walk, n, elapsed);
             add(Kind::WalkCpu, n, cpu);
         }
@@ -200,7 +201,7 @@ fn calibration(sets: &Sets, dir: &Path, how: How, times: Times) -> Calibration {
     let walks = if how.drop_caches { "dropped" } else { "cached" };
     conditions.push(format!("walks with names and attributes {walks}"));
     if how.existing {
-        conditions.push("existing files, no copies".to_owned());
+        conditions.push(existing(sets.left_out));
     } else {
         let copies = if how.copy_cached { "cached" } else { "evicted" };
         conditions.push(format!("copies of {copies} files"));
@@ -220,6 +221,17 @@ fn calibration(sets: &Sets, dir: &Path, how: How, times: Times) -> Calibration {
         dir: dir.display().to_string(),
         conditions,
         measured,
+    }
+}
+
+/// Returns the condition of existing files, of which some cannot be evicted.
+fn existing(left_out: usize) -> String {
+    match left_out as u64 {
+        0 => "existing files, no copies".to_owned(),
+        n => format!(
+            "existing files except {} that cannot be evicted, no copies",
+            format_counted(n, "file", "files")
+        ),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `ioloom predict`: what other devices, threads and scales would give.
 
 mod calibrate;
+mod eviction;
 mod ladders;
 mod probes;
 mod saved;

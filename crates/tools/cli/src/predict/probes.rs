@@ -1,5 +1,6 @@
 //! The probes of `--calibrate`: file sets, and timed reads, walks and copies.
 
+use super::eviction::{evict, leave_out_kept};
 use super::scratch::{Scratch, proceed};
 use crate::exit::Failure;
 use crate::interrupt::StopSignals;
@@ -8,11 +9,12 @@ use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_fileset::{self as fileset, CreateOptions, SetText};
 use ioloom_walk::{Control, DirRef, Fields, Found, Kind, NewDir, Threads, Visitor, Walk};
 use std::cell::Cell;
+use std::collections::BinaryHeap;
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The sets of the probes, and of brief ones.
 const SMALL: [&str; 2] =
@@ -33,11 +35,6 @@ const PROBE_FILES: usize = 200;
 /// for them.
 const STEADY: usize = 50;
 const STEADY_S: f64 = 5.0;
-/// Threads that evict, attempts to evict a file, and the pause between two. Pages that another processor
-/// is adding to its lists, or that a reader still holds, survive the first ones.
-const EVICTING: usize = 16;
-const EVICTIONS: usize = 20;
-const EVICTION_PAUSE: Duration = Duration::from_millis(10);
 
 /// How to probe.
 #[derive(Debug, Clone, Copy)]
@@ -78,6 +75,8 @@ pub(super) struct Sets {
     tree: (PathBuf, u64),
     /// Number of copies.
     copies: Cell<u32>,
+    /// Existing files that cannot be evicted.
+    pub(super) left_out: usize,
 }
 
 impl Sets {
@@ -94,6 +93,7 @@ impl Sets {
             large: Files::default(),
             tree: (PathBuf::new(), 0),
             copies: Cell::new(0),
+            left_out: 0,
         };
         sets.small = set("small", SMALL)?;
         sets.medium = set("medium", MEDIUM)?;
@@ -107,22 +107,19 @@ impl Sets {
         Ok(sets)
     }
 
-    /// Uses the files of a directory; creates nothing.
-    pub(super) fn existing(dir: &Path) -> Result<Self, Failure> {
-        let (lists, report) = walk(1)
-            .run(&[dir.to_owned()], |_| List::default())
+    /// Uses the files of a directory, without those that cannot be evicted; creates nothing.
+    pub(super) fn existing(dir: &Path, signals: &StopSignals) -> Result<Self, Failure> {
+        let walk = Walk { cancel: Some(signals.flag.clone()), ..walk(1) };
+        let (found, report) = walk
+            .run(&[dir.to_owned()], |_| Usable::new())
             .map_err(|refused| Failure::refused(format!("cannot walk: {refused}")))?;
+        proceed(signals)?;
         if let Some(error) = report.errors.first() {
             return Err(Failure::failed(error));
         }
-        let count = lists.iter().map(|list| list.entries).sum();
-        let mut all: Vec<(PathBuf, u64)> =
-            lists.into_iter().flat_map(|list| list.regular).collect();
-        all.sort();
-        let (large, mut small): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|(_, bytes)| *bytes >= LARGE_MIN);
-        small.retain(|(_, bytes)| *bytes > 0);
-        small.truncate(FILES_MAX);
+        let mut all = Usable::new();
+        found.into_iter().for_each(|part| all.add(part));
+        let (mut small, mut large) = (all.small.sorted(), all.large.sorted());
         if small.len() < PROBE_FILES {
             return Err(Failure::refused(format!(
                 "{} has {} files of less than 1 MiB; --existing needs {PROBE_FILES}",
@@ -130,18 +127,20 @@ impl Sets {
                 small.len()
             )));
         }
+        let left_out = leave_out_kept(&mut small, PROBE_FILES, || proceed(signals))?
+            + leave_out_kept(&mut large, 0, || proceed(signals))?;
         let files = |all: Vec<(PathBuf, u64)>| Files {
             bytes: all.iter().map(|(_, bytes)| bytes).sum(),
             paths: all.into_iter().map(|(path, _)| path).collect(),
         };
-        let large = files(large.into_iter().take(LARGE_FILES).collect());
         Ok(Self {
             created: None,
             small: files(small),
             medium: Files::default(),
-            large,
-            tree: (dir.to_owned(), count),
+            large: files(large),
+            tree: (dir.to_owned(), all.entries),
             copies: Cell::new(0),
+            left_out,
         })
     }
 
@@ -164,7 +163,12 @@ impl Sets {
     }
 
     /// Walks the tree and returns the seconds per file, and the processor seconds.
-    pub(super) fn walk(&self, threads: u32, how: How) -> Result<[f64; 2], Failure> {
+    pub(super) fn walk(
+        &self,
+        threads: u32,
+        how: How,
+        signals: &StopSignals,
+    ) -> Result<[f64; 2], Failure> {
         if how.drop_caches {
             let fail = |e| {
                 Failure::failed(PathError::new(Operation::Write, "/proc/sys/vm/drop_caches", e))
@@ -172,10 +176,12 @@ impl Sets {
             ioloom_sys::cache::flush_and_drop_caches().map_err(fail)?;
         }
         let (start, cpu) = (Instant::now(), cpu_s());
-        let (counts, report) = walk(threads)
+        let walk = Walk { cancel: Some(signals.flag.clone()), ..walk(threads) };
+        let (counts, report) = walk
             .run(std::slice::from_ref(&self.tree.0), |_| Counter(0))
             .map_err(|refused| Failure::refused(format!("cannot walk: {refused}")))?;
         let (elapsed, cpu) = (start.elapsed().as_secs_f64(), cpu_s() - cpu);
+        proceed(signals)?;
         if let Some(error) = report.errors.first() {
             return Err(Failure::failed(error));
         }
@@ -267,7 +273,7 @@ fn copied(target: &Path) -> Result<Vec<PathBuf>, Failure> {
         .map_err(|refused| Failure::refused(format!("cannot walk: {refused}")))?;
     match report.errors.first() {
         Some(error) => Err(Failure::failed(error)),
-        None => Ok(lists.into_iter().flat_map(|list| list.regular).map(|(path, _)| path).collect()),
+        None => Ok(lists.into_iter().flat_map(|list| list.0).collect()),
     }
 }
 
@@ -349,12 +355,9 @@ impl Visitor for Counter {
     }
 }
 
-/// Lists regular files with their sizes, and counts all entries.
+/// Lists regular files.
 #[derive(Default)]
-struct List {
-    regular: Vec<(PathBuf, u64)>,
-    entries: u64,
-}
+struct List(Vec<PathBuf>);
 
 impl Visitor for List {
     type Dir = ();
@@ -364,47 +367,74 @@ impl Visitor for List {
     }
 
     fn entry(&mut self, dir: DirRef<'_, ()>, found: &Found<'_>) -> Control {
-        self.entries += 1;
-        if let (Kind::Regular, Some(meta)) = (found.kind, found.meta) {
-            self.regular.push((dir.path_of(found.name), meta.bytes));
+        if found.kind == Kind::Regular {
+            self.0.push(dir.path_of(found.name));
         }
         Control::Continue
     }
 }
 
-/// Evicts files, or fails if the kernel keeps pages. Several threads open the files, because each open
-/// can wait for a slow file system.
-pub(super) fn evict(paths: &[PathBuf]) -> Result<(), Failure> {
-    let share = paths.len().div_ceil(EVICTING).max(1);
-    std::thread::scope(|scope| {
-        let parts: Vec<_> = paths
-            .chunks(share)
-            .map(|part| scope.spawn(move || part.iter().try_for_each(|path| evict_one(path))))
-            .collect();
-        parts.into_iter().try_for_each(|part| {
-            part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
-    })
+/// Keeps the files of an existing directory that probes use, and counts all entries.
+struct Usable {
+    small: FirstPaths,
+    large: FirstPaths,
+    entries: u64,
 }
 
-fn evict_one(path: &Path) -> Result<(), Failure> {
-    let fail = |e| Failure::failed(PathError::new(Operation::Open, path, e));
-    let file = File::open(path).map_err(fail)?;
-    let bytes = file.metadata().map_err(fail)?.len();
-    for again in 0..EVICTIONS {
-        if again > 0 {
-            std::thread::sleep(EVICTION_PAUSE);
+impl Usable {
+    fn new() -> Self {
+        let (small, large) = (FirstPaths::new(FILES_MAX), FirstPaths::new(LARGE_FILES));
+        Self { small, large, entries: 0 }
+    }
+
+    /// Adds what another thread found.
+    fn add(&mut self, other: Self) {
+        self.entries += other.entries;
+        other.small.files.into_iter().for_each(|file| self.small.add(file));
+        other.large.files.into_iter().for_each(|file| self.large.add(file));
+    }
+}
+
+impl Visitor for Usable {
+    type Dir = ();
+
+    fn enter(&mut self, _dir: &NewDir<'_, ()>) -> Option<()> {
+        Some(())
+    }
+
+    fn entry(&mut self, dir: DirRef<'_, ()>, found: &Found<'_>) -> Control {
+        self.entries += 1;
+        if let (Kind::Regular, Some(meta)) = (found.kind, found.meta)
+            && meta.bytes > 0
+        {
+            let files = if meta.bytes < LARGE_MIN { &mut self.small } else { &mut self.large };
+            files.add((dir.path_of(found.name), meta.bytes));
         }
-        let (_, after, _) = ioloom_cache::evict_file(&file, bytes, true).map_err(fail)?;
-        if after.is_cold() {
-            return Ok(());
+        Control::Continue
+    }
+}
+
+/// The first paths in order, at most `most`, with the sizes of the files.
+struct FirstPaths {
+    most: usize,
+    files: BinaryHeap<(PathBuf, u64)>,
+}
+
+impl FirstPaths {
+    fn new(most: usize) -> Self {
+        Self { most, files: BinaryHeap::new() }
+    }
+
+    fn add(&mut self, file: (PathBuf, u64)) {
+        self.files.push(file);
+        if self.files.len() > self.most {
+            self.files.pop();
         }
     }
-    Err(Failure::refused(format!(
-        "cannot evict {} from the page cache; use a directory on a file system that can, for example \
-         ext4 or XFS",
-        quoted(path)
-    )))
+
+    fn sorted(self) -> Vec<(PathBuf, u64)> {
+        self.files.into_sorted_vec()
+    }
 }
 
 fn warm(paths: &[PathBuf]) -> Result<(), Failure> {
@@ -431,4 +461,19 @@ pub(super) fn read(
         return Err(Failure::failed("the probe read no bytes"));
     }
     Ok([elapsed, cpu].map(|seconds| seconds / paths.len() as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_paths_are_kept() {
+        let mut first = FirstPaths::new(3);
+        for name in ["e", "b", "f", "a", "d", "c"] {
+            first.add((PathBuf::from(name), 1));
+            assert!(first.files.len() <= 3);
+        }
+        assert_eq!(first.sorted(), ["a", "b", "c"].map(|name| (PathBuf::from(name), 1)));
+    }
 }

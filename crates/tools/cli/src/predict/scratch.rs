@@ -1,17 +1,23 @@
 //! The directories of a calibration, which a signal or the next calibration removes.
 //!
-//! A directory is locked while it is used. One without a lock is what a killed calibration left.
+//! A directory is locked while it is used. One without a lock is what a killed calibration left, if it has
+//! the name and the marker that a calibration gives, and belongs to the same user.
 
 use crate::exit::Failure;
 use crate::interrupt::StopSignals;
 use ioloom_failure::{Operation, PathError};
 use ioloom_sys::make::try_lock;
 use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// How all names begin; the number of the process follows.
+/// How all names begin; what it is for and the number of the process follow.
 const PREFIX: &str = "ioloom-predict-";
+/// What directories are for.
+const USES: [&str; 2] = ["files", "server"];
+/// A file in each directory that shows who created it.
+const MARKER: &str = "created-by-ioloom-predict";
 
 /// A directory that is removed on drop.
 pub(super) struct Scratch {
@@ -38,7 +44,12 @@ impl Scratch {
         let lock = File::open(&path).map_err(fail(Operation::OpenDir))?;
         // Without support for locks, no other calibration can lock and remove it either.
         let _ = try_lock(&lock);
-        Ok(Self { path, _lock: lock })
+        // From here on, a failure removes it.
+        let scratch = Self { path, _lock: lock };
+        let marker = scratch.path.join(MARKER);
+        std::fs::write(&marker, "")
+            .map_err(|e| Failure::failed(PathError::new(Operation::Write, marker, e)))?;
+        Ok(scratch)
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -46,17 +57,35 @@ impl Scratch {
     }
 }
 
-/// Removes the directories without a lock.
+/// Removes the directories of killed calibrations: those without a lock.
 fn sweep(dir: &Path) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        let is_one = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
-        if is_one && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+        if entry.file_name().to_str().is_some_and(is_name) && is_ours(&entry.path()) {
             let stale = File::open(entry.path());
             if stale.is_ok_and(|stale| try_lock(&stale).unwrap_or(false)) {
                 let _ = std::fs::remove_dir_all(entry.path());
             }
         }
     }
+}
+
+/// Reports whether [`Scratch::create`] gives such a name.
+fn is_name(name: &str) -> bool {
+    let rest = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
+    rest.is_some_and(|(what, process)| {
+        let is_number = !process.is_empty() && process.bytes().all(|byte| byte.is_ascii_digit());
+        USES.contains(&what) && is_number
+    })
+}
+
+/// Reports whether a directory has the marker, and both belong to this user.
+fn is_ours(path: &Path) -> bool {
+    let (user, _) = ioloom_sys::attr::own_ids();
+    let belongs = |path: &Path, is_dir: bool| {
+        std::fs::symlink_metadata(path)
+            .is_ok_and(|found| found.is_dir() == is_dir && found.uid() == user)
+    };
+    belongs(path, true) && belongs(&path.join(MARKER), false)
 }
 
 /// Fails after a signal.
@@ -67,5 +96,34 @@ pub(super) fn proceed(signals: &StopSignals) -> Result<(), Failure> {
             "the calibration was interrupted; its files are removed, and nothing is saved",
         )),
         false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_directories_of_killed_calibrations_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let make = |name: &str, marked: bool| {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+            if marked {
+                std::fs::write(dir.path().join(name).join(MARKER), "").unwrap();
+            }
+        };
+        let kept = ["files-12", "backup-1", "files-", "files-1a", "server-1-2", "notes"];
+        for name in kept {
+            make(&format!("{PREFIX}{name}"), name != "files-12");
+        }
+        make(&format!("{PREFIX}server-34"), true);
+        let used = Scratch::create(dir.path(), "files").unwrap();
+        let left = || std::fs::read_dir(dir.path()).unwrap().count();
+        assert!(!dir.path().join(format!("{PREFIX}server-34")).exists());
+        assert_eq!(left(), kept.len() + 1);
+        sweep(dir.path());
+        assert!(used.path().exists(), "it is locked");
+        drop(used);
+        assert_eq!(left(), kept.len());
     }
 }

@@ -1,6 +1,6 @@
 //! `ioloom advise`: budgets, advice, the sweep and the profile.
 
-use crate::home::Home;
+use crate::home::{Home, Ran};
 use std::fs;
 use std::path::PathBuf;
 
@@ -110,6 +110,44 @@ fn the_sweep_checks_the_advice() {
     assert!(swept["off"].as_f64().unwrap() >= 0.0);
     // A trial of a single run has no interval.
     assert_eq!(swept["in_interval"].is_null(), advice["expected_lo_ns"].is_null());
+}
+
+#[test]
+fn advice_that_cannot_be_kept_is_printed() {
+    let home = Home::new();
+    let dir = files(&home, 1500, 2000);
+    let dir = dir.to_str().unwrap();
+    let args = ["advise", dir, "--budget-time", "2s", "--json"];
+    let mut homeless = home.command(&args);
+    homeless.env_remove("HOME").env_remove("XDG_DATA_HOME");
+    let ran = Ran::from(homeless.output().unwrap()).well();
+    assert!(ran.json()["plan"].is_string(), "{}", ran.out);
+    // A lock that is a directory cannot be opened for writing, not even by root.
+    let store = home.path("store");
+    fs::create_dir_all(store.join("profiles.json.lock")).unwrap();
+    let ran = home.run(&[&args[..], &["--store", store.to_str().unwrap()]].concat()).well();
+    assert!(ran.json()["plan"].is_string(), "{}", ran.out);
+    assert!(ran.err.is_empty() || ran.err.contains("not kept"), "{}", ran.err);
+}
+
+/// An interrupt during the sweep leaves the advice of the finished trial.
+#[test]
+fn an_interrupted_sweep_prints_the_advice() {
+    let home = Home::new();
+    let dir = files(&home, 400, 100);
+    let dir = dir.to_str().unwrap();
+    let work = ["--compute", "sleep:100ms", "--budget-time", "1s", "--evict"];
+    let args = [&["advise", dir, "--exhaustive", "--json"][..], &work].concat();
+    let pipe = std::process::Stdio::piped;
+    let child = home.command(&args).stdout(pipe()).stderr(pipe()).spawn().unwrap();
+    // The trial takes a second, the sweep at least 40 s: some plans use one thread.
+    std::thread::sleep(std::time::Duration::from_secs(8));
+    let kill = std::process::Command::new("kill").arg("-INT").arg(child.id().to_string()).status();
+    assert!(kill.unwrap().success());
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, Some(130), "{}", ran.err);
+    let advice = ran.json();
+    assert!(advice["plan"].is_string() && advice["exhaustive"].is_null(), "{advice:#}");
 }
 
 #[test]

@@ -266,7 +266,8 @@ fn an_interrupted_calibration_leaves_nothing() {
         let pipe = std::process::Stdio::piped;
         let child = command.stdout(pipe()).stderr(pipe()).spawn().unwrap();
         for _ in 0..1_000 {
-            if work.join(format!("ioloom-predict-files-{}", child.id())).exists() {
+            let scratch = work.join(format!("ioloom-predict-files-{}", child.id()));
+            if scratch.join("created-by-ioloom-predict").exists() {
                 break;
             }
             std::thread::sleep(std::time::Duration::from_millis(10));
