@@ -4,7 +4,7 @@
 //! of a file that become hard links. Because the copy is already running, a target counts as
 //! existing only if it has not changed since the copy started. The cost is one stat per file, plus
 //! one for its target with [`Existing::Keep`] and [`Existing::Update`]. Files completed by an
-//! earlier copy are included.
+//! earlier copy are included, and files that are kept because a server or FUSE exports FAT: asking would write.
 
 use crate::newer;
 use crate::options::{CopyOptions, Existing, Follow};

@@ -41,20 +41,21 @@ pub(crate) fn has_long_steps(dir: &Dir, name: &CStr, there: &Attr) -> bool {
     system.kind == FAT || (may_be_exported && stores_even_seconds(dir, name, there))
 }
 
-/// Returns true if a file with an even time keeps it when it is set to the next second. Otherwise sets it back.
+/// Returns true if a file with an even time gets an even one when it is set to the second before. Sets it back. If this
+/// process is killed before that, the file is older than it was, and is copied again.
 fn stores_even_seconds(dir: &Dir, name: &CStr, there: &Attr) -> bool {
     let (seconds, _) = there.modified;
-    let next = (seconds | 1, 0);
     let set = |modified| attr::set_times_at(dir, name, there.accessed, modified);
-    if next == there.modified || set(next).is_err() {
+    if seconds & 1 != 0 || set((seconds - 1, 0)).is_err() {
         return false;
     }
     let now = attr::of_name(dir, name, false).map(|now| now.modified);
-    if now.as_ref().is_ok_and(|now| *now == next) {
-        // Ignore a failure: the file is copied, which sets its time again.
+    // A later time is that of a program that writes to the file meanwhile.
+    if !now.as_ref().is_ok_and(|now| *now >= there.modified) {
+        // Ignore a failure: an older file is copied again.
         let _ = set(there.modified);
     }
-    now.is_ok_and(|now| now == there.modified)
+    now.is_ok_and(|now| now == (seconds - 2, 0))
 }
 
 /// Returns true if a directory is on FAT.

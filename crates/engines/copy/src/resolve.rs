@@ -214,7 +214,14 @@ impl TargetResolver<'_> {
                 CopyError::io(Operation::Stat, to.to_owned(), e)
             }
             _ if Errno::from_io_error(&e) == Some(Errno::LOOP) => {
-                CopyError::io(Operation::Stat, to.to_owned(), e)
+                match (self.context.options.force, operation) {
+                    (false, _) => CopyError::io(Operation::Stat, to.to_owned(), e),
+                    (true, Operation::Create) => CopyError::io(Operation::Remove, to.to_owned(), e),
+                    (true, _) if links => {
+                        CopyError::io(operation, to.to_owned(), e).and(source.to_owned())
+                    }
+                    (true, _) => CopyError::io(operation, to.to_owned(), e),
+                }
             }
             _ => CopyError::io(operation, to.to_owned(), e),
         };

@@ -10,7 +10,7 @@ use crate::resume;
 use crate::sweep;
 use ioloom_failure::{Operation, quoted};
 use ioloom_sys::attr::{self, Attr};
-use ioloom_sys::dir::{Dir, Kind};
+use ioloom_sys::dir::Dir;
 use ioloom_sys::{make, remove};
 use ioloom_walk::{DirRef, NewDir};
 use rustix::io::Errno;
@@ -423,9 +423,12 @@ impl Worker<'_> {
                 let mut left = merge::merge(self.context, (&pair.to, &there), &source, &path)
                     .map_err(|e| failed(Operation::Publish, e))?;
                 let mut each = |below: &[u8], found: Option<&Attr>| left.add(below, found);
-                remove::tree(above.dir(), hidden, &mut each)
-                    .map_err(|e| failed(Operation::Remove, e))?;
+                let removed = remove::tree(above.dir(), hidden, &mut each);
                 kept = left.report(self.context, &path, &dir.data().tally);
+                if let Err(e) = removed {
+                    // The directory is there, so it is not discarded.
+                    self.context.failed(failed(Operation::Remove, e));
+                }
             }
             renamed => renamed.map_err(|e| failed(Operation::Publish, e))?,
         }

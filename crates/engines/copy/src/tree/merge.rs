@@ -25,8 +25,8 @@ use std::sync::atomic::Ordering;
 pub(super) struct Left {
     /// Directories that were merged into existing ones.
     merged: HashSet<Vec<u8>>,
-    /// Entries whose existing targets were kept.
-    kept: HashSet<Vec<u8>>,
+    /// Number of entries whose existing targets were kept.
+    kept: u64,
     counts: Counts,
     /// An estimate for files with holes.
     bytes: u64,
@@ -56,7 +56,7 @@ impl Left {
             let below = of.strip_prefix(path).ok();
             below.is_some_and(|below| self.files.contains(below.as_os_str().as_bytes()))
         });
-        self.kept.len() as u64
+        self.kept
     }
 }
 
@@ -100,9 +100,7 @@ pub(super) fn merge(
             };
             match pair.move_one(&name) {
                 Ok(Moved::Yes) => {}
-                Ok(Moved::Kept) => {
-                    left.kept.insert(here());
-                }
+                Ok(Moved::Kept) => left.kept += 1,
                 Ok(Moved::Below) => waiting.push(here()),
                 Err(error) => context.failed(error),
             }
