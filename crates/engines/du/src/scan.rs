@@ -255,6 +255,11 @@ impl Scanner {
         self.stop.load(Ordering::Relaxed)
     }
 
+    /// Returns true if the walk of a root was stopped early.
+    pub fn was_cut(&self) -> bool {
+        self.scan.interrupted
+    }
+
     /// Returns the result.
     pub fn finish(mut self) -> Scan {
         self.scan.interrupted |= self.stopped();

@@ -1,7 +1,7 @@
 //! `--diff`: the changes between two scans, by directory.
 
 use super::args::DuArgs;
-use super::document::{document, save};
+use super::document::{document, not_written, save};
 use super::input::{exit_of, print_notes, scan};
 use super::lines::Lines;
 use super::picture::ROWS;
@@ -34,8 +34,10 @@ pub(super) fn run(args: &DuArgs, old: &Path) -> Ended {
             let scan = scan(args, &lines, false)?;
             print_notes(&scan);
             let new = document(args, &lines, &scan);
-            if let Some(file) = &args.save {
-                save(file, &new)?;
+            match &args.save {
+                Some(file) if scan.interrupted => not_written(file),
+                Some(file) => save(file, &new)?,
+                None => {}
             }
             (new, exit_of(&scan))
         }
@@ -45,9 +47,9 @@ pub(super) fn run(args: &DuArgs, old: &Path) -> Ended {
     changed.retain(|change| delta(change, measure) != 0);
     changed.sort_by_key(|change| std::cmp::Reverse(delta(change, measure).unsigned_abs()));
     if args.json {
-        out::print_json(&changes_json(&old, &new, &changed))?;
+        out::print_json_to_slow_reader(&changes_json(&old, &new, &changed))?;
     } else {
-        out::print(&text(args, &old, &new, &changed))?;
+        out::print_to_slow_reader(&text(args, &old, &new, &changed))?;
     }
     Ok(exit)
 }

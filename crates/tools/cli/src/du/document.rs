@@ -2,10 +2,11 @@
 
 use super::args::DuArgs;
 use super::lines::Lines;
-use crate::atomic_file;
 use crate::exit::Failure;
+use crate::{atomic_file, stderr};
 use ioloom_du::Scan;
 use ioloom_du::document::Document;
+use ioloom_failure::quoted;
 use std::path::Path;
 
 /// Returns the document of a scan with the selected directories.
@@ -27,6 +28,11 @@ fn largest(scan: &Scan, lines: &Lines, count: usize) -> std::collections::HashSe
     }
     all.sort_by(|a, b| b.0.cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
     all.into_iter().take(count).map(|(_, root, at)| (root, at)).collect()
+}
+
+/// Reports that an interrupted scan does not replace a file.
+pub(super) fn not_written(file: &Path) {
+    stderr::message(&format!("interrupted: {} was not written", quoted(file)));
 }
 
 pub(super) fn save(file: &Path, document: &Document) -> Result<(), Failure> {

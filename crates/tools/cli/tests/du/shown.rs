@@ -108,6 +108,15 @@ fn an_export_imports_unchanged() {
 }
 
 #[test]
+fn a_file_is_not_exported() {
+    let place = fresh();
+    place.write("f", "x");
+    let ran = place.du(&["--export-ncdu", "x.json", "f"]).ended(1);
+    assert_eq!(ran.err, "ioloom: cannot export 'f': Not a directory\n");
+    assert!(!place.at("x.json").exists());
+}
+
+#[test]
 fn a_saved_scan_shows_what_has_grown() {
     let place = fresh();
     place.write("t/a/f", [1; 1000]);
