@@ -98,6 +98,8 @@ struct Pattern {
     bytes: Vec<Token>,
     /// Whether it has no wildcards.
     plain: bool,
+    /// As it was given.
+    given: Box<[u8]>,
 }
 
 impl Pattern {
@@ -130,13 +132,23 @@ impl Exclude {
         let literal = bytes.iter().all(|token| matches!(token, Token::Is(_)));
         let plain = literal && !has_bracket(pattern);
         let utf8 = utf8.then(|| read_pattern(pattern, Characters::Utf8));
+        let given = pattern.into();
         let escapes = pattern.iter().rev().take_while(|byte| **byte == b'\\').count();
         if !plain && escapes % 2 == 1 {
             // With wildcards, a pattern that ends within an escape matches nothing.
-            self.patterns.push(Pattern { utf8: None, bytes: vec![NOTHING], plain });
+            self.patterns.push(Pattern { utf8: None, bytes: vec![NOTHING], plain, given });
         } else {
-            self.patterns.push(Pattern { utf8, bytes, plain });
+            self.patterns.push(Pattern { utf8, bytes, plain, given });
         }
+    }
+
+    /// Returns the patterns as text; bytes that are not UTF-8 are escaped.
+    pub fn texts(&self) -> Vec<String> {
+        let text = |pattern: &Pattern| match std::str::from_utf8(&pattern.given) {
+            Ok(text) => text.to_owned(),
+            Err(_) => pattern.given.escape_ascii().to_string(),
+        };
+        self.patterns.iter().map(text).collect()
     }
 
     /// Returns true if there are no patterns. Callers then need not build paths.

@@ -13,7 +13,7 @@
 use crate::Tally;
 use crate::links::{FileId, LinkSet, Seen};
 use crate::mounts::Unwanted;
-pub use crate::options::{Detail, ERRORS_KEPT_MAX, ScanOptions, ScanProgress, Time};
+pub use crate::options::{Detail, ERRORS_KEPT_MAX, Recorded, ScanOptions, ScanProgress, Time};
 use crate::tree::{Kind, ROOT, Tree};
 use crate::visit::{Common, Worker, message};
 use ioloom_sys::dir;
@@ -58,6 +58,8 @@ pub struct Scan {
     pub interrupted: bool,
     /// The signal that stopped it, if the caller recorded one.
     pub signal: Option<i32>,
+    /// What decides which entries it counts; `None` for an import.
+    pub options: Option<Recorded>,
     /// Name of the method; `None` for an import.
     pub method: Option<String>,
     /// Number of threads, and the reason for it; `None` for an import.
@@ -133,6 +135,7 @@ impl Scanner {
         };
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let scan = Scan {
+            options: Some(Recorded::of(&options)),
             method: Some(options.method.word().to_owned()),
             started_unix_s: started.as_secs(),
             ..Scan::default()

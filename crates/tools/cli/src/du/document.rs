@@ -1,4 +1,5 @@
-//! A scan as the document that `--json` prints and `--save` writes.
+//! A scan as the document that `--json` prints and `--save` writes. `--save` writes small entries too, so that a
+//! comparison does not take them for new or removed ones.
 
 use super::args::DuArgs;
 use super::lines::Lines;
@@ -12,11 +13,25 @@ use std::path::Path;
 /// Returns the document of a scan with the selected directories.
 pub(super) fn document(args: &DuArgs, lines: &Lines, scan: &Scan) -> Document {
     let largest = args.top.map(|count| largest(scan, lines, count));
-    let depth_max = Some(lines.depth_max).filter(|depth| *depth < u32::MAX);
-    Document::of(scan, depth_max, &|root, at| {
+    of(lines, scan, &|root, at| {
         lines.shows(&scan.roots[root], at)
             && largest.as_ref().is_none_or(|largest| largest.contains(&(root, at)))
     })
+}
+
+/// Returns the document of a scan for comparisons, with directories of all sizes.
+pub(super) fn comparable(lines: &Lines, scan: &Scan) -> Document {
+    of(lines, scan, &|root, at| lines.lists(&scan.roots[root], at))
+}
+
+fn of(lines: &Lines, scan: &Scan, keep: &dyn Fn(usize, usize) -> bool) -> Document {
+    let depth_max = Some(lines.depth_max).filter(|depth| *depth < u32::MAX);
+    let mut document = Document::of(scan, depth_max, keep);
+    if let Some(options) = &mut document.options {
+        // The scan can retain files for other output.
+        options.all = lines.all;
+    }
+    document
 }
 
 /// Returns the largest nodes below the roots.

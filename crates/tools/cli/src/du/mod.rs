@@ -24,7 +24,7 @@ pub(crate) use args::DuArgs;
 
 use crate::exit::{Ended, Exit, Failure};
 use crate::{atomic_file, out, remote};
-use document::{document, not_written, save};
+use document::{comparable, document, not_written, save};
 use input::{exit_of, import, print_notes, scan};
 use ioloom_du::tree::Kind;
 use ioloom_du::{Scan, ncdu};
@@ -149,7 +149,7 @@ fn write_files(args: &DuArgs, lines: &Lines, scan: &Scan) -> Result<(), Failure>
         return Ok(());
     }
     if let Some(file) = &args.save {
-        save(file, &document(args, lines, scan))?;
+        save(file, &comparable(lines, scan))?;
     }
     if let Some(file) = &args.svg {
         atomic_file::write_with(file, |out| {
