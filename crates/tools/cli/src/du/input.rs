@@ -56,7 +56,7 @@ fn scan_all(
         ScanError::Walk(refused) => Failure::refused(refused),
     };
     let mut scanner =
-        Scanner::new(args.options()?, &roots, stop, progress.clone()).map_err(failure)?;
+        Scanner::new(args.options(), &roots, stop, progress.clone()).map_err(failure)?;
     let shown = progress.clone();
     let status = StatusLine::start("du-progress", move |elapsed| {
         let progress = &shown;

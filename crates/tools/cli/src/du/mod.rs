@@ -14,6 +14,7 @@ mod map;
 #[cfg(feature = "objects")]
 mod objects;
 mod operands;
+mod patterns;
 mod picture;
 mod shard;
 mod shard_args;
