@@ -4,7 +4,7 @@
 //! tree. A path that is not valid UTF-8 appears twice: in readable form, and exactly, in
 //! hexadecimal.
 
-use crate::scan::ERRORS_LISTED;
+use crate::scan::{ERRORS_LISTED, Recorded};
 use crate::tree::Kind;
 use crate::{Newest, Scan, Tally};
 use ioloom_walk::TablesUse;
@@ -29,6 +29,9 @@ pub struct Document {
     pub interrupted: bool,
     /// Maximum depth of directories in the list; null if unlimited.
     pub depth_max: Option<u32>,
+    /// The options that decide which entries it counts and lists; null if they are not known, as for an import.
+    #[serde(default)]
+    pub options: Option<Recorded>,
     /// How sizes were read; null for an import.
     pub method: Option<String>,
     /// Number of threads, with the reason if it was chosen automatically.
@@ -210,6 +213,7 @@ impl Document {
             complete: !scan.interrupted && scan.errors_count == 0,
             interrupted: scan.interrupted,
             depth_max,
+            options: scan.options.clone(),
             method: scan.method.clone(),
             threads: scan.threads.clone(),
             inode_tables: scan.inode_tables.iter().map(tables).collect(),
@@ -254,12 +258,15 @@ pub struct Change {
     pub new: Option<Tally>,
 }
 
-/// Compares two scans path by path, down to the depth available in both. Returns the changed paths
-/// in order.
+/// Compares two scans path by path, down to the depth available in both, and other entries than directories and
+/// roots only if both list all. Returns the changed paths in order.
 pub fn changes(old: &Document, new: &Document) -> Result<Vec<Change>, ReadError> {
     let mut all: BTreeMap<Vec<u8>, (Option<Tally>, Option<Tally>)> = BTreeMap::new();
     let depth_max = [old, new].into_iter().filter_map(|d| d.depth_max).min().unwrap_or(u32::MAX);
-    let shown = |line: &&Line| line.depth <= depth_max;
+    let files = [old, new].iter().all(|d| d.options.as_ref().is_some_and(|options| options.all));
+    let shown = |line: &&Line| {
+        line.depth <= depth_max && (files || line.depth == 0 || line.kind == "directory")
+    };
     for line in old.roots.iter().chain(&old.directories).filter(shown) {
         all.entry(line.path_bytes()?).or_default().0 = Some(line.tally());
     }
@@ -273,6 +280,7 @@ pub fn changes(old: &Document, new: &Document) -> Result<Vec<Change>, ReadError>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scan::{Detail, ScanOptions};
 
     fn line(path: &str, bytes: u64) -> Line {
         Line {
@@ -296,6 +304,7 @@ mod tests {
             complete: true,
             interrupted: false,
             depth_max: None,
+            options: None,
             method: None,
             threads: None,
             inode_tables: vec![],
@@ -329,6 +338,34 @@ mod tests {
             ("new".to_owned(), None, Some(3)),
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn files_are_compared_if_both_scans_list_them() {
+        let (mut old, mut new) = (document(&[("r/f", 1)]), document(&[]));
+        (old.directories[0].kind, old.directories[0].depth) = ("file".to_owned(), 1);
+        assert!(changes(&old, &new).unwrap().is_empty());
+        let options = ScanOptions { detail: Detail::ALL, ..ScanOptions::default() };
+        old.options = Some(Recorded::of(&options));
+        assert!(changes(&old, &new).unwrap().is_empty());
+        new.options = Some(Recorded::of(&options));
+        assert_eq!(changes(&old, &new).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn options_that_change_sizes_differ() {
+        let record = |options: ScanOptions| Recorded::of(&options);
+        let plain = record(ScanOptions::default());
+        let all = record(ScanOptions { detail: Detail::ALL, ..ScanOptions::default() });
+        assert_eq!(plain.difference(&all), None);
+        let mut excluding = ScanOptions::default();
+        excluding.exclude.add(b"*.o");
+        excluding.exclude.add(b"\xff");
+        let excluding = record(excluding);
+        assert_eq!(excluding.exclude, ["*.o", "\\xff"]);
+        assert_eq!(plain.difference(&excluding), Some("--exclude"));
+        let linked = record(ScanOptions { count_links: true, ..ScanOptions::default() });
+        assert_eq!(linked.difference(&plain), Some("--count-links (-l)"));
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! otherwise it is a byte, and no class contains bytes above 127.
 //!
 //! Like GNU du, a pattern without wildcards is also matched after the first of two slashes, and an ill-formed
-//! class matches nothing.
+//! class matches nothing; nor does a pattern with wildcards that ends with a single backslash.
 //!
 //! Matching backtracks only to the last star, so it takes at most |pattern| × |path| steps.
 
@@ -24,6 +24,9 @@ enum Token {
     /// One character of a class.
     Class { negated: bool, members: Vec<Member> },
 }
+
+/// Matches nothing.
+const NOTHING: Token = Token::Class { negated: false, members: Vec::new() };
 
 /// A member of a class.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,6 +98,8 @@ struct Pattern {
     bytes: Vec<Token>,
     /// Whether it has no wildcards.
     plain: bool,
+    /// As it was given.
+    given: Box<[u8]>,
 }
 
 impl Pattern {
@@ -127,7 +132,23 @@ impl Exclude {
         let literal = bytes.iter().all(|token| matches!(token, Token::Is(_)));
         let plain = literal && !has_bracket(pattern);
         let utf8 = utf8.then(|| read_pattern(pattern, Characters::Utf8));
-        self.patterns.push(Pattern { utf8, bytes, plain });
+        let given = pattern.into();
+        let escapes = pattern.iter().rev().take_while(|byte| **byte == b'\\').count();
+        if !plain && escapes % 2 == 1 {
+            // With wildcards, a pattern that ends within an escape matches nothing.
+            self.patterns.push(Pattern { utf8: None, bytes: vec![NOTHING], plain, given });
+        } else {
+            self.patterns.push(Pattern { utf8, bytes, plain, given });
+        }
+    }
+
+    /// Returns the patterns as text; bytes that are not UTF-8 are escaped.
+    pub fn texts(&self) -> Vec<String> {
+        let text = |pattern: &Pattern| match std::str::from_utf8(&pattern.given) {
+            Ok(text) => text.to_owned(),
+            Err(_) => pattern.given.escape_ascii().to_string(),
+        };
+        self.patterns.iter().map(text).collect()
     }
 
     /// Returns true if there are no patterns. Callers then need not build paths.
@@ -246,9 +267,7 @@ fn read_class(mut rest: &[u8], characters: Characters) -> Option<(Token, &[u8])>
             Ok(read) => read,
             Err(Wrong::Unclosed) => return None,
             // The pattern matches nothing.
-            Err(Wrong::Invalid) => {
-                return Some((Token::Class { negated: false, members: Vec::new() }, b""));
-            }
+            Err(Wrong::Invalid) => return Some((NOTHING, b"")),
         };
         members.push(member);
         rest = after;
@@ -454,6 +473,10 @@ mod tests {
             ("[[:a]", "t/:", true),
             ("[\\", "t/[\\", false),
             ("[a-\\", "t/[a-\\", false),
+            ("*a\\", "t/a\\", false),
+            ("*\\", "t/a\\", false),
+            ("*\\\\", "t/a\\", true),
+            ("a\\", "t/a\\", true),
         ] {
             assert_eq!(hit(pattern, path), expected, "{pattern} on {path}");
         }

@@ -42,6 +42,13 @@ fn visible(mounts: &[Mount]) -> impl Fn(&Mount) -> bool {
     }
 }
 
+/// Returns the indices of the file systems of the kernel that paths lead to.
+pub(crate) fn made_up(mounts: &[Mount]) -> Vec<usize> {
+    let is_visible = visible(mounts);
+    let found = mounts.iter().enumerate();
+    found.filter(|(_, mount)| mount.is_made_up() && is_visible(mount)).map(|(at, _)| at).collect()
+}
+
 /// The mount points that the walk of a root must not enter.
 #[derive(Debug, Default)]
 pub(crate) struct Unwanted {
@@ -56,10 +63,19 @@ impl Unwanted {
     /// Selects the skipped mounts below `root` (a canonical path). `root_mount` is the ID of the
     /// mount that contains the root.
     pub(crate) fn below(mounts: &[Mount], root: &Path, root_mount: Option<u64>) -> Self {
+        Self::among(mounts, &made_up(mounts), root, root_mount)
+    }
+
+    /// Like [`Self::below`], with the result of [`made_up`], which serves many roots.
+    pub(crate) fn among(
+        mounts: &[Mount],
+        made_up: &[usize],
+        root: &Path,
+        root_mount: Option<u64>,
+    ) -> Self {
         let own = mounts.iter().find(|m| Some(m.id) == root_mount);
         let mut unwanted = Self::default();
-        let is_visible = visible(mounts);
-        for mount in mounts.iter().filter(|mount| mount.is_made_up() && is_visible(mount)) {
+        for mount in made_up.iter().map(|at| &mounts[*at]) {
             if own.is_some_and(|own| own.file_system == mount.file_system) {
                 continue;
             }

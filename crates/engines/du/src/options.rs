@@ -2,6 +2,7 @@
 
 use crate::exclude::Exclude;
 use ioloom_walk::{Fields, Follow, Meta, Method, Threads};
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Maximum number of error messages to keep.
@@ -97,6 +98,62 @@ impl Default for ScanOptions {
             method: Method::Statx,
             threads: Threads::Auto,
         }
+    }
+}
+
+/// The options that decide which entries a document counts and lists.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recorded {
+    /// Whether entries other than directories are listed.
+    pub all: bool,
+    /// Whether every hard link was counted.
+    pub count_links: bool,
+    /// Whether the scan stayed on the device of each root.
+    pub one_file_system: bool,
+    /// Whether the scan stayed on the mount of each root.
+    pub one_mount: bool,
+    /// Whether file systems of the kernel were entered.
+    pub all_file_systems: bool,
+    /// Which symbolic links were followed: `never`, `roots` or `always`.
+    pub follow: String,
+    /// The patterns of excluded entries, sorted.
+    pub exclude: Vec<String>,
+}
+
+impl Recorded {
+    /// Returns what decides which entries a scan counts. It lists files if the scan retains them.
+    pub(crate) fn of(options: &ScanOptions) -> Self {
+        let follow = match options.follow {
+            Follow::Never => "never",
+            Follow::Roots => "roots",
+            Follow::Always => "always",
+        };
+        let mut exclude = options.exclude.texts();
+        exclude.sort();
+        exclude.dedup();
+        Self {
+            all: options.detail.files,
+            count_links: options.count_links,
+            one_file_system: options.one_file_system,
+            one_mount: options.one_mount,
+            all_file_systems: options.all_file_systems,
+            follow: follow.to_owned(),
+            exclude,
+        }
+    }
+
+    /// Returns the flags of an option that makes the sizes of two scans differ.
+    pub fn difference(&self, other: &Self) -> Option<&'static str> {
+        [
+            (self.count_links != other.count_links, "--count-links (-l)"),
+            (self.one_file_system != other.one_file_system, "--one-file-system (-x)"),
+            (self.one_mount != other.one_mount, "--one-mount"),
+            (self.all_file_systems != other.all_file_systems, "--all-file-systems"),
+            (self.follow != other.follow, "the symbolic links that they follow (-L, -D)"),
+            (self.exclude != other.exclude, "--exclude"),
+        ]
+        .into_iter()
+        .find_map(|(differs, flags)| differs.then_some(flags))
     }
 }
 

@@ -12,8 +12,8 @@
 
 use crate::Tally;
 use crate::links::{FileId, LinkSet, Seen};
-use crate::mounts::Unwanted;
-pub use crate::options::{Detail, ERRORS_KEPT_MAX, ScanOptions, ScanProgress, Time};
+use crate::mounts::{Unwanted, made_up};
+pub use crate::options::{Detail, ERRORS_KEPT_MAX, Recorded, ScanOptions, ScanProgress, Time};
 use crate::tree::{Kind, ROOT, Tree};
 use crate::visit::{Common, Worker, message};
 use ioloom_sys::dir;
@@ -58,6 +58,8 @@ pub struct Scan {
     pub interrupted: bool,
     /// The signal that stopped it, if the caller recorded one.
     pub signal: Option<i32>,
+    /// What decides which entries it counts; `None` for an import.
+    pub options: Option<Recorded>,
     /// Name of the method; `None` for an import.
     pub method: Option<String>,
     /// Number of threads, and the reason for it; `None` for an import.
@@ -104,6 +106,8 @@ pub struct Scanner {
     /// Whether directories (and, with `-L`, files) can be found twice.
     several: bool,
     mounts: Vec<Mount>,
+    /// Those of them that walks skip, unless the root is on one.
+    made_up: Vec<usize>,
     stop: Arc<AtomicBool>,
     progress: Arc<ScanProgress>,
     /// The errors that were taken, and those of them whose messages remain.
@@ -133,14 +137,25 @@ impl Scanner {
         };
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let scan = Scan {
+            options: Some(Recorded::of(&options)),
             method: Some(options.method.word().to_owned()),
             started_unix_s: started.as_secs(),
             ..Scan::default()
         };
         let mounts = if options.all_file_systems { Vec::new() } else { mounts };
-        let (links, seen) = (LinkSet::default(), Seen::default());
-        let taken = (0, 0);
-        Ok(Self { options, links, seen, watched, several, mounts, stop, progress, taken, scan })
+        Ok(Self {
+            options,
+            links: LinkSet::default(),
+            seen: Seen::default(),
+            watched,
+            several,
+            made_up: made_up(&mounts),
+            mounts,
+            stop,
+            progress,
+            taken: (0, 0),
+            scan,
+        })
     }
 
     /// Scans one root. Returns `None` if it could not be read at all or is inside an earlier root.
@@ -159,6 +174,9 @@ impl Scanner {
             return Ok(None);
         }
         let started = Instant::now();
+        let fields = Fields::IDENTITY | Fields::MOUNT;
+        let meta = dir::meta(root.as_os_str().as_bytes(), true, fields).ok();
+        let is_file = meta.as_ref().is_some_and(|meta| meta.kind != dir::Kind::Directory);
         let common = Common {
             options: &self.options,
             links: &self.links,
@@ -166,26 +184,17 @@ impl Scanner {
             watched: &self.watched,
             several: self.several,
             alone,
-            unwanted: self.unwanted(root),
+            // Most roots of a long list are files, which contain no mounts.
+            unwanted: match meta {
+                Some(meta) if !is_file => self.unwanted(root, meta.mount),
+                _ => Unwanted::default(),
+            },
             next: AtomicU32::new(ROOT),
             not_entered: Mutex::default(),
             circular: AtomicBool::new(false),
             progress: &self.progress,
         };
-        let nodes = self.options.detail.depth_max > 0;
-        let ordered = self.options.follow == Follow::Always && nodes;
-        let walk = Walk {
-            method: self.options.method,
-            threads: if ordered { Threads::Count(1) } else { self.options.threads },
-            fields: self.options.time.map_or(Fields::IDENTITY, Time::fields)
-                | Fields::BYTES
-                | Fields::DISK
-                | Fields::LINKS
-                | Fields::MOUNT,
-            follow: self.options.follow,
-            cancel: Some(Arc::clone(&self.stop)),
-            ..Walk::default()
-        };
+        let walk = self.settings(is_file);
         self.progress.walking.store(true, Ordering::Relaxed);
         let walked = walk.run(&[root.to_owned()], |_| Worker::new(&common));
         self.progress.walking.store(false, Ordering::Relaxed);
@@ -203,7 +212,9 @@ impl Scanner {
         self.scan.errors_count += report.errors_count;
         self.scan.vanished += report.vanished;
         self.scan.interrupted |= report.stopped;
-        self.scan.threads = Some(report.threads_why);
+        if !is_file || self.scan.threads.is_none() {
+            self.scan.threads = Some(report.threads_why);
+        }
         self.scan.add_tables(report.tables);
         let tree = Tree::build(parts, &self.links);
         self.scan.elapsed_ns += u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -242,17 +253,41 @@ impl Scanner {
         (messages, more)
     }
 
-    fn unwanted(&self, root: &Path) -> Unwanted {
-        let meta = dir::meta(root.as_os_str().as_bytes(), true, Fields::MOUNT);
-        match (std::fs::canonicalize(root), meta) {
-            (Ok(real), Ok(meta)) => Unwanted::below(&self.mounts, &real, meta.mount),
-            _ => Unwanted::default(),
+    /// Returns the settings of the walk of a root, which can be a single file.
+    fn settings(&self, is_file: bool) -> Walk {
+        let nodes = self.options.detail.depth_max > 0;
+        let ordered = self.options.follow == Follow::Always && nodes;
+        Walk {
+            method: self.options.method,
+            // To start more threads for one file would take longer than to query it.
+            threads: if ordered || is_file { Threads::Count(1) } else { self.options.threads },
+            fields: self.options.time.map_or(Fields::IDENTITY, Time::fields)
+                | Fields::BYTES
+                | Fields::DISK
+                | Fields::LINKS
+                | Fields::MOUNT,
+            follow: self.options.follow,
+            cancel: Some(Arc::clone(&self.stop)),
+            ..Walk::default()
+        }
+    }
+
+    /// Returns the mounts to skip below a directory.
+    fn unwanted(&self, root: &Path, mount: Option<u64>) -> Unwanted {
+        match std::fs::canonicalize(root) {
+            Ok(real) => Unwanted::among(&self.mounts, &self.made_up, &real, mount),
+            Err(_) => Unwanted::default(),
         }
     }
 
     /// Returns true if the scan should stop.
     pub fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if the walk of a root was stopped early.
+    pub fn was_cut(&self) -> bool {
+        self.scan.interrupted
     }
 
     /// Returns the result.

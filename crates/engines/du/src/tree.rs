@@ -13,6 +13,7 @@
 use crate::links::{FileId, LinkSet, Settled};
 use crate::{Measure, Tally};
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// The type of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -317,10 +318,53 @@ impl Tree {
         children
     }
 
-    /// Subtracts a removed node and everything below it from the totals. The nodes remain in place,
-    /// empty.
+    /// Returns the disk usage in bytes of files that remain when these nodes and everything below them are removed,
+    /// because they have other links.
+    pub fn kept_bytes(&self, removed: &[usize]) -> u64 {
+        let mut files: HashMap<FileId, (u32, &Node)> = HashMap::new();
+        for index in removed {
+            let range = *index..self.nodes[*index].end as usize;
+            for node in self.nodes[range].iter().filter(|node| node.is_linked()) {
+                files.entry(node.id).or_insert((0, node)).0 += 1;
+            }
+        }
+        let kept = files.values().filter(|(links, node)| *links < node.links);
+        kept.map(|(_, node)| node.size.disk_bytes).sum()
+    }
+
+    /// Returns the nodes that files charged in a range of nodes are charged to if the range is removed: those of
+    /// their first remaining links.
+    fn successors(&self, range: &Range<usize>) -> Vec<(usize, Tally)> {
+        let charged =
+            self.nodes[range.clone()].iter().filter(|n| n.is_linked() && n.own.inodes > 0);
+        let mut charged: HashMap<FileId, Tally> = charged.map(|node| (node.id, node.own)).collect();
+        let mut first: HashMap<FileId, usize> = HashMap::new();
+        for (at, node) in self.nodes.iter().enumerate() {
+            if range.contains(&at) || !node.is_linked() || !charged.contains_key(&node.id) {
+                continue;
+            }
+            if node.own.inodes > 0 {
+                // Every link was counted.
+                charged.remove(&node.id);
+                continue;
+            }
+            let first = first.entry(node.id).or_insert(at);
+            if (node.parent, at) < (self.nodes[*first].parent, *first) {
+                *first = at;
+            }
+        }
+        first.into_iter().filter_map(|(id, at)| Some((at, *charged.get(&id)?))).collect()
+    }
+
+    /// Subtracts a removed node and everything below it from the totals, and charges linked files to their
+    /// next remaining links. The nodes remain in place, empty and without links.
     pub fn forget(&mut self, index: usize) {
         let (end, gone) = (self.nodes[index].end as usize, self.nodes[index].total);
+        let successors = self.successors(&(index..end));
+        let mut removed: HashMap<FileId, u32> = HashMap::new();
+        for node in self.nodes[index..end].iter().filter(|node| node.is_linked()) {
+            *removed.entry(node.id).or_default() += 1;
+        }
         let mut at = index;
         while at != 0 {
             at = self.nodes[at].parent as usize;
@@ -330,7 +374,22 @@ impl Tree {
             total.inodes = total.inodes.saturating_sub(gone.inodes);
         }
         for node in &mut self.nodes[index..end] {
-            (node.own, node.total, node.shared_bytes) = Default::default();
+            (node.own, node.total, node.shared_bytes, node.links) = Default::default();
+        }
+        if !removed.is_empty() {
+            for node in self.nodes.iter_mut().filter(|node| node.is_linked()) {
+                let links = removed.get(&node.id).copied().unwrap_or(0);
+                node.links = node.links.saturating_sub(links);
+            }
+        }
+        for (node, size) in successors {
+            self.nodes[node].own += size;
+            let mut at = node;
+            self.nodes[at].total += size;
+            while at != 0 {
+                at = self.nodes[at].parent as usize;
+                self.nodes[at].total += size;
+            }
         }
     }
 }
@@ -354,6 +413,11 @@ impl Node {
             name_at: made.name_at,
             name_bytes: made.name_bytes,
         }
+    }
+
+    /// Returns whether this is a link to a file with several.
+    fn is_linked(&self) -> bool {
+        self.kind != Kind::Directory && self.links > 1
     }
 
     /// Returns the totals counted here. `total` contains what the children have reported so far.
@@ -454,6 +518,35 @@ mod tests {
         tree.forget(1);
         assert_eq!(tree.root().total.inodes, 1);
         assert_eq!(tree.nodes()[2].total.inodes, 0);
+    }
+
+    #[test]
+    fn a_removed_link_leaves_the_file_to_the_next_one() {
+        for every in [false, true] {
+            let (links, mut part) = (LinkSet::default(), Part::default());
+            for (node, parent, name) in [(0, 0, "r"), (1, 0, "a"), (2, 0, "b"), (3, 0, "c")] {
+                dir(&mut part, node, parent, name);
+            }
+            for node in [4, 5, 6] {
+                let found = Found { links: 3, ..found(Kind::Regular, 4096, 77, every) };
+                part.make(node, node - 3, b"f", found);
+                if !every {
+                    links.note(found.id, found.size, 3, node);
+                }
+            }
+            let mut tree = Tree::build(vec![part], &links).unwrap();
+            assert_eq!(tree.kept_bytes(&[1, 3]), 4096);
+            assert_eq!(tree.kept_bytes(&[1, 3, 5]), 0);
+            tree.forget(1);
+            let bytes = |tree: &Tree, at: usize| tree.nodes()[at].total.disk_bytes;
+            let expected = if every { [8195, 4097, 4097] } else { [4099, 4097, 1] };
+            assert_eq!([0, 3, 5].map(|at| bytes(&tree, at)), expected);
+            assert_eq!((tree.kept_bytes(&[3]), tree.kept_bytes(&[3, 5])), (4096, 0));
+            tree.forget(3);
+            assert_eq!((bytes(&tree, 0), tree.kept_bytes(&[5])), (4098, 0));
+            tree.forget(5);
+            assert_eq!(bytes(&tree, 0), 1);
+        }
     }
 
     proptest! {

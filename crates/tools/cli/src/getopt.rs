@@ -48,6 +48,8 @@ pub(crate) enum Word {
         shown: String,
     },
     Operand(OsString),
+    /// The message about an invalid word or letter.
+    Wrong(String),
 }
 
 impl Options {
@@ -72,14 +74,28 @@ impl Options {
         Self { known: known.collect(), gnu }
     }
 
-    /// Splits the words after the name of the command. With `posix`, the first operand ends the
-    /// options. Returns the words, or a message for each invalid one.
+    /// Like [`Self::words`]. Returns the words, or a message for each invalid one.
     pub(crate) fn split(
         &self,
         words: impl IntoIterator<Item = OsString>,
         posix: bool,
     ) -> Result<Vec<Word>, Vec<String>> {
-        let (mut found, mut wrong) = (Vec::new(), Vec::new());
+        let words = self.words(words, posix);
+        let wrong = words.iter().filter_map(|word| match word {
+            Word::Wrong(message) => Some(message.clone()),
+            _ => None,
+        });
+        let wrong: Vec<String> = wrong.collect();
+        if wrong.is_empty() { Ok(words) } else { Err(wrong) }
+    }
+
+    /// Splits the words after the name of the command, in order. With `posix`, the first operand ends the options.
+    pub(crate) fn words(
+        &self,
+        words: impl IntoIterator<Item = OsString>,
+        posix: bool,
+    ) -> Vec<Word> {
+        let mut found = Vec::new();
         let mut words = words.into_iter();
         let mut only_operands = false;
         while let Some(word) = words.next() {
@@ -90,14 +106,15 @@ impl Options {
             } else if bytes == b"--" {
                 only_operands = true;
             } else {
-                let parsed = match bytes.strip_prefix(b"--") {
-                    Some(long) => self.long(long, &mut words).map(|option| found.push(option)),
+                match bytes.strip_prefix(b"--") {
+                    Some(long) => {
+                        found.push(self.long(long, &mut words).unwrap_or_else(Word::Wrong));
+                    }
                     None => self.letters(&bytes[1..], &mut words, &mut found),
-                };
-                wrong.extend(parsed.err());
+                }
             }
         }
-        if wrong.is_empty() { Ok(found) } else { Err(wrong) }
+        found
     }
 
     fn long(&self, word: &[u8], more: &mut impl Iterator<Item = OsString>) -> Result<Word, String> {
@@ -153,25 +170,29 @@ impl Options {
         letters: &[u8],
         more: &mut impl Iterator<Item = OsString>,
         found: &mut Vec<Word>,
-    ) -> Result<(), String> {
+    ) {
         for (at, letter) in letters.iter().map(|byte| char::from(*byte)).enumerate() {
             let option = self.known.iter().find(|option| option.letters.contains(&letter));
-            let option = option.ok_or_else(|| format!("invalid option -- '{letter}'"))?;
+            let Some(option) = option else {
+                found.push(Word::Wrong(format!("invalid option -- '{letter}'")));
+                continue;
+            };
             let (name, shown) = (option.name.clone(), format!("-{letter}"));
             if option.takes != Takes::Required {
                 found.push(Word::Option { name, value: None, shown });
                 continue;
             }
             let rest = &letters[at + 1..];
-            let value = if rest.is_empty() {
-                more.next().ok_or_else(|| format!("option requires an argument -- '{letter}'"))?
-            } else {
-                OsString::from_vec(rest.to_vec())
+            let value = match rest {
+                [] => more.next(),
+                rest => Some(OsString::from_vec(rest.to_vec())),
             };
-            found.push(Word::Option { name, value: Some(value), shown });
-            return Ok(());
+            found.push(match value {
+                Some(_) => Word::Option { name, value, shown },
+                None => Word::Wrong(format!("option requires an argument -- '{letter}'")),
+            });
+            return;
         }
-        Ok(())
     }
 }
 
@@ -180,6 +201,7 @@ pub(crate) fn whole(words: Vec<Word>) -> Vec<OsString> {
     let (mut options, mut operands) = (Vec::new(), vec![OsString::from("--")]);
     for word in words {
         match word {
+            Word::Wrong(_) => {}
             Word::Operand(operand) => operands.push(operand),
             Word::Option { value: None, shown, .. } => options.push(shown.into()),
             Word::Option { value: Some(value), mut shown, .. } => {
@@ -222,6 +244,7 @@ mod tests {
                 .into_iter()
                 .map(|word| match word {
                     Word::Operand(operand) => operand.into_string().unwrap(),
+                    Word::Wrong(message) => message,
                     Word::Option { name, value: None, .. } => format!("-{name}"),
                     Word::Option { name, value: Some(value), shown } => {
                         format!("-{name}={} ({shown})", value.into_string().unwrap())
@@ -253,6 +276,15 @@ mod tests {
                 &[
                     "unrecognized option '--q'",
                     "invalid option -- 'q'",
+                    "option requires an argument -- 't'",
+                ],
+            ),
+            (
+                &["-qaz5", "-t"],
+                &[
+                    "invalid option -- 'q'",
+                    "invalid option -- 'z'",
+                    "invalid option -- '5'",
                     "option requires an argument -- 't'",
                 ],
             ),

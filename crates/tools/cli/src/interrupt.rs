@@ -15,6 +15,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The flag of this command, for writes to readers that may be stalled.
 static SHARED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
+/// The number of the signal that raised it, where the command records it.
+static SHARED_SIGNAL: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
+
 /// Makes the flag of this command known to [`is_raised`].
 pub(crate) fn share(flag: &Arc<AtomicBool>) {
     let _ = SHARED.set(Arc::clone(flag));
@@ -23,6 +26,19 @@ pub(crate) fn share(flag: &Arc<AtomicBool>) {
 /// Reports whether the flag of this command is raised. False for commands that have none.
 pub(crate) fn is_raised() -> bool {
     SHARED.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
+}
+
+/// Returns the exit code for the signal that raised the flag of this command.
+pub(crate) fn exit() -> Exit {
+    SHARED_SIGNAL.get().map_or(Exit::Interrupted, |signal| exit_for(signal))
+}
+
+fn exit_for(signal: &AtomicUsize) -> Exit {
+    match i32::try_from(signal.load(Ordering::Relaxed)) {
+        Ok(SIGHUP) => Exit::Hangup,
+        Ok(SIGTERM) => Exit::Terminated,
+        _ => Exit::Interrupted,
+    }
 }
 
 /// Returns a flag raised by the first interrupt; the second terminates the program immediately.
@@ -80,11 +96,13 @@ impl StopSignals {
 
     /// Returns the exit code: 128 plus the number of the signal.
     pub(crate) fn exit(&self) -> Exit {
-        match i32::try_from(self.signal.load(Ordering::Relaxed)) {
-            Ok(SIGHUP) => Exit::Hangup,
-            Ok(SIGTERM) => Exit::Terminated,
-            _ => Exit::Interrupted,
-        }
+        exit_for(&self.signal)
+    }
+
+    /// Makes the flag and the signal known to [`is_raised`] and [`exit`].
+    pub(crate) fn share(&self) {
+        share(&self.flag);
+        let _ = SHARED_SIGNAL.set(Arc::clone(&self.signal));
     }
 }
 

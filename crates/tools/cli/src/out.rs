@@ -1,7 +1,7 @@
 //! Standard output, and the layout of text for terminals.
 
-use crate::exit::{Exit, Failure};
-use crate::slow_reader;
+use crate::exit::Failure;
+use crate::{interrupt, slow_reader};
 use base64::Engine;
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
@@ -54,9 +54,14 @@ pub(crate) fn print_json_to_slow_reader(document: &impl Serialize) -> Result<(),
 
 /// Like [`print()`], for commands with a stop flag: a signal ends the wait for a stalled reader.
 pub(crate) fn print_to_slow_reader(text: &str) -> Result<(), Failure> {
-    slow_reader::stdout(|out| out.write_all(text.as_bytes())).map_err(|error| {
+    print_bytes_to_slow_reader(text.as_bytes())
+}
+
+/// Like [`print_to_slow_reader`], for bytes.
+pub(crate) fn print_bytes_to_slow_reader(bytes: &[u8]) -> Result<(), Failure> {
+    slow_reader::stdout(|out| out.write_all(bytes)).map_err(|error| {
         if slow_reader::is_given_up(&error) {
-            return Failure::new(Exit::Interrupted, format!("{UNWRITTEN}: interrupted"));
+            return Failure::new(interrupt::exit(), format!("{UNWRITTEN}: interrupted"));
         }
         unwritten(&error)
     })

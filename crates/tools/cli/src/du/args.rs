@@ -2,9 +2,7 @@
 //! order matters.
 
 use super::gnu::Choices;
-use super::operands;
 use super::shard_args::Apart;
-use crate::exit::Failure;
 use crate::subtrees::ShardingWith;
 use crate::values::{self, Choice};
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -334,8 +332,8 @@ impl DuArgs {
     }
 
     /// Returns the scan options.
-    pub(crate) fn options(&self) -> Result<ScanOptions, Failure> {
-        Ok(ScanOptions {
+    pub(crate) fn options(&self) -> ScanOptions {
+        ScanOptions {
             detail: self.detail(),
             count_links: self.count_links,
             // Like GNU du, by the number of words.
@@ -344,10 +342,10 @@ impl DuArgs {
             one_mount: self.one_mount,
             all_file_systems: self.all_file_systems,
             follow: self.choices.follow.0,
-            exclude: operands::exclude(&self.exclude, &self.exclude_from)?,
+            exclude: self.choices.exclude.clone().unwrap_or_default(),
             time: self.choices.time.as_ref().map(|(time, _)| *time),
             method: self.method,
             threads: self.threads,
-        })
+        }
     }
 }

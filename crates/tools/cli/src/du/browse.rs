@@ -101,14 +101,7 @@ pub(super) fn run(args: &DuArgs, mut scan: Scan) -> Result<Option<Exit>, Failure
         .roots
         .pop()
         .ok_or_else(|| Failure::failed("nothing to browse: no entry could be read"))?;
-    let read_only = if args.import.is_some() {
-        Some("this is an imported scan")
-    } else if args.choices.follow.0 == Follow::Always {
-        Some("with -L, paths can contain symbolic links; scan without -L")
-    } else {
-        None
-    };
-    let mut browser = Browser::new(tree, args.measure(), read_only, complete);
+    let mut browser = Browser::new(tree, args.measure(), read_only(args), complete);
     browser.colour = crate::out::colour();
     let failed =
         |e| Failure::failed(format!("cannot draw on the terminal: {}; try --lines", reason(&e)));
@@ -130,6 +123,19 @@ pub(super) fn run(args: &DuArgs, mut scan: Scan) -> Result<Option<Exit>, Failure
     };
     ratatui::restore();
     shown.map_err(failed)
+}
+
+/// Returns why removal is disabled: it could remove entries that the scan does not show.
+fn read_only(args: &DuArgs) -> Option<&'static str> {
+    if args.import.is_some() {
+        Some("this is an imported scan")
+    } else if args.choices.follow.0 == Follow::Always {
+        Some("with -L, paths can contain symbolic links; scan without -L")
+    } else if !args.exclude.is_empty() || !args.exclude_from.is_empty() {
+        Some("excluded entries would be removed; scan without --exclude")
+    } else {
+        None
+    }
 }
 
 /// Waits for an event. Returns `None` if the flag was raised.
@@ -491,11 +497,16 @@ impl Browser {
             [at] => readable(&self.tree.path(*at)),
             nodes => things(nodes.len()),
         };
-        let what = format!(
-            "{} on disk, {} entries.",
+        let mut what = format!(
+            "{} on disk, {} entries",
             format_size(sum.disk_bytes),
             format_count(sum.inodes)
         );
+        let kept = self.tree.kept_bytes(&question.nodes);
+        if kept > 0 {
+            what += &format!("; {} stay, with links elsewhere", format_size(kept));
+        }
+        what.push('.');
         let lines = [
             format!("Permanently remove {name}?"),
             what,

@@ -1,7 +1,7 @@
 //! `--diff`: the changes between two scans, by directory.
 
 use super::args::DuArgs;
-use super::document::{document, save};
+use super::document::{comparable, not_written, save};
 use super::input::{exit_of, print_notes, scan};
 use super::lines::Lines;
 use super::picture::ROWS;
@@ -33,21 +33,33 @@ pub(super) fn run(args: &DuArgs, old: &Path) -> Ended {
             let lines = Lines::of(args);
             let scan = scan(args, &lines, false)?;
             print_notes(&scan);
-            let new = document(args, &lines, &scan);
-            if let Some(file) = &args.save {
-                save(file, &new)?;
+            let new = comparable(&lines, &scan);
+            match &args.save {
+                Some(file) if scan.interrupted => not_written(file),
+                Some(file) => save(file, &new)?,
+                None => {}
             }
             (new, exit_of(&scan))
         }
     };
+    let options = old.options.as_ref().zip(new.options.as_ref());
+    if let Some(flags) = options.and_then(|(old, new)| old.difference(new)) {
+        return Err(Failure::refused(format!(
+            "cannot compare: the scans differ in {flags}; scan both with the same options"
+        )));
+    }
     let mut changed = changes(&old, &new).map_err(Failure::failed)?;
     let measure = args.measure();
-    changed.retain(|change| delta(change, measure) != 0);
+    let shown = |tally: Option<Tally>| {
+        tally.is_some_and(|tally| args.choices.threshold.shows(tally.by(measure)))
+    };
+    changed
+        .retain(|change| delta(change, measure) != 0 && (shown(change.old) || shown(change.new)));
     changed.sort_by_key(|change| std::cmp::Reverse(delta(change, measure).unsigned_abs()));
     if args.json {
-        out::print_json(&changes_json(&old, &new, &changed))?;
+        out::print_json_to_slow_reader(&changes_json(&old, &new, &changed))?;
     } else {
-        out::print(&text(args, &old, &new, &changed))?;
+        out::print_to_slow_reader(&text(args, &old, &new, &changed))?;
     }
     Ok(exit)
 }

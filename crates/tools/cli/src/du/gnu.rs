@@ -4,15 +4,18 @@
 //! changes one, and the environment gives defaults. clap keeps no such order, so the words are read
 //! here, before it. Messages and their order are GNU's; each error ends the program with code 1.
 
+use super::patterns;
 use super::size::{self, Spelling, Wrong};
 use super::time::{self, TimeFormat};
 use crate::exit::{Exit, Failure};
 use crate::getopt::{self, Options, Word};
 use crate::{stderr, usage};
+use ioloom_du::exclude::Exclude;
 use ioloom_du::scan::Time;
 use ioloom_walk::Follow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// The long options of GNU du, in its order.
 const GNU: [&str; 25] = [
@@ -99,6 +102,8 @@ pub(crate) struct Choices {
     pub(super) max_depth: Option<u64>,
     pub(super) threshold: Threshold,
     pub(super) time: Option<(Time, TimeFormat)>,
+    /// `None` without patterns.
+    pub(super) exclude: Option<Exclude>,
 }
 
 /// [`Follow`], with the default of du.
@@ -156,16 +161,14 @@ pub(crate) fn read(
     words: impl IntoIterator<Item = OsString>,
     environment: &Environment,
 ) -> Result<CommandLine, Failure> {
-    let split = Options::of(command, &GNU).split(words, environment.posix);
-    let words = split.map_err(|messages| Refusal { messages, hint: true })?;
+    let words = Options::of(command, &GNU).words(words, environment.posix);
     let asks = |word: &Word| matches!(word, Word::Option { name, .. } if name == "help" || name == "version");
-    let choices = if words.iter().any(asks) {
-        Choices::default()
-    } else {
-        let (choices, warnings) = choose(&words, environment)?;
-        warnings.iter().for_each(|warning| stderr::message(warning));
-        choices
+    let (choices, messages) = match words.iter().position(asks) {
+        // The rest is not read.
+        Some(end) => (Choices::default(), Reading::of(&words[..end], environment)?.wrong),
+        None => choose(&words, environment)?,
     };
+    messages.iter().for_each(|message| stderr::message(message));
     Ok(CommandLine { words: getopt::whole(words), choices })
 }
 
@@ -183,16 +186,33 @@ struct Reading {
 
 /// Returns the choices and the warnings.
 fn choose(words: &[Word], environment: &Environment) -> Result<(Choices, Vec<String>), Refusal> {
-    let mut reading = Reading::default();
-    reading.choices.spelling = environment.spelling();
-    for word in words {
-        let Word::Option { name, value, shown } = word else { continue };
-        reading.take(name, value.as_deref().unwrap_or_default(), shown, value.is_some())?;
-    }
-    reading.finish(environment)
+    Reading::of(words, environment)?.finish(environment)
 }
 
 impl Reading {
+    /// Reads words up to one whose error ends GNU du at once; the messages before it are then part of the refusal.
+    fn of(words: &[Word], environment: &Environment) -> Result<Self, Refusal> {
+        let mut reading = Self::default();
+        reading.choices.spelling = environment.spelling();
+        for word in words {
+            let taken = match word {
+                Word::Option { name, value, shown } => {
+                    reading.take(name, value.as_deref().unwrap_or_default(), shown, value.is_some())
+                }
+                Word::Wrong(message) => {
+                    reading.wrong.push(message.clone());
+                    Ok(())
+                }
+                Word::Operand(_) => Ok(()),
+            };
+            if let Err(Refusal { messages, hint }) = taken {
+                reading.wrong.extend(messages);
+                return Err(Refusal { messages: reading.wrong, hint });
+            }
+        }
+        Ok(reading)
+    }
+
     fn take(
         &mut self,
         name: &str,
@@ -222,6 +242,11 @@ impl Reading {
                     return Err(fatal(wrong));
                 }
                 choices.spelling = spelling;
+            }
+            "exclude" => choices.exclude.get_or_insert_with(patterns::none).add(value.as_bytes()),
+            "exclude-from" => {
+                let exclude = choices.exclude.get_or_insert_with(patterns::none);
+                self.wrong.extend(patterns::add_from(exclude, Path::new(value)).err());
             }
             "dereference" => choices.follow.0 = Follow::Always,
             "dereference-args" => choices.follow.0 = Follow::Roots,
@@ -300,8 +325,7 @@ mod tests {
     fn chosen(line: &str, environment: &Environment) -> Result<(Choices, Vec<String>), Refusal> {
         let command = <super::super::DuArgs as clap::Args>::augment_args(clap::Command::new("du"));
         let words = line.split_whitespace().map(OsString::from);
-        let words = Options::of(&command, &GNU).split(words, false);
-        choose(&words.map_err(|messages| Refusal { messages, hint: true })?, environment)
+        choose(&Options::of(&command, &GNU).words(words, false), environment)
     }
 
     fn plain(line: &str) -> Choices {
@@ -391,6 +415,10 @@ mod tests {
                 false,
             ),
             ("-bq", "invalid option -- 'q'", true),
+            ("-qz", "invalid option -- 'q'|invalid option -- 'z'", true),
+            ("-q -B x", "invalid option -- 'q'|invalid -B argument 'x'", false),
+            ("-B x -q", "invalid -B argument 'x'", false),
+            ("-X absent -d x", "absent: No such file or directory|invalid maximum depth 'x'", true),
             ("-q --all=1", "invalid option -- 'q'|option '--all' doesn't allow an argument", true),
         ] {
             assert_eq!(message(line), (text.to_owned(), hint), "{line}");

@@ -29,11 +29,15 @@ pub(super) fn scan(args: &DuArgs, lines: &Lines, print: bool) -> Result<Scan, Fa
     if operands.len() != 1 && args.export_ncdu.is_some() {
         return Err(Failure::usage("--export-ncdu takes one directory"));
     }
+    if operands.len() > 1 && args.interactive {
+        return Err(Failure::usage("--interactive takes one directory"));
+    }
     let (signals, progress) = (StopSignals::catch(), Arc::new(ScanProgress::default()));
     let stuck = |exit: Exit| {
         stderr::message("interrupted: a file system does not answer, and nothing can be summed up");
         std::process::exit(exit as i32)
     };
+    signals.share();
     let scan = || scan_all(args, (lines, print), &operands, &signals, &progress);
     unless_stuck(&signals, || progress.walking.load(Ordering::Relaxed), stuck, scan)
 }
@@ -52,7 +56,7 @@ fn scan_all(
         ScanError::Walk(refused) => Failure::refused(refused),
     };
     let mut scanner =
-        Scanner::new(args.options()?, &roots, stop, progress.clone()).map_err(failure)?;
+        Scanner::new(args.options(), &roots, stop, progress.clone()).map_err(failure)?;
     let shown = progress.clone();
     let status = StatusLine::start("du-progress", move |elapsed| {
         let progress = &shown;
@@ -61,19 +65,22 @@ fn scan_all(
     });
     let mut printed = Ok(());
     for operand in operands {
-        let tree = match operand {
-            Ok(root) => scanner.root(root).map_err(failure)?.filter(|_| print),
-            Err(message) => {
-                scanner.fail(message.clone());
-                None
-            }
-        };
         let mut text = Vec::new();
-        tree.into_iter().for_each(|tree| lines.tree(tree, &mut text));
+        match operand {
+            Ok(root) => {
+                let tree = scanner.root(root).map_err(failure)?;
+                tree.filter(|_| print).into_iter().for_each(|tree| lines.tree(tree, &mut text));
+            }
+            Err(message) => scanner.fail(message.clone()),
+        }
+        if scanner.was_cut() {
+            // Its sums would look like those of a whole tree.
+            text.clear();
+        }
         let (errors, more) = scanner.take_errors();
         printed = status.hide_during(|| {
             print_errors(&errors, more);
-            out::print_bytes(&text)
+            out::print_bytes_to_slow_reader(&text)
         });
         if printed.is_err() || scanner.stopped() {
             break;
@@ -82,10 +89,10 @@ fn scan_all(
     status.finish();
     let mut scan = scanner.finish();
     scan.signal = scan.interrupted.then(|| signals.exit() as i32 - 128);
-    if print && args.total && printed.is_ok() {
+    if print && args.total && printed.is_ok() && !scan.interrupted {
         let mut text = Vec::new();
         lines.total(scan.total(), &mut text);
-        printed = out::print_bytes(&text);
+        printed = out::print_bytes_to_slow_reader(&text);
     }
     match printed {
         Ok(()) => Ok(scan),

@@ -53,11 +53,14 @@ impl Lines {
 
     /// Returns whether a node has a line.
     pub(super) fn shows(&self, tree: &Tree, at: usize) -> bool {
+        self.lists(tree, at) && self.threshold.shows(self.value(tree, at))
+    }
+
+    /// Returns whether a node would have a line if all sizes were shown.
+    pub(super) fn lists(&self, tree: &Tree, at: usize) -> bool {
         let node = &tree.nodes()[at];
         let kind = at == 0 || self.all || node.kind == Kind::Directory;
-        kind && node.depth <= self.depth_max
-            && !self.uncounted(tree, at)
-            && self.threshold.shows(self.value(tree, at))
+        kind && node.depth <= self.depth_max && !self.uncounted(tree, at)
     }
 
     /// Returns the totals printed for a node.

@@ -14,6 +14,7 @@ mod map;
 #[cfg(feature = "objects")]
 mod objects;
 mod operands;
+mod patterns;
 mod picture;
 mod shard;
 mod shard_args;
@@ -24,13 +25,16 @@ pub(crate) use args::DuArgs;
 
 use crate::exit::{Ended, Exit, Failure};
 use crate::{atomic_file, out, remote};
-use document::{document, save};
+use document::{comparable, document, not_written, save};
 use input::{exit_of, import, print_notes, scan};
+use ioloom_du::tree::Kind;
 use ioloom_du::{Scan, ncdu};
+use ioloom_failure::quoted;
 use ioloom_sys::stdio;
 use lines::Lines;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Parses the words after `du`: in the order of GNU du, and then with clap. Returns the arguments, or
@@ -107,26 +111,20 @@ fn prints_lines(args: &DuArgs, terminal: bool) -> bool {
 /// Writes files and prints all output that was not printed during the scan.
 fn finish(args: &DuArgs, lines: &Lines, scan: &Scan, terminal: bool) -> Result<(), Failure> {
     print_notes(scan);
-    if let Some(file) = &args.save {
-        save(file, &document(args, lines, scan))?;
-    }
-    if let Some(file) = &args.svg {
-        atomic_file::write_with(file, |out| {
-            out.write_all(map::draw(scan, lines.measure).as_bytes())
-        })?;
-    }
-    if let Some(file) = &args.export_ncdu {
-        export(file, scan)?;
-    }
+    write_files(args, lines, scan)?;
     let to_stdout = args.export_ncdu.as_ref().is_some_and(|file| file.as_os_str() == "-");
     if args.interactive || to_stdout {
         return Ok(());
     }
     if args.json {
-        return out::print_json(&document(args, lines, scan));
+        return out::print_json_to_slow_reader(&document(args, lines, scan));
     }
     if args.picture(terminal) {
-        return out::print(&picture(args, lines).draw(scan));
+        return out::print_to_slow_reader(&picture(args, lines).draw(scan));
+    }
+    if scan.interrupted {
+        // Lines do not say that they are incomplete.
+        return Ok(());
     }
     let mut text = Vec::new();
     match args.top {
@@ -140,7 +138,29 @@ fn finish(args: &DuArgs, lines: &Lines, scan: &Scan, terminal: bool) -> Result<(
     if args.total {
         lines.total(scan.total(), &mut text);
     }
-    out::print_bytes(&text)
+    out::print_bytes_to_slow_reader(&text)
+}
+
+/// Writes the files that the flags name. An interrupted scan replaces none.
+fn write_files(args: &DuArgs, lines: &Lines, scan: &Scan) -> Result<(), Failure> {
+    if scan.interrupted {
+        for file in [&args.save, &args.svg, &args.export_ncdu].into_iter().flatten() {
+            not_written(file);
+        }
+        return Ok(());
+    }
+    if let Some(file) = &args.save {
+        save(file, &comparable(lines, scan))?;
+    }
+    if let Some(file) = &args.svg {
+        atomic_file::write_with(file, |out| {
+            out.write_all(map::draw(scan, lines.measure).as_bytes())
+        })?;
+    }
+    match &args.export_ncdu {
+        Some(file) => export(file, scan),
+        None => Ok(()),
+    }
 }
 
 fn picture(args: &DuArgs, lines: &Lines) -> picture::Picture {
@@ -160,13 +180,18 @@ fn export(file: &Path, scan: &Scan) -> Result<(), Failure> {
     let Some(tree) = scan.roots.first() else {
         return Err(Failure::failed("nothing to export: no entry could be read"));
     };
+    if tree.root().kind != Kind::Directory {
+        let path = tree.path(0);
+        let path = quoted(Path::new(OsStr::from_bytes(&path)));
+        return Err(Failure::failed(format!("cannot export {path}: Not a directory")));
+    }
     let write = |out: &mut dyn Write| {
         ncdu::export(tree, ("ioloom", env!("CARGO_PKG_VERSION")), scan.started_unix_s, out)
     };
     if file.as_os_str() == "-" {
         let mut text = Vec::new();
         write(&mut text).map_err(Failure::failed)?;
-        return out::print_bytes(&text);
+        return out::print_bytes_to_slow_reader(&text);
     }
     atomic_file::write_with(file, write)
 }

@@ -28,6 +28,7 @@ pub(super) fn scan(args: &DuArgs, url: &str, lines: &Lines, print: bool) -> Resu
     check(args)?;
     let store = remote::open(url)?;
     let signals = StopSignals::catch();
+    signals.share();
     let (start, started) = (Instant::now(), SystemTime::now());
     let seen = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
     let shown = seen.clone();
@@ -79,13 +80,13 @@ pub(super) fn scan(args: &DuArgs, url: &str, lines: &Lines, print: bool) -> Resu
         ..Scan::default()
     };
     print_errors_of(&scan);
-    if print {
+    if print && !stopped {
         let mut text = Vec::new();
         scan.roots.iter().for_each(|tree| lines.tree(tree, &mut text));
         if args.total {
             lines.total(scan.total(), &mut text);
         }
-        out::print_bytes(&text)?;
+        out::print_bytes_to_slow_reader(&text)?;
     }
     Ok(scan)
 }

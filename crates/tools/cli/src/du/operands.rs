@@ -1,9 +1,8 @@
-//! The paths to scan and the patterns to exclude, from the command line and from files.
+//! The paths to scan, from the command line and from files.
 
 use super::gnu::hinted;
-use crate::cp::locale;
+use super::patterns::plain;
 use crate::exit::Failure;
-use ioloom_du::exclude::{Characters, Exclude};
 use ioloom_failure::{quoted, reason};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
@@ -86,43 +85,6 @@ fn ended(
         operands.push(Err(format!("{shown}: read error: {}", reason(&error))));
     }
     Ok(operands)
-}
-
-/// Returns the patterns of `--exclude` and of the files of `--exclude-from`.
-pub(super) fn exclude(patterns: &[OsString], files: &[PathBuf]) -> Result<Exclude, Failure> {
-    if patterns.is_empty() && files.is_empty() {
-        return Ok(Exclude::new());
-    }
-    let characters = if locale::is_utf8() { Characters::Utf8 } else { Characters::Bytes };
-    let mut exclude = Exclude::of(characters);
-    for pattern in patterns {
-        exclude.add(pattern.as_bytes());
-    }
-    for file in files {
-        let read = if file.as_os_str() == "-" {
-            let mut bytes = Vec::new();
-            io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
-        } else {
-            std::fs::read(file)
-        };
-        let bytes =
-            read.map_err(|e| Failure::failed(hinted(&format!("{}: {}", plain(file), reason(&e)))))?;
-        // Spaces at the end of a line do not belong to the pattern.
-        let lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
-        lines.filter(|line| !line.is_empty()).for_each(|line| exclude.add(line));
-    }
-    Ok(exclude)
-}
-
-/// Returns a path for a message that does not quote plain names.
-fn plain(path: &Path) -> String {
-    let safe = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-./+,@%^".contains(byte);
-    let bytes = OsStr::as_bytes(path.as_os_str());
-    if !bytes.is_empty() && bytes.iter().all(safe) {
-        path.to_string_lossy().into_owned()
-    } else {
-        quoted(path).to_string()
-    }
 }
 
 #[cfg(test)]

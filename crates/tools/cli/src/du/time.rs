@@ -6,11 +6,9 @@
 use crate::abbreviated::choice_of;
 use ioloom_du::Newest;
 use ioloom_du::scan::Time;
-use jiff::Timestamp;
 use jiff::fmt::strtime::{BrokenDownTime, Config};
 use jiff::tz::TimeZone;
-use std::borrow::Cow;
-use std::fmt::Write;
+use jiff::{Timestamp, Zoned};
 
 /// The words of `--time`, by lines of the same meaning.
 const WORDS: [(&str, Time); 5] = [
@@ -23,14 +21,12 @@ const WORDS: [(&str, Time); 5] = [
 /// The words of `--time-style` and their formats.
 const STYLES: [(&str, &str); 3] =
     [("full-iso", "%Y-%m-%d %H:%M:%S.%N %z"), ("long-iso", "%Y-%m-%d %H:%M"), ("iso", "%Y-%m-%d")];
-/// Stands for the seconds since 1970 in a format. Arguments cannot contain it.
-const SECONDS: char = '\0';
 /// Seconds of 400 years, after which the calendar repeats, including the days of the week.
 const ERA_S: i64 = 146_097 * 86_400;
 /// The last year of the C library.
 const YEAR_MAX: i64 = 2_147_485_547;
-/// The conversions of `date` that `strtime` has, too.
-const CONVERSIONS: &str = "%aAbBCdDeFgGhHIjklmMnNpPqRsStTuUVwWyYzZ";
+/// Limit of the width of a conversion.
+const WIDTH_MAX: usize = 1 << 20;
 
 /// Parses the value of `--time`.
 pub(super) fn word(text: &str) -> Result<Time, String> {
@@ -63,10 +59,10 @@ impl TimeFormat {
             }
         };
         let format = match style.strip_prefix('+') {
-            Some(format) => expanded(format),
-            None => expanded(choice_of("time style", style, &STYLES)?),
+            Some(format) => format,
+            None => choice_of("time style", style, &STYLES)?,
         };
-        Ok(Self { format, zone: zone(std::env::var("TZ").ok().as_deref()) })
+        Ok(Self { format: format.to_owned(), zone: zone(std::env::var("TZ").ok().as_deref()) })
     }
 
     /// Formats a time, or returns the seconds and `false` if it is out of range.
@@ -84,16 +80,7 @@ impl TimeFormat {
         if years[0] > YEAR_MAX {
             return (seconds.to_string(), false);
         }
-        let format = match eras {
-            0 => Cow::Borrowed(&self.format),
-            _ => Cow::Owned(with_years(&self.format, years, seconds)),
-        };
-        let config = Config::new().lenient(true);
-        match BrokenDownTime::from(&time).to_string_with_config(&config, format.as_str()) {
-            // `strtime` rounds seconds before 1970 up.
-            Ok(text) => (text.replace(SECONDS, &seconds.to_string()), true),
-            Err(_) => (seconds.to_string(), false),
-        }
+        (Shown { time: &time, years, seconds, nanoseconds }.format(&self.format), true)
     }
 }
 
@@ -101,53 +88,6 @@ impl TimeFormat {
 fn eras_beyond(seconds: i64) -> i64 {
     let beyond = seconds.saturating_sub(Timestamp::MAX.as_second()).max(0);
     beyond / ERA_S + i64::from(beyond % ERA_S > 0)
-}
-
-/// Replaces the conversions for the year, the year of the week and the seconds in a format.
-fn with_years(format: &str, [year, week_year]: [i64; 2], seconds: i64) -> String {
-    let mut out = String::new();
-    let mut rest = format;
-    while let Some(at) = rest.find('%') {
-        out.push_str(&rest[..at]);
-        let spec = &rest[at + 1..];
-        let flags = spec.len() - spec.trim_start_matches(['_', '-', '0', '^', '#']).len();
-        let digits = spec[flags..].chars().take_while(char::is_ascii_digit).count();
-        let letter = spec[flags + digits..].chars().next();
-        let end = flags + digits + letter.map_or(0, char::len_utf8);
-        let padded = |number: i64| padded(number, &spec[..flags], &spec[flags..flags + digits]);
-        match letter {
-            Some('Y') => out.push_str(&padded(year)),
-            Some('G') => out.push_str(&padded(week_year)),
-            Some('C') => out.push_str(&padded(year / 100)),
-            Some('s') => out.push_str(&padded(seconds)),
-            // GNU writes the sign of a year with more than four digits here.
-            Some('F') if end == 1 => {
-                let _ = write!(out, "+{year}-%m-%d");
-            }
-            // The width is that of the whole date.
-            Some('F') => {
-                let width: usize = spec[flags..flags + digits].parse().unwrap_or(0);
-                let width = width.saturating_sub("-mm-dd".len()).to_string();
-                let _ = write!(out, "{}-%m-%d", self::padded(year, &spec[..flags], &width));
-            }
-            _ => {
-                let _ = write!(out, "%{}", &spec[..end]);
-            }
-        }
-        rest = &spec[end..];
-    }
-    out + rest
-}
-
-/// Pads a number as `date` does for these flags and this width.
-fn padded(number: i64, flags: &str, width: &str) -> String {
-    let text = number.to_string();
-    let missing = width.parse().unwrap_or(0_usize).saturating_sub(text.len());
-    match flags.chars().rfind(|flag| "_-0".contains(*flag)) {
-        Some('-') => text,
-        Some('_') => " ".repeat(missing) + &text,
-        _ => "0".repeat(missing) + &text,
-    }
 }
 
 /// Returns the time zone of the variable `TZ`, or of the system. A zone with summer time but without
@@ -164,44 +104,209 @@ fn zone(variable: Option<&str>) -> TimeZone {
     }
 }
 
-/// Replaces conversions that depend on the locale, and escapes those that `date` does not have.
-fn expanded(format: &str) -> String {
-    let mut out = String::new();
-    let mut rest = format;
-    while let Some(at) = rest.find('%') {
-        out.push_str(&rest[..at]);
-        let spec = &rest[at + 1..];
-        let flags = spec.len() - spec.trim_start_matches(['_', '-', '0', '^', '#', '+']).len();
-        let width = spec[flags..].len()
-            - spec[flags..].trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let colons =
-            spec[flags + width..].len() - spec[flags + width..].trim_start_matches(':').len();
-        let letter_at = flags + width + colons;
-        let modifier = usize::from(spec[letter_at..].starts_with(['E', 'O']));
-        let letter = spec[letter_at + modifier..].chars().next();
-        let end = letter_at + modifier + letter.map_or(0, char::len_utf8);
-        let plain_flags = spec[..flags].replace('+', "");
-        match letter {
-            Some('c') => out.push_str("%a %b %e %H:%M:%S %Y"),
-            Some('x') => out.push_str("%m/%d/%y"),
-            Some('X') => out.push_str("%H:%M:%S"),
-            Some('r') => out.push_str("%I:%M:%S %p"),
-            Some('s') if flags + width + colons == 0 => out.push(SECONDS),
-            Some('z') if colons > 0 => {
-                let _ = write!(out, "%{}z", &spec[flags + width..letter_at]);
-            }
-            Some(letter) if colons == 0 && CONVERSIONS.contains(letter) => {
-                // Digits of %N are its precision.
-                let letter = if letter == 'N' && width > 0 { 'f' } else { letter };
-                let _ = write!(out, "%{plain_flags}{}{letter}", &spec[flags..flags + width]);
-            }
-            _ => {
-                let _ = write!(out, "%%{}", &spec[..end]);
-            }
-        }
-        rest = &spec[end..];
+/// Flags and width of a conversion.
+struct Spec<'a> {
+    flags: &'a str,
+    width: Option<usize>,
+}
+
+impl Spec<'_> {
+    fn has(&self, flag: char) -> bool {
+        self.flags.contains(flag)
     }
-    out + rest
+
+    /// Returns the last flag for padding.
+    fn pad(&self) -> Option<char> {
+        self.flags.chars().rfind(|flag| "_-0+".contains(*flag))
+    }
+
+    /// Pads text, with spaces unless a flag says otherwise.
+    fn text(&self, text: &str) -> String {
+        let missing = self.width.unwrap_or(0).saturating_sub(text.len());
+        match self.pad() {
+            Some('-') => text.to_owned(),
+            Some('0' | '+') => "0".repeat(missing) + text,
+            _ => " ".repeat(missing) + text,
+        }
+    }
+
+    /// Pads the digits of a number after its sign, or with spaces before it. `width` and `pad` are the defaults.
+    fn digits(&self, sign: &str, digits: &str, width: usize, pad: char) -> String {
+        let missing = self.width.unwrap_or(width).saturating_sub(sign.len() + digits.len());
+        match self.pad().unwrap_or(pad) {
+            '-' => format!("{sign}{digits}"),
+            '_' => format!("{}{sign}{digits}", " ".repeat(missing)),
+            _ => format!("{sign}{}{digits}", "0".repeat(missing)),
+        }
+    }
+
+    fn number(&self, number: impl Into<i64>, width: usize, pad: char) -> String {
+        let number = number.into();
+        let sign = if number < 0 { "-" } else { "" };
+        self.digits(sign, &number.unsigned_abs().to_string(), width, pad)
+    }
+
+    /// Formats a year or century of usually `width` digits. With the flag `+`, one of more digits has a sign.
+    fn year(&self, year: i64, width: usize) -> String {
+        let usual = if width == 2 { 99 } else { 9999 };
+        let wide = year > usual || self.width.is_some_and(|own| own > width);
+        if self.pad() == Some('+') && wide && year >= 0 {
+            return self.digits("+", &year.to_string(), width, '0');
+        }
+        self.number(year, width, '0')
+    }
+}
+
+/// A time and what formats show.
+struct Shown<'a> {
+    /// The time, in a year that the calendar knows.
+    time: &'a Zoned,
+    /// The year, and the year of the week.
+    years: [i64; 2],
+    seconds: i64,
+    nanoseconds: u32,
+}
+
+impl Shown<'_> {
+    /// Replaces the conversions in a format as `date` does; others remain.
+    fn format(&self, format: &str) -> String {
+        let mut out = String::new();
+        let mut rest = format;
+        while let Some(at) = rest.find('%') {
+            out.push_str(&rest[..at]);
+            let spec = &rest[at + 1..];
+            let after = spec.trim_start_matches(['_', '-', '0', '^', '#', '+']);
+            let flags = &spec[..spec.len() - after.len()];
+            let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+            let (width, after) = after.split_at(digits);
+            let width =
+                (digits > 0).then(|| width.parse::<usize>().unwrap_or(WIDTH_MAX).min(WIDTH_MAX));
+            let letters = after.trim_start_matches(':');
+            let colons = after.len() - letters.len();
+            let letters = letters.strip_prefix(['E', 'O']).unwrap_or(letters);
+            let letter = letters.chars().next();
+            let end = spec.len() - letters.len() + letter.map_or(0, char::len_utf8);
+            let (text, parsed) = (&spec[..end], Spec { flags, width });
+            let converted = match letter {
+                Some('%') if end == 1 => Some("%".to_owned()),
+                Some('z') if colons <= 3 => Some(self.offset(&parsed, colons)),
+                Some(letter) if colons == 0 => {
+                    self.part(&parsed, letter).or_else(|| self.number(&parsed, letter))
+                }
+                _ => None,
+            };
+            out.push_str(&converted.unwrap_or_else(|| parsed.text(&format!("%{text}"))));
+            rest = &spec[end..];
+        }
+        out + rest
+    }
+
+    /// Formats a conversion to text.
+    fn part(&self, spec: &Spec<'_>, letter: char) -> Option<String> {
+        let format = match letter {
+            'c' => "%a %b %e %H:%M:%S %Y",
+            'D' | 'x' => "%m/%d/%y",
+            'r' => "%I:%M:%S %p",
+            'R' => "%H:%M",
+            'T' | 'X' => "%H:%M:%S",
+            'F' => return Some(self.date(spec)),
+            'N' => return Some(self.fraction(spec)),
+            'n' => return Some(spec.text("\n")),
+            't' => return Some(spec.text("\t")),
+            'a' | 'A' | 'b' | 'B' | 'h' | 'p' | 'P' | 'Z' => {
+                let format = format!("%{letter}");
+                let config = Config::new().lenient(true);
+                let name = BrokenDownTime::from(self.time).to_string_with_config(&config, format);
+                let name = name.unwrap_or_default();
+                let changes = spec.has('#');
+                let lower = letter == 'P' || changes && matches!(letter, 'p' | 'Z');
+                return Some(match lower {
+                    true => spec.text(&name.to_lowercase()),
+                    false if changes || spec.has('^') => spec.text(&name.to_uppercase()),
+                    false => spec.text(&name),
+                });
+            }
+            _ => return None,
+        };
+        let text = self.format(format);
+        Some(spec.text(&if spec.has('^') { text.to_uppercase() } else { text }))
+    }
+
+    /// Formats a conversion to a number.
+    fn number(&self, spec: &Spec<'_>, letter: char) -> Option<String> {
+        let (time, [year, week_year]) = (self.time, self.years);
+        let hour_12 = (time.hour() + 11) % 12 + 1;
+        let day = time.day_of_year() - 1;
+        let sunday = i16::from(time.weekday().to_sunday_zero_offset());
+        let monday = (sunday + 6) % 7;
+        Some(match letter {
+            'C' => spec.year(year / 100, 2),
+            'd' => spec.number(time.day(), 2, '0'),
+            'e' => spec.number(time.day(), 2, '_'),
+            'g' => spec.number(week_year.rem_euclid(100), 2, '0'),
+            'G' => spec.year(week_year, 4),
+            'H' => spec.number(time.hour(), 2, '0'),
+            'I' => spec.number(hour_12, 2, '0'),
+            'j' => spec.number(day + 1, 3, '0'),
+            'k' => spec.number(time.hour(), 2, '_'),
+            'l' => spec.number(hour_12, 2, '_'),
+            'm' => spec.number(time.month(), 2, '0'),
+            'M' => spec.number(time.minute(), 2, '0'),
+            'q' => spec.number((time.month() + 2) / 3, 1, '0'),
+            's' => spec.number(self.seconds, 1, '0'),
+            'S' => spec.number(time.second(), 2, '0'),
+            'u' => spec.number(monday + 1, 1, '0'),
+            'U' => spec.number((day + 7 - sunday) / 7, 2, '0'),
+            'V' => spec.number(time.date().iso_week_date().week(), 2, '0'),
+            'w' => spec.number(sunday, 1, '0'),
+            'W' => spec.number((day + 7 - monday) / 7, 2, '0'),
+            'y' => spec.number((year % 100).abs(), 2, '0'),
+            'Y' => spec.year(year, 4),
+            _ => return None,
+        })
+    }
+
+    /// Formats the date. The width is that of the whole; without one, a year of more than four digits has a sign.
+    fn date(&self, spec: &Spec<'_>) -> String {
+        let year = match (spec.pad(), spec.width) {
+            (None, None) => Spec { flags: "+", width: None },
+            (_, width) => {
+                let width = width.unwrap_or(0).saturating_sub("-mm-dd".len());
+                Spec { flags: spec.flags, width: Some(width) }
+            }
+        };
+        year.year(self.years[0], 4) + &self.format("-%m-%d")
+    }
+
+    /// Formats the nanoseconds. The width is the precision; zeros at the end are padding.
+    fn fraction(&self, spec: &Spec<'_>) -> String {
+        let width = spec.width.filter(|width| *width > 0).unwrap_or(9);
+        let all = format!("{:09}", self.nanoseconds);
+        let kept = all[..width.min(9)].trim_end_matches('0');
+        let kept = if kept.is_empty() { "0" } else { kept };
+        let missing = width - kept.len();
+        match spec.pad() {
+            Some('-') => kept.to_owned(),
+            Some('_') => kept.to_owned() + &" ".repeat(missing),
+            _ => kept.to_owned() + &"0".repeat(missing),
+        }
+    }
+
+    /// Formats the distance to UTC, with up to three colons.
+    fn offset(&self, spec: &Spec<'_>, colons: usize) -> String {
+        let offset = self.time.offset().seconds();
+        let all = offset.unsigned_abs();
+        let (hours, minutes, seconds) = (all / 3600, all / 60 % 60, all % 60);
+        let (digits, width) = match colons {
+            0 => ((hours * 100 + minutes).to_string(), 5),
+            3 if minutes == 0 && seconds == 0 => (hours.to_string(), 3),
+            2 | 3 if colons == 2 || seconds != 0 => {
+                (format!("{hours}:{minutes:02}:{seconds:02}"), 9)
+            }
+            _ => (format!("{hours}:{minutes:02}"), 6),
+        };
+        spec.digits(if offset < 0 { "-" } else { "+" }, &digits, width, '0')
+    }
 }
 
 #[cfg(test)]
@@ -234,6 +339,23 @@ mod tests {
         ] {
             assert_eq!(spell(style, time), expected, "{style}");
         }
+        for (style, expected) in [
+            ("%10A|%^10a|%10T|%#b", "    Monday|       MON|  16:04:39|NOV"),
+            ("%010A|%-10A|%#Z|%#p|%^P|%5p|%08b", "0000Monday|Monday|utc|pm|pm|   PM|00000Nov"),
+            ("%12N|%_12N|%-12N|%1N", "582628932000|582628932   |582628932|5"),
+            ("%10z|%_10z|%-10z|%_z|%3z|%5e", "+000000000|        +0|+0|   +0|+00|   23"),
+            ("%_:z|%10:z|%-:z|%:::z", " +0:00|+000000:00|+0:00|+00"),
+            ("%12F|%_12F|%-F|%+4Y|%010T", "002026-11-23|  2026-11-23|2026-11-23|2026|0016:04:39"),
+            ("%5d|%_5d|%-5d|%-_5d|%3u|%_6G|%5j", "00023|   23|23|   23|001|  2026|00327"),
+            (
+                "%Es|%EY|%5Q|%^Q|%10n|%:d|%E5d|%-",
+                "1795449879|2026|  %5Q|%^Q|         \n|%:d|%E5d|%-",
+            ),
+        ] {
+            assert_eq!(spell(&format!("+{style}"), time), expected, "{style}");
+        }
+        let early = spell("+%s|%10s|%_10s|%12s", (-31_536_000, 0));
+        assert_eq!(early, "-31536000|-031536000| -31536000|-00031536000");
         assert_eq!(spell("iso", (-1, 0)), "1969-12-31");
         assert_eq!(spell("iso", (i64::MIN, 0)), "1970-01-01");
         assert_eq!(spell("+%s.%N %%s", (-31_536_000, 999_999_999)), "-31536000.999999999 %s");
@@ -284,6 +406,14 @@ mod tests {
             let shown = (spell(820_800), spell(15_638_400));
             assert_eq!(shown, (winter.to_owned(), summer.to_owned()), "{variable}");
         }
+    }
+
+    #[test]
+    fn distances_to_utc_are_padded_as_in_gnu_du() {
+        let style = TimeFormat::new(Some("+%z|%10z|%_z|%-z|%:z|%::z|%:::z|%_12:z|%5Z"), None);
+        let format = TimeFormat { zone: zone(Some("XXX5:30")), ..style.unwrap() };
+        let expected = "-0530|-000000530| -530|-530|-05:30|-05:30:00|-05:30|       -5:30|  XXX";
+        assert_eq!(format.spell(Newest((0, 0))).0, expected);
     }
 
     #[test]

@@ -108,6 +108,15 @@ fn an_export_imports_unchanged() {
 }
 
 #[test]
+fn a_file_is_not_exported() {
+    let place = fresh();
+    place.write("f", "x");
+    let ran = place.du(&["--export-ncdu", "x.json", "f"]).ended(1);
+    assert_eq!(ran.err, "ioloom: cannot export 'f': Not a directory\n");
+    assert!(!place.at("x.json").exists());
+}
+
+#[test]
 fn a_saved_scan_shows_what_has_grown() {
     let place = fresh();
     place.write("t/a/f", [1; 1000]);
@@ -129,6 +138,14 @@ fn a_saved_scan_shows_what_has_grown() {
     assert_eq!(kept, text);
     let json = place.du(&["--json", "--diff", "old.json", "new.json"]).ended(0).json();
     assert_eq!(json["changes"].as_array().unwrap().len(), 4, "{json}");
+    for words in [&["-t", "1M"][..], &["--top", "1"], &["-a"]] {
+        place.du(&[words, &["--save", "same.json", "t"]].concat()).ended(0);
+        let args = ["--json", "--diff", "new.json", "same.json"];
+        assert_eq!(place.du(&args).ended(0).json()["changes"], serde_json::json!([]), "{words:?}");
+    }
+    place.du(&["--exclude", "g", "--save", "less.json", "t"]).ended(0);
+    let ran = place.du(&["--diff", "new.json", "less.json"]).ended(1);
+    assert!(ran.err.contains("--exclude; scan both"), "{}", ran.err);
     place.write("other.json", "{\"schema\":1}");
     assert_eq!(place.du(&["--diff", "other.json", "t"]).ended(1).err.lines().count(), 1);
 }

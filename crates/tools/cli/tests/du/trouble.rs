@@ -219,15 +219,17 @@ fn listening(child: &mut Child) -> bool {
 }
 
 #[test]
-fn a_signal_prints_partial_totals() {
+fn a_signal_leaves_saved_scans_and_prints_no_incomplete_lines() {
     for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
-        interrupted_by(signal, code);
+        interrupted_by(signal, code, "--json");
+        interrupted_by(signal, code, "--lines");
     }
 }
 
-fn interrupted_by(signal: &str, code: i32) {
+fn interrupted_by(signal: &str, code: i32, how: &str) {
     let place = fresh();
-    let args = ["--json", "-d0", "--threads", "1", "/usr", "/"];
+    place.write("kept", "old");
+    let args = [how, "-cd0", "--threads", "1", "--save", "kept", "/usr", "/"];
     let mut command = place.our_command(&args);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     if listening(&mut child) {
@@ -240,9 +242,49 @@ fn interrupted_by(signal: &str, code: i32) {
         return;
     }
     assert_eq!(ran.code, Some(code), "{}", ran.err);
-    let json = ran.json();
-    assert_eq!((&json["interrupted"], &json["complete"]), (&true.into(), &false.into()));
+    if how == "--json" {
+        let json = ran.json();
+        assert_eq!((&json["interrupted"], &json["complete"]), (&true.into(), &false.into()));
+    } else {
+        let text = ran.text();
+        let incomplete = |line: &str| line.ends_with("\t/") || line.ends_with("\ttotal");
+        assert!(!text.lines().any(incomplete), "{text}");
+    }
     assert!(ran.err.contains("incomplete"), "{}", ran.err);
+    assert_eq!(fs::read(place.at("kept")).unwrap(), b"old", "{}", ran.err);
+}
+
+#[test]
+fn a_signal_ends_it_while_its_output_is_not_read() {
+    let place = fresh();
+    for i in 0..3000 {
+        place.write(format!("t/a-name-of-some-length-{i}"), "");
+    }
+    for how in [&["-a"][..], &["-a", "--json"], &["--export-ncdu", "-"]] {
+        let mut command = place.our_command(&[how, &["t"]].concat());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let waiting = |child: &Child| rustix::io::ioctl_fionread(child.stdout.as_ref().unwrap());
+        let mut before = 0;
+        // The pipe is full when nothing is added for a while.
+        while before < 2000 || waiting(&child).unwrap() != before {
+            before = waiting(&child).unwrap();
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        let begun = std::time::Instant::now();
+        let ended = loop {
+            if let Some(ended) = child.try_wait().unwrap() {
+                break ended;
+            }
+            if begun.elapsed() > Duration::from_secs(10) {
+                child.kill().unwrap();
+                panic!("{how:?}: the signal did not end it");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        assert_eq!(ended.code(), Some(143), "{how:?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Presses keys and reads the screen.
 
 use super::*;
+use clap::{Args, FromArgMatches};
 use ioloom_du::scan::{Detail, ScanOptions, scan};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -197,6 +198,38 @@ fn an_import_is_for_looking_only() {
     press(&mut browser, "d");
     assert!(browser.question.is_none());
     assert!(screen(&browser).join("\n").contains("removal is disabled"), "{:?}", screen(&browser));
+}
+
+#[test]
+fn a_scan_that_leaves_entries_out_is_for_looking_only() {
+    let reason = |words: &[&str]| {
+        let command = DuArgs::augment_args(clap::Command::new("du"));
+        let matches = command.try_get_matches_from([&["du"][..], words].concat()).unwrap();
+        read_only(&DuArgs::from_arg_matches(&matches).unwrap())
+    };
+    assert_eq!(reason(&["t"]), None);
+    for words in [["--exclude", "*.o"], ["-X", "list"], ["--import", "x.json"]] {
+        assert!(reason(&words).is_some(), "{words:?}");
+    }
+}
+
+#[test]
+fn a_file_with_a_link_elsewhere_stays() {
+    let place = Place::new();
+    let t = place.0.path().join("t");
+    fs::hard_link(t.join("a-big/x"), t.join("b-many/x")).unwrap();
+    fs::File::open(t.join("a-big/x")).unwrap().sync_all().unwrap();
+    let mut browser = place.browser();
+    let bytes = browser.tree.root().total.apparent_bytes;
+    press(&mut browser, "nd");
+    let text = screen(&browser).join("\n");
+    assert!(text.contains("stay, with links elsewhere"), "{text}");
+    let directory = fs::metadata(t.join("a-big")).unwrap().len();
+    press(&mut browser, "remove\n");
+    assert_eq!(browser.tree.root().total.apparent_bytes, bytes - directory);
+    press(&mut browser, "d");
+    let text = screen(&browser).join("\n");
+    assert!(text.contains("b-many") && !text.contains("stay"), "{text}");
 }
 
 #[test]
