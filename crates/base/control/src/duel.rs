@@ -21,7 +21,7 @@
 use crate::batch::Batch;
 use crate::decision::Reason;
 use crate::thresholds::{
-    CLEAR_LOSS, OTHER_LIMIT, REFUSED, SURE, TOLERANCE, TOLERANCE_POLITE, TRIAL_SAMPLES,
+    CLEAR_LOSS, LIMITED, OTHER_LIMIT, REFUSED, SURE, TOLERANCE, TOLERANCE_POLITE, TRIAL_SAMPLES,
 };
 use legs::{LEG_NS, Legs, ROUND_LEGS, ROUNDS, device_share};
 
@@ -321,7 +321,10 @@ impl Duel {
             return self.end(self.after(), Some(Reason::NoComparison));
         }
         if batch.input_limited.max(batch.memory_limited) > OTHER_LIMIT {
-            let goes_on = legs.leave_out(batch.input_limited > OTHER_LIMIT);
+            // The queue was looked at for an instant: while the window is full, no input was missing.
+            let starved = batch.input_limited > OTHER_LIMIT
+                && batch.in_flight < LIMITED * f64::from(legs.window());
+            let goes_on = legs.leave_out(starved);
             self.stage = Stage::Compare(legs);
             return if goes_on { None } else { self.disturb() };
         }

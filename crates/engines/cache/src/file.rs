@@ -91,7 +91,7 @@ pub fn evict_file(open: impl AsFd, bytes: u64, write: bool) -> io::Result<Acted>
     evict_counted(open, bytes, write, &AtomicU64::new(0))
 }
 
-/// Like [`evict_file`]. While it writes data back, it is counted in `writing`.
+/// Like [`evict_file`]. While it writes data back or drops pages, it is counted in `writing`.
 pub(crate) fn evict_counted(
     open: impl AsFd,
     bytes: u64,
@@ -115,7 +115,7 @@ pub(crate) fn evict_counted(
         if last.source.loads_pages() {
             wait_for_samples(&open, bytes, seed)?;
         }
-        cache::evict_file(&open)
+        counted(writing, || cache::evict_file(&open))
     };
     evict(&before)?;
     let mut after = residency_with_seed(&open, bytes, seed)?;

@@ -37,7 +37,7 @@ pub struct CacheProgress {
     pub files: AtomicU64,
     /// Total size of these files in bytes.
     pub bytes: AtomicU64,
-    /// Number of threads that write data back to the device, which takes its time and ends.
+    /// Number of threads that write data back or drop pages, which takes its time and ends.
     pub writing: AtomicU64,
 }
 

@@ -83,6 +83,8 @@ pub(super) struct Legs {
     unusable: u32,
     /// Legs that were measured again.
     void: u32,
+    /// Time that the slower method has cost in them.
+    void_lost_ns: u64,
     /// Completions to ignore after a change of the method, and then one batch.
     settling: Option<u64>,
     pub(super) sums: Sums,
@@ -107,6 +109,7 @@ impl Legs {
             ns: 0.0,
             unusable: 0,
             void: 0,
+            void_lost_ns: 0,
             settling: None,
             sums,
             before: sums,
@@ -160,9 +163,12 @@ impl Legs {
         self.unusable += 1;
         if starved {
             self.void += u32::from(self.samples > 0);
+            let lost_ns = self.lost_ns();
             self.sums = self.before;
+            self.void_lost_ns += lost_ns.saturating_sub(self.lost_ns());
             (self.samples, self.ns) = (0, 0.0);
-            self.settling = Some(u64::from(self.window()));
+            // Requests of the other method may still complete.
+            self.settling = Some(self.settling.unwrap_or(0).max(u64::from(self.window())));
         }
         self.unusable <= UNUSABLE && self.void <= VOID
     }
@@ -218,10 +224,10 @@ impl Legs {
     pub(super) fn lost_ns(&self) -> u64 {
         let Sums { ring, nowait_ns, ring_ns, .. } = &self.sums;
         if ring.samples == 0 {
-            return 0;
+            return self.void_lost_ns;
         }
         let (loss, _) = self.loss();
         let lost = if loss > 0.0 { loss * ring_ns } else { -loss / (1.0 - loss) * nowait_ns };
-        lost.clamp(0.0, ring_ns + nowait_ns) as u64
+        self.void_lost_ns + lost.clamp(0.0, ring_ns + nowait_ns) as u64
     }
 }

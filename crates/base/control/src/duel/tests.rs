@@ -344,6 +344,7 @@ fn a_leg_without_input_is_measured_again() {
     fn none(batch: &mut Batch, signs: &mut Signs) {
         few(batch, signs);
         batch.input_limited = 1.0;
+        batch.in_flight = 1.0;
     }
     // The input became short before it was noticed.
     let mut job = Job::new(20_000.0, 21_000.0, 0.02);

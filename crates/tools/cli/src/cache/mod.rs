@@ -33,7 +33,8 @@ pub(crate) fn run(args: &CacheArgs) -> Ended {
         std::process::exit(exit as i32)
     };
     let progress = Arc::new(CacheProgress::default());
-    // No signal ends the wait for a list from an idle pipe, or for a server. A write-back ends.
+    // No signal ends the wait for a list from an idle pipe, or for a server. Writing back and dropping pages end, except
+    // on a server that does not answer: then a second signal is needed.
     let may_block = || progress.writing.load(Ordering::Relaxed) == 0;
     let scan = || scan(act, args, &signals.flag, &progress);
     let report = unless_stuck(&signals, may_block, stuck, scan)?;

@@ -139,6 +139,9 @@ fn run_job(
     let on_objects = OnObjects { work: &work, begun_max };
     let run = ioloom_objects::run(store, &options, &on_objects);
     bar.finish();
+    if let Some(lost) = job.exec.as_ref().and_then(Exec::lost_output) {
+        crate::stderr::message(&lost);
+    }
     let is_whole = sink.as_ref().map_or(Ok(true), sink::Sink::finish)?;
     let Run { locals, cancelled, requests, measured, .. } =
         run.map_err(|error| remote::failure(&error))?;
@@ -148,7 +151,6 @@ fn run_job(
     let roots = Roots::new(Some(PathBuf::from(root.trim_end_matches('/'))));
     let (mut outcome, counts) = work.outcome_of(all, (measured, cancelled), &roots);
     outcome.cancelled |= !is_whole;
-    outcome.warnings.extend(job.exec.as_ref().and_then(Exec::lost_output));
     outcome.add_failed_commands(counts.commands);
     outcome.remote = Some(Remote {
         schedule,

@@ -9,7 +9,7 @@ use super::selection::SkippedCounts;
 use super::work::{EachWork, Lines, Shape, failure};
 use super::{isolate, line, progress, sink};
 use crate::exit::Failure;
-use crate::interrupt;
+use crate::{interrupt, stderr};
 use ioloom::{Cancel, Files};
 use ioloom_model::Method;
 use std::sync::Arc;
@@ -70,6 +70,10 @@ pub(super) fn run_job(
     let early = work.failed_early(input.errors);
     let run = work.run(files, early);
     bar.finish();
+    // It is a loss, so --quiet does not hide it, and workers of a queue print it too.
+    if let Some(lost) = job.exec.as_ref().and_then(Exec::lost_output) {
+        stderr::message(&lost);
+    }
     let is_whole = sink.as_ref().map_or(Ok(true), sink::Sink::finish)?;
     let run = run.map_err(failure)?;
     let walked = run.walked.as_ref().map(SkippedCounts::of);
@@ -81,7 +85,6 @@ pub(super) fn run_job(
         all.add(walked);
         outcome.warnings.extend(walked.sentence(input.roots.one()));
     }
-    outcome.warnings.extend(job.exec.as_ref().and_then(Exec::lost_output));
     outcome.add_first(input.cut.get());
     Ok(outcome)
 }
