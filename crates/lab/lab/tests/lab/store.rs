@@ -217,6 +217,35 @@ fn a_damaged_index_is_rebuilt() {
     assert_eq!(Index::open(&store).unwrap().sessions().unwrap().len(), 1);
 }
 
+#[test]
+fn a_session_does_not_choose_where_files_are_written() {
+    let bench = Bench::new();
+    let (session, path) = finished(&bench);
+    let store = bench.store();
+    for (number, name) in
+        ["", "../x", ".x", "a/b", "/tmp/x", "a\nb", "a\0", "\u{1b}[2J"].iter().enumerate()
+    {
+        for is_batch in [false, true] {
+            let mut header = session.header.clone();
+            match is_batch {
+                true => header.batch = Some((*name).to_owned()),
+                false => header.session = (*name).to_owned(),
+            }
+            let text = serde_json::json!({"session": header}).to_string() + "\n";
+            let file = path.with_file_name(format!("other{number}.jsonl"));
+            std::fs::write(&file, text).unwrap();
+            let listing = store.list().unwrap();
+            assert_eq!(listing.files.len(), 1, "{name:?}");
+            let [error @ StoreError::Line { line: 1, .. }] = &listing.errors[..] else {
+                panic!("{name:?}: {:?}", listing.errors)
+            };
+            assert!(!error.to_string().contains(char::is_control), "{error}");
+            std::fs::remove_file(&file).unwrap();
+        }
+    }
+    assert_eq!(store.read(&session.header.session).unwrap(), session);
+}
+
 /// Creates a long session: many large records under one header.
 fn long_session(store: &Store, session: &Session) -> (SessionHeader, Vec<RunRecord>, Vec<Picture>) {
     let mut header = session.header.clone();
