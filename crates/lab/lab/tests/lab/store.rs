@@ -340,3 +340,26 @@ fn exports_are_small_and_read_back_as_a_store() {
     assert!(!stale.exists());
     assert!(Store::open_to_read(&bench.dir.join("nowhere")).is_err());
 }
+
+#[test]
+fn a_lost_part_of_an_export_is_an_error() {
+    let bench = Bench::new();
+    let (session, _) = finished(&bench);
+    let store = bench.store();
+    let name = session.header.session.clone();
+    let (header, ..) = long_session(&store, &session);
+    let dest = bench.dir.join("kept");
+    let kept = export(&store, &[header.session, name.clone()], &dest).unwrap().files;
+    assert!(kept.len() > 3, "{kept:?}");
+    let exported = Store::open_to_read(&dest).unwrap();
+    let back = exported.read("long").unwrap();
+    for (lost, part) in [("long.jsonl", 0), ("long.part1.jsonl", 1)] {
+        let (file, aside) = (dest.join(lost), bench.dir.join("aside"));
+        std::fs::rename(&file, &aside).unwrap();
+        let error = exported.read("long").unwrap_err();
+        assert!(matches!(&error, StoreError::NoPart { part: n, .. } if *n == part), "{error}");
+        assert!(exported.read(&name).is_ok(), "another session");
+        std::fs::rename(&aside, &file).unwrap();
+    }
+    assert_eq!(exported.read("long").unwrap(), back);
+}
