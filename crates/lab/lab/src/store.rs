@@ -191,8 +191,11 @@ impl Store {
         if let Some(error) = errors.into_iter().find(|error| is_part(error.path(), session)) {
             return Err(error);
         }
-        let parts: Vec<SessionFile> =
+        let mut parts: Vec<SessionFile> =
             files.into_iter().filter(|f| f.header.session == session).collect();
+        // Runs of another session of the same name must not be mixed with those of the oldest.
+        let oldest = parts.first().map(|f| f.header.clone());
+        parts.retain(|f| oldest.as_ref().is_some_and(|o| o.is_of_same_session(&f.header)));
         complete(&parts)?;
         let mut parts = parts.into_iter();
         let missing =
@@ -350,7 +353,7 @@ impl Drop for Writer {
 }
 
 /// Reads the header of a session file and whether it ended; `None` without a complete first line.
-fn peek(path: &Path) -> Result<Option<SessionFile>, StoreError> {
+pub(crate) fn peek(path: &Path) -> Result<Option<SessionFile>, StoreError> {
     let fail = |source| io_error(Operation::Read, path, ADVICE_READ)(source);
     let mut file = File::open(path).map_err(fail)?;
     let bytes = file.metadata().map_err(fail)?.len();

@@ -171,7 +171,11 @@ fn take(store: &Store, into: &mut Vec<Session>) -> Result<Vec<StoreError>, Failu
     let Listing { files, mut errors } = store.list().map_err(Failure::failed)?;
     for file in once(files) {
         let name = &file.header.session;
-        if into.iter().any(|s| s.header.session == *name) {
+        if let Some(known) = into.iter().find(|s| s.header.session == *name) {
+            if !known.header.is_of_same_session(&file.header) {
+                let path = quoted(&file.path);
+                report_once(format!("skipped {path}: another session has the same name"));
+            }
             continue;
         }
         match store.read(name) {

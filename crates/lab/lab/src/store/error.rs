@@ -56,6 +56,15 @@ pub enum StoreError {
         /// Number of the missing part, from 0.
         part: u32,
     },
+    /// An export would replace another session.
+    #[error(
+        "cannot replace {}: it contains another session of the same name; choose another directory",
+        quoted(.path)
+    )]
+    Taken {
+        /// Which file.
+        path: PathBuf,
+    },
     /// Another process is writing to this session.
     #[error("{}: another process is running this session; wait for it or stop it", quoted(.path))]
     Busy {
@@ -81,6 +90,7 @@ impl StoreError {
             | Self::Newer { path, .. }
             | Self::NoPart { path, .. }
             | Self::Busy { path }
+            | Self::Taken { path }
             | Self::NoSession { dir: path, .. } => path,
         }
     }

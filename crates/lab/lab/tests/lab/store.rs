@@ -342,6 +342,29 @@ fn exports_are_small_and_read_back_as_a_store() {
 }
 
 #[test]
+fn an_export_does_not_replace_another_session_of_the_same_name() {
+    let bench = Bench::new();
+    let (session, path) = finished(&bench);
+    let name = session.header.session.clone();
+    let dest = bench.dir.join("kept");
+    let exported = || export(&bench.store(), std::slice::from_ref(&name), &dest);
+    let kept = exported().unwrap().files;
+    let before = std::fs::read(&kept[0].path).unwrap();
+    // The same second on another machine.
+    let text = std::fs::read_to_string(&path).unwrap();
+    let print = format!("\"fingerprint\":\"{}\"", session.header.machine.fingerprint);
+    assert!(text.contains(&print));
+    std::fs::write(&path, text.replace(&print, "\"fingerprint\":\"other\"")).unwrap();
+    let error = exported().unwrap_err();
+    assert!(matches!(&error, StoreError::Taken { path } if *path == kept[0].path), "{error}");
+    assert_eq!(std::fs::read(&kept[0].path).unwrap(), before);
+    std::fs::write(&path, text).unwrap();
+    assert_eq!(exported().unwrap().files, kept);
+    let names = std::fs::read_dir(&dest).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(names.count(), kept.len(), "no temporary files");
+}
+
+#[test]
 fn a_lost_part_of_an_export_is_an_error() {
     let bench = Bench::new();
     let (session, _) = finished(&bench);
