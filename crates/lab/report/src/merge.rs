@@ -65,7 +65,10 @@ fn refuse_repeated(documents: &[(String, Value)]) -> Result<(), String> {
             }
             let id = session.1;
             if let Some(first) = seen.insert(session, name) {
-                return Err(format!("{first} and {name} both contain the session {id}"));
+                return Err(format!(
+                    "{first} and {name} both contain the session {}",
+                    id.escape_debug()
+                ));
             }
         }
     }

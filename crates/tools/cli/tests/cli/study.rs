@@ -63,6 +63,21 @@ fn a_study_of_a_file_is_reported_with_its_own_questions_and_metric() {
 }
 
 #[test]
+fn latest_is_every_session_of_a_command() {
+    let home = Home::new();
+    let studies = home.studies(TINY);
+    let second = TINY.replace("name = \"tiny\"", "name = \"second\"");
+    std::fs::write(std::path::Path::new(&studies).join("second.toml"), second).unwrap();
+    let study = ["study", "tiny", "second", "--studies", &studies, "--blocks", "1"];
+    home.run(&study).well();
+    let shown = home.run(&["results", "show", "latest"]).well().out;
+    assert!(shown.starts_with("tiny-") && shown.contains("second-"), "{shown}");
+    let kept = home.run(&["results", "keep", "latest"]).well().out;
+    let has = |name: &str| kept.lines().any(|line| line.contains(name));
+    assert!(has("tiny-") && has("second-"), "{kept}");
+}
+
+#[test]
 fn a_missing_ledger_is_reported_with_its_flag() {
     let home = Home::new();
     let studies = home.studies(TINY);
