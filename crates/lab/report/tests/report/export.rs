@@ -78,8 +78,8 @@ fn a_directory_with_the_name_of_a_file_set_is_one_of_the_user() {
     let found = |input: &Input, name: &str| {
         let document = anonymous(std::slice::from_ref(input));
         let groups = document["studies"][0]["groups"].as_array().expect("groups");
-        let arms = groups.iter().flat_map(|g| g["arms"].as_array().expect("arms"));
-        let has_hash = arms.into_iter().any(|arm| arm["set_hash"].is_string());
+        let mut arms = groups.iter().flat_map(|g| g["arms"].as_array().expect("arms"));
+        let has_hash = arms.any(|arm| arm["set_hash"].is_string());
         (groups.iter().any(|g| g["set"] == name), has_hash)
     };
     assert_eq!(found(&input, &name), (true, true));
