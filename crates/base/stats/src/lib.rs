@@ -29,6 +29,7 @@ pub mod paired;
 pub mod series;
 pub mod shape;
 pub mod signed_rank;
+pub mod stalls;
 pub mod summary;
 pub mod tails;
 

@@ -11,7 +11,7 @@
 use crate::expand::{AGAIN, Comparison, Mode, Overrides, ReadyArm, SetSource, expand};
 use crate::published::is_scaled;
 use crate::store::Session;
-use ioloom_model::{Doubt, StudySpec};
+use ioloom_model::{Doubt, RunRecord, StudySpec};
 use std::collections::{BTreeMap, BTreeSet};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -60,8 +60,9 @@ fn hash(comparison: &Comparison, arm: &ReadyArm) -> u64 {
 }
 
 /// Removes the runs of arms whose definition is not that of the built-in study of the same name.
-/// Returns the number of removed runs of each session. Sessions of studies that are not built in are
-/// kept: no built-in claim refers to them.
+/// Returns the number of removed runs of each session. Runs on a directory of the user decide nothing either;
+/// they are counted if the directory has the name of a file set. Sessions of studies that are not built in
+/// are kept: no built-in claim refers to them.
 pub fn keep_built_in(sessions: &mut [Session]) -> BTreeMap<String, usize> {
     let mut known: BTreeMap<(String, u32), Option<Definitions>> = BTreeMap::new();
     let mut removed = BTreeMap::new();
@@ -76,16 +77,21 @@ pub fn keep_built_in(sessions: &mut [Session]) -> BTreeMap<String, usize> {
             .comparisons
             .iter()
             .flat_map(|c| c.arms.iter().map(move |arm| (c, arm)))
-            .filter(|(c, arm)| {
-                matches!(arm.source, SetSource::Directory(_))
-                    || built_in.arms.contains(&hash(c, arm))
-            })
+            .filter(|(c, arm)| built_in.arms.contains(&hash(c, arm)))
             .map(|(c, arm)| {
                 let place = format!("{} {}", c.condition, c.compute);
                 let key = (c.experiment.as_str(), arm.set.as_str(), place, arm.name.as_str());
                 (key, built_in.is_scaled(arm))
             })
             .collect();
+        let of_user = |arm: &&ReadyArm| {
+            matches!(arm.source, SetSource::Directory(_))
+                && !built_in.spec.sets.contains_key(&arm.set)
+        };
+        let arms = header.comparisons.iter().flat_map(|c| &c.arms);
+        let user_sets: BTreeSet<&str> = arms.filter(of_user).map(|arm| arm.set.as_str()).collect();
+        let on_user_files = |record: &&RunRecord| user_sets.contains(record.key.set.as_str());
+        let uncounted = session.runs.iter().filter(on_user_files).count();
         let before = session.runs.len();
         session.runs.retain_mut(|record| {
             let key = &record.key;
@@ -97,8 +103,9 @@ pub fn keep_built_in(sessions: &mut [Session]) -> BTreeMap<String, usize> {
             }
             true
         });
-        if session.runs.len() < before {
-            removed.insert(session.header.session.clone(), before - session.runs.len());
+        let count = (before - session.runs.len()).saturating_sub(uncounted);
+        if count > 0 {
+            removed.insert(session.header.session.clone(), count);
         }
     }
     removed
@@ -132,7 +139,7 @@ mod tests {
         let unedited = runs(&kept, "pagecache");
         assert!(unedited > 0, "{before} runs of the built-in study");
         // The same names with a file set of another size, another plan or other settings.
-        let edits: [fn(&mut ReadyArm); 3] = [
+        let edits: [fn(&mut ReadyArm); 4] = [
             |arm| {
                 if let SetSource::Made(set) = &mut arm.source {
                     set.count += 1;
@@ -143,6 +150,8 @@ mod tests {
             |arm| {
                 arm.settings.insert("dirty_ratio".to_owned(), 7);
             },
+            // A directory of the user with the name of the file set.
+            |arm| arm.source = SetSource::Directory(arm.set.clone()),
         ];
         for edit in edits {
             let mut edited = sessions();

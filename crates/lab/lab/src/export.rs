@@ -7,12 +7,12 @@
 
 use crate::store::{
     Picture, Session, SessionHeader, Store, StoreError, encode_end, encode_header, encode_note,
-    encode_picture, encode_run,
+    encode_picture, encode_run, peek,
 };
 use ioloom_failure::Operation;
 use ioloom_model::units::format_counted;
 use ioloom_model::{Outcome, RunRecord};
-use std::fs::File;
+use ioloom_sys::new_file::NewFile;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -91,50 +91,75 @@ impl Lacks {
 /// same sessions.
 ///
 /// # Errors
-/// A session cannot be read, `dest` cannot be written, or a header exceeds the size limit.
+/// A session cannot be read, `dest` cannot be written or contains another session of the same name, or a
+/// header exceeds the size limit.
 pub fn export(store: &Store, sessions: &[String], dest: &Path) -> Result<Exported, StoreError> {
-    let fail = |path: &Path| {
-        let path = path.to_owned();
-        move |source| StoreError::Io {
-            operation: Operation::Write,
-            path,
-            source,
-            advice: "choose a writable directory",
-        }
-    };
-    std::fs::create_dir_all(dest).map_err(fail(dest))?;
+    std::fs::create_dir_all(dest).map_err(failed(dest))?;
     let mut all = Exported::default();
     for name in sessions {
         let session = store.read(name)?;
-        let (parts, mut lacks) = parts(&session).map_err(fail(dest))?;
-        // Leftover parts of an earlier export would be read as part of this one.
-        for part in parts.len().. {
-            let old = dest.join(file_name(name, part));
-            match std::fs::remove_file(&old) {
-                Ok(()) => {}
-                Err(e) if e.kind() == io::ErrorKind::NotFound => break,
-                Err(e) => return Err(fail(&old)(e)),
-            }
+        let (parts, mut lacks) = parts(&session).map_err(failed(dest))?;
+        let count = parts.len();
+        for part in 0..count {
+            check_replaced(&dest.join(file_name(name, part)), &session.header)?;
         }
         for (part, (text, runs)) in parts.into_iter().enumerate() {
             let path = dest.join(file_name(name, part));
-            // Write under a temporary name to keep readers from seeing a partial file.
-            let half = dest.join(format!(".{name}.part{part}.half"));
-            let mut file = File::create(&half).map_err(fail(&half))?;
-            file.write_all(&text)
-                .and_then(|()| file.sync_all())
-                .and_then(|()| std::fs::rename(&half, &path))
-                .map_err(fail(&path))?;
+            write_file(&path, &text).map_err(failed(&path))?;
             all.files.push(ExportedFile { path, bytes: text.len() as u64, runs });
         }
         for picture in &session.pictures {
-            let trace = export_trace(store, name, picture, dest).map_err(fail(dest))?;
+            let trace = export_trace(store, name, picture, dest).map_err(failed(dest))?;
             lacks.traces += u64::from(trace.is_none() && picture.trace.is_some());
             all.files.extend(trace);
         }
+        remove_surplus(dest, name, count)?;
         all.lacks.extend(lacks.sentence(name));
     }
     Ok(all)
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+    let path = path.to_owned();
+    move |source| StoreError::Io {
+        operation: Operation::Write,
+        path,
+        source,
+        advice: "choose a writable directory",
+    }
+}
+
+/// Refuses to replace another session of the same name.
+fn check_replaced(path: &Path, header: &SessionHeader) -> Result<(), StoreError> {
+    let there = if path.exists() { peek(path)? } else { None };
+    match there {
+        Some(there) if !there.header.is_of_same_session(header) => {
+            Err(StoreError::Taken { path: path.to_owned() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a file that gets its name when it is complete.
+fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = NewFile::create(path)?;
+    let mut file = new.file();
+    file.write_all(bytes)?;
+    new.sync()?;
+    new.finish()
+}
+
+/// Removes the parts of an earlier, longer export, which would be read as part of this one.
+fn remove_surplus(dest: &Path, session: &str, from: usize) -> Result<(), StoreError> {
+    for part in from.. {
+        let old = dest.join(file_name(session, part));
+        match std::fs::remove_file(&old) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound => break,
+            Err(e) => return Err(failed(&old)(e)),
+        }
+    }
+    Ok(())
 }
 
 /// Returns the file name of a part of a session.
@@ -149,17 +174,19 @@ fn export_trace(
     picture: &Picture,
     dest: &Path,
 ) -> io::Result<Option<ExportedFile>> {
-    let Some(name) = picture.trace.as_deref().filter(|n| !n.contains('/')) else { return Ok(None) };
+    let is_plain = |name: &&str| !name.contains('/') && !name.starts_with('.');
+    let Some(name) = picture.trace.as_deref().filter(is_plain) else { return Ok(None) };
     let from = store.traces_dir(session).join(name);
-    let fits = from.metadata().is_ok_and(|m| m.len() <= FILE_BYTES_MAX as u64);
+    let fits = from.metadata().is_ok_and(|m| m.is_file() && m.len() <= FILE_BYTES_MAX as u64);
     if !fits {
         return Ok(None);
     }
     let dir = dest.join("traces").join(session);
     std::fs::create_dir_all(&dir)?;
     let path = dir.join(name);
-    let bytes = std::fs::copy(&from, &path)?;
-    Ok(Some(ExportedFile { path, bytes, runs: 1 }))
+    let bytes = std::fs::read(&from)?;
+    write_file(&path, &bytes)?;
+    Ok(Some(ExportedFile { path, bytes: bytes.len() as u64, runs: 1 }))
 }
 
 /// The file contents of a session.

@@ -156,8 +156,12 @@ fn check(spec: &StudySpec) -> Result<(), Wrong> {
         Err(Wrong { near: near.iter().map(|n| (*n).to_owned()).collect(), reason })
     };
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if spec.name.is_empty() || !spec.name.chars().all(plain) {
-        let reason = format!("study name '{}': use letters, digits, '-', '_', '.'", spec.name);
+    // Files are named after the study; a leading dot would hide them.
+    if spec.name.is_empty() || spec.name.starts_with('.') || !spec.name.chars().all(plain) {
+        let reason = format!(
+            "study name '{}': use letters, digits, '-', '_', '.', and no '.' at the start",
+            spec.name
+        );
         return wrong(&[&spec.name], reason);
     }
     if !(spec.quick_budget_s.is_finite() && spec.quick_budget_s > 0.0) {

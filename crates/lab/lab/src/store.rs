@@ -81,6 +81,20 @@ fn is_part(path: &Path, session: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(".part"))
 }
 
+/// Checks that no part of a session is missing before one of these, which are in order. A part may be there
+/// twice.
+fn complete(parts: &[SessionFile]) -> Result<(), StoreError> {
+    let mut next = 0;
+    for SessionFile { path, header, .. } in parts {
+        if header.part > next {
+            let session = header.session.clone();
+            return Err(StoreError::NoPart { path: path.clone(), session, part: next });
+        }
+        next = header.part.saturating_add(1).max(next);
+    }
+    Ok(())
+}
+
 impl Store {
     /// Opens the store in `dir` for writing. Creates the directory if it does not exist.
     ///
@@ -177,7 +191,13 @@ impl Store {
         if let Some(error) = errors.into_iter().find(|error| is_part(error.path(), session)) {
             return Err(error);
         }
-        let mut parts = files.into_iter().filter(|f| f.header.session == session);
+        let mut parts: Vec<SessionFile> =
+            files.into_iter().filter(|f| f.header.session == session).collect();
+        // Runs of another session of the same name must not be mixed with those of the oldest.
+        let oldest = parts.first().map(|f| f.header.clone());
+        parts.retain(|f| oldest.as_ref().is_some_and(|o| o.is_of_same_session(&f.header)));
+        complete(&parts)?;
+        let mut parts = parts.into_iter();
         let missing =
             || StoreError::NoSession { session: session.to_owned(), dir: self.dir.clone() };
         let first = parts.next().ok_or_else(missing)?;
@@ -333,7 +353,7 @@ impl Drop for Writer {
 }
 
 /// Reads the header of a session file and whether it ended; `None` without a complete first line.
-fn peek(path: &Path) -> Result<Option<SessionFile>, StoreError> {
+pub(crate) fn peek(path: &Path) -> Result<Option<SessionFile>, StoreError> {
     let fail = |source| io_error(Operation::Read, path, ADVICE_READ)(source);
     let mut file = File::open(path).map_err(fail)?;
     let bytes = file.metadata().map_err(fail)?.len();

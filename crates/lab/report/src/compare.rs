@@ -76,8 +76,8 @@ pub struct Row<'a> {
     pub differs: Vec<String>,
 }
 
-/// Returns what changed beyond noise from an earlier session to a later one, in a sentence. Arms that
-/// could not be judged are counted apart from those that are the same.
+/// Returns what changed beyond the noise within the sessions from an earlier session to a later one, in a
+/// sentence. Arms that could not be judged are counted apart from those that are the same.
 pub fn since(before: &Input, now: &Input) -> String {
     let matched = matched(before, now);
     let of = |change: Change| matched.rows.iter().filter(|row| row.change == change).count();
@@ -89,14 +89,19 @@ pub fn since(before: &Input, now: &Input) -> String {
     }
     let mut parts: Vec<String> = Vec::new();
     for (change, words) in [
-        (Change::Better, "better beyond noise"),
-        (Change::Worse, "worse beyond noise"),
-        (Change::Different, "different beyond noise"),
+        (Change::Better, "better"),
+        (Change::Worse, "worse"),
+        (Change::Different, "different"),
         (Change::Same, "the same within 5 %"),
     ] {
+        // Noise between sessions is not known from two of them.
+        let noise = match change {
+            Change::Same => "",
+            _ => " beyond the noise within the sessions",
+        };
         match of(change) {
             0 => {}
-            n if parts.is_empty() => parts.push(format!("{n} of {compared} arms {words}")),
+            n if parts.is_empty() => parts.push(format!("{n} of {compared} arms {words}{noise}")),
             n => parts.push(format!("{n} {words}")),
         }
     }

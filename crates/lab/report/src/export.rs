@@ -67,13 +67,13 @@ pub fn anonymous(inputs: &[Input]) -> Value {
     cleaned(json(&inputs), "", &|text| with_aliases(text, &[&sets, &media]))
 }
 
-/// Returns whether the name of a file set comes from the study.
+/// Returns whether the name of a file set comes from the study. A directory of the user can have the name of
+/// one.
 fn is_known_set(input: &Input, name: &str) -> bool {
-    let templates =
+    let mut templates =
         input.study.experiments.iter().flat_map(|e| &e.arms).filter_map(|a| a.set.as_ref());
-    name.is_empty()
-        || input.study.sets.contains_key(name)
-        || templates.into_iter().any(|template| fits(template, name))
+    let is_of_study = input.study.sets.contains_key(name) || templates.any(|t| fits(t, name));
+    name.is_empty() || is_of_study && !input.user_files
 }
 
 /// Names of the user with the names that replace them: one for each, so that nothing is pooled.

@@ -98,6 +98,8 @@ pub struct Input {
     pub machine: MachineFacts,
     /// Every run of this session, in any order.
     pub records: Vec<RunRecord>,
+    /// Whether the files are a directory of the user, which can have the name of a file set of the study.
+    pub user_files: bool,
     /// Traced runs; the first two are drawn on one axis.
     pub pictures: Vec<PictureRow>,
     /// Claims and verdicts.

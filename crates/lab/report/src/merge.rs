@@ -48,17 +48,27 @@ pub fn merge(documents: &[(String, Value)]) -> Result<String, String> {
     Ok(out.replace(['\u{A0}', '\u{202F}'], " "))
 }
 
-/// Refuses a session that two documents contain.
+/// Refuses a session that two documents contain. Sessions of two machines have one name if they start in the
+/// same second. The fingerprint of a machine is not in every document.
 fn refuse_repeated(documents: &[(String, Value)]) -> Result<(), String> {
-    let mut seen: BTreeMap<(&str, &str), &str> = BTreeMap::new();
+    let mut seen: BTreeMap<(&str, &str, [String; 5]), &str> = BTreeMap::new();
     for (name, document) in documents {
         for study in list(&document["studies"]) {
-            let session = (part_of(study, "study"), part_of(study, "session"));
+            let machine = &study["machine"];
+            let [cpu, cpus, memory, kernel] =
+                ["cpu_model", "cpus_usable", "memory_bytes", "kernel"]
+                    .map(|key| machine[key].to_string());
+            let place = [study["started_unix_ms"].to_string(), cpu, cpus, memory, kernel];
+            let session = (part_of(study, "study"), part_of(study, "session"), place);
             if session.1.is_empty() {
                 continue;
             }
+            let id = session.1;
             if let Some(first) = seen.insert(session, name) {
-                return Err(format!("{first} and {name} both contain the session {}", session.1));
+                return Err(format!(
+                    "{first} and {name} both contain the session {}",
+                    id.escape_debug()
+                ));
             }
         }
     }
@@ -402,6 +412,13 @@ mod tests {
         let documents =
             |second| [("a".to_owned(), of("s1", "quick")), ("b".to_owned(), of(second, "full"))];
         assert_eq!(merge(&documents("s1")).unwrap_err(), "a and b both contain the session s1");
+        // Two machines in the same second.
+        for (key, value) in [("started_unix_ms", json!(7)), ("machine", json!({"cpu_model": "Y"}))]
+        {
+            let mut other = documents("s1");
+            other[1].1["studies"][0][key] = value;
+            assert!(merge(&other).is_ok(), "{key}");
+        }
         let text = merge(&documents("s2")).unwrap();
         assert!(text.contains("Linux 6.1, quick mode\n"), "{text}");
         assert!(text.contains("Linux 6.1, full mode\n"), "{text}");

@@ -14,8 +14,8 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// Page touches of at least this many ns are recorded; touching a mapped page takes far less.
 const SLOW_TOUCH_NS: u64 = 400;
-/// Maximum number of touches recorded in a run.
-const TOUCHES_MAX: usize = 8192;
+/// Maximum number of touches recorded in a file: one for each page of 512 MiB.
+const TOUCHES_MAX: usize = (512 << 20) / 4096;
 
 /// Work on files.
 #[derive(Debug, Clone)]
@@ -34,6 +34,7 @@ pub struct FileState {
     proof: Proof,
     work: Streamed,
     touches: Vec<(f64, f64)>,
+    touches_lost: bool,
 }
 
 /// XXH3-64 of all bytes. A file in one piece is hashed in one call; only a second piece needs a stream.
@@ -63,6 +64,8 @@ pub struct Outcome {
     pub hex: Option<String>,
     /// Slow touches as offset and nanoseconds (only for `touch`).
     pub touches: Vec<(f64, f64)>,
+    /// Whether the file had more of them than are recorded.
+    pub touches_lost: bool,
 }
 
 impl Kernel {
@@ -150,7 +153,7 @@ impl Kernel {
             }
             _ => None,
         };
-        Outcome { xxh3, hex, touches: state.touches }
+        Outcome { xxh3, hex, touches: state.touches, touches_lost: state.touches_lost }
     }
 
     fn demand_ns(&self, index: usize) -> Option<u64> {
@@ -201,8 +204,12 @@ fn touch(state: &mut FileState, offset: u64, bytes: &[u8]) {
         std::hint::black_box(piece[0]);
         let now = monotonic_ns();
         let ns = now - last;
-        if ns >= SLOW_TOUCH_NS && state.touches.len() < TOUCHES_MAX {
-            state.touches.push((offset as f64 + (page * PAGE) as f64, ns as f64));
+        if ns >= SLOW_TOUCH_NS {
+            if state.touches.len() < TOUCHES_MAX {
+                state.touches.push((offset as f64 + (page * PAGE) as f64, ns as f64));
+            } else {
+                state.touches_lost = true;
+            }
         }
         last = now;
     }

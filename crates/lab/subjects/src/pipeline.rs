@@ -11,6 +11,7 @@ use ioloom_model::record::{Observe, RunOrder};
 use ioloom_model::{
     AnyPlan, CallKind, Compute, Doubt, FileSetRealised, Measured, Outcome, Plan, State, table,
 };
+use ioloom_stats::stalls;
 use ioloom_sys::{file, map};
 use ioloom_walk::PathList;
 use std::os::unix::ffi::OsStrExt;
@@ -222,9 +223,7 @@ fn fill(measured: &mut Measured, counted: Counted) {
     measured.error_samples = counted.error_samples;
     measured.error_samples.truncate(ERROR_SAMPLES_MAX);
     measured.digest = format!("{:016x}", counted.digest);
-    if !counted.touches.is_empty() {
-        measured.curves.insert("touch_ns".to_owned(), counted.touches);
-    }
+    stalls_of(measured, counted.touches, counted.touches_lost);
     let waits = [CallKind::HandOver, CallKind::Memory, CallKind::Input];
     let own = |kind: &CallKind| !waits.contains(kind);
     let in_calls: u64 =
@@ -234,21 +233,46 @@ fn fill(measured: &mut Measured, counted: Counted) {
     }
 }
 
+/// Maximum number of touches of all files, in memory.
+const TOUCHES_MAX: usize = 1 << 20;
+/// Maximum number of touches in a record.
+const TOUCHES_RECORDED: usize = 8192;
+
+/// Records slow touches and the numbers derived from all of them. A growth needs the ends of the files.
+fn stalls_of(measured: &mut Measured, mut touches: Vec<(f64, f64)>, lost: bool) {
+    if touches.is_empty() {
+        return;
+    }
+    let growth = stalls::growth(&touches).filter(|_| !lost);
+    let numbers = [("touch_period_bytes", stalls::period(&touches)), ("touch_growth", growth)];
+    let known = numbers.into_iter().filter_map(|(name, n)| Some((name.to_owned(), n?)));
+    measured.extra.extend(known);
+    let last = touches.len() - 1;
+    if last >= TOUCHES_RECORDED {
+        let evenly = (0..TOUCHES_RECORDED).map(|i| touches[i * last / (TOUCHES_RECORDED - 1)]);
+        touches = evenly.collect();
+    }
+    measured.curves.insert("touch_ns".to_owned(), touches);
+}
+
 /// Results of one thread.
 #[derive(Default)]
 struct Counted {
     digest: u64,
     error_samples: Vec<String>,
     touches: Vec<(f64, f64)>,
+    /// Whether there were more touches.
+    touches_lost: bool,
 }
 
 impl Counted {
     /// Adds the result of a file.
     fn take(&mut self, result: Result<(usize, FileOutcome), FileError>) {
         match result {
-            Ok((index, FileOutcome { xxh3, touches, .. })) => {
+            Ok((index, FileOutcome { xxh3, touches, touches_lost, .. })) => {
                 self.digest = self.digest.wrapping_add(digest_part(index, xxh3));
-                self.touches.extend(touches);
+                self.touches_lost |= touches_lost;
+                self.add_touches(touches);
             }
             Err(error) if self.error_samples.len() < ERROR_SAMPLES_MAX => {
                 self.error_samples.push(error.to_string());
@@ -261,7 +285,14 @@ impl Counted {
     fn append(&mut self, other: Self) {
         self.digest = self.digest.wrapping_add(other.digest);
         self.error_samples.extend(other.error_samples);
-        self.touches.extend(other.touches);
+        self.touches_lost |= other.touches_lost;
+        self.add_touches(other.touches);
+    }
+
+    fn add_touches(&mut self, touches: Vec<(f64, f64)>) {
+        let room = TOUCHES_MAX - self.touches.len();
+        self.touches_lost |= touches.len() > room;
+        self.touches.extend(touches.into_iter().take(room));
     }
 }
 
@@ -346,6 +377,31 @@ mod tests {
         }
         assert!(done >= 18, "{done}");
         assert_eq!(digests.len(), 1, "{digests:?}");
+    }
+
+    #[test]
+    fn a_growth_needs_every_touch_and_a_distance_does_not() {
+        let file = |i: u32| (f64::from(i) * 4096.0, f64::from(1000 + i));
+        let fill = |count: u32, lost| {
+            let mut measured = Measured::default();
+            stalls_of(&mut measured, (0..count).map(file).collect(), lost);
+            measured
+        };
+        for (lost, names) in
+            [(false, &["touch_growth", "touch_period_bytes"][..]), (true, &["touch_period_bytes"])]
+        {
+            let measured = fill(100_000, lost);
+            assert!(measured.extra.keys().eq(names), "{lost}: {:?}", measured.extra);
+            assert_eq!(measured.extra.get("touch_period_bytes"), Some(&4096.0));
+            let curve = &measured.curves["touch_ns"];
+            assert_eq!((curve.len(), curve.last()), (TOUCHES_RECORDED, Some(&file(99_999))));
+        }
+        assert_eq!(fill(0, false), Measured::default());
+        let mut counted = Counted::default();
+        counted.add_touches(vec![(0.0, 1.0); TOUCHES_MAX]);
+        assert!(!counted.touches_lost);
+        counted.add_touches(vec![(0.0, 1.0)]);
+        assert!(counted.touches_lost && counted.touches.len() == TOUCHES_MAX);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use ioloom_claims::{
     Claim, ClaimVerdict, Evidence, Registered, Rule, Score, SessionEffect, Verdict, VerdictList,
 };
 use ioloom_lab::Session;
+use ioloom_model::units::readable;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -351,13 +352,18 @@ fn session_effect(apart: &SessionEffect) -> String {
     )
 }
 
+/// Returns text that is wrapped later. Names in a session file must not control the terminal.
+fn on_one_line(text: &str) -> String {
+    readable(&text.replace('\n', " "))
+}
+
 /// Formats everything known about one claim.
 fn in_full(claim: &Claim, verdict: &ClaimVerdict, width: usize) -> String {
     let mut all = wrap(&format!("{}: {}", claim.id, claim.statement), width, 0);
     all.push('\n');
     let mut say = |head: &str, text: &str| {
         if !text.is_empty() {
-            all.push_str(&out::labelled(head, 10, text, width));
+            all.push_str(&out::labelled(head, 10, &on_one_line(text), width));
         }
     };
     let word = format!("{} {}: {}", verdict.verdict.icon(), verdict.verdict, verdict.sentence);
@@ -404,7 +410,7 @@ fn in_full(claim: &Claim, verdict: &ClaimVerdict, width: usize) -> String {
             part.place,
             part.sentence
         );
-        all.push_str(&wrap(&head, width, 2));
+        all.push_str(&wrap(&on_one_line(&head), width, 2));
     }
     all
 }
@@ -412,6 +418,11 @@ fn in_full(claim: &Claim, verdict: &ClaimVerdict, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_a_session_cannot_draw() {
+        assert_eq!(on_one_line("a\x1b[2J\nb"), "a\\u{1b}[2J b");
+    }
 
     #[test]
     fn the_table_of_all_claims_fits_eighty_columns() {

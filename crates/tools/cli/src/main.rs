@@ -44,12 +44,14 @@ mod session_report;
 mod sessions;
 mod shard;
 mod sharding;
+mod shell_line;
 mod slow_reader;
 mod status_line;
 mod stderr;
 #[cfg(feature = "exchange")]
 mod store;
 mod study;
+mod study_files;
 mod study_progress;
 mod subtrees;
 #[cfg(feature = "exchange")]

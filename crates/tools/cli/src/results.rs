@@ -6,11 +6,12 @@ use crate::out;
 use crate::sessions;
 use clap::{Args, Subcommand};
 use comfy_table::{Cell, CellAlignment};
+use ioloom_lab::Store;
 use ioloom_lab::export;
 use ioloom_lab::index::{Index, RunFilter, outcome_word};
 use ioloom_lab::store::{EndReason, Session};
-use ioloom_model::Outcome;
-use ioloom_model::units::{format_count, format_ns, format_size};
+use ioloom_model::units::{format_count, format_ns, format_size, readable};
+use ioloom_model::{Doubt, Outcome};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -151,7 +152,7 @@ fn list(args: &ListArgs) -> Ended {
     for row in rows {
         let ended = if row.ended { "yes" } else { "no: use --resume" };
         table.add_row(vec![
-            Cell::new(&row.session),
+            Cell::new(readable(&row.session)),
             Cell::new(&row.mode),
             Cell::new(format!("{} of {}", row.runs_done, row.runs_planned))
                 .set_alignment(CellAlignment::Right),
@@ -178,15 +179,32 @@ fn show(args: &ShowArgs) -> Result<(), Failure> {
     let width = out::columns();
     let header = &session.header;
     let mut text = format!("{} ({}, seed {})\n", header.session, header.mode.name(), header.seed);
-    text.push_str(&out::labelled("Command", 8, &header.command.join(" "), width));
-    text.push_str(&out::labelled("Machine", 8, &machine(&session), width));
-    text.push_str(&out::labelled("Complete", 8, &ended(&session), width));
+    // Names in a session file must not control the terminal.
+    let mut say =
+        |head: &str, what: &str| text.push_str(&out::labelled(head, 8, &readable(what), width));
+    say("Command", &header.command.join(" "));
+    say("Machine", &machine(&session));
+    say("Complete", &ended(&session));
+    let others = others(&store, &args.session, &header.session)?;
+    if !others.is_empty() {
+        say("With", &format!("{}, of the same command", others.join(", ")));
+    }
     for note in &session.notes {
-        text.push_str(&out::labelled("Note", 8, &note.text, width));
+        say("Note", &note.text);
     }
     text.push('\n');
     text.push_str(&arms(&session, width));
     out::print(&text)
+}
+
+/// Returns the other sessions of the command that `latest` selects.
+fn others(store: &Store, word: &str, shown: &str) -> Result<Vec<String>, Failure> {
+    if !word.starts_with("latest") {
+        return Ok(Vec::new());
+    }
+    let mut names = sessions::batch_names(store, word)?;
+    names.retain(|name| name != shown);
+    Ok(names)
 }
 
 fn machine(session: &Session) -> String {
@@ -219,9 +237,16 @@ fn arms(session: &Session, width: usize) -> String {
     let mut rows: BTreeMap<[String; 3], ArmRuns> = BTreeMap::new();
     for run in &session.runs {
         let key = &run.key;
-        let place = format!("{}, {}, {}", key.set, key.condition, key.compute);
+        let mut place = format!("{}, {}, {}", key.set, key.condition, key.compute);
+        if !["", "work"].contains(&key.medium.as_str()) {
+            place.push_str(&format!(", {}", key.medium));
+        }
         let row = rows.entry([key.experiment.clone(), place, key.arm.clone()]).or_default();
         match &run.outcome {
+            // The time of a run that read wrong bytes is meaningless.
+            Outcome::Done { .. } if run.doubts.contains(&Doubt::WrongBytes) => {
+                *row.otherwise.entry("wrong bytes").or_default() += 1;
+            }
             Outcome::Done { measured } => row.times_ns.push(measured.elapsed_ns as f64),
             other => *row.otherwise.entry(outcome_word(other)).or_default() += 1,
         }
@@ -239,9 +264,9 @@ fn arms(session: &Session, width: usize) -> String {
             runs.push_str(&format!(", {count} {word}"));
         }
         table.add_row(vec![
-            Cell::new(experiment),
-            Cell::new(place),
-            Cell::new(arm),
+            Cell::new(readable(&experiment)),
+            Cell::new(readable(&place)),
+            Cell::new(readable(&arm)),
             Cell::new(runs).set_alignment(CellAlignment::Right),
             Cell::new(median).set_alignment(CellAlignment::Right),
         ]);
@@ -251,8 +276,14 @@ fn arms(session: &Session, width: usize) -> String {
 
 fn keep(args: &KeepArgs) -> Result<(), Failure> {
     let store = sessions::open(&args.store)?;
-    let names: Vec<String> =
-        args.sessions.iter().map(|word| sessions::pick(&store, word)).collect::<Result<_, _>>()?;
+    let mut names: Vec<String> = Vec::new();
+    for word in &args.sessions {
+        // `latest` is a command, which may have run several studies.
+        match word.starts_with("latest") {
+            true => names.extend(sessions::batch_names(&store, word)?),
+            false => names.push(sessions::pick(&store, word)?),
+        }
+    }
     let mut text = String::new();
     let exported = export::export(&store, &names, &args.to).map_err(Failure::failed)?;
     exported.lacks.iter().for_each(|lacks| crate::stderr::message(lacks));
@@ -273,4 +304,30 @@ fn index(args: &IndexArgs) -> Ended {
     let (count, runs) = (format_count(count), format_count(runs));
     let exit = report_unreadable(&index);
     out::print(&format!("{}  {count} sessions, {runs} runs\n", short(&path))).map(|()| exit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn media_and_runs_with_wrong_bytes_are_apart() {
+        let dir = Path::new("../../../tests/fixtures/a8ad189/results/store");
+        let store = Store::open_to_read(dir).unwrap();
+        let mut session = store.read("walk-20261123T085513Z").unwrap();
+        let done = session.runs.iter().find(|run| run.measured().is_some()).unwrap().clone();
+        let run = |medium: &str, doubts: &[Doubt]| {
+            let mut run = done.clone();
+            run.key.medium = medium.to_owned();
+            run.doubts = doubts.to_vec();
+            run
+        };
+        session.runs =
+            vec![run("work", &[]), run("work", &[Doubt::WrongBytes]), run("/mnt/\u{1b}x", &[])];
+        let text = arms(&session, 200);
+        assert!(text.contains("1, 1 wrong bytes"), "{text}");
+        assert!(text.contains("/mnt/\\u{1b}x"), "{text}");
+        assert_eq!(text.lines().count(), 3, "{text}");
+    }
 }

@@ -9,7 +9,7 @@ use crate::exit::Failure;
 use crate::ledger::Ledger;
 use crate::out;
 use ioloom_claims::{Claim, ClaimVerdict, Contrast, Effect, Part, Verdict};
-use ioloom_lab::expand::AGAIN;
+use ioloom_lab::expand::{AGAIN, SetSource};
 use ioloom_lab::store::{Picture, SessionHeader};
 use ioloom_lab::{Comparison, Session, Store};
 use ioloom_model::study::{Arm, Chart, Experiment, MediaUse};
@@ -92,6 +92,8 @@ fn of_study(
     let doubts = doubts(session.end.as_ref().map_or(&[], |e| &e.doubts), &verdicts);
     let explained = explained(&study, &records);
     let metric_names = metric_names(&study);
+    let mut arms = header.comparisons.iter().flat_map(|c| &c.arms);
+    let user_files = arms.any(|arm| matches!(arm.source, SetSource::Directory(_)));
     let tree = crate::tree_map::walked(&study, header.mode, &records);
     let input = Input {
         study,
@@ -99,6 +101,7 @@ fn of_study(
         command: header.command.join(" "),
         machine: header.machine,
         records,
+        user_files,
         pictures,
         verdicts: rows,
         session: header.session,

@@ -5,7 +5,7 @@ use crate::exit::{Exit, Failure};
 use ioloom_failure::quoted;
 use ioloom_lab::store::{Listing, SessionFile};
 use ioloom_lab::{Session, Store, StoreError};
-use ioloom_model::units::format_counted;
+use ioloom_model::units::{format_counted, readable};
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -49,6 +49,8 @@ pub(crate) fn report_unreadable(errors: &[StoreError]) {
 
 /// Prints a message unless this command has printed it before.
 fn report_once(text: String) {
+    // The reason of an invalid line can quote it.
+    let text = readable(&text);
     static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
     if !reported.contains(&text) {
@@ -124,11 +126,16 @@ pub(crate) fn read(store: &Store, word: &str) -> Result<Session, Failure> {
 
 /// Reads the selected session and the rest of its batch, in execution order.
 pub(crate) fn batch(store: &Store, word: &str) -> Result<Vec<Session>, Failure> {
+    batch_names(store, word)?.iter().map(|name| read_named(store, name)).collect()
+}
+
+/// Returns the names of the selected session and the rest of its batch, in execution order.
+pub(crate) fn batch_names(store: &Store, word: &str) -> Result<Vec<String>, Failure> {
     let name = pick(store, word)?;
     let files = list(store)?;
     let meant = files.iter().find(|f| f.header.session == name);
     let Some(batch) = meant.map(|f| f.header.batch().to_owned()) else {
-        return Ok(vec![read_named(store, &name)?]);
+        return Ok(vec![name]);
     };
     // The name of a later session in a batch selects only that session.
     let alone = batch != name && !word.starts_with("latest");
@@ -136,8 +143,7 @@ pub(crate) fn batch(store: &Store, word: &str) -> Result<Vec<Session>, Failure> 
         true => f.header.session == name,
         false => f.header.batch() == batch,
     };
-    let names = files.iter().filter(belongs).map(|f| &f.header.session);
-    names.map(|name| read_named(store, name)).collect()
+    Ok(files.iter().filter(belongs).map(|f| f.header.session.clone()).collect())
 }
 
 /// Returns the sessions of the store, if it exists, and of the exports in `./results`. The store takes
@@ -171,7 +177,11 @@ fn take(store: &Store, into: &mut Vec<Session>) -> Result<Vec<StoreError>, Failu
     let Listing { files, mut errors } = store.list().map_err(Failure::failed)?;
     for file in once(files) {
         let name = &file.header.session;
-        if into.iter().any(|s| s.header.session == *name) {
+        if let Some(known) = into.iter().find(|s| s.header.session == *name) {
+            if !known.header.is_of_same_session(&file.header) {
+                let path = quoted(&file.path);
+                report_once(format!("skipped {path}: another session has the same name"));
+            }
             continue;
         }
         match store.read(name) {

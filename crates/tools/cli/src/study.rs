@@ -6,6 +6,8 @@ use crate::ledger::Ledger;
 use crate::media::{Media, MediaArgs};
 use crate::out::{self, wrap};
 use crate::resume::{self, Resume};
+use crate::shell_line::{command_line, resume_line};
+use crate::study_files::StudyFiles;
 use crate::study_progress::StudyProgress;
 use crate::{atomic_file, facts, session_report, stderr, values};
 use clap::Args;
@@ -199,6 +201,7 @@ pub(crate) fn run(args: &StudyArgs) -> Ended {
     let bench = Bench::new(args)?;
     let specs = with_the_experiments(specs, &args.experiment)?;
     let go_on = bench.go_on(args, &specs)?;
+    let files = StudyFiles::begin(args.report.as_deref(), args.export.as_deref())?;
     let mut ran = Vec::new();
     let (mut exit, mut failed) = (Exit::Ok, None);
     for study in &specs {
@@ -217,7 +220,7 @@ pub(crate) fn run(args: &StudyArgs) -> Ended {
             break;
         }
     }
-    let studies = bench.report(args, ran)?;
+    let studies = bench.report(args, ran, files)?;
     if args.json {
         out::print_json(&Document { schema: SCHEMA, command: "study", studies })?;
     }
@@ -462,7 +465,12 @@ impl Bench {
     }
 
     /// Writes one report of all studies that ran and prints the answers. Does nothing without runs.
-    fn report(&self, args: &StudyArgs, ran: Vec<Ran>) -> Result<Vec<StudyEntry>, Failure> {
+    fn report(
+        &self,
+        args: &StudyArgs,
+        ran: Vec<Ran>,
+        files: StudyFiles,
+    ) -> Result<Vec<StudyEntry>, Failure> {
         let (mut entries, mut sessions) = (Vec::new(), Vec::new());
         for one in ran.into_iter().filter(|one| !one.session.runs.is_empty()) {
             entries.push(self.entry(&one));
@@ -486,17 +494,12 @@ impl Bench {
             input.report_path = Some(short(args.report.as_deref().unwrap_or(&entry.report)));
             inputs.push(input);
         }
+        // A file that cannot be written must not hide the answers, nor a closed output the files.
+        let printed = if args.json { Ok(()) } else { session_report::print_summary(&inputs) };
         let page = ioloom_report::html_all(&inputs);
-        atomic_file::write(&entries[0].report, &page)?;
-        if let Some(also) = &args.report {
-            atomic_file::write(also, &page)?;
-        }
-        if let Some(path) = &args.export {
-            atomic_file::write(path, format!("{}\n", ioloom_report::anonymous(&inputs)))?;
-        }
-        if !args.json {
-            session_report::print_summary(&inputs)?;
-        }
+        let stored = atomic_file::write(&entries[0].report, &page);
+        files.finish(&page, &inputs)?;
+        stored.and(printed)?;
         Ok(entries)
     }
 
@@ -579,42 +582,5 @@ fn say_conditions(
             rule.blocks_min
         );
         stderr::line(wrap(&text, 80, 2).trim_end());
-    }
-}
-
-/// Returns the command line, quoted for a shell.
-pub(crate) fn command_line() -> Vec<String> {
-    let rest = std::env::args_os().skip(1).map(|a| quoted(&a.to_string_lossy()));
-    std::iter::once("ioloom".to_owned()).chain(rest).collect()
-}
-
-fn resume_line() -> String {
-    let mut line = command_line();
-    if !line.iter().any(|word| word == "--resume") {
-        line.push("--resume".to_owned());
-    }
-    line.join(" ")
-}
-
-/// Quotes a word for a shell.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%~".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_quoted_for_a_shell() {
-        for (word, text) in [("a/b.c", "a/b.c"), ("a b", "'a b'"), ("", "''"), ("a'b", "'a'\\''b'")]
-        {
-            assert_eq!(quoted(word), text);
-        }
     }
 }

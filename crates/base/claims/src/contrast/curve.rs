@@ -7,7 +7,8 @@ use crate::evaluation::gap::Gap;
 use crate::evaluation::runs::columns;
 use crate::location::Location;
 use crate::verdict::Effect;
-use ioloom_stats::{INTERVAL_MIN, median};
+use ioloom_model::Measured;
+use ioloom_stats::{INTERVAL_MIN, stalls};
 use serde::Deserialize;
 
 /// A number derived from a curve that each run recorded.
@@ -37,27 +38,47 @@ pub enum CurveNumber {
     Growth,
 }
 
+/// Number of points to which an export thins longer curves.
+const THINNED: usize = 512;
+/// Number of stalls of a file after which earlier versions recorded none.
+const RECORDED_MAX: usize = 8192;
+
 impl CurveNumber {
-    /// Derives the number from one curve; `None` if it is undefined.
-    fn read(self, points: &[(f64, f64)]) -> Option<f64> {
-        let number = match self {
-            Self::Period => {
-                // The curve concatenates files, so a decreasing offset starts a new file.
-                let steps = points.windows(2).map(|w| w[1].0 - w[0].0).filter(|step| *step > 0.0);
-                median(&steps.collect::<Vec<_>>())
-            }
-            Self::Growth => {
-                let end = points.iter().map(|(x, _)| *x).fold(0.0, f64::max);
-                let part = |from: f64, to: f64| {
-                    let inside = |(x, _): &&(f64, f64)| (from * end..=to * end).contains(x);
-                    median(&points.iter().filter(inside).map(|(_, ns)| *ns).collect::<Vec<_>>())
-                };
-                part(0.75, 1.0) / part(0.0, 0.25)
-            }
-        };
-        Some(number).filter(|n| n.is_finite())
+    /// Returns the name under which a run records the number.
+    fn recorded_as(self, curve: &str) -> String {
+        let start = curve.strip_suffix("_ns").unwrap_or(curve);
+        match self {
+            Self::Period => format!("{start}_period_bytes"),
+            Self::Growth => format!("{start}_growth"),
+        }
+    }
+
+    /// Returns the number that a run recorded, or derives it from the recorded curve.
+    ///
+    /// # Errors
+    /// The run has no such curve, or not the points that the number needs.
+    fn of(self, measured: &Measured, curve: &str, arm: &str) -> Result<f64, Gap> {
+        let none = || Gap::NoNumber { arm: arm.to_owned(), name: format!("the curve {curve}") };
+        let points = measured.curves.get(curve).ok_or_else(none)?;
+        if let Some(number) = measured.extra.get(&self.recorded_as(curve)) {
+            return Ok(*number);
+        }
+        let lacks = |what: &str| Err(Gap::Undefined(format!("{curve} of {arm} {what}")));
+        if points.len() == THINNED {
+            return lacks("was thinned by an export, and the number was not recorded");
+        }
+        let is_cut = measured.extra.contains_key(&Self::Period.recorded_as(curve))
+            || points.chunk_by(|a, b| a.0 < b.0).any(|file| file.len() == RECORDED_MAX);
+        match self {
+            Self::Growth if is_cut => lacks("ends before the end of the file"),
+            Self::Period => stalls::period(points).map_or_else(|| lacks(FEW), Ok),
+            Self::Growth => stalls::growth(points).map_or_else(|| lacks(FEW), Ok),
+        }
     }
 }
+
+/// Why a number is undefined.
+const FEW: &str = "has too few stalls to measure";
 
 impl Kind for Curve {
     fn locations(&self) -> Vec<&Location> {
@@ -82,13 +103,11 @@ impl Kind for Curve {
         }
         let mut series = Vec::new();
         for record in arm.records() {
-            let points = record.measured().and_then(|m| m.curves.get(curve)).ok_or_else(|| {
-                Gap::NoNumber { arm: arm.name.clone(), name: format!("the curve {curve}") }
+            let measured = record.measured().ok_or_else(|| Gap::NoNumber {
+                arm: arm.name.clone(),
+                name: format!("the curve {curve}"),
             })?;
-            let number = self.of.read(points).ok_or_else(|| {
-                Gap::Undefined(format!("{curve} of {} has too few stalls to measure", arm.name))
-            })?;
-            series.push(number);
+            series.push(self.of.of(measured, curve, &arm.name)?);
         }
         let need = rule.blocks_min.max(INTERVAL_MIN);
         if series.len() < need {
@@ -124,14 +143,28 @@ impl Kind for Curve {
 mod tests {
     use super::*;
 
+    /// Returns the stalls of one file, every 16 KiB.
+    fn file(count: u32) -> Vec<(f64, f64)> {
+        (0..count).map(|i| (f64::from(i) * 16384.0, 1000.0 + f64::from(i))).collect()
+    }
+
     #[test]
-    fn stops_have_a_distance_and_a_growth() {
-        let file =
-            |from: f64| (0..64).map(move |i| (f64::from(i) * 16384.0, from + f64::from(i) * 100.0));
-        let points: Vec<(f64, f64)> = file(1000.0).chain(file(1000.0)).collect();
-        assert_eq!(CurveNumber::Period.read(&points), Some(16384.0));
-        assert!(CurveNumber::Growth.read(&points).unwrap() > 3.0);
-        assert_eq!(CurveNumber::Period.read(&points[..1]), None);
-        assert_eq!(CurveNumber::Growth.read(&[]), None);
+    fn growth_needs_the_end_of_the_file_and_both_need_every_point() {
+        let of = |number: CurveNumber, points: Vec<(f64, f64)>, extra: &[(&str, f64)]| {
+            let extra = extra.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+            let curves = [("touch_ns".to_owned(), points)].into();
+            let measured = Measured { extra, curves, ..Measured::default() };
+            number.of(&measured, "touch_ns", "a").ok()
+        };
+        let (period, growth) = (CurveNumber::Period, CurveNumber::Growth);
+        assert_eq!(of(period, file(100), &[]), Some(16384.0));
+        assert!(of(growth, file(100), &[]).is_some());
+        assert_eq!((of(period, file(512), &[]), of(growth, file(512), &[])), (None, None));
+        let cut: Vec<_> = file(8192).into_iter().chain(file(10)).collect();
+        assert_eq!((of(period, cut.clone(), &[]), of(growth, cut, &[])), (Some(16384.0), None));
+        let recorded = [("touch_period_bytes", 7.0)];
+        assert_eq!(of(period, file(512), &recorded), Some(7.0));
+        assert_eq!(of(growth, file(100), &recorded), None, "the run recorded no growth");
+        assert_eq!(of(growth, file(512), &[("touch_growth", 3.0)]), Some(3.0));
     }
 }

@@ -394,6 +394,40 @@ fn the_distance_of_stops_is_read_off_a_curve() {
     assert_eq!(judged(4, false), Verdict::NotTestableHere);
 }
 
+/// An export keeps 512 points of a curve, evenly spaced.
+#[test]
+fn a_curve_and_its_export_are_judged_alike() {
+    let judged = |of: &str, within: &str, kept: usize, recorded: bool| {
+        let mut store = Store::new(12);
+        store.arm_with("a", &[], move |_| {
+            let mut one = run(100.0);
+            let at = |i: usize| (i as f64 * 16384.0, 5000.0 + i as f64 * 10.0);
+            let points = (0..kept).map(|i| at(i * 4095 / (kept - 1)));
+            one.curves.insert("touch_ns".to_owned(), points.collect());
+            if recorded {
+                let all: Vec<_> = (0..4096).map(at).collect();
+                let (period, growth) =
+                    (ioloom_stats::stalls::period(&all), ioloom_stats::stalls::growth(&all));
+                one.extra.insert("touch_period_bytes".to_owned(), period.unwrap());
+                one.extra.insert("touch_growth".to_owned(), growth.unwrap());
+            }
+            one
+        });
+        let text = format!(
+            "kind = \"curve\"\n{AT}arm = \"a\"\ncurve = \"touch_ns\"\nof = \"{of}\"\nwithin = {within}"
+        );
+        let found = judge(&[&text], &store, Rule::STANDARD);
+        (found.verdict, found.evidence.effect)
+    };
+    for (of, within) in [("period", "[16384, 16384]"), ("growth", "[1.5, 1e12]")] {
+        let whole = judged(of, within, 4096, true);
+        assert_eq!(whole.0, Verdict::Confirmed, "{of}");
+        assert_eq!(judged(of, within, 512, true), whole, "{of}");
+        assert_eq!(judged(of, within, 4096, false), whole, "{of}");
+        assert_eq!(judged(of, within, 512, false).0, Verdict::Undecided, "{of}");
+    }
+}
+
 #[test]
 fn formulas_differ_by_arm() {
     let submitted = |ms: f64, call_ms: u64| {

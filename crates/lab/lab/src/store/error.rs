@@ -43,6 +43,28 @@ pub enum StoreError {
         /// Newest supported version.
         known: u32,
     },
+    /// A part of an exported session is missing.
+    #[error(
+        "{}: part {part} of session '{session}' is missing; copy all of its files, or export it again",
+        quoted(.path)
+    )]
+    NoPart {
+        /// The next file of the session.
+        path: PathBuf,
+        /// The session.
+        session: String,
+        /// Number of the missing part, from 0.
+        part: u32,
+    },
+    /// An export would replace another session.
+    #[error(
+        "cannot replace {}: it contains another session of the same name; choose another directory",
+        quoted(.path)
+    )]
+    Taken {
+        /// Which file.
+        path: PathBuf,
+    },
     /// Another process is writing to this session.
     #[error("{}: another process is running this session; wait for it or stop it", quoted(.path))]
     Busy {
@@ -66,7 +88,9 @@ impl StoreError {
             Self::Io { path, .. }
             | Self::Line { path, .. }
             | Self::Newer { path, .. }
+            | Self::NoPart { path, .. }
             | Self::Busy { path }
+            | Self::Taken { path }
             | Self::NoSession { dir: path, .. } => path,
         }
     }

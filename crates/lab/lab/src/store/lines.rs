@@ -19,18 +19,22 @@ pub(super) fn decode(path: &Path, line: usize, text: &[u8]) -> Result<Line, Stor
         session: Option<Version>,
         run: Option<Version>,
     }
+    let invalid = |reason| StoreError::Line { path: path.to_owned(), line, reason };
     let newer = |found, known| StoreError::Newer { path: path.to_owned(), found, known };
     let check =
         |found: u32, known: u32| if found > known { Err(newer(found, known)) } else { Ok(()) };
     match serde_json::from_slice::<Line>(text) {
-        Ok(line) => {
-            match &line {
-                Line::Session(header) => check(header.schema, STORE_SCHEMA)?,
+        Ok(decoded) => {
+            match &decoded {
+                Line::Session(header) => {
+                    check(header.schema, STORE_SCHEMA)?;
+                    check_names(header).map_err(invalid)?;
+                }
                 Line::Run(run) => check(run.schema, RECORD_SCHEMA)?,
                 Line::Picture(picture) => check(picture.record.schema, RECORD_SCHEMA)?,
                 Line::Note(_) | Line::End(_) => {}
             }
-            Ok(line)
+            Ok(decoded)
         }
         Err(error) => {
             // A line in a newer format may not decode; if so, report its version instead.
@@ -38,9 +42,20 @@ pub(super) fn decode(path: &Path, line: usize, text: &[u8]) -> Result<Line, Stor
                 check(versions.session.map_or(0, |v| v.schema), STORE_SCHEMA)?;
                 check(versions.run.map_or(0, |v| v.schema), RECORD_SCHEMA)?;
             }
-            Err(StoreError::Line { path: path.to_owned(), line, reason: error.to_string() })
+            Err(invalid(error.to_string()))
         }
     }
+}
+
+/// Checks the names of the session and its batch, which become file names of reports and exports.
+fn check_names(header: &SessionHeader) -> Result<(), String> {
+    for name in [header.session.as_str(), header.batch()] {
+        let is_unsafe = |c: char| c == '/' || c.is_control();
+        if name.is_empty() || name.starts_with('.') || name.contains(is_unsafe) {
+            return Err(format!("{name:?} cannot be the name of a session"));
+        }
+    }
+    Ok(())
 }
 
 /// Encodes a header, for [`crate::export`].

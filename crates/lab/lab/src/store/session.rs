@@ -73,6 +73,15 @@ impl SessionHeader {
     pub fn batch(&self) -> &str {
         self.batch.as_deref().unwrap_or(&self.session)
     }
+
+    /// Returns whether two headers are of one session. The name does not say it: studies that start on two
+    /// machines in the same second have one name.
+    pub fn is_of_same_session(&self, other: &Self) -> bool {
+        let of = |header: &Self| {
+            (header.session.clone(), header.started_unix_ms, header.machine.fingerprint.clone())
+        };
+        of(self) == of(other)
+    }
 }
 
 /// A session that ends when its claims are decided. The list of runs is drawn for the last look; arms

@@ -217,6 +217,35 @@ fn a_damaged_index_is_rebuilt() {
     assert_eq!(Index::open(&store).unwrap().sessions().unwrap().len(), 1);
 }
 
+#[test]
+fn a_session_does_not_choose_where_files_are_written() {
+    let bench = Bench::new();
+    let (session, path) = finished(&bench);
+    let store = bench.store();
+    for (number, name) in
+        ["", "../x", ".x", "a/b", "/tmp/x", "a\nb", "a\0", "\u{1b}[2J"].iter().enumerate()
+    {
+        for is_batch in [false, true] {
+            let mut header = session.header.clone();
+            match is_batch {
+                true => header.batch = Some((*name).to_owned()),
+                false => header.session = (*name).to_owned(),
+            }
+            let text = serde_json::json!({"session": header}).to_string() + "\n";
+            let file = path.with_file_name(format!("other{number}.jsonl"));
+            std::fs::write(&file, text).unwrap();
+            let listing = store.list().unwrap();
+            assert_eq!(listing.files.len(), 1, "{name:?}");
+            let [error @ StoreError::Line { line: 1, .. }] = &listing.errors[..] else {
+                panic!("{name:?}: {:?}", listing.errors)
+            };
+            assert!(!error.to_string().contains(char::is_control), "{error}");
+            std::fs::remove_file(&file).unwrap();
+        }
+    }
+    assert_eq!(store.read(&session.header.session).unwrap(), session);
+}
+
 /// Creates a long session: many large records under one header.
 fn long_session(store: &Store, session: &Session) -> (SessionHeader, Vec<RunRecord>, Vec<Picture>) {
     let mut header = session.header.clone();
@@ -310,4 +339,50 @@ fn exports_are_small_and_read_back_as_a_store() {
     assert_eq!(export(&store, &names, &dest).unwrap().files, kept);
     assert!(!stale.exists());
     assert!(Store::open_to_read(&bench.dir.join("nowhere")).is_err());
+}
+
+#[test]
+fn an_export_does_not_replace_another_session_of_the_same_name() {
+    let bench = Bench::new();
+    let (session, path) = finished(&bench);
+    let name = session.header.session.clone();
+    let dest = bench.dir.join("kept");
+    let exported = || export(&bench.store(), std::slice::from_ref(&name), &dest);
+    let kept = exported().unwrap().files;
+    let before = std::fs::read(&kept[0].path).unwrap();
+    // The same second on another machine.
+    let text = std::fs::read_to_string(&path).unwrap();
+    let print = format!("\"fingerprint\":\"{}\"", session.header.machine.fingerprint);
+    assert!(text.contains(&print));
+    std::fs::write(&path, text.replace(&print, "\"fingerprint\":\"other\"")).unwrap();
+    let error = exported().unwrap_err();
+    assert!(matches!(&error, StoreError::Taken { path } if *path == kept[0].path), "{error}");
+    assert_eq!(std::fs::read(&kept[0].path).unwrap(), before);
+    std::fs::write(&path, text).unwrap();
+    assert_eq!(exported().unwrap().files, kept);
+    let names = std::fs::read_dir(&dest).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(names.count(), kept.len(), "no temporary files");
+}
+
+#[test]
+fn a_lost_part_of_an_export_is_an_error() {
+    let bench = Bench::new();
+    let (session, _) = finished(&bench);
+    let store = bench.store();
+    let name = session.header.session.clone();
+    let (header, ..) = long_session(&store, &session);
+    let dest = bench.dir.join("kept");
+    let kept = export(&store, &[header.session, name.clone()], &dest).unwrap().files;
+    assert!(kept.len() > 3, "{kept:?}");
+    let exported = Store::open_to_read(&dest).unwrap();
+    let back = exported.read("long").unwrap();
+    for (lost, part) in [("long.jsonl", 0), ("long.part1.jsonl", 1)] {
+        let (file, aside) = (dest.join(lost), bench.dir.join("aside"));
+        std::fs::rename(&file, &aside).unwrap();
+        let error = exported.read("long").unwrap_err();
+        assert!(matches!(&error, StoreError::NoPart { part: n, .. } if *n == part), "{error}");
+        assert!(exported.read(&name).is_ok(), "another session");
+        std::fs::rename(&aside, &file).unwrap();
+    }
+    assert_eq!(exported.read("long").unwrap(), back);
 }

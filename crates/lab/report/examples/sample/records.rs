@@ -85,6 +85,7 @@ pub(crate) fn sample(seed: u64) -> Input {
         spec_hash: "0123456789abcdef".to_owned(),
         doubts: doubts(),
         since: None,
+        user_files: false,
         report_path: Some("/tmp/sample/report.html".to_owned()),
         store_path: Some("/tmp/sample/runs.jsonl".to_owned()),
         explained: BTreeMap::new(),

@@ -290,7 +290,8 @@ fn arms_that_cannot_be_judged_are_not_unchanged() {
     let text = words(&before, &slower);
     assert!(
         text.starts_with(
-            "1 of 2 arms worse beyond noise, 1 the same within 5 %; most: default in "
+            "1 of 2 arms worse beyond the noise within the sessions, 1 the same within 5 %; most: \
+             default in "
         ),
         "{text}"
     );

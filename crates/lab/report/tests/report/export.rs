@@ -70,6 +70,25 @@ fn file_sets_of_the_user_stay_apart() {
 }
 
 #[test]
+fn a_directory_with_the_name_of_a_file_set_is_one_of_the_user() {
+    let mut input = sample(1);
+    let name = input.records[0].key.set.clone();
+    input.records.retain(|r| r.key.set == name);
+    // Returns whether a group has the name, and whether an arm has a hash of its files.
+    let found = |input: &Input, name: &str| {
+        let document = anonymous(std::slice::from_ref(input));
+        let groups = document["studies"][0]["groups"].as_array().expect("groups");
+        let mut arms = groups.iter().flat_map(|g| g["arms"].as_array().expect("arms"));
+        let has_hash = arms.any(|arm| arm["set_hash"].is_string());
+        (groups.iter().any(|g| g["set"] == name), has_hash)
+    };
+    assert_eq!(found(&input, &name), (true, true));
+    input.user_files = true;
+    assert_eq!(found(&input, &name), (false, false));
+    assert_eq!(found(&input, "user files"), (true, false));
+}
+
+#[test]
 fn no_name_of_a_place_is_exported() {
     let mut input = on(["work", "tmpfs", "mydisk"]);
     let reasons = [

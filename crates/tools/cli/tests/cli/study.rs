@@ -69,6 +69,33 @@ fn a_study_of_a_file_is_reported_with_its_own_questions_and_metric() {
 }
 
 #[test]
+fn a_file_that_cannot_be_written_is_an_error_before_the_first_run() {
+    let home = Home::new();
+    let studies = home.studies(TINY);
+    std::fs::write(home.path("file"), "").unwrap();
+    for flag in ["--report", "--export"] {
+        let study = ["study", "tiny", "--studies", &studies, flag, "file/x"];
+        home.run(&study).one_error(1, &["cannot", "file"]);
+    }
+    assert_eq!(std::fs::read_dir(home.store().join("sessions")).unwrap().count(), 0);
+}
+
+#[test]
+fn latest_is_every_session_of_a_command() {
+    let home = Home::new();
+    let studies = home.studies(TINY);
+    let second = TINY.replace("name = \"tiny\"", "name = \"second\"");
+    std::fs::write(std::path::Path::new(&studies).join("second.toml"), second).unwrap();
+    let study = ["study", "tiny", "second", "--studies", &studies, "--blocks", "1"];
+    home.run(&study).well();
+    let shown = home.run(&["results", "show", "latest"]).well().out;
+    assert!(shown.starts_with("tiny-") && shown.contains("second-"), "{shown}");
+    let kept = home.run(&["results", "keep", "latest"]).well().out;
+    let has = |name: &str| kept.lines().any(|line| line.contains(name));
+    assert!(has("tiny-") && has("second-"), "{kept}");
+}
+
+#[test]
 fn a_missing_ledger_is_reported_with_its_flag() {
     let home = Home::new();
     let studies = home.studies(TINY);
