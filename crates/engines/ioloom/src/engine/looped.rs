@@ -226,6 +226,9 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         let Some(missed) = self.fetch.missed() else { return false };
         let Some(stolen) = self.ready.steal_missed(self.worker.shared) else { return false };
         missed.push_back(stolen);
+        // A read is waited for.
+        self.hits = 0;
+        self.kept = None;
         self.admission.issued();
         self.publish_in_flight();
         true
@@ -235,7 +238,8 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
     /// Returns how many they are.
     fn offer(&mut self) -> usize {
         let typical = self.worker.meter.typical_ns(CallKind::Compute);
-        if self.ready.workers() == 1 || typical.is_some_and(|ns| ns <= SHORT_FUNCTION_NS) {
+        // The mean of a first function that is long is just this.
+        if self.ready.workers() == 1 || typical.is_some_and(|ns| ns < SHORT_FUNCTION_NS) {
             return 0;
         }
         let Some(missed) = self.fetch.missed() else { return 0 };

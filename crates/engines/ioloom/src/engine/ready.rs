@@ -180,7 +180,8 @@ impl<'p, S> Ready<'p, S> {
             std::mem::swap(&mut *offered, missed);
             shared.offered.fetch_add(count, Ordering::SeqCst);
             drop(offered);
-            shared.source.bell().ring();
+            // Blocking threads rest there too, and take none of these.
+            shared.source.bell().ring_all();
         }
         count
     }

@@ -91,18 +91,20 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Parses an ignore file. Lines that are not valid globs are left out, as git does. So are rules that
-/// are not valid UTF-8, which git would match; they are reported.
+/// are not valid UTF-8, which git would match; the first of them is reported.
 fn parse(dir: &Path, path: &Path, text: &[u8], failed: &mut Vec<Unreadable>) -> Option<Gitignore> {
     let mut builder = GitignoreBuilder::new(dir);
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    let mut reported = false;
     for (at, line) in text.split(|byte| *byte == b'\n').enumerate() {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         match std::str::from_utf8(line) {
             Ok(line) => {
                 let _ = builder.add_line(Some(path.to_owned()), &with_plain_braces(line));
             }
-            Err(_) if line.starts_with(b"#") => {}
+            Err(_) if reported || line.starts_with(b"#") => {}
             Err(_) => {
+                reported = true;
                 let reason = format!("line {} is not valid UTF-8", at + 1);
                 let error = io::Error::new(io::ErrorKind::InvalidData, reason);
                 failed.push((path.to_owned(), error));

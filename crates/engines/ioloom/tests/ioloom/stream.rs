@@ -89,16 +89,15 @@ fn long_functions_over_few_cold_files_run_at_once() {
                 "stream" => ioloom::files(paths),
                 _ => ioloom::tree(dir.path()).into_files(),
             };
-            // Functions that run, and the most of them.
-            let (running, changed) = (Mutex::new((0_usize, 0_usize)), Condvar::new());
+            // Functions that have begun. They end four at a time.
+            let (begun, changed) = (Mutex::new(0_usize), Condvar::new());
             let run = files.threads(THREADS as u32).map(|f| {
-                let mut now = running.lock().unwrap();
-                now.0 += 1;
-                now.1 = now.1.max(now.0);
+                let mut now = begun.lock().unwrap();
+                *now += 1;
+                let together = now.next_multiple_of(THREADS);
                 changed.notify_all();
-                let alone = |now: &mut (usize, usize)| now.1 < THREADS;
-                let (mut now, waited) = changed.wait_timeout_while(now, NEVER / 2, alone).unwrap();
-                now.0 -= 1;
+                let alone = |now: &mut usize| *now < together;
+                let (_now, waited) = changed.wait_timeout_while(now, NEVER / 2, alone).unwrap();
                 (f.len(), waited.timed_out())
             });
             let run = run.run().unwrap();

@@ -35,8 +35,8 @@ pub(crate) struct Selection {
     /// Obey .gitignore and .ignore files
     ///
     /// Those of each directory and those above the argument, up to a directory with a .git. Rules of
-    /// .ignore take precedence. Global rules of git are not read. .git itself is not ignored; add
-    /// --skip-hidden for that. By default every file is processed.
+    /// .ignore take precedence; those of .gitignore end at a nested repository. Global rules of git are not
+    /// read. .git itself is not ignored; add --skip-hidden for that. By default every file is processed.
     #[arg(long)]
     ignore: bool,
 
