@@ -81,10 +81,12 @@ pub fn subtrees(roots: &[PathBuf], wanted: usize, one_file_system: bool) -> Subt
             found.list.push(Subtree { path: next.path, alone: false });
             continue;
         }
-        // The scan of the directory reports what cannot be listed or queried.
-        let children = children(&next.path).and_then(queried);
+        // The scan of a directory reports that it cannot be listed or queried.
+        let children = children(&next.path).map(queried);
         let alone = children.is_some();
-        for (child, meta) in children.unwrap_or_default() {
+        let (children, failed) = children.unwrap_or_default();
+        found.list.extend(failed.into_iter().map(|path| Subtree { path, alone: false }));
+        for (child, meta) in children {
             if one_file_system && meta.device != next.device {
                 continue;
             }
@@ -119,19 +121,19 @@ fn children(path: &Path) -> Option<Vec<PathBuf>> {
     Some(children)
 }
 
-/// Returns what directories are, without those that were removed since they were listed, or nothing if one
-/// cannot be queried.
-fn queried(children: Vec<PathBuf>) -> Option<Vec<(PathBuf, dir::Meta)>> {
-    let mut queried = Vec::new();
+/// Returns what directories are, without those that were removed since they were listed, and those that cannot
+/// be queried.
+fn queried(children: Vec<PathBuf>) -> (Vec<(PathBuf, dir::Meta)>, Vec<PathBuf>) {
+    let (mut queried, mut failed) = (Vec::new(), Vec::new());
     for child in children {
         let fields = Fields::IDENTITY | Fields::MOUNT;
         match dir::meta(child.as_os_str().as_bytes(), false, fields) {
             Ok(meta) => queried.push((child, meta)),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(_) => return None,
+            Err(_) => failed.push(child),
         }
     }
-    Some(queried)
+    (queried, failed)
 }
 
 #[cfg(test)]
@@ -186,10 +188,11 @@ mod tests {
     fn directories_that_cannot_be_queried_are_not_left_out() {
         let tree = tree();
         let (there, gone) = (tree.path().join("a1"), tree.path().join("gone"));
-        let found = queried(vec![there.clone(), gone]).unwrap();
-        assert_eq!(found.iter().map(|(path, _)| path).collect::<Vec<_>>(), [&there]);
         // Below a file: the error is not that it is gone.
-        assert!(queried(vec![there, tree.path().join("a0/direct/x")]).is_none());
+        let below = tree.path().join("a0/direct/x");
+        let (found, failed) = queried(vec![below.clone(), there.clone(), gone]);
+        assert_eq!(found.iter().map(|(path, _)| path).collect::<Vec<_>>(), [&there]);
+        assert_eq!(failed, [below]);
     }
 
     #[test]

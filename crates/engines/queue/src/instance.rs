@@ -6,7 +6,8 @@
 
 use crate::error::QueueError;
 use crate::link::Link;
-use crate::terms::Terms;
+use crate::terms::{Stored, Terms, WITH_HISTORY};
+use crate::ticket::Ticket;
 use std::ops::Deref;
 
 /// A queue with the terms that it was created with.
@@ -14,6 +15,7 @@ use std::ops::Deref;
 pub(crate) struct Instance {
     link: Link,
     pub(crate) terms: Terms,
+    version: u32,
 }
 
 impl Deref for Instance {
@@ -25,13 +27,18 @@ impl Deref for Instance {
 }
 
 impl Instance {
-    pub(crate) fn new(link: Link, terms: Terms) -> Self {
-        Self { link, terms }
+    pub(crate) fn new(link: Link, stored: Stored) -> Self {
+        Self { link, terms: stored.terms, version: stored.version }
     }
 
     /// Reads the terms of the queue that exists now.
     pub(crate) async fn open(link: &Link) -> Result<Self, QueueError> {
-        Ok(Self { link: link.clone(), terms: link.terms().await? })
+        Ok(Self::new(link.clone(), link.stored().await?))
+    }
+
+    /// Returns the payload of a lease that all workers of this queue can read.
+    pub(crate) fn payload(&self, ticket: &Ticket) -> Vec<u8> {
+        ticket.text_of(self.version).into_bytes()
     }
 
     /// Returns an error if the queue was removed, even if there is a new one of its name.

@@ -78,8 +78,8 @@ pub struct Queue {
 
 impl Queue {
     /// Connects to the server of a queue. The variables `NATS_CREDS`, `NATS_NKEY` (files),
-    /// `NATS_TOKEN`, `NATS_USER` and `NATS_PASSWORD` authenticate, as in other clients of NATS;
-    /// `NATS_CA`, `NATS_CERT` and `NATS_KEY` name files for TLS.
+    /// `NATS_TOKEN`, `NATS_USER` and `NATS_PASSWORD` authenticate, as in other clients of NATS, unless the URL
+    /// has a user, with `%XX` for special characters; `NATS_CA`, `NATS_CERT` and `NATS_KEY` name files for TLS.
     ///
     /// # Errors
     /// A variable is invalid, or the server cannot be reached or refuses the client.
@@ -98,7 +98,7 @@ impl Queue {
         let options = watched(options(address)?, denied.clone());
         let client = runtime
             .block_on(options.connect(&address.server))
-            .map_err(|e| connect(unreachable(&e)))?;
+            .map_err(|e| connect(unreachable(&e, address.login.is_some())))?;
         // The context starts a task.
         let mut context = {
             let _inside = runtime.enter();
@@ -246,11 +246,16 @@ fn absolute(variable: &'static str, path: String) -> Result<PathBuf, QueueError>
         .map_err(|e| QueueError::Credentials { variable, reason: e.to_string() })
 }
 
-/// Returns why a server cannot be reached, and what to do.
-fn unreachable(error: &async_nats::ConnectError) -> String {
+/// Returns why a server cannot be reached, and what to do. `in_url` is whether the login is one of the URL.
+fn unreachable(error: &async_nats::ConnectError, in_url: bool) -> String {
     let cause = std::error::Error::source(error).map(ToString::to_string);
     let cause = cause.unwrap_or_else(|| error.kind().to_string());
     match error.kind() {
+        ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication if in_url => {
+            format!(
+                "{cause}; correct the user and password in the URL, which replace those of the environment"
+            )
+        }
         ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
             format!("{cause}; set NATS_CREDS, NATS_TOKEN, or NATS_USER and NATS_PASSWORD")
         }
@@ -370,6 +375,11 @@ impl Link {
 
     /// Reads the terms of the queue.
     pub(crate) async fn terms(&self) -> Result<Terms, QueueError> {
+        Ok(self.stored().await?.terms)
+    }
+
+    /// Reads what is stored about the queue.
+    pub(crate) async fn stored(&self) -> Result<Stored, QueueError> {
         let missing = || QueueError::Missing { queue: self.queue.clone() };
         let base = self.stream(&self.names.base).await.map_err(|e| match e {
             QueueError::Removed { .. } => missing(),
@@ -379,7 +389,7 @@ impl Link {
         let stored: Stored = serde_json::from_slice(&stored.ok_or_else(missing)?)
             .map_err(|e| self.failed("read", format!("its terms are not those of a queue: {e}")))?;
         match stored.version {
-            VERSION => Ok(stored.terms),
+            1..=VERSION => Ok(stored),
             other => Err(self.failed(
                 "use",
                 format!("it has version {other}; use the version of ioloom that made it"),

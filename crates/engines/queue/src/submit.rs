@@ -136,23 +136,23 @@ fn streams(queue: &Instance) -> [Config; 4] {
     [work, done, last(&names.parked, "parked.*"), last(&names.failed, "failed.*")]
 }
 
-/// Stores the terms unless the queue has terms, and returns those that it has.
-async fn agree(link: &Link, terms: &Terms) -> Result<Terms, QueueError> {
+/// Stores the terms unless the queue has terms, and returns what is stored.
+async fn agree(link: &Link, terms: &Terms) -> Result<Stored, QueueError> {
     let subject = format!("{}.terms", link.names.subject);
     let stored = Stored { version: VERSION, terms: terms.clone() };
     let payload = serde_json::to_vec(&stored).unwrap_or_default();
     if let Some(error) = store_first(link, &subject, payload).await? {
-        let found = link.terms().await.map_err(|_| error)?;
-        if found.plan != terms.plan {
+        let found = link.stored().await.map_err(|_| error)?;
+        if found.terms.plan != terms.plan {
             return Err(QueueError::OtherPlan {
                 queue: link.queue.clone(),
-                found: found.plan,
+                found: found.terms.plan,
                 wanted: terms.plan.clone(),
             });
         }
         return Ok(found);
     }
-    Ok(terms.clone())
+    Ok(stored)
 }
 
 /// Stores the first message of a subject. Returns an error if there is one, or may be one.
@@ -232,7 +232,7 @@ pub(crate) async fn lease(
 ) -> Result<u64, QueueError> {
     let subject = &queue.work_subject();
     let stored = stream::iter(tickets)
-        .map(|ticket| async move { queue.store(subject, ticket.text().into_bytes()).await });
+        .map(|ticket| async move { queue.store(subject, queue.payload(&ticket)).await });
     let mut stored = stored.buffer_unordered(STORING);
     let mut leases = 0;
     while stored.try_next().await?.is_some() {

@@ -2,8 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The version of all messages.
-pub(crate) const VERSION: u32 = 1;
+/// The version of the messages of new queues.
+pub(crate) const VERSION: u32 = 2;
+
+/// The first version whose leases can have a history. Workers of earlier ones discard such leases.
+pub(crate) const WITH_HISTORY: u32 = 2;
 
 /// What a queue hands out, and how. Fixed when it is created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

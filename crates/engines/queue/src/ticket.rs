@@ -3,6 +3,8 @@
 //! The server counts the deliveries of a message. A shard that is queued again is a new message, so its payload
 //! carries what happened before.
 
+use crate::terms::WITH_HISTORY;
+
 /// The most shards of a lease.
 pub(crate) const SHARDS_PER_LEASE_MAX: u64 = 100;
 
@@ -30,11 +32,19 @@ impl Ticket {
     }
 
     /// Returns the payload.
-    pub(crate) fn text(&self) -> String {
+    fn text(&self) -> String {
         let Self { first, last, history } = self;
         match *history == History::default() {
             true => format!("{first}-{last}"),
             false => format!("{first}-{last} {} {}", history.tries, history.uncounted),
+        }
+    }
+
+    /// Returns the payload in a queue of this version.
+    pub(crate) fn text_of(&self, version: u32) -> String {
+        match version >= WITH_HISTORY {
+            true => self.text(),
+            false => Self::new(self.first, self.last).text(),
         }
     }
 
@@ -77,7 +87,9 @@ mod tests {
     #[test]
     fn what_happened_before_is_part_of_a_lease() {
         let again = Ticket { history: History { tries: 2, uncounted: 3 }, ..Ticket::new(7, 7) };
-        assert_eq!(again.text(), "7-7 2 3");
+        assert_eq!(again.text_of(2), "7-7 2 3");
+        // Workers that expect this version discard longer payloads.
+        assert_eq!(again.text_of(1), "7-7");
         assert_eq!(Ticket::parse(again.text().as_bytes(), 9), Some(again));
         assert_eq!(Ticket::new(7, 8).text(), "7-8");
         for wrong in ["7-7 ", "7-7 2", "7-7 2 x", "7-7 2 3 4", "7-7 -2 3"] {

@@ -6,7 +6,7 @@ use crate::error::{Invalid, ShardError};
 use crate::part::{self, PartHeader, Runner, Work};
 use crate::plan::Plan;
 use ioloom_failure::{Operation, PathError};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -52,7 +52,7 @@ pub struct Census {
     pub damaged: Vec<(PathBuf, Invalid)>,
     /// Shards that were begun and have no part.
     pub unfinished: Vec<Unfinished>,
-    /// Shards that have a part, and another worker that may still run them.
+    /// Shards that have a part of one worker, and another worker that may still run them.
     pub superseded: Vec<Unfinished>,
     /// The work of the parts.
     pub work: Option<Work>,
@@ -121,7 +121,7 @@ fn census_of(
 ) -> Result<Census, ShardError> {
     let mut census = Census::default();
     let mut found: BTreeMap<u64, Vec<Complete>> = BTreeMap::new();
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     for path in files(places)? {
         // The same file by two arguments counts once.
         if !seen.insert(path.canonicalize().unwrap_or_else(|_| path.clone())) {
@@ -163,9 +163,16 @@ fn census_of(
     let is_missing = |begun: &Unfinished| census.missing.binary_search(&begun.shard).is_ok();
     let (unfinished, others): (Vec<_>, Vec<_>) =
         begun(places, host).into_iter().partition(is_missing);
-    census.unfinished = unfinished;
-    census.superseded = others.into_iter().filter(|begun| !begun.ended).collect();
+    let superseded = others.into_iter().filter(|begun| !is_over(begun, &census.parts)).collect();
+    (census.unfinished, census.superseded) = (unfinished, superseded);
     Ok(census)
+}
+
+/// Returns whether a run of a shard with a part has ended: its process has, or the part is its own.
+fn is_over(begun: &Unfinished, parts: &[Option<Complete>]) -> bool {
+    let at = begun.shard.checked_sub(1).and_then(|at| usize::try_from(at).ok());
+    let part = at.and_then(|at| parts.get(at)).and_then(Option::as_ref);
+    begun.ended || part.is_some_and(|part| part.header.by == begun.by)
 }
 
 /// Returns the work of most parts.
@@ -205,11 +212,15 @@ fn is_part(name: &OsStr) -> bool {
     digits.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Returns the shards that were begun, in order.
+/// Returns the shards that were begun, in order. Their markers are in the directories of parts.
 fn begun(places: &[PathBuf], host: &str) -> Vec<Unfinished> {
-    let mut begun: Vec<Unfinished> = places
+    let dirs: BTreeSet<&Path> = places
         .iter()
-        .flat_map(|place| part::running(place))
+        .map(|place| if place.is_dir() { place.as_path() } else { durable::parent(place) })
+        .collect();
+    let mut begun: Vec<Unfinished> = dirs
+        .into_iter()
+        .flat_map(part::running)
         .map(|(marker, running)| Unfinished {
             shard: running.shard,
             ended: running.has_ended(host),

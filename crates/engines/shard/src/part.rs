@@ -158,8 +158,10 @@ pub struct Claim {
     work: Work,
     by: Runner,
     path: PathBuf,
-    /// The file that marks the shard as running, and whether this run created it.
-    marker: (PathBuf, bool),
+    /// The beginning of the names of its hidden files: the usual name of a marker.
+    hidden: PathBuf,
+    /// The file that marks the shard as running, which this run created.
+    marker: Option<PathBuf>,
     /// Why the part that was there is written again.
     pub replaces: Option<Invalid>,
 }
@@ -232,17 +234,23 @@ impl Claim {
             }
             Err(error) => return Err(error),
         }
-        let marker = hidden(dir, entry.shard, &by.host);
-        remove_dead(&marker, &by.host);
+        let hidden = hidden(dir, entry.shard, &by.host);
+        remove_dead(&hidden, &by.host);
         let running = Running::now(entry.shard, by.clone());
         let line = serde_json::to_vec(&running).unwrap_or_default();
-        let file = begin(&marker)?;
+        let created = match begin(&hidden)? {
+            Some(file) => Some((hidden.clone(), file)),
+            None => {
+                let own = own_marker(&hidden, &by);
+                begin(&own)?.map(|file| (own, file))
+            }
+        };
+        let (marker, file) = created.unzip();
         let (plan, entry) = (plan.clone(), entry.clone());
-        let marker = (marker, file.is_some());
-        let claim = Self { plan, entry, work, by, path, marker, replaces };
-        if let Some(mut file) = file {
+        let claim = Self { plan, entry, work, by, path, hidden, marker, replaces };
+        if let (Some(mut file), Some(marker)) = (file, &claim.marker) {
             call("write", || file.write_all(&line))
-                .map_err(PathError::on(Operation::Write, &claim.marker.0))?;
+                .map_err(PathError::on(Operation::Write, marker))?;
         }
         Ok(Claimed::Run(Box::new(claim)))
     }
@@ -271,7 +279,7 @@ impl Claim {
             self.existing_or_damaged()?;
         }
         let (bytes, checksum) = envelope::seal(Kind::Part, &header, body);
-        let new = new_file(&self.marker.0, &self.by);
+        let new = new_file(&self.hidden, &self.by);
         durable::create(&new, &bytes)?;
         if redo {
             durable::rename(&new, &self.path)?;
@@ -310,7 +318,7 @@ impl Claim {
     /// Removes a damaged part. Another worker can have replaced it since it was read, so it is moved
     /// before it is read again, and put back if it is valid.
     fn remove_damaged(&self) -> Result<(), ShardError> {
-        let aside = aside(&self.marker.0, &self.by);
+        let aside = aside(&self.hidden, &self.by);
         let moved = call("rename", || std::fs::rename(&self.path, &aside));
         match moved {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -342,9 +350,9 @@ enum Existing {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        remove_files(&self.marker.0, &self.by);
-        if self.marker.1 {
-            let _ = std::fs::remove_file(&self.marker.0);
+        remove_files(&self.hidden, &self.by);
+        if let Some(marker) = &self.marker {
+            let _ = std::fs::remove_file(marker);
         }
     }
 }
@@ -354,6 +362,13 @@ impl Drop for Claim {
 fn hidden(dir: &Path, shard: u64, host: &str) -> PathBuf {
     let host: String = host.chars().map(|c| if c == '/' { '_' } else { c }).collect();
     dir.join(format!(".{}.{host}", name(shard)))
+}
+
+/// Returns the name of the marker of a process while another one of its host has the usual name.
+fn own_marker(hidden: &Path, by: &Runner) -> PathBuf {
+    let mut name = hidden.as_os_str().to_owned();
+    name.push(format!(".{}.{}", by.pid, by.started_ns));
+    PathBuf::from(name)
 }
 
 /// Returns the name under which a part is written.
@@ -375,8 +390,7 @@ fn remove_files(marker: &Path, by: &Runner) {
     let _ = std::fs::remove_file(aside(marker, by));
 }
 
-/// Creates the file that marks a shard as running. Returns `None` if another process of this host is
-/// running it.
+/// Creates a file that marks a shard as running. Returns `None` if its name is taken.
 fn begin(marker: &Path) -> Result<Option<File>, PathError> {
     let created = call("create", || OpenOptions::new().write(true).create_new(true).open(marker));
     match created {

@@ -526,9 +526,46 @@ fn a_complete_shard_that_another_worker_still_runs_is_named() {
     let all = census(&plan, &places, HOST).unwrap();
     assert!(all.is_complete() && all.unfinished.is_empty());
     assert_eq!(all.superseded.iter().map(|begun| begun.shard).collect::<Vec<_>>(), [1]);
-    assert_eq!(all.superseded[0].marker, parts.path().join(format!(".{}.{HOST}", name(1))));
+    let marker = parts.path().join(format!(".{}.{HOST}", name(1)));
+    assert_eq!(all.superseded[0].marker, marker);
+    // Parts that are named by themselves are in the directory of the marker, which counts once.
+    let files = [parts.path().join(name(1)), parts.path().to_owned()];
+    for places in [&files[..1], &files[..]] {
+        let all = census(&plan, places, HOST).unwrap();
+        assert_eq!(all.superseded.iter().map(|begun| &begun.marker).collect::<Vec<_>>(), [&marker]);
+    }
     drop(slow);
     assert!(census(&plan, &places, HOST).unwrap().superseded.is_empty());
+}
+
+#[test]
+fn a_second_worker_of_a_host_has_a_marker_of_its_own() {
+    let _alone = alone();
+    let dir = scratch();
+    let plan = plan(dir.path(), 1);
+    let parts = scratch();
+    let [first, second] = two_claims(&plan, parts.path());
+    assert!(matches!(commit(first, 1, false), Ok(Committed::Counted(_))));
+    let all = census(&plan, &[parts.path().to_owned()], HOST).unwrap();
+    assert_eq!(all.superseded.iter().map(|begun| begun.by.started_ns).collect::<Vec<_>>(), [2]);
+    drop(second);
+    assert_eq!(entries(parts.path()), [name(1)]);
+}
+
+#[test]
+fn the_marker_of_the_worker_that_wrote_the_part_is_over() {
+    let _alone = alone();
+    let dir = scratch();
+    let plan = plan(dir.path(), 1);
+    let parts = scratch();
+    let Claimed::Run(claim) = claim(&plan, 1, parts.path()).unwrap() else { panic!("not claimed") };
+    let marker = parts.path().join(format!(".{}.{HOST}", name(1)));
+    let kept = fs::read(&marker).unwrap();
+    assert!(matches!(commit(claim, 1, false), Ok(Committed::Counted(_))));
+    // It was killed before it had removed its marker, and whether it runs is unknown on another host.
+    fs::write(&marker, kept).unwrap();
+    let all = census(&plan, &[parts.path().to_owned()], "another").unwrap();
+    assert!(all.is_complete() && all.superseded.is_empty(), "{all:?}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::subtrees::{meta, subtree};
 use crate::{cp, out, stderr};
 use ioloom_copy::{CopyError, Subtree, Watcher, finish_subtrees};
 use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
-use ioloom_shard::census::Census;
+use ioloom_shard::census::{Census, Unfinished};
 use ioloom_shard::copied::{self, Copied, Link};
 use ioloom_shard::part;
 use ioloom_shard::plan::Plan;
@@ -23,6 +23,9 @@ pub(super) const COMMAND: &str = "cp";
 
 /// New directories that are named in the message about them.
 const NEW_NAMED: usize = 3;
+
+/// Files that mark shards as running that are named in the message about them.
+const MARKERS_NAMED: usize = 3;
 
 /// What all shards copied.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -71,7 +74,7 @@ pub(super) fn merge(plan: &Plan, census: &Census, shown: Shown<'_>) -> Ended {
     for entry in plan.entries() {
         names.extend(plan.names(&entry).map_err(failure)?.iter().map(subtree));
     }
-    let failed_before = summary.errors + plan.header.errors_count;
+    let failed_before = summary.errors.saturating_add(plan.header.errors_count);
     text::print_errors(&sum.copied.errors, failed_before);
     if let Some(shards) = text::with_errors(census) {
         stderr::message(&format!("not all was copied in {shards}"));
@@ -84,7 +87,7 @@ pub(super) fn merge(plan: &Plan, census: &Census, shown: Shown<'_>) -> Ended {
     if !finished.new.is_empty() {
         stderr::message(&new_message(&finished.new));
     }
-    let errors = failed_before + finished.errors.len() as u64;
+    let errors = failed_before.saturating_add(finished.errors.len() as u64);
     report::write(file.as_deref(), plan, census, &summary, || report::Result {
         answer: report::amount(&summary),
         doubts: finished.new.first().map(|_| new_message(&finished.new)).into_iter().collect(),
@@ -108,14 +111,24 @@ pub(super) fn merge(plan: &Plan, census: &Census, shown: Shown<'_>) -> Ended {
 /// completed before.
 fn refuse_running(census: &Census) -> Result<(), Failure> {
     let Some(begun) = census.superseded.first() else { return Ok(()) };
-    let marker = place(&begun.marker);
     Err(Failure::failed(format!(
         "cannot complete the copy: process {} on '{}' may still write the files of shard {}, which another worker \
-         has completed; wait until it ends, or remove {marker} if it was killed",
+         has completed; wait until it ends, or remove {} if it was killed",
         begun.by.pid,
         out::readable(begun.by.host.as_bytes()),
-        begun.shard
+        begun.shard,
+        markers(&census.superseded)
     )))
+}
+
+fn markers(begun: &[Unfinished]) -> String {
+    let named: Vec<String> =
+        begun.iter().take(MARKERS_NAMED).map(|begun| place(&begun.marker)).collect();
+    let more = match begun.len().saturating_sub(MARKERS_NAMED) as u64 {
+        0 => String::new(),
+        more => format!(", and {}", format_counted(more, "more such file", "more such files")),
+    };
+    named.join(", ") + &more
 }
 
 fn sum(plan: &Plan, census: &Census) -> Result<Sum, Failure> {
@@ -238,7 +251,8 @@ fn document(
     (sum, finished): (&Sum, &Finished),
 ) -> serde_json::Value {
     let copied = &sum.copied;
-    let errors = summary.errors + plan.header.errors_count + finished.errors.len() as u64;
+    let errors = summary.errors.saturating_add(plan.header.errors_count);
+    let errors = errors.saturating_add(finished.errors.len() as u64);
     json!({
         "schema": 1,
         "command": "shard merge",
@@ -273,6 +287,7 @@ fn document(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ioloom_shard::part::Runner;
 
     #[test]
     fn a_file_in_three_shards_is_reported_once() {
@@ -285,6 +300,25 @@ mod tests {
         // The same number on another device is another file.
         sum.add(&part(vec![link(Some(1), 7)]), &mut seen);
         assert_eq!((sum.copied.files, sum.shared_files, sum.shared_bytes), (8, 1, 20));
+    }
+
+    #[test]
+    fn markers_are_named_but_not_all() {
+        let begun = |shard| Unfinished {
+            shard,
+            by: Runner {
+                host: "other".to_owned(),
+                pid: 1,
+                worker: None,
+                version: String::new(),
+                started_ns: 1,
+            },
+            ended: false,
+            marker: PathBuf::from(format!("m{shard}")),
+        };
+        let all: Vec<Unfinished> = (1..=5).map(begun).collect();
+        assert_eq!(markers(&all[..2]), "'m1', 'm2'");
+        assert_eq!(markers(&all), "'m1', 'm2', 'm3', and 2 more such files");
     }
 
     #[test]

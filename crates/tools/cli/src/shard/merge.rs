@@ -104,7 +104,7 @@ pub(super) fn run(args: &MergeArgs) -> Ended {
     let summary = Summary::of(&census);
     let combined = combine(&plan, &census, lines, !args.quiet)?;
     let changes = args.recheck.then(|| changes(&plan)).transpose()?;
-    let count = summary.errors + plan.header.errors_count;
+    let count = summary.errors.saturating_add(plan.header.errors_count);
     // Those of files were printed with their lines.
     let unprinted =
         if args.per_file { plan.header.errors.clone() } else { combined.errors.clone() };
@@ -120,7 +120,7 @@ pub(super) fn run(args: &MergeArgs) -> Ended {
         let files = format_counted(summary.errors, "file", "files");
         stderr::message(&format!("{files} failed in {shards}"));
     }
-    let changed = changes.as_ref().is_some_and(|changes| changes.new + changes.gone > 0);
+    let changed = changes.as_ref().is_some_and(|changes| changes.new > 0 || changes.gone > 0);
     if let Some(changes) = changes.as_ref().filter(|_| changed) {
         stderr::message(&changes.message());
     }
@@ -181,7 +181,7 @@ fn print(
             false => out::print_json(&document),
         };
     }
-    let partial = match summary.errors + plan.header.errors_count {
+    let partial = match summary.errors.saturating_add(plan.header.errors_count) {
         0 => String::new(),
         errors => format!("  (partial: {})", format_counted(errors, "error", "errors")),
     };
@@ -202,7 +202,7 @@ fn document(
     census: &Census,
     (summary, combined, changes): (&Summary, &Combined, Option<&Changes>),
 ) -> Value {
-    let errors = summary.errors + plan.header.errors_count;
+    let errors = summary.errors.saturating_add(plan.header.errors_count);
     json!({
         "schema": 1,
         "command": "shard merge",

@@ -18,7 +18,8 @@ Examples:
   ioloom shard submit data.shards --queue nats://localhost/hash
   ioloom each --queue nats://localhost/hash --manifest data.shards --part parts
 
-The variables NATS_CREDS, NATS_NKEY, NATS_TOKEN, NATS_USER and NATS_PASSWORD authenticate;
+Unless the URL has a user, with %XX for special characters, the variables
+NATS_CREDS, NATS_NKEY, NATS_TOKEN, NATS_USER and NATS_PASSWORD authenticate;
 NATS_CA, NATS_CERT and NATS_KEY name files for TLS.")]
 pub(super) struct SubmitArgs {
     /// Plan that lists the shards

@@ -99,7 +99,7 @@ fn words(plan: &Plan, census: &Census, summary: &Summary, progress: &Progress, n
     if !running.is_empty() {
         text += &format!(" ({} running)", format_count(running.len() as u64));
     }
-    let files = format_count(summary.files + summary.errors);
+    let files = format_count(summary.files.saturating_add(summary.errors));
     let command = census.work.as_ref().map(|work| work.command.as_str());
     let what = if command == Some(usage::COMMAND) { "inodes" } else { "files" };
     text += &match plan.header.subtrees {
@@ -126,6 +126,14 @@ fn words(plan: &Plan, census: &Census, summary: &Summary, progress: &Progress, n
             out::readable(begun.by.host.as_bytes()),
             format_ns(now.saturating_sub(begun.by.started_ns) as f64),
             if slow { ": a straggler" } else { "" },
+        );
+    }
+    for begun in &census.superseded {
+        text += &format!(
+            "superseded  shard {} on {} since {}: complete by another worker\n",
+            begun.shard,
+            out::readable(begun.by.host.as_bytes()),
+            format_ns(now.saturating_sub(begun.by.started_ns) as f64),
         );
     }
     if !ended.is_empty() {

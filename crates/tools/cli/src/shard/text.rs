@@ -116,6 +116,7 @@ pub(super) fn faults_json(census: &Census) -> Value {
         "foreign": files(&census.foreign),
         "damaged": files(&census.damaged),
         "unfinished": unfinished_json(&census.unfinished),
+        "superseded": unfinished_json(&census.superseded),
     })
 }
 

@@ -73,7 +73,7 @@ pub(super) fn merge(plan: &Plan, census: &Census, shown: Shown<'_>) -> Ended {
         let found = usage::decode(&part.body);
         sum.add(found.ok_or_else(|| changed("it holds no usage"))?, &mut seen);
     }
-    let errors = summary.errors + plan.header.errors_count;
+    let errors = summary.errors.saturating_add(plan.header.errors_count);
     text::print_errors(&sum.errors, errors);
     if let Some(shards) = text::with_errors(census) {
         crate::stderr::message(&format!("directories could not be read in {shards}"));
@@ -142,7 +142,7 @@ fn document(plan: &Plan, census: &Census, summary: &Summary, sum: &Sum) -> serde
         "inodes": sum.inodes,
         "shared_inodes": sum.shared_inodes,
         "shared_disk_bytes": sum.shared_disk_bytes,
-        "errors": summary.errors + plan.header.errors_count,
+        "errors": summary.errors.saturating_add(plan.header.errors_count),
         "error_samples": sum.errors.iter().take(crate::each::output::ERRORS_PRINTED).collect::<Vec<_>>(),
         "started_ns": summary.started_ns,
         "elapsed_ns": summary.elapsed_ns,

@@ -214,6 +214,8 @@ fn a_shard_that_was_killed_runs_again_and_leaves_nothing_hidden() {
     let marker = dir.join("parts/.part-000001.other");
     let by = r#"{"host":"other","pid":1,"worker":null,"version":"1","started_ns":1}"#;
     fs::write(&marker, format!(r#"{{"shard":1,"by":{by}}}"#)).unwrap();
+    let status = run_to(0, dir, &["shard", "status", "t.shards", "parts", "--json"]);
+    assert_eq!(json(&status)["faults"]["superseded"][0]["host"], "other");
     let refused = run_to(1, dir, &["shard", "merge", "t.shards", "parts"]);
     for words in ["process 1 on 'other' may still write", "remove 'parts/.part-000001.other'"] {
         assert!(said(&refused).contains(words), "{}", said(&refused));

@@ -343,6 +343,10 @@ fn a_server_that_wants_a_password_gets_it_from_the_environment() {
     ProcessOutput::from(known).ended(1).one_error(&["no such queue"]);
     let gone = ProcessOutput::from(status().env("NATS_CREDS", "gone").output().unwrap());
     gone.ended(2).one_error(&["NATS_CREDS", "'gone'", "names a file"]);
+    let wrong = url.replace("nats://", "nats://me:wrong@");
+    let denied = space.ours(&["shard", "status", "--queue", &wrong]).output().unwrap();
+    let denied = ProcessOutput::from(denied).ended(1);
+    denied.one_error(&["cannot connect", "correct the user and password in the URL"]);
     // In the URL, which messages do not repeat and which replaces the environment.
     let url = url.replace("nats://", "nats://me:%73ecret@");
     let known =
