@@ -122,7 +122,7 @@ pub struct Recorded {
 
 impl Recorded {
     /// Returns what decides which entries a scan counts. It lists files if the scan retains them.
-    pub(crate) fn of(options: &ScanOptions) -> Self {
+    pub fn of(options: &ScanOptions) -> Self {
         let follow = match options.follow {
             Follow::Never => "never",
             Follow::Roots => "roots",

@@ -213,7 +213,8 @@ impl Scanner {
         self.scan.vanished += report.vanished;
         self.scan.interrupted |= report.stopped;
         if !is_file || self.scan.threads.is_none() {
-            self.scan.threads = Some(report.threads_why);
+            let why = if is_file { "1 thread, for a file".to_owned() } else { report.threads_why };
+            self.scan.threads = Some(why);
         }
         self.scan.add_tables(report.tables);
         let tree = Tree::build(parts, &self.links);

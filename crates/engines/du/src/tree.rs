@@ -338,6 +338,9 @@ impl Tree {
         let charged =
             self.nodes[range.clone()].iter().filter(|n| n.is_linked() && n.own.inodes > 0);
         let mut charged: HashMap<FileId, Tally> = charged.map(|node| (node.id, node.own)).collect();
+        if charged.is_empty() {
+            return Vec::new();
+        }
         let mut first: HashMap<FileId, usize> = HashMap::new();
         for (at, node) in self.nodes.iter().enumerate() {
             if range.contains(&at) || !node.is_linked() || !charged.contains_key(&node.id) {

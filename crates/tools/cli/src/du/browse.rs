@@ -62,6 +62,8 @@ enum Order {
 /// The question before a removal: the entries and the typed answer.
 struct Question {
     nodes: Vec<usize>,
+    /// Bytes of them that stay, with links elsewhere.
+    kept_bytes: u64,
     typed: String,
 }
 
@@ -335,7 +337,8 @@ impl Browser {
             }
         }
         if !outer.is_empty() {
-            self.question = Some(Question { nodes: outer, typed: String::new() });
+            let kept_bytes = self.tree.kept_bytes(&outer);
+            self.question = Some(Question { nodes: outer, kept_bytes, typed: String::new() });
         }
     }
 
@@ -502,7 +505,7 @@ impl Browser {
             format_size(sum.disk_bytes),
             format_count(sum.inodes)
         );
-        let kept = self.tree.kept_bytes(&question.nodes);
+        let kept = question.kept_bytes;
         if kept > 0 {
             what += &format!("; {} stay, with links elsewhere", format_size(kept));
         }

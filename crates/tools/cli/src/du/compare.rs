@@ -10,6 +10,7 @@ use crate::out;
 use crate::out::readable;
 use crate::remote::url_of;
 use ioloom_du::document::{Change, Document, changes};
+use ioloom_du::scan::Recorded;
 use ioloom_du::{Measure, Tally};
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::units::{format_count, format_size};
@@ -27,9 +28,22 @@ pub(super) fn run(args: &DuArgs, old: &Path) -> Ended {
         )));
     }
     let old = read(old)?;
+    let refuse = |new: Option<&Recorded>| -> Result<(), Failure> {
+        match old.options.as_ref().zip(new).and_then(|(old, new)| old.difference(new)) {
+            None => Ok(()),
+            Some(flags) => Err(Failure::refused(format!(
+                "cannot compare: the scans differ in {flags}; scan both with the same options"
+            ))),
+        }
+    };
     let (new, exit) = match saved(args)? {
-        Some(new) => (new, Exit::Ok),
+        Some(new) => {
+            refuse(new.options.as_ref())?;
+            (new, Exit::Ok)
+        }
         None => {
+            // Before a scan that can last hours, and before `--save` replaces the old one.
+            refuse(Some(&Recorded::of(&args.options())))?;
             let lines = Lines::of(args);
             let scan = scan(args, &lines, false)?;
             print_notes(&scan);
@@ -42,12 +56,6 @@ pub(super) fn run(args: &DuArgs, old: &Path) -> Ended {
             (new, exit_of(&scan))
         }
     };
-    let options = old.options.as_ref().zip(new.options.as_ref());
-    if let Some(flags) = options.and_then(|(old, new)| old.difference(new)) {
-        return Err(Failure::refused(format!(
-            "cannot compare: the scans differ in {flags}; scan both with the same options"
-        )));
-    }
     let mut changed = changes(&old, &new).map_err(Failure::failed)?;
     let measure = args.measure();
     let shown = |tally: Option<Tally>| {

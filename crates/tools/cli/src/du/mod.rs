@@ -145,7 +145,9 @@ fn finish(args: &DuArgs, lines: &Lines, scan: &Scan, terminal: bool) -> Result<(
 fn write_files(args: &DuArgs, lines: &Lines, scan: &Scan) -> Result<(), Failure> {
     if scan.interrupted {
         for file in [&args.save, &args.svg, &args.export_ncdu].into_iter().flatten() {
-            not_written(file);
+            if file.as_os_str() != "-" {
+                not_written(file);
+            }
         }
         return Ok(());
     }

@@ -183,14 +183,21 @@ impl Shown<'_> {
                 (digits > 0).then(|| width.parse::<usize>().unwrap_or(WIDTH_MAX).min(WIDTH_MAX));
             let letters = after.trim_start_matches(':');
             let colons = after.len() - letters.len();
+            let refused = match letters.chars().next() {
+                Some('E') => "aAbBdDeFgGhHIjklmMNSUVwW",
+                Some('O') => "aAcDFqxXY",
+                _ => "",
+            };
             let letters = letters.strip_prefix(['E', 'O']).unwrap_or(letters);
-            let letter = letters.chars().next();
+            // A `%` after flags begins the next conversion.
+            let plain = letters.len() == spec.len();
+            let letter = letters.chars().next().filter(|letter| *letter != '%' || plain);
             let end = spec.len() - letters.len() + letter.map_or(0, char::len_utf8);
             let (text, parsed) = (&spec[..end], Spec { flags, width });
             let converted = match letter {
                 Some('%') if end == 1 => Some("%".to_owned()),
                 Some('z') if colons <= 3 => Some(self.offset(&parsed, colons)),
-                Some(letter) if colons == 0 => {
+                Some(letter) if colons == 0 && !refused.contains(letter) => {
                     self.part(&parsed, letter).or_else(|| self.number(&parsed, letter))
                 }
                 _ => None,
@@ -243,7 +250,7 @@ impl Shown<'_> {
             'C' => spec.year(year / 100, 2),
             'd' => spec.number(time.day(), 2, '0'),
             'e' => spec.number(time.day(), 2, '_'),
-            'g' => spec.number(week_year.rem_euclid(100), 2, '0'),
+            'g' => spec.year(week_year.rem_euclid(100), 2),
             'G' => spec.year(week_year, 4),
             'H' => spec.number(time.hour(), 2, '0'),
             'I' => spec.number(hour_12, 2, '0'),
@@ -260,7 +267,7 @@ impl Shown<'_> {
             'V' => spec.number(time.date().iso_week_date().week(), 2, '0'),
             'w' => spec.number(sunday, 1, '0'),
             'W' => spec.number((day + 7 - monday) / 7, 2, '0'),
-            'y' => spec.number((year % 100).abs(), 2, '0'),
+            'y' => spec.year((year % 100).abs(), 2),
             'Y' => spec.year(year, 4),
             _ => return None,
         })
