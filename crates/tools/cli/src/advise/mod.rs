@@ -22,7 +22,7 @@ use profile::{Condition, Entry, Key, Profiles};
 use search::{Budget, Found, Search};
 use show::{Advice, Swept};
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Find the fastest plan for a job by a short trial
@@ -175,20 +175,12 @@ fn advise(args: &AdviseArgs, profiles: Result<Profiles, Failure>) -> Ended {
         return Err(Failure::failed(first_error(&search, &found).unwrap_or_else(small)));
     };
     let unread = first_error(&search, &found);
-    if args.exhaustive && !args.evict && found.condition != Condition::Warm {
-        return Err(Failure::refused(
-            "the files may not be in memory, and the first run would load them; add --evict to --exhaustive",
-        ));
-    }
     // The sweep would leave no time for it.
     let total = search.total();
     let plan = found.tried[chosen].plan;
-    let (swept, failed) = match args.exhaustive.then(|| search.exhaustive(found.mean, plan)) {
-        // Not all plans have run.
-        _ if stop.load(Ordering::Relaxed) => (None, None),
-        Some(Ok(tried)) => (Some(Swept::of(tried, plan)), None),
-        Some(Err(failure)) => (None, Some(failure)),
-        None => (None, None),
+    let (swept, failed) = match args.exhaustive {
+        true => sweep(args, &mut search, (&found, plan), &stop),
+        false => (None, None),
     };
     let taught = found.teaches(learnt, args.evict);
     let costs = found.tried[0].cost().zip(found.tried[chosen].cost());
@@ -208,6 +200,27 @@ fn advise(args: &AdviseArgs, profiles: Result<Profiles, Failure>) -> Ended {
     }
     printed?;
     exit(stop.load(Ordering::Relaxed), failed, unread)
+}
+
+/// Runs all plans on all files. Returns their times, or why it failed or is refused; neither after an
+/// interrupt.
+fn sweep(
+    args: &AdviseArgs,
+    search: &mut Search<'_>,
+    (found, plan): (&Found, Plan),
+    stop: &AtomicBool,
+) -> (Option<Swept>, Option<Failure>) {
+    if !args.evict && found.condition != Condition::Warm {
+        let why = "the files may not be in memory, and the first run would load them; add --evict to \
+                   --exhaustive";
+        return (None, Some(Failure::refused(why)));
+    }
+    match search.exhaustive(found.mean, plan) {
+        // Not all plans have run.
+        _ if stop.load(Ordering::Relaxed) => (None, None),
+        Ok(tried) => (Some(Swept::of(tried, plan)), None),
+        Err(failure) => (None, Some(failure)),
+    }
 }
 
 /// Returns the exit code after the advice, and reports what could not be read.

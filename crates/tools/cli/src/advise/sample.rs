@@ -194,12 +194,9 @@ impl Sample {
             let Ok(file) = file::open(self.list.path(*first), OpenHow::default()) else { continue };
             let file = std::fs::File::from(file);
             let bytes = file.metadata().map_or(0, |facts| facts.len());
-            match ioloom_sys::cache::resident_pages(&file, bytes) {
-                Ok(Some(own)) => resident += own,
-                // The system reports no pages of files that belong to others.
-                Ok(None) => break,
-                Err(_) => continue,
-            }
+            // The system does not report the pages of a file that belongs to another user.
+            let Ok(Some(own)) = ioloom_sys::cache::resident_pages(&file, bytes) else { continue };
+            resident += own;
             pages += bytes.div_ceil(page);
         }
         (pages > 0).then(|| (resident as f64 / pages as f64).min(1.0))

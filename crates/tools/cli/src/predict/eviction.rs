@@ -1,6 +1,7 @@
 //! Eviction of the files of a calibration, confirmed by the kernel.
 
 use crate::exit::Failure;
+use ioloom_cache::{Incomplete, Source};
 use ioloom_failure::{Operation, PathError, quoted};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,8 @@ use std::time::Duration;
 const EVICTING: usize = 16;
 const EVICTIONS: usize = 20;
 const EVICTION_PAUSE: Duration = Duration::from_millis(10);
+/// Files that could not be evicted, after which the others are not tried if none could.
+const HOPELESS: usize = 2 * EVICTING;
 
 /// Evicts files, or fails if the kernel keeps pages.
 pub(super) fn evict(paths: &[PathBuf]) -> Result<(), Failure> {
@@ -23,21 +26,27 @@ pub(super) fn evict(paths: &[PathBuf]) -> Result<(), Failure> {
 }
 
 /// Evicts files and removes those of which the kernel keeps pages from the list, or fails if fewer than
-/// `least` would remain. Calls `proceed` before each file. Returns how many were removed.
+/// `least` would remain, as it does without trying all if none can be evicted. Calls `proceed` before
+/// each file. Returns how many were removed.
 pub(super) fn leave_out_kept(
     files: &mut Vec<(PathBuf, u64)>,
     least: usize,
     proceed: impl Fn() -> Result<(), Failure> + Sync,
 ) -> Result<usize, Failure> {
-    let (before, out) = (files.len(), AtomicUsize::new(0));
+    let (before, out, done) = (files.len(), AtomicUsize::new(0), AtomicUsize::new(0));
     let most = before.saturating_sub(least);
     let one = |(path, _): &(PathBuf, u64)| {
         proceed()?;
-        let evicted = try_evict(path)?;
-        if !evicted && out.fetch_add(1, Ordering::Relaxed) >= most {
+        if try_evict(path)? {
+            done.fetch_add(1, Ordering::Relaxed);
+            return Ok(true);
+        }
+        let earlier = out.fetch_add(1, Ordering::Relaxed);
+        let is_hopeless = least > 0 && earlier >= HOPELESS && done.load(Ordering::Relaxed) == 0;
+        if earlier >= most || is_hopeless {
             return Err(kept(path));
         }
-        Ok(evicted)
+        Ok(false)
     };
     let mut evicted = on_threads(&files[..], one)?.into_iter();
     files.retain(|_| evicted.next().unwrap_or(false));
@@ -73,12 +82,16 @@ fn try_evict(path: &Path) -> Result<bool, Failure> {
         if again > 0 {
             std::thread::sleep(EVICTION_PAUSE);
         }
-        let (_, after, _) = ioloom_cache::evict_file(&file, bytes, true).map_err(fail)?;
+        let (_, after, why) = ioloom_cache::evict_file(&file, bytes, true).map_err(fail)?;
         if after.is_cold() {
             return Ok(true);
         }
         if ioloom_sys::cache::is_memory_backed(path).unwrap_or(false) {
             return Err(kept(path));
+        }
+        // Another attempt would not know more.
+        if why == Some(Incomplete::Unknown) || after.source == Source::Sampled {
+            return Ok(false);
         }
     }
     Ok(false)
@@ -92,7 +105,8 @@ fn kept(path: &Path) -> Failure {
              ext4 or XFS"
         }
         _ => {
-            "a program has it mapped or locked, or its file system cannot evict; use another directory"
+            "a program has it mapped or locked, it belongs to another user, or its file system cannot \
+             evict; use another directory"
         }
     };
     Failure::refused(format!("cannot evict {} from the page cache: {why}", quoted(path)))
@@ -124,5 +138,28 @@ mod tests {
         let failure = leave_out_kept(&mut all.clone(), 2, || Ok(())).unwrap_err();
         assert!(failure.message.contains("mapped"), "{}", failure.message);
         drop(map);
+    }
+
+    #[test]
+    fn a_directory_without_a_file_that_can_be_evicted_is_refused_early() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut files, mut maps) = (Vec::new(), Vec::new());
+        for number in 0..400 {
+            let path = dir.path().join(number.to_string());
+            std::fs::write(&path, [1; 4096]).unwrap();
+            let file = File::open(&path).unwrap();
+            maps.push(Map::new(&file, 4096, MapAdvice::Populate).unwrap());
+            files.push((path, 4096));
+        }
+        let tried = AtomicUsize::new(0);
+        let proceed = || {
+            tried.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        };
+        leave_out_kept(&mut files, 1, proceed).unwrap_err();
+        drop(maps);
+        // Beyond the limit, each thread ends with its next file.
+        let tried = tried.into_inner();
+        assert!(tried <= HOPELESS + EVICTING, "{tried}");
     }
 }

@@ -25,6 +25,8 @@ const LARGE: [&str; 2] = ["count=4,size=16MiB,seed=2", "count=4,size=2MiB,seed=2
 /// Smallest file that counts as large in an existing directory, and the most that are read.
 const LARGE_MIN: u64 = 1 << 20;
 const LARGE_FILES: usize = 4;
+/// Most large files of an existing directory that are tried: some may not be evicted.
+const LARGE_TRIED: usize = 16 * LARGE_FILES;
 /// Most files that are used of an existing directory, and most that are copied.
 const FILES_MAX: usize = 16_000;
 const COPIED_MAX: usize = 8_000;
@@ -129,6 +131,7 @@ impl Sets {
         }
         let left_out = leave_out_kept(&mut small, PROBE_FILES, || proceed(signals))?
             + leave_out_kept(&mut large, 0, || proceed(signals))?;
+        large.truncate(LARGE_FILES);
         let files = |all: Vec<(PathBuf, u64)>| Files {
             bytes: all.iter().map(|(_, bytes)| bytes).sum(),
             paths: all.into_iter().map(|(path, _)| path).collect(),
@@ -383,7 +386,7 @@ struct Usable {
 
 impl Usable {
     fn new() -> Self {
-        let (small, large) = (FirstPaths::new(FILES_MAX), FirstPaths::new(LARGE_FILES));
+        let (small, large) = (FirstPaths::new(FILES_MAX), FirstPaths::new(LARGE_TRIED));
         Self { small, large, entries: 0 }
     }
 
@@ -466,6 +469,26 @@ pub(super) fn read(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ioloom_sys::map::{Map, MapAdvice};
+
+    #[test]
+    fn large_files_that_cannot_be_evicted_are_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        for number in 0..PROBE_FILES {
+            std::fs::write(dir.path().join(format!("small{number}")), [1; 100]).unwrap();
+        }
+        let bytes = LARGE_MIN as usize;
+        let large: Vec<PathBuf> =
+            (0..=LARGE_FILES).map(|number| dir.path().join(format!("large{number}"))).collect();
+        large.iter().for_each(|path| std::fs::write(path, vec![1; bytes]).unwrap());
+        let file = File::open(&large[0]).unwrap();
+        let map = Map::new(&file, bytes, MapAdvice::Populate).unwrap();
+        // Otherwise, nothing can be evicted here.
+        if let Ok(sets) = Sets::existing(dir.path(), &StopSignals::catch()) {
+            assert_eq!(sets.large.paths, large[1..]);
+        }
+        drop(map);
+    }
 
     #[test]
     fn only_the_first_paths_are_kept() {

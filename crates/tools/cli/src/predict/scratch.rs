@@ -27,7 +27,7 @@ pub(super) struct Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.path);
+        let _ = remove(&self.path);
     }
 }
 
@@ -63,10 +63,25 @@ fn sweep(dir: &Path) {
         if entry.file_name().to_str().is_some_and(is_name) && is_ours(&entry.path()) {
             let stale = File::open(entry.path());
             if stale.is_ok_and(|stale| try_lock(&stale).unwrap_or(false)) {
-                let _ = std::fs::remove_dir_all(entry.path());
+                let _ = remove(&entry.path());
             }
         }
     }
+}
+
+/// Removes a directory, its marker last: the next calibration finds what an interrupted removal leaves.
+fn remove(dir: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_name() == MARKER {
+            continue;
+        }
+        match entry.file_type()?.is_dir() {
+            true => std::fs::remove_dir_all(entry.path())?,
+            false => std::fs::remove_file(entry.path())?,
+        }
+    }
+    std::fs::remove_dir_all(dir)
 }
 
 /// Reports whether [`Scratch::create`] gives such a name.
@@ -93,7 +108,7 @@ pub(super) fn proceed(signals: &StopSignals) -> Result<(), Failure> {
     match signals.flag.load(Ordering::Relaxed) {
         true => Err(Failure::new(
             signals.exit(),
-            "the calibration was interrupted; its files are removed, and nothing is saved",
+            "the calibration was interrupted; what it created is removed, and nothing is saved",
         )),
         false => Ok(()),
     }
@@ -112,9 +127,10 @@ mod tests {
                 std::fs::write(dir.path().join(name).join(MARKER), "").unwrap();
             }
         };
-        let kept = ["files-12", "backup-1", "files-", "files-1a", "server-1-2", "notes"];
+        // No process has so large a number.
+        let kept = ["files-99999999", "backup-1", "files-", "files-1a", "server-1-2", "notes"];
         for name in kept {
-            make(&format!("{PREFIX}{name}"), name != "files-12");
+            make(&format!("{PREFIX}{name}"), name != kept[0]);
         }
         make(&format!("{PREFIX}server-34"), true);
         let used = Scratch::create(dir.path(), "files").unwrap();
@@ -125,5 +141,25 @@ mod tests {
         assert!(used.path().exists(), "it is locked");
         drop(used);
         assert_eq!(left(), kept.len());
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_removed_keeps_its_marker() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let scratch = Scratch::create(dir.path(), "files").unwrap();
+        let (path, closed) = (scratch.path().to_owned(), scratch.path().join("closed"));
+        std::fs::create_dir(&closed).unwrap();
+        std::fs::write(closed.join("file"), "").unwrap();
+        let mode = |mode| std::fs::set_permissions(&closed, PermissionsExt::from_mode(mode));
+        mode(0o500).unwrap();
+        // A privileged user can remove it.
+        let failed = remove(&path).is_err();
+        assert_eq!((path.exists(), path.join(MARKER).exists()), (failed, failed));
+        if failed {
+            mode(0o700).unwrap();
+        }
+        drop(scratch);
+        assert!(!path.exists());
     }
 }

@@ -134,18 +134,67 @@ fn advice_that_cannot_be_kept_is_printed() {
 #[test]
 fn an_interrupted_sweep_prints_the_advice() {
     let home = Home::new();
-    let dir = files(&home, 400, 100);
-    let dir = dir.to_str().unwrap();
-    let work = ["--compute", "sleep:100ms", "--budget-time", "1s", "--evict"];
-    let args = [&["advise", dir, "--exhaustive", "--json"][..], &work].concat();
+    let rchar = |process: &str| -> Option<u64> {
+        let text = fs::read_to_string(format!("/proc/{process}/io")).ok()?;
+        text.strip_prefix("rchar: ")?.lines().next()?.parse().ok()
+    };
+    if rchar("self").is_none() {
+        println!("skipped: /proc/self/io cannot be read");
+        return;
+    }
+    let dir = files(&home, 400, 64 << 10);
+    let job = ["advise", dir.to_str().unwrap(), "--compute", "sleep:10ms"];
+    let budget = ["--budget-time", "1s", "--budget-bytes", "4MiB"];
+    let sweep = ["--evict", "--exhaustive", "--json"];
     let pipe = std::process::Stdio::piped;
-    let child = home.command(&args).stdout(pipe()).stderr(pipe()).spawn().unwrap();
-    // The trial takes a second, the sweep at least 40 s: some plans use one thread.
-    std::thread::sleep(std::time::Duration::from_secs(8));
-    let kill = std::process::Command::new("kill").arg("-INT").arg(child.id().to_string()).status();
+    let mut child = home
+        .command(&[&job[..], &budget, &sweep].concat())
+        .stdout(pipe())
+        .stderr(pipe())
+        .spawn()
+        .unwrap();
+    let process = child.id().to_string();
+    // The trial reads at most 4 MiB.
+    let start = std::time::Instant::now();
+    while rchar(&process).unwrap_or(0) < 16 << 20 {
+        assert!(child.try_wait().unwrap().is_none(), "the sweep has ended");
+        if start.elapsed().as_secs() >= 60 {
+            child.kill().unwrap();
+            panic!("the sweep has read less than 16 MiB in a minute");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(child.try_wait().unwrap().is_none(), "the sweep has ended");
+    let kill = std::process::Command::new("kill").args(["-INT", &process]).status();
     assert!(kill.unwrap().success());
     let ran = Ran::from(child.wait_with_output().unwrap());
     assert_eq!(ran.code, Some(130), "{}", ran.err);
+    let advice = ran.json();
+    assert!(advice["plan"].is_string() && advice["exhaustive"].is_null(), "{advice:#}");
+}
+
+/// A sweep that is refused leaves the advice of the finished trial.
+#[test]
+fn a_refused_sweep_prints_the_advice() {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
+        println!("skipped: no /dev/shm");
+        return;
+    };
+    let home = Home::new();
+    let dir = files(&home, 40, 100);
+    fs::write(memory.path().join("one"), "text").unwrap();
+    let device = |path: &std::path::Path| fs::metadata(path).unwrap().dev();
+    if device(&dir) == device(memory.path()) {
+        println!("skipped: /dev/shm is not another file system");
+        return;
+    }
+    // Whether files of two file systems come from memory is unknown.
+    let paths = [dir.to_str().unwrap(), memory.path().to_str().unwrap()];
+    let options = ["--budget-time", "1s", "--exhaustive", "--json"];
+    let ran = home.run(&[&["advise"][..], &paths, &options].concat());
+    assert_eq!(ran.code, Some(3), "{}", ran.err);
+    assert!(ran.err.contains("--evict"), "{}", ran.err);
     let advice = ran.json();
     assert!(advice["plan"].is_string() && advice["exhaustive"].is_null(), "{advice:#}");
 }
