@@ -113,7 +113,7 @@ pub fn export(store: &Store, sessions: &[String], dest: &Path) -> Result<Exporte
             lacks.traces += u64::from(trace.is_none() && picture.trace.is_some());
             all.files.extend(trace);
         }
-        remove_surplus(dest, name, count)?;
+        remove_surplus(dest, &session.header, count)?;
         all.lacks.extend(lacks.sentence(name));
     }
     Ok(all)
@@ -129,10 +129,11 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
     }
 }
 
-/// Refuses to replace another session of the same name.
+/// Refuses to replace another session of the same name, and a file whose session is unknown.
 fn check_replaced(path: &Path, header: &SessionHeader) -> Result<(), StoreError> {
-    let there = if path.exists() { peek(path)? } else { None };
-    match there {
+    let there = if path.exists() { peek(path) } else { Ok(None) };
+    let taken = |_| StoreError::Taken { path: path.to_owned() };
+    match there.map_err(taken)? {
         Some(there) if !there.header.is_of_same_session(header) => {
             Err(StoreError::Taken { path: path.to_owned() })
         }
@@ -149,14 +150,22 @@ fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     new.finish()
 }
 
-/// Removes the parts of an earlier, longer export, which would be read as part of this one.
-fn remove_surplus(dest: &Path, session: &str, from: usize) -> Result<(), StoreError> {
-    for part in from.. {
-        let old = dest.join(file_name(session, part));
-        match std::fs::remove_file(&old) {
-            Ok(()) => {}
-            Err(e) if e.kind() == io::ErrorKind::NotFound => break,
-            Err(e) => return Err(failed(&old)(e)),
+/// Removes the parts of an earlier, longer export, which would be read as part of this one: the last
+/// first, because a gap is an error.
+fn remove_surplus(dest: &Path, header: &SessionHeader, from: usize) -> Result<(), StoreError> {
+    let start = format!("{}.part", header.session);
+    let mut old = Vec::new();
+    for entry in std::fs::read_dir(dest).map_err(failed(dest))? {
+        let name = entry.map_err(failed(dest))?.file_name();
+        let rest = name.to_str().and_then(|name| name.strip_prefix(start.as_str()));
+        let part = rest.and_then(|rest| rest.strip_suffix(".jsonl")?.parse::<usize>().ok());
+        old.extend(part.filter(|part| *part >= from));
+    }
+    old.sort_unstable();
+    for part in old.into_iter().rev() {
+        let path = dest.join(file_name(&header.session, part));
+        if peek(&path)?.is_none_or(|there| there.header.is_of_same_session(header)) {
+            std::fs::remove_file(&path).map_err(failed(&path))?;
         }
     }
     Ok(())

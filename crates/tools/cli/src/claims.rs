@@ -169,6 +169,7 @@ pub(crate) fn run(args: &ClaimsArgs) -> Ended {
     let differing = if args.check { differing(&ledger, &claims, &all) } else { Vec::new() };
     let headers = all.iter().map(|session| &session.header);
     session_report::report_missing_ledger(headers, args.claims.as_deref());
+    let stored = all.iter().any(|session| !session.runs.is_empty());
     let evidence = ledger.evidence(all);
     report_left_out(&evidence);
     // All claims are judged together, so a verdict does not depend on which are shown.
@@ -184,7 +185,10 @@ pub(crate) fn run(args: &ClaimsArgs) -> Ended {
     } else {
         out::print(&table(&verdicts, out::columns()))?;
         if evidence.records.is_empty() {
-            stderr::message("no stored runs; create some with `ioloom study`");
+            stderr::message(match stored {
+                true => "no stored runs can decide claims; those on files of yours never do",
+                false => "no stored runs; create some with `ioloom study`",
+            });
         }
     }
     for line in &differing {

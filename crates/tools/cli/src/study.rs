@@ -201,7 +201,8 @@ pub(crate) fn run(args: &StudyArgs) -> Ended {
     let bench = Bench::new(args)?;
     let specs = with_the_experiments(specs, &args.experiment)?;
     let go_on = bench.go_on(args, &specs)?;
-    let files = StudyFiles::begin(args.report.as_deref(), args.export.as_deref())?;
+    let files =
+        StudyFiles::begin(args.report.as_deref(), args.export.as_deref(), args.files.is_some())?;
     let mut ran = Vec::new();
     let (mut exit, mut failed) = (Exit::Ok, None);
     for study in &specs {
@@ -498,8 +499,8 @@ impl Bench {
         let printed = if args.json { Ok(()) } else { session_report::print_summary(&inputs) };
         let page = ioloom_report::html_all(&inputs);
         let stored = atomic_file::write(&entries[0].report, &page);
-        files.finish(&page, &inputs)?;
-        stored.and(printed)?;
+        let asked = files.finish(&page, &inputs);
+        stored.and(asked).and(printed)?;
         Ok(entries)
     }
 

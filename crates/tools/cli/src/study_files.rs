@@ -1,26 +1,54 @@
 //! The files that the user requests of a study. They are opened before the first run, so that a path that cannot be
-//! written is an error before hours of runs.
+//! written is an error before hours of runs. A study of the user's files must not find another file among them, so
+//! that its files are then only tried.
 
 use crate::atomic_file::{self, Begun};
 use crate::exit::Failure;
 use ioloom_report::Input;
-use std::path::Path;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// A file without contents.
+enum Later {
+    Begun(Begun),
+    /// It could be written.
+    Tried(PathBuf),
+}
+
+impl Later {
+    fn finish(self, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+        match self {
+            Self::Begun(file) => file.finish(fill),
+            Self::Tried(path) => atomic_file::write_with(&path, fill),
+        }
+    }
+}
 
 /// Files without contents.
 pub(crate) struct StudyFiles {
-    report: Option<Begun>,
-    export: Option<Begun>,
+    report: Option<Later>,
+    export: Option<Later>,
 }
 
 impl StudyFiles {
-    /// Opens the files at these paths.
+    /// Opens the files at these paths; `only_try`: without leaving anything there until the end.
     ///
     /// # Errors
     /// A file cannot be written.
-    pub(crate) fn begin(report: Option<&Path>, export: Option<&Path>) -> Result<Self, Failure> {
+    pub(crate) fn begin(
+        report: Option<&Path>,
+        export: Option<&Path>,
+        only_try: bool,
+    ) -> Result<Self, Failure> {
         let begin = |path: &Path| {
             atomic_file::create_parents(path)?;
-            atomic_file::begin(path)
+            // A reader of a pipe would see its end.
+            let is_special = path.metadata().is_ok_and(|meta| !meta.is_file());
+            let begun = atomic_file::begin(path)?;
+            Ok(match only_try && !is_special {
+                true => Later::Tried(path.to_owned()),
+                false => Later::Begun(begun),
+            })
         };
         Ok(Self { report: report.map(begin).transpose()?, export: export.map(begin).transpose()? })
     }
@@ -30,12 +58,11 @@ impl StudyFiles {
     /// # Errors
     /// A file cannot be written.
     pub(crate) fn finish(self, page: &str, inputs: &[Input]) -> Result<(), Failure> {
-        if let Some(report) = self.report {
-            report.finish(|out| out.write_all(page.as_bytes()))?;
-        }
-        if let Some(export) = self.export {
-            export.finish(|out| writeln!(out, "{}", ioloom_report::anonymous(inputs)))?;
-        }
-        Ok(())
+        let report =
+            self.report.map_or(Ok(()), |file| file.finish(|out| out.write_all(page.as_bytes())));
+        let export = self.export.map_or(Ok(()), |file| {
+            file.finish(|out| writeln!(out, "{}", ioloom_report::anonymous(inputs)))
+        });
+        report.and(export)
     }
 }

@@ -70,7 +70,7 @@ impl CurveNumber {
         let is_cut = measured.extra.contains_key(&Self::Period.recorded_as(curve))
             || points.chunk_by(|a, b| a.0 < b.0).any(|file| file.len() == RECORDED_MAX);
         match self {
-            Self::Growth if is_cut => lacks("ends before the end of the file"),
+            Self::Growth if is_cut => lacks("lacks the stalls at the start or the end of the file"),
             Self::Period => stalls::period(points).map_or_else(|| lacks(FEW), Ok),
             Self::Growth => stalls::growth(points).map_or_else(|| lacks(FEW), Ok),
         }

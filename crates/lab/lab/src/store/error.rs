@@ -58,7 +58,8 @@ pub enum StoreError {
     },
     /// An export would replace another session.
     #[error(
-        "cannot replace {}: it contains another session of the same name; choose another directory",
+        "cannot replace {}: it contains another session of the same name, or cannot be read; remove it or \
+         choose another directory",
         quoted(.path)
     )]
     Taken {
