@@ -6,7 +6,7 @@
 
 use crate::error::QueueError;
 use crate::link::Link;
-use crate::terms::{Stored, Terms, WITH_HISTORY};
+use crate::terms::{Stored, Terms};
 use crate::ticket::Ticket;
 use std::ops::Deref;
 

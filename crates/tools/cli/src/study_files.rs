@@ -40,7 +40,7 @@ impl StudyFiles {
         export: Option<&Path>,
         only_try: bool,
     ) -> Result<Self, Failure> {
-        let begin = |path: &Path| {
+        let begin = |path: &Path| -> Result<Later, Failure> {
             atomic_file::create_parents(path)?;
             // A reader of a pipe would see its end.
             let is_special = path.metadata().is_ok_and(|meta| !meta.is_file());

@@ -269,7 +269,7 @@ impl Slice {
         };
         std::thread::scope(|scope| {
             for _ in 0..EVICTING.min(self.paths.len()) {
-                scope.spawn(&evict_some);
+                scope.spawn(evict_some);
             }
         });
         next.load(Ordering::Relaxed) >= self.paths.len()
