@@ -81,7 +81,7 @@ fn is_part(path: &Path, session: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(".part"))
 }
 
-/// Checks that no part of a session is missing before one of these, which are in order. A part may be there
+/// Checks that no part of a session is missing before one that is there; they are in order. A part may be there
 /// twice.
 fn complete(parts: &[SessionFile]) -> Result<(), StoreError> {
     let mut next = 0;

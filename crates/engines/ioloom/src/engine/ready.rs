@@ -180,7 +180,7 @@ impl<'p, S> Ready<'p, S> {
             std::mem::swap(&mut *offered, missed);
             shared.offered.fetch_add(count, Ordering::SeqCst);
             drop(offered);
-            // Blocking threads rest there too, and take none of these.
+            // Blocking threads rest there too, and do not take any.
             shared.source.bell().ring_all();
         }
         count

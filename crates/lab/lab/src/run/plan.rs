@@ -84,7 +84,7 @@ pub(super) fn check(planned: &Planned, subject: &dyn Subject) -> Result<(), LabE
     Ok(())
 }
 
-/// Removes what killed runs left next to the file sets, so that it counts as free.
+/// Removes what killed runs left next to the file sets: it then counts as free.
 pub(super) fn clear(planned: &Planned, subject: &dyn Subject, options: &RunOptions<'_>) {
     let mut dirs = BTreeSet::new();
     for place in &options.workspaces {
