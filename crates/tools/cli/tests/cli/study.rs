@@ -26,8 +26,9 @@ fn a_study_ends_with_its_report_and_everything_can_be_shown_again() {
 
     shown_again(&home, &studies);
     // As a run leaves it that is killed.
-    let set = std::fs::read_dir(home.path("cache/ioloom/sets")).unwrap().next().unwrap().unwrap();
-    let scratch = set.path().join("scratch");
+    let sets = std::fs::read_dir(home.path("cache/ioloom/sets")).unwrap();
+    let mut sets = sets.map(|entry| entry.unwrap().path());
+    let scratch = sets.find(|path| path.is_dir()).unwrap().join("scratch");
     std::fs::create_dir(&scratch).unwrap();
     std::fs::write(scratch.join("copy"), "x").unwrap();
     let mut again = study.to_vec();

@@ -34,7 +34,7 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
     (
         "programs in the background do not hold up the run",
         "echo x > f; timeout 20 $EACH f -q --exec 'sh -c \"sleep 20 2> err & echo printed\"'; echo $?",
-        "printed\n0\n",
+        "printed\n0\nioloom: 1 command ended while a background process kept the output open; later output is lost; use 'wait' in the command\n",
     ),
     (
         "every failed command is named",
