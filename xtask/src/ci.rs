@@ -101,6 +101,12 @@ fn packages(repo: &Repo) -> anyhow::Result<Outcome> {
         apt(&["update"], 180)?;
         let install = [&["install", "-y", "--no-install-recommends"], names.as_slice()].concat();
         apt(&install, 600)?;
+        // One name that a release does not have fails the whole call.
+        let mut left: Vec<&str> = tools::missing().iter().map(|p| p.package).collect();
+        left.dedup();
+        for name in left {
+            apt(&["install", "-y", "--no-install-recommends", name], 300)?;
+        }
     } else {
         println!("not root, or no apt-get; run: apt-get install {}", names.join(" "));
     }

@@ -52,13 +52,15 @@ pub(crate) fn build(repo: &Repo, profile: &str) -> anyhow::Result<Outcome> {
 }
 
 /// Files that every package contains, with at least one page of a command.
-const CONTENTS: [&str; 12] = [
+const CONTENTS: [&str; 14] = [
     "/usr/bin/ioloom",
     "/usr/share/man/man1/ioloom.1.gz",
     "/usr/share/man/man1/ioloom-each.1.gz",
     "/usr/share/bash-completion/completions/ioloom",
     "/usr/share/zsh/vendor-completions/_ioloom",
     "/usr/share/fish/vendor_completions.d/ioloom.fish",
+    "/usr/lib/systemd/system/ioloom-serve.service",
+    "/usr/lib/systemd/system/ioloom-serve.socket",
     "/usr/share/doc/ioloom/copyright",
     "/usr/share/doc/ioloom/docs/reference/json.md",
     "/usr/share/doc/ioloom/docs/objects.md",

@@ -144,7 +144,9 @@ pub(crate) fn oldest_compiler(repo: &Repo) -> anyhow::Result<Outcome> {
         let install = format!("rustup toolchain install {version}.0 --profile minimal");
         return Ok(Outcome::Skipped(format!("rustc {version} is missing; run: {install}")));
     }
-    let args = [&toolchain, "check", "--locked", "-p", "ioloom", "-p", "ioloom-cli"];
+    let features = ["--features", "ioloom-cli/objects,ioloom-cli/queue"];
+    let crates = [&toolchain, "check", "--locked", "-p", "ioloom", "-p", "ioloom-cli"];
+    let args = [&crates[..], &features].concat();
     let job = Job::new("cargo", &args, &repo.root, 1200)
         .env("CARGO_TARGET_DIR", repo.target_dir()?.join("oldest").to_string_lossy());
     let ended = job.run()?;

@@ -60,7 +60,8 @@ pub(crate) struct ClaimsArgs {
     /// Runs only the arms of the selected claims, in at least 12 and at most 30 blocks, and stops when
     /// every claim is decided or more blocks would not decide it. Prints an estimate first. Ctrl-C or a
     /// budget leaves the session unfinished; the same command continues it. The exit code is 3 if a named
-    /// claim cannot be verified here; a claim that is already decided needs no runs.
+    /// claim cannot be verified here or the budget ended first; a claim that is already decided needs no
+    /// runs.
     #[arg(long)]
     verify: bool,
 

@@ -165,6 +165,22 @@ fn codes(name: &str) -> &'static [(&'static str, &'static str)] {
             ("127", "The command does not exist."),
             ("128+N", "Signal N ended the command."),
         ],
+        "ioloom-claims" => &[
+            SUCCESS,
+            FAILURE,
+            USAGE,
+            ("3", "A named claim cannot be verified here, or the budget ended first."),
+            INTERRUPTED,
+            SIGNALLED,
+        ],
+        "ioloom-load" => &[
+            SUCCESS,
+            FAILURE,
+            USAGE,
+            ("3", "The load generator was the bottleneck, or a search reached its limit."),
+            INTERRUPTED,
+            SIGNALLED,
+        ],
         "ioloom-predict" => &[SUCCESS, FAILURE, USAGE, REFUSED, STOPPED],
         "ioloom-serve" => &[
             ("0", "Success, also after SIGINT or SIGTERM."),

@@ -1,4 +1,5 @@
-//! The commands of the guide work in the order given, in an empty home directory with some files.
+//! The commands of the guide and of the README work in the order given, in an empty home directory, that of the guide
+//! with some files.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -18,13 +19,45 @@ fn sample(dir: &Path) {
     }
 }
 
-#[test]
-fn every_command_of_the_guide_works() {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/guide");
+/// Returns a directory with the program, and a search path that begins with it.
+fn installed() -> (tempfile::TempDir, String) {
     let bin = tempfile::tempdir().unwrap();
     symlink(env!("CARGO_BIN_EXE_ioloom"), bin.path().join("ioloom")).unwrap();
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{path}", bin.path().display());
+    (bin, path)
+}
+
+/// Studies take minutes, and the server uses a fixed port; other tests run both.
+#[test]
+fn the_tools_of_the_readme_work() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../README.md");
+    let text = std::fs::read_to_string(readme).unwrap();
+    let (_, tools) = text.split_once("\n## The tools\n").unwrap();
+    let (tools, _) = tools.split_once("\n## ").unwrap();
+    let (_bin, path) = installed();
+    let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let others = ["ioloom study ", "ioloom compare ", "ioloom serve ", "ioloom load ", "kill $!"];
+    let mut ran = 0;
+    for line in commands(tools) {
+        if others.iter().any(|start| line.starts_with(start)) {
+            continue;
+        }
+        let mut shell = Command::new("sh");
+        shell.args(["-c", line]).current_dir(home.path()).env("PATH", &path);
+        shell.env("HOME", home.path()).env("XDG_DATA_HOME", home.path().join(".data"));
+        let done = shell.output().unwrap();
+        let words = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.success(), "{line}: {words}");
+        ran += 1;
+    }
+    assert!(ran > 12, "only {ran} commands");
+}
+
+#[test]
+fn every_command_of_the_guide_works() {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/guide");
+    let (_bin, path) = installed();
     let mut ran = 0;
     for page in std::fs::read_dir(guide).unwrap() {
         let page = page.unwrap().path();
