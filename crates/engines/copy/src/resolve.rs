@@ -216,7 +216,14 @@ impl TargetResolver<'_> {
             _ if Errno::from_io_error(&e) == Some(Errno::LOOP) => {
                 match (self.context.options.force, operation) {
                     (false, _) => CopyError::io(Operation::Stat, to.to_owned(), e),
-                    (true, Operation::Create) => CopyError::io(Operation::Remove, to.to_owned(), e),
+                    (true, Operation::Create) => {
+                        let operation = match kind {
+                            Kind::Fifo => Operation::MakeFifo,
+                            Kind::Regular => Operation::Remove,
+                            _ => Operation::MakeNode,
+                        };
+                        CopyError::io(operation, to.to_owned(), e)
+                    }
                     (true, _) if links => {
                         CopyError::io(operation, to.to_owned(), e).and(source.to_owned())
                     }

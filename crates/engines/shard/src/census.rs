@@ -214,13 +214,14 @@ fn is_part(name: &OsStr) -> bool {
 
 /// Returns the shards that were begun, in order. Their markers are in the directories of parts.
 fn begun(places: &[PathBuf], host: &str) -> Vec<Unfinished> {
-    let dirs: BTreeSet<&Path> = places
+    let dirs: BTreeSet<PathBuf> = places
         .iter()
         .map(|place| if place.is_dir() { place.as_path() } else { durable::parent(place) })
+        .map(|dir| dir.canonicalize().unwrap_or_else(|_| dir.to_owned()))
         .collect();
     let mut begun: Vec<Unfinished> = dirs
         .into_iter()
-        .flat_map(part::running)
+        .flat_map(|dir| part::running(&dir))
         .map(|(marker, running)| Unfinished {
             shard: running.shard,
             ended: running.has_ended(host),

@@ -132,7 +132,10 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
 /// Refuses to replace another session of the same name, and a file whose session is unknown.
 fn check_replaced(path: &Path, header: &SessionHeader) -> Result<(), StoreError> {
     let there = if path.exists() { peek(path) } else { Ok(None) };
-    let taken = |_| StoreError::Taken { path: path.to_owned() };
+    let taken = |error| match error {
+        StoreError::Line { path, .. } => StoreError::Taken { path },
+        other => other,
+    };
     match there.map_err(taken)? {
         Some(there) if !there.header.is_of_same_session(header) => {
             Err(StoreError::Taken { path: path.to_owned() })

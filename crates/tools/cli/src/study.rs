@@ -201,8 +201,7 @@ pub(crate) fn run(args: &StudyArgs) -> Ended {
     let bench = Bench::new(args)?;
     let specs = with_the_experiments(specs, &args.experiment)?;
     let go_on = bench.go_on(args, &specs)?;
-    let files =
-        StudyFiles::begin(args.report.as_deref(), args.export.as_deref(), args.files.is_some())?;
+    let files = StudyFiles::begin(args.report.as_deref(), args.export.as_deref())?;
     let mut ran = Vec::new();
     let (mut exit, mut failed) = (Exit::Ok, None);
     for study in &specs {

@@ -1,6 +1,6 @@
 //! The files that the user requests of a study. They are opened before the first run, so that a path that cannot be
-//! written is an error before hours of runs. A study of the user's files must not find another file among them, so
-//! that its files are then only tried.
+//! written is an error before hours of runs. Regular files are only tried then: a study that is killed leaves nothing
+//! behind, and a study of the user's files finds no other file among them.
 
 use crate::atomic_file::{self, Begun};
 use crate::exit::Failure;
@@ -31,23 +31,19 @@ pub(crate) struct StudyFiles {
 }
 
 impl StudyFiles {
-    /// Opens the files at these paths; `only_try`: without leaving anything there until the end.
+    /// Opens the files at these paths.
     ///
     /// # Errors
     /// A file cannot be written.
-    pub(crate) fn begin(
-        report: Option<&Path>,
-        export: Option<&Path>,
-        only_try: bool,
-    ) -> Result<Self, Failure> {
+    pub(crate) fn begin(report: Option<&Path>, export: Option<&Path>) -> Result<Self, Failure> {
         let begin = |path: &Path| -> Result<Later, Failure> {
             atomic_file::create_parents(path)?;
             // A reader of a pipe would see its end.
             let is_special = path.metadata().is_ok_and(|meta| !meta.is_file());
             let begun = atomic_file::begin(path)?;
-            Ok(match only_try && !is_special {
-                true => Later::Tried(path.to_owned()),
-                false => Later::Begun(begun),
+            Ok(match is_special {
+                true => Later::Begun(begun),
+                false => Later::Tried(path.to_owned()),
             })
         };
         Ok(Self { report: report.map(begin).transpose()?, export: export.map(begin).transpose()? })

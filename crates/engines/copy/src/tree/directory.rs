@@ -426,8 +426,9 @@ impl Worker<'_> {
                 let removed = remove::tree(above.dir(), hidden, &mut each);
                 kept = left.report(self.context, &path, &dir.data().tally);
                 if let Err(e) = removed {
-                    // The directory is there, so it is not discarded.
-                    self.context.failed(failed(Operation::Remove, e));
+                    // The directory is there, so it is not discarded; what remains is the hidden one.
+                    let hidden = path.with_file_name(OsStr::from_bytes(hidden.to_bytes()));
+                    self.context.failed(CopyError::io(Operation::Remove, hidden, e));
                 }
             }
             renamed => renamed.map_err(|e| failed(Operation::Publish, e))?,

@@ -5,6 +5,7 @@ use ioloom::{Cancel, Error, ReadOrder};
 use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Condvar, Mutex};
+use std::time::Duration;
 
 /// Methods that the public form accepts, each under every schedule.
 const METHODS: [&str; 8] = [
@@ -92,6 +93,8 @@ fn long_functions_over_few_cold_files_run_at_once() {
             // Functions that have begun. They end four at a time.
             let (begun, changed) = (Mutex::new(0_usize), Condvar::new());
             let run = files.threads(THREADS as u32).map(|f| {
+                // Not even the last of four is short.
+                std::thread::sleep(Duration::from_millis(1));
                 let mut now = begun.lock().unwrap();
                 *now += 1;
                 let together = now.next_multiple_of(THREADS);

@@ -225,14 +225,14 @@ fn sweep(
 
 /// Returns the exit code after the advice, and reports what could not be read.
 fn exit(interrupted: bool, failed: Option<Failure>, unread: Option<String>) -> Ended {
+    // Other plans may have met files that the chosen one was not given.
+    if let Some(first) = unread.as_ref().filter(|_| !interrupted) {
+        stderr::message(&format!("the advice ignores what the trial could not read: {first}"));
+    }
     match (failed, unread) {
         _ if interrupted => Ok(Exit::Interrupted),
         (Some(failure), _) => Err(failure),
-        // Other plans may have met files that the chosen one was not given.
-        (None, Some(first)) => {
-            stderr::message(&format!("the advice ignores what the trial could not read: {first}"));
-            Ok(Exit::Failed)
-        }
+        (None, Some(_)) => Ok(Exit::Failed),
         (None, None) => Ok(Exit::Ok),
     }
 }

@@ -144,10 +144,9 @@ fn finish(args: &DuArgs, lines: &Lines, scan: &Scan, terminal: bool) -> Result<(
 /// Writes the files that the flags name. An interrupted scan replaces none.
 fn write_files(args: &DuArgs, lines: &Lines, scan: &Scan) -> Result<(), Failure> {
     if scan.interrupted {
-        for file in [&args.save, &args.svg, &args.export_ncdu].into_iter().flatten() {
-            if file.as_os_str() != "-" {
-                not_written(file);
-            }
+        let export = args.export_ncdu.as_ref().filter(|file| file.as_os_str() != "-");
+        for file in [args.save.as_ref(), args.svg.as_ref(), export].into_iter().flatten() {
+            not_written(file);
         }
         return Ok(());
     }
