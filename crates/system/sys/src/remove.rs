@@ -1,8 +1,9 @@
 //! Removes directory trees of any depth with two descriptors.
 //!
 //! The walk goes down by name and up by `..`, and checks on the way up that `..` is the directory
-//! it came from, so a tree that is moved during the removal cannot lead elsewhere. Memory: the
-//! names of the directories that wait. Cost: three calls per directory, one per file.
+//! it came from, so a tree that is moved during the removal cannot lead elsewhere. It does not leave the
+//! file system: a mount below the tree is an error. Memory: the names of the directories that wait. Cost:
+//! three calls per directory, one per file.
 
 use crate::attr::{self, Attr};
 use crate::dir::{Dir, Kind, ReadBuffer};
@@ -23,9 +24,23 @@ pub struct Removed {
 /// One directory on the way down.
 struct Level {
     name: CString,
-    above: ((u32, u32), u64),
+    own: ((u32, u32), u64),
     /// Directories in it that are still to be removed.
     waiting: Vec<CString>,
+}
+
+/// What to do with the entries of a tree.
+type Each<'a> = dyn FnMut(&[u8], Option<&Attr>) + 'a;
+
+/// A walk through a tree.
+struct Walk<'a, 'b> {
+    /// Whether entries are removed, or only counted.
+    removes: bool,
+    device: (u32, u32),
+    levels: Vec<Level>,
+    path: Vec<u8>,
+    counted: Removed,
+    each: &'a mut Each<'b>,
 }
 
 /// Removes the directory `name` with its contents, and calls `each` before every removal with the
@@ -36,49 +51,50 @@ pub fn tree(
     name: &CStr,
     each: &mut dyn FnMut(&[u8], Option<&Attr>),
 ) -> io::Result<Removed> {
-    let mut removed = Removed::default();
-    let mut path = Vec::new();
-    let mut levels: Vec<Level> = Vec::new();
-    let first = match open(dir, name) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(removed),
-        opened => opened?,
+    walk(dir, name, true, each)
+}
+
+/// Counts what [`tree`] would remove, and leaves it as it is.
+pub fn measure(dir: &Dir, name: &CStr) -> io::Result<Removed> {
+    walk(dir, name, false, &mut |_, _| {})
+}
+
+fn walk(dir: &Dir, name: &CStr, removes: bool, each: &mut Each<'_>) -> io::Result<Removed> {
+    let device = attr::of_file(dir)?.device;
+    let (levels, path, counted) = (Vec::new(), Vec::new(), Removed::default());
+    let mut walk = Walk { removes, device, levels, path, counted, each };
+    let mut at = match walk.open(dir, name) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(walk.counted),
+        opened => walk.enter(opened?, name)?,
     };
-    let mut at = enter(first, dir, name, &mut levels, (&mut path, &mut removed), each)?;
     loop {
-        let level = levels.last_mut().expect("the loop ends with the first level");
+        let level = walk.levels.last_mut().expect("the loop ends with the first level");
         if let Some(next) = level.waiting.pop() {
-            path.extend_from_slice(next.to_bytes());
-            path.push(b'/');
-            let below = open(&at, &next)?;
-            at = enter(below, &at, &next, &mut levels, (&mut path, &mut removed), each)?;
+            walk.path.extend_from_slice(next.to_bytes());
+            walk.path.push(b'/');
+            let below = walk.open(&at, &next)?;
+            at = walk.enter(below, &next)?;
             continue;
         }
-        let done = levels.pop().expect("checked above");
-        each(path.strip_suffix(b"/").unwrap_or(&path), None);
-        removed.names += 1;
-        if levels.is_empty() {
-            make::remove_directory(dir, name)?;
-            return Ok(removed);
-        }
+        let done = walk.levels.pop().expect("checked above");
+        (walk.each)(walk.path.strip_suffix(b"/").unwrap_or(&walk.path), None);
+        walk.counted.names += 1;
+        let Some(level) = walk.levels.last() else {
+            if removes {
+                make::remove_directory(dir, name)?;
+            }
+            return Ok(walk.counted);
+        };
         let above = at.open_above()?;
-        if attr::of_file(&above)?.identity() != done.above {
+        if attr::of_file(&above)?.identity() != level.own {
             // It was moved during the removal.
             return Err(Errno::STALE.into());
         }
-        permitted(&above, || make::remove_directory(&above, &done.name))?;
-        path.truncate(path.len() - done.name.to_bytes().len() - 1);
-        at = above;
-    }
-}
-
-/// Opens a directory to be removed. Its owner may have to permit it first.
-fn open(above: &Dir, name: &CStr) -> io::Result<Dir> {
-    match above.open_at(name.to_bytes()) {
-        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-            attr::set_mode_at(above, name, 0o700)?;
-            above.open_at(name.to_bytes())
+        if removes {
+            permitted(&above, || make::remove_directory(&above, &done.name))?;
         }
-        opened => opened,
+        walk.path.truncate(walk.path.len() - done.name.to_bytes().len() - 1);
+        at = above;
     }
 }
 
@@ -93,45 +109,57 @@ fn permitted(dir: &Dir, remove: impl Fn() -> io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Removes the files of an open directory, and lists its directories.
-fn enter(
-    at: Dir,
-    above: &Dir,
-    name: &CStr,
-    levels: &mut Vec<Level>,
-    (path, removed): (&mut Vec<u8>, &mut Removed),
-    each: &mut dyn FnMut(&[u8], Option<&Attr>),
-) -> io::Result<Dir> {
-    let (mut waiting, mut files) = (Vec::new(), Vec::new());
-    at.read(&mut ReadBuffer::new(), &mut |entry| {
-        let name = CString::new(entry.name).expect("a file name contains no NUL bytes");
-        if entry.kind == Kind::Directory {
-            waiting.push(name)
-        } else {
-            files.push(name)
+impl Walk<'_, '_> {
+    /// Opens a directory to be removed. Its owner may have to permit it first.
+    fn open(&self, above: &Dir, name: &CStr) -> io::Result<Dir> {
+        match above.open_at(name.to_bytes()) {
+            Err(e) if self.removes && e.kind() == io::ErrorKind::PermissionDenied => {
+                attr::set_mode_at(above, name, 0o700)?;
+                above.open_at(name.to_bytes())
+            }
+            opened => opened,
         }
-        true
-    })?;
-    for file in files {
-        let found = attr::of_name(&at, &file, false);
-        let kind = found.as_ref().map_or(Kind::Unknown, |found| found.kind);
-        if kind == Kind::Directory {
-            waiting.push(file);
-            continue;
-        }
-        let length = path.len();
-        path.extend_from_slice(file.to_bytes());
-        if let Ok(found) = &found {
-            each(path, Some(found));
-        }
-        path.truncate(length);
-        permitted(&at, || make::remove(&at, &file))?;
-        removed.names += 1;
-        removed.bytes +=
-            found.map_or(0, |found| if kind == Kind::Regular { found.bytes } else { 0 });
     }
-    levels.push(Level { name: name.to_owned(), above: attr::of_file(above)?.identity(), waiting });
-    Ok(at)
+
+    /// Removes the files of an open directory, and lists its directories.
+    fn enter(&mut self, at: Dir, name: &CStr) -> io::Result<Dir> {
+        let own = attr::of_file(&at)?;
+        if own.device != self.device || own.mount_root {
+            return Err(Errno::XDEV.into());
+        }
+        let (mut waiting, mut files) = (Vec::new(), Vec::new());
+        at.read(&mut ReadBuffer::new(), &mut |entry| {
+            let name = CString::new(entry.name).expect("a file name contains no NUL bytes");
+            if entry.kind == Kind::Directory {
+                waiting.push(name)
+            } else {
+                files.push(name)
+            }
+            true
+        })?;
+        for file in files {
+            let found = attr::of_name(&at, &file, false);
+            let kind = found.as_ref().map_or(Kind::Unknown, |found| found.kind);
+            if kind == Kind::Directory {
+                waiting.push(file);
+                continue;
+            }
+            let length = self.path.len();
+            self.path.extend_from_slice(file.to_bytes());
+            if let Ok(found) = &found {
+                (self.each)(&self.path, Some(found));
+            }
+            self.path.truncate(length);
+            if self.removes {
+                permitted(&at, || make::remove(&at, &file))?;
+            }
+            self.counted.names += 1;
+            self.counted.bytes +=
+                found.map_or(0, |found| if kind == Kind::Regular { found.bytes } else { 0 });
+        }
+        self.levels.push(Level { name: name.to_owned(), own: own.identity(), waiting });
+        Ok(at)
+    }
 }
 
 #[cfg(test)]
@@ -158,15 +186,38 @@ mod tests {
         }
         std::os::unix::fs::symlink(&outside, temp.path().join("tree/out")).unwrap();
         let mut seen = Vec::new();
+        let all = Removed { bytes: 30, names: 3001 + 3 * 6 + 1 };
+        assert_eq!(measure(&dir, c"tree").unwrap(), all);
         let removed = tree(&dir, c"tree", &mut |path, found| {
             if found.is_some_and(|found| found.kind == Kind::Regular) {
                 seen.push(path.len());
             }
         });
-        assert_eq!(removed.unwrap(), Removed { bytes: 30, names: 3001 + 3 * 6 + 1 });
+        assert_eq!(removed.unwrap(), all);
         assert_eq!(seen.len(), 6);
         assert!(!temp.path().join("tree").exists());
         assert_eq!(std::fs::read(outside.join("kept")).unwrap(), b"kept");
         assert_eq!(tree(&dir, c"tree", &mut |_, _| {}).unwrap(), Removed::default());
+    }
+    #[test]
+    fn a_mount_is_not_emptied() {
+        let temp = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let mount_point = temp.path().join("tree/mount");
+        std::fs::create_dir_all(&mount_point).unwrap();
+        let run = |command: &mut std::process::Command| {
+            command.output().is_ok_and(|output| output.status.success())
+        };
+        let mut mount = std::process::Command::new("mount");
+        if !run(mount.args(["-t", "tmpfs", "none"]).arg(&mount_point)) {
+            return println!("skipped: this user cannot mount");
+        }
+        std::fs::write(mount_point.join("kept"), "kept").unwrap();
+        let dir = Dir::open(temp.path()).unwrap();
+        let removed = tree(&dir, c"tree", &mut |_, _| {});
+        let kept = std::fs::read(mount_point.join("kept"));
+        assert!(run(std::process::Command::new("umount").arg(&mount_point)));
+        assert_eq!(kept.unwrap(), b"kept");
+        assert_eq!(removed.map_err(|e| Errno::from_io_error(&e)), Err(Some(Errno::XDEV)));
+        assert!(tree(&dir, c"tree", &mut |_, _| {}).is_ok());
     }
 }
