@@ -5,6 +5,9 @@
 //! but exist for less than a millisecond: those that are older than two seconds were abandoned, or their copy
 //! makes them again. Directories of resumable copies are kept unless their target is copied again without
 //! `--resume`.
+//!
+//! A name proves nothing where another user can rename entries: that user can give a hidden name to any
+//! directory of this one. Such directories, and what belongs to another user, are reported and kept.
 //! Cost: listing a directory, once, if the copy creates a directory in it or merges one into it.
 
 use crate::context::CopyContext;
@@ -21,6 +24,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Age at which a name that cannot be locked was left by a killed copy.
 const STALE: Duration = Duration::from_secs(2);
+
+/// The sticky bit: only the owner of an entry, or of the directory, can rename it.
+const STICKY: u32 = 0o1000;
+
+/// Permissions to write for others than the owner; ACLs cannot give more than that of the group.
+const SHARED: u32 = 0o022;
 
 /// Looks for remains in `dir`, in which the directories `targets` are about to be copied. `adopts`:
 /// whether this copy continues with the remains of an earlier attempt.
@@ -108,8 +117,20 @@ fn remove_stale(
 ) {
     let Ok(stale) = dir.open_at(name.to_bytes()) else { return };
     let Ok(opened) = attr::of_file(&stale) else { return };
-    if opened.user != attr::own_ids().0 || !make::try_lock(&stale).unwrap_or(false) {
+    if !make::try_lock(&stale).unwrap_or(false) {
         return;
+    }
+    let is_of_other = opened.user != attr::own_ids().0;
+    if is_of_other || !attr::of_file(dir).is_ok_and(|above| is_protected(&opened, &above)) {
+        // A copy that was about to lock it makes another one.
+        if make::remove_directory(dir, name).is_ok() {
+            return report(context, path, name, Ok(0));
+        }
+        // Its copy can continue while it is measured.
+        drop(stale);
+        let bytes = remove::measure(dir, name).ok().map(|found| found.bytes);
+        let path = path.join(OsStr::from_bytes(name.to_bytes()));
+        return note_suspect(context, &path, bytes, is_of_other);
     }
     // A copy that resumes it has locked the journal, and finds it locked until the removal ends.
     let _held = match journal.map(|journal| ioloom_sys::open_at::open_to_read(dir, journal, false))
@@ -134,6 +155,28 @@ fn remove_stale(
     report(context, path, name, removed);
 }
 
+/// Returns true if no other user except root can have given its name to a directory of this user in `above`.
+fn is_protected(dir: &Attr, above: &Attr) -> bool {
+    let is_shared = |attr: &Attr| attr.mode & SHARED != 0;
+    // Where others cannot rename entries, they can still move in a directory to which they can write.
+    let sticky = above.mode & STICKY != 0 && !is_shared(dir);
+    [0, attr::own_ids().0].contains(&above.user) && (sticky || !is_shared(above))
+}
+
+/// Reports what was probably left by an interrupted copy, and is kept.
+fn note_suspect(context: &CopyContext<'_>, path: &Path, bytes: Option<u64>, is_of_other: bool) {
+    let size = bytes.map_or(String::new(), |bytes| format!(", {bytes} bytes"));
+    let why = match is_of_other {
+        true => "it belongs to another user",
+        false => "other users can rename entries in its directory",
+    };
+    let text = format!(
+        "kept {}{size}, which looks like the rest of an interrupted copy: {why}; remove it if it is one",
+        quoted(path)
+    );
+    context.watcher.note(&text);
+}
+
 fn remove_stale_file(context: &CopyContext<'_>, dir: &Dir, path: &Path, name: &CStr) {
     let Ok(there) = attr::of_name(dir, name, false) else { return };
     // Root makes links of the files of others.
@@ -149,6 +192,14 @@ fn remove_stale_file(context: &CopyContext<'_>, dir: &Dir, path: &Path, name: &C
     }
     let Ok(stale) = ioloom_sys::open_at::open_to_read(dir, name, false) else { return };
     let Ok(opened) = attr::of_file(&stale) else { return };
+    if !is_one_of_several && opened.user != attr::own_ids().0 {
+        if make::try_lock(&stale).unwrap_or(false) {
+            drop(stale);
+            let path = path.join(OsStr::from_bytes(name.to_bytes()));
+            note_suspect(context, &path, Some(opened.bytes), true);
+        }
+        return;
+    }
     // A file of a running copy can have got a second name, as by a snapshot of hard links.
     if !(is_one_of_several || is_ours(&opened)) || !make::try_lock(&stale).unwrap_or(false) {
         return;

@@ -176,6 +176,35 @@ fn remains_of_a_killed_copy_are_reported_and_removed() {
     assert_eq!(fs::read(at("to/source/sub/file")).unwrap(), b"text");
 }
 
+/// Goal: another user cannot have a directory removed by giving it a hidden name. Method: directories that
+/// others can change, one of which is sticky, and one of another user.
+#[test]
+fn directories_that_others_could_have_renamed_are_reported_and_kept() {
+    let dir = place();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir_all(at("source")).unwrap();
+    for (to, mode, owner, keeps) in [
+        ("shared", 0o777, None, true),
+        ("sticky", 0o1777, None, false),
+        ("mine", 0o755, None, false),
+        ("other", 0o755, Some(1000), true),
+    ] {
+        let hidden = at(to).join(".x.ioloom-0123456789abcdef.part");
+        fs::create_dir_all(&hidden).unwrap();
+        fs::write(hidden.join("file"), vec![1; 1000]).unwrap();
+        fs::set_permissions(&hidden, fs::Permissions::from_mode(0o700)).unwrap();
+        fs::set_permissions(at(to), fs::Permissions::from_mode(mode)).unwrap();
+        if owner.is_some() && std::os::unix::fs::chown(at(to), owner, owner).is_err() {
+            println!("skipped: {to}: this user cannot change owners");
+            continue;
+        }
+        let output = cp(dir.path(), &["-r", "source", to]);
+        assert!(output.status.success(), "{to}: {}", said(&output));
+        assert!(said(&output).contains("1000 bytes"), "{to}: {}", said(&output));
+        assert_eq!(hidden.join("file").exists(), keeps, "{to}: {}", said(&output));
+    }
+}
+
 /// Goal: the permissions of a replaced file are never wider than before. Method: ACLs that the
 /// directory would hand down.
 #[test]
