@@ -5,7 +5,8 @@
 //! way. Each complete file has a line that identifies its source and the copy. Each large file in
 //! progress has a line for every piece, with the hash of the piece, written after the piece was
 //! synced. A line is valid only while the source is unchanged. Lines about complete files are
-//! written without a sync, so after a reboot only those before a `synced` line are valid. A torn
+//! written without a sync, so after a reboot only those before a `synced` line are valid. They are valid only
+//! for copies with the same options, of which each copy writes a hash when it begins. A torn
 //! last line and lines that are not UTF-8 are ignored.
 //!
 //! Memory: only 16-byte hashes of each line are stored, about 50 bytes per file of an earlier copy
@@ -91,11 +92,12 @@ impl From<io::Error> for JournalError {
 }
 
 impl Journal {
-    /// Opens or creates the journal `name` in the directory of the target.
+    /// Opens or creates the journal `name` in the directory of the target. `options`: a word that is the same
+    /// for copies whose complete files are the same.
     pub(crate) fn open(
         dir: &Dir,
         name: CString,
-        number: u64,
+        (number, options): (u64, &str),
         target: PathBuf,
     ) -> Result<Self, JournalError> {
         let file = match make::file(dir, &name, 0o600) {
@@ -117,10 +119,12 @@ impl Journal {
         let mut reading = Reading::default();
         // Overwrite a torn last line: a line appended to it would be read as its continuation.
         let end = each_line(&file, |end, line| reading.line(end, line))?;
+        // Also of this copy, if its options differ from those of the last one.
+        reading.begin(&boot, Some(options));
         let known = reading.known(&boot);
         let state = Mutex::new(State { end, unsynced_bytes: 0 });
         let journal = Self { file, name, number, target, known, state };
-        journal.write(&format!("begin {boot}\n"))?;
+        journal.write(&format!("begin {boot} {options}\n"))?;
         Ok(journal)
     }
 
@@ -285,18 +289,29 @@ struct Reading {
     open: Vec<(u64, Key, Key)>,
     /// The boot during which the latest lines were written.
     boot: Option<String>,
+    /// The options of the copy that wrote the latest lines; `None` for older versions, which did not write them.
+    options: Option<String>,
 }
 
 impl Reading {
+    /// Begins with the lines of the next copy.
+    fn begin(&mut self, boot: &str, options: Option<&str>) {
+        if self.boot.as_ref().is_some_and(|last| last != boot) {
+            self.open.clear();
+        }
+        if self.options.as_deref() != options {
+            self.open.clear();
+            self.known.complete.clear();
+        }
+        self.boot = Some(boot.to_owned());
+        self.options = options.map(str::to_owned);
+    }
+
     fn line(&mut self, at: u64, line: &str) {
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
-            ["begin", now] => {
-                if self.boot.as_ref().is_some_and(|last| last != now) {
-                    self.open.clear();
-                }
-                self.boot = Some(now.to_owned());
-            }
+            ["begin", now] => self.begin(now, None),
+            ["begin", now, options] => self.begin(now, Some(options)),
             ["synced", end] => {
                 let end: u64 = end.parse().unwrap_or(0);
                 for (_, target, source) in self.open.extract_if(.., |(at, ..)| *at <= end) {
@@ -359,6 +374,16 @@ mod tests {
     }
 
     #[test]
+    fn lines_of_copies_with_other_options_are_invalid() {
+        let targets = |text: &str| targets(text, "one", &["aa", "bb", "cc"]);
+        let same = "begin one a\nwhole s1 aa\nsynced 24\nwhole s2 bb\nbegin one a\n";
+        assert_eq!(targets(same), ["aa", "bb"]);
+        assert_eq!(targets(&format!("{same}begin one b\nwhole s3 cc\n")), ["cc"]);
+        assert_eq!(targets(&format!("{same}begin one b\nbegin one a\n")), [""; 0]);
+        assert_eq!(targets(&format!("{TEXT}begin one a\n")), [""; 0]);
+    }
+
+    #[test]
     fn torn_and_unknown_lines_are_ignored() {
         let torn = format!("{TEXT}whole s3 c");
         assert_eq!(parse(&torn, "one"), parse(TEXT, "one"));
@@ -385,13 +410,13 @@ mod tests {
     fn invalid_utf8_does_not_shift_the_lines_that_follow() {
         let temp = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let (dir, path) = (Dir::open(temp.path()).unwrap(), temp.path().join("j"));
-        let open = || Journal::open(&dir, c"j".to_owned(), 7, "to".into());
+        let open = || Journal::open(&dir, c"j".to_owned(), (7, "some"), "to".into());
         fs::write(&path, b"begin one\nwhole \xff\xff\xff\xff\nto").unwrap();
         let opened = open().unwrap();
         assert!(matches!(open(), Err(JournalError::Busy)));
         let text = fs::read(&path).unwrap();
         let boot = proc::boot_id().unwrap();
-        let begun = format!("begin {boot}\n");
+        let begun = format!("begin {boot} some\n");
         let wanted = [&b"begin one\nwhole \xff\xff\xff\xff\n"[..], begun.as_bytes()];
         assert_eq!(text, wanted.concat());
         drop(opened);

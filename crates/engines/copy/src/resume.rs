@@ -55,7 +55,8 @@ pub(crate) fn begin(
     let number = number_of(&canonical(from)?, &target);
     let name = journal_name(&hidden_name(&to.name, number));
     let shown = name.clone();
-    let opened = Journal::open(&parent.dir, name, number, to.path.clone());
+    let options = options_word(context);
+    let opened = Journal::open(&parent.dir, name, (number, &options), to.path.clone());
     let journal = opened.map_err(|error| match error {
         JournalError::Busy => {
             let why = "another copy of it to the same target is running";
@@ -71,6 +72,17 @@ pub(crate) fn begin(
     let unset = context.resume.set(journal).is_ok();
     assert!(unset, "a copy has one journal; a second one would use other hidden names");
     Ok(())
+}
+
+/// Returns a word for the options that decide which files are copied, with what attributes, and how far they
+/// are synced: what a copy with others completed has to be copied again.
+fn options_word(context: &CopyContext<'_>) -> String {
+    let options = context.options;
+    let attributes = (options.preserve, options.plain_mode, options.attributes, options.context);
+    let content = (options.follow, options.sparse, options.attributes_only, options.contents);
+    let checked = (options.durable, options.verify);
+    let text = format!("{:?}", (attributes, content, checked));
+    blake3::hash(text.as_bytes()).to_hex()[..16].to_owned()
 }
 
 /// Records that a file is complete, from the attributes of its source and of the copy.

@@ -5,7 +5,7 @@
 
 use crate::test_dir::TestDir;
 use ioloom_copy::{
-    CopyCounters, CopyOptions, Existing, Report, Silent, Target, Verify, Watcher, copy,
+    CopyCounters, CopyOptions, Existing, Preserve, Report, Silent, Target, Verify, Watcher, copy,
 };
 use ioloom_sys::attr::Attr;
 use ioloom_testbed::alone;
@@ -154,4 +154,27 @@ fn a_copy_that_can_be_resumed_keeps_that_of_another_source() {
     let continued = run(&at("first"), &at("dir/to"), &first, &Silent);
     assert_eq!(continued.counts.resumed, stopped.counts.files);
     assert_eq!(left(), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn files_that_were_copied_with_other_options_are_copied_again() {
+    if !alone("interrupted::files_that_were_copied_with_other_options_are_copied_again") {
+        return;
+    }
+    let place = TestDir::disk();
+    let at = |name: &str| place.path().join(name);
+    tree(&at("from"), 5);
+    let first = options(true);
+    let stopped = run(&at("from"), &at("to"), &first, &Stop(&first));
+    assert!(stopped.cancelled && stopped.counts.files > 0);
+    let preserve = Preserve { times: true, ..Preserve::default() };
+    let report = run(&at("from"), &at("to"), &CopyOptions { preserve, ..options(true) }, &Silent);
+    assert_eq!((report.errors_count, report.counts.resumed), (0, 0), "{:?}", report.errors);
+    for number in 0..5 {
+        let modified = |dir: &str| {
+            let path = at(&format!("{dir}/sub/{number}"));
+            fs::metadata(path).unwrap().modified().unwrap()
+        };
+        assert_eq!(modified("from"), modified("to"));
+    }
 }
