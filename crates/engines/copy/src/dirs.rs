@@ -2,7 +2,7 @@
 
 use crate::links::{Copied, EarlierCopy, Identity};
 use crate::meta::{Creation, OWNER_ALL, ParentAttr};
-use crate::new_file::{PART, hidden_name, with_locked_name};
+use crate::new_file::{PART, hidden_name, is_shared, with_locked_name};
 use crate::report::Tally;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind};
@@ -244,8 +244,8 @@ pub(crate) struct TargetDir {
 pub(crate) enum NewDirs {
     /// Under a hidden name.
     Hidden,
-    /// Under the hidden name with this number, which an earlier copy may have left.
-    Resumed(u64),
+    /// Under the hidden name with this number, which an earlier copy may have left, and given to this user.
+    Resumed(u64, Option<u32>),
     /// Under the final name.
     Visible,
 }
@@ -323,7 +323,9 @@ impl TargetDir {
                 Some(made) => (made, false),
                 None => return Self::make_visible(above, name, mode),
             },
-            NewDirs::Resumed(number) => make_resumed(above, hidden_name(name, number), mode)?,
+            NewDirs::Resumed(number, given) => {
+                make_resumed(above, hidden_name(name, number), mode, given)?
+            }
             NewDirs::Visible => return Self::make_visible(above, name, mode),
         };
         let hidden_name = Some(hidden);
@@ -354,21 +356,27 @@ fn can_rename(above: &Dir, hidden: &CStr) -> bool {
 }
 
 /// Creates the hidden directory of a copy that can be resumed, or opens the one that an earlier copy left. The
-/// journal excludes other copies of its kind, but another copy can be removing the directory.
+/// journal excludes other copies of its kind, but another copy can be removing the directory. `given`: the owner
+/// that the earlier copy may have given it, which counts only where other users cannot make or rename directories.
 fn make_resumed(
     above: &Dir,
     hidden: CString,
     mode: u32,
+    given: Option<u32>,
 ) -> io::Result<((CString, Dir, Attr), bool)> {
     let mut tries = 0;
+    let (me, place) = (attr::own_ids().0, attr::of_file(above)?);
+    let is_private = !is_shared(&place) && [0, me].contains(&place.user);
+    let given = given.filter(|_| is_private);
+    let is_foreign = |attr: &Attr| attr.user != me && Some(attr.user) != given;
     loop {
         let is_adopted = make_or_reuse(above, &hidden, mode, true)?;
         // Others can predict the name, and make a directory that stays theirs.
-        if attr::of_name(above, &hidden, false)?.user != attr::own_ids().0 {
+        if is_foreign(&attr::of_name(above, &hidden, false)?) {
             return Err(Errno::PERM.into());
         }
         let (dir, own) = open_new(above, &hidden, true)?;
-        if own.user != attr::own_ids().0 {
+        if is_foreign(&own) {
             return Err(Errno::PERM.into());
         }
         if !lock_soon(&dir) {

@@ -281,6 +281,11 @@ pub(crate) fn is_ours(attr: &Attr) -> bool {
     attr.kind == Kind::Regular && attr.links == 1 && attr.user == attr::own_ids().0
 }
 
+/// Returns true if others than the owner may write to a file; ACLs cannot give more than the group has.
+pub(crate) fn is_shared(attr: &Attr) -> bool {
+    attr.mode & 0o022 != 0
+}
+
 impl Drop for NewFile<'_> {
     fn drop(&mut self) {
         let name = match &self.current_name {

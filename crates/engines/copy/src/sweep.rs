@@ -11,7 +11,7 @@
 //! Cost: listing a directory, once, if the copy creates a directory in it or merges one into it.
 
 use crate::context::CopyContext;
-use crate::new_file::{is_ours, is_temporary, journal_name, number_of_hidden};
+use crate::new_file::{is_ours, is_shared, is_temporary, journal_name, number_of_hidden};
 use ioloom_failure::quoted;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind, ReadBuffer};
@@ -27,9 +27,6 @@ const STALE: Duration = Duration::from_secs(2);
 
 /// The sticky bit: only the owner of an entry, or of the directory, can rename it.
 const STICKY: u32 = 0o1000;
-
-/// Permissions to write for others than the owner; ACLs cannot give more than that of the group.
-const SHARED: u32 = 0o022;
 
 /// Looks for remains in `dir`, in which the directories `targets` are about to be copied. `adopts`:
 /// whether this copy continues with the remains of an earlier attempt.
@@ -157,7 +154,6 @@ fn remove_stale(
 
 /// Returns true if no other user except root can have given its name to a directory of this user in `above`.
 fn is_protected(dir: &Attr, above: &Attr) -> bool {
-    let is_shared = |attr: &Attr| attr.mode & SHARED != 0;
     // Where others cannot rename entries, they can still move in a directory to which they can write.
     let sticky = above.mode & STICKY != 0 && !is_shared(dir);
     [0, attr::own_ids().0].contains(&above.user) && (sticky || !is_shared(above))

@@ -66,7 +66,7 @@ impl Worker<'_> {
         };
         let mode = self.initial_mode(&source, parent_attr);
         let new_dirs =
-            (self.new_dirs(new.parent.is_none(), parent_attr), self.context.resume.get().is_some());
+            (self.new_dirs(new, &source, parent_attr), self.context.resume.get().is_some());
         let sweep = || self.sweep(new, parent, &name, true);
         let target = match TargetDir::make(parent, &name, hidden, mode, new_dirs, sweep) {
             Err(e) => return self.not_begun(new, e, &paths()),
@@ -147,10 +147,7 @@ impl Worker<'_> {
         let me = attr::own_ids();
         if own.user != me.0 {
             // The earlier copy had finished it, and given it to the owner of its source.
-            let given = self.context.rules.may_give_away()
-                && self.context.options.preserve.owner
-                && own.user == source.user;
-            if !given {
+            if self.given(source) != Some(own.user) {
                 return Err(Errno::PERM.into());
             }
             attr::set_owner(&target.dir, me.0, me.1)?;
@@ -176,6 +173,12 @@ impl Worker<'_> {
             }
         }
         Ok(Attr { mode, ..own })
+    }
+
+    /// Returns the owner that a finished directory has, if it is another one.
+    fn given(&self, source: &Attr) -> Option<u32> {
+        let gives = self.context.rules.may_give_away() && self.context.options.preserve.owner;
+        gives.then_some(source.user)
     }
 
     /// Returns the mode with which to create a directory.
@@ -227,10 +230,11 @@ impl Worker<'_> {
 
     /// Returns how a new directory is created. A copy that reads pipes can wait for other programs,
     /// which may look for the directory.
-    fn new_dirs(&self, is_root: bool, above: ParentAttr) -> NewDirs {
+    fn new_dirs(&self, new: &NewDir<'_, CopyDir>, source: &Attr, above: ParentAttr) -> NewDirs {
+        let is_root = new.parent.is_none();
         match self.context.resume.get() {
             _ if self.context.options.contents || above.append_only => NewDirs::Visible,
-            Some(resume) if is_root => NewDirs::Resumed(resume.number),
+            Some(resume) if is_root => NewDirs::Resumed(resume.number, self.given(source)),
             // A later copy could not find a hidden name here, so fill it under its final name.
             Some(_) => NewDirs::Visible,
             None => NewDirs::Hidden,
@@ -295,7 +299,8 @@ impl Worker<'_> {
 
     /// Finishes a directory after everything below it: preserves its attributes, syncs it if
     /// requested, and renames it. If attributes cannot be preserved, reports the error and renames
-    /// the directory anyway; if the sync fails, or the device became full, removes it.
+    /// the directory anyway; if the sync fails, or the device became full, removes it unless the copy can be
+    /// resumed.
     pub(super) fn end_dir(&mut self, dir: DirRef<'_, CopyDir>) -> Result<(), CopyError> {
         let data = dir.data();
         if data.absent {
@@ -303,33 +308,65 @@ impl Worker<'_> {
         }
         let doomed = data.hidden && data.is_doomed();
         let gives_up = doomed || (self.context.cancelled() && data.hidden);
-        // Others still add entries to it.
-        let is_unfinished = self.context.alone && dir.parent().is_none();
-        if !gives_up
-            && !is_unfinished
-            && let Err(error) = self.preserve_attributes(dir)
-        {
-            self.context.failed(error);
-        }
         let Some(hidden) = &data.hidden_name else {
-            return if gives_up { Ok(()) } else { self.sync(dir) };
+            if gives_up {
+                return Ok(());
+            }
+            self.finish_attributes(dir);
+            return self.sync(dir);
         };
         let published = match gives_up {
             true => Ok(false),
-            false => {
-                let published = self.sync(dir).and_then(|()| self.publish(dir, hidden));
-                published.map(|kept| {
-                    self.counts.skipped += kept;
-                    true
-                })
-            }
+            false => self.complete(dir, hidden).map(|kept| {
+                self.counts.skipped += kept;
+                true
+            }),
         };
-        if !published.as_ref().is_ok_and(|published| *published)
-            && (self.context.resume.get().is_none() || doomed)
-        {
-            self.discard(dir, hidden, doomed || published.is_err());
+        if !published.as_ref().is_ok_and(|published| *published) {
+            match self.context.resume.get() {
+                None => self.discard(dir, hidden, doomed || published.is_err()),
+                Some(_) if doomed => self.note_kept(dir, hidden),
+                Some(_) => {}
+            }
         }
         published.map(drop)
+    }
+
+    /// Syncs and renames a hidden directory. It gets its attributes after the sync, which can take long: a copy
+    /// that is killed should leave a directory of this user. Returns the number of existing entries that
+    /// were kept.
+    fn complete(&mut self, dir: DirRef<'_, CopyDir>, hidden: &CStr) -> Result<u64, CopyError> {
+        self.sync(dir)?;
+        self.finish_attributes(dir);
+        if self.context.options.durable != Durable::None {
+            let pair = self.open_or_take(dir);
+            let synced = pair.and_then(|pair| pair.to.sync());
+            synced.map_err(|e| self.failed_at(dir, Operation::Sync, e))?;
+        }
+        self.publish(dir, hidden)
+    }
+
+    /// Copies the preserved attributes of a directory, and reports errors.
+    fn finish_attributes(&mut self, dir: DirRef<'_, CopyDir>) {
+        // Others still add entries to it.
+        let is_unfinished = self.context.alone && dir.parent().is_none();
+        if !is_unfinished && let Err(error) = self.preserve_attributes(dir) {
+            self.context.failed(error);
+        }
+    }
+
+    /// Reports the hidden directory that a resumed copy can complete when there is space.
+    fn note_kept(&self, dir: DirRef<'_, CopyDir>, hidden: &CStr) {
+        let path = target_path(self.roots, Some(dir), dir.root(), b"");
+        let kept = path.with_file_name(OsStr::from_bytes(hidden.to_bytes()));
+        let found = self.above_of(dir).and_then(|above| remove::measure(above.dir(), hidden));
+        let size = found.map_or(String::new(), |found| format!(", {} bytes", found.bytes));
+        let (kept, path) = (quoted(&kept), quoted(&path));
+        let text = format!(
+            "kept {kept}{size}, the incomplete copy of {path}; free space and repeat the command, or \
+             remove it"
+        );
+        self.context.watcher.note(&text);
     }
 
     pub(super) fn failed_at(

@@ -11,6 +11,7 @@ use ioloom_sys::attr::Attr;
 use ioloom_testbed::alone;
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -176,5 +177,39 @@ fn files_that_were_copied_with_other_options_are_copied_again() {
             fs::metadata(path).unwrap().modified().unwrap()
         };
         assert_eq!(modified("from"), modified("to"));
+    }
+}
+
+/// The copy was killed after it had given the directory to the owner of its source, and before the rename.
+#[test]
+fn a_directory_that_has_its_final_owner_is_continued() {
+    if !alone("interrupted::a_directory_that_has_its_final_owner_is_continued") {
+        return;
+    }
+    let place = TestDir::disk();
+    let at = |name: &str| place.path().join(name);
+    tree(&at("from"), 5);
+    if chown(at("from"), Some(1234), Some(1234)).is_err() {
+        return println!("skipped: this user cannot change owners");
+    }
+    let preserve = Preserve { owner: true, ..Preserve::default() };
+    let options = CopyOptions { preserve, ..options(true) };
+    for (shared, errors) in [(false, 0), (true, 1)] {
+        fs::create_dir(at("dir")).unwrap();
+        let mode = if shared { 0o777 } else { 0o755 };
+        fs::set_permissions(at("dir"), fs::Permissions::from_mode(mode)).unwrap();
+        let stopped = run(&at("from"), &at("dir/to"), &options, &Stop(&options));
+        assert!(stopped.cancelled && stopped.counts.files > 0);
+        options.cancel.store(false, Ordering::Relaxed);
+        let mut left = fs::read_dir(at("dir")).unwrap().map(|entry| entry.unwrap().path());
+        let left = left.find(|path| path.is_dir()).unwrap();
+        chown(left, Some(1234), Some(1234)).unwrap();
+        let report = run(&at("from"), &at("dir/to"), &options, &Silent);
+        assert_eq!(report.errors_count, errors, "{:?}", report.errors);
+        if !shared {
+            assert_eq!(report.counts.resumed, stopped.counts.files);
+            assert_eq!(fs::metadata(at("dir/to")).unwrap().uid(), 1234);
+        }
+        fs::remove_dir_all(at("dir")).unwrap();
     }
 }

@@ -78,6 +78,21 @@ fn a_full_device_names_every_file_and_leaves_no_incomplete_directory() {
         for file in 0..40 {
             assert!(said_new.contains(&format!("/f{file}'")), "f{file} in {said_new}");
         }
+        // A copy that can be resumed keeps what fits.
+        let output = cp(dir.path(), &["-r", "--resume", "source", "small/later"]);
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        let left = names(&small);
+        let hidden = left.iter().find(|name| name.ends_with(".part")).unwrap();
+        assert!(said(&output).contains(&format!("kept 'small/{hidden}', ")), "{}", said(&output));
+        let copied = (0..40).filter(|file| {
+            let sub = if file % 2 == 0 { "" } else { "deep/er/" };
+            let found = small.join(format!("{hidden}/{sub}f{file}")).exists();
+            assert!(found || said(&output).contains(&format!("/f{file}'")), "{}", said(&output));
+            found
+        });
+        assert!(copied.count() > 0, "{}", said(&output));
+        fs::remove_dir_all(small.join(hidden)).unwrap();
+        fs::remove_file(small.join(hidden.replace(".part", ".journal"))).unwrap();
         // Into an existing directory: what fits stays, the rest is named.
         fs::create_dir_all(small.join("there/deep/er")).unwrap();
         let output = cp(dir.path(), &["-rT", "--json", "source", "small/there"]);
