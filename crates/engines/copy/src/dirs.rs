@@ -85,6 +85,8 @@ pub(crate) struct CopyDir {
     /// end.
     pub(crate) hidden_name: Option<CString>,
     pub(crate) published: AtomicBool,
+    /// Whether its entries are moved into an existing directory, which has another identity.
+    pub(crate) merged: AtomicBool,
     /// Identity of the target.
     pub(crate) own: ((u32, u32), u64),
     /// Device of the source that the walk started from.

@@ -94,6 +94,7 @@ impl Worker<'_> {
             source,
             hidden_name: target.hidden_name,
             published: AtomicBool::new(false),
+            merged: AtomicBool::new(false),
             own: own.identity(),
             root_device,
             absent: false,
@@ -283,6 +284,7 @@ impl Worker<'_> {
             source: data.source,
             hidden_name: None,
             published: AtomicBool::new(false),
+            merged: AtomicBool::new(false),
             own: data.own,
             root_device: data.root_device,
             absent: true,
@@ -457,6 +459,7 @@ impl Worker<'_> {
                 let there = there.map_err(|_| failed(Operation::Publish, e))?;
                 let pair = self.open_or_take(dir).map_err(|e| failed(Operation::OpenDir, e))?;
                 let source = dir.path_of(b"");
+                dir.data().merged.store(true, Ordering::Release);
                 let mut left = merge::merge(self.context, (&pair.to, &there), &source, &path)
                     .map_err(|e| failed(Operation::Publish, e))?;
                 let mut each = |below: &[u8], found: Option<&Attr>| left.add(below, found);

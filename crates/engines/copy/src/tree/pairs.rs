@@ -2,14 +2,16 @@
 //!
 //! The last 128 pairs are kept, or fewer under a low descriptor limit. A thread that leaves a directory goes up by `..` if the
 //! pair of the directory above is not open, so the calls of a copy grow with the number of
-//! directories, not with their depth.
+//! directories, not with their depth. A directory that is opened again must be the same one: another user can
+//! have exchanged it.
 
 use super::{Worker, locked};
 use crate::dirs::{CopyDir, DirPair, c_name, open_target};
 use crate::options::Follow;
-use ioloom_sys::attr;
+use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::Dir;
 use ioloom_walk::DirRef;
+use rustix::io::Errno;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -51,6 +53,7 @@ impl Worker<'_> {
                 }
                 None => {
                     let from = Dir::open(&self.roots.from[at.root()])?;
+                    check_source(&from, at)?;
                     break DirPair { from, to: self.open_root_target(at)? };
                 }
             }
@@ -58,14 +61,15 @@ impl Worker<'_> {
         let follow = self.context.options.follow == Follow::Always;
         while let Some(next) = below.pop() {
             let from = pair.from.open_child(&c_name(next.name())?, follow, false)?;
-            pair = DirPair { from, to: open_target(&pair.to, next.name(), next.data())? };
+            check_source(&from, next)?;
+            pair = DirPair { from, to: reopen_target(&pair.to, next.name(), next)? };
         }
         Ok(pair)
     }
 
     fn open_root_target(&self, root: DirRef<'_, CopyDir>) -> io::Result<Dir> {
         let to = &self.roots.to[root.root()];
-        open_target(&self.roots.parents[to.parent].dir, to.name.to_bytes(), root.data())
+        reopen_target(&self.roots.parents[to.parent].dir, to.name.to_bytes(), root)
     }
 
     /// Opens only the target of a directory that may already be complete.
@@ -78,7 +82,7 @@ impl Worker<'_> {
         }
         let mut to = self.open_root_target(at)?;
         while let Some(next) = below.pop() {
-            to = open_target(&to, next.name(), next.data())?;
+            to = reopen_target(&to, next.name(), next)?;
         }
         Ok(to)
     }
@@ -133,6 +137,42 @@ impl Worker<'_> {
             self.context.failed(error);
         }
     }
+}
+
+/// Opens the target of a directory, which must be the one that was created or found.
+fn reopen_target(above: &Dir, name: &[u8], dir: DirRef<'_, CopyDir>) -> io::Result<Dir> {
+    let to = open_target(above, name, dir.data())?;
+    check_same(&to, |found| found.identity() == dir.data().own || is_merged(dir))?;
+    Ok(to)
+}
+
+fn check_source(from: &Dir, dir: DirRef<'_, CopyDir>) -> io::Result<()> {
+    // The number of the device changes when an automatic mount expires.
+    check_same(from, |found| found.inode == dir.data().source.inode)
+}
+
+/// Fails with `ESTALE` if a directory is not the same as before, except where numbers of files can change.
+fn check_same(dir: &Dir, is_same: impl FnOnce(&Attr) -> bool) -> io::Result<()> {
+    if is_same(&attr::of_file(dir)?) {
+        return Ok(());
+    }
+    let system = attr::file_system(dir)?;
+    match system.in_memory || (system.numbers_stay && !system.without_blocks) {
+        true => Err(Errno::STALE.into()),
+        false => Ok(()),
+    }
+}
+
+/// Returns true if a directory, or one above it, was merged into an existing one.
+fn is_merged(dir: DirRef<'_, CopyDir>) -> bool {
+    let mut at = Some(dir);
+    while let Some(dir) = at {
+        if dir.data().merged.load(Ordering::Acquire) {
+            return true;
+        }
+        at = dir.parent();
+    }
+    false
 }
 
 /// Opens the pair above by `..`; `None` if the directory was moved, or reached through a link.

@@ -213,3 +213,41 @@ fn a_directory_that_has_its_final_owner_is_continued() {
         fs::remove_dir_all(at("dir")).unwrap();
     }
 }
+
+/// Exchanges a directory in the middle of the target when the deepest file is there.
+struct Exchange<'a>(&'a Path);
+
+impl Watcher for Exchange<'_> {
+    fn wants_names(&self) -> bool {
+        true
+    }
+
+    fn copied(&self, from: &Path, _to: &Path, _backup: Option<&Path>) {
+        if from.is_file() {
+            let mut names = fs::read_dir(self.0).unwrap().map(|entry| entry.unwrap().path());
+            let is_hidden = |path: &PathBuf| path.to_string_lossy().ends_with(".part");
+            let fifth = names.find(is_hidden).unwrap().join("d/d/d/d/d");
+            fs::rename(fifth.join("d"), self.0.join("sixth")).unwrap();
+            fs::rename(&fifth, self.0.join("fifth")).unwrap();
+            fs::create_dir(&fifth).unwrap();
+            fs::set_permissions(&fifth, fs::Permissions::from_mode(0o711)).unwrap();
+        }
+    }
+}
+
+/// The pairs of the upper directories have been closed, and their path leads to another directory.
+#[test]
+fn a_directory_that_took_the_place_of_another_one_is_not_changed() {
+    let Some(place) = TestDir::memory() else { return println!("skipped: no /dev/shm") };
+    let at = |name: &str| place.path().join(name);
+    let deepest = at("from").join(vec!["d"; 200].join("/"));
+    fs::create_dir_all(&deepest).unwrap();
+    fs::write(deepest.join("file"), "text").unwrap();
+    fs::set_permissions(at("from/d/d/d/d/d"), fs::Permissions::from_mode(0o755)).unwrap();
+    let preserve = Preserve { mode: true, ..Preserve::default() };
+    let options = CopyOptions { preserve, ..options(false) };
+    let report = run(&at("from"), &at("to"), &options, &Exchange(place.path()));
+    assert!(report.errors_count > 0);
+    let other = fs::metadata(at("to/d/d/d/d/d")).unwrap();
+    assert_eq!(other.mode() & 0o777, 0o711, "{:?}", report.errors);
+}
