@@ -28,6 +28,8 @@ const LOCK_WAIT: Duration = Duration::from_millis(10);
 pub(crate) struct MadeDir {
     pub(crate) source: PathBuf,
     pub(crate) target: PathBuf,
+    /// Identity of the target.
+    pub(crate) own: ((u32, u32), u64),
     pub(crate) attr: Attr,
     pub(crate) made: Creation,
 }
@@ -226,6 +228,18 @@ pub(crate) fn open_target(above: &Dir, name: &[u8], data: &CopyDir) -> io::Resul
             }
         }
         _ => open_as_place(above, name),
+    }
+}
+
+/// Fails with `ESTALE` if a directory is not the same as before, except where numbers of files can change.
+pub(crate) fn check_same(dir: &Dir, is_same: impl FnOnce(&Attr) -> bool) -> io::Result<()> {
+    if is_same(&attr::of_file(dir)?) {
+        return Ok(());
+    }
+    let system = attr::file_system(dir)?;
+    match system.in_memory || (system.numbers_stay && !system.without_blocks) {
+        true => Err(Errno::STALE.into()),
+        false => Ok(()),
     }
 }
 

@@ -5,12 +5,12 @@
 //! last of them existed before the copy.
 
 use crate::context::CopyContext;
-use crate::dirs::{MadeDir, MadeDirs, c_name};
+use crate::dirs::{MadeDir, MadeDirs, c_name, check_same};
 use crate::error::CopyError;
 use crate::meta::{Creation, DirModes, FileRef, OWNER_ALL, ParentAttr};
 use crate::options::Durable;
 use ioloom_failure::{Operation, quoted};
-use ioloom_sys::attr;
+use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind};
 use std::ffi::OsStr;
 use std::io;
@@ -142,14 +142,15 @@ fn make_one(context: &CopyContext<'_>, from: &Path, to: &Path) -> Result<MadeDir
     if !is_old && context.watcher.wants_names() {
         context.watcher.made_parent(from, to);
     }
-    let found =
+    let own =
         widen(to, is_old).map_err(|e| CopyError::io(Operation::ChangeMode, to.to_owned(), e))?;
     let withheld = if context.options.preserve.owner { rules.withheld() } else { 0 };
-    let modes = DirModes { found, withheld };
+    let modes = DirModes { found: own.mode, withheld };
     let parent_attr = parent_attr_of(context, to)
         .map_err(|e| CopyError::io(Operation::Stat, to.to_owned(), e))?;
     let made = Creation::dir(mode, parent_attr, is_old, modes);
-    Ok(MadeDir { source: from.to_owned(), target: to.to_owned(), attr, made })
+    let (source, target, own) = (from.to_owned(), to.to_owned(), own.identity());
+    Ok(MadeDir { source, target, own, attr, made })
 }
 
 /// Returns what the directory above gives to new ones.
@@ -166,20 +167,20 @@ pub(crate) fn parent_attr_of(context: &CopyContext<'_>, to: &Path) -> io::Result
     })
 }
 
-/// Gives the owner of a new directory the permissions that the umask withheld. Returns its mode
-/// before that.
-pub(crate) fn widen(to: &Path, is_old: bool) -> io::Result<u32> {
+/// Gives the owner of a new directory the permissions that the umask withheld. Returns its
+/// attributes before that.
+pub(crate) fn widen(to: &Path, is_old: bool) -> io::Result<Attr> {
     let own = attr::of_path(to, is_old)?;
     let is_open = is_old || own.mode & OWNER_ALL == OWNER_ALL;
-    let (Some(name), false) = (to.file_name(), is_open) else { return Ok(own.mode) };
+    let (Some(name), false) = (to.file_name(), is_open) else { return Ok(own) };
     let above = to.parent().filter(|above| !above.as_os_str().is_empty());
     let above = Dir::open_path_only(above.unwrap_or(Path::new(".")))?;
     let name = c_name(name.as_bytes())?;
-    attr::set_mode_at(&above, &name, own.mode | OWNER_ALL).map(|()| own.mode)
+    attr::set_mode_at(&above, &name, own.mode | OWNER_ALL).map(|()| own)
 }
 
 /// Sets the attributes of the directories, the deepest first, and syncs them and those that contain
-/// them if requested.
+/// them if requested. Another directory that has the name by now is left as it is.
 pub(crate) fn finish(context: &CopyContext<'_>, made: &MadeDirs) {
     let syncs = context.options.durable != Durable::None;
     for dir in made.dirs.iter().rev() {
@@ -188,6 +189,7 @@ pub(crate) fn finish(context: &CopyContext<'_>, made: &MadeDirs) {
             // Syncing needs a descriptor that is open for reading, which the final mode can refuse.
             let readable = syncs.then(|| Dir::open(&dir.target).ok()).flatten();
             let to = readable.map_or_else(|| Dir::open_path_only(&dir.target), Ok)?;
+            check_same(&to, |found| found.identity() == dir.own)?;
             let from = Dir::open_path_only(&dir.source)?;
             let (from, on) = (FileRef::Open(from.as_fd()), FileRef::Open(to.as_fd()));
             let failed = context.rules.put(&dir.attr, from, on, dir.made);

@@ -9,7 +9,7 @@
 
 use crate::context::CopyContext;
 use crate::copy::Run;
-use crate::dirs::{MadeDir, MadeDirs};
+use crate::dirs::{MadeDir, MadeDirs, c_name};
 use crate::error::CopyError;
 use crate::meta::{Creation, DirModes, OWNER_ALL, ParentAttr};
 use crate::options::{CopyCounters, CopyOptions, Watcher};
@@ -18,10 +18,11 @@ use crate::report::Report;
 use crate::target::{Target, targets_of};
 use ioloom_failure::{Operation, quoted};
 use ioloom_sys::attr::{self, Attr};
-use ioloom_sys::dir::Kind;
+use ioloom_sys::dir::{Dir, Kind};
 use std::collections::HashMap;
 use std::fs::DirBuilder;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -127,7 +128,7 @@ pub fn finish_subtrees(
     alone.sort();
     let mut made = MadeDirs::default();
     for subtree in alone {
-        match unfinished(&context, subtree.source(), subtree.target()) {
+        match unfinished(&context, subtree) {
             Ok(dir) => {
                 made.seen.insert(dir.target.clone());
                 made.dirs.push(dir);
@@ -211,17 +212,15 @@ fn mode_until_finished(context: &CopyContext<'_>, source: &Attr, above: ParentAt
 
 /// Describes a directory of the target that lacks its attributes. Whether it existed before the copy is known
 /// only from its mode, and matters only if modes are not preserved.
-fn unfinished(
-    context: &CopyContext<'_>,
-    source: PathBuf,
-    target: PathBuf,
-) -> Result<MadeDir, CopyError> {
+fn unfinished(context: &CopyContext<'_>, subtree: &Subtree) -> Result<MadeDir, CopyError> {
+    let (source, target) = (subtree.source(), subtree.target());
     let attr = directory_attr(&source)?;
     let failed = |e| CopyError::io(Operation::Stat, target.clone(), e);
     let own = attr::of_path(&target, false).map_err(failed)?;
     if own.kind != Kind::Directory {
         return Err(not_a_directory(&source, &target));
     }
+    let own = open_copy(subtree).and_then(|dir| attr::of_file(&dir)).map_err(failed)?;
     let rules = &context.rules;
     let parent_attr = parents::parent_attr_of(context, &target).map_err(failed)?;
     let mode = mode_until_finished(context, &attr, parent_attr);
@@ -236,5 +235,14 @@ fn unfinished(
     let modes = DirModes { found: own.mode, withheld: rules.withheld() };
     let owner = Some((own.user, own.group));
     let made = Creation { owner, ..Creation::dir(mode, parent_attr, is_old, modes) };
-    Ok(MadeDir { source, target, attr, made })
+    Ok(MadeDir { source, target, own: own.identity(), attr, made })
+}
+
+/// Opens the copy of a directory. Links below the copy of the root are refused.
+fn open_copy(subtree: &Subtree) -> io::Result<Dir> {
+    let mut at = Dir::open_path_only(&subtree.copy)?;
+    for name in subtree.below.components() {
+        at = at.open_child_path_only(&c_name(name.as_os_str().as_bytes())?, false)?;
+    }
+    Ok(at)
 }

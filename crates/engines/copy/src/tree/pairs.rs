@@ -6,12 +6,11 @@
 //! have exchanged it.
 
 use super::{Worker, locked};
-use crate::dirs::{CopyDir, DirPair, c_name, open_target};
+use crate::dirs::{CopyDir, DirPair, c_name, check_same, open_target};
 use crate::options::Follow;
-use ioloom_sys::attr::{self, Attr};
+use ioloom_sys::attr;
 use ioloom_sys::dir::Dir;
 use ioloom_walk::DirRef;
-use rustix::io::Errno;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -149,18 +148,6 @@ fn reopen_target(above: &Dir, name: &[u8], dir: DirRef<'_, CopyDir>) -> io::Resu
 fn check_source(from: &Dir, dir: DirRef<'_, CopyDir>) -> io::Result<()> {
     // The number of the device changes when an automatic mount expires.
     check_same(from, |found| found.inode == dir.data().source.inode)
-}
-
-/// Fails with `ESTALE` if a directory is not the same as before, except where numbers of files can change.
-fn check_same(dir: &Dir, is_same: impl FnOnce(&Attr) -> bool) -> io::Result<()> {
-    if is_same(&attr::of_file(dir)?) {
-        return Ok(());
-    }
-    let system = attr::file_system(dir)?;
-    match system.in_memory || (system.numbers_stay && !system.without_blocks) {
-        true => Err(Errno::STALE.into()),
-        false => Ok(()),
-    }
 }
 
 /// Returns true if a directory, or one above it, was merged into an existing one.

@@ -1,9 +1,11 @@
 //! Sources that are copied in several parts keep what they would have in one.
 
 use crate::test_dir::TestDir;
-use ioloom_copy::{CopyCounters, CopyOptions, Preserve, Silent, Target, copy};
-use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
+use ioloom_copy::{
+    CopyCounters, CopyOptions, Preserve, Silent, Subtree, Target, Watcher, copy, finish_subtrees,
+};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -69,4 +71,55 @@ fn directories_of_many_sources_keep_their_times() {
     for dir in dirs {
         assert_eq!(fs::metadata(below.join(&dir)).unwrap().modified().unwrap(), old, "{dir}");
     }
+}
+
+/// Moves the directory of a copied file, and puts a link to another directory in its place.
+struct Exchange<'a>(&'a Path);
+
+impl Watcher for Exchange<'_> {
+    fn wants_names(&self) -> bool {
+        true
+    }
+
+    fn copied(&self, _from: &Path, to: &Path, _backup: Option<&Path>) {
+        let dir = to.parent().unwrap();
+        fs::rename(dir, self.0.join("moved")).unwrap();
+        symlink(self.0.join("other"), dir).unwrap();
+    }
+}
+
+#[test]
+fn parents_are_not_finished_through_links() {
+    let Some(place) = TestDir::memory() else { return println!("skipped: no /dev/shm") };
+    let at = |name: &str| place.path().join(name);
+    for dir in ["from/a", "to", "other"] {
+        fs::create_dir_all(at(dir)).unwrap();
+    }
+    fs::write(at("from/a/file"), "text").unwrap();
+    fs::set_permissions(at("from/a"), Permissions::from_mode(0o750)).unwrap();
+    fs::set_permissions(at("other"), Permissions::from_mode(0o711)).unwrap();
+    let options = CopyOptions { preserve: Preserve::ALL, parents: true, ..CopyOptions::default() };
+    let (target, progress) = (Target::Into(at("to")), CopyCounters::default());
+    let watcher = Exchange(place.path());
+    let report = copy(&[at("from/a/file")], &target, &options, &watcher, &progress).unwrap();
+    assert!(report.errors_count > 0);
+    assert_eq!(fs::metadata(at("other")).unwrap().mode() & 0o777, 0o711, "{:?}", report.errors);
+}
+
+#[test]
+fn parts_are_not_finished_through_links() {
+    let place = TestDir::disk();
+    let at = |name: &str| place.path().join(name);
+    for dir in ["from/a/b", "to", "other/b"] {
+        fs::create_dir_all(at(dir)).unwrap();
+    }
+    symlink(at("other"), at("to/a")).unwrap();
+    fs::set_permissions(at("from/a/b"), Permissions::from_mode(0o750)).unwrap();
+    fs::set_permissions(at("other/b"), Permissions::from_mode(0o711)).unwrap();
+    let part = Subtree { root: at("from"), copy: at("to"), below: "a/b".into(), alone: true };
+    let options =
+        CopyOptions { preserve: Preserve::ALL, recursive: true, ..CopyOptions::default() };
+    let errors = finish_subtrees(&[part], &options, &Silent);
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert_eq!(fs::metadata(at("other/b")).unwrap().mode() & 0o777, 0o711);
 }
