@@ -2,7 +2,7 @@
 
 use crate::links::{Copied, EarlierCopy, Identity};
 use crate::meta::{Creation, OWNER_ALL, ParentAttr};
-use crate::new_file::{PART, hidden_name, is_shared, with_locked_name};
+use crate::new_file::{PART, hidden_name, is_private, with_locked_name};
 use crate::report::Tally;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind};
@@ -260,7 +260,7 @@ pub(crate) struct TargetDir {
 pub(crate) enum NewDirs {
     /// Under a hidden name.
     Hidden,
-    /// Under the hidden name with this number, which an earlier copy may have left, and given to this user.
+    /// Under the hidden name with this number, which an earlier copy may have left, and given to this owner.
     Resumed(u64, Option<u32>),
     /// Under the final name.
     Visible,
@@ -381,10 +381,10 @@ fn make_resumed(
     given: Option<u32>,
 ) -> io::Result<((CString, Dir, Attr), bool)> {
     let mut tries = 0;
-    let (me, place) = (attr::own_ids().0, attr::of_file(above)?);
-    let is_private = !is_shared(&place) && [0, me].contains(&place.user);
-    let given = given.filter(|_| is_private);
-    let is_foreign = |attr: &Attr| attr.user != me && Some(attr.user) != given;
+    let place = attr::of_file(above)?;
+    let given = given.filter(|_| is_private(&place));
+    let me = attr::own_ids().0;
+    let is_foreign = |found: &Attr| found.user != me && Some(found.user) != given;
     loop {
         let is_adopted = make_or_reuse(above, &hidden, mode, true)?;
         // Others can predict the name, and make a directory that stays theirs.

@@ -286,6 +286,11 @@ pub(crate) fn is_shared(attr: &Attr) -> bool {
     attr.mode & 0o022 != 0
 }
 
+/// Returns true if only this user and root can create, rename and remove the entries of a directory.
+pub(crate) fn is_private(dir: &Attr) -> bool {
+    !is_shared(dir) && [0, attr::own_ids().0].contains(&dir.user)
+}
+
 impl Drop for NewFile<'_> {
     fn drop(&mut self) {
         let name = match &self.current_name {

@@ -11,7 +11,9 @@
 //! Cost: listing a directory, once, if the copy creates a directory in it or merges one into it.
 
 use crate::context::CopyContext;
-use crate::new_file::{is_ours, is_shared, is_temporary, journal_name, number_of_hidden};
+use crate::new_file::{
+    is_ours, is_private, is_shared, is_temporary, journal_name, number_of_hidden,
+};
 use ioloom_failure::quoted;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind, ReadBuffer};
@@ -64,6 +66,7 @@ pub(crate) fn sweep(
     for (name, number) in found {
         let is_own = resumes == Some(number);
         if is_own && adopts {
+            note_foreign(context, dir, path, &name);
             continue;
         }
         let journal = journal_name(&name);
@@ -155,8 +158,19 @@ fn remove_stale(
 /// Returns true if no other user except root can have given its name to a directory of this user in `above`.
 fn is_protected(dir: &Attr, above: &Attr) -> bool {
     // Where others cannot rename entries, they can still move in a directory to which they can write.
-    let sticky = above.mode & STICKY != 0 && !is_shared(dir);
-    [0, attr::own_ids().0].contains(&above.user) && (sticky || !is_shared(above))
+    let is_sticky = above.mode & STICKY != 0 && !is_shared(dir);
+    is_private(above) || is_sticky && [0, attr::own_ids().0].contains(&above.user)
+}
+
+/// Reports a directory of another user that has the name of this copy's, and is not continued because that user
+/// could have made it.
+fn note_foreign(context: &CopyContext<'_>, dir: &Dir, path: &Path, name: &CStr) {
+    let there = attr::of_name(dir, name, false);
+    let is_of_other = there.is_ok_and(|there| there.user != attr::own_ids().0);
+    if is_of_other && !attr::of_file(dir).is_ok_and(|above| is_private(&above)) {
+        let bytes = remove::measure(dir, name).ok().map(|found| found.bytes);
+        note_suspect(context, &path.join(OsStr::from_bytes(name.to_bytes())), bytes, true);
+    }
 }
 
 /// Reports what was probably left by an interrupted copy, and is kept.

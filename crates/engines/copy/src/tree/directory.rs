@@ -176,7 +176,7 @@ impl Worker<'_> {
         Ok(Attr { mode, ..own })
     }
 
-    /// Returns the owner that a finished directory has, if it is another one.
+    /// Returns the owner that this copy gives to a finished directory, if it may.
     fn given(&self, source: &Attr) -> Option<u32> {
         let gives = self.context.rules.may_give_away() && self.context.options.preserve.owner;
         gives.then_some(source.user)

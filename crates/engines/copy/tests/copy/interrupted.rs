@@ -204,8 +204,12 @@ fn a_directory_that_has_its_final_owner_is_continued() {
         let mut left = fs::read_dir(at("dir")).unwrap().map(|entry| entry.unwrap().path());
         let left = left.find(|path| path.is_dir()).unwrap();
         chown(left, Some(1234), Some(1234)).unwrap();
-        let report = run(&at("from"), &at("dir/to"), &options, &Silent);
+        let notes = Notes::default();
+        let report = run(&at("from"), &at("dir/to"), &options, &notes);
         assert_eq!(report.errors_count, errors, "{:?}", report.errors);
+        let notes = notes.0.into_inner().unwrap();
+        let is_named = notes.iter().any(|(text, _)| text.contains("belongs to another user"));
+        assert_eq!(is_named, shared, "{notes:?}");
         if !shared {
             assert_eq!(report.counts.resumed, stopped.counts.files);
             assert_eq!(fs::metadata(at("dir/to")).unwrap().uid(), 1234);
