@@ -2,9 +2,9 @@
 //!
 //! In a directory that this copy created and that is still hidden, a file is created under its
 //! final name: no incomplete file is visible, and no extra system call is needed. Elsewhere, a file
-//! is created without a name (`O_TMPFILE`) and linked at the end. If it replaces another file, or
-//! if the file system does not support unnamed files, it is created under a hidden name and
-//! renamed. A file that has not been published is removed when dropped.
+//! is created without a name (`O_TMPFILE`) and linked at the end. If it replaces another file or is
+//! synced, or if the file system does not support unnamed files, it is created under a hidden name
+//! and renamed. A file that has not been published is removed when dropped.
 //!
 //! Files that cannot be replaced without harm are opened and written in place; see `crate::place`.
 //!
@@ -55,6 +55,9 @@ pub(crate) enum Destination {
     Free {
         /// Whether to replace such a file.
         replace: bool,
+        /// Whether the file is synced before it gets its name. It then has a hidden name: without a journal,
+        /// ext4 and ext2 would store that an unnamed file has no links, and drop it after a power failure.
+        synced: bool,
     },
     /// The name is unused, in a directory where it cannot be changed later. It is written under its
     /// final name if it cannot be unnamed until then.
@@ -67,7 +70,7 @@ pub(crate) enum Destination {
 
 impl Destination {
     fn replaces(self) -> bool {
-        matches!(self, Self::Occupied | Self::Free { replace: true })
+        matches!(self, Self::Occupied | Self::Free { replace: true, .. })
     }
 }
 
@@ -106,6 +109,9 @@ impl<'a> NewFile<'a> {
             Destination::Hidden | Destination::Visible => {
                 (CurrentName::Final(name), make::file(dir, name, mode)?)
             }
+            Destination::Occupied | Destination::Free { synced: true, .. } => {
+                Self::hidden(dir, name, mode)?
+            }
             Destination::Free { .. } | Destination::Fixed => match make::unnamed_file(dir, mode) {
                 Ok(file) => (CurrentName::Unnamed, file),
                 Err(e) if !make::is_tmpfile_unsupported(&e) => return Err(e),
@@ -114,7 +120,6 @@ impl<'a> NewFile<'a> {
                 }
                 Err(_) => Self::hidden(dir, name, mode)?,
             },
-            Destination::Occupied => Self::hidden(dir, name, mode)?,
         };
         Ok(Self::of(dir, name, destination, current_name, file))
     }
