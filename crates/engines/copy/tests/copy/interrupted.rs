@@ -42,6 +42,36 @@ impl Watcher for Stop<'_> {
     }
 }
 
+/// Removes a directory after the first file.
+struct Remove<'a>(&'a Path);
+
+impl Watcher for Remove<'_> {
+    fn wants_names(&self) -> bool {
+        true
+    }
+
+    fn copied(&self, from: &Path, _to: &Path, _backup: Option<&Path>) {
+        if from.is_file() {
+            let _ = fs::remove_dir(self.0);
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_disappears_is_named() {
+    let place = TestDir::disk();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    fs::create_dir_all(from.join("gone")).unwrap();
+    fs::write(from.join("file"), "text").unwrap();
+    let report = run(&from, &to, &options(false), &Remove(&from.join("gone")));
+    let messages: Vec<String> = report.errors.iter().map(ToString::to_string).collect();
+    assert_eq!(report.errors_count, 1, "{messages:?}");
+    let path = from.join("gone");
+    let wanted = format!("cannot stat '{}': No such file or directory", path.display());
+    assert!(messages[0].starts_with(&wanted), "{messages:?}");
+    assert_eq!(fs::read(to.join("file")).unwrap(), b"text");
+}
+
 fn options(resume: bool) -> CopyOptions {
     CopyOptions { recursive: true, threads: Some(1), resume, ..CopyOptions::default() }
 }
