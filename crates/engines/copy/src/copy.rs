@@ -174,13 +174,8 @@ impl<'a> Run<'a> {
         let (counts, walked) = walk_roots(&context, &roots, sources)?;
         let sync_start = monotonic_ns();
         tree::sync_parents(&context, &roots);
-        if let (Some(resume), [parent]) = (context.resume.take(), &roots.parents[..])
-            && !context.has_failed()
-            && !context.cancelled()
-            && let Err(error) = resume.remove(&parent.dir)
-        {
-            let path = roots.to[0].path.clone();
-            context.failed(CopyError::io(Operation::RemoveJournal, path, error));
+        if let (Some(resume), [parent]) = (context.resume.take(), &roots.parents[..]) {
+            resume::end(&context, resume, &parent.dir, &roots.to[0].path);
         }
         let copied = context.links.take_copied();
         let errors = context.take_errors();

@@ -36,6 +36,8 @@ const NAME_PART_MAX: usize = 100;
 /// Ends of hidden names: of what the next copy may continue, and of what only this process uses.
 pub(crate) const PART: &str = ".part";
 const TEMPORARY: &str = ".temp.part";
+/// End of the names of journals.
+const JOURNAL: &str = ".journal";
 /// End of hidden names whose locks others may not see.
 const REMOTE: &str = ".remote.part";
 
@@ -391,6 +393,11 @@ pub(crate) fn is_temporary(name: &[u8]) -> bool {
     number_in(name, TEMPORARY).is_some()
 }
 
+/// Returns the number in the name of a journal.
+pub(crate) fn number_of_journal(name: &[u8]) -> Option<u64> {
+    number_in(name, JOURNAL)
+}
+
 fn number_in(name: &[u8], suffix: &str) -> Option<u64> {
     let rest = name.strip_prefix(b".")?.strip_suffix(suffix.as_bytes())?;
     let at = rest.len().checked_sub(16)?;
@@ -404,7 +411,7 @@ fn number_in(name: &[u8], suffix: &str) -> Option<u64> {
 pub(crate) fn journal_name(hidden: &CStr) -> CString {
     let mut name = hidden.to_bytes().to_vec();
     name.truncate(name.len() - PART.len());
-    name.extend_from_slice(b".journal");
+    name.extend_from_slice(JOURNAL.as_bytes());
     CString::new(name).expect("a file name contains no NUL bytes")
 }
 

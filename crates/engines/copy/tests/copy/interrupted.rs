@@ -155,6 +155,31 @@ impl Watcher for Notes {
 }
 
 #[test]
+fn a_journal_that_is_kept_is_named_and_removed_by_the_next_copy() {
+    if !alone("interrupted::a_journal_that_is_kept_is_named_and_removed_by_the_next_copy") {
+        return;
+    }
+    let place = TestDir::disk();
+    let at = |name: &str| place.path().join(name);
+    tree(&at("from"), 2);
+    fs::create_dir_all(at("dir/to/sub/1")).unwrap();
+    let other = "dir/.other.ioloom-0123456789abcdef.journal";
+    fs::write(at(other), "").unwrap();
+    let notes = Notes::default();
+    let report = run(&at("from"), &at("dir/to"), &options(true), &notes);
+    assert_eq!(report.errors_count, 1, "{:?}", report.errors);
+    let notes = notes.0.into_inner().unwrap();
+    let names_it = |(text, free): &(String, bool)| text.contains(".journal'") && *free;
+    assert!(notes.iter().any(names_it), "{notes:?}");
+    let left = || fs::read_dir(at("dir")).unwrap().count();
+    assert_eq!(left(), 3);
+    fs::remove_dir(at("dir/to/sub/1")).unwrap();
+    let report = run(&at("from"), &at("dir/to"), &options(false), &Silent);
+    assert_eq!(report.errors_count, 0, "{:?}", report.errors);
+    assert!(left() == 2 && at(other).exists(), "the journal of another target stays");
+}
+
+#[test]
 fn a_copy_that_can_be_resumed_keeps_that_of_another_source() {
     if !alone("interrupted::a_copy_that_can_be_resumed_keeps_that_of_another_source") {
         return;
