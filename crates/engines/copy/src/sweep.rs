@@ -5,7 +5,8 @@
 //! but exist for less than a millisecond: those that are older than two seconds were abandoned, or their copy
 //! makes them again. Directories and journals of resumable copies are kept unless their target is copied again without
 //! `--resume`.
-//! Cost: listing a directory, once, if the copy creates a directory in it or merges one into it.
+//! Cost: listing a directory, once, if the copy creates a directory in it or merges one into it, or copies a
+//! named file into it that is large compared with the directory.
 
 use crate::context::CopyContext;
 use crate::new_file::{
@@ -24,7 +25,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Age at which a name that cannot be locked was left by a killed copy.
 const STALE: Duration = Duration::from_secs(2);
 
-/// Looks for remains in `dir`, in which the directories `targets` are about to be copied. `adopts`:
+/// Looks for remains in `dir`, in which `targets` are about to be copied. `adopts`:
 /// whether this copy continues with the remains of an earlier attempt.
 pub(crate) fn sweep(
     context: &CopyContext<'_>,

@@ -154,6 +154,25 @@ impl Watcher for Notes {
     }
 }
 
+/// Goal: what a killed copy of a single file left does not stay for ever. Small files are copied in less time
+/// than it takes to list a directory.
+#[test]
+fn a_large_file_removes_what_a_killed_copy_left_next_to_it() {
+    let place = TestDir::disk();
+    let at = |name: &str| place.path().join(name);
+    fs::create_dir(at("dir")).unwrap();
+    let stale = at("dir/.to.ioloom-0123456789abcdef.temp.part");
+    fs::write(&stale, "part").unwrap();
+    fs::write(at("dir/to"), "old").unwrap();
+    for (bytes, stays) in [(1000, true), (4 << 20, false)] {
+        fs::write(at("from"), vec![7; bytes]).unwrap();
+        let report = run(&at("from"), &at("dir/to"), &CopyOptions::default(), &Silent);
+        assert_eq!(report.errors_count, 0, "{:?}", report.errors);
+        assert_eq!(fs::metadata(at("dir/to")).unwrap().len(), bytes as u64);
+        assert_eq!(stale.exists(), stays, "{bytes} bytes");
+    }
+}
+
 #[test]
 fn a_journal_that_is_kept_is_named_and_removed_by_the_next_copy() {
     if !alone("interrupted::a_journal_that_is_kept_is_named_and_removed_by_the_next_copy") {
