@@ -174,13 +174,8 @@ impl<'a> Run<'a> {
         let (counts, walked) = walk_roots(&context, &roots, sources)?;
         let sync_start = monotonic_ns();
         tree::sync_parents(&context, &roots);
-        if let (Some(resume), [parent]) = (context.resume.take(), &roots.parents[..])
-            && !context.has_failed()
-            && !context.cancelled()
-            && let Err(error) = resume.remove(&parent.dir)
-        {
-            let path = roots.to[0].path.clone();
-            context.failed(CopyError::io(Operation::RemoveJournal, path, error));
+        if let (Some(resume), [parent]) = (context.resume.take(), &roots.parents[..]) {
+            resume::end(&context, resume, &parent.dir, &roots.to[0].path);
         }
         let copied = context.links.take_copied();
         let errors = context.take_errors();
@@ -249,7 +244,6 @@ fn walk_roots(
     if let Some(worker) = workers.first_mut() {
         worker.finish_deferred();
     }
-    report_vanished(context, walked.vanished, sources);
     let mut counts = Counts::default();
     for worker in workers {
         counts.add(&worker.counts);
@@ -260,18 +254,6 @@ fn walk_roots(
         "every started directory must be completed; otherwise it lacks its name or attributes"
     );
     Ok((counts, walked))
-}
-
-/// Reports names that were found, and gone when they were to be copied.
-fn report_vanished(context: &CopyContext<'_>, vanished: u64, sources: &[PathBuf]) {
-    if vanished > 0 {
-        let path = sources.first().map_or(Path::new("."), PathBuf::as_path);
-        let quoted = ioloom_failure::quoted(path);
-        let text = format!(
-            "cannot copy all of {quoted}: names that disappeared while it was read: {vanished}"
-        );
-        context.failed(CopyError::whole(path, text));
-    }
 }
 
 /// Returns true if there is only work for one thread, so no thread count has to be chosen.

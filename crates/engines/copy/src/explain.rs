@@ -58,8 +58,9 @@ pub fn explain(
     let dir_path = if is_dir { path.as_path() } else { above.unwrap_or(Path::new(".")) };
     let failed = |what, e| CopyError::io(what, dir_path.to_owned(), e);
     let dir = Dir::open(dir_path).map_err(|e| failed(Operation::OpenDir, e))?;
-    let new = NewFile::make(&dir, c"explain", Destination::Free { replace: false }, 0o600)
-        .map_err(|e| failed(Operation::CreateIn, e))?;
+    let new =
+        NewFile::make(&dir, c"explain", Destination::Free { replace: false, synced: false }, 0o600)
+            .map_err(|e| failed(Operation::CreateIn, e))?;
     let mut facts = facts::gather(&from, new.file()).map_err(|e| failed(Operation::StatFs, e))?;
     facts.reflink = Some(transfer::clone_file(&from, new.file()).is_ok());
     let classes = classes(&facts, &from, options);

@@ -208,7 +208,8 @@ impl<'a> Attempt<'a> {
                 // What another program creates meanwhile has no backup.
                 let options = self.context.options;
                 let replace = options.existing == Existing::Replace && options.backup.is_none();
-                Destination::Free { replace }
+                let synced = options.durable != Durable::None;
+                Destination::Free { replace, synced }
             }
             _ => Destination::Occupied,
         }
@@ -219,7 +220,9 @@ impl<'a> Attempt<'a> {
         let rules = &self.context.rules;
         let mode = rules.initial_mode(&self.source.attr);
         match self.destination() {
-            Destination::Visible | Destination::Fixed => rules.visible_mode(mode),
+            Destination::Visible | Destination::Fixed | Destination::Free { synced: true, .. } => {
+                rules.visible_mode(mode)
+            }
             // Under a hidden name, which others can open: the group bits of a file with an ACL are
             // not those of the group.
             Destination::Occupied if !matches!(self.target, TargetState::InPlace(_)) => {

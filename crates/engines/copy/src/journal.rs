@@ -218,6 +218,11 @@ impl Journal {
         Ok(())
     }
 
+    /// Closes the journal, which stays for a later copy; returns its name.
+    pub(crate) fn leave(self) -> CString {
+        self.name
+    }
+
     /// Removes the journal of a completed copy.
     pub(crate) fn remove(self, dir: &Dir) -> io::Result<()> {
         make::remove(dir, &self.name)

@@ -2,9 +2,9 @@
 //!
 //! In a directory that this copy created and that is still hidden, a file is created under its
 //! final name: no incomplete file is visible, and no extra system call is needed. Elsewhere, a file
-//! is created without a name (`O_TMPFILE`) and linked at the end. If it replaces another file, or
-//! if the file system does not support unnamed files, it is created under a hidden name and
-//! renamed. A file that has not been published is removed when dropped.
+//! is created without a name (`O_TMPFILE`) and linked at the end. If it replaces another file or is
+//! synced, or if the file system does not support unnamed files, it is created under a hidden name
+//! and renamed. A file that has not been published is removed when dropped.
 //!
 //! Files that cannot be replaced without harm are opened and written in place; see `crate::place`.
 //!
@@ -36,6 +36,8 @@ const NAME_PART_MAX: usize = 100;
 /// Ends of hidden names: of what the next copy may continue, and of what only this process uses.
 pub(crate) const PART: &str = ".part";
 const TEMPORARY: &str = ".temp.part";
+/// End of the names of journals.
+const JOURNAL: &str = ".journal";
 /// End of hidden names whose locks others may not see.
 const REMOTE: &str = ".remote.part";
 
@@ -55,6 +57,9 @@ pub(crate) enum Destination {
     Free {
         /// Whether to replace such a file.
         replace: bool,
+        /// Whether the file is synced before it gets its name. It then has a hidden name: without a journal,
+        /// ext4 and ext2 would store that an unnamed file has no links, and drop it after a power failure.
+        synced: bool,
     },
     /// The name is unused, in a directory where it cannot be changed later. It is written under its
     /// final name if it cannot be unnamed until then.
@@ -67,7 +72,7 @@ pub(crate) enum Destination {
 
 impl Destination {
     fn replaces(self) -> bool {
-        matches!(self, Self::Occupied | Self::Free { replace: true })
+        matches!(self, Self::Occupied | Self::Free { replace: true, .. })
     }
 }
 
@@ -106,6 +111,9 @@ impl<'a> NewFile<'a> {
             Destination::Hidden | Destination::Visible => {
                 (CurrentName::Final(name), make::file(dir, name, mode)?)
             }
+            Destination::Occupied | Destination::Free { synced: true, .. } => {
+                Self::hidden(dir, name, mode)?
+            }
             Destination::Free { .. } | Destination::Fixed => match make::unnamed_file(dir, mode) {
                 Ok(file) => (CurrentName::Unnamed, file),
                 Err(e) if !make::is_tmpfile_unsupported(&e) => return Err(e),
@@ -114,7 +122,6 @@ impl<'a> NewFile<'a> {
                 }
                 Err(_) => Self::hidden(dir, name, mode)?,
             },
-            Destination::Occupied => Self::hidden(dir, name, mode)?,
         };
         Ok(Self::of(dir, name, destination, current_name, file))
     }
@@ -396,6 +403,11 @@ pub(crate) fn is_temporary(name: &[u8]) -> bool {
     number_in(name, TEMPORARY).is_some()
 }
 
+/// Returns the number in the name of a journal.
+pub(crate) fn number_of_journal(name: &[u8]) -> Option<u64> {
+    number_in(name, JOURNAL)
+}
+
 fn number_in(name: &[u8], suffix: &str) -> Option<u64> {
     let rest = name.strip_prefix(b".")?.strip_suffix(suffix.as_bytes())?;
     let at = rest.len().checked_sub(16)?;
@@ -409,7 +421,7 @@ fn number_in(name: &[u8], suffix: &str) -> Option<u64> {
 pub(crate) fn journal_name(hidden: &CStr) -> CString {
     let mut name = hidden.to_bytes().to_vec();
     name.truncate(name.len() - PART.len());
-    name.extend_from_slice(b".journal");
+    name.extend_from_slice(JOURNAL.as_bytes());
     CString::new(name).expect("a file name contains no NUL bytes")
 }
 

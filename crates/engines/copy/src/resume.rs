@@ -18,7 +18,7 @@ use crate::new_file::{hidden_name, journal_name, part_name};
 use crate::options::HashKind;
 use crate::plan::CopyPlan;
 use crate::route::Route;
-use ioloom_failure::Operation;
+use ioloom_failure::{Operation, quoted};
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::descriptor::Descriptor;
@@ -83,6 +83,27 @@ fn options_word(context: &CopyContext<'_>) -> String {
     let checked = (options.durable, options.verify);
     let text = format!("{:?}", (attributes, content, checked));
     blake3::hash(text.as_bytes()).to_hex()[..16].to_owned()
+}
+
+/// Removes the journal of a copy to `target`, in `dir`, if that is complete. Otherwise it stays for the next copy.
+pub(crate) fn end(context: &CopyContext<'_>, journal: Journal, dir: &Dir, target: &Path) {
+    if !context.has_failed() && !context.cancelled() {
+        if let Err(error) = journal.remove(dir) {
+            context.failed(CopyError::io(Operation::RemoveJournal, target.to_owned(), error));
+        }
+        return;
+    }
+    // Printing can take long, and no other copy could continue.
+    let name = journal.leave();
+    if !context.cancelled() {
+        let path = target.with_file_name(std::ffi::OsStr::from_bytes(name.to_bytes()));
+        let text = format!(
+            "kept {}, with which the same command copies only what is missing; remove it unless that \
+             copy is to be continued",
+            quoted(&path)
+        );
+        context.watcher.note(&text);
+    }
 }
 
 /// Records that a file is complete, from the attributes of its source and of the copy.

@@ -3,16 +3,18 @@
 //! A copy holds a lock on every hidden directory that it fills, and on every hidden file that only it
 //! uses. What this process can lock was abandoned. Links, nodes and second names of files cannot be locked,
 //! but exist for less than a millisecond: those that are older than two seconds were abandoned, or their copy
-//! makes them again. Directories of resumable copies are kept unless their target is copied again without
+//! makes them again. Directories and journals of resumable copies are kept unless their target is copied again without
 //! `--resume`.
 //!
 //! A name proves nothing where another user can rename entries: that user can give a hidden name to any
 //! directory of this one. Such directories, and what belongs to another user, are reported and kept.
-//! Cost: listing a directory, once, if the copy creates a directory in it or merges one into it.
+//! Cost: listing a directory, once, if the copy creates a directory in it or merges one into it, or copies a
+//! named file into it that is large compared with the directory.
 
 use crate::context::CopyContext;
 use crate::new_file::{
-    is_ours, is_private, is_shared, is_temporary, journal_name, number_of_hidden,
+    hidden_name, is_ours, is_private, is_shared, is_temporary, journal_name, number_of_hidden,
+    number_of_journal,
 };
 use ioloom_failure::quoted;
 use ioloom_sys::attr::{self, Attr};
@@ -30,7 +32,7 @@ const STALE: Duration = Duration::from_secs(2);
 /// The sticky bit: only the owner of an entry, or of the directory, can rename it.
 const STICKY: u32 = 0o1000;
 
-/// Looks for remains in `dir`, in which the directories `targets` are about to be copied. `adopts`:
+/// Looks for remains in `dir`, in which `targets` are about to be copied. `adopts`:
 /// whether this copy continues with the remains of an earlier attempt.
 pub(crate) fn sweep(
     context: &CopyContext<'_>,
@@ -39,7 +41,7 @@ pub(crate) fn sweep(
     targets: &[&CStr],
     adopts: bool,
 ) {
-    let (mut found, mut files) = (Vec::new(), Vec::new());
+    let (mut found, mut files, mut journals) = (Vec::new(), Vec::new(), Vec::new());
     // A directory that cannot be listed keeps its remains.
     let Ok(listed) = dir.open_at(b".") else { return };
     // Another machine or mount can use a remote file system, and its locks of directories are not seen.
@@ -56,6 +58,10 @@ pub(crate) fn sweep(
             && let Ok(name) = CString::new(entry.name)
         {
             files.push(name);
+        } else if let Some(number) = number_of_journal(entry.name)
+            && let Ok(name) = CString::new(entry.name)
+        {
+            journals.push((name, number));
         }
         true
     });
@@ -82,12 +88,34 @@ pub(crate) fn sweep(
         // The journal of this copy is in use.
         remove_stale(context, dir, path, &name, (!is_own).then_some(&journal));
     }
+    if resumes.is_none() {
+        remove_stale_journals(context, dir, path, targets, &journals);
+    }
+}
+
+/// Removes the journals of earlier copies to the same targets that had an existing directory as target, or
+/// had not created theirs.
+fn remove_stale_journals(
+    context: &CopyContext<'_>,
+    dir: &Dir,
+    path: &Path,
+    targets: &[&CStr],
+    journals: &[(CString, u64)],
+) {
+    for (name, number) in journals {
+        let mut hidden = targets.iter().map(|target| hidden_name(target, *number));
+        let hidden = hidden.find(|hidden| journal_name(hidden) == *name);
+        // A journal is removed only with what it describes.
+        if hidden.is_some_and(|hidden| attr::of_name(dir, &hidden, false).is_err()) {
+            remove_stale_file(context, dir, path, name);
+        }
+    }
 }
 
 /// Returns true if a hidden name is that of `target`.
 fn is_for(hidden: &CStr, target: &CStr) -> bool {
     let number = number_of_hidden(hidden.to_bytes()).unwrap_or(0);
-    crate::new_file::hidden_name(target, number).as_c_str() == hidden
+    hidden_name(target, number).as_c_str() == hidden
 }
 
 /// Reports the incomplete copy of another source to the same target, which that source can continue.

@@ -28,7 +28,7 @@ use crate::options::{Backup, Durable, Follow, Make};
 use crate::place::{self, Placement};
 use crate::report::Counts;
 use crate::route::{Route, Source, TargetState};
-use crate::{resume, special};
+use crate::{resume, special, sweep};
 use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::buffer::Buffer;
@@ -43,6 +43,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// Minimum size of a named file for which remains of interrupted copies are looked for, in bytes.
+const SWEEP_BYTES_MIN: u64 = 1 << 20;
+
+/// Minimum ratio of the size of such a file to that of the directory, which is listed.
+const SWEEP_RATIO_MIN: u64 = 64;
 
 /// One thread of a copy.
 pub(crate) struct Worker<'r> {
@@ -213,9 +219,33 @@ impl<'r> Worker<'r> {
             kept => return self.kept(route, at, &attr, kept),
         };
         resume::remove_partial(context, route)?;
+        self.sweep_parent(at, &attr, &target);
         self.linked(route, at, &attr, &target, |buffer| {
             file::copy(context, route, source, target, buffer)
         })
+    }
+
+    /// Looks for remains of interrupted copies next to the target of a large source, unless listing that
+    /// directory takes long compared with the copy.
+    fn sweep_parent(&self, at: Location<'_>, source: &Attr, target: &TargetState) {
+        let Location::Root(root, _) = at else { return };
+        let number = self.roots.to[root].parent;
+        let parent = &self.roots.parents[number];
+        let is_new = !matches!(target, TargetState::InPlace(_) | TargetState::Dangling);
+        let is_large = is_new && source.bytes >= SWEEP_BYTES_MIN;
+        if !is_large || parent.swept.load(Ordering::Relaxed) {
+            return;
+        }
+        let is_cheap = |dir: Attr| source.bytes / SWEEP_RATIO_MIN >= dir.bytes;
+        if !attr::of_file(&parent.dir).is_ok_and(is_cheap)
+            || parent.swept.swap(true, Ordering::Relaxed)
+        {
+            return;
+        }
+        let siblings = self.roots.to.iter().filter(|to| to.parent == number);
+        let names: Vec<&CStr> = siblings.map(|to| to.name.as_c_str()).collect();
+        let path = self.roots.to[root].path.parent().unwrap_or(Path::new(""));
+        sweep::sweep(self.context, &parent.dir, path, &names, true);
     }
 
     /// An entry whose source cannot be opened, which matters only if the target is not kept.

@@ -75,6 +75,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
         let gone = |e: &io::Error| is_gone(e);
         if opened.as_ref().is_err_and(gone) || meta.as_ref().is_err_and(gone) {
             self.part.vanished += 1;
+            self.visitor.vanished(DirRef(&parent), task.name.to_bytes());
             return self.finish(parent);
         }
         let meta = match meta {

@@ -216,6 +216,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
     fn unanswered(&mut self, node: &Arc<Node<V::Dir>>, name: &CStr, error: io::Error) {
         if is_gone(&error) {
             self.part.vanished += 1;
+            self.visitor.vanished(DirRef(node), name.to_bytes());
         } else {
             let path = path_from(node.whole_path(name.to_bytes()));
             self.fail(Some(node), Operation::Stat, path, error);

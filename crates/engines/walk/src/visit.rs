@@ -218,6 +218,12 @@ pub trait Visitor {
         let _ = (dir, error);
     }
 
+    /// A name in `dir` was found, and gone when it was to be opened or queried. Not an error of the walk.
+    #[inline]
+    fn vanished(&mut self, dir: DirRef<'_, Self::Dir>, name: &[u8]) {
+        let _ = (dir, name);
+    }
+
     /// With [`crate::Follow::Always`]: a link or directory led back to a directory above it and is
     /// not entered.
     #[inline]

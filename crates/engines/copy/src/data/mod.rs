@@ -89,10 +89,14 @@ pub(crate) fn prepare(job: &Job<'_>) -> Result<(), TransferError> {
     Ok(())
 }
 
-/// Returns the next range with data within the original size of the source.
+/// Returns the next range with data within the original size of the source. Where holes cannot be
+/// found, as on some FUSE file systems, all of it is data.
 fn next_data(job: &Job<'_>, at: u64) -> Result<Option<Range<u64>>, TransferError> {
-    let data = transfer::next_data(job.ends.from, at).map_err(TransferError::Read)?;
-    Ok(data.map(|data| data.start.min(job.bytes)..data.end.min(job.bytes)))
+    match transfer::next_data(job.ends.from, at) {
+        Ok(data) => Ok(data.map(|data| data.start.min(job.bytes)..data.end.min(job.bytes))),
+        Err(e) if transfer::is_unsupported(&e) => Ok(Some(at..job.bytes)),
+        Err(e) => Err(TransferError::Read(e)),
+    }
 }
 
 /// Copies one range that contains data.

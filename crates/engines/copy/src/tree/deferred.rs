@@ -78,7 +78,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Links one name, and restores the attributes of its directory.
+    /// Links one name; restores the attributes of its directory, and syncs that if requested.
     fn link_deferred(
         &mut self,
         at: Location<'_>,
@@ -127,11 +127,12 @@ impl Worker<'_> {
         if route.named {
             self.context.created(route.to, route.to_name, true);
         }
-        // Also an attempt that fails changes its times.
-        if let Location::In(dir) = at
-            && let Err(error) = self.preserve_attributes(dir)
-        {
-            self.context.failed(error);
+        // Also an attempt that fails changes its times. The sync at its end did not cover the link.
+        if let Location::In(dir) = at {
+            let ended = [self.preserve_attributes(dir), self.sync(dir)];
+            for error in ended.into_iter().filter_map(Result::err) {
+                self.context.failed(error);
+            }
         }
         linked.map(Outcome::Linked)
     }

@@ -422,7 +422,7 @@ impl Worker<'_> {
     }
 
     /// Syncs a directory if requested, unless syncing an ancestor will cover it.
-    fn sync(&self, dir: DirRef<'_, CopyDir>) -> Result<(), CopyError> {
+    pub(super) fn sync(&self, dir: DirRef<'_, CopyDir>) -> Result<(), CopyError> {
         let data = dir.data();
         let is_top = data.hidden_name.is_some();
         if self.context.options.durable == Durable::None || (data.hidden && !is_top) {

@@ -4,9 +4,10 @@ use super::Worker;
 use super::location::Location;
 use crate::dirs::{CopyDir, new_target_path};
 use crate::error::CopyError;
-use ioloom_failure::{PathError, quoted};
+use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_sys::dir::Kind;
 use ioloom_walk::{Control, DirRef, Found, NewDir, Visitor};
+use rustix::io::Errno;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -76,6 +77,11 @@ impl Visitor for Worker<'_> {
             None => error.source.kind().into(),
         };
         self.context.failed(CopyError::io(error.operation, error.path.clone(), source));
+    }
+
+    fn vanished(&mut self, dir: DirRef<'_, CopyDir>, name: &[u8]) {
+        let path = dir.path_of(name);
+        self.context.failed(CopyError::io(Operation::Stat, path, Errno::NOENT.into()));
     }
 
     fn looped(&mut self, dir: DirRef<'_, CopyDir>, name: &[u8]) {

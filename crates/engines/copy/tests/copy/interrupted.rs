@@ -43,6 +43,36 @@ impl Watcher for Stop<'_> {
     }
 }
 
+/// Removes a directory after the first file.
+struct Remove<'a>(&'a Path);
+
+impl Watcher for Remove<'_> {
+    fn wants_names(&self) -> bool {
+        true
+    }
+
+    fn copied(&self, from: &Path, _to: &Path, _backup: Option<&Path>) {
+        if from.is_file() {
+            let _ = fs::remove_dir(self.0);
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_disappears_is_named() {
+    let place = TestDir::disk();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    fs::create_dir_all(from.join("gone")).unwrap();
+    fs::write(from.join("file"), "text").unwrap();
+    let report = run(&from, &to, &options(false), &Remove(&from.join("gone")));
+    let messages: Vec<String> = report.errors.iter().map(ToString::to_string).collect();
+    assert_eq!(report.errors_count, 1, "{messages:?}");
+    let path = from.join("gone");
+    let wanted = format!("cannot stat '{}': No such file or directory", path.display());
+    assert!(messages[0].starts_with(&wanted), "{messages:?}");
+    assert_eq!(fs::read(to.join("file")).unwrap(), b"text");
+}
+
 fn options(resume: bool) -> CopyOptions {
     CopyOptions { recursive: true, threads: Some(1), resume, ..CopyOptions::default() }
 }
@@ -123,6 +153,50 @@ impl Watcher for Notes {
         let lock = |path: &str| ioloom_sys::make::try_lock(fs::File::open(path).unwrap()).unwrap();
         self.0.lock().unwrap().push((text.to_owned(), kept.is_none_or(lock)));
     }
+}
+
+/// Goal: what a killed copy of a single file left does not stay for ever. Small files are copied in less time
+/// than it takes to list a directory.
+#[test]
+fn a_large_file_removes_what_a_killed_copy_left_next_to_it() {
+    let place = TestDir::disk();
+    let at = |name: &str| place.path().join(name);
+    fs::create_dir(at("dir")).unwrap();
+    let stale = at("dir/.to.ioloom-0123456789abcdef.temp.part");
+    fs::write(&stale, "part").unwrap();
+    fs::write(at("dir/to"), "old").unwrap();
+    for (bytes, stays) in [(1000, true), (4 << 20, false)] {
+        fs::write(at("from"), vec![7; bytes]).unwrap();
+        let report = run(&at("from"), &at("dir/to"), &CopyOptions::default(), &Silent);
+        assert_eq!(report.errors_count, 0, "{:?}", report.errors);
+        assert_eq!(fs::metadata(at("dir/to")).unwrap().len(), bytes as u64);
+        assert_eq!(stale.exists(), stays, "{bytes} bytes");
+    }
+}
+
+#[test]
+fn a_journal_that_is_kept_is_named_and_removed_by_the_next_copy() {
+    if !alone("interrupted::a_journal_that_is_kept_is_named_and_removed_by_the_next_copy") {
+        return;
+    }
+    let place = TestDir::disk();
+    let at = |name: &str| place.path().join(name);
+    tree(&at("from"), 2);
+    fs::create_dir_all(at("dir/to/sub/1")).unwrap();
+    let other = "dir/.other.ioloom-0123456789abcdef.journal";
+    fs::write(at(other), "").unwrap();
+    let notes = Notes::default();
+    let report = run(&at("from"), &at("dir/to"), &options(true), &notes);
+    assert_eq!(report.errors_count, 1, "{:?}", report.errors);
+    let notes = notes.0.into_inner().unwrap();
+    let names_it = |(text, free): &(String, bool)| text.contains(".journal'") && *free;
+    assert!(notes.iter().any(names_it), "{notes:?}");
+    let left = || fs::read_dir(at("dir")).unwrap().count();
+    assert_eq!(left(), 3);
+    fs::remove_dir(at("dir/to/sub/1")).unwrap();
+    let report = run(&at("from"), &at("dir/to"), &options(false), &Silent);
+    assert_eq!(report.errors_count, 0, "{:?}", report.errors);
+    assert!(left() == 2 && at(other).exists(), "the journal of another target stays");
 }
 
 #[test]

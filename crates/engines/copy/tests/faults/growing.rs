@@ -114,3 +114,41 @@ fn a_changing_source_keeps_its_holes() {
         assert!(blocks * 512 < MIB, "{end}: {blocks} blocks");
     }
 }
+
+#[test]
+fn a_source_whose_holes_cannot_be_found_is_read() {
+    const REFUSALS: [i32; 4] = [22, 25, 38, 95];
+    let _alone = alone();
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    let sparse = File::create(&from).unwrap();
+    sparse.set_len(1 << 20).unwrap();
+    sparse.write_all_at(&content(100_000), 512 << 10).unwrap();
+    let options = CopyOptions { mode: Some(Mode::Buffered), ..CopyOptions::default() };
+    let sources = [from.clone()];
+    let run = || {
+        let target = Target::As(to.clone());
+        copy(&sources, &target, &options, &Silent, &CopyCounters::default()).unwrap()
+    };
+    for (grows, refusal) in
+        REFUSALS.into_iter().flat_map(|refusal| [(false, refusal), (true, refusal)])
+    {
+        let log = File::options().append(true).open(&from).unwrap();
+        fault::before_each(Some(Box::new(move |op| {
+            if grows && READS.contains(&op) {
+                (&log).write_all(b"more").unwrap();
+            }
+        })));
+        let rules: Vec<String> = (1..=64).map(|n| format!("lseek:{n}:{refusal}")).collect();
+        fault::set(&rules.join(","));
+        let report = run();
+        let calls = fault::calls_of("lseek");
+        fault::before_each(None);
+        fault::set("");
+        assert!(calls > 0, "{refusal}: holes were not looked for");
+        let (wanted, copied) = (fs::read(&from).unwrap(), fs::read(&to).unwrap());
+        let case = format!("{refusal}, grows: {grows}, {:?}", report.errors);
+        assert_eq!(report.errors_count, u64::from(grows), "{case}");
+        assert!(copied.len() >= 1 << 20 && copied == wanted[..copied.len()], "{case}");
+    }
+}

@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, reason = "skipped tests print the reason")]
 
 mod attributes;
+mod durable;
 mod growing;
 mod sweep;
 
