@@ -1,6 +1,6 @@
 //! Waits inside the function whose cause is known: until its results are taken, by a slow reader of a
-//! pipe, by the disk, or by a caller that takes values slowly; and until the memory budget has room for
-//! a reservation. To the meter they are time inside the function, so the code that waits reports them.
+//! pipe, by the disk, or by a caller that takes values slowly; until the memory budget has room for a
+//! reservation; and for child processes. To the meter they are time inside the function, so the code that waits reports them.
 //!
 //! The waits of a thread are summed in thread-local memory, which the meter of the thread takes at its
 //! end. Cost of a report: two readings of the monotonic clock and, for a long wait, two of the
@@ -13,7 +13,7 @@ use std::cell::Cell;
 const SHORT_NS: u64 = 20_000;
 
 thread_local! {
-    static WAITS: Cell<KnownWaits> = const { Cell::new(KnownWaits { output_ns: 0, reserve_ns: 0, helper_ns: 0 }) };
+    static WAITS: Cell<KnownWaits> = const { Cell::new(KnownWaits { output_ns: 0, reserve_ns: 0, child_ns: 0, helper_ns: 0 }) };
 }
 
 /// Waits of a thread inside the function, nanoseconds.
@@ -21,6 +21,7 @@ thread_local! {
 pub(crate) struct KnownWaits {
     pub(crate) output_ns: u64,
     pub(crate) reserve_ns: u64,
+    pub(crate) child_ns: u64,
     /// Processor time of helpers in the other waits.
     pub(crate) helper_ns: u64,
 }
@@ -33,6 +34,11 @@ pub fn writing<T>(write: impl FnOnce() -> T) -> T {
 /// Runs `reserve` and counts the time in which it was off the processor as a wait for the memory budget.
 pub fn reserving<T>(reserve: impl FnOnce() -> T) -> T {
     counting(reserve, |waits| &mut waits.reserve_ns)
+}
+
+/// Runs `wait` and counts the time in which it was off the processor as a wait for a child process.
+pub fn waiting_for_child<T>(wait: impl FnOnce() -> T) -> T {
+    counting(wait, |waits| &mut waits.child_ns)
 }
 
 /// Counts processor time of a thread that ran the function while the calling thread waited for it.
@@ -78,6 +84,9 @@ mod tests {
         reserving(|| std::thread::sleep(std::time::Duration::from_millis(20)));
         let waited = take_known_waits();
         assert!(waited.reserve_ns >= 19_000_000 && waited.output_ns == 0, "{waited:?}");
+        waiting_for_child(|| std::thread::sleep(std::time::Duration::from_millis(20)));
+        let waited = take_known_waits();
+        assert!(waited.child_ns >= 19_000_000 && waited.output_ns == 0, "{waited:?}");
         helped(5);
         helped(2);
         assert_eq!(take_known_waits(), KnownWaits { helper_ns: 7, ..KnownWaits::default() });
