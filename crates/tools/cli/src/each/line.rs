@@ -157,8 +157,8 @@ fn read_tagged(line: &[u8]) -> Option<(Hash, &[u8], &[u8])> {
         // OpenSSL 3 writes SHA2-256.
         let openssl =
             || line.strip_prefix(b"SHA2-")?.strip_prefix(tag.strip_prefix("SHA")?.as_bytes());
-        let long = BLAKE2B_512.iter().filter(|_| hash == Hash::Blake2b);
-        let long = long.filter_map(|tag| line.strip_prefix(tag.as_bytes())).next();
+        let mut names = BLAKE2B_512.iter().filter(|_| hash == Hash::Blake2b);
+        let long = names.find_map(|name| line.strip_prefix(name.as_bytes()));
         let rest = long.or_else(|| line.strip_prefix(tag.as_bytes())).or_else(openssl)?;
         let rest = rest.strip_prefix(b" ").unwrap_or(rest);
         Some((hash, rest.strip_prefix(b"(")?))
