@@ -83,6 +83,11 @@ fn counting<T>(call: impl FnOnce() -> T, sum: fn(&mut KnownWaits) -> &mut u64) -
     returned
 }
 
+/// Returns the sum of the waits of this thread since they were taken.
+pub(crate) fn known_ns() -> u64 {
+    WAITS.get().all_ns()
+}
+
 /// Returns the waits of this thread since the last call.
 pub(crate) fn take_known_waits() -> KnownWaits {
     WAITS.take()
