@@ -137,6 +137,9 @@ pub struct ThreadTime {
     /// Part of `compute_blocked_ns`: until the memory budget had room for a reservation of the function.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub reserve_ns: u64,
+    /// Part of `compute_blocked_ns`: until child processes had taken their input or ended.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub child_ns: u64,
     /// Processor time of threads on which the library ran the function while this one waited for it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub helper_ns: u64,

@@ -6,7 +6,7 @@
 
 use crate::collect::calibrate_own;
 use crate::meter::{Reads, ThreadReport};
-use crate::split::{scaled, stated_ns};
+use crate::split::stated_ns;
 use ioloom_model::evidence::{Checks, SourceReport};
 use ioloom_model::{CallKind, CallStats, Evidence, Level, State, StateTable};
 use ioloom_stats::Histogram;
@@ -72,19 +72,22 @@ pub fn evidence(reports: &[ThreadReport]) -> Evidence {
 
 /// Merges the tables of all threads into one row per kind of call.
 pub fn merge_calls(reports: &[ThreadReport]) -> BTreeMap<CallKind, CallStats> {
-    let mut merged: BTreeMap<CallKind, (u64, Histogram)> = BTreeMap::new();
-    for (kind, count, table) in reports.iter().flat_map(|r| &r.tables) {
-        let all = merged.entry(*kind).or_default();
-        all.0 += count;
-        all.1.merge(table);
+    let mut merged: BTreeMap<CallKind, (u64, u64, Histogram)> = BTreeMap::new();
+    for report in reports {
+        for (kind, count, table) in &report.tables {
+            let all = merged.entry(*kind).or_default();
+            all.0 += count;
+            all.1 += report.time.calls_ns.get(kind).copied().unwrap_or(0);
+            all.2.merge(table);
+        }
     }
     merged
         .into_iter()
-        .map(|(kind, (count, table))| {
+        .map(|(kind, (count, total_ns, table))| {
             let stats = CallStats {
                 count,
                 timed: table.count(),
-                total_ns: scaled(table.sum_ns(), count, table.count()),
+                total_ns,
                 min_ns: table.min_ns(),
                 p50_ns: table.quantile_ns(0.5),
                 p90_ns: table.quantile_ns(0.9),

@@ -26,7 +26,7 @@ pub use bottleneck::bottleneck;
 pub use gauge::{GaugeCounts, GaugeSampler, GaugeTotals, Gauges};
 pub use meter::{Meter, Reads, Step, TIMED_FIRST, TIMED_ONE_IN, ThreadReport};
 pub use neighbours::{Moved, Others};
-pub use output::{helped, reserving, writing};
+pub use output::{finishing, helped, reserving, waiting_for_child, writing};
 pub use split::Detail;
 pub use trace_file::{TraceFile, TraceFileError};
 pub use usage::{Usage, UsageDelta};

@@ -38,8 +38,9 @@
 //!      children by process: those of other threads of the same program are taken for those of the
 //!      function.
 //!    - Waits in the function for a reader of its results are `output`, if the function reports them
-//!      ([`crate::writing`]), and those for a reservation of the function are `memory`
-//!      ([`crate::reserving`]).
+//!      ([`crate::writing`]), those for a reservation of the function are `memory`
+//!      ([`crate::reserving`]), and reported waits for children ([`crate::waiting_for_child`]) are
+//!      `child processes`, however little the children run.
 //! 5. What no wait explains is `unknown`, with time that threads spent outside of any call, time without
 //!    threads, and waits for other threads while hardly any thread did or awaited anything.
 //!

@@ -16,11 +16,14 @@
 //! thread that alternates between them would never time one of the two. If the function takes long,
 //! every file is timed.
 //!
+//! Waits that the function reports ([`crate::writing`] and others) are known for all calls, so only the
+//! rest of its time is extrapolated.
+//!
 //! With [`Detail::Traced`], every file is timed, and [`Meter::trace`] sets the recorder that stores
 //! each lap as a span; both use the same clock reading.
 
 use crate::collect::Recorder;
-use crate::output::take_known_waits;
+use crate::output::{known_ns, take_known_waits};
 use crate::split::{Detail, Weights, scaled, split};
 use ioloom_model::{CallKind, ThreadTime, record::Span};
 use ioloom_stats::Histogram;
@@ -69,6 +72,8 @@ struct Kind {
     table: Option<Histogram>,
     count: u64,
     wall_ns: u64,
+    /// Part of the wall time of timed calls: waits that are known for all calls.
+    known_ns: u64,
     cpu_ns: u64,
     /// Part of the off-CPU time: ready to run.
     ready_ns: u64,
@@ -77,10 +82,11 @@ struct Kind {
 }
 
 impl Kind {
-    /// Returns the wall time of all calls, extrapolated from the timed ones.
-    fn wall_of_all_ns(&self) -> u64 {
+    /// Returns the wall time of all calls, extrapolated from the timed ones, except for the known
+    /// waits of all calls.
+    fn wall_of_all_ns(&self, known_ns: u64) -> u64 {
         let timed = self.table.as_ref().map_or(0, Histogram::count);
-        scaled(self.wall_ns, self.count, timed)
+        scaled(self.wall_ns.saturating_sub(self.known_ns), self.count, timed) + known_ns
     }
 }
 
@@ -108,6 +114,8 @@ pub struct Meter {
     short_wall_ns: u64,
     sched: Option<Sched>,
     reads: Reads,
+    /// Known waits at the start of the function.
+    known_from_ns: u64,
     /// Clocks at the start of the function, if they are read for this call.
     function_from: Option<FunctionClock>,
     /// Wall time and blocked time of the functions whose clocks were read.
@@ -242,6 +250,7 @@ impl Meter {
             short_wall_ns: 0,
             sched,
             reads: Reads::default(),
+            known_from_ns: 0,
             function_from: None,
             function_clocked: (0, 0),
             ring_waits: false,
@@ -343,6 +352,11 @@ impl Meter {
         let at = &mut self.kinds[kind as usize];
         at.table.get_or_insert_default().record(ns);
         at.wall_ns += ns;
+        if kind == CallKind::Compute {
+            let known_ns = known_ns();
+            at.known_ns += known_ns.saturating_sub(self.known_from_ns).min(ns);
+            self.known_from_ns = known_ns;
+        }
         at.typical_ns = moved(at.typical_ns, ns);
         self.last_ns =
             if self.detail == Detail::Totals { now } else { self.detailed(kind, span, now, file) };
@@ -421,6 +435,7 @@ impl Meter {
         if !self.timing {
             return;
         }
+        self.known_from_ns = known_ns();
         let at = self.last_ns - self.run_start_ns;
         self.first_compute_ns.get_or_insert(at);
         self.last_compute_ns = Some(at);
@@ -472,11 +487,14 @@ impl Meter {
         self.recorder = None; // dropping it sends its spans
         let mut calls_ns = BTreeMap::new();
         let mut tables = Vec::new();
-        let mut weights = Weights::default();
+        let mut weights = Weights { known: take_known_waits(), ..Weights::default() };
+        let (known_ns, mut known_in_calls_ns) = (weights.known.all_ns(), 0);
         for kind in CallKind::ALL {
             let at = &mut self.kinds[kind as usize];
-            let wall_ns = at.wall_of_all_ns();
+            let known_ns = if kind == CallKind::Compute { known_ns } else { 0 };
+            let wall_ns = at.wall_of_all_ns(known_ns);
             if let Some(table) = at.table.take() {
+                known_in_calls_ns += known_ns;
                 calls_ns.insert(kind, wall_ns);
                 tables.push((kind, at.count, table));
                 let on_or_ready_ns = at.cpu_ns + at.ready_ns;
@@ -484,11 +502,11 @@ impl Meter {
             }
         }
         weights.function_clocked = self.function_clocked;
-        weights.known = take_known_waits();
         let elapsed = self.last_ns - self.start_ns;
         let cpu = thread_cpu_ns() - self.cpu_start_ns;
         let ready = self.sched.as_mut().and_then(Sched::all_ns);
-        let (mut time, async_io_ns) = split(elapsed, cpu, ready, &weights, calls_ns.values().sum());
+        let in_calls = calls_ns.values().sum::<u64>() - known_in_calls_ns;
+        let (mut time, async_io_ns) = split(elapsed, cpu, ready, &weights, in_calls);
         time.name = name;
         time.role = role.to_owned();
         time.calls_ns = calls_ns;
@@ -553,6 +571,28 @@ mod tests {
         let read = calls[&CallKind::Read];
         assert_eq!((read.count, read.timed), (800, TIMED_FIRST + 800 / TIMED_ONE_IN - 1));
         assert!(read.max_ns <= read.total_ns);
+    }
+
+    #[test]
+    fn known_waits_are_not_extrapolated() {
+        let mut meter = Meter::start(monotonic_ns(), Detail::Totals);
+        let wait = std::time::Duration::from_millis(20);
+        // The eighth is timed, and the eleventh is not.
+        for file in 1..80 {
+            meter.file_starts();
+            meter.compute_starts();
+            if [8, 11].contains(&file) {
+                crate::waiting_for_child(|| std::thread::sleep(wait));
+            }
+            meter.lap(CallKind::Compute, file);
+        }
+        let report = meter.finish("t".to_owned(), "worker");
+        let time = report.time.clone();
+        assert_eq!(total(&time), time.elapsed_ns);
+        assert!(time.child_ns >= 30_000_000, "{time:?}");
+        let calls = merge_calls(&[report])[&CallKind::Compute];
+        assert!(calls.timed < calls.count && calls.total_ns == time.calls_ns[&CallKind::Compute]);
+        assert!(calls.total_ns < 2 * time.elapsed_ns, "{calls:?}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Waits inside the function whose cause is known: until its results are taken, by a slow reader of a
-//! pipe, by the disk, or by a caller that takes values slowly; and until the memory budget has room for
-//! a reservation. To the meter they are time inside the function, so the code that waits reports them.
+//! pipe, by the disk, or by a caller that takes values slowly; until the memory budget has room for a
+//! reservation; and for child processes. So are those at the end of a file of several pieces, of which
+//! not all are timed. To the meter they are time inside the function, so the code that waits reports them.
 //!
 //! The waits of a thread are summed in thread-local memory, which the meter of the thread takes at its
 //! end. Cost of a report: two readings of the monotonic clock and, for a long wait, two of the
@@ -13,7 +14,7 @@ use std::cell::Cell;
 const SHORT_NS: u64 = 20_000;
 
 thread_local! {
-    static WAITS: Cell<KnownWaits> = const { Cell::new(KnownWaits { output_ns: 0, reserve_ns: 0, helper_ns: 0 }) };
+    static WAITS: Cell<KnownWaits> = const { Cell::new(KnownWaits::NONE) };
 }
 
 /// Waits of a thread inside the function, nanoseconds.
@@ -21,8 +22,21 @@ thread_local! {
 pub(crate) struct KnownWaits {
     pub(crate) output_ns: u64,
     pub(crate) reserve_ns: u64,
+    pub(crate) child_ns: u64,
+    /// Other waits at the end of files of several pieces.
+    pub(crate) finish_ns: u64,
     /// Processor time of helpers in the other waits.
     pub(crate) helper_ns: u64,
+}
+
+impl KnownWaits {
+    const NONE: Self =
+        Self { output_ns: 0, reserve_ns: 0, child_ns: 0, finish_ns: 0, helper_ns: 0 };
+
+    /// Returns the sum of the waits.
+    pub(crate) fn all_ns(&self) -> u64 {
+        self.output_ns + self.reserve_ns + self.child_ns + self.finish_ns
+    }
 }
 
 /// Runs `write` and counts the time in which it was off the processor as a wait for output.
@@ -35,6 +49,17 @@ pub fn reserving<T>(reserve: impl FnOnce() -> T) -> T {
     counting(reserve, |waits| &mut waits.reserve_ns)
 }
 
+/// Runs `wait` and counts the time in which it was off the processor as a wait for a child process.
+pub fn waiting_for_child<T>(wait: impl FnOnce() -> T) -> T {
+    counting(wait, |waits| &mut waits.child_ns)
+}
+
+/// Runs the end of a function on a file of several pieces, and counts the time in which it was off the
+/// processor: its time says nothing about that of other pieces.
+pub fn finishing<T>(finish: impl FnOnce() -> T) -> T {
+    counting(finish, |waits| &mut waits.finish_ns)
+}
+
 /// Counts processor time of a thread that ran the function while the calling thread waited for it.
 pub fn helped(cpu_ns: u64) {
     let mut waits = WAITS.get();
@@ -42,17 +67,25 @@ pub fn helped(cpu_ns: u64) {
     WAITS.set(waits);
 }
 
+/// A wait inside of another one counts once, as the inner one.
 fn counting<T>(call: impl FnOnce() -> T, sum: fn(&mut KnownWaits) -> &mut u64) -> T {
+    let before_ns = WAITS.get().all_ns();
     let (began_ns, cpu_ns) = (monotonic_ns(), thread_cpu_ns());
     let returned = call();
     let wall_ns = monotonic_ns().saturating_sub(began_ns);
     if wall_ns >= SHORT_NS {
         let used_ns = thread_cpu_ns().saturating_sub(cpu_ns);
         let mut waits = WAITS.get();
-        *sum(&mut waits) += wall_ns.saturating_sub(used_ns);
+        let inner_ns = waits.all_ns().saturating_sub(before_ns);
+        *sum(&mut waits) += wall_ns.saturating_sub(used_ns + inner_ns);
         WAITS.set(waits);
     }
     returned
+}
+
+/// Returns the sum of the waits of this thread since they were taken.
+pub(crate) fn known_ns() -> u64 {
+    WAITS.get().all_ns()
 }
 
 /// Returns the waits of this thread since the last call.
@@ -78,6 +111,14 @@ mod tests {
         reserving(|| std::thread::sleep(std::time::Duration::from_millis(20)));
         let waited = take_known_waits();
         assert!(waited.reserve_ns >= 19_000_000 && waited.output_ns == 0, "{waited:?}");
+        waiting_for_child(|| std::thread::sleep(std::time::Duration::from_millis(20)));
+        let waited = take_known_waits();
+        assert!(waited.child_ns >= 19_000_000 && waited.output_ns == 0, "{waited:?}");
+        finishing(|| writing(|| std::thread::sleep(std::time::Duration::from_millis(20))));
+        let inner = take_known_waits();
+        assert!(inner.output_ns > inner.finish_ns, "{inner:?}");
+        finishing(|| std::thread::sleep(std::time::Duration::from_millis(20)));
+        assert!(take_known_waits().finish_ns >= 19_000_000);
         helped(5);
         helped(2);
         assert_eq!(take_known_waits(), KnownWaits { helper_ns: 7, ..KnownWaits::default() });

@@ -134,14 +134,10 @@ impl Weights {
         Groups { function, ..blocked }
     }
 
-    fn known_ns(&self) -> u64 {
-        self.known.output_ns + self.known.reserve_ns
-    }
-
     /// Returns the weights of the other waits: known ones are part of the time of the function.
     fn without_known(&self) -> Self {
         let (clocked, off) = self.function_clocked;
-        let less = |ns: u64| ns.saturating_sub(self.known_ns());
+        let less = |ns: u64| ns.saturating_sub(self.known.all_ns());
         let groups = Groups { function: less(self.groups.function), ..self.groups };
         Self { groups, function_clocked: (less(clocked), less(off)), ..*self }
     }
@@ -181,12 +177,14 @@ pub(crate) fn split(
     let rest = elapsed - on_cpu_ns - ready_ns.unwrap_or(0);
     // Time outside of calls is our own overhead. At most that much of the rest, and at most half of
     // it, is unknown, unless no call waited at all.
-    let outside = elapsed.saturating_sub(in_calls + off.known_ns());
-    let none = off.groups.sum() + off.known_ns() == 0;
+    let outside = elapsed.saturating_sub(in_calls + off.known.all_ns());
+    let none = off.groups.sum() + off.known.all_ns() == 0;
     let blocked = if none { 0 } else { rest.saturating_sub(outside.min(rest / 2)) };
     let output = off.known.output_ns.min(blocked);
     let reserve = off.known.reserve_ns.min(blocked - output);
-    let known = output + reserve;
+    let child = off.known.child_ns.min(blocked - output - reserve);
+    let finish = off.known.finish_ns.min(blocked - output - reserve - child);
+    let known = output + reserve + child + finish;
     let given = off.without_known().distribute(blocked - known, on_cpu_ns, ready_ns.unwrap_or(0));
     let time = ThreadTime {
         elapsed_ns: elapsed,
@@ -198,6 +196,7 @@ pub(crate) fn split(
         compute_blocked_ns: given.function + known,
         output_ns: output,
         reserve_ns: reserve,
+        child_ns: child,
         helper_ns: off.known.helper_ns,
         unknown_ns: rest - given.sum() - known,
         ..ThreadTime::default()
@@ -217,19 +216,22 @@ mod tests {
             io in 0u64..1 << 40, sync in 0u64..1 << 40, function in 0u64..1 << 40, calls in 0u64..1 << 42,
             async_io in 0u64..1 << 40, input in 0u64..1 << 40, wall: bool,
             clocked in 0u64..1 << 40, off in 0u64..1 << 40,
-            output in 0u64..1 << 40, reserve in 0u64..1 << 40,
+            output in 0u64..1 << 40, reserve in 0u64..1 << 40, child in 0u64..1 << 40,
+            finish in 0u64..1 << 40,
         ) {
             let groups = Groups { io, async_io, sync, input, function };
-            let known = KnownWaits { output_ns: output, reserve_ns: reserve, helper_ns: 0 };
+            let known = KnownWaits {
+                output_ns: output, reserve_ns: reserve, child_ns: child, finish_ns: finish, helper_ns: 0,
+            };
             let off = Weights { groups, wall, function_clocked: (clocked, off), known };
             let (t, part) = split(elapsed, cpu, ready, &off, calls);
             prop_assert_eq!(stated_ns(&t), elapsed);
             prop_assert!(part <= t.io_ns);
             if wall {
                 prop_assert!(t.io_ns <= io + async_io && t.sync_ns <= sync && t.input_ns <= input);
-                prop_assert!(t.compute_blocked_ns <= function + output + reserve);
-                prop_assert!(t.output_ns <= output && t.reserve_ns <= reserve);
-                prop_assert!(t.output_ns + t.reserve_ns <= t.compute_blocked_ns);
+                prop_assert!(t.compute_blocked_ns <= function + known.all_ns());
+                prop_assert!(t.output_ns <= output && t.reserve_ns <= reserve && t.child_ns <= child);
+                prop_assert!(t.output_ns + t.reserve_ns + t.child_ns <= t.compute_blocked_ns);
             }
         }
     }
@@ -246,10 +248,17 @@ mod tests {
     fn known_waits_do_not_depend_on_whether_their_call_was_timed() {
         let groups = Groups { io: 300, function: 500, ..Groups::default() };
         for (groups, in_calls) in [(groups, 1000), (Groups { function: 0, ..groups }, 500)] {
-            let known = KnownWaits { output_ns: 200, reserve_ns: 250, helper_ns: 9 };
+            let known = KnownWaits {
+                output_ns: 100,
+                reserve_ns: 200,
+                child_ns: 100,
+                finish_ns: 50,
+                helper_ns: 9,
+            };
             let weights = Weights { known, ..walls(groups, (0, 0)) };
             let (t, _) = split(1000, 300, Some(0), &weights, in_calls);
-            assert_eq!((t.output_ns, t.reserve_ns, t.helper_ns), (200, 250, 9), "{t:?}");
+            let found = (t.output_ns, t.reserve_ns, t.child_ns, t.helper_ns);
+            assert_eq!(found, (100, 200, 100, 9), "{t:?}");
             assert!(t.compute_blocked_ns >= 450, "{t:?}");
             assert_eq!(stated_ns(&t), 1000);
         }

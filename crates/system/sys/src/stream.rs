@@ -7,7 +7,7 @@
 use crate::fault::call;
 use crate::file::retry;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FileType, Mode, OFlags, fstat};
+use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat};
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
@@ -68,6 +68,13 @@ pub fn open_to_write(path: &Path) -> io::Result<File> {
     opened.map(File::from)
 }
 
+/// Makes transfers on an open file fail that would block; see [`would_block`]. Other processes that
+/// inherited the file are affected, too; the other end of a pipe is not.
+pub fn never_block(file: impl AsFd) -> io::Result<()> {
+    let flags = retry("fcntl", || fcntl_getfl(&file))? | OFlags::NONBLOCK;
+    retry("fcntl", || fcntl_setfl(&file, flags))
+}
+
 /// Reads once at the current position; zero is the end of the file.
 pub fn read(file: impl AsFd, into: &mut [u8]) -> io::Result<usize> {
     retry("read", || rustix::io::read(&file, &mut *into))
@@ -104,6 +111,10 @@ mod tests {
 
     #[test]
     fn a_full_pipe_does_not_hold_up_a_write() {
+        let (_read_end, write_end) = rustix::pipe::pipe().unwrap();
+        never_block(&write_end).unwrap();
+        assert!(write(&write_end, &vec![0; 1 << 21]).unwrap() < 1 << 21);
+        assert!(would_block(&write(&write_end, &[0; 1 << 16]).unwrap_err()));
         let (_read_end, write_end) = rustix::pipe::pipe().unwrap();
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&write_end));
         let mut file = open_to_write(Path::new(&path)).unwrap();

@@ -9,7 +9,7 @@ use crate::shared::Shared;
 use ioloom_model::layout::Role;
 use ioloom_model::{CallKind, Plan, State, Tuned};
 use ioloom_observe::collect::Recorder;
-use ioloom_observe::{Detail, Meter, ThreadReport, UsageDelta};
+use ioloom_observe::{Detail, Meter, ThreadReport, UsageDelta, finishing};
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_trace::Trace;
 use std::ops::ControlFlow;
@@ -283,11 +283,12 @@ impl<'e, W: Work> Worker<'e, W> {
             if !(piece.bytes.is_empty() && piece.offset > 0) {
                 last |= work.piece(local, &mut own, &piece)?.is_break();
             }
-            if last {
-                Ok(After::Ended(work.finish(local, own, index, path)?))
-            } else {
-                Ok(After::More(own))
+            if !last {
+                return Ok(After::More(own));
             }
+            let finish = || work.finish(local, own, index, path);
+            let flow = if piece.offset > 0 { finishing(finish) } else { finish() };
+            Ok(After::Ended(flow?))
         }));
         self.meter.lap(CallKind::Compute, index);
         if let Some(seen) = &mut self.seen {

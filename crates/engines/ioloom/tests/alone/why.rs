@@ -18,6 +18,7 @@ fn shares_add_up<T, E>(run: &Run<T, E>) {
 
 pub(crate) fn planted_limits_are_found() {
     a_function_that_sleeps_is_not_the_device();
+    a_function_that_sleeps_at_the_end_of_files_is_found();
     a_slow_producer_is_the_input_list();
     a_slow_caller_is_not_the_function();
     functions_that_wait_for_memory_do_not_wait_for_themselves();
@@ -32,6 +33,22 @@ fn a_function_that_sleeps_is_not_the_device() {
     for text in ["read/threads:n=2", "nowait/window:l=8,p=2", "read/roles:r=1,h=0,c=2,w=8"] {
         let files = ioloom::files(paths.clone()).pin(plan(text));
         let run = files.map(|_| std::thread::sleep(Duration::from_millis(2))).run().unwrap();
+        assert!(["function waits", "other programs"].contains(&word(&run)), "{}", run.why());
+        shares_add_up(&run);
+    }
+}
+
+/// A thread times one of eight pieces, which are rarely the last ones.
+fn a_function_that_sleeps_at_the_end_of_files_is_found() {
+    let (_dir, paths) = make(&roots()[0], &[53_000; 6]);
+    for text in ["read/window:l=2,p=1", "nowait/window:l=2,p=1"] {
+        let files = ioloom::list(&paths).pin(plan(text)).chunks(4096);
+        let slow = |bytes: usize, _: &std::path::Path| {
+            std::thread::sleep(Duration::from_millis(20));
+            bytes
+        };
+        let run =
+            files.fold_file(|_| 0_usize, |bytes, c| *bytes += c.bytes().len(), slow).run().unwrap();
         assert!(["function waits", "other programs"].contains(&word(&run)), "{}", run.why());
         shares_add_up(&run);
     }

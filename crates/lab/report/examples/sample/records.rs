@@ -319,6 +319,7 @@ fn threads(plan: &Plan, elapsed_ns: u64, files: u64) -> Vec<ThreadTime> {
                 compute_blocked_ns: of(4),
                 output_ns: 0,
                 reserve_ns: 0,
+                child_ns: 0,
                 helper_ns: 0,
                 unknown_ns: elapsed_ns - known,
                 calls_ns: BTreeMap::new(),

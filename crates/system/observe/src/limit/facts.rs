@@ -31,12 +31,14 @@ pub struct Facts {
     pub memory_ns: u64,
     /// Blocked until there was a path.
     pub input_ns: u64,
-    /// Blocked inside the function, except for output, reservations and the time of helpers.
+    /// Blocked inside the function, except for the waits below and the time of helpers.
     pub function_ns: u64,
     /// Blocked inside the function until results were taken.
     pub output_ns: u64,
     /// Blocked inside the function until the memory budget had room for a reservation.
     pub reserve_ns: u64,
+    /// Blocked inside the function until child processes had taken their input or ended.
+    pub child_ns: u64,
     /// On a processor: other threads on which the library ran the function.
     pub helper_ns: u64,
     /// Not explained.
@@ -122,12 +124,15 @@ impl Facts {
             facts.input_ns += thread.input_ns;
             let output_ns = thread.output_ns.min(thread.compute_blocked_ns);
             let reserve_ns = thread.reserve_ns.min(thread.compute_blocked_ns - output_ns);
-            let other_ns = thread.compute_blocked_ns - output_ns - reserve_ns;
+            let rest_ns = thread.compute_blocked_ns - output_ns - reserve_ns;
+            let child_ns = thread.child_ns.min(rest_ns);
+            let other_ns = rest_ns - child_ns;
             // The thread waited while they ran.
             facts.function_ns += other_ns.saturating_sub(thread.helper_ns);
             facts.helper_ns += thread.helper_ns;
             facts.output_ns += output_ns;
             facts.reserve_ns += reserve_ns;
+            facts.child_ns += child_ns;
             facts.unknown_ns += thread.unknown_ns;
         }
         facts

@@ -99,9 +99,9 @@ impl Parts {
         let useful_ns = (cores_ns - f.function_wall_ns as f64).max(0.0);
         let ahead_ns: f64 = ahead.iter().sum();
         let [io, input, memory] = ahead.map(|ns| ns * (useful_ns / ahead_ns.max(1.0)).min(1.0));
-        let inside = [f.function_ns, f.output_ns, f.reserve_ns].map(|ns| ns as f64);
-        let [function, output, reserve] = inside;
-        let waiting = io + input + memory + function + output + reserve;
+        let inside = [f.function_ns, f.output_ns, f.reserve_ns, f.child_ns].map(|ns| ns as f64);
+        let [function, output, reserve, child] = inside;
+        let waiting = io + input + memory + function + output + reserve + child;
         let active = waiting + (f.on_cpu_ns + f.ready_ns.unwrap_or(0)) as f64;
         let handed_over = active * HANDED_OVER_MAX * f64::from(f.threads.max(2) - 1);
         let hand_over = (f.hand_over_ns as f64).min(handed_over);
@@ -122,6 +122,7 @@ impl Parts {
         self.add(Limit::InputList, caused(input));
         self.add(Limit::Memory, caused(memory + reserve));
         self.add(function_limit(f), caused(function));
+        self.add(Limit::ChildProcesses, caused(child));
         self.add(Limit::Output, caused(output));
     }
 }
@@ -147,7 +148,7 @@ impl Own {
         let running = f.on_cpu_ns as f64 / runnable.max(1.0);
         let fetching = f.fetch_wall_ns.saturating_sub(f.io_ns) as f64 * running;
         let helpers = f.helper_ns as f64;
-        let waited = f.function_ns + f.output_ns + f.reserve_ns + f.helper_ns;
+        let waited = f.function_ns + f.output_ns + f.reserve_ns + f.child_ns + f.helper_ns;
         let function = f.function_wall_ns.saturating_sub(waited) as f64 * running + helpers;
         let outside = (all - f.on_cpu_ns as f64 - helpers).max(0.0);
         let outside_kernel = (f.kernel_ns as f64 - fetching).clamp(0.0, outside);
@@ -177,7 +178,7 @@ fn displaced(f: &Facts, elsewhere_ns: f64, free_ns: f64) -> [f64; 2] {
     }
 }
 
-/// Returns what a wait inside the function counts as.
+/// Returns what a wait inside the function counts as, if its cause was not reported.
 fn function_limit(f: &Facts) -> Limit {
     let ran = f.children_ns > 0 && f.children_ns >= f.function_ns / 10;
     let started = f.calls > 0 && f.children_faults / f.calls >= FAULTS_OF_A_PROCESS;

@@ -71,7 +71,7 @@ fn elsewhere(f: &mut Facts, wait: fn(&mut Facts) -> &mut u64, part: f64) {
 }
 
 /// Plant, the change, and the limit after the whole change.
-const EDGES: [(&str, Change, Limit); 20] = [
+const EDGES: [(&str, Change, Limit); 22] = [
     (
         "slow producer",
         |f, part| shift(&mut f.input_ns, &mut f.function_ns, part),
@@ -104,6 +104,20 @@ const EDGES: [(&str, Change, Limit); 20] = [
         "a function that sleeps",
         |f, part| shift(&mut f.function_ns, &mut f.reserve_ns, part),
         Limit::Memory,
+    ),
+    // Idle children whose waits were reported, and waits that were not after all.
+    (
+        "a function that sleeps",
+        |f, part| shift(&mut f.function_ns, &mut f.child_ns, part),
+        Limit::ChildProcesses,
+    ),
+    (
+        "children that sleep",
+        |f, part| {
+            (f.child_ns, f.function_ns, f.children_faults) = (f.function_ns, 0, 0);
+            shift(&mut f.child_ns, &mut f.function_ns, part);
+        },
+        Limit::FunctionWaits,
     ),
     (
         "a function that sleeps",
@@ -394,11 +408,13 @@ fn a_function_that_waits_for_its_reservation_waits_for_memory() {
         compute_blocked_ns: 90,
         output_ns: 20,
         reserve_ns: 30,
+        child_ns: 5,
         helper_ns: 15,
         ..ThreadTime::default()
     };
     let facts = Facts::of(&Measured { threads: vec![thread], ..Measured::default() }, 1, 1);
-    assert_eq!((facts.function_ns, facts.output_ns, facts.reserve_ns), (25, 20, 30));
+    assert_eq!((facts.function_ns, facts.output_ns, facts.reserve_ns), (20, 20, 30));
+    assert_eq!(facts.child_ns, 5);
 }
 
 /// Checks that a verdict and its sentence do not contradict themselves.
@@ -437,7 +453,7 @@ fn percentages(sentence: &str) -> Vec<u32> {
 
 prop_compose! {
     fn facts()(
-        times in prop::collection::vec(0_u64..40_000_000_000, 17),
+        times in prop::collection::vec(0_u64..40_000_000_000, 18),
         small in prop::collection::vec(0_u64..400, 3),
         (cores, threads, files) in (1_u32..200, 1_u32..600, 0_u64..5),
         ready in prop::option::of(0_u64..40_000_000_000),
@@ -470,6 +486,7 @@ prop_compose! {
             output_ns: times[14],
             reserve_ns: times[15],
             helper_ns: times[16],
+            child_ns: times[17],
             costliest: None,
         }
     }

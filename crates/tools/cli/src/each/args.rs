@@ -176,7 +176,7 @@ pub(crate) struct EachArgs {
     /// Print lines in input order
     ///
     /// Files of a directory are then sorted by path. A line that waits for the files before it
-    /// takes about 100 bytes of memory.
+    /// takes about 200 bytes of memory, and their number has no limit.
     #[arg(long, requires = "per_file", conflicts_with_all = ["exec", "check"])]
     pub(crate) ordered: bool,
 
@@ -188,11 +188,12 @@ pub(crate) struct EachArgs {
 
     /// Check files against the lines of a file
     ///
-    /// Use - for standard input. Reads the lists of sha256sum, sha1sum, sha512sum, md5sum, b2sum,
-    /// b3sum and xxhsum, with or without --tag. A line without a tag does not name its hash: add
-    /// --compute, unless it begins with XXH3_ or has 40 digits, which are sha1. The name - in a list is
-    /// standard input. Prints OK or FAILED for each file in the order of the list. The exit code is 1
-    /// if a file differs or cannot be read, and if no line is properly formatted.
+    /// Use - for standard input. Reads the lists of sha256sum, sha1sum, sha512sum, md5sum, b2sum, b3sum
+    /// and xxhsum, with or without --tag. A line without a tag does not name its hash: add --compute,
+    /// unless it begins with XXH3_ or has 40 digits, which are sha1. XXH32, XXH128 and other lengths of
+    /// BLAKE2b and BLAKE3 are not read. The name - in a list is standard input. Prints OK or FAILED for
+    /// each file in the order of the list. The exit code is 1 if a file differs or cannot be read, and
+    /// if no line is properly formatted.
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["per_file", "exec", "json",
           "dereference", "one_file_system", "exclude", "ignore", "skip_hidden"])]
     pub(crate) check: Option<PathBuf>,
@@ -274,7 +275,7 @@ pub(crate) struct EachArgs {
     ///
     /// Prints what the threads of the chosen plan do. Without a path and a plan, prints the table of
     /// all methods and schedules, with the reason where a pair is not possible.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["check", "shard"])]
     pub(crate) explain: bool,
 
     /// This process may end by SIGBUS; set for the child that runs a mapped plan.

@@ -81,12 +81,12 @@ pub(super) fn run(args: &EachArgs, list: &Path) -> Ended {
         let names: Vec<&str> = listed.unsupported.iter().map(String::as_str).collect();
         let verb = if names.len() == 1 { "is" } else { "are" };
         let message = format!("{}: {} {verb} not supported", named(list), names.join(", "));
-        // As in other programs, a list of another hash than the wanted one has no proper line.
-        if listed.is_empty() && wanted.is_none() {
-            return Err(Failure::usage(message));
-        }
         if !args.status {
             stderr::message(&message);
+        }
+        // As in other programs, a list of another hash than the wanted one has no proper line.
+        if listed.is_empty() && wanted.is_none() {
+            return Ok(Exit::Failed);
         }
     }
     if listed.is_empty() {

@@ -1,12 +1,14 @@
 //! `each --exec`: runs a program for each file.
 //!
 //! The command is split at spaces, with the quotes of a shell. No shell runs and nothing is
-//! expanded, so a file name can never become code. With `{}` the path is substituted and the
+//! expanded, so a file name cannot become code, unless the command is a shell and its code contains
+//! `{}`: a warning names the safe form. With `{}` the path is substituted and the
 //! program reads the file itself; without it the contents arrive on its standard input. Output is
 //! collected until the program ends and then printed at once, so that lines of two programs do not
 //! mix. It is kept in memory up to 1 MiB, and beyond that in a file without a name. What programs in the
 //! background print later than 100 ms after that is lost, with a warning. If the reader of the output
-//! leaves, all commands still run.
+//! leaves, all commands still run. A command gets contents until it ends, although a program in the
+//! background may keep its input open.
 
 use super::commands::Commands;
 use super::spool::{Collector, Spool};
@@ -15,17 +17,27 @@ use crate::slow_reader;
 use ioloom::FnError;
 use ioloom_failure::reason;
 use ioloom_model::units::format_counted;
+use ioloom_observe::waiting_for_child;
+use ioloom_sys::proc::has_ended;
+use ioloom_sys::stream::{self, Ready};
 use std::ffi::OsString;
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Descriptors of the program itself: standard streams, signals, the walk.
 const OWN_DESCRIPTORS: u64 = 10;
+
+/// Time between two looks whether a command that reads nothing has ended.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Shells, whose option `-c` takes code.
+const SHELLS: [&[u8]; 5] = [b"sh", b"bash", b"dash", b"zsh", b"ksh"];
 
 /// The command line that is run for each file.
 #[derive(Debug)]
@@ -49,7 +61,7 @@ pub(crate) struct Running {
     name: String,
     to_stderr: bool,
     commands: Arc<Commands>,
-    child: Option<Result<Child, std::io::Error>>,
+    child: Option<Result<Child, io::Error>>,
     stdin: Option<ChildStdin>,
     printed: Option<Collector>,
     unread: Arc<AtomicBool>,
@@ -62,12 +74,20 @@ impl Exec {
             Failure::usage(format!("invalid value '{text}' for --exec: unclosed quote"))
         })?;
         let words: Vec<Vec<u8>> = words.into_iter().map(String::into_bytes).collect();
-        if words.is_empty() {
+        if words.first().is_none_or(Vec::is_empty) {
             return Err(Failure::usage("--exec needs a command, for example --exec 'wc -c {}'"));
         }
         let takes_path = words.iter().any(|w| find(w).is_some());
         let (commands, unread, left_open) = (Arc::default(), Arc::default(), Arc::default());
         Ok(Self { words, to_stderr, takes_path, commands, unread, left_open })
+    }
+
+    /// Returns a warning if file names can become code.
+    pub(super) fn names_in_code(&self) -> Option<&'static str> {
+        puts_names_into_code(&self.words).then_some(
+            "{} is part of the code of a shell, so a file name can run commands; use sh -c 'CODE' sh {}, \
+             with \"$1\" for the path in CODE",
+        )
     }
 
     /// Returns a warning if output of programs in the background may be lost since the last call.
@@ -110,7 +130,9 @@ impl Exec {
         let (mut stdin, mut printed) = (None, None);
         if let Ok(started) = &mut child {
             stdin = started.stdin.take();
-            match started.stdout.take().map(Collector::start).transpose() {
+            let made = stdin.as_ref().map_or(Ok(()), stream::never_block);
+            let stdout = started.stdout.take();
+            match made.and_then(|()| stdout.map(Collector::start).transpose()) {
                 Ok(thread) => printed = thread,
                 Err(error) => {
                     commands.kill(started);
@@ -127,16 +149,13 @@ impl Exec {
 impl Running {
     /// Writes bytes to the program's standard input. A program may stop reading early.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<(), FnError> {
-        let Some(stdin) = &mut self.stdin else { return Ok(()) };
-        match stdin.write_all(bytes) {
-            Err(e) if e.kind() == ErrorKind::BrokenPipe => {
-                self.stdin = None;
-                Ok(())
-            }
-            other => {
-                other.map_err(|e| format!("cannot write to {}: {}", self.name, reason(&e)).into())
-            }
+        let (Some(stdin), Some(Ok(child))) = (&self.stdin, &self.child) else { return Ok(()) };
+        let taken = waiting_for_child(|| pass(bytes, stdin, child));
+        let taken = taken.map_err(|e| format!("cannot write to {}: {}", self.name, reason(&e)))?;
+        if !taken {
+            self.stdin = None;
         }
+        Ok(())
     }
 
     /// Waits for the program and prints its output.
@@ -148,22 +167,18 @@ impl Running {
             Some(Err(e)) => return Err(format!("cannot run {name}: {}", reason(e)).into()),
             None => return Err(format!("{name} has already ended").into()),
         };
-        let status = self.commands.wait(child);
+        let status = waiting_for_child(|| self.commands.wait(child));
         self.child = None;
         let status = status.map_err(|reason| format!("{name} {reason}"))?;
+        let mut problems = Vec::from_iter(failure_of(name, status));
         if let Some(printed) = self.printed.take() {
-            let printed = printed.finish();
-            let printed = printed.map_err(|e| format!("cannot keep its output: {}", reason(&e)))?;
+            let printed = waiting_for_child(|| printed.finish());
+            let printed = printed.map_err(|e| format!("cannot read its output: {}", reason(&e)))?;
             self.left_open.fetch_add(u64::from(printed.is_open), Ordering::Relaxed);
+            problems.extend(printed.lost());
             self.print(printed)?;
         }
-        match (status.code(), status.signal()) {
-            (Some(0), _) => Ok(()),
-            (Some(code), _) => Err(format!("{name} exited with code {code}").into()),
-            (None, signal) => {
-                Err(format!("{name} was killed by signal {}", signal.unwrap_or(0)).into())
-            }
-        }
+        if problems.is_empty() { Ok(()) } else { Err(problems.join("; ").into()) }
     }
 }
 
@@ -199,6 +214,52 @@ impl Drop for Running {
     }
 }
 
+/// Returns why a program has failed, if it has.
+fn failure_of(name: &str, status: ExitStatus) -> Option<String> {
+    match (status.code(), status.signal()) {
+        (Some(0), _) => None,
+        (Some(code), _) => Some(format!("{name} exited with code {code}")),
+        (None, signal) => Some(format!("{name} was killed by signal {}", signal.unwrap_or(0))),
+    }
+}
+
+/// Writes bytes to the input of a program, a pipe that never blocks. Returns whether all were taken:
+/// the program may stop reading, or end while a program in the background keeps its input open.
+fn pass(mut bytes: &[u8], stdin: &ChildStdin, child: &Child) -> io::Result<bool> {
+    while !bytes.is_empty() {
+        match stream::write(stdin, bytes) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(false),
+            Err(e) if stream::would_block(&e) => {
+                if has_ended(child)? {
+                    return Ok(false);
+                }
+                stream::wait(stdin, Ready::Write, LOOK)?;
+            }
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(true)
+}
+
+/// Returns whether `{}` is part of the code that a shell runs.
+fn puts_names_into_code(words: &[Vec<u8>]) -> bool {
+    let Some((program, mut rest)) = words.split_first() else { return false };
+    let name = program.rsplit(|b| *b == b'/').next().unwrap_or_default();
+    let mut takes_code = false;
+    while let Some((word, after)) = rest.split_first().filter(|_| SHELLS.contains(&name)) {
+        let [b'-' | b'+', flags @ ..] = &word[..] else {
+            return takes_code && find(word).is_some();
+        };
+        let is_long = flags.starts_with(b"-");
+        takes_code |= !is_long && flags.contains(&b'c');
+        // The name of an option follows.
+        let has_value = !is_long && flags.ends_with(b"o");
+        rest = if has_value { after.get(1..).unwrap_or_default() } else { after };
+    }
+    false
+}
+
 fn find(word: &[u8]) -> Option<usize> {
     word.windows(2).position(|w| w == b"{}")
 }
@@ -230,7 +291,26 @@ mod tests {
             expected(&["a", "b c", "d \" e", "f g", ""])
         );
         assert_eq!(words("sed \"s/a\\.b/c/\"").unwrap(), expected(&["sed", "s/a\\.b/c/"]));
-        assert!(words("a 'b").is_err());
+        for refused in ["a 'b", "", "'' {}"] {
+            assert!(words(refused).is_err(), "{refused}");
+        }
         assert_eq!(fill(b"x{}y{}", Path::new("p")), "xpyp");
+    }
+
+    #[test]
+    fn names_in_the_code_of_a_shell_are_found() {
+        for (command, is_found) in [
+            ("sh -c 'cat {} | wc'", true),
+            ("/bin/bash -o pipefail -ec 'cat \"{}\"' x", true),
+            ("zsh --no-rcs -c -- {}", true),
+            ("sh -c 'cat \"$1\" | wc' sh {}", false),
+            ("sh script -c {}", false),
+            ("bash --norc {}", false),
+            ("grep -c {}", false),
+            ("sh -c", false),
+        ] {
+            let exec = Exec::read(command, false).unwrap();
+            assert_eq!(exec.names_in_code().is_some(), is_found, "{command}");
+        }
     }
 }

@@ -132,6 +132,9 @@ pub(crate) struct Job {
 impl Job {
     pub(super) fn read(args: &EachArgs) -> Result<Self, Failure> {
         let exec = args.exec.as_deref().map(|text| Exec::read(text, args.json)).transpose()?;
+        if let Some(warning) = exec.as_ref().and_then(Exec::names_in_code) {
+            stderr::message(warning);
+        }
         let compute = args.work();
         if args.per_file && compute.hash().is_none() {
             return Err(Failure::usage(format!(

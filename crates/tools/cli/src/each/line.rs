@@ -7,6 +7,9 @@ use std::borrow::Cow;
 /// Marks XXH3-64 in a line without a tag, because XXH64 has as many digits.
 const XXH3_MARK: &[u8] = b"XXH3_";
 
+/// Tags of BLAKE2b with its length, as OpenSSL and other programs write them.
+const BLAKE2B_512: [&str; 2] = ["BLAKE2b-512", "BLAKE2B-512"];
+
 /// The form of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Form {
@@ -154,7 +157,9 @@ fn read_tagged(line: &[u8]) -> Option<(Hash, &[u8], &[u8])> {
         // OpenSSL 3 writes SHA2-256.
         let openssl =
             || line.strip_prefix(b"SHA2-")?.strip_prefix(tag.strip_prefix("SHA")?.as_bytes());
-        let rest = line.strip_prefix(tag.as_bytes()).or_else(openssl)?;
+        let mut names = BLAKE2B_512.iter().filter(|_| hash == Hash::Blake2b);
+        let long = names.find_map(|name| line.strip_prefix(name.as_bytes()));
+        let rest = long.or_else(|| line.strip_prefix(tag.as_bytes())).or_else(openssl)?;
         let rest = rest.strip_prefix(b" ").unwrap_or(rest);
         Some((hash, rest.strip_prefix(b"(")?))
     })?;
@@ -173,7 +178,8 @@ pub(super) fn unsupported(line: &[u8]) -> Option<&str> {
     let digits = line[close + 1..].trim_ascii_start().strip_prefix(b"=")?.trim_ascii();
     let is_name = !name.is_empty()
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-/_".contains(&b))
-        && Hash::ALL.into_iter().all(|hash| !hash.tag().eq_ignore_ascii_case(name));
+        && Hash::ALL.into_iter().all(|hash| !hash.tag().eq_ignore_ascii_case(name))
+        && !BLAKE2B_512.contains(&name);
     let is_hash = digits.len() >= 8 && digits.iter().all(u8::is_ascii_hexdigit);
     (is_name && is_hash).then_some(name)
 }
@@ -247,6 +253,12 @@ mod tests {
             let line = read(text.as_bytes()).unwrap();
             assert_eq!((line.hash, line.hex.as_str()), (Some(Hash::Sha256), &*sha256));
         }
+        let blake2b = "0123456789abcdef".repeat(8);
+        for tag in ["BLAKE2b (a) = ", "BLAKE2b-512 (a) = ", "BLAKE2B-512(a)= "] {
+            let text = format!("{tag}{blake2b}");
+            let line = read(text.as_bytes()).unwrap();
+            assert_eq!((line.hash, line.hex.as_str()), (Some(Hash::Blake2b), &*blake2b));
+        }
         let line = read(b"\\XXH3 (a\\nb) = 78af5f94892f3950").unwrap();
         assert_eq!(&*line.path, b"a\nb");
         let line = read(b"XXH3_78af5f94892f3950  a").unwrap();
@@ -275,6 +287,7 @@ mod tests {
             (b"\\BLAKE2b-256 (a (1)\\n) = 78af5f94892f3950", Some("BLAKE2b-256")),
             (b"SHA512/256(a)= 78af5f94892f3950", Some("SHA512/256")),
             (b"MD5 (a) = 900150983cd24fb0d6963f7d28e17f72", None),
+            (b"BLAKE2B-512(a)= 78af5f94892f3950", None),
             (b"md5 (a) = 900150983cd24fb0d6963f7d28e17f72", None),
             (b"XXH32 (a) = none", None),
             (b"some text (with a remark)", None),

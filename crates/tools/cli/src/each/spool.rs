@@ -4,6 +4,7 @@
 //! the pipe open for ever, so once the command has ended, the thread waits only [`LINGER`] for the end
 //! of the output. Cost: a thread for each running command.
 
+use ioloom_failure::{quoted, reason};
 use ioloom_sys::stream::{self, Ready};
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -31,6 +32,8 @@ pub(super) struct Spool {
     first: Vec<u8>,
     /// What follows.
     rest: Option<File>,
+    /// Why output that follows was not kept.
+    error: Option<io::Error>,
     /// Whether a program in the background could still write. What it writes later is lost.
     pub(super) is_open: bool,
 }
@@ -67,7 +70,7 @@ impl Collector {
                     // A program in the background can write for ever.
                     Ok(n) if over && n > left => return Ok(Spool { is_open: true, ..all }),
                     Ok(n) => {
-                        all.add(&buffer[..n])?;
+                        all.add(&buffer[..n]);
                         left -= if over { n } else { 0 };
                     }
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -92,7 +95,26 @@ impl Collector {
 }
 
 impl Spool {
-    fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Keeps bytes. After an error the others are dropped, so that the program can go on.
+    fn add(&mut self, bytes: &[u8]) {
+        if self.error.is_none() {
+            self.error = self.try_add(bytes).err();
+        }
+    }
+
+    /// Returns why output is missing, if it is.
+    pub(super) fn lost(&self) -> Option<String> {
+        let error = self.error.as_ref()?;
+        let dir = std::env::temp_dir();
+        Some(format!(
+            "cannot keep its output in {}: {}; only its beginning is printed; set TMPDIR to another \
+             directory",
+            quoted(&dir),
+            reason(error)
+        ))
+    }
+
+    fn try_add(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.rest.is_none() && self.first.len() + bytes.len() <= MEMORY_BYTES {
             self.first.extend_from_slice(bytes);
             return Ok(());

@@ -118,8 +118,10 @@ fn lists_of_other_hashes_raise_no_false_alarm() {
     let right = place.each(&["a", "--per-file", "--tag"]).ended(0).text();
     let other =
         "XXH128 (a) = a96faf705af16834e6c632b61e964e1f\nBLAKE2b-256 (a) = 8928aae63c84d878\n";
-    let ran = place.each_of(&["--check", "-"], other.as_bytes()).ended(2);
+    let ran = place.each_of(&["--check", "-"], other.as_bytes()).ended(1);
     ran.one_error(&["standard input: BLAKE2b-256, XXH128 are not supported"]);
+    let silent = place.each_of(&["--check", "-", "--status"], other.as_bytes()).ended(1);
+    assert_eq!((silent.text(), silent.err), (String::new(), String::new()));
     let both = right + other;
     for (more, code) in [(&[][..], 0), (&["--strict"], 1)] {
         let args = [&["--check", "-"], more].concat();
@@ -421,6 +423,10 @@ fn help_and_the_table_of_plans_match_their_snapshots() {
     insta::assert_snapshot!("explain", place.each(&["--explain"]).ended(0).text());
     let one = place.each(&[".", "--explain"]).ended(0).text();
     assert!(one.lines().nth(1).unwrap().contains("worker"), "{one}");
+    for other in [&["--check", "sums"][..], &["--shard", "1/2", "--manifest", "plan"]] {
+        let ran = place.each(&[&["--explain"], other].concat()).ended(2);
+        assert!(ran.out.is_empty() && ran.err.contains("cannot be used with"), "{}", ran.err);
+    }
     for line in place.each(&["--explain"]).text().lines().chain(one.lines()) {
         assert!(line.chars().count() <= 80, "{line}");
     }

@@ -1,6 +1,6 @@
 //! `--exec`: a program for each file.
 
-use crate::place::{Each, fresh, regular_files};
+use crate::place::{Each, ProcessOutput, fresh, regular_files};
 use crate::signals::until;
 use std::fs;
 
@@ -72,7 +72,9 @@ fn contents_larger_than_the_memory_arrive_whole() {
 fn invalid_commands_are_refused() {
     let place = fresh();
     place.write("t/a", "a");
-    place.each(&["t", "--exec", ""]).ended(2).one_error(&["--exec needs a command"]);
+    for empty in ["", "'' {}"] {
+        place.each(&["t", "--exec", empty]).ended(2).one_error(&["--exec needs a command"]);
+    }
     place.each(&["t", "--exec", "wc 'x"]).ended(2).one_error(&["unclosed quote"]);
     place.each(&["t", "--exec", "wc {}", "--method", "read"]).ended(2);
     place.each(&["t", "--exec", "wc", "--compute", "md5"]).ended(2);
@@ -153,7 +155,11 @@ fn a_shell_is_used_only_if_it_is_the_command() {
     assert_eq!(ran.text(), "$HOME * t/a b\n");
     let shell = "sh -c 'cat \"$1\" | wc -l' sh {}";
     let ran = place.each(&["t", "--exec", shell, "--quiet"]).ended(0);
+    assert_eq!((ran.text().trim(), &*ran.err), ("2", ""));
+    let unsafe_form = "sh -c 'wc -l < \"{}\"'";
+    let ran = place.each(&["t", "--exec", unsafe_form, "--quiet"]).ended(0);
     assert_eq!(ran.text().trim(), "2");
+    assert!(ran.err.contains("use sh -c 'CODE' sh {}"), "{}", ran.err);
 }
 
 #[test]
@@ -199,4 +205,45 @@ fn output_after_the_end_of_a_command_is_lost_with_a_warning() {
     until("it has ended", || place.at("ended").exists());
     let ran = place.each(&["f", "--exec", "echo now"]).ended(0);
     assert!(!ran.err.contains("background"), "{}", ran.err);
+}
+
+/// The program in the background ends when the run has ended, or after ten seconds as a guard.
+#[test]
+fn a_background_process_that_keeps_the_input_open_does_not_hold_up_the_run() {
+    let place = fresh();
+    place.write("f", vec![b'x'; 4 << 20]);
+    let command = "sh -c 'exec 3<&0; (i=0; until [ -e go ] || [ $i -eq 1000 ]; do i=$((i+1)); \
+                   sleep 0.01; done; [ -e go ] || touch gave-up) > /dev/null 2>&1 & echo now'";
+    let ran = place.each(&["f", "--exec", command]).ended(0);
+    assert_eq!(ran.text(), "now\n");
+    assert!(!place.at("gave-up").exists());
+    place.write("go", "");
+}
+
+#[test]
+fn output_that_cannot_be_kept_is_printed_in_part_with_the_status() {
+    let place = fresh();
+    place.write("f", "x");
+    let command = "sh -c 'head -c 3000000 /dev/zero; exit 3'";
+    let mut each = place.ours(&["each"]);
+    let each = each.args(["f", "--exec", command]).env("TMPDIR", "/missing");
+    let ran = ProcessOutput::from(each.output().unwrap()).ended(1);
+    assert!((1 << 19..=1 << 20).contains(&ran.out.len()), "{}", ran.out.len());
+    for part in ["sh exited with code 3; cannot keep its output in '/missing'", "TMPDIR"] {
+        assert!(ran.err.contains(part), "{}", ran.err);
+    }
+}
+
+/// A thread times only some pieces of a file, but knows all of its waits for commands.
+#[test]
+fn waits_for_idle_commands_are_known_for_files_of_several_pieces() {
+    let place = fresh();
+    for i in 0..3 {
+        place.write(format!("t/{i}"), vec![b'x'; 13 * (256 << 10)]);
+    }
+    let args = ["t", "--exec", "sh -c 'cat > /dev/null; sleep 0.3'", "-j", "1", "--json"];
+    let json = place.each(&args).ended(0).json();
+    // On a busy machine other programs may be the limit.
+    let limits = ["child processes", "other programs"].map(serde_json::Value::from);
+    assert!(limits.contains(&json["limited_by"]), "{json}");
 }
