@@ -470,8 +470,9 @@ impl Meter {
             self.reads.delay += 1;
             off = off.saturating_sub(sched.now_ns().saturating_sub(from.delay_ns));
         }
-        self.function_clocked.0 += wall;
-        self.function_clocked.1 += if off > OFF_NS { off } else { 0 };
+        let known = known_ns().saturating_sub(self.known_from_ns).min(wall);
+        self.function_clocked.0 += wall - known;
+        self.function_clocked.1 += if off > OFF_NS { off.saturating_sub(known) } else { 0 };
     }
 
     /// Records that a file was computed.
@@ -487,8 +488,9 @@ impl Meter {
         self.recorder = None; // dropping it sends its spans
         let mut calls_ns = BTreeMap::new();
         let mut tables = Vec::new();
-        let mut weights = Weights { known: take_known_waits(), ..Weights::default() };
-        let (known_ns, mut known_in_calls_ns) = (weights.known.all_ns(), 0);
+        let known = take_known_waits();
+        let (known_ns, mut known_in_calls_ns) = (known.all_ns(), 0);
+        let mut weights = Weights::default();
         for kind in CallKind::ALL {
             let at = &mut self.kinds[kind as usize];
             let known_ns = if kind == CallKind::Compute { known_ns } else { 0 };
@@ -501,6 +503,7 @@ impl Meter {
                 weights.add(kind, wall_ns, on_or_ready_ns, self.detail, self.ring_waits);
             }
         }
+        weights.known = known;
         weights.function_clocked = self.function_clocked;
         let elapsed = self.last_ns - self.start_ns;
         let cpu = thread_cpu_ns() - self.cpu_start_ns;

@@ -136,10 +136,8 @@ impl Weights {
 
     /// Returns the weights of the other waits: known ones are part of the time of the function.
     fn without_known(&self) -> Self {
-        let (clocked, off) = self.function_clocked;
-        let less = |ns: u64| ns.saturating_sub(self.known.all_ns());
-        let groups = Groups { function: less(self.groups.function), ..self.groups };
-        Self { groups, function_clocked: (less(clocked), less(off)), ..*self }
+        let function = self.groups.function.saturating_sub(self.known.all_ns());
+        Self { groups: Groups { function, ..self.groups }, ..*self }
     }
 
     /// Distributes blocked time over the groups. Wall times are upper bounds: what exceeds the
@@ -183,7 +181,9 @@ pub(crate) fn split(
     let output = off.known.output_ns.min(blocked);
     let reserve = off.known.reserve_ns.min(blocked - output);
     let child = off.known.child_ns.min(blocked - output - reserve);
-    let finish = off.known.finish_ns.min(blocked - output - reserve - child);
+    // The end of a function may compute, and then waits for a processor as the rest does.
+    let finish = part(off.known.finish_ns, rest, rest + ready_ns.unwrap_or(0));
+    let finish = finish.min(blocked - output - reserve - child);
     let known = output + reserve + child + finish;
     let given = off.without_known().distribute(blocked - known, on_cpu_ns, ready_ns.unwrap_or(0));
     let time = ThreadTime {

@@ -16,6 +16,7 @@ pub use parse::{
 
 use crate::fault::{call, retry_on_interrupt};
 use rustix::fs::{Mode, OFlags};
+use rustix::process::WaitIdOptions;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -400,19 +401,35 @@ pub fn stop_as_the_terminal_does() {
 /// Waits until a child has exited, or is stopped for its use of the terminal. It still has to be waited
 /// for by its handle, so its ID stays in use. Children that a signal has stopped are waited for on.
 pub fn until_ended(child: u32) -> io::Result<Waited> {
-    use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
+    loop {
+        if let Some(waited) = look_at(child, WaitIdOptions::empty())? {
+            return Ok(waited);
+        }
+    }
+}
+
+/// Returns what [`until_ended`] waits for, if that has happened. A stop is reported once.
+pub fn ended_by_now(child: u32) -> io::Result<Option<Waited>> {
+    look_at(child, WaitIdOptions::NOHANG)
+}
+
+fn look_at(child: u32, how: WaitIdOptions) -> io::Result<Option<Waited>> {
+    use rustix::process::{Signal, WaitId, waitid};
     let child = WaitId::Pid(pid(child)?);
     let wait = |how| retry_on_interrupt(|| call("waitid", || Ok(waitid(child.clone(), how)?)));
-    let either = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
-    while wait(either)?.is_some_and(|status| status.stopped()) {
+    let either = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | how;
+    while let Some(status) = wait(either)? {
+        if !status.stopped() {
+            return Ok(Some(Waited::Ended));
+        }
         // Takes the report of the stop. It is gone if the child goes on again.
         let stop = wait(WaitIdOptions::STOPPED | WaitIdOptions::NOHANG)?;
         let signal = stop.and_then(|status| status.stopping_signal());
         if [Signal::TTIN, Signal::TTOU].map(|signal| Some(signal.as_raw())).contains(&signal) {
-            return Ok(Waited::WantsTerminal);
+            return Ok(Some(Waited::WantsTerminal));
         }
     }
-    Ok(Waited::Ended)
+    Ok(None)
 }
 
 fn pid(id: u32) -> io::Result<rustix::process::Pid> {
@@ -423,7 +440,7 @@ fn pid(id: u32) -> io::Result<rustix::process::Pid> {
 /// Reports whether a child has exited. It still has to be waited for, and until then the system
 /// keeps its statistics.
 pub fn has_ended(child: &std::process::Child) -> io::Result<bool> {
-    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+    use rustix::process::{Pid, WaitId, waitid};
     let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let ended = retry_on_interrupt(|| {
         call("waitid", || Ok(waitid(WaitId::Pid(Pid::from_child(child)), how)?))

@@ -30,6 +30,10 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Attempts without other commands; the walk may still close directories.
 const ATTEMPTS_ALONE: u32 = 50;
 
+/// Why a command that the terminal has stopped is killed.
+pub(super) const WANTS_TERMINAL: &str =
+    "it uses the terminal, which commands of --exec share; use 'xargs -o' for it";
+
 /// The commands that are running.
 #[derive(Debug, Default)]
 pub(super) struct Commands {
@@ -100,11 +104,7 @@ impl Commands {
         };
         if waited == Waited::WantsTerminal {
             self.kill(child);
-            return Err(
-                "was killed, because it uses the terminal, which commands of --exec share; \
-                        use 'xargs -o' for it"
-                    .to_owned(),
-            );
+            return Err(format!("was killed, because {WANTS_TERMINAL}"));
         }
         self.reap(child).map_err(|error| format!("cannot be waited for: {}", reason(&error)))
     }

@@ -7,10 +7,10 @@
 //! collected until the program ends and then printed at once, so that lines of two programs do not
 //! mix. It is kept in memory up to 1 MiB, and beyond that in a file without a name. What programs in the
 //! background print later than 100 ms after that is lost, with a warning. If the reader of the output
-//! leaves, all commands still run. A command gets contents until it ends, although a program in the
-//! background may keep its input open.
+//! leaves, all commands still run. A command gets contents until it ends; if a program in the
+//! background keeps its input open, the rest is lost, with a warning.
 
-use super::commands::Commands;
+use super::commands::{Commands, WANTS_TERMINAL};
 use super::spool::{Collector, Spool};
 use crate::exit::Failure;
 use crate::slow_reader;
@@ -18,7 +18,7 @@ use ioloom::FnError;
 use ioloom_failure::reason;
 use ioloom_model::units::format_counted;
 use ioloom_observe::waiting_for_child;
-use ioloom_sys::proc::has_ended;
+use ioloom_sys::proc::{Waited, ended_by_now};
 use ioloom_sys::stream::{self, Ready};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -53,6 +53,8 @@ pub(crate) struct Exec {
     unread: Arc<AtomicBool>,
     /// Commands whose output stayed open after their end.
     left_open: Arc<AtomicU64>,
+    /// Commands that ended while others still read their contents.
+    cut_off: Arc<AtomicU64>,
 }
 
 /// A program that is processing one file. When it is dropped early, because its file could not be
@@ -66,6 +68,7 @@ pub(crate) struct Running {
     printed: Option<Collector>,
     unread: Arc<AtomicBool>,
     left_open: Arc<AtomicU64>,
+    cut_off: Arc<AtomicU64>,
 }
 
 impl Exec {
@@ -78,8 +81,9 @@ impl Exec {
             return Err(Failure::usage("--exec needs a command, for example --exec 'wc -c {}'"));
         }
         let takes_path = words.iter().any(|w| find(w).is_some());
-        let (commands, unread, left_open) = (Arc::default(), Arc::default(), Arc::default());
-        Ok(Self { words, to_stderr, takes_path, commands, unread, left_open })
+        let (commands, unread) = (Arc::default(), Arc::default());
+        let (left_open, cut_off) = (Arc::default(), Arc::default());
+        Ok(Self { words, to_stderr, takes_path, commands, unread, left_open, cut_off })
     }
 
     /// Returns a warning if file names can become code.
@@ -90,16 +94,25 @@ impl Exec {
         )
     }
 
-    /// Returns a warning if output of programs in the background may be lost since the last call.
-    pub(super) fn lost_output(&self) -> Option<String> {
-        let count = self.left_open.swap(0, Ordering::Relaxed);
-        let commands = format_counted(count, "command", "commands");
-        (count > 0).then(|| {
+    /// Returns warnings of what programs in the background may have lost since the last call.
+    pub(super) fn lost(&self) -> Vec<String> {
+        let taken = |count: &AtomicU64| {
+            let count = count.swap(0, Ordering::Relaxed);
+            (count > 0).then(|| format_counted(count, "command", "commands"))
+        };
+        let output = taken(&self.left_open).map(|commands| {
             format!(
                 "{commands} ended while a background process kept the output open; later output is \
                  lost; use 'wait' in the command"
             )
-        })
+        });
+        let input = taken(&self.cut_off).map(|commands| {
+            format!(
+                "{commands} ended while a background process kept the input open; the rest of the \
+                 contents was not passed; use 'wait' in the command"
+            )
+        });
+        output.into_iter().chain(input).collect()
     }
 
     /// Returns how many commands can run at once with a limit on open files.
@@ -142,7 +155,8 @@ impl Exec {
         }
         let (to_stderr, child) = (self.to_stderr, Some(child));
         let (unread, left_open) = (Arc::clone(&self.unread), Arc::clone(&self.left_open));
-        Running { name, to_stderr, commands, child, stdin, printed, unread, left_open }
+        let cut_off = Arc::clone(&self.cut_off);
+        Running { name, to_stderr, commands, child, stdin, printed, unread, left_open, cut_off }
     }
 }
 
@@ -152,7 +166,10 @@ impl Running {
         let (Some(stdin), Some(Ok(child))) = (&self.stdin, &self.child) else { return Ok(()) };
         let taken = waiting_for_child(|| pass(bytes, stdin, child));
         let taken = taken.map_err(|e| format!("cannot write to {}: {}", self.name, reason(&e)))?;
-        if !taken {
+        if taken == Passed::CutOff {
+            self.cut_off.fetch_add(1, Ordering::Relaxed);
+        }
+        if taken != Passed::All {
             self.stdin = None;
         }
         Ok(())
@@ -176,7 +193,7 @@ impl Running {
             let printed = printed.map_err(|e| format!("cannot read its output: {}", reason(&e)))?;
             self.left_open.fetch_add(u64::from(printed.is_open), Ordering::Relaxed);
             problems.extend(printed.lost());
-            self.print(printed)?;
+            problems.extend(self.print(printed).err().map(|e| e.to_string()));
         }
         if problems.is_empty() { Ok(()) } else { Err(problems.join("; ").into()) }
     }
@@ -223,27 +240,44 @@ fn failure_of(name: &str, status: ExitStatus) -> Option<String> {
     }
 }
 
-/// Writes bytes to the input of a program, a pipe that never blocks. Returns whether all were taken:
-/// the program may stop reading, or end while a program in the background keeps its input open.
-fn pass(mut bytes: &[u8], stdin: &ChildStdin, child: &Child) -> io::Result<bool> {
+/// What became of bytes for a program.
+#[derive(PartialEq, Eq)]
+enum Passed {
+    All,
+    /// The program, and all that it started, read no more.
+    Unwanted,
+    /// The program has ended, while a program in the background keeps its input open.
+    CutOff,
+}
+
+/// Writes bytes to the input of a program, a pipe that never blocks.
+fn pass(mut bytes: &[u8], stdin: &ChildStdin, child: &Child) -> io::Result<Passed> {
+    let mut ended = false;
     while !bytes.is_empty() {
         match stream::write(stdin, bytes) {
             Ok(written) => bytes = &bytes[written..],
-            Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(false),
-            Err(e) if stream::would_block(&e) => {
-                if has_ended(child)? {
-                    return Ok(false);
+            Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(Passed::Unwanted),
+            Err(e) if stream::would_block(&e) && ended => return Ok(Passed::CutOff),
+            Err(e) if stream::would_block(&e) => match ended_by_now(child.id())? {
+                // The pipe may have been closed since.
+                Some(Waited::Ended) => ended = true,
+                Some(Waited::WantsTerminal) => return Err(io::Error::other(WANTS_TERMINAL)),
+                None => {
+                    stream::wait(stdin, Ready::Write, LOOK)?;
                 }
-                stream::wait(stdin, Ready::Write, LOOK)?;
-            }
+            },
             Err(e) => return Err(e),
         }
     }
-    Ok(true)
+    Ok(Passed::All)
 }
 
-/// Returns whether `{}` is part of the code that a shell runs.
+/// Returns whether `{}` is part of the code that a shell runs, which another command may start.
 fn puts_names_into_code(words: &[Vec<u8>]) -> bool {
+    (0..words.len()).any(|at| is_shell_with_name_in_code(&words[at..]))
+}
+
+fn is_shell_with_name_in_code(words: &[Vec<u8>]) -> bool {
     let Some((program, mut rest)) = words.split_first() else { return false };
     let name = program.rsplit(|b| *b == b'/').next().unwrap_or_default();
     let mut takes_code = false;

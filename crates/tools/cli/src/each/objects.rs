@@ -139,7 +139,7 @@ fn run_job(
     let on_objects = OnObjects { work: &work, begun_max };
     let run = ioloom_objects::run(store, &options, &on_objects);
     bar.finish();
-    if let Some(lost) = job.exec.as_ref().and_then(Exec::lost_output) {
+    for lost in job.exec.iter().flat_map(Exec::lost) {
         crate::stderr::message(&lost);
     }
     let is_whole = sink.as_ref().map_or(Ok(true), sink::Sink::finish)?;

@@ -71,7 +71,7 @@ pub(super) fn run_job(
     let run = work.run(files, early);
     bar.finish();
     // It is a loss, so --quiet does not hide it, and workers of a queue print it too.
-    if let Some(lost) = job.exec.as_ref().and_then(Exec::lost_output) {
+    for lost in job.exec.iter().flat_map(Exec::lost) {
         stderr::message(&lost);
     }
     let is_whole = sink.as_ref().map_or(Ok(true), sink::Sink::finish)?;

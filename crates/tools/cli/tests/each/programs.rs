@@ -212,10 +212,11 @@ fn output_after_the_end_of_a_command_is_lost_with_a_warning() {
 fn a_background_process_that_keeps_the_input_open_does_not_hold_up_the_run() {
     let place = fresh();
     place.write("f", vec![b'x'; 4 << 20]);
-    let command = "sh -c 'exec 3<&0; (i=0; until [ -e go ] || [ $i -eq 1000 ]; do i=$((i+1)); \
-                   sleep 0.01; done; [ -e go ] || touch gave-up) > /dev/null 2>&1 & echo now'";
+    let command = "sh -c 'exec 3<&0; (i=0; until [ -e go ] || [ ! -e f ] || [ $i -eq 1000 ]; do \
+                   i=$((i+1)); sleep 0.01; done; [ -e go ] || [ ! -e f ] || touch gave-up) > /dev/null 2>&1 & echo now'";
     let ran = place.each(&["f", "--exec", command]).ended(0);
     assert_eq!(ran.text(), "now\n");
+    assert!(ran.err.contains("1 command ended while a background process kept the input open"));
     assert!(!place.at("gave-up").exists());
     place.write("go", "");
 }
