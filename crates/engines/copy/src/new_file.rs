@@ -31,7 +31,7 @@ use std::os::fd::OwnedFd;
 
 /// Maximum length of the part of the final name that a hidden name contains, in bytes.
 /// The whole fits the shortest limit of names, 143 bytes with eCryptfs.
-const NAME_PART_MAX: usize = 100;
+pub(crate) const NAME_PART_MAX: usize = 100;
 
 /// Ends of hidden names: of what the next copy may continue, and of what only this process uses.
 pub(crate) const PART: &str = ".part";

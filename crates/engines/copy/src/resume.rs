@@ -98,9 +98,10 @@ pub(crate) fn end(context: &CopyContext<'_>, journal: Journal, dir: &Dir, target
     if !context.cancelled() {
         let path = target.with_file_name(std::ffi::OsStr::from_bytes(name.to_bytes()));
         let text = format!(
-            "kept {}, with which the same command copies only what is missing; remove it unless that \
-             copy is to be continued",
-            quoted(&path)
+            "kept {}, with which a copy of the same source to {} copies only what is missing (with -T if \
+             that is a directory); remove it unless that copy is to be continued",
+            quoted(&path),
+            quoted(target)
         );
         context.watcher.note(&text);
     }

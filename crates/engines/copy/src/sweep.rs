@@ -13,8 +13,8 @@
 
 use crate::context::CopyContext;
 use crate::new_file::{
-    hidden_name, is_ours, is_private, is_shared, is_temporary, journal_name, number_of_hidden,
-    number_of_journal,
+    NAME_PART_MAX, hidden_name, is_ours, is_private, is_shared, is_temporary, journal_name,
+    number_of_hidden, number_of_journal,
 };
 use ioloom_failure::quoted;
 use ioloom_sys::attr::{self, Attr};
@@ -103,7 +103,9 @@ fn remove_stale_journals(
     journals: &[(CString, u64)],
 ) {
     for (name, number) in journals {
-        let mut hidden = targets.iter().map(|target| hidden_name(target, *number));
+        // Longer names share hidden names, and their pieces have other ones.
+        let short = targets.iter().filter(|target| target.to_bytes().len() <= NAME_PART_MAX);
+        let mut hidden = short.map(|target| hidden_name(target, *number));
         let hidden = hidden.find(|hidden| journal_name(hidden) == *name);
         // A journal is removed only with what it describes.
         if hidden.is_some_and(|hidden| attr::of_name(dir, &hidden, false).is_err()) {
@@ -231,7 +233,7 @@ fn remove_stale_file(context: &CopyContext<'_>, dir: &Dir, path: &Path, name: &C
     let Ok(stale) = ioloom_sys::open_at::open_to_read(dir, name, false) else { return };
     let Ok(opened) = attr::of_file(&stale) else { return };
     if !is_one_of_several && opened.user != attr::own_ids().0 {
-        if make::try_lock(&stale).unwrap_or(false) {
+        if is_old(&opened) && make::try_lock(&stale).unwrap_or(false) {
             drop(stale);
             let path = path.join(OsStr::from_bytes(name.to_bytes()));
             note_suspect(context, &path, Some(opened.bytes), true);

@@ -12,6 +12,9 @@ use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 use std::io;
 
+/// Maximum number of names that [`measure`] counts.
+const MEASURED_MAX: usize = 10_000;
+
 /// What was removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Removed {
@@ -54,7 +57,8 @@ pub fn tree(
     walk(dir, name, true, each)
 }
 
-/// Counts what [`tree`] would remove, and leaves it as it is.
+/// Counts what [`tree`] would remove, and leaves it as it is. A tree with more than ten thousand names is an error,
+/// because to count them could take longer than what the caller does.
 pub fn measure(dir: &Dir, name: &CStr) -> io::Result<Removed> {
     walk(dir, name, false, &mut |_, _| {})
 }
@@ -128,6 +132,7 @@ impl Walk<'_, '_> {
             return Err(Errno::XDEV.into());
         }
         let (mut waiting, mut files) = (Vec::new(), Vec::new());
+        let removes = self.removes;
         at.read(&mut ReadBuffer::new(), &mut |entry| {
             let name = CString::new(entry.name).expect("a file name contains no NUL bytes");
             if entry.kind == Kind::Directory {
@@ -135,8 +140,12 @@ impl Walk<'_, '_> {
             } else {
                 files.push(name)
             }
-            true
+            removes || waiting.len() + files.len() <= MEASURED_MAX
         })?;
+        let counted = self.counted.names + (waiting.len() + files.len()) as u64;
+        if !removes && counted > MEASURED_MAX as u64 {
+            return Err(Errno::FBIG.into());
+        }
         for file in files {
             let found = attr::of_name(&at, &file, false);
             let kind = found.as_ref().map_or(Kind::Unknown, |found| found.kind);

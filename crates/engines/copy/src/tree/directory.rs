@@ -341,9 +341,11 @@ impl Worker<'_> {
         self.sync(dir)?;
         self.finish_attributes(dir);
         if self.context.options.durable != Durable::None {
-            let pair = self.open_or_take(dir);
-            let synced = pair.and_then(|pair| pair.to.sync());
-            synced.map_err(|e| self.failed_at(dir, Operation::Sync, e))?;
+            // What it contains is synced.
+            let synced = self.open_or_take(dir).and_then(|pair| pair.to.sync());
+            if let Err(e) = synced {
+                self.context.failed(self.failed_at(dir, Operation::Sync, e));
+            }
         }
         self.publish(dir, hidden)
     }

@@ -52,7 +52,6 @@ impl Worker<'_> {
                 }
                 None => {
                     let from = Dir::open(&self.roots.from[at.root()])?;
-                    check_source(&from, at)?;
                     break DirPair { from, to: self.open_root_target(at)? };
                 }
             }
@@ -60,15 +59,17 @@ impl Worker<'_> {
         let follow = self.context.options.follow == Follow::Always;
         while let Some(next) = below.pop() {
             let from = pair.from.open_child(&c_name(next.name())?, follow, false)?;
-            check_source(&from, next)?;
-            pair = DirPair { from, to: reopen_target(&pair.to, next.name(), next)? };
+            pair = DirPair { from, to: open_target(&pair.to, next.name(), next.data())? };
         }
+        // The identity of the last directories proves that of those above.
+        check_source(&pair.from, dir)?;
+        check_target(&pair.to, dir)?;
         Ok(pair)
     }
 
     fn open_root_target(&self, root: DirRef<'_, CopyDir>) -> io::Result<Dir> {
         let to = &self.roots.to[root.root()];
-        reopen_target(&self.roots.parents[to.parent].dir, to.name.to_bytes(), root)
+        open_target(&self.roots.parents[to.parent].dir, to.name.to_bytes(), root.data())
     }
 
     /// Opens only the target of a directory that may already be complete.
@@ -81,8 +82,9 @@ impl Worker<'_> {
         }
         let mut to = self.open_root_target(at)?;
         while let Some(next) = below.pop() {
-            to = reopen_target(&to, next.name(), next)?;
+            to = open_target(&to, next.name(), next.data())?;
         }
+        check_target(&to, dir)?;
         Ok(to)
     }
 
@@ -138,11 +140,9 @@ impl Worker<'_> {
     }
 }
 
-/// Opens the target of a directory, which must be the one that was created or found.
-fn reopen_target(above: &Dir, name: &[u8], dir: DirRef<'_, CopyDir>) -> io::Result<Dir> {
-    let to = open_target(above, name, dir.data())?;
-    check_same(&to, |found| found.identity() == dir.data().own || is_merged(dir))?;
-    Ok(to)
+/// Fails if an opened target is not the one that was created or found.
+fn check_target(to: &Dir, dir: DirRef<'_, CopyDir>) -> io::Result<()> {
+    check_same(to, |found| found.identity() == dir.data().own || is_merged(dir))
 }
 
 fn check_source(from: &Dir, dir: DirRef<'_, CopyDir>) -> io::Result<()> {

@@ -202,7 +202,7 @@ fn directories_that_others_could_have_renamed_are_reported_and_kept() {
         ("shared", 0o777, None, true),
         ("sticky", 0o1777, None, false),
         ("mine", 0o755, None, false),
-        ("other", 0o755, Some(1000), true),
+        ("other", 0o755, Some(1234), true),
     ] {
         let hidden = at(to).join(".x.ioloom-0123456789abcdef.part");
         fs::create_dir_all(&hidden).unwrap();
