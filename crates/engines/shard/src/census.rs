@@ -214,14 +214,12 @@ fn is_part(name: &OsStr) -> bool {
 
 /// Returns the shards that were begun, in order. Their markers are in the directories of parts.
 fn begun(places: &[PathBuf], host: &str) -> Vec<Unfinished> {
-    let dirs: BTreeSet<PathBuf> = places
+    let mut seen = BTreeSet::new();
+    let mut begun: Vec<Unfinished> = places
         .iter()
         .map(|place| if place.is_dir() { place.as_path() } else { durable::parent(place) })
-        .map(|dir| dir.canonicalize().unwrap_or_else(|_| dir.to_owned()))
-        .collect();
-    let mut begun: Vec<Unfinished> = dirs
-        .into_iter()
-        .flat_map(|dir| part::running(&dir))
+        .filter(|dir| seen.insert(dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf())))
+        .flat_map(part::running)
         .map(|(marker, running)| Unfinished {
             shard: running.shard,
             ended: running.has_ended(host),
