@@ -303,12 +303,24 @@ def close(a, b):
     return a is not None and b is not None and abs(a - b) <= 1e-9 * max(1.0, abs(a), abs(b))
 
 
+def in_ns(compute):
+    """Returns a compute as runs store it: a time in nanoseconds without a unit."""
+    kind, _, rest = compute.partition(":")
+    for unit, ns in (("ns", 1), ("us", 10**3), ("ms", 10**6), ("s", 10**9)):
+        number = rest.removesuffix(unit)
+        if number != rest and number.isdigit():
+            return f"{kind}:{int(number) * ns}"
+    return compute
+
+
 def at_place(at, key):
     name = at["set"]
     in_set = key["set"].startswith(name[:-1]) if name.endswith("*") else key["set"] == name
     if key["experiment"] != at["experiment"] or not in_set:
         return False
-    if any(field in at and at[field] != key[field] for field in ("condition", "compute", "medium")):
+    if any(field in at and at[field] != key[field] for field in ("condition", "medium")):
+        return False
+    if "compute" in at and in_ns(at["compute"]) != key["compute"]:
         return False
     return key["medium"] in ("work", "image") or "medium" in at
 
