@@ -259,8 +259,11 @@ fn pass(mut bytes: &[u8], stdin: &ChildStdin, child: &Child) -> io::Result<Passe
             Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(Passed::Unwanted),
             Err(e) if stream::would_block(&e) && ended => return Ok(Passed::CutOff),
             Err(e) if stream::would_block(&e) => match ended_by_now(child.id())? {
-                // The pipe may have been closed since.
-                Some(Waited::Ended) => ended = true,
+                // The pipe may have been closed since, or a command that is just being started holds it open.
+                Some(Waited::Ended) => {
+                    ended = true;
+                    stream::wait(stdin, Ready::Write, LOOK)?;
+                }
                 Some(Waited::WantsTerminal) => return Err(io::Error::other(WANTS_TERMINAL)),
                 None => {
                     stream::wait(stdin, Ready::Write, LOOK)?;
