@@ -12,6 +12,7 @@
 //! named file into it that is large compared with the directory.
 
 use crate::context::CopyContext;
+use crate::meta::STICKY;
 use crate::new_file::{
     NAME_PART_MAX, hidden_name, is_ours, is_private, is_shared, is_temporary, journal_name,
     number_of_hidden, number_of_journal,
@@ -28,9 +29,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Age at which a name that cannot be locked was left by a killed copy.
 const STALE: Duration = Duration::from_secs(2);
-
-/// The sticky bit: only the owner of an entry, or of the directory, can rename it.
-const STICKY: u32 = 0o1000;
 
 /// Looks for remains in `dir`, in which `targets` are about to be copied. `adopts`:
 /// whether this copy continues with the remains of an earlier attempt.
@@ -187,7 +185,7 @@ fn remove_stale(
 
 /// Returns true if no other user except root can have given its name to a directory of this user in `above`.
 fn is_protected(dir: &Attr, above: &Attr) -> bool {
-    // Where others cannot rename entries, they can still move in a directory to which they can write.
+    // There, others cannot rename entries, but can still move in a directory to which they can write.
     let is_sticky = above.mode & STICKY != 0 && !is_shared(dir);
     is_private(above) || is_sticky && [0, attr::own_ids().0].contains(&above.user)
 }

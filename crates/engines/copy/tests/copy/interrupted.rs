@@ -28,34 +28,24 @@ fn tree(at: &Path, files: usize) {
     }
 }
 
-/// Cancels the copy after the first file.
-struct Stop<'a>(&'a CopyOptions);
+/// Does something after the first file.
+struct After<F>(F);
 
-impl Watcher for Stop<'_> {
+impl<F: Fn() + Sync> Watcher for After<F> {
     fn wants_names(&self) -> bool {
         true
     }
 
     fn copied(&self, from: &Path, _to: &Path, _backup: Option<&Path>) {
         if from.is_file() {
-            self.0.cancel.store(true, Ordering::Relaxed);
+            (self.0)();
         }
     }
 }
 
-/// Removes a directory after the first file.
-struct Remove<'a>(&'a Path);
-
-impl Watcher for Remove<'_> {
-    fn wants_names(&self) -> bool {
-        true
-    }
-
-    fn copied(&self, from: &Path, _to: &Path, _backup: Option<&Path>) {
-        if from.is_file() {
-            let _ = fs::remove_dir(self.0);
-        }
-    }
+/// Cancels the copy after the first file.
+fn stop(options: &CopyOptions) -> impl Watcher {
+    After(|| options.cancel.store(true, Ordering::Relaxed))
 }
 
 #[test]
@@ -64,7 +54,8 @@ fn a_directory_that_disappears_is_named() {
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     fs::create_dir_all(from.join("gone")).unwrap();
     fs::write(from.join("file"), "text").unwrap();
-    let report = run(&from, &to, &options(false), &Remove(&from.join("gone")));
+    let report =
+        run(&from, &to, &options(false), &After(|| drop(fs::remove_dir(from.join("gone")))));
     let messages: Vec<String> = report.errors.iter().map(ToString::to_string).collect();
     assert_eq!(report.errors_count, 1, "{messages:?}");
     let path = from.join("gone");
@@ -83,7 +74,7 @@ fn files_that_were_removed_again_are_not_in_the_report() {
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     tree(&from, 3);
     let options = CopyOptions { verify: Verify::Cache, ..options(false) };
-    let report = run(&from, &to, &options, &Stop(&options));
+    let report = run(&from, &to, &options, &stop(&options));
     assert!(report.cancelled && !to.exists());
     assert_eq!((report.counts.files, report.bytes), (0, 0));
     assert!(report.hashes.is_empty(), "{:?}", report.hashes);
@@ -131,7 +122,7 @@ fn an_interrupted_copy_is_continued_under_other_spellings_of_its_paths() {
     std::os::unix::fs::symlink("dir", at("link")).unwrap();
     for other in ["dir/./to", "link/to", "dir/../dir/to", "dir/to"] {
         let options = options(true);
-        let report = run(&at("from"), &at("dir/to"), &options, &Stop(&options));
+        let report = run(&at("from"), &at("dir/to"), &options, &stop(&options));
         assert!(report.cancelled && report.counts.files > 0, "{other}");
         options.cancel.store(false, Ordering::Relaxed);
         let again = run(&at("from"), &at(other), &options, &Silent);
@@ -210,7 +201,7 @@ fn a_copy_that_can_be_resumed_keeps_that_of_another_source() {
     tree(&at("second"), 2);
     fs::create_dir(at("dir")).unwrap();
     let first = options(true);
-    let stopped = run(&at("first"), &at("dir/to"), &first, &Stop(&first));
+    let stopped = run(&at("first"), &at("dir/to"), &first, &stop(&first));
     assert!(stopped.cancelled);
     let left = || {
         let names = fs::read_dir(at("dir")).unwrap().map(|entry| entry.unwrap().path());
@@ -240,7 +231,7 @@ fn files_that_were_copied_with_other_options_are_copied_again() {
     let at = |name: &str| place.path().join(name);
     tree(&at("from"), 5);
     let first = options(true);
-    let stopped = run(&at("from"), &at("to"), &first, &Stop(&first));
+    let stopped = run(&at("from"), &at("to"), &first, &stop(&first));
     assert!(stopped.cancelled && stopped.counts.files > 0);
     let preserve = Preserve { times: true, ..Preserve::default() };
     let report = run(&at("from"), &at("to"), &CopyOptions { preserve, ..options(true) }, &Silent);
@@ -272,7 +263,7 @@ fn a_directory_that_has_its_final_owner_is_continued() {
         fs::create_dir(at("dir")).unwrap();
         let mode = if shared { 0o777 } else { 0o755 };
         fs::set_permissions(at("dir"), fs::Permissions::from_mode(mode)).unwrap();
-        let stopped = run(&at("from"), &at("dir/to"), &options, &Stop(&options));
+        let stopped = run(&at("from"), &at("dir/to"), &options, &stop(&options));
         assert!(stopped.cancelled && stopped.counts.files > 0);
         options.cancel.store(false, Ordering::Relaxed);
         let mut left = fs::read_dir(at("dir")).unwrap().map(|entry| entry.unwrap().path());
