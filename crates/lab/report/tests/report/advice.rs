@@ -268,6 +268,33 @@ fn a_default_without_a_result_is_named() {
     assert!(alone.contains("(refused: needs io\\_uring), so nothing is compared."), "{alone}");
 }
 
+/// The remaining runs of an arm that was often killed are the faster ones.
+#[test]
+fn an_arm_that_was_often_killed_is_not_judged() {
+    let (usual, slow, fast) = (|_| 2_000.0, |_| 2_500.0, |_| 1_000.0);
+    let arms: [(&str, Times<'_>); 3] =
+        [("default", &usual), ("roles-1-3", &slow), ("mmap-8", &fast)];
+    let killed = |arm: &str, runs: usize| {
+        let mut input = study(&arms);
+        for record in input.records.iter_mut().filter(|r| r.key.arm == arm).take(runs) {
+            record.outcome = Outcome::TimedOut { seconds: 5.0 };
+        }
+        input
+    };
+    let text = line(&killed("mmap-8", 2));
+    assert!(text.contains("Change to 8 threads, memory mapping"), "{text}");
+    let input = killed("mmap-8", 3);
+    let text = line(&input);
+    assert!(!text.contains("memory mapping"), "{text}");
+    assert!(text.contains(" Not judged, because many runs were killed: mmap-8."), "{text}");
+    let groups = ioloom_report::group::groups(&input);
+    let [answer, _] = ioloom_report::headline::answer(&ioloom_report::headline::headlines(&groups));
+    let answer = ioloom_report::headline::plain_text(&answer);
+    assert!(answer.contains("(not judged, because many runs were killed: mmap-8)"), "{answer}");
+    let text = line(&killed("default", 3));
+    assert!(text.contains("not measured (at least a quarter of its runs were killed)"), "{text}");
+}
+
 /// What could not be judged is not called unchanged.
 #[test]
 fn arms_that_cannot_be_judged_are_not_unchanged() {
