@@ -23,9 +23,8 @@ const SMALLER: u32 = 16;
 /// Returns the default plan for a memory budget of `memory_bytes`: reads that do not block in a
 /// window of 512, compute on the usable cores. On filesystems that do not support such reads, up to
 /// 256 additional threads read with blocking calls, and up to 512 while files take no longer than a
-/// single one. All numbers are smaller if memory or the limit
-/// on open files requires it, more so with many cores. Measurements under `results/` compare this plan with what programs
-/// commonly do.
+/// single one. All numbers are smaller if memory, or the limit on open files together with the number of
+/// cores, requires it. Measurements under `results/` compare this plan with what programs commonly do.
 pub fn default_plan(memory_bytes: u64) -> Plan {
     sized(memory_bytes, limit_on_open_files(), usable_cores())
 }

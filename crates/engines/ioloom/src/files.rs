@@ -156,8 +156,9 @@ impl<'a, K> Files<'a, K> {
 
     /// Returns the paths in the order of their positions ([`File::index`](crate::File::index)), if all
     /// of them are known before the run. A tree is walked now: whole if it is
-    /// [`sorted`](Files::sorted), else for as long as [`walk_ahead`](Files::walk_ahead) allows; if the
-    /// walk is cancelled, its paths are not known. Settings of the walk must come before.
+    /// [`sorted`](Files::sorted), else for as long as [`walk_ahead`](Files::walk_ahead) allows. The paths
+    /// are not known if the walk is cancelled, or if anything could not be walked: failures have
+    /// positions among the files. Settings of the walk must come before.
     ///
     /// A function that has the list can return positions instead of copies of paths.
     ///
@@ -245,7 +246,8 @@ impl<'a, K> Files<'a, K> {
     }
 
     /// Sets the order in which files are read (default: [`ReadOrder::List`]). Files of a walk that
-    /// is not sorted are read by inode number with either.
+    /// is not sorted are read by inode number with either, except when results are streamed in the
+    /// order of the input.
     pub fn read_order(mut self, order: ReadOrder) -> Self {
         self.settings.read_order = Some(order);
         self.plan.read_order = order;

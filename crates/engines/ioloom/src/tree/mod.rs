@@ -1,8 +1,8 @@
 //! Files below directories: what to walk, and what a walk skipped.
 //!
 //! A tree is walked by threads of its own while files are processed. Each thread passes what it
-//! finds through a bounded channel, so that the walk runs ahead of the reads by 65,536 files at most,
-//! and ends when the run does.
+//! finds through a bounded channel of up to 65,536 files. As many wait to be read by inode number, so the
+//! walk runs ahead of the reads by about 131,000 files at most. It ends when the run does.
 
 mod batch;
 mod ignoring;

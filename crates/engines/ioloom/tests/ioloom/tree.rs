@@ -322,6 +322,31 @@ fn a_list_of_a_walk_that_has_begun_is_complete() {
     assert_eq!(ioloom::tree("src").take(3).walk().files.len(), 3);
 }
 
+/// Each directory delays the walk, and is found in the one before it.
+#[test]
+fn a_list_of_a_walk_that_has_begun_ends_when_it_is_cancelled() {
+    let dir = tempfile::tempdir_in(&roots()[0]).unwrap();
+    let mut deepest = dir.path().to_owned();
+    for _ in 0..200 {
+        deepest.push("d");
+        fs::create_dir(&deepest).unwrap();
+        fs::write(deepest.join("f"), "x").unwrap();
+    }
+    let slow = |entry: &ioloom::TreeEntry<'_>| {
+        if entry.is_dir() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        true
+    };
+    let token = ioloom::Cancel::new();
+    let files = ioloom::tree(dir.path()).filter_entry(slow).walk_ahead(Duration::from_nanos(1));
+    let mut files = files.cancel(&token);
+    assert!(files.known_paths().is_none());
+    token.cancel();
+    let found = files.walk();
+    assert!(found.cancelled && found.files.len() < 200, "{} files", found.files.len());
+}
+
 /// A sorted tree is walked as a whole, so its paths are known before the run.
 #[test]
 fn the_paths_of_a_sorted_tree_are_known() {
