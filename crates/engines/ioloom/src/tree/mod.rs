@@ -39,6 +39,7 @@ pub struct TreeEntry<'a> {
     pub(crate) dir: &'a Path,
     pub(crate) name: &'a [u8],
     pub(crate) directory: bool,
+    pub(crate) link: bool,
     pub(crate) depth: usize,
 }
 
@@ -58,9 +59,14 @@ impl TreeEntry<'_> {
         self.dir
     }
 
-    /// Reports whether the entry is a directory. A symbolic link is none.
+    /// Reports whether the entry is a directory, or with [`Links::All`] a symbolic link to one.
     pub fn is_dir(&self) -> bool {
         self.directory
+    }
+
+    /// Reports whether the entry is a symbolic link, even if it is followed.
+    pub fn is_symlink(&self) -> bool {
+        self.link
     }
 
     /// Returns the number of directories between the entry and its root, including the root: 1 for

@@ -107,6 +107,17 @@ fn links_are_followed_on_request_and_loops_end() {
     assert_eq!(walked.links, 2, "a link to a directory and a broken one");
     let (found, walked) = names(ioloom::tree(root).links(Links::All), root);
     assert_eq!((found.len(), walked.loops), (9, 1), "{found:?}");
+    // A filter that selects files keeps what links to directories lead to.
+    symlink("b", root.join("a/linked")).unwrap();
+    let four = |e: &ioloom::TreeEntry<'_>| {
+        let name = e.file_name().to_str().unwrap();
+        assert_eq!(e.is_symlink(), ["link", "loop", "broken", "linked"].contains(&name), "{name}");
+        e.is_dir() || e.file_name() == "four"
+    };
+    let (found, _) = names(ioloom::tree(root).links(Links::All).filter_entry(four), root);
+    assert_eq!(found, ["a/b/c/four", "a/linked/c/four"]);
+    let (found, _) = names(ioloom::tree(root).links(Links::Skip).filter_entry(four), root);
+    assert_eq!(found, ["a/b/c/four"]);
     // A root that is a link is followed.
     symlink("a", root.join("root")).unwrap();
     let (found, _) = names(ioloom::tree(root.join("root")).max_depth(1), &root.join("root"));
