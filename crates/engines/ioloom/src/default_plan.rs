@@ -15,7 +15,7 @@ const BLOCKING: u64 = 256;
 const TUNING: Tuning = Tuning::Fixed;
 /// Memory budget per file of the window, bytes.
 const MEMORY_EACH: u64 = 512 << 10;
-/// Most files in flight for which a number of threads is a reason.
+/// Limit on the window that is enlarged to a file for each thread.
 const WINDOW_MAX: u32 = 1 << 15;
 /// A plan that does not fit is made smaller by one part in this many, until it fits.
 const SMALLER: u32 = 16;
@@ -62,7 +62,7 @@ fn computing_on(mut plan: Plan, threads: u32, limit: u64) -> Plan {
 }
 
 /// Makes a plan smaller until it fits its memory budget and the limit on open files. The number of
-/// workers, which have descriptors, depends on that of permits.
+/// workers depends on that of permits, and each has a descriptor.
 fn fitted(mut plan: Plan, limit: u64) -> Plan {
     while let Ok(threads) = layout(&plan)
         && !required::fits(&plan, &threads, limit)

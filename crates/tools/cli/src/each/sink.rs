@@ -3,7 +3,8 @@
 //! Lines are written when their files are done, or in input order. They are collected and written at
 //! the latest after [`FLUSH`], or one by one where a person or a feedback loop waits for them. When
 //! the reader has gone, the run is pointless and ends at once, unless its exit code still matters or its
-//! trace is to be written. When the reader is slow, files wait for it; after an interrupt, what it does not take is lost.
+//! trace is to be written. When the reader is slow, files wait for it; after an interrupt, what it does not
+//! take is lost.
 
 use super::progress::Bar;
 use crate::exit::{Exit, Failure};
