@@ -221,7 +221,7 @@ fn name_of(dir: &Path) -> String {
     dir.display().to_string()
 }
 
-/// Returns true if every name exists, and a sample of the files has the correct sizes. Reading the
+/// Returns true if every name exists, and a sample of the files has the correct sizes and links. Reading the
 /// directories costs much less than a stat of every file.
 fn seems_complete(spec: &FileSetSpec, files: &Path) -> bool {
     let Ok(root) = Dir::open(files) else { return false };
