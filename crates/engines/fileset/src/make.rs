@@ -31,8 +31,10 @@ const RESERVE_BYTES: u64 = 1 << 30;
 /// Number of files to check before a complete set is reused.
 const SAMPLE_FILES: u64 = 64;
 
-/// Number of files between two calls of the progress function in loops that create nothing.
-const POLL_FILES: u64 = 1 << 12;
+/// Numbers of files between two calls of the progress function while files are queried, and while only
+/// their sizes are computed, which is done for complete sets, too.
+const QUERIED_FILES: u64 = 1 << 12;
+const COMPUTED_FILES: u64 = 1 << 20;
 
 /// Sets with more files are compared with the file system before their sizes are computed, which can
 /// take hours.
@@ -168,7 +170,7 @@ fn check(spec: &FileSetSpec) -> Result<(), SetError> {
 fn total_bytes(spec: &FileSetSpec, progress: Progress<'_>) -> Result<u64, SetError> {
     let mut total = 0u64;
     for index in 0..spec.count {
-        poll(spec, index, 0, progress)?;
+        poll((index, COMPUTED_FILES), spec, 0, progress)?;
         total = total.checked_add(size(spec, index)).ok_or_else(|| {
             let reason = "the total size exceeds 16 EiB; add max= to the distribution";
             SetError::Spec { reason: reason.to_owned() }
@@ -177,11 +179,16 @@ fn total_bytes(spec: &FileSetSpec, progress: Progress<'_>) -> Result<u64, SetErr
     Ok(total)
 }
 
-/// Calls `progress` once per [`POLL_FILES`] indices, of which `made` files exist already.
-fn poll(spec: &FileSetSpec, index: u64, made: u64, progress: Progress<'_>) -> Result<(), SetError> {
+/// Calls `progress` with `made` files done if `index` is a multiple of `every`.
+fn poll(
+    (index, every): (u64, u64),
+    spec: &FileSetSpec,
+    made: u64,
+    progress: Progress<'_>,
+) -> Result<(), SetError> {
     let files = spec.count;
     let now = CreateProgress { files_done: made, files, bytes_done: 0, bytes: 0 };
-    if index > 0 && index.is_multiple_of(POLL_FILES) && !progress(now) {
+    if index > 0 && index.is_multiple_of(every) && !progress(now) {
         return Err(SetError::Stopped { made, files });
     }
     Ok(())
@@ -260,7 +267,7 @@ fn kept(spec: &FileSetSpec, root: &Dir, progress: Progress<'_>) -> Result<Vec<u6
     let mut bits = vec![0; (spec.count as usize).div_ceil(64)];
     let mut existing = 0;
     for index in 0..spec.count {
-        poll(spec, index, existing, progress)?;
+        poll((index, QUERIED_FILES), spec, existing, progress)?;
         if is_there(spec, root, index) && is_linked(spec, root, index) {
             bits[index as usize / 64] |= 1 << (index % 64);
             existing += 1;
@@ -304,7 +311,7 @@ fn check_room(
     let mut files = directories(spec);
     let made: u64 = kept.iter().map(|word| u64::from(word.count_ones())).sum();
     for index in 0..spec.count {
-        poll(spec, index, made, progress)?;
+        poll((index, COMPUTED_FILES), spec, made, progress)?;
         if !is_kept(kept, index) && first_name(spec, index) == index {
             let blocks = if spec.making.sparse { 0 } else { size(spec, index).div_ceil(block) };
             needed = needed.saturating_add(blocks.saturating_mul(block));

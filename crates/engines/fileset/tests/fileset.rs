@@ -311,8 +311,8 @@ fn a_set_with_too_many_files_is_refused_before_their_sizes_are_computed() {
 fn a_set_can_be_stopped_while_its_sizes_are_computed() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("set");
-    let error = create(&spec("count=9000,size=1"), &dir, &options(), &|_| false).unwrap_err();
-    assert!(matches!(error, SetError::Stopped { made: 0, files: 9000 }), "{error}");
+    let error = create(&spec("count=2000000,size=1"), &dir, &options(), &|_| false).unwrap_err();
+    assert!(matches!(error, SetError::Stopped { made: 0, files: 2_000_000 }), "{error}");
     assert!(!dir.exists());
 }
 
