@@ -373,7 +373,7 @@ impl Auto {
         let (_, ratio) = sample.ratios(&best);
         let lost = ((1.0 - ratio).clamp(0.0, 1.0) * batch.elapsed_ns as f64) as u64;
         match (self.state, self.settling) {
-            // What a limit below the window left behind was no choice of the controller.
+            // The controller did not choose the limit below its window.
             (_, Some(settling)) if settling.cause == Cause::Limit => {}
             (_, Some(settling)) if settling.cause == Cause::Method => {
                 self.cost.probing_ns += lost;

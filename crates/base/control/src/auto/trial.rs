@@ -242,6 +242,6 @@ mod tests {
         assert_eq!(auto.course.files, 20 * 400 + 50 * 20);
         let cost = auto.cost();
         auto.observe(&batch(20));
-        assert_eq!(auto.cost(), cost, "a slow batch while the queue fills again is no probing");
+        assert_eq!(auto.cost(), cost, "the queue that fills again is not charged as probing");
     }
 }

@@ -392,7 +392,8 @@ mod tests {
 
     #[test]
     fn later_pieces_that_waited_count_like_first_ones() {
-        let (list, cancel) = (PathList::default(), Cancel::new());
+        let (mut list, cancel) = (PathList::default(), Cancel::new());
+        list.push(b"file");
         let source = Source::list(Listed::Borrowed(&list), ReadOrder::List, None, &cancel);
         let plan: Plan = "nowait/window:l=8,p=2/auto".parse().unwrap();
         let budget = Arc::new(Budget::new(plan.memory_bytes));
