@@ -235,13 +235,14 @@ impl<'a, K> Files<'a, K> {
     }
 
     /// Leaves more of the storage to others: a controller searches the smallest number of files in
-    /// flight that keeps 95 % of the throughput, and the threads that read lower their I/O priority.
+    /// flight that keeps 95 % of the throughput, and the threads that walk or read lower their I/O priority.
     /// [`Measured::tuned`](crate::Measured::tuned) reports what it did and whether the priority has
     /// an effect: it has none with the I/O schedulers `mq-deadline`, `kyber` and `none`, and on FUSE
     /// and tmpfs. A pinned plan that is not a window of `nowait` is then refused.
     pub fn polite(mut self) -> Self {
         self.settings.polite = true;
         self.plan.tuning = Tuning::Polite;
+        self.input.lower_priority();
         self
     }
 
@@ -339,6 +340,9 @@ impl<'a, K> Files<'a, K> {
     pub fn pin(mut self, plan: Plan) -> Self {
         self.plan = self.settings.applied(plan.complete(usable_cores()));
         self.pinned = true;
+        if self.plan.tuning == Tuning::Polite {
+            self.input.lower_priority();
+        }
         self
     }
 

@@ -27,6 +27,13 @@ pub(crate) enum Input {
 }
 
 impl Input {
+    /// Makes the threads of a walk that has not begun lower their I/O priority.
+    pub(crate) fn lower_priority(&mut self) {
+        if let Self::Tree(options) = self {
+            options.polite = true;
+        }
+    }
+
     /// Starts a walk, if there is one. Returns the paths, and what will be known of the walk. What is
     /// found before the run is sorted if results will be in that order.
     pub(crate) fn open(

@@ -144,6 +144,8 @@ pub(crate) struct TreeOptions {
     pub(crate) sorted: bool,
     /// How long the walk may run before the first read.
     pub(crate) ahead: Duration,
+    /// Whether the threads of the walk lower their I/O priority.
+    pub(crate) polite: bool,
 }
 
 impl fmt::Debug for TreeOptions {
