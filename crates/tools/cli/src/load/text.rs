@@ -286,9 +286,11 @@ fn several(runs: &[Run], document: &Document, args: &LoadArgs) -> String {
 fn knee(document: &Document) -> String {
     let all = document.steps.iter().all(|step| step.carried);
     let knee = document.knee_per_s.map(rate);
-    if document.runs.iter().any(|run| run.interrupted) {
+    let interrupted = document.runs.iter().any(|run| run.interrupted);
+    if interrupted || document.failed {
         let knee = knee.map_or_else(|| "unknown".to_owned(), |knee| format!("{knee} or more"));
-        return format!("knee: {knee} (the ladder was interrupted)");
+        let why = if interrupted { "was interrupted" } else { "failed" };
+        return format!("knee: {knee} (the ladder {why})");
     }
     match (knee, document.knee_is_least) {
         (Some(knee), false) => format!("knee: {knee} is the highest sustained rate"),
