@@ -72,6 +72,7 @@ pub(super) fn raw(
     gather: Gather,
     evidence: Evidence,
 ) -> Raw {
+    let complete_until_ns = gather.full_ns.map(|at_ns| at_ns.saturating_sub(run.start_ns));
     let (devices, requests) = devices(run, gather);
     Raw {
         level: Some(run.level),
@@ -81,6 +82,7 @@ pub(super) fn raw(
         devices,
         cores,
         series: vec![processors()],
+        complete_until_ns,
         evidence,
         ..Raw::default()
     }
