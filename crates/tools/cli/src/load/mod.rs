@@ -78,7 +78,7 @@ pub(crate) fn run(args: &LoadArgs) -> Ended {
     let printed = if args.json {
         out::print_json(&document)
     } else {
-        out::print(&text::text(&document, args))
+        out::print(&text::text(&document, args, out::columns()))
     };
     let ended = end(args, &document, stop.load(Ordering::Relaxed));
     // After the report, which must not be lost with the history.
