@@ -1,7 +1,7 @@
 //! Factor level above which one family exceeds another.
 
 use super::kind::{Context, Kind, elapsed};
-use crate::evaluation::answer::{Answer, inside};
+use crate::evaluation::answer::{Answer, inside, undefined_words};
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::levels::{median_of, pair_up};
@@ -217,7 +217,7 @@ fn by_law<'a>(
         "they cross at {axis} {measured:.2}, the law predicts {expected:.2}: an error of {:+.2} \
          ({:+.2} to {:+.2}) in {blocks} blocks, claimed: at most {within}",
         error.estimate, error.lo, error.hi
-    );
+    ) + &undefined_words(&resampled);
     let answer = inside(&resampled, [-within, within]);
     Ok(Finding::new(answer, Effect::Level, &error, words).number("predicted", expected))
 }

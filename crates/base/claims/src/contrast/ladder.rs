@@ -1,7 +1,7 @@
 //! The shape of a family over the levels of a factor.
 
 use super::kind::{Context, Kind, elapsed, ordered};
-use crate::evaluation::answer::{Answer, inside};
+use crate::evaluation::answer::{Answer, inside, undefined_words};
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::levels::{Axis, Levels};
@@ -232,7 +232,7 @@ impl Ladder {
             interval.lo,
             interval.hi,
             levels.blocks()
-        );
+        ) + &undefined_words(&resampled);
         let finding = Finding::new(inside(&resampled, range), Effect::Level, &interval, words);
         Ok(Finding { series: levels.series(levels.x.len() - 1, 0), ..finding })
     }
