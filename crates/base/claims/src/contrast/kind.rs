@@ -90,10 +90,12 @@ pub(crate) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// Returns the runs at a location of `kind`.
+    /// Returns the runs at a location of `kind`, on the medium that all locations without one share.
     pub(crate) fn runs(&self, at: &Location, kind: &dyn Kind) -> Runs<'a> {
         let by_compute = kind.axis() == Some(COMPUTE_AXIS);
-        Runs::of(&self.records, at, &kind.patterns(), by_compute, self.rule.blocks_min)
+        let mut sharing = kind.needs();
+        sharing.retain(|(place, _)| place.medium == at.medium);
+        Runs::of(&self.records, at, &sharing, by_compute, self.rule.blocks_min)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Several sessions: judging again after each, and sessions of different machines.
 
 use crate::chain::{Noise, claims, runs};
-use ioloom_claims::{Claim, ClaimVerdict, Rule, Verdict, load, verdicts};
+use ioloom_claims::{Claim, ClaimVerdict, Rule, Verdict, load, verdicts, verdicts_at_looks};
 use ioloom_model::{Doubt, RunRecord};
+use std::collections::BTreeSet;
 
 /// Returns the runs of a session of one comparison, without the second runs that limit small effects.
 fn session(
@@ -122,4 +123,28 @@ fn smaller_sets_decide_what_full_ones_leave_open() {
     let decided = judge(session(&mut noise, 1, "m", "e0", 0.6));
     assert_eq!(decided.verdict, Verdict::Confirmed, "{}", decided.sentence);
     assert!(!decided.doubts.contains(&Doubt::Scaled), "the published size takes precedence");
+}
+
+/// A session at the published size that decides if it is judged once, but not if it is judged four times,
+/// leaves the decision to a session of smaller sets.
+#[test]
+fn a_session_of_several_looks_decides_only_what_survives_them() {
+    let claims = claims(1, "less");
+    let weak = |seed: u64| {
+        let records = session(&mut Noise(seed), 0, "m", "e0", 0.85);
+        let found = judged(&claims, &records).remove(0);
+        let p = found.parts[0].p.unwrap_or(1.0);
+        (found.verdict == Verdict::Confirmed && (0.012..0.039).contains(&p)).then_some(records)
+    };
+    let full = (0..500).find_map(weak).expect("one of 500 sessions has such a p-value");
+    let mut small = session(&mut Noise(34), 1, "m", "e0", 0.5);
+    small.iter_mut().for_each(|record| record.doubts.push(Doubt::Scaled));
+    let records = [full, small].concat();
+    let all: Vec<&Claim> = claims.iter().collect();
+    for (sequential, session) in [(None, "s0"), (Some("s0".to_owned()), "s1")] {
+        let sequential: BTreeSet<String> = sequential.into_iter().collect();
+        let found = verdicts_at_looks(&all, &records, Rule::STANDARD, &sequential).remove(0);
+        assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
+        assert_eq!(found.sessions().into_iter().collect::<Vec<_>>(), [session]);
+    }
 }
