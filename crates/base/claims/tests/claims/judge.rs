@@ -226,7 +226,7 @@ fn two_media_are_not_compared_as_two_sets() {
     assert!(found.sentence.contains("(medium x)"), "{}", found.sentence);
 }
 
-/// A session of another study is no session of published numbers.
+/// Published numbers are not measured by any session.
 #[test]
 fn published_numbers_belong_to_no_session() {
     let published =
