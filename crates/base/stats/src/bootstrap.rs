@@ -227,11 +227,21 @@ impl Resampled {
     /// contradict any statement. The estimate counts as one more resample, so it is never zero.
     fn p(&self, against: usize) -> f64 {
         let all = self.sorted.len() + self.undefined;
-        let share = ((against + self.undefined) as f64 + 1.0) / (all as f64 + 1.0);
-        let z = normal_quantile(share.min(1.0 - 1e-12));
-        let tail = 0.5 * student_two_sided(z / widening(self.n), self.n as u32 - 1);
-        if z < 0.0 { tail } else { 1.0 - tail }
+        one_sided(((against + self.undefined) as f64 + 1.0) / (all as f64 + 1.0), self.n)
     }
+
+    /// Returns the smallest one-sided p-value of any bound with this many resamples of `n` values, at
+    /// least 2.
+    pub fn least_p(resamples: u32, n: usize) -> f64 {
+        one_sided(1.0 / (f64::from(resamples) + 1.0), n)
+    }
+}
+
+/// Returns the p-value if this share of the resamples of `n` values contradicts a statement.
+fn one_sided(share: f64, n: usize) -> f64 {
+    let z = normal_quantile(share.min(1.0 - 1e-12));
+    let tail = 0.5 * student_two_sided(z / widening(n), n as u32 - 1);
+    if z < 0.0 { tail } else { 1.0 - tail }
 }
 
 /// Returns the minimum and maximum of at least one value.

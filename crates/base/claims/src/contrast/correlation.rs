@@ -38,6 +38,10 @@ impl Kind for Correlation {
         vec![&self.at]
     }
 
+    fn is_resampled(&self) -> bool {
+        true
+    }
+
     fn patterns(&self) -> Vec<&str> {
         self.arms.iter().map(String::as_str).collect()
     }

@@ -51,6 +51,10 @@ impl Kind for Crossing {
         vec![&self.at]
     }
 
+    fn is_resampled(&self) -> bool {
+        self.law.is_some()
+    }
+
     fn patterns(&self) -> Vec<&str> {
         vec![&self.a, &self.b]
     }

@@ -46,6 +46,11 @@ pub(crate) trait Kind {
         false
     }
 
+    /// Reports whether its p-value comes from resamples, whose number limits how small it can be.
+    fn is_resampled(&self) -> bool {
+        false
+    }
+
     /// Returns the factor whose levels it uses.
     fn axis(&self) -> Option<&str> {
         None

@@ -67,6 +67,10 @@ impl Kind for Ladder {
         vec![&self.at]
     }
 
+    fn is_resampled(&self) -> bool {
+        self.shape.names_a_level()
+    }
+
     fn patterns(&self) -> Vec<&str> {
         vec![&self.arms]
     }

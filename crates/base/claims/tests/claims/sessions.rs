@@ -1,7 +1,8 @@
 //! Several sessions: judging again after each, and sessions of different machines.
 
 use crate::chain::{Noise, claims, runs};
-use ioloom_claims::{Claim, ClaimVerdict, Rule, Verdict, load, verdicts, verdicts_at_looks};
+use crate::synthetic::Store;
+use ioloom_claims::{Claim, ClaimVerdict, Rule, Verdict, load, power, verdicts, verdicts_at_looks};
 use ioloom_model::{Doubt, RunRecord};
 use std::collections::BTreeSet;
 
@@ -147,4 +148,27 @@ fn a_session_of_several_looks_decides_only_what_survives_them() {
         assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
         assert_eq!(found.sessions().into_iter().collect::<Vec<_>>(), [session]);
     }
+}
+
+/// With 9999 resamples, the p-value of 30 blocks is at least 0.001: enough for a second session of four looks,
+/// but not for a third.
+#[test]
+fn a_resampled_statistic_is_out_of_reach_in_the_third_session() {
+    let text = "[[claim]]\nid = \"000-T\"\nseed = 0\nstatement = \"t\"\nscope = \"t\"\nconfirms = \
+                \"t\"\nrefutes = \"t\"\n[[claim.contrast]]\nkind = \"linear\"\nat = { experiment = \
+                \"e\", set = \"E\" }\narms = \"c-{n}\"\naxis = \"n\"\nmetric = \"elapsed_ns\"\nr2 = 0.9\ngrowth = 2.0\n";
+    let claim = load([("linear", text)]).unwrap().remove(0);
+    let mut store = Store::new(12);
+    for (session, expected) in [("s1", false), ("s2", true)] {
+        store.session = session.to_owned();
+        for n in [1.0, 2.0, 4.0] {
+            store.arm(&format!("c-{n}"), &[("n", n)], 100.0 * n);
+        }
+        let found = power::is_out_of_reach(&claim.contrasts[0].contrast, &store.records, "m1");
+        assert_eq!(found, expected, "{session}");
+        let other = power::is_out_of_reach(&claim.contrasts[0].contrast, &store.records, "m2");
+        assert!(!other, "{session}");
+    }
+    let ratio = &claims(1, "less")[0].contrasts[0].contrast;
+    assert!(!power::is_out_of_reach(ratio, &store.records, "m1"));
 }

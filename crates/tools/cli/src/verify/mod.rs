@@ -21,7 +21,8 @@ use crate::study::{lab_failure, spec_failure};
 use crate::study_progress::StudyProgress;
 use crate::{out, stderr};
 use bench::Bench;
-use ioloom_claims::{Claim, ClaimVerdict, Part, Rule, Verdict, forecast, verdicts_at_looks};
+use ioloom_claims::power::is_out_of_reach;
+use ioloom_claims::{Claim, ClaimVerdict, Part, Rule, Test, Verdict, forecast, verdicts_at_looks};
 use ioloom_lab::store::SessionHeader;
 use ioloom_lab::{RunOptions, Session, run_study, sequential};
 use ioloom_model::RunRecord;
@@ -95,6 +96,7 @@ fn round(
     claims.retain(|claim| !running.contains(&claim.id));
     let mut left_out = futile(bench, &claims);
     left_out.extend(given_up(bench.request, &sessions));
+    left_out.extend(out_of_reach(bench, &claims));
     let planned = Plan::new(bench, &claims, &left_out, budget)?;
     Ok((continued, planned))
 }
@@ -226,6 +228,17 @@ fn futile(bench: &Bench<'_>, claims: &[&Claim]) -> BTreeMap<String, String> {
     });
     let reason = format!("they would stay undecided with {last} blocks like those stored here");
     hopeless.map(|verdict| (verdict.id, reason.clone())).collect()
+}
+
+/// Returns the claims that one more session cannot decide, whatever it measures, and the reason.
+fn out_of_reach(bench: &Bench<'_>, claims: &[&Claim]) -> BTreeMap<String, String> {
+    let machine = &bench.machine.fingerprint;
+    let records = &bench.request.evidence.records;
+    let is_out = |test: &Test| is_out_of_reach(&test.contrast, records, machine);
+    let out = claims.iter().filter(|claim| claim.contrasts.iter().any(is_out));
+    let reason = "earlier sessions used the error rate of their resampled test; a study with --blocks 48, \
+                  judged once, may decide them";
+    out.map(|claim| (claim.id.clone(), reason.to_owned())).collect()
 }
 
 /// Prints a sentence in lines of 80 columns.
