@@ -202,7 +202,7 @@ fn blocks_of_ratio(size: f64, noise: f64, session: u32) -> Option<u32> {
     })
 }
 
-/// Returns the greatest number of sessions with a result on one of these machines.
+/// Returns the greatest number of sessions with a result on a machine that `is_one` accepts.
 fn results(contrast: &Contrast, records: &[RunRecord], is_one: impl Fn(&str) -> bool) -> u32 {
     let kind = contrast.as_kind();
     let mut of_machine: BTreeMap<&str, u32> = BTreeMap::new();
