@@ -235,7 +235,8 @@ impl<'a, K> Files<'a, K> {
     }
 
     /// Leaves more of the storage to others: a controller searches the smallest number of files in
-    /// flight that keeps 95 % of the throughput, and the threads that walk or read lower their I/O priority.
+    /// flight that keeps 95 % of the throughput, and the threads that walk or read lower their I/O priority,
+    /// except those of a walk that [`known_paths`](Self::known_paths) has begun before this call.
     /// [`Measured::tuned`](crate::Measured::tuned) reports what it did and whether the priority has
     /// an effect: it has none with the I/O schedulers `mq-deadline`, `kyber` and `none`, and on FUSE
     /// and tmpfs. A pinned plan that is not a window of `nowait` is then refused.

@@ -6,10 +6,10 @@
 use super::args::EachArgs;
 use super::selection::{Selection, SkippedCounts};
 use crate::exit::Failure;
-use ioloom::{Files, Plan};
+use ioloom::{Files, Plan, Tree};
 use ioloom_failure::{Operation, PathError, quoted};
-use ioloom_model::ReadAhead;
 use ioloom_model::layout::layout;
+use ioloom_model::{ReadAhead, Tuning};
 use ioloom_sys::file::{self, Kind};
 use ioloom_sys::stdio::Stream;
 use ioloom_walk::{ListError, PathList, Separator, read_list};
@@ -148,7 +148,7 @@ pub(crate) fn planned(selection: &Selection, paths: &[PathBuf]) -> Planned {
         [root] if usable.directories => Some(root.clone()),
         _ => None,
     };
-    let mut listed = Listed::of(selection, usable);
+    let mut listed = Listed::of(selection, usable, false);
     warnings.append(&mut listed.warnings);
     Planned { paths: listed.paths, tree, once, warnings, errors: listed.errors }
 }
@@ -157,7 +157,7 @@ pub(crate) fn planned(selection: &Selection, paths: &[PathBuf]) -> Planned {
 pub(super) fn path_of(args: &EachArgs, index: usize) -> Option<PathBuf> {
     let (once, _) = arguments(args, &args.paths);
     let usable = Usable::of(&once);
-    let listed = Listed::of(&args.selection, usable);
+    let listed = Listed::of(&args.selection, usable, false);
     (index < listed.paths.len()).then(|| listed.paths.path(index).to_owned())
 }
 
@@ -267,15 +267,15 @@ struct Listed {
 }
 
 impl Listed {
-    /// Lists argument by argument, and the files of a directory by path.
-    fn of(selection: &Selection, usable: Usable) -> Self {
+    /// Lists argument by argument, and the files of a directory by path. `polite`: with a lower I/O priority.
+    fn of(selection: &Selection, usable: Usable, polite: bool) -> Self {
         let mut listed = Self { errors: usable.errors, ..Self::default() };
         for (path, kind) in usable.paths {
             if kind == Kind::Regular {
                 listed.paths.push(path.as_os_str().as_bytes());
                 continue;
             }
-            let found = selection.trees([&path]).walk();
+            let found = trees(selection, [&path], polite).walk();
             let skipped = SkippedCounts::of(&found.walked);
             listed.warnings.extend(skipped.sentence(Some(&path)));
             listed.skipped.add(skipped);
@@ -291,6 +291,16 @@ impl Listed {
     }
 }
 
+/// Returns the selected files below directories. A walk begins before the run, so its priority is set here.
+fn trees<P: AsRef<Path>>(
+    selection: &Selection,
+    roots: impl IntoIterator<Item = P>,
+    polite: bool,
+) -> Files<'static, Tree> {
+    let trees = selection.trees(roots);
+    if polite { trees.polite() } else { trees }
+}
+
 fn operands(args: &EachArgs, plan: &Plan, paths: &[PathBuf]) -> Input {
     let usable = Usable::of(paths);
     let one = match paths {
@@ -300,13 +310,16 @@ fn operands(args: &EachArgs, plan: &Plan, paths: &[PathBuf]) -> Input {
     let roots = Roots { one };
     let named = usable.directories.then(|| paths.iter().cloned().collect());
     let skipped = Some(SkippedCounts::default());
+    let polite = plan.tuning == Tuning::Polite;
     if !usable.directories || args.ordered || needs_list(plan) {
-        let Listed { paths, warnings, skipped, errors } = Listed::of(&args.selection, usable);
+        let Listed { paths, warnings, skipped, errors } =
+            Listed::of(&args.selection, usable, polite);
         let skipped = Some(skipped);
         let listed = Input::of(Files::from(paths));
         return Input { roots, named, warnings, skipped, errors, ..listed };
     }
-    let trees = args.selection.trees(usable.paths.iter().map(|(path, _)| path));
+    let roots_given = usable.paths.iter().map(|(path, _)| path);
+    let trees = trees(&args.selection, roots_given, polite);
     let files = trees.walk_ahead(WALK_AHEAD).into_files();
     Input { roots, named, skipped, errors: usable.errors, ..Input::of(files) }
 }

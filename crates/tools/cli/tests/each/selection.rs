@@ -1,6 +1,7 @@
 //! Which files of a directory are processed, and that skipped ones are reported.
 
-use crate::place::{Each, Workspace, fresh};
+use crate::place::{Each, PROGRAM, ProcessOutput, Workspace, fresh};
+use std::fs;
 use std::os::unix::fs::symlink;
 
 /// A tree with hidden, ignored and linked files.
@@ -129,5 +130,27 @@ fn lists_and_checks_refuse_a_selection() {
         place.each_of(&["-", flag], b"t/a.c\n").ended(2).one_error(&["names its files"]);
         let ran = place.each_of(&["--check", "-", flag], b"");
         assert_eq!(ran.code, Some(2), "{flag}: {}", ran.err);
+    }
+}
+
+/// Goal: a polite run walks with the lower I/O priority. Method: strace shows which call comes first.
+#[test]
+fn a_polite_run_lowers_its_priority_before_it_walks() {
+    let place = tree();
+    for flags in [&["t"][..], &["t", "--quiet"], &["t", "--ordered", "--per-file"]] {
+        let mut command = place.command("strace");
+        command.args(["-f", "-o", "calls", "-e", "trace=ioprio_set,getdents64", PROGRAM]);
+        let Ok(output) = command.args(["each", "--polite"]).args(flags).output() else {
+            return println!("skipped: strace is missing");
+        };
+        let ran = ProcessOutput::from(output);
+        if ran.err.starts_with("strace:") {
+            return println!("skipped: strace may not trace");
+        }
+        ran.ended(0);
+        let calls = fs::read_to_string(place.at("calls")).unwrap();
+        let first =
+            calls.lines().find(|line| line.contains("ioprio_set") || line.contains("getdents"));
+        assert!(first.is_some_and(|line| line.contains("ioprio_set")), "{flags:?}: {calls}");
     }
 }
