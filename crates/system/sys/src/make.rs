@@ -40,6 +40,13 @@ pub fn open_or_private_file(path: &std::path::Path) -> io::Result<OwnedFd> {
     retry("open", || rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR))
 }
 
+/// Opens the file at `path` for reading and writing, or creates it for all users that the umask allows. A
+/// symbolic link is not followed.
+pub fn open_or_shared_file(path: &std::path::Path) -> io::Result<OwnedFd> {
+    let flags = NEW | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    retry("open", || rustix::fs::open(path, flags, mode_of(0o666)))
+}
+
 /// Opens the existing regular file `name` for writing, to continue an earlier copy.
 pub fn open_to_resume(dir: &Dir, name: &CStr) -> io::Result<OwnedFd> {
     let flags = NEW | OFlags::NOFOLLOW | OFlags::NONBLOCK;

@@ -194,7 +194,7 @@ impl Profiles {
 /// Opens a lock file, or creates it. A link is refused: another user may have planted it. A lock of another
 /// user that can only be read is sufficient.
 fn open_lock(path: &Path) -> io::Result<File> {
-    let opened = make::open_or_private_file(path).or_else(|error| {
+    let opened = make::open_or_shared_file(path).or_else(|error| {
         let how = OpenHow { nofollow: true, ..OpenHow::default() };
         match error.kind() {
             ErrorKind::PermissionDenied => file::open(path, how),
@@ -288,6 +288,18 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&target).unwrap(), "text");
         std::fs::remove_file(&lock).unwrap();
         profiles.keep(entry(Condition::Warm, "read/threads:n=2")).unwrap();
+    }
+
+    #[test]
+    fn the_lock_is_shared_with_those_who_share_the_store() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let mut profiles = Profiles::read(dir.path()).unwrap();
+        profiles.keep(entry(Condition::Warm, "read/threads:n=2")).unwrap();
+        std::fs::write(dir.path().join("by-umask"), "").unwrap();
+        let mode =
+            |name: &str| std::fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode("profiles.json.lock"), mode("by-umask"));
     }
 
     #[test]
