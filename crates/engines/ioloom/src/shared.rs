@@ -49,8 +49,10 @@ pub(crate) struct Shared<'e> {
     pub(crate) spares: bool,
     /// Largest file that can be read whole, bytes.
     pub(crate) whole_max: u64,
-    /// Reads that blocked because the file system does not support `RWF_NOWAIT`.
+    /// First reads of files that blocked because the file system does not support `RWF_NOWAIT`.
     pub(crate) unanswered: AtomicU64,
+    /// Reads of later pieces that blocked for that reason, in runs with a controller.
+    pub(crate) unanswered_later: AtomicU64,
     /// Later pieces of files that waited for a device, in runs with a controller.
     pub(crate) waited_later: AtomicU64,
     /// The methods between which the controller chooses, if the plan has one.

@@ -20,16 +20,20 @@ pub struct ReadLimits {
 /// Where control groups are mounted.
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// Returns what the control groups of this process allow to read from the file system of a path: the
-/// smallest limit of its disk and of those of which that consists. Where a disk is not reported but may
-/// exist, as below overlay, it may be any disk, and the smallest limit counts.
-pub fn limits_of(path: &Path) -> ReadLimits {
+/// Returns what the control groups of a process, the text of its `/proc/PID/cgroup`, allow to read from the
+/// file system of a path: the smallest limit of its disk and of those of which that consists. Where a disk
+/// is not reported but may exist, as below overlay, it may be any disk, and the smallest limit counts.
+pub fn limits_of(path: &Path, groups: &str) -> ReadLimits {
+    // Finding the disks takes longer, and most groups limit none.
+    if limits_in(Path::new(ROOT), groups, None) == ReadLimits::default() {
+        return ReadLimits::default();
+    }
     let Ok(mount) = mount_of(path) else { return ReadLimits::default() };
     let disks: Vec<_> = disks_of(&mount).into_iter().map(|disk| disk.number).collect();
     if disks.is_empty() && !mount.may_hide_disks() {
         return ReadLimits::default();
     }
-    limits_in(Path::new(ROOT), &own_groups(), (!disks.is_empty()).then_some(&disks[..]))
+    limits_in(Path::new(ROOT), groups, (!disks.is_empty()).then_some(&disks[..]))
 }
 
 /// Returns the smallest limits on these whole disks, or on any, that the hierarchies below `root` set,
@@ -59,15 +63,16 @@ pub fn limits_in(root: &Path, groups: &str, disks: Option<&[(u32, u32)]>) -> Rea
     limits
 }
 
-fn own_groups() -> String {
+/// Returns the text of `/proc/self/cgroup`, empty if it cannot be read.
+pub fn own_groups() -> String {
     read_text(Path::new("/proc/self/cgroup")).unwrap_or_default()
 }
 
-/// Returns the file with the memory pressure of the group of this process (version 2), or of the machine
-/// where groups have none.
-pub fn memory_pressure() -> PathBuf {
+/// Returns the file with the memory pressure of the group (version 2) of a process, given the text of its
+/// `/proc/PID/cgroup`, or of the machine where groups have none.
+pub fn memory_pressure(groups: &str) -> PathBuf {
     let machine = || PathBuf::from("/proc/pressure/memory");
-    memory_pressure_in(Path::new(ROOT), &own_groups()).unwrap_or_else(machine)
+    memory_pressure_in(Path::new(ROOT), groups).unwrap_or_else(machine)
 }
 
 /// Returns the file with the memory pressure of a group, if there is one, for the hierarchies below
@@ -182,7 +187,7 @@ mod tests {
     #[test]
     fn what_has_no_disk_has_no_limits() {
         for path in ["/no/such/path", "/proc/self"] {
-            assert_eq!(limits_of(Path::new(path)), ReadLimits::default(), "{path}");
+            assert_eq!(limits_of(Path::new(path), &own_groups()), ReadLimits::default(), "{path}");
         }
     }
 

@@ -26,7 +26,7 @@ use ioloom_observe::GaugeCounts;
 use ioloom_sys::cgroup;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::proc::{ProcFile, Usage, parse};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 /// Waits of threads that are remembered.
@@ -66,11 +66,32 @@ struct Counts {
     cpu_ns: u64,
     /// Waits of threads for reads.
     waits: u64,
-    /// Reads that blocked because the file system does not support `RWF_NOWAIT`.
+    /// Later pieces that waited for a device.
+    waited_later: u64,
+    /// First reads of files that blocked because the file system does not support `RWF_NOWAIT`.
     unanswered: u64,
+    /// Reads of later pieces that blocked for that reason.
+    unanswered_later: u64,
     refused: u64,
     /// Files that failed.
     failed: u64,
+}
+
+impl Counts {
+    /// Returns what the threads of a run have done until `at_ns`.
+    fn of(shared: &Shared<'_>, at_ns: u64, usage: &Usage, waits: u64) -> Self {
+        Self {
+            at_ns,
+            done: shared.gauges.counts(),
+            cpu_ns: usage.user_ns + usage.system_ns,
+            waits,
+            waited_later: shared.waited_later.load(Ordering::Relaxed),
+            unanswered: shared.unanswered.load(Ordering::Relaxed),
+            unanswered_later: shared.unanswered_later.load(Ordering::Relaxed),
+            refused: shared.refused.load(Ordering::Relaxed),
+            failed: shared.failed.load(Ordering::Relaxed),
+        }
+    }
 }
 
 /// What is true at the end of a batch, rather than counted during it.
@@ -93,7 +114,11 @@ impl<'e> Pilot<'e> {
         };
         let ReadAhead::Files(window_max) = shared.layout.window else { return None };
         // The disk of a tree or a stream is not known, and that of the first file stands for a list.
-        let caps = shared.source.first().map(cgroup::limits_of).unwrap_or_default();
+        let first = shared.source.first();
+        let groups = first.map(|_| cgroup::own_groups());
+        let caps = first.zip(groups.as_deref()).map(|(path, own)| cgroup::limits_of(path, own));
+        let caps = caps.unwrap_or_default();
+        let pressure = move || cgroup::memory_pressure(&groups.unwrap_or_else(cgroup::own_groups));
         let auto = Auto::new(AutoLimits {
             window_max,
             permits: shared.layout.permits.unwrap_or(1),
@@ -111,7 +136,7 @@ impl<'e> Pilot<'e> {
             gather: Gather::default(),
             remaining: Remaining::default(),
             waits: 0,
-            pressure: MemoryPressure::new(&cgroup::memory_pressure(), window_max),
+            pressure: MemoryPressure::new(pressure, window_max),
             start_ns: now_ns,
             offset_ns: 0,
             before: Counts { at_ns: now_ns, ..Counts::default() },
@@ -152,15 +177,7 @@ impl<'e> Pilot<'e> {
         let permits = shared.layout.permits.unwrap_or(1);
         let held = shared.permits.as_ref().map_or(0, Permits::held) as f64 / f64::from(permits);
         self.held += (held.min(1.0) - self.held) / 8.0;
-        let now = Counts {
-            at_ns: now_ns,
-            done: done(shared),
-            cpu_ns: usage.user_ns + usage.system_ns,
-            waits,
-            unanswered: shared.unanswered.load(Ordering::Relaxed),
-            refused: shared.refused.load(Ordering::Relaxed),
-            failed: shared.failed.load(Ordering::Relaxed),
-        };
+        let now = Counts::of(shared, now_ns, usage, waits);
         let source = shared.source;
         let present = Present {
             permits,
@@ -175,10 +192,10 @@ impl<'e> Pilot<'e> {
             let window = self.window();
             if self.pressure.limit < window {
                 // The window does not apply, so its rate must not be compared with others.
-                self.choice.disturb(&mut self.auto);
                 if let Some(part) = self.gather.take() {
                     self.auto.restrain(&part, window);
                 }
+                self.choice.disturb(&mut self.auto);
                 self.auto.restrain(&batch, self.pressure.limit);
             } else if let Some(batch) = self.gather.add(&batch, self.window()) {
                 let left = self.remaining.files(source, now.done.files + now.failed);
@@ -268,24 +285,21 @@ impl<'e> Pilot<'e> {
     }
 }
 
-/// Returns what all threads have done. Later pieces of files that waited count like first ones.
-fn done(shared: &Shared<'_>) -> GaugeCounts {
-    let mut done = shared.gauges.counts();
-    done.waited += shared.waited_later.load(Ordering::Relaxed);
-    done
-}
-
 /// Returns what happened between two moments. `waits`: threads that waited for reads and were not
 /// matched with a read, because a thread begins to wait before its read is counted.
 fn batch(before: &Counts, now: &Counts, present: Present, waits: &mut u64) -> Batch {
     let elapsed_ns = now.at_ns.saturating_sub(before.at_ns);
     let files = now.done.files.saturating_sub(before.done.files);
     // Reads that cannot be asked whether they would wait have waited if threads did.
-    let unanswered = now.unanswered.saturating_sub(before.unanswered);
+    let first = now.unanswered.saturating_sub(before.unanswered);
+    let later = now.unanswered_later.saturating_sub(before.unanswered_later);
     *waits = (*waits + now.waits.saturating_sub(before.waits)).min(WAITS_MAX);
-    let waited = if *waits * 2 >= unanswered { unanswered } else { 0 };
-    *waits = waits.saturating_sub(unanswered);
-    let misses = now.done.waited.saturating_sub(before.done.waited) + waited;
+    let have_waited = *waits * 2 >= first + later;
+    *waits = waits.saturating_sub(first + later);
+    let (first, later) = if have_waited { (first, later) } else { (0, 0) };
+    // A file is a hit if its first piece is; later pieces that waited are misses besides.
+    let files_missed = now.done.waited.saturating_sub(before.done.waited) + first;
+    let pieces_missed = now.waited_later.saturating_sub(before.waited_later) + later;
     let cpu_ns = now.cpu_ns.saturating_sub(before.cpu_ns);
     let area_ns = (elapsed_ns * u64::from(present.permits)).max(1);
     // A permit that is held by a function that waits is not idle.
@@ -296,8 +310,8 @@ fn batch(before: &Counts, now: &Counts, present: Present, waits: &mut u64) -> Ba
         idle: (1.0 - busy).clamp(0.0, 1.0),
         locked: 0.0,
         bytes: now.done.bytes.saturating_sub(before.done.bytes),
-        hits: files.saturating_sub(misses),
-        misses,
+        hits: files.saturating_sub(files_missed),
+        misses: files_missed + pieces_missed,
         in_flight: f64::from(before.done.in_flight + now.done.in_flight) / 2.0,
         input_limited: f64::from(u8::from(present.input_empty)),
         memory_limited: f64::from(u8::from(present.memory_short)),
@@ -317,6 +331,8 @@ const CALM: u32 = 10;
 
 /// A limit on files in flight that falls while memory is short.
 struct MemoryPressure {
+    /// Finds the file at the first check, which short runs do not reach.
+    find: Option<Box<dyn FnOnce() -> PathBuf + Send>>,
     file: Option<ProcFile>,
     most: u32,
     limit: u32,
@@ -333,9 +349,9 @@ fn waited(share: f64) -> String {
 }
 
 impl MemoryPressure {
-    fn new(path: &Path, most: u32) -> Self {
-        let file = ProcFile::open(path, 512).ok();
-        Self { file, most, limit: most, share: 0.0, last: None, calm: 0 }
+    fn new(find: impl FnOnce() -> PathBuf + Send + 'static, most: u32) -> Self {
+        let find: Option<Box<dyn FnOnce() -> PathBuf + Send>> = Some(Box::new(find));
+        Self { find, file: None, most, limit: most, share: 0.0, last: None, calm: 0 }
     }
 
     /// Returns the reason for the files in flight: that of the controller for its `window`, after that of a
@@ -352,6 +368,9 @@ impl MemoryPressure {
     fn check(&mut self, now_ns: u64, least: u32, window: u32) -> Option<f64> {
         if self.last.is_some_and(|(at_ns, _)| now_ns < at_ns + PRESSURE_NS) {
             return None;
+        }
+        if let Some(find) = self.find.take() {
+            self.file = ProcFile::open(&find(), 512).ok();
         }
         let some_us = parse::parse_pressure(self.file.as_mut()?.read().ok()?)?.some_us;
         let (at_ns, before_us) = self.last.replace((now_ns, some_us))?;
@@ -384,23 +403,93 @@ mod tests {
     use super::super::work::RunOptions;
     use super::*;
     use crate::cancel::Cancel;
-    use crate::source::{Listed, Source};
+    use crate::claim::Claim;
+    use crate::fetch::{self, Cx, Reaped, Started};
+    use crate::source::{Listed, Next, Source};
+    use crate::take::Take;
     use ioloom_budget::Budget;
     use ioloom_model::{Plan, ReadOrder};
+    use ioloom_observe::{Detail, Meter};
     use ioloom_walk::PathList;
+    use std::os::unix::ffi::OsStrExt;
     use std::sync::Arc;
+    use std::time::Duration;
 
-    #[test]
-    fn later_pieces_that_waited_count_like_first_ones() {
+    /// Evicts a file. Returns whether nothing of it is in memory: pages of a readahead stay until it ends,
+    /// and those of a file system in memory always.
+    fn evict(file: &std::fs::File, bytes: usize) -> bool {
+        (0..50).any(|_| {
+            ioloom_sys::cache::evict_file(file).unwrap();
+            let resident = ioloom_sys::cache::resident_pages(file, bytes as u64);
+            let is_evicted = matches!(resident, Ok(Some(0)));
+            if !is_evicted {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            is_evicted
+        })
+    }
+
+    /// Returns how many of the later pieces of a file count as read from the device, and how many do if each
+    /// that is not in memory does. Before each piece, the file is evicted if `evicts`.
+    fn later_pieces(bytes: usize, evicts: bool) -> (u64, u64) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, vec![1; bytes]).unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        // Dirty pages stay.
+        ioloom_sys::cache::write_back(&file).unwrap();
         let (mut list, cancel) = (PathList::default(), Cancel::new());
-        list.push(b"file");
+        // As a walk finds it, so that its size is not known.
+        list.push_found(&[path.as_os_str().as_bytes()], 1);
         let source = Source::list(Listed::Borrowed(&list), ReadOrder::List, None, &cancel);
-        let plan: Plan = "nowait/window:l=8,p=2/auto".parse().unwrap();
+        let plan: Plan = "nowait/window:l=8,p=2/chunk=16KiB,auto".parse().unwrap();
         let budget = Arc::new(Budget::new(plan.memory_bytes));
         let shared = prepare(&source, plan, budget, &RunOptions::default()).unwrap();
-        shared.gauges.waited(0);
-        shared.waited_later.fetch_add(3, Ordering::Relaxed);
-        assert_eq!(done(&shared).waited, 4);
+        let mut fetch = fetch::make::<()>(&shared, 0, 8).unwrap();
+        let mut meter = Meter::start(monotonic_ns(), Detail::Totals);
+        let mut cx = Cx { shared: &shared, meter: &mut meter, may_wait: true, idle: false };
+        let take = Take { stripe: 1, threads: 1, paced: false };
+        let Next::Item(item) = source.next(&mut Claim::default(), take) else { unreachable!() };
+        let mut started = fetch.start(&mut cx, item, None);
+        let (mut reaped, mut read, mut evicted) = (Reaped::new(), 0, 0);
+        loop {
+            let piece = match started {
+                Started::Ready(piece) => piece,
+                Started::Pending => {
+                    fetch.reap(&mut cx, true, &mut reaped).unwrap();
+                    reaped.pop_front().unwrap().unwrap()
+                }
+                Started::Failed(error) => panic!("{error}"),
+                Started::Later(_) => unreachable!("descriptors are free"),
+            };
+            read += piece.len;
+            if piece.last {
+                break;
+            }
+            evicted += u64::from(evicts && read < bytes && evict(&file, bytes));
+            started = fetch.resume(&mut cx, piece);
+        }
+        assert_eq!(read, bytes);
+        let is_supported = shared.unanswered.load(Ordering::Relaxed) == 0;
+        let counts = Counts::of(&shared, 0, &Usage::default(), 0);
+        let (counted, other) = match is_supported {
+            true => (counts.waited_later, counts.unanswered_later),
+            false => (counts.unanswered_later, counts.waited_later),
+        };
+        assert_eq!(other, 0, "{bytes} bytes, supported: {is_supported}");
+        // Elsewhere it is not known what is in memory.
+        (counted, if is_supported { evicted } else { 2 })
+    }
+
+    #[test]
+    fn later_pieces_count_if_they_wait() {
+        // Each ends with a piece of its own: at a page boundary, inside a page, at the end of a chunk.
+        for bytes in [2 * 16_384 + 4096, 2 * 16_384 + 100, 3 * 16_384] {
+            for evicts in [false, true] {
+                let (counted, wanted) = later_pieces(bytes, evicts);
+                assert_eq!(counted, wanted, "{bytes} bytes, evicted: {evicts}");
+            }
+        }
     }
 
     #[test]
@@ -416,11 +505,15 @@ mod tests {
         assert_eq!((seen.in_flight, seen.idle), (6.0, 0.75));
         let asleep = batch(&before, &now, Present { held: 1.0, ..present }, &mut 0);
         assert_eq!(asleep.idle, 0.0, "a function that sleeps holds its permit");
+        let later = Counts { waited_later: 500, ..now };
+        let seen = batch(&before, &later, present, &mut 0);
+        assert_eq!((seen.misses, seen.hits), (530, 70), "later pieces are not files");
     }
 
     #[test]
     fn reads_without_an_answer_count_if_threads_waited() {
         let now = |waits| Counts { at_ns: 10, unanswered: 50, waits, ..Counts::default() };
+        let files = GaugeCounts { files: 60, ..GaugeCounts::default() };
         let misses = |waits, earlier: &mut u64| {
             batch(&Counts::default(), &now(waits), Present::default(), earlier).misses
         };
@@ -429,6 +522,9 @@ mod tests {
             (0, 50),
             "in memory, and behind a server"
         );
+        let later = Counts { unanswered_later: 150, done: files, ..now(100) };
+        let seen = batch(&Counts::default(), &later, Present::default(), &mut 0);
+        assert_eq!((seen.misses, seen.hits), (200, 10), "50 files of 60, and later pieces");
         let mut earlier = 0;
         let none = Counts { waits: 60, ..Counts::default() };
         batch(&Counts::default(), &none, Present::default(), &mut earlier);
@@ -437,7 +533,7 @@ mod tests {
 
     #[test]
     fn memory_pressure_halves_the_limit_and_calm_restores_it() {
-        let mut pressure = MemoryPressure::new(Path::new("/nonexistent"), 100);
+        let mut pressure = MemoryPressure::new(|| PathBuf::from("/nonexistent"), 100);
         assert_eq!(pressure.check(0, 2, 100), None);
         assert_eq!(pressure.adjust(0.05, 2, 100), None);
         assert_eq!((pressure.adjust(0.5, 2, 100), pressure.limit), (Some(0.5), 50));
@@ -451,7 +547,7 @@ mod tests {
 
     #[test]
     fn memory_pressure_halves_a_window_below_the_limit_at_once() {
-        let mut pressure = MemoryPressure::new(Path::new("/nonexistent"), 1024);
+        let mut pressure = MemoryPressure::new(|| PathBuf::from("/nonexistent"), 1024);
         assert_eq!((pressure.adjust(0.5, 2, 32), pressure.limit), (Some(0.5), 16));
         assert_eq!((pressure.adjust(0.5, 2, 32), pressure.limit), (Some(0.5), 8));
         let why = |window| pressure.why(window, format!("{window} in flight: start value"));
@@ -466,7 +562,8 @@ mod tests {
         let path = dir.path().join("memory");
         let text = |total| format!("some avg10=0.00 avg60=0.00 avg300=0.00 total={total}\n");
         std::fs::write(&path, text(1_000)).unwrap();
-        let mut pressure = MemoryPressure::new(&path, 64);
+        let file = path.clone();
+        let mut pressure = MemoryPressure::new(move || file, 64);
         assert_eq!(pressure.check(PRESSURE_NS, 1, 64), None, "nothing to compare with");
         std::fs::write(&path, text(51_000)).unwrap();
         assert_eq!(pressure.check(PRESSURE_NS + 1, 1, 64), None, "too early");

@@ -73,8 +73,12 @@ impl<'p, S> NowaitWindow<'p, S> {
             Ok(Nowait::Unsupported) => {
                 // File systems whose reads may be short anywhere are among those.
                 progress.cut = true;
-                cx.shared.unanswered.fetch_add(1, Ordering::Relaxed);
-                read_on(cx, item, file, lease, progress, (false, &mut self.parked))
+                let started = read_on(cx, item, file, lease, progress, (false, &mut self.parked));
+                // The error may have been that of a single file.
+                if !matches!(started, Started::Failed(_)) {
+                    cx.shared.unanswered.fetch_add(1, Ordering::Relaxed);
+                }
+                started
             }
             Err(error) => Started::Failed(failed_on(&item, &file, Operation::Read, error)),
         }
@@ -82,8 +86,8 @@ impl<'p, S> NowaitWindow<'p, S> {
 }
 
 impl<'p, S> NowaitWindow<'p, S> {
-    /// Reads a later piece of a file, what is in memory first, and counts the piece as a miss if that is
-    /// not all of it. Only the first piece is ever queued, so large files would seem to be hits.
+    /// Reads a later piece of a file, what is in memory first, and counts the piece as a miss if the rest
+    /// has bytes. Only the first piece is ever queued, so large files would seem to be hits.
     fn read_counted(
         &mut self,
         cx: &mut Cx<'_, '_>,
@@ -94,26 +98,24 @@ impl<'p, S> NowaitWindow<'p, S> {
         let limit = piece_limit(cx, &lease).min(READ_MAX);
         let result = file::read_nowait_at(&file, &mut lease.whole_mut()[..limit], progress.offset);
         cx.meter.lap(CallKind::Read, item.index);
-        let waits = match result {
+        let in_memory = match result {
             Ok(Nowait::Hit(n)) => {
                 let is_end = is_end(n, limit, &progress, false);
                 progress.filled = n;
                 if is_end {
                     return ended(cx, item, file, lease, progress);
                 }
-                n < limit
+                Some(n)
             }
-            Ok(Nowait::Miss) => true,
+            Ok(Nowait::Miss) => Some(0),
             Ok(Nowait::Unsupported) => {
                 progress.cut = true;
-                false
+                None
             }
             Err(error) => return Started::Failed(failed_on(&item, &file, Operation::Read, error)),
         };
         let started = read_on(cx, item, file, lease, progress, (false, &mut self.parked));
-        if waits {
-            cx.shared.waited_later.fetch_add(1, Ordering::Relaxed);
-        }
+        count_later(cx, in_memory, &started);
         started
     }
 
@@ -149,7 +151,11 @@ impl<'p, S> Fetch<'p, S> for NowaitWindow<'p, S> {
             }
             // Readahead is far beyond this offset.
             Ok((item, Begun { file, lease, progress })) => {
-                read_on(cx, item, file, lease, progress, (false, &mut self.parked))
+                let started = read_on(cx, item, file, lease, progress, (false, &mut self.parked));
+                if cx.shared.plan.tuning != Tuning::Fixed {
+                    count_later(cx, None, &started);
+                }
+                started
             }
             Err(error) => Started::Failed(error),
         }
@@ -192,6 +198,23 @@ impl<'p, S> Fetch<'p, S> for NowaitWindow<'p, S> {
 
     fn holding(&self) -> u64 {
         charged(&self.parked) + self.missed.iter().map(|missed| missed.lease.charged()).sum::<u64>()
+    }
+}
+
+/// Counts a later piece of a file that has waited, or may have if its bytes `in_memory` are unknown. A
+/// file that ends at a page boundary is read once more, which adds nothing and does not wait.
+fn count_later<S>(cx: &Cx<'_, '_>, in_memory: Option<usize>, started: &Started<'_, S>) {
+    let read = match started {
+        Started::Ready(piece) => piece.len,
+        Started::Failed(_) => 0,
+        Started::Pending | Started::Later(_) => usize::MAX,
+    };
+    let counter = match in_memory {
+        Some(_) => &cx.shared.waited_later,
+        None => &cx.shared.unanswered_later,
+    };
+    if read > in_memory.unwrap_or(0) {
+        counter.fetch_add(1, Ordering::Relaxed);
     }
 }
 
