@@ -25,9 +25,9 @@
 //!   the clocks: the long span at its end is charged with the off-CPU time, and short spans count
 //!   as on-cpu. Segments are then in state order and are marked as not placed.
 //!
-//! If a thread's switches are missing although its clock shows that it was off the processor, the
-//! thread is classified from its clock readings, and a note reports it. Cost: one sort of each list
-//! and one pass.
+//! If a thread has no switches although its clock shows that it was off the processor, or because
+//! they were dropped, the thread is classified from its clock readings, and a note reports it.
+//! Cost: one sort of each list and one pass.
 
 mod accounts;
 mod capabilities;
@@ -122,7 +122,7 @@ fn bound(raw: &mut Raw) {
 }
 
 fn explain(thread: &CleanThread, seen: &Capabilities) -> Explained {
-    if seen.level == Level::Account || switches_missing(thread) {
+    if seen.level == Level::Account || switches_missing(thread) || switches_dropped(thread, seen) {
         accounts::explain(thread, seen)
     } else {
         events::explain(thread, seen)
@@ -134,6 +134,12 @@ fn switches_missing(thread: &CleanThread) -> bool {
     let off_ns = thread.raw.cpu_ns.map(|cpu_ns| thread.ns().saturating_sub(cpu_ns));
     thread.raw.switches.is_empty()
         && off_ns.is_some_and(|off| off as f64 > thread.ns() as f64 * SWITCHES_MISSING_SHARE)
+}
+
+/// Reports whether a thread has no switches because they were dropped, but has clock readings.
+fn switches_dropped(thread: &CleanThread, seen: &Capabilities) -> bool {
+    let raw = &thread.raw;
+    raw.switches.is_empty() && raw.cpu_ns.is_some() && seen.until_ns < raw.end_ns
 }
 
 fn lane(thread: CleanThread, explained: Explained, states: ioloom_model::StateTable) -> Thread {

@@ -226,6 +226,7 @@ fn data_pages(open: impl AsFd) -> io::Result<u64> {
 }
 
 #[cfg(test)]
+#[allow(clippy::print_stdout, reason = "skipped tests print a notice")]
 mod tests {
     use super::*;
     use std::fs::File;
@@ -236,6 +237,7 @@ mod tests {
     fn holes_of_a_file_in_memory_are_not_missing() {
         let shared = Path::new("/dev/shm");
         if !cache::is_memory_backed(shared).unwrap_or(false) {
+            println!("skipped: no file system in memory at /dev/shm");
             return;
         }
         let file = tempfile::tempfile_in(shared).unwrap();

@@ -35,8 +35,10 @@ const STACK_TLS_BYTES: usize = 512 * 1024;
 /// Maximum time that a client sleeps before checking for a stop request. With more than a hundred
 /// clients, each one sleeps longer, which limits the total to a thousand wake-ups per second.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
-/// Minimum read timeout of a client that waits for an answer.
+/// Minimum read timeout of a client that waits for an answer, unless the timeout of the plan is shorter.
 const READ_TIMEOUT_MIN: Duration = Duration::from_secs(1);
+/// Minimum read timeout with any plan.
+const READ_TIMEOUT_LEAST: Duration = Duration::from_millis(1);
 
 /// Options for the original client.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -48,7 +50,7 @@ pub struct Multiclient {
     /// Sleep after each order.
     pub sleep: Duration,
     /// Number of threads in the server's pool, if it uses one thread per connection; used for the
-    /// expected time.
+    /// expected time and for the wait of clients that are not served yet.
     pub pool: Option<u32>,
 }
 
@@ -200,9 +202,31 @@ fn summary(
 }
 
 /// Returns how long a client waits for an answer. Until its first one, it may be waiting for a thread of a
-/// pool whose clients sleep, so the time is counted from the latest answer to any client.
-fn answer_limit(timeout: Duration, sleep: Duration, is_served: bool) -> Duration {
-    if is_served { timeout } else { timeout.saturating_add(sleep) }
+/// pool, so the time is counted from the latest answer to any client. The clients of a known pool may sleep
+/// and then time out themselves; after that, its threads serve as many others.
+fn answer_limit(
+    timeout: Duration,
+    multi: &Multiclient,
+    number: usize,
+    is_served: bool,
+) -> Duration {
+    match multi.pool {
+        Some(threads) if !is_served => {
+            let rounds = number as u64 / u64::from(threads.max(1)) + 1;
+            let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
+            timeout.saturating_add(multi.sleep).saturating_mul(rounds)
+        }
+        _ => timeout,
+    }
+}
+
+/// How long a client waits for an answer.
+#[derive(Debug, Clone, Copy)]
+struct AnswerLimit {
+    time: Duration,
+    /// Whether the client has had an answer. Before that, the time is counted from the latest answer to any
+    /// client.
+    is_served: bool,
 }
 
 /// Request that has not been answered yet.
@@ -274,15 +298,21 @@ impl Client<'_> {
 
     fn orders(&self, number: usize, pending: &mut Pending) -> io::Result<()> {
         let mut channel = Channel::connect(self.plan)?;
-        channel.set_timeouts(self.sleep_max().max(READ_TIMEOUT_MIN), self.plan.timeout)?;
+        let read_timeout = self.sleep_max().max(READ_TIMEOUT_MIN).min(self.plan.timeout);
+        channel.set_timeouts(read_timeout.max(READ_TIMEOUT_LEAST), self.plan.timeout)?;
         let mut draw = Draw::new(self.plan, &self.known.ids, number as u64);
         let mut reader = Reader::new(self.plan.protocol, self.known.ids.len());
         let token = self.plan.token.as_deref();
+        let limit = |is_served| AnswerLimit {
+            time: answer_limit(self.plan.timeout, self.multi, number, is_served),
+            is_served,
+        };
         let mut is_served = false;
         let mut bytes = greeting(self.plan.protocol, None, token).unwrap_or_default();
         if !bytes.is_empty() {
             channel.send(&bytes)?;
-            let hello = self.receive(&mut channel, &mut reader, Expected::Hello, is_served)?.0;
+            let hello =
+                self.receive(&mut channel, &mut reader, Expected::Hello, limit(is_served))?.0;
             is_served = true;
             match hello.response {
                 Response::Hello => {}
@@ -307,7 +337,7 @@ impl Client<'_> {
             *pending = Some(op);
             channel.send(&bytes)?;
             let (reply, received) =
-                self.receive(&mut channel, &mut reader, Expected::Op(op), is_served)?;
+                self.receive(&mut channel, &mut reader, Expected::Op(op), limit(is_served))?;
             is_served = true;
             let now_ns = clock::monotonic_ns();
             *pending = None;
@@ -320,15 +350,13 @@ impl Client<'_> {
     }
 
     /// Waits for one answer; returns it with its size in bytes. A stop request interrupts the wait.
-    /// `is_served`: whether the client has had an answer.
     fn receive(
         &self,
         channel: &mut Channel,
         reader: &mut Reader,
         asked: Expected,
-        is_served: bool,
+        limit: AnswerLimit,
     ) -> io::Result<(Reply, usize)> {
-        let limit = answer_limit(self.plan.timeout, self.multi.sleep, is_served);
         let began_ns = clock::monotonic_ns();
         let mut received = 0;
         loop {
@@ -346,10 +374,11 @@ impl Client<'_> {
                         return Err(io::ErrorKind::Interrupted.into());
                     }
                     let latest_ns = self.latest_ns.load(Ordering::Relaxed);
-                    let since_ns = if is_served { began_ns } else { began_ns.max(latest_ns) };
-                    let waited_ns = clock::monotonic_ns().saturating_sub(since_ns);
-                    if u128::from(waited_ns) > limit.as_nanos() {
-                        let words = format!("no answer within {} s", limit.as_secs_f64());
+                    let since_ns = if limit.is_served { began_ns } else { began_ns.max(latest_ns) };
+                    let now_ns = clock::monotonic_ns();
+                    if u128::from(now_ns.saturating_sub(since_ns)) >= limit.time.as_nanos() {
+                        let waited_s = now_ns.saturating_sub(began_ns) as f64 / 1e9;
+                        let words = format!("no answer within {waited_s:.1} s");
                         return Err(io::Error::new(io::ErrorKind::TimedOut, words));
                     }
                 }
@@ -429,9 +458,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_that_was_answered_waits_for_the_timeout_alone() {
-        let (timeout, sleep) = (Duration::from_secs(10), Duration::from_secs(1));
-        assert_eq!(answer_limit(timeout, sleep, true), timeout);
-        assert_eq!(answer_limit(timeout, sleep, false), Duration::from_secs(11));
+    fn only_clients_behind_a_known_pool_wait_longer_than_the_timeout() {
+        let timeout = Duration::from_secs(10);
+        let sleep = Duration::from_secs(1);
+        let limit_s = |pool, number, is_served| {
+            let multi = Multiclient { clients: 9, orders: 2, sleep, pool };
+            answer_limit(timeout, &multi, number, is_served).as_secs()
+        };
+        assert_eq!([limit_s(None, 8, false), limit_s(Some(4), 8, true)], [10, 10]);
+        assert_eq!([0, 3, 4, 8].map(|number| limit_s(Some(4), number, false)), [11, 11, 22, 33]);
     }
 }

@@ -125,18 +125,25 @@ struct Document<'a> {
 }
 
 pub(crate) fn run(args: &MemoryArgs) -> Ended {
+    let machine = ioloom_machine::facts(Path::new("/"), &[]);
+    let allowed = allowed(args)?;
+    let last = if args.last {
+        let last = saved(&args.store, &machine.fingerprint)?;
+        Some(last.ok_or_else(|| {
+            Failure::failed("no saved result for this machine; run `ioloom memory` first")
+        })?)
+    } else {
+        None
+    };
     // Files that cannot be written are errors before the measurement.
     let (svg, html) = (begun(args.svg.as_deref())?, begun(args.html.as_deref())?);
-    let machine = ioloom_machine::facts(Path::new("/"), &[]);
-    let (result, stored) = if args.last {
-        let result = saved(&args.store, &machine.fingerprint)?.ok_or_else(|| {
-            Failure::failed("no saved result for this machine; run `ioloom memory` first")
-        })?;
-        (result, Ok(()))
-    } else {
-        let result = measured(args, &machine)?;
-        let stored = saved::save(&args.store, &result);
-        (result, stored)
+    let (result, stored) = match last {
+        Some(result) => (result, Ok(())),
+        None => {
+            let result = measured(args, &machine, &allowed)?;
+            let stored = saved::save(&args.store, &result);
+            (result, stored)
+        }
     };
     let drawn = svg.map_or(Ok(()), |file| {
         let picture = ioloom_report::svg::ladder::draw(&result, ioloom_report::svg::WIDE);
@@ -174,10 +181,11 @@ fn named(machine: &MachineFacts) -> String {
     format!("{cpu}, {} processors", machine.cpus_online)
 }
 
-fn measured(args: &MemoryArgs, machine: &MachineFacts) -> Result<MemoryResult, Failure> {
-    let usual = if args.quick { BYTES_QUICK_MAX } else { BYTES_MAX };
-    let bytes_max = args.max.unwrap_or(usual);
-    let topology = ioloom_machine::topology(Path::new("/"));
+/// Returns the processors available to this process.
+///
+/// # Errors
+/// The chosen processor is not one.
+fn allowed(args: &MemoryArgs) -> Result<Vec<u32>, Failure> {
     let allowed = ioloom_sys::affinity::allowed().unwrap_or_default();
     if let Some(cpu) = args.cpu
         && !allowed.contains(&cpu)
@@ -188,6 +196,17 @@ fn measured(args: &MemoryArgs, machine: &MachineFacts) -> Result<MemoryResult, F
             "invalid value '{cpu}' for --cpu: processors available to this process: {list}"
         )));
     }
+    Ok(allowed)
+}
+
+fn measured(
+    args: &MemoryArgs,
+    machine: &MachineFacts,
+    allowed: &[u32],
+) -> Result<MemoryResult, Failure> {
+    let usual = if args.quick { BYTES_QUICK_MAX } else { BYTES_MAX };
+    let bytes_max = args.max.unwrap_or(usual);
+    let topology = ioloom_machine::topology(Path::new("/"));
     let cpu = args.cpu.or_else(|| allowed.last().copied()).unwrap_or(0);
     let parts = if args.quick && args.only.is_empty() {
         vec![Part::Ladder]
@@ -203,7 +222,7 @@ fn measured(args: &MemoryArgs, machine: &MachineFacts) -> Result<MemoryResult, F
         cpu: args.cpu,
         dir: work_dir(args.dir.as_deref())?,
         advertised: advertised(&topology, cpu),
-        smt: SmtPlan::choose(&topology.cores(), &allowed, topology.smt.control.as_deref()),
+        smt: SmtPlan::choose(&topology.cores(), allowed, topology.smt.control.as_deref()),
         machine: machine.fingerprint.clone(),
         version: crate::version::VERSION.to_owned(),
     };

@@ -62,7 +62,8 @@ impl Tally {
             }
             return;
         }
-        if raw.role == ROLE_TOOL {
+        // The events of a thread that was cut end before its clocks.
+        if raw.role == ROLE_TOOL || explained.cut {
             return;
         }
         if let Some(cpu_ns) = raw.cpu_ns {
@@ -154,8 +155,7 @@ fn gaps(trace: &Trace, tally: &Tally) -> Vec<String> {
     let mut notes = Vec::new();
     if trace.evidence.level > Level::Account && !tally.by_accounts.is_empty() {
         notes.push(format!(
-            "no switches were recorded for {} although its clock shows that it waited; classified \
-             from clock readings, without positions",
+            "no switches were kept for {}; classified from clock readings, without positions",
             named(&tally.by_accounts)
         ));
     }

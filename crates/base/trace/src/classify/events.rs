@@ -24,7 +24,7 @@ struct Classified {
 }
 
 pub(super) fn explain(thread: &CleanThread, seen: &Capabilities) -> Explained {
-    let found = off_cpu(thread);
+    let found = off_cpu(thread, seen.until_ns);
     let paging = ended_by_fault(thread, &found.list);
     let mut explained = Explained { chain_breaks: found.chain_breaks, ..Explained::default() };
     let mut intervals: Vec<Classified> = Vec::with_capacity(found.list.len());
@@ -32,14 +32,14 @@ pub(super) fn explain(thread: &CleanThread, seen: &Capabilities) -> Explained {
         let state = if off.preempted {
             State::Preempted
         } else {
-            explained.blocks += 1;
+            explained.blocks += u64::from(off.end_ns < seen.until_ns);
             blocked_state(thread, &off, paging.contains(&index), seen, &mut explained.inferred)
         };
         intervals.push(Classified { off, state, ready_ns: 0 });
     }
     if seen.wakes {
         explained.ready_known = true;
-        explained.unwoken = ready_by_wakes(thread, &mut intervals);
+        explained.unwoken = ready_by_wakes(thread, &mut intervals, seen.until_ns);
     } else if thread.raw.run_delay_ns.is_some() {
         explained.ready_known = true;
         ready_by_account(thread, &mut intervals);
@@ -138,14 +138,15 @@ fn ended_by_fault(thread: &CleanThread, offs: &[OffCpu]) -> BTreeSet<usize> {
 }
 
 /// Level 2: ready from the wake-up until the thread runs. Returns the number of intervals without a
-/// wake-up.
-fn ready_by_wakes(thread: &CleanThread, intervals: &mut [Classified]) -> u64 {
+/// wake-up. From `until_ns`, wake-ups may have been dropped.
+fn ready_by_wakes(thread: &CleanThread, intervals: &mut [Classified], until_ns: u64) -> u64 {
+    let complete_ns = thread.raw.end_ns.min(until_ns);
     let mut unwoken = 0;
     for interval in intervals.iter_mut().filter(|v| !v.off.preempted) {
         match thread.wake_in(interval.off.start_ns, interval.off.end_ns) {
             Some(wake) => interval.ready_ns = interval.off.end_ns - wake,
-            // Still blocked when the thread ended, so no wake-up is missing.
-            None if interval.off.end_ns >= thread.raw.end_ns => {}
+            // Still blocked when the thread or the recording ended, so no wake-up is missing.
+            None if interval.off.end_ns >= complete_ns => {}
             None => unwoken += 1,
         }
     }

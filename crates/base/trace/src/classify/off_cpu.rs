@@ -33,10 +33,10 @@ pub(super) struct OffCpuList {
     pub(super) chain_breaks: u64,
 }
 
-/// Finds the off-CPU intervals.
-pub(super) fn off_cpu(thread: &CleanThread) -> OffCpuList {
+/// Finds the off-CPU intervals. Switches from `until_ns` are ignored because others were dropped.
+pub(super) fn off_cpu(thread: &CleanThread, until_ns: u64) -> OffCpuList {
     let mut chain = Chain { thread, found: OffCpuList::default(), open: None, last_in_ns: None };
-    for switch in inside(thread) {
+    for switch in inside(thread, until_ns) {
         if switch.out {
             chain.out(&switch);
         } else {
@@ -46,16 +46,18 @@ pub(super) fn off_cpu(thread: &CleanThread) -> OffCpuList {
     let end_ns = thread.raw.end_ns;
     chain.close(end_ns, NO_CPU);
     let mut found = chain.found;
-    found.chain_breaks += contradictions(thread, &found.list);
+    let complete = found.list.partition_point(|off| off.end_ns < until_ns);
+    found.chain_breaks += contradictions(thread, &found.list[..complete]);
     found
 }
 
 /// Returns the switches within the lifetime of the thread. Of the earlier ones only the last is
 /// relevant: it shows whether the thread starts off the processor.
-fn inside(thread: &CleanThread) -> Vec<Switch> {
+fn inside(thread: &CleanThread, until_ns: u64) -> Vec<Switch> {
     let raw = &thread.raw;
     let first = raw.switches.partition_point(|s| s.at_ns < raw.start_ns);
-    let last = raw.switches.partition_point(|s| s.at_ns <= raw.end_ns);
+    let last = raw.switches.partition_point(|s| s.at_ns <= raw.end_ns && s.at_ns < until_ns);
+    let last = last.max(first);
     let before = first.checked_sub(1).map(|i| Switch { at_ns: raw.start_ns, ..raw.switches[i] });
     let before = before.filter(|s| s.out);
     before.into_iter().chain(raw.switches[first..last].iter().copied()).collect()

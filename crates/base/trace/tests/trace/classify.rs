@@ -98,18 +98,47 @@ fn level_1_matches_the_run_delay_and_includes_locks_in_io() {
 
 #[test]
 fn what_follows_the_first_dropped_event_is_unknown() {
+    let cut_ns = 60 * US;
     let mut script = Script::new(7, 0);
-    script.run(100 * US);
+    script.span(SpanKind::Read, |s| {
+        s.run(10 * US).block(State::Io, 10 * US, 5 * US).run(10 * US);
+        s.block(State::Io, 40 * US, 5 * US).run(10 * US);
+    });
+    script.run(10 * US);
     for level in [Level::Switch, Level::Kernel] {
         let mut raw = at_level(level, vec![script.thread()]);
-        raw.complete_until_ns = Some(30 * US);
-        let thread = classify(raw).threads.remove(0);
+        raw.complete_until_ns = Some(cut_ns);
+        raw.threads[0].switches.retain(|s| s.at_ns < cut_ns);
+        raw.threads[0].wakes.retain(|w| w.at_ns < cut_ns);
+        let mut trace = classify(raw);
+        // The clocks cover the whole thread, and the last wait has no end: neither is an error.
+        assert!(trace.evidence.notes.is_empty(), "{:?}", trace.evidence.notes);
+        assert_eq!(trace.evidence.checks.on_cpu_vs_clock_pp, None);
+        assert_eq!(trace.evidence.checks.chain_breaks, Some(0));
+        let thread = trace.threads.remove(0);
         assert_tiles(&thread);
-        assert_eq!(ns(&thread, State::OnCpu), Some(30 * US));
-        assert_eq!(ns(&thread, State::Unknown), Some(70 * US));
+        assert_eq!(ns(&thread, State::OnCpu), Some(20 * US));
+        assert_eq!(ns(&thread, State::Ready), Some(5 * US));
+        assert_eq!(ns(&thread, State::Io), Some(35 * US));
+        assert_eq!(ns(&thread, State::Unknown), Some(40 * US));
         assert_eq!(thread.states[&State::OnCpu].quality, Some(Quality::Bounded));
         assert!(thread.states[&State::Unknown].why.as_deref().unwrap().contains("limit"));
     }
+}
+
+#[test]
+fn a_thread_whose_switches_were_all_dropped_is_classified_from_its_clock() {
+    let mut script = Script::new(7, 50 * US);
+    script.run(100 * US);
+    let of = |cpu_ns| {
+        let mut raw = at_level(Level::Switch, vec![RawThread { cpu_ns, ..script.thread() }]);
+        raw.complete_until_ns = Some(30 * US);
+        let thread = classify(raw).threads.remove(0);
+        assert_tiles(&thread);
+        (ns(&thread, State::OnCpu), ns(&thread, State::Unknown))
+    };
+    assert_eq!(of(Some(100 * US)), (Some(100 * US), Some(0)));
+    assert_eq!(of(None), (Some(0), Some(100 * US)));
 }
 
 #[test]

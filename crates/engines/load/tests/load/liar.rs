@@ -294,6 +294,54 @@ fn waiting_original_clients_can_be_interrupted() {
 }
 
 #[test]
+fn one_client_without_answers_times_out() {
+    // Connection 0 requests the list before the run, 1 and 2 are the clients.
+    for silent_from in [0, 1] {
+        let target = server(move |number, at, ask| {
+            if number == 2 && at >= silent_from {
+                std::thread::sleep(Duration::from_secs(600));
+            }
+            list(ask).or(Some("Not enough left stocks\n".to_owned()))
+        });
+        let sleep = Duration::from_millis(1);
+        let multi = Multiclient { clients: 2, orders: 3, sleep, pool: None };
+        let plan = LoadPlan { timeout: Duration::from_secs(1), ..plan(target) };
+        let run = multiclient(&plan, &multi, &AtomicBool::new(false), &mut |_| {}).unwrap();
+        let out = &run.outcomes;
+        assert_eq!((out.timed_out, out.unanswered, out.lost), (1, 1, 0), "{run:?}");
+        assert_eq!(out.answered, 3 + silent_from as u64, "{run:?}");
+        assert!(!run.is_right() && run.wrong_samples[0].contains("no answer within"), "{run:?}");
+    }
+}
+
+#[test]
+fn clients_behind_one_that_is_never_answered_are_served() {
+    // A pool of one thread.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let mut stream = stream.unwrap();
+            if number == 1 {
+                // The first client. Its thread is free when it closes the connection.
+                let _ = std::io::copy(&mut stream, &mut std::io::sink());
+            } else {
+                serve(stream, number, |_, _, ask| {
+                    list(ask).or(Some("Not enough left stocks\n".to_owned()))
+                });
+            }
+        }
+    });
+    let multi = Multiclient { clients: 3, orders: 2, sleep: Duration::ZERO, pool: Some(1) };
+    let plan = LoadPlan { timeout: Duration::from_secs(1), ..plan(target) };
+    let run = multiclient(&plan, &multi, &AtomicBool::new(false), &mut |_| {}).unwrap();
+    let out = &run.outcomes;
+    // The clients may connect in another order, but not the last one first.
+    assert!(out.timed_out >= 1 && out.answered >= 2, "{run:?}");
+    assert!(!run.is_right());
+}
+
+#[test]
 fn an_expected_time_of_zero_has_no_error() {
     let target = server(|_, _, ask| list(ask).or(Some("Not enough left stocks\n".to_owned())));
     let run = |sleep, plan: &LoadPlan| {

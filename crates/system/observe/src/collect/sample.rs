@@ -6,8 +6,10 @@
 //! reads, about 6 µs per thread.
 
 use super::gather::Gather;
+use ioloom_failure::reason;
+use ioloom_model::units::format_counted;
 use ioloom_sys::proc::parse::{parse_process_stat, parse_schedstat};
-use ioloom_sys::proc::{ProcFile, open_files_limit, read_text};
+use ioloom_sys::proc::{ProcFile, open_files_limit, read_text, system_stat};
 use ioloom_sys_trace::perf::calls::{Call, call_of};
 use ioloom_trace::raw::{Account, Switch};
 use ioloom_trace::{NO_FILE, Span, SpanKind};
@@ -22,9 +24,12 @@ const PERIOD: Duration = Duration::from_millis(10);
 const LIST_EVERY: u32 = 5;
 /// Maximum number of threads sampled.
 const THREADS_MAX: usize = 1024;
-/// Part of the descriptor limit that is available per thread sampled: each has three, and the rest is for
-/// rings and for finding new threads.
-const DESCRIPTORS: u64 = 4;
+/// Number of descriptors per thread sampled.
+const DESCRIPTORS: u64 = 3;
+/// Number of descriptors per processor, for rings and kernel events.
+const DESCRIPTORS_PER_CPU: u64 = 2;
+/// Number of descriptors for everything else, such as finding new threads.
+const DESCRIPTORS_OTHER: u64 = 64;
 /// Maximum number of processes listed.
 const PROCESSES_MAX: usize = 1 << 16;
 /// Maximum number of samples stored in total.
@@ -60,9 +65,12 @@ pub(super) struct Sampler {
     samples_max: usize,
     /// Samples beyond the limit.
     pub(super) over: u64,
-    /// Threads that were found and not sampled, because the maximum number was or their files could not be
-    /// opened.
+    /// Threads that were found and not sampled because the maximum number was.
     skipped: BTreeSet<u32>,
+    /// Threads whose files could not be opened.
+    unopened: BTreeSet<u32>,
+    /// Why, for the first of them.
+    unopened_why: Option<String>,
 }
 
 impl Sampler {
@@ -73,10 +81,15 @@ impl Sampler {
             samples: BTreeMap::new(),
             rounds: 0,
             kept: 0,
-            threads_max: threads_max(open_files_limit()),
+            threads_max: threads_max(
+                open_files_limit(),
+                system_stat().map_or(0, |stat| stat.cpus.len() as u64),
+            ),
             samples_max: SAMPLES_MAX,
             over: 0,
             skipped: BTreeSet::new(),
+            unopened: BTreeSet::new(),
+            unopened_why: None,
         }
     }
 
@@ -84,13 +97,18 @@ impl Sampler {
         PERIOD
     }
 
-    /// Describes the threads without samples; `None` if there are none.
-    pub(super) fn skipped(&self) -> Option<String> {
-        let count = self.skipped.len();
-        (count > 0).then(|| {
-            let max = self.threads_max;
-            format!("at most {max} threads are sampled at a time: {count} were not")
-        })
+    /// Describes the threads without samples.
+    pub(super) fn skipped(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if !self.skipped.is_empty() {
+            let (max, count) = (self.threads_max, self.skipped.len());
+            notes.push(format!("at most {max} threads are sampled at a time: {count} were not"));
+        }
+        if let Some(why) = self.unopened_why.as_ref().filter(|_| !self.unopened.is_empty()) {
+            let threads = format_counted(self.unopened.len() as u64, "thread", "threads");
+            notes.push(format!("the files of {threads} could not be opened: {why}"));
+        }
+        notes
     }
 
     /// Samples every thread once.
@@ -136,13 +154,15 @@ impl Sampler {
                     Ok(task) => task,
                     // It has exited.
                     Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-                    Err(_) => {
-                        self.skipped.insert(tid);
+                    Err(e) => {
+                        self.unopened.insert(tid);
+                        self.unopened_why.get_or_insert_with(|| reason(&e));
                         continue;
                     }
                 };
                 let Some(stream) = gather.discover(tid) else { continue };
                 self.skipped.remove(&tid);
+                self.unopened.remove(&tid);
                 stream.pid = pid;
                 stream.begin_ns.get_or_insert(now_ns);
                 stream.name = task.name().or(stream.name.take());
@@ -153,8 +173,11 @@ impl Sampler {
 }
 
 /// Returns how many threads can be sampled with a descriptor limit.
-fn threads_max(limit: Option<u64>) -> usize {
-    limit.map_or(THREADS_MAX, |limit| (limit / DESCRIPTORS).min(THREADS_MAX as u64) as usize)
+fn threads_max(limit: Option<u64>, cpus: u64) -> usize {
+    let others = cpus.saturating_mul(DESCRIPTORS_PER_CPU).saturating_add(DESCRIPTORS_OTHER);
+    limit.map_or(THREADS_MAX, |limit| {
+        (limit.saturating_sub(others) / DESCRIPTORS).min(THREADS_MAX as u64) as usize
+    })
 }
 
 impl Task {
@@ -353,7 +376,18 @@ mod tests {
 
     #[test]
     fn descriptors_remain_for_finding_threads() {
-        assert_eq!([Some(1024), Some(1 << 20), None].map(threads_max), [256, 1024, 1024]);
+        let max = [Some(1024), Some(1 << 20), None].map(|limit| threads_max(limit, 256));
+        assert_eq!(max, [149, 1024, 1024]);
+        assert_eq!(threads_max(Some(256), 256), 0);
+    }
+
+    #[test]
+    fn threads_whose_files_cannot_be_opened_have_their_own_note() {
+        let why = Some("too many open files".to_owned());
+        let sampler =
+            Sampler { unopened: BTreeSet::from([7, 8]), unopened_why: why, ..Sampler::new(7) };
+        let note = "the files of 2 threads could not be opened: too many open files";
+        assert_eq!(sampler.skipped(), [note]);
     }
 
     #[test]
@@ -363,13 +397,13 @@ mod tests {
         let mut sampler = Sampler { samples_max: 2, ..Sampler::new(child.id()) };
         (0..5).for_each(|_| sampler.sample(0, &mut gather));
         assert_eq!((sampler.samples[&child.id()].len(), sampler.over), (2, 3));
-        assert_eq!(sampler.skipped(), None);
+        assert!(sampler.skipped().is_empty(), "{:?}", sampler.skipped());
         let mut sampler = Sampler { threads_max: 0, ..Sampler::new(child.id()) };
         (0..LIST_EVERY * 2).for_each(|_| sampler.sample(0, &mut gather));
         child.kill().unwrap();
         child.wait().unwrap();
-        let skipped = sampler.skipped().unwrap();
-        assert!(skipped.ends_with("at a time: 1 were not"), "{skipped}");
+        let skipped = sampler.skipped();
+        assert!(skipped.len() == 1 && skipped[0].ends_with("at a time: 1 were not"), "{skipped:?}");
     }
 
     #[test]

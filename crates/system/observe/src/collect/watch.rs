@@ -136,7 +136,7 @@ fn ring(pid: u32, cpu: u32) -> io::Result<Ring> {
 fn assemble(run: Run, mut collected: Collected) -> Raw {
     let sampler = collected.sampler.take();
     let samples_over = sampler.as_ref().map_or(0, |sampler| sampler.over);
-    let skipped = sampler.as_ref().and_then(Sampler::skipped);
+    let skipped = sampler.as_ref().map(Sampler::skipped).unwrap_or_default();
     let mut samples = sampler.map(|sampler| sampler.samples).unwrap_or_default();
     let finished = std::mem::take(&mut collected.finished);
     let lived_ns = lived_ns(&run, &collected.gather, &finished);

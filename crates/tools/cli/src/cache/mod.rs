@@ -37,10 +37,11 @@ pub(crate) fn run(args: &CacheArgs) -> Ended {
     // on a server that does not answer: then a second signal is needed.
     let may_block = || progress.writing.load(Ordering::Relaxed) == 0;
     let scan = || scan(act, args, &signals.flag, &progress);
-    let report = unless_stuck(&signals, may_block, stuck, scan)?;
+    let (report, unread) = unless_stuck(&signals, may_block, stuck, scan)?;
     let elapsed_ns = started.elapsed().as_nanos() as u64;
     let strips = if args.map || args.svg.is_some() { strip::of(&report) } else { Vec::new() };
-    if let Some(file) = &args.svg {
+    // A picture would be incomplete.
+    if let Some(file) = args.svg.as_ref().filter(|_| !unread) {
         atomic_file::write(file, strip::picture(&strips))?;
     }
     for error in &report.errors {
@@ -50,7 +51,9 @@ pub(crate) fn run(args: &CacheArgs) -> Ended {
     if more > 0 {
         stderr::message(&format!("and {} more errors", format_count(more)));
     }
-    let printed = if args.json {
+    let printed = if unread {
+        Ok(())
+    } else if args.json {
         out::print_json_to_slow_reader(&document::Document::of(act, &report, &strips, elapsed_ns))
     } else {
         let text = show::Show { act, columns: out::columns(), map: args.map };
@@ -63,12 +66,13 @@ pub(crate) fn run(args: &CacheArgs) -> Ended {
     }
 }
 
+/// Returns the report, and whether it is incomplete because the reader of a list has left.
 fn scan(
     act: Action,
     args: &PathArgs,
     stop: &Arc<AtomicBool>,
     progress: &Arc<CacheProgress>,
-) -> Result<Report, Failure> {
+) -> Result<(Report, bool), Failure> {
     let _ = ioloom_sys::proc::raise_open_files_limit();
     let seen = progress.clone();
     let status = StatusLine::start("cache-progress", move |_| {
@@ -101,7 +105,7 @@ fn scan(
         progress: progress.clone(),
         each: args.all.then_some(&each as _),
     };
-    let report = if args.is_list()? {
+    let mut report = if args.is_list()? {
         let separator = if args.zero { Separator::Nul } else { Separator::Newline };
         let reader = BufReader::with_capacity(1 << 20, std::io::stdin());
         scan.list(read_list(reader, separator))
@@ -110,8 +114,13 @@ fn scan(
     };
     status.finish();
     match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        // Status changes nothing, so only the errors so far matter.
+        Some(failure) if failure.is_quiet() => {
+            report.stopped = false;
+            Ok((report, true))
+        }
         Some(failure) => Err(failure),
-        None => Ok(report),
+        None => Ok((report, false)),
     }
 }
 

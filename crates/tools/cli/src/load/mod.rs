@@ -81,13 +81,13 @@ pub(crate) fn run(args: &LoadArgs) -> Ended {
         out::print(&text::text(&document, args, out::columns()))
     };
     let ended = end(args, &document, stop.load(Ordering::Relaxed));
-    // After the report, which must not be lost with the history.
-    let done = failed.map_or(recorded, Err).and(ended);
-    match printed {
-        // A reader that has closed the pipe does not change the exit code.
-        Err(failure) if !failure.is_quiet() && done.is_ok() => Err(failure),
-        _ => done,
-    }
+    // After the report, which must not be lost with the history. A reader that has closed the pipe does not
+    // change the exit code.
+    let unprinted = printed.err().filter(|failure| !failure.is_quiet());
+    let mut failures = failed.into_iter().chain(recorded.err()).chain(unprinted);
+    let Some(first) = failures.next() else { return ended };
+    failures.for_each(|failure| stderr::message(&failure.message));
+    Err(first)
 }
 
 /// Checks a recorded history.

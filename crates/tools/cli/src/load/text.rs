@@ -12,7 +12,8 @@ pub(super) fn text(document: &Document, args: &LoadArgs, width: usize) -> String
     let mut out = String::new();
     match document.runs.as_slice() {
         [] => {}
-        [run] => out.push_str(&one(run, args, width)),
+        // A ladder has a knee even if it ended early.
+        [run] if args.ladder.len() < 2 => out.push_str(&one(run, args, width)),
         runs => out.push_str(&several(runs, document, args, width)),
     }
     if let Some(multi) = &document.multiclient {

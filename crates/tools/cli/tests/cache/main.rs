@@ -114,6 +114,10 @@ fn a_closed_pipe_changes_neither_the_work_nor_the_exit_code() {
     let seen = tree.json(&["status", "--json", "t"]);
     assert_eq!(seen["total"]["resident_pages"], 0);
     assert_eq!(unread(&["drop", "-"]), Some(1));
+    assert_eq!(unread(&["status", "-a", "--threads", "1", "t"]), Some(0));
+    // One of the two comes before the first file.
+    let missing = ["status", "-a", "--threads", "1", "missing", "t", "missing too"];
+    assert_eq!(unread(&missing), Some(1));
 }
 
 #[test]

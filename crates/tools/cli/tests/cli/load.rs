@@ -140,6 +140,13 @@ fn a_run_that_fails_does_not_lose_the_earlier_ones() {
     assert_eq!(ran.code, Some(1), "{}{}", ran.out, ran.err);
     assert!(ran.out.contains("from due"), "{}{}", ran.out, ran.err);
     assert!(ran.err.contains("ioloom: cannot "), "{}", ran.err);
+    // The knee is at least the rate of the first step.
+    let target = server_that_vanishes().to_string();
+    let args = ["load", &target, "--mix", "buy", "--requests", "20", "-c", "1", "--shared"];
+    let ladder = ["--ladder", "100,200", "--p99", "10min", "--timeout", "2min", "--anyway"];
+    let ran = home.run(&[&args[..], &ladder].concat());
+    assert_eq!(ran.code, Some(1), "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("(the ladder failed)"), "{}{}", ran.out, ran.err);
 }
 
 #[test]

@@ -275,6 +275,10 @@ fn the_levels_of_memory_are_one_document_a_text_and_pictures() {
     let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1);
     std::fs::File::open(home.path("")).unwrap().set_modified(time).unwrap();
     home.run(&["memory", "--last"]).one_error(1, &["ioloom memory"]);
+    for (early, code) in [(&["--last"][..], 1), (&["--cpu", "60000"][..], 2)] {
+        let ran = home.run(&[&["memory", "--svg", "new/x.svg"][..], early].concat());
+        assert_eq!(ran.code, Some(code), "{}", ran.err);
+    }
     let modified = std::fs::metadata(home.path("")).unwrap().modified().unwrap();
     assert_eq!(modified, time, "no file was created");
     home.run(&["memory", "--cpu", "60000"]).one_error(2, &["invalid value '60000' for --cpu"]);
