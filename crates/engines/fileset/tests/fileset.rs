@@ -643,7 +643,7 @@ fn a_locked_set_cannot_be_created_removed_or_locked_again() {
     reader.try_lock_shared().unwrap();
     assert!(verify(&dir, 2).unwrap().is_good(), "several processes can verify a set");
     busy(remove(&dir).unwrap_err());
-    drop(reader);
+    reader.unlock().unwrap();
     assert!(verify(&dir, 2).unwrap().is_good(), "the set must be unchanged");
     make(SMALL, &dir);
     assert_eq!(remove(&dir).unwrap().files, 700);

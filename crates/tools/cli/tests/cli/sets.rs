@@ -28,7 +28,7 @@ fn a_set_is_created_verified_and_removed() {
     let other = std::fs::File::open(home.path("set")).unwrap();
     other.try_lock().unwrap();
     home.run(&["fileset", "verify", "set"]).one_error(3, &["locked by another process"]);
-    drop(other);
+    other.unlock().unwrap();
     let files = home.path("set/files");
     let one = walk(&files).into_iter().find(|p| p.metadata().unwrap().len() > 0).unwrap();
     std::fs::write(&one, "something else").unwrap();
