@@ -226,32 +226,26 @@ pub fn remove_locked(lock: &SetLock) -> Result<Removed, SetError> {
     let mut is_recorded = manifest.state == State::Making && manifest.realised.is_none();
     manifest.state = State::Making;
     manifest.realised = None;
-    if !is_recorded {
-        match manifest::write(&held, dir, &manifest) {
-            // Removing the files makes space for it.
-            Err(error) if error.is_full() => {}
-            written => {
-                written?;
-                is_recorded = true;
-            }
-        }
-    }
-    let files = files_dir(dir);
-    let mut removed = Removed::default();
-    let emptied = match held.open_at(b"files") {
-        Ok(root) => remove_files(&manifest.spec, &files, &root, &mut removed),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(e) => return Err(io_error(Operation::OpenDir, &files)(e)),
+    let write = || match manifest::write(&held, dir, &manifest) {
+        Err(error) if error.is_full() => Ok(false),
+        written => written.map(|()| true),
     };
+    if !is_recorded {
+        is_recorded = write()?;
+    }
+    let mut removed = Removed::default();
+    let emptied = remove_content(&manifest.spec, dir, &held, &mut removed, |removed, root| {
+        if !is_recorded {
+            is_recorded = make_space(&manifest.spec, dir, root, removed, &write)?;
+        }
+        Ok(())
+    });
     let recorded = if !is_recorded && (emptied.is_err() || !removed.left.is_empty()) {
         manifest::write(&held, dir, &manifest)
     } else {
         Ok(())
     };
     emptied.and(recorded)?;
-    if removed.left.is_empty() && !remove_dir(&held, b"files", &files)? {
-        removed.left.push(files);
-    }
     if !removed.left.is_empty() {
         // Keep the manifest too: without it, the directory cannot be identified as a set.
         return Ok(removed);
@@ -269,6 +263,53 @@ pub fn remove_locked(lock: &SetLock) -> Result<Removed, SetError> {
         }
     }
     Ok(removed)
+}
+
+/// Removes the files and their directories after a call of `begin` with the directory of the files.
+fn remove_content(
+    spec: &FileSetSpec,
+    dir: &Path,
+    held: &Dir,
+    removed: &mut Removed,
+    begin: impl FnOnce(&mut Removed, &Dir) -> Result<(), SetError>,
+) -> Result<(), SetError> {
+    let files = files_dir(dir);
+    match held.open_at(b"files") {
+        Ok(root) => {
+            begin(removed, &root)?;
+            remove_files(spec, &files, &root, removed)?;
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+        Err(e) => return Err(io_error(Operation::OpenDir, &files)(e)),
+    }
+    if removed.left.is_empty() && !remove_dir(held, b"files", &files)? {
+        removed.left.push(files);
+    }
+    Ok(())
+}
+
+/// Removes files of a full disk until `write` succeeds and returns true. Returns false if no space
+/// could be made.
+fn make_space(
+    spec: &FileSetSpec,
+    dir: &Path,
+    root: &Dir,
+    removed: &mut Removed,
+    write: &dyn Fn() -> Result<bool, SetError>,
+) -> Result<bool, SetError> {
+    let run = run_files(spec);
+    for first in (0..spec.count).step_by(run as usize) {
+        let last = (first + run).min(spec.count);
+        let path = || files_dir(dir).join(leaf(spec, first));
+        let (count, bytes) = remove_run(spec, root, first..last)
+            .map_err(|source| PathError::new(Operation::RemoveFrom, path(), source))?;
+        removed.files += count;
+        removed.bytes += bytes;
+        if count > 0 && write()? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Removes the files with several threads, each taking a run of files from one directory; then
@@ -312,8 +353,8 @@ fn remove_files(
         }
         work();
     });
-    removed.files = gone.into_inner();
-    removed.bytes = gone_bytes.into_inner();
+    removed.files += gone.into_inner();
+    removed.bytes += gone_bytes.into_inner();
     if let Some(error) = error.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error.into());
     }

@@ -92,16 +92,18 @@ pub enum SetError {
     },
     /// There is not enough free space to start.
     #[error(
-        "not enough space for the file set in {}: it needs {}; {} are free, of which {} are reserved; \
+        "not enough space for the file set in {}: it needs {}{}; {} are free, of which {} are reserved; \
          free some space, or create fewer or smaller files",
-        quoted(.dir), format_size(*.needed_bytes), format_size(*.free_bytes),
-        format_size(*.reserve_bytes)
+        quoted(.dir), at_least(*.is_least), format_size(*.needed_bytes),
+        format_size(*.free_bytes), format_size(*.reserve_bytes)
     )]
     NoRoom {
         /// The directory.
         dir: PathBuf,
         /// Space needed for the remaining files, in bytes of whole blocks.
         needed_bytes: u64,
+        /// Whether the sizes of the files are not counted.
+        is_least: bool,
         /// Bytes available to this user.
         free_bytes: u64,
         /// Bytes to leave free.
@@ -157,6 +159,10 @@ impl SetError {
 /// Reports whether a call failed because the file system or the quota is full.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+fn at_least(is_least: bool) -> &'static str {
+    if is_least { "at least " } else { "" }
 }
 
 /// Returns a closure for `map_err` that adds the operation and path to an error.

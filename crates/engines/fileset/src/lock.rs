@@ -50,7 +50,8 @@ fn locked_by(
     dir: &Path,
     try_lock: impl FnOnce(&File) -> Result<(), TryLockError>,
 ) -> Result<SetLock, SetError> {
-    let file = File::open(dir).map_err(io_error(Operation::OpenDir, dir))?;
+    // The final slash refuses everything else: opening a pipe would wait for a writer.
+    let file = File::open(dir.join("")).map_err(io_error(Operation::OpenDir, dir))?;
     match try_lock(&file) {
         Ok(()) | Err(TryLockError::Error(_)) => Ok(SetLock { file, dir: dir.to_owned() }),
         Err(TryLockError::WouldBlock) => Err(SetError::Busy { dir: dir.to_owned() }),

@@ -94,6 +94,7 @@ pub fn create(
     progress: &(dyn Fn(CreateProgress) -> bool + Sync),
 ) -> Result<Created, SetError> {
     check(spec)?;
+    refuse_other_early(spec, dir)?;
     check_count(spec, dir, options)?;
     let bytes = total_bytes(spec, progress)?;
     let made_dir = make_dir(dir)?;
@@ -103,7 +104,7 @@ pub fn create(
     let mut manifest = match found {
         None => {
             refuse_foreign(&held, dir)?;
-            if let Err(refused) = check_room(spec, dir, &[], options, progress) {
+            if let Err(refused) = check_room(spec, dir, &Kept::default(), options, progress) {
                 if made_dir {
                     // Nothing has been created in it yet.
                     let _ = std::fs::remove_dir(dir);
@@ -113,19 +114,15 @@ pub fn create(
             let spec = spec.clone();
             Manifest { format: FORMAT, state: State::Making, made_dir, spec, realised: None }
         }
-        Some(found) if found.spec == *spec => found,
         Some(found) => {
-            let (dir, theirs, ours) = (dir.to_owned(), spell(&found.spec), spell(spec));
-            return Err(if theirs == ours {
-                SetError::OtherSizes { dir, text: ours }
-            } else {
-                SetError::OtherSet { dir, theirs, ours }
-            });
+            refuse_other(&found.spec, spec, dir)?;
+            found
         }
     };
     let files = files_dir(dir);
     if manifest.state == State::Complete {
-        if let (Some(realised), true) = (&manifest.realised, seems_complete(spec, &files)) {
+        let complete = seems_complete(spec, &files, progress)?;
+        if let (Some(realised), true) = (&manifest.realised, complete) {
             let medium = medium(dir).ok();
             let set = FileSetRealised { name: name_of(dir), medium, ..realised.clone() };
             return Ok(Created { set, files_made: 0 });
@@ -146,8 +143,29 @@ pub fn create(
     manifest.state = State::Complete;
     manifest.realised = Some(realised.clone());
     manifest::write(&held, dir, &manifest)?;
-    let existed: u64 = kept.iter().map(|word| u64::from(word.count_ones())).sum();
-    Ok(Created { set: realised, files_made: spec.count - existed })
+    Ok(Created { set: realised, files_made: spec.count - kept.files })
+}
+
+/// Refuses a directory that contains another set before the sizes of many files are computed.
+fn refuse_other_early(spec: &FileSetSpec, dir: &Path) -> Result<(), SetError> {
+    match manifest::load(dir) {
+        Ok(found) => refuse_other(&found.spec, spec, dir),
+        Err(error @ SetError::Manifest { .. }) => Err(error),
+        // Reported when the directory is locked, unless it is created by then.
+        Err(_) => Ok(()),
+    }
+}
+
+fn refuse_other(found: &FileSetSpec, spec: &FileSetSpec, dir: &Path) -> Result<(), SetError> {
+    if found == spec {
+        return Ok(());
+    }
+    let (dir, theirs, ours) = (dir.to_owned(), spell(found), spell(spec));
+    Err(if theirs == ours {
+        SetError::OtherSizes { dir, text: ours }
+    } else {
+        SetError::OtherSet { dir, theirs, ours }
+    })
 }
 
 /// Checks a description, but not its sizes.
@@ -230,22 +248,28 @@ fn name_of(dir: &Path) -> String {
 
 /// Returns true if every name exists, and a sample of the files has the correct sizes and links. Reading the
 /// directories costs much less than a stat of every file.
-fn seems_complete(spec: &FileSetSpec, files: &Path) -> bool {
-    let Ok(root) = Dir::open(files) else { return false };
-    let mut names = 0;
+fn seems_complete(
+    spec: &FileSetSpec,
+    files: &Path,
+    progress: Progress<'_>,
+) -> Result<bool, SetError> {
+    let Ok(root) = Dir::open(files) else { return Ok(false) };
+    let (mut names, mut polled) = (0, Ok(()));
     let walked = ioloom_walk::walk(files, &WalkOptions::default(), &mut |entry: Entry<'_>| {
         names += u64::from(index_of(spec, entry.path).is_some());
-        Control::Continue
+        polled = poll((names, COMPUTED_FILES), spec, names, progress);
+        if polled.is_ok() { Control::Continue } else { Control::Stop }
     });
+    polled?;
     if walked.is_err() || names < spec.count {
-        return false;
+        return Ok(false);
     }
     let step = (spec.count / SAMPLE_FILES).max(1);
     let mut indices = (0..spec.count).step_by(step as usize).chain([spec.count - 1]);
     // The second name of each group of names, which the steps may never meet.
     let links = u64::from(spec.making.links).max(1);
     let second = |index: u64| (index / links * links + links - 1).min(spec.count - 1);
-    indices.all(|index| is_there(spec, &root, index) && is_linked(spec, &root, second(index)))
+    Ok(indices.all(|index| is_there(spec, &root, index) && is_linked(spec, &root, second(index))))
 }
 
 fn is_there(spec: &FileSetSpec, root: &Dir, index: u64) -> bool {
@@ -253,8 +277,24 @@ fn is_there(spec: &FileSetSpec, root: &Dir, index: u64) -> bool {
         .is_ok_and(|stat| stat.kind == Kind::Regular && stat.bytes == size(spec, index))
 }
 
-/// Returns which files exist, one bit per file; empty for a new set.
-fn kept(spec: &FileSetSpec, root: &Dir, progress: Progress<'_>) -> Result<Vec<u64>, SetError> {
+/// The existing files of a set.
+#[derive(Default)]
+struct Kept {
+    /// One bit per file; empty for a new set.
+    bits: Vec<u64>,
+    files: u64,
+    /// Their total size in bytes.
+    bytes: u64,
+}
+
+impl Kept {
+    fn has(&self, index: u64) -> bool {
+        self.bits.get(index as usize / 64).is_some_and(|word| word & (1 << (index % 64)) != 0)
+    }
+}
+
+/// Returns which files exist.
+fn kept(spec: &FileSetSpec, root: &Dir, progress: Progress<'_>) -> Result<Kept, SetError> {
     let mut any = false;
     // A new set is recognised by reading one directory instead of calling stat on every file.
     let read = root.read(&mut ReadBuffer::new(), &mut |_| {
@@ -262,22 +302,19 @@ fn kept(spec: &FileSetSpec, root: &Dir, progress: Progress<'_>) -> Result<Vec<u6
         false
     });
     if read.is_ok() && !any {
-        return Ok(Vec::new());
+        return Ok(Kept::default());
     }
-    let mut bits = vec![0; (spec.count as usize).div_ceil(64)];
-    let mut existing = 0;
+    let bits = vec![0; (spec.count as usize).div_ceil(64)];
+    let mut kept = Kept { bits, ..Kept::default() };
     for index in 0..spec.count {
-        poll((index, QUERIED_FILES), spec, existing, progress)?;
+        poll((index, QUERIED_FILES), spec, kept.files, progress)?;
         if is_there(spec, root, index) && is_linked(spec, root, index) {
-            bits[index as usize / 64] |= 1 << (index % 64);
-            existing += 1;
+            kept.bits[index as usize / 64] |= 1 << (index % 64);
+            kept.files += 1;
+            kept.bytes += size(spec, index);
         }
     }
-    Ok(bits)
-}
-
-fn is_kept(kept: &[u64], index: u64) -> bool {
-    kept.get(index as usize / 64).is_some_and(|word| word & (1 << (index % 64)) != 0)
+    Ok(kept)
 }
 
 /// Refuses a new set whose number of files alone exceeds the space or the inodes.
@@ -289,7 +326,8 @@ fn check_count(spec: &FileSetSpec, dir: &Path, options: &CreateOptions) -> Resul
     let room = space(above).map_err(io_error(Operation::StatFs, above))?;
     let second_names = spec.count.checked_div(spec.making.links.into()).unwrap_or(0);
     let files = directories(spec).saturating_add(spec.count - second_names);
-    refuse_lack(dir, &room, directories_bytes(spec, &room), files, options)
+    let needed = Need { bytes: directories_bytes(spec, &room), files, is_least: true };
+    refuse_lack(dir, &room, &needed, options)
 }
 
 /// Returns the size of the directories: one block each, plus about 40 bytes per name.
@@ -301,7 +339,7 @@ fn directories_bytes(spec: &FileSetSpec, room: &Space) -> u64 {
 fn check_room(
     spec: &FileSetSpec,
     dir: &Path,
-    kept: &[u64],
+    kept: &Kept,
     options: &CreateOptions,
     progress: Progress<'_>,
 ) -> Result<(), SetError> {
@@ -309,31 +347,40 @@ fn check_room(
     let block = room.block_bytes;
     let mut needed = directories_bytes(spec, &room);
     let mut files = directories(spec);
-    let made: u64 = kept.iter().map(|word| u64::from(word.count_ones())).sum();
     for index in 0..spec.count {
-        poll((index, COMPUTED_FILES), spec, made, progress)?;
-        if !is_kept(kept, index) && first_name(spec, index) == index {
+        poll((index, COMPUTED_FILES), spec, kept.files, progress)?;
+        if !kept.has(index) && first_name(spec, index) == index {
             let blocks = if spec.making.sparse { 0 } else { size(spec, index).div_ceil(block) };
             needed = needed.saturating_add(blocks.saturating_mul(block));
             files += 1;
         }
     }
-    refuse_lack(dir, &room, needed, files, options)
+    refuse_lack(dir, &room, &Need { bytes: needed, files, is_least: false }, options)
+}
+
+/// What a set still needs on the file system.
+struct Need {
+    bytes: u64,
+    /// Files and directories.
+    files: u64,
+    /// Whether `bytes` leaves out the sizes of the files.
+    is_least: bool,
 }
 
 /// Refuses a set that needs more space or inodes than are free.
 fn refuse_lack(
     dir: &Path,
     room: &Space,
-    needed: u64,
-    files: u64,
+    need: &Need,
     options: &CreateOptions,
 ) -> Result<(), SetError> {
     let reserve_bytes =
         options.reserve_bytes.unwrap_or_else(|| RESERVE_BYTES.min(room.total_bytes / 20));
     let (dir, free_bytes) = (dir.to_owned(), room.available_bytes);
-    if needed.saturating_add(reserve_bytes) > free_bytes {
-        return Err(SetError::NoRoom { dir, needed_bytes: needed, free_bytes, reserve_bytes });
+    let &Need { bytes: needed_bytes, files, is_least } = need;
+    if needed_bytes.saturating_add(reserve_bytes) > free_bytes {
+        let room = SetError::NoRoom { dir, needed_bytes, is_least, free_bytes, reserve_bytes };
+        return Err(room);
     }
     match room.available_files {
         // File systems that allocate inodes dynamically report 0.
@@ -363,7 +410,7 @@ struct Maker<'a> {
     spec: &'a FileSetSpec,
     files: &'a Path,
     root: &'a Dir,
-    kept: &'a [u64],
+    kept: &'a Kept,
     bytes: u64,
     progress: Progress<'a>,
     next: AtomicU64,
@@ -378,12 +425,12 @@ impl<'a> Maker<'a> {
         spec: &'a FileSetSpec,
         files: &'a Path,
         root: &'a Dir,
-        kept: &'a [u64],
+        kept: &'a Kept,
         bytes: u64,
         progress: Progress<'a>,
     ) -> Self {
-        let (next, files_done, bytes_done) = Default::default();
-        let (stop, error) = Default::default();
+        let (files_done, bytes_done) = (AtomicU64::new(kept.files), AtomicU64::new(kept.bytes));
+        let (next, stop, error) = Default::default();
         Self { spec, files, root, kept, bytes, progress, next, files_done, bytes_done, stop, error }
     }
 
@@ -469,7 +516,7 @@ impl<'a> Maker<'a> {
         let fail = |operation| move |e| PathError::new(operation, path(), e);
         let own = name(spec, index);
         let is_file = first_name(spec, index) == index;
-        if is_file && !is_kept(self.kept, index) {
+        if is_file && !self.kept.has(index) {
             let mut file = dir.create_at(own.as_bytes()).map_err(fail(Operation::Create))?;
             if spec.making.sparse {
                 file.set_len(bytes).map_err(fail(Operation::Truncate))?;
@@ -477,14 +524,18 @@ impl<'a> Maker<'a> {
                 content(spec, index, bytes, buffer, |_, piece| file.write(piece))
                     .map_err(fail(Operation::Write))?;
             }
-            file.close().map_err(fail(Operation::Close))?;
+            if let Err(error) = file.close() {
+                // Its size is right, so a later run would keep it, but its bytes may be lost.
+                let _ = dir.remove_file_at(own.as_bytes());
+                return Err(fail(Operation::Close)(error));
+            }
         }
         // A second name is created together with its file, no matter which one comes up first.
         let second = index + 1;
         if is_file
             && second < spec.count
             && first_name(spec, second) == index
-            && !is_kept(self.kept, second)
+            && !self.kept.has(second)
         {
             let name = name(spec, second);
             match dir.remove_file_at(name.as_bytes()) {
@@ -495,8 +546,10 @@ impl<'a> Maker<'a> {
             }
             dir.link_at(own.as_bytes(), name.as_bytes()).map_err(fail(Operation::HardLink))?;
         }
-        self.files_done.fetch_add(1, Ordering::Relaxed);
-        self.bytes_done.fetch_add(bytes, Ordering::Relaxed);
+        if !self.kept.has(index) {
+            self.files_done.fetch_add(1, Ordering::Relaxed);
+            self.bytes_done.fetch_add(bytes, Ordering::Relaxed);
+        }
         Ok(())
     }
 

@@ -257,6 +257,16 @@ fn foreign_directories_are_not_touched() {
     let file = temp.path().join("letter");
     assert!(create(&spec(SMALL), &file, &options(), &quiet).is_err());
     assert!(create(&spec(SMALL), &file.join("below"), &options(), &quiet).is_err());
+    // A pipe is not opened, which would wait for a writer.
+    let pipe = temp.path().join("pipe");
+    command("mkfifo", &[pipe.to_str().unwrap()]);
+    for error in [
+        verify(&pipe, 1).unwrap_err(),
+        remove(&pipe).unwrap_err(),
+        create(&spec(SMALL), &pipe, &options(), &quiet).unwrap_err(),
+    ] {
+        assert!(error.to_string().contains("Not a directory"), "{error}");
+    }
 }
 
 #[test]
@@ -303,8 +313,11 @@ fn a_set_with_too_many_files_is_refused_before_their_sizes_are_computed() {
     let dir = temp.path().join("set");
     let countless = spec("count=1000000000000000,size=1");
     let error = create(&countless, &dir, &options(), &|_| panic!("no size is needed")).unwrap_err();
-    assert!(matches!(error, SetError::NoRoom { .. } | SetError::NoInodes { .. }), "{error}");
+    assert!(error.to_string().contains("it needs at least "), "{error}");
     assert!(!dir.exists());
+    make("count=2,size=1", &dir);
+    let error = create(&countless, &dir, &options(), &|_| panic!("no size is needed")).unwrap_err();
+    assert!(matches!(error, SetError::OtherSet { .. }), "{error}");
 }
 
 #[test]
@@ -561,17 +574,54 @@ fn a_disk_is_full_at_a_close_and_while_a_set_is_removed() {
     let (dir, one) = (temp.path().join("close"), CreateOptions { threads: 1, ..options() });
     ioloom_sys::fault::set("close:100:122");
     let error = create(&set, &dir, &one, &quiet).unwrap_err();
-    assert!(matches!(error, SetError::Full { .. }), "{error}");
+    let SetError::Full { made, .. } = error else { panic!("{error}") };
     ioloom_sys::fault::set("");
-    // A full disk does not keep a set from being removed.
-    create(&set, &dir, &options(), &quiet).unwrap();
-    std::fs::write(files_dir(&dir).join("mine"), "x").unwrap();
-    ioloom_sys::fault::set("write:1:28");
-    assert_eq!(remove(&dir).unwrap().files, 300);
-    assert_eq!(load(&dir).unwrap().state, State::Making);
-    std::fs::remove_file(files_dir(&dir).join("mine")).unwrap();
+    // The file whose close failed is created again: its bytes may be lost.
+    let least = AtomicU64::new(u64::MAX);
+    let created = create(&set, &dir, &options(), &|p| {
+        least.fetch_min(p.files_done, Ordering::Relaxed);
+        true
+    });
+    assert_eq!(created.unwrap().files_made, 300 - made);
+    assert!(least.into_inner() >= made, "existing files are complete from the start");
+    assert!(verify(&dir, 2).unwrap().is_good());
+    // A full disk does not keep a set from being removed. The two runs of files make space, or only
+    // the end of the removal does.
+    for rule in ["write:1:28", "write:1:28,write:2:28,write:3:28"] {
+        create(&set, &dir, &options(), &quiet).unwrap();
+        std::fs::write(files_dir(&dir).join("mine"), "x").unwrap();
+        ioloom_sys::fault::set(rule);
+        assert_eq!(remove(&dir).unwrap().files, 300, "{rule}");
+        assert_eq!(load(&dir).unwrap().state, State::Making, "{rule}");
+        std::fs::remove_file(files_dir(&dir).join("mine")).unwrap();
+    }
     ioloom_sys::fault::set("write:1:28");
     assert!(remove(&dir).unwrap().left.is_empty() && !dir.exists());
+    assert_eq!(ioloom_sys::fault::calls_of("write"), 0, "the set was incomplete already");
+}
+
+#[test]
+fn a_set_is_incomplete_as_soon_as_its_removal_makes_space() {
+    if !alone("a_set_is_incomplete_as_soon_as_its_removal_makes_space") {
+        return;
+    }
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("set");
+    make("count=300,size=9", &dir);
+    let (path, unlinked) = (dir.join(MANIFEST), AtomicU64::new(0));
+    let incomplete = std::sync::Arc::new(AtomicU64::new(0));
+    let seen = std::sync::Arc::clone(&incomplete);
+    ioloom_sys::fault::set("write:1:28");
+    ioloom_sys::fault::before_each(Some(Box::new(move |op| {
+        // The first run has 256 files.
+        if op == "unlinkat" && unlinked.fetch_add(1, Ordering::Relaxed) == 290 {
+            let text = std::fs::read_to_string(&path).unwrap();
+            seen.store(u64::from(text.contains("\"state\": \"making\"")), Ordering::Relaxed);
+        }
+    })));
+    assert_eq!(remove(&dir).unwrap().files, 300);
+    ioloom_sys::fault::before_each(None);
+    assert_eq!(incomplete.load(Ordering::Relaxed), 1);
 }
 
 #[test]
@@ -589,6 +639,11 @@ fn a_locked_set_cannot_be_created_removed_or_locked_again() {
     busy(lock(&dir).unwrap_err());
     busy(verify(&dir, 2).unwrap_err());
     drop(held);
+    let reader = std::fs::File::open(&dir).unwrap();
+    reader.try_lock_shared().unwrap();
+    assert!(verify(&dir, 2).unwrap().is_good(), "several processes can verify a set");
+    busy(remove(&dir).unwrap_err());
+    reader.unlock().unwrap();
     assert!(verify(&dir, 2).unwrap().is_good(), "the set must be unchanged");
     make(SMALL, &dir);
     assert_eq!(remove(&dir).unwrap().files, 700);

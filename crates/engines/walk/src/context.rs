@@ -24,6 +24,15 @@ pub(crate) struct WalkContext<'w, D> {
     pub(crate) batches: Batches<D>,
     /// The inode tables, if the method reads them.
     pub(crate) tables: Option<Tables>,
+    /// Workers numbered below this may create a ring.
+    pub(crate) rings_max: usize,
+}
+
+/// Returns the number of workers that may create a ring. Each keeps its ring open while it waits, so
+/// all rings together take at most a quarter of the limit on open files.
+fn rings_max() -> usize {
+    let limit = ioloom_sys::proc::open_files_limit().unwrap_or(u64::MAX);
+    usize::try_from((limit / 4).max(1)).unwrap_or(usize::MAX)
 }
 
 impl<'w, D> WalkContext<'w, D> {
@@ -40,7 +49,8 @@ impl<'w, D> WalkContext<'w, D> {
         let held_dirs = Arc::new(HeldDirs::new(walk.descriptors_max));
         let batches = Batches::new(walk.sweep_files_max);
         let next_root = AtomicUsize::new(0);
-        Ok(Self { walk, roots, next_root, pool, held_dirs, watch, batches, tables })
+        let rings_max = if walk.method == Method::Uring { rings_max() } else { 0 };
+        Ok(Self { walk, roots, next_root, pool, held_dirs, watch, batches, tables, rings_max })
     }
 
     /// Takes the next root.

@@ -165,6 +165,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
     ) -> bool {
         let fields = self.fields | Fields::IDENTITY;
         let Some(mut ring) = self.ring.take().or_else(|| self.new_ring()) else {
+            self.part.names_without_ring += names.len() as u64;
             return names.iter().all(|name| {
                 let meta = held.dir.meta_at(name, false, fields);
                 self.answered(node, Some(held), name, meta, false)
@@ -183,9 +184,9 @@ impl<V: Visitor> Worker<'_, '_, V> {
         answers.all(|(name, meta)| self.answered(node, Some(held), name, meta, false))
     }
 
-    /// Creates a ring, unless the process has no descriptors left or the kernel refuses.
+    /// Creates a ring, unless descriptors are short or the kernel refuses.
     fn new_ring(&mut self) -> Option<StatRing> {
-        if self.context.held_dirs.is_exhausted() {
+        if !self.may_create_ring() {
             return None;
         }
         match StatRing::new(RING_DEPTH, self.context.walk.ring_workers_max) {

@@ -27,6 +27,9 @@ pub struct Report {
     pub threads_why: String,
     /// Peak number of kernel threads that answered rings; `None` without a ring.
     pub ring_workers: Option<usize>,
+    /// Names queried one by one with [`Method::Uring`](crate::Method::Uring), because a thread had no
+    /// ring.
+    pub names_without_ring: u64,
     /// Use of the inode tables; `None` with any other method.
     pub tables: Option<TablesUse>,
 }
@@ -45,6 +48,7 @@ impl Report {
         self.loops += part.loops;
         self.stopped |= part.stopped;
         self.ring_workers = self.ring_workers.max(part.ring_workers);
+        self.names_without_ring += part.names_without_ring;
         errors.merge(part.errors);
     }
 }
@@ -59,5 +63,6 @@ pub(crate) struct Part {
     pub(crate) errors: Errors<PathError>,
     pub(crate) stopped: bool,
     pub(crate) ring_workers: Option<usize>,
+    pub(crate) names_without_ring: u64,
     pub(crate) tables: Counts,
 }

@@ -150,6 +150,11 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
         }
     }
 
+    /// Reports whether this worker may create a ring.
+    pub(crate) fn may_create_ring(&self) -> bool {
+        self.number < self.context.rings_max && !self.context.held_dirs.is_exhausted()
+    }
+
     /// Reports whether this is the worker of the calling thread, which always runs.
     pub(crate) fn is_first(&self) -> bool {
         self.number == 0

@@ -170,6 +170,7 @@ fn walked(order: &RunOrder) -> Result<Measured, String> {
         .run(&roots, |_| Tally { start_ns, until_ns: start_ns, ..Tally::default() })
         .map_err(refusal)?;
     let elapsed_ns = monotonic_ns() - start_ns;
+    refuse_without_rings(&report)?;
     let used = Usage::now(disk.as_deref()).since(&usage);
     let reads = reads_before.zip(reads()).map(|(before, after)| after - before);
     let cpus = proc::system_stat().map_or(1, |stat| stat.cpus.len().max(1) as u32);
@@ -185,6 +186,16 @@ fn walked(order: &RunOrder) -> Result<Measured, String> {
     let cores = proc::affinity_cpus().unwrap_or(cpus);
     measured.bottleneck = Some(limit(&measured, used.device_bytes, cores));
     Ok(measured)
+}
+
+/// Refuses a run of `uring` that queried names by `statx`: its times are not those of the method.
+fn refuse_without_rings(report: &Report) -> Result<(), String> {
+    match report.names_without_ring {
+        0 => Ok(()),
+        names => Err(format!(
+            "{names} names were queried without io_uring, because a thread could not create a ring"
+        )),
+    }
 }
 
 /// Minimum busy share at which the CPUs are the bottleneck.
@@ -340,6 +351,13 @@ mod tests {
             let gone = measured(&order);
             assert_eq!(Walk.verify(&order, &realised, &Measured { files: 9, ..gone }).len(), 1);
         }
+    }
+
+    #[test]
+    fn a_run_that_lacked_rings_fails() {
+        assert_eq!(refuse_without_rings(&Report::default()), Ok(()));
+        let report = Report { names_without_ring: 7, ..Report::default() };
+        assert!(refuse_without_rings(&report).unwrap_err().contains("7 names"));
     }
 
     #[test]

@@ -220,6 +220,7 @@ fn every_method_and_thread_count_finds_the_same() {
             assert_eq!((report.errors_count, report.vanished, report.loops), (0, 0, 0));
             assert_eq!(report.entries + report.directories, expected.len() as u64);
             assert_eq!(report.ring_workers.is_some(), method == Method::Uring);
+            assert_eq!(report.names_without_ring, 0, "{method} {threads}");
             assert!(all.partly.is_empty());
         }
     }
@@ -516,6 +517,7 @@ fn names_are_queried_one_by_one_without_a_ring() {
             let (found, _, report) = collect(&walk(Method::Uring, threads), &one(temp.path()));
             assert!(found == expected, "{rule} {threads}");
             assert_eq!(report.errors_count, 0, "{rule} {threads}: {:?}", report.errors);
+            assert!(report.names_without_ring > 0, "{rule} {threads}");
             let op = rule.split(':').next().unwrap();
             assert!(ioloom_sys::fault::calls_of(op) >= 2, "{rule} {threads}");
         }
@@ -602,11 +604,21 @@ fn few_descriptors_are_enough() {
     let root = temp.path().join("tree");
     std::fs::create_dir(&root).unwrap();
     deep(&root, 200, b"l", true);
-    for threads in [1, 4] {
-        let walk = Walk { descriptors_max: 1000, ..walk(Method::Statx, threads) };
-        let (_, report) = walk.run(&one(&root), |_| Count::default()).unwrap();
+    // Names for many threads, all of which would create a ring.
+    let wide = temp.path().join("wide");
+    std::fs::create_dir(&wide).unwrap();
+    for f in 0..5000 {
+        touch(wide.join(format!("{f:0100}")));
+    }
+    for (method, threads) in
+        [(Method::Statx, 1), (Method::Statx, 4), (Method::Uring, 4), (Method::Uring, 64)]
+    {
+        let walk = Walk { descriptors_max: 1000, ..walk(method, threads) };
+        let roots = [wide.clone(), root.clone()];
+        let (_, report) = walk.run(&roots, |_| Count::default()).unwrap();
         let errors: Vec<_> = report.errors.iter().map(ToString::to_string).collect();
-        assert_eq!((report.directories, report.entries), (401, 201), "{errors:?}");
+        let found = (report.directories, report.entries, report.errors_count);
+        assert_eq!(found, (402, 5201, 0), "{method} {threads}: {errors:?}");
     }
     remove_deep(&root);
 }

@@ -1,6 +1,7 @@
 //! File sets: created, verified, refused and removed.
 
 use crate::home::Home;
+use ioloom_fileset::MANIFEST;
 use std::os::unix::fs::PermissionsExt;
 
 #[test]
@@ -24,6 +25,10 @@ fn a_set_is_created_verified_and_removed() {
     home.run(&["fileset", "create", spec, "set", "--random", "5"]).one_error(3, &["another"]);
 
     home.run(&["fileset", "verify", "set"]).well();
+    let other = std::fs::File::open(home.path("set")).unwrap();
+    other.try_lock().unwrap();
+    home.run(&["fileset", "verify", "set"]).one_error(3, &["locked by another process"]);
+    other.unlock().unwrap();
     let files = home.path("set/files");
     let one = walk(&files).into_iter().find(|p| p.metadata().unwrap().len() > 0).unwrap();
     std::fs::write(&one, "something else").unwrap();
@@ -31,6 +36,12 @@ fn a_set_is_created_verified_and_removed() {
     assert_eq!(faulty.code, Some(1), "{}", faulty.err);
     assert!(faulty.out.contains("49 of 50"), "{}", faulty.out);
     assert!(faulty.err.contains(one.file_name().unwrap().to_str().unwrap()), "{}", faulty.err);
+
+    let manifest = home.path("set").join(MANIFEST);
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    assert!(text.contains("\"complete\""), "{text}");
+    std::fs::write(&manifest, text.replace("\"complete\"", "\"making\"")).unwrap();
+    home.run(&["fileset", "verify", "set"]).one_error(1, &["is incomplete"]);
 
     home.run(&["fileset", "remove", "set"]).well();
     assert!(!home.path("set").exists());
