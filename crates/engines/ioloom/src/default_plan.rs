@@ -35,6 +35,12 @@ pub(crate) fn with_threads(plan: Plan, threads: u32) -> Plan {
     computing_on(plan, threads, limit_on_open_files())
 }
 
+/// Returns a plan with fewer files in flight if its memory budget or the limit on open files requires
+/// that. Plans without a window are returned unchanged.
+pub fn fitted_plan(plan: Plan) -> Plan {
+    fitted(plan, limit_on_open_files())
+}
+
 fn limit_on_open_files() -> u64 {
     ioloom_sys::proc::open_files_limit().unwrap_or(u64::MAX)
 }

@@ -281,8 +281,9 @@ impl<'a, K> Files<'a, K> {
         self.order(Order::Input)
     }
 
-    /// Runs the function on at most `threads` threads at once (default: the usable cores). There are
-    /// fewer if the memory budget or the limit on open files requires it.
+    /// Runs the function on at most `threads` threads at once (default: the usable cores). If the memory
+    /// budget or the limit on open files requires it, fewer files are in flight; there are no more
+    /// threads than files.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU32, Ordering::SeqCst};

@@ -119,22 +119,23 @@ pub(crate) enum Opened {
     Stream(Entries),
     /// What a walk finds while files are read.
     Walking(Entries),
-    /// What a walk found before the run, and what it finds while files are read.
+    /// What a walk found before the run, and what it finds while files are read. The walk may have ended,
+    /// with failures.
     Partly(Box<Begun>),
 }
 
 impl Opened {
-    /// Takes what a walk has found; `walking` finds the rest.
+    /// Takes what a walk has found. `walking` finds the rest; `None` for a tree that is sorted.
     fn of(found: Found, walking: Option<Walking>) -> Self {
         let Found { list, failed, ended } = found;
         if ended && failed.is_empty() {
             return Self::List(Arc::new(list));
         }
+        let by_inode = walking.is_some();
         let rest = walking.filter(|_| !ended);
         let found = failed.into_iter().map(Entry::Failed).chain(entries_of(Arc::new(list)));
-        let is_partly = rest.is_some();
         let begun = Box::new(Begun { found: Box::new(found), rest });
-        if is_partly { Self::Partly(begun) } else { Self::Stream(begun) }
+        if by_inode { Self::Partly(begun) } else { Self::Stream(begun) }
     }
 
     /// Waits for the end of the walk, or until it is cancelled, and sorts what it finds.
@@ -214,5 +215,20 @@ mod tests {
         }
         assert_eq!(inodes.len(), 200);
         assert!(inodes.is_sorted(), "{inodes:?}");
+    }
+
+    #[test]
+    fn a_walk_that_ended_with_failures_is_read_by_inode_number() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a"), "x").unwrap();
+        let roots = vec![dir.path().to_owned(), dir.path().join("missing")];
+        for (sorted, by_inode) in [(false, true), (true, false)] {
+            let (roots, ahead) = (roots.clone(), Duration::from_secs(10));
+            let input = Input::Tree(TreeOptions { roots, ahead, sorted, ..TreeOptions::default() });
+            let (opened, _) = input.open(false, &Cancel::new());
+            assert_eq!(matches!(opened, Opened::Partly(_)), by_inode);
+            let found = opened.found(&Cancel::new());
+            assert_eq!((found.list.len(), found.failed.len()), (1, 1));
+        }
     }
 }

@@ -301,7 +301,7 @@ fn batch(before: &Counts, now: &Counts, present: Present, waits: &mut u64) -> Ba
     let files_missed = now.done.waited.saturating_sub(before.done.waited) + first;
     let pieces_missed = now.waited_later.saturating_sub(before.waited_later) + later;
     let cpu_ns = now.cpu_ns.saturating_sub(before.cpu_ns);
-    let area_ns = (elapsed_ns * u64::from(present.permits)).max(1);
+    let area_ns = elapsed_ns.saturating_mul(u64::from(present.permits)).max(1);
     // A permit that is held by a function that waits is not idle.
     let busy = (cpu_ns as f64 / area_ns as f64).max(present.held);
     Batch {

@@ -14,6 +14,7 @@ mod walking;
 pub(crate) use tally::Tally;
 pub(crate) use walking::{Found, Walking};
 
+use ioloom_sys::file;
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -40,6 +41,8 @@ pub struct TreeEntry<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) directory: bool,
     pub(crate) link: bool,
+    /// Whether links to directories are followed.
+    pub(crate) follows: bool,
     pub(crate) depth: usize,
 }
 
@@ -59,9 +62,12 @@ impl TreeEntry<'_> {
         self.dir
     }
 
-    /// Reports whether the entry is a directory, or with [`Links::All`] a symbolic link to one.
+    /// Reports whether the entry is a directory, or with [`Links::All`] a symbolic link to one. Each
+    /// call then queries the target of a link with `stat`.
     pub fn is_dir(&self) -> bool {
-        self.directory
+        let leads =
+            || file::stat(&self.path()).is_ok_and(|facts| facts.kind == file::Kind::Directory);
+        self.directory || self.follows && self.link && leads()
     }
 
     /// Reports whether the entry is a symbolic link, even if it is followed.

@@ -124,6 +124,24 @@ fn links_are_followed_on_request_and_loops_end() {
     assert_eq!(found, [".ignore", ".six", "two"]);
 }
 
+/// A target may be on a server that does not answer.
+#[test]
+fn targets_of_links_are_queried_when_the_filter_asks() {
+    let dir = tempfile::tempdir().unwrap();
+    symlink("made", dir.path().join("link")).unwrap();
+    let made = dir.path().join("made");
+    let filter = move |entry: &ioloom::TreeEntry<'_>| {
+        if entry.file_name() == "link" {
+            fs::create_dir(&made).unwrap();
+            assert!(entry.is_dir());
+        }
+        true
+    };
+    let files = ioloom::tree(dir.path()).links(Links::All).filter_entry(filter);
+    let walked = files.map(|f| f.len()).run().unwrap().walked.unwrap();
+    assert!(walked.directories >= 2, "{walked:?}");
+}
+
 #[test]
 fn several_roots_single_files_and_other_file_systems() {
     let dir = sample();

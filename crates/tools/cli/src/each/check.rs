@@ -2,7 +2,7 @@
 //! `sha256sum --check`.
 
 use super::args::EachArgs;
-use super::job::{CHUNK_BYTES, Job, stream};
+use super::job::{CHUNK_BYTES, Job, fit, stream};
 use super::line::{Line, LineReader, unsupported};
 use super::progress::Bar;
 use super::sink::{Manner, Sink, WithoutReader};
@@ -175,6 +175,7 @@ fn verify(args: &EachArgs, listed: &mut Listed, stop: &Arc<AtomicBool>) -> Resul
         return Err(Failure::refused("--check needs a method that reads; choose another --method"));
     }
     stream(&mut plan);
+    fit(&mut plan, args);
     let job = Job { plan, compute: Compute::default(), exec: None };
     let give_up = || stop.store(true, Ordering::Relaxed);
     let without_reader = WithoutReader::GoesOn;

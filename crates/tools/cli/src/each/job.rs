@@ -71,6 +71,13 @@ pub(super) fn stream(plan: &mut Plan) {
     }
 }
 
+/// Makes a plan that no flag pins fit its memory budget and the limit on open files.
+pub(super) fn fit(plan: &mut Plan, args: &EachArgs) {
+    if !args.is_pinned() {
+        *plan = ioloom::fitted_plan(*plan);
+    }
+}
+
 /// Makes a plan for commands that read files themselves.
 fn by_path(plan: &mut Plan, args: &EachArgs) -> Result<(), Failure> {
     if args.method_given() && plan.method != Method::Null {
@@ -158,6 +165,10 @@ impl Job {
         }
         if !matches!(compute, Compute::Touch) {
             stream(&mut plan);
+        }
+        // Commands are counted before.
+        if exec.is_none() {
+            fit(&mut plan, args);
         }
         table::check(&plan).map_err(Failure::refused)?;
         Ok(Self { plan, compute, exec })

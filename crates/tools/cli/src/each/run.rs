@@ -10,8 +10,9 @@ use super::work::{EachWork, Lines, Shape, failure};
 use super::{isolate, line, progress, sink};
 use crate::exit::Failure;
 use crate::{interrupt, stderr};
-use ioloom::{Cancel, Files};
+use ioloom::{Cancel, Files, FnError};
 use ioloom_model::Method;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -74,10 +75,12 @@ pub(super) fn run_job(
         stderr::message(&lost);
     }
     let is_whole = sink.as_ref().map_or(Ok(true), sink::Sink::finish)?;
-    let run = run.map_err(failure)?;
-    if let Some(exit) = sink.as_ref().and_then(sink::Sink::exit) {
+    if let Some(exit) = sink.as_ref().and_then(sink::Sink::exit)
+        && run.as_ref().err().is_none_or(is_unread)
+    {
         std::process::exit(exit as i32);
     }
+    let run = run.map_err(failure)?;
     let walked = run.walked.as_ref().map(SkippedCounts::of);
     let (mut outcome, counts) = work.outcome(run, &input.roots);
     outcome.cancelled |= !is_whole;
@@ -103,6 +106,11 @@ fn without_reader(args: &EachArgs) -> sink::WithoutReader {
     } else {
         sink::WithoutReader::Exits
     }
+}
+
+/// Reports whether a run ended because the reader of its trace has gone, which may be that of the lines.
+fn is_unread(error: &ioloom::Error<FnError>) -> bool {
+    matches!(error, ioloom::Error::Trace { source, .. } if source.kind() == ErrorKind::BrokenPipe)
 }
 
 /// Requests the trace that the flags select.

@@ -3,8 +3,8 @@
 use crate::home::{Home, Ran};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 /// Creates a home directory with files.
 fn home() -> Home {
@@ -14,6 +14,22 @@ fn home() -> Home {
         std::fs::write(home.path(&format!("in/{i}")), vec![i; 5000]).unwrap();
     }
     home
+}
+
+/// Waits for a program, and kills one that hangs.
+fn ended(child: &mut Child) -> ExitStatus {
+    let since = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if since.elapsed() > Duration::from_secs(60) {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("the program hangs");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]
@@ -41,16 +57,22 @@ fn a_trace_is_recorded_shown_and_exported() {
 #[test]
 fn a_trace_is_written_when_the_reader_of_the_lines_leaves() {
     let home = home();
-    let args = ["each", "-", "--per-file", "--trace", "a.ioloom", "--evidence", "0"];
-    let mut command = home.command(&args);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    // The list has no end before the run has.
-    let mut list = child.stdin.take().unwrap();
-    list.write_all(b"in/0\n").unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0), "{line}");
-    drop(list);
+    // The reader of the lines may be that of the trace, too.
+    for trace in ["a.ioloom", "/dev/stdout"] {
+        let args = ["each", "-", "--per-file", "--trace", trace, "--evidence", "0"];
+        let mut command = home.command(&args);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        // The list has no end before the run has.
+        let mut list = child.stdin.take().unwrap();
+        list.write_all(b"in/0\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let status = ended(&mut child);
+        drop(list);
+        let errors = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+        assert_eq!(status.code(), Some(0), "{trace}: {line} {errors}");
+    }
     home.run(&["trace", "show", "a.ioloom"]).well();
 }
 

@@ -35,6 +35,27 @@ fn a_soft_limit_does_not_change_the_plan() {
 }
 
 #[test]
+fn any_number_of_threads_fits_without_a_plan() {
+    let place = fresh();
+    place.write("t/a", "a");
+    for args in [
+        &["--threads", "16"][..],
+        &["--threads", "64"],
+        &["--threads", "64", "--memory", "256KiB", "--compute", "touch"],
+    ] {
+        let args = [&["t", "--json"], args].concat();
+        let json = limited(&place, 1024, &args).ended(0).json();
+        let permits = format!("p={}", args[3]);
+        assert!(json["plan"].as_str().unwrap().contains(&permits), "{args:?}: {json}");
+    }
+    let list = place.each(&["t", "--per-file"]).ended(0).text();
+    place.write("list", list);
+    limited(&place, 1024, &["--check", "list", "--threads", "64"]).ended(0);
+    // A method is pinned.
+    limited(&place, 64, &["t", "--method", "read", "--threads", "64"]).ended(3);
+}
+
+#[test]
 fn a_given_schedule_runs_as_it_is_or_not_at_all() {
     let place = fresh();
     place.write("t/a", "a");
