@@ -3,6 +3,8 @@
 use crate::records::sample;
 use ioloom_model::{Condition, Doubt, Outcome, RunRecord};
 use ioloom_report::compare::{earlier, since};
+use ioloom_report::group::groups;
+use ioloom_report::headline::{answer, headlines, plain_text};
 use ioloom_report::{DoubtRow, Input, Verdict, html, html_all, json, markdown, terminal};
 
 /// Time of an arm in a block, in milliseconds.
@@ -287,12 +289,56 @@ fn an_arm_that_was_often_killed_is_not_judged() {
     let text = line(&input);
     assert!(!text.contains("memory mapping"), "{text}");
     assert!(text.contains(" Not judged, because many runs were killed: mmap-8."), "{text}");
-    let groups = ioloom_report::group::groups(&input);
-    let [answer, _] = ioloom_report::headline::answer(&ioloom_report::headline::headlines(&groups));
-    let answer = ioloom_report::headline::plain_text(&answer);
+    let answer = answered(&input);
     assert!(answer.contains("(not judged, because many runs were killed: mmap-8)"), "{answer}");
     let text = line(&killed("default", 3));
     assert!(text.contains("not measured (at least a quarter of its runs were killed)"), "{text}");
+}
+
+/// Returns the first sentence of the answer.
+fn answered(input: &Input) -> String {
+    let groups = groups(input);
+    plain_text(&answer(&headlines(&groups), &groups)[0])
+}
+
+/// An answer that killed runs make impossible is not left out.
+#[test]
+fn killed_runs_that_leave_nothing_to_compare_are_named() {
+    let (usual, fast) = (|_| 2_000.0, |_| 1_000.0);
+    let killed = |of: &[(&str, usize)]| {
+        let mut input = study(&[("default", &usual), ("mmap-8", &fast)]);
+        for (arm, runs) in of {
+            let records = input.records.iter_mut();
+            for record in records.filter(|r| r.key.arm == *arm).take(*runs) {
+                record.outcome = Outcome::TimedOut { seconds: 5.0 };
+            }
+        }
+        input
+    };
+    let alone = killed(&[("mmap-8", 3)]);
+    let text = line(&alone);
+    let wanted = "Nothing is compared. Not judged, because many runs were killed: mmap-8.";
+    assert!(text.contains(wanted), "{text}");
+    let text = answered(&alone);
+    assert!(
+        text.starts_with("Many runs of mmap-8 were killed at their deadline, and no"),
+        "{text}"
+    );
+    // Both; one has no median.
+    let none = killed(&[("default", 12), ("mmap-8", 3)]);
+    let text = line(&none);
+    let wanted = "Your default was not measured (stopped at its deadline of 5.00 s), so nothing is \
+        compared. Not judged, because many runs were killed: mmap-8.";
+    assert!(text.contains(wanted), "{text}");
+    assert!(answered(&none).starts_with("Many runs of default, mmap-8 were killed"), "both arms");
+    assert!(!html(&none).is_empty() && !terminal(&none, 80, false).is_empty());
+    // An arm at another level of a factor of the default would not be compared.
+    let mut other = killed(&[("mmap-8", 3)]);
+    for record in &mut other.records {
+        let level = if record.key.arm == "default" { 1.0 } else { 2.0 };
+        record.key.factors.insert("rate".to_owned(), level);
+    }
+    assert!(!markdown(&[other]).contains("Not judged"));
 }
 
 /// A session of other files, of one experiment only, or without an end does not hide an older one.
