@@ -501,8 +501,8 @@ mod tests {
         let mode = ioloom_lab::Mode::Full;
         let comparisons = ioloom_lab::expand::expand(&study, mode, &Overrides::default(), 2);
         let mut edited = study.clone();
-        let arms = || study.experiments.iter().flat_map(|e| &e.arms);
-        assert!(arms().any(|arm| !arm.settings.is_empty()), "the test needs such an arm");
+        let mut arms = study.experiments.iter().flat_map(|e| &e.arms);
+        assert!(arms.any(|arm| !arm.settings.is_empty()), "the test needs such an arm");
         for arm in edited.experiments.iter_mut().flat_map(|e| &mut e.arms) {
             arm.settings.clear();
             arm.files_max = Some("7".to_owned());
