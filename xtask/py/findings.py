@@ -220,6 +220,11 @@ def unasserted(source):
     return next((ratio for ratio in ratios if pair(ratio.split("/")) not in asserted), None)
 
 
+def edited(command):
+    """Returns whether the words of a command take the study from a file."""
+    return any(word.split("=")[0] == "--studies" or word.endswith(".toml") for word in command)
+
+
 def repeats(runs, source):
     """Checks that the command runs what the session ran: its mode, and its study file if it was edited."""
     words, header = source["repeat"].split(), runs.header
@@ -227,8 +232,7 @@ def repeats(runs, source):
         fail(runs.name, f"the runs are of {header['mode']} mode, but not the command to repeat them")
     if "scaled" in runs.doubts and "--full" in words:
         fail(runs.name, "the runs used smaller sets than the command to repeat them")
-    edited = "--studies" in header["command"]
-    if edited and not any(word == "--studies" or word.endswith(".toml") for word in words):
+    if edited(header["command"]) and not edited(words):
         fail(runs.name, "the runs are of an edited study, but not the command to repeat them")
 
 

@@ -29,13 +29,14 @@ pub struct Advice<'g, 'a> {
     pub topic: &'a str,
     /// The comparison that answers it.
     pub group: &'g Group<'a>,
-    /// The default, or the simplest arm if no arm is the default or it has no result.
+    /// The default, or the simplest arm if no arm is the default or it has no result. If runs of all arms
+    /// were killed too often, the first arm.
     pub usual: &'g ArmRuns<'a>,
     /// Whether `usual` is the default of the tools.
     pub is_default: bool,
     /// Why the default has no result, if the study names one.
     pub missing: Option<String>,
-    /// The best of the other arms in the blocks that choose; `usual` if it is the only arm.
+    /// The best of the other arms in the blocks that choose; `usual` if nothing is compared with it.
     pub best: &'g ArmRuns<'a>,
     /// Speed of the best other arm relative to `usual`, if they share blocks.
     pub ratio: Option<Ratio>,
@@ -113,25 +114,21 @@ fn of_group<'g, 'a>(input: &Input, group: &'g Group<'a>) -> Option<Advice<'g, 'a
     let mut arms = group.comparable();
     let named = group.experiment.usual.as_deref();
     let default = arms.iter().copied().find(|arm| Some(arm.name) == named);
-    let usual = default.or_else(|| arms.first().copied())?;
+    let first = || arms.first().copied().or_else(|| group.killed().first().copied());
+    let usual = default.or_else(first)?;
     let missing = named.filter(|_| default.is_none()).map(|name| why_missing(group, name));
-    // Arms at another level of a factor of the default did other work.
-    arms.retain(|arm| {
-        let same = |(factor, level): (&String, &f64)| {
-            arm.factors.get(factor).is_none_or(|other| other == level)
-        };
-        arm.id != usual.id && usual.factors.iter().all(same)
-    });
+    arms.retain(|arm| arm.id != usual.id && is_at_level_of(usual, arm));
     let all: Vec<_> = std::iter::once(usual).chain(arms.iter().copied()).collect();
     let blocks = Blocks::of(group, &all);
     let best = match blocks.choose(group, &arms) {
-        None if missing.is_some() => usual,
+        None if missing.is_some() || !killed(group, usual).is_empty() => usual,
         best => best?,
     };
     let ratio = (best.id != usual.id).then(|| blocks.gain(group, best, usual)).flatten();
     arms.retain(|arm| arm.id != best.id);
     let others = others(blocks, group, &arms, usual);
-    let mut doubts = doubts(input, group, &[usual, best]);
+    let compared = if best.id == usual.id { vec![usual] } else { vec![usual, best] };
+    let mut doubts = doubts(input, group, &compared);
     if ratio.is_none() || usual.runs.len().min(best.runs.len()) < Rule::FULL.blocks_min {
         doubts.retain(|known| known.doubt != Doubt::FewSamples);
         doubts.push(Doubted { extent: Extent::Most, doubt: Doubt::FewSamples });
@@ -140,6 +137,25 @@ fn of_group<'g, 'a>(input: &Input, group: &'g Group<'a>) -> Option<Advice<'g, 'a
     let id = format!("{}.advice", group.id);
     let is_default = default.is_some();
     Some(Advice { id, topic, group, usual, is_default, missing, best, ratio, others, doubts })
+}
+
+/// Returns whether an arm does the work of another by its factors. At another level of a factor it does
+/// other work.
+fn is_at_level_of(usual: &ArmRuns<'_>, arm: &ArmRuns<'_>) -> bool {
+    let same = |(factor, level): (&String, &f64)| {
+        arm.factors.get(factor).is_none_or(|other| other == level)
+    };
+    usual.factors.iter().all(same)
+}
+
+/// Returns the arms that would be compared if fewer of their runs had been killed.
+fn killed<'g, 'a>(group: &'g Group<'a>, usual: &ArmRuns<'_>) -> Vec<&'g ArmRuns<'a>> {
+    let mut killed = group.killed();
+    killed.retain(|arm| {
+        let works = arm.work().zip(usual.work());
+        is_at_level_of(usual, arm) && works.is_none_or(|(own, other)| own == other)
+    });
+    killed
 }
 
 /// Returns why an arm has no result that can be compared.
@@ -217,12 +233,13 @@ impl Advice<'_, '_> {
     /// Returns the line without its topic.
     pub fn pieces(&self) -> Vec<Piece> {
         let mut out = self.judged();
-        let mut killed = self.group.killed();
+        let mut killed = killed(self.group, self.usual);
         // The reason for a missing default is in the line.
         let named = self.group.experiment.usual.as_deref().filter(|_| self.missing.is_some());
-        killed.retain(|name| Some(*name) != named);
+        killed.retain(|arm| Some(arm.name) != named);
         if !killed.is_empty() {
-            let names = clipped(&killed.join(", "), NAME_MAX);
+            let names: Vec<&str> = killed.iter().map(|arm| arm.name).collect();
+            let names = clipped(&names.join(", "), NAME_MAX);
             out.push(words(&format!(" Not judged, because many runs were killed: {names}.")));
         }
         out
@@ -230,7 +247,10 @@ impl Advice<'_, '_> {
 
     /// Returns the comparison, and why the default has no part in it.
     fn judged(&self) -> Vec<Piece> {
-        let Some(reason) = &self.missing else { return self.compared() };
+        let Some(reason) = &self.missing else {
+            let alone = self.best.id == self.usual.id;
+            return if alone { vec![words("nothing is compared.")] } else { self.compared() };
+        };
         let mut out = vec![words(&format!("your default was not measured ({reason})"))];
         if self.best.id == self.usual.id {
             out.push(words(", so nothing is compared."));

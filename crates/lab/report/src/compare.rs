@@ -76,13 +76,17 @@ pub struct Row<'a> {
     pub differs: Vec<String>,
 }
 
-/// Returns the session to compare a later one with, of candidates in the order of preference, with
-/// whether each has ended: the first one that has ended and covers at least half of the arms, otherwise
-/// the one that covers most. Returns `None` if nothing is comparable.
+/// Returns the session to compare a later one with, of candidates from the latest to the earliest, each
+/// with whether it has ended: the latest one that has ended and covers at least half of the arms.
+/// Without one, sessions that have ended are preferred to others, then those that cover more arms, then
+/// later ones. Returns `None` if nothing is comparable.
 pub fn earlier(candidates: impl IntoIterator<Item = (bool, Input)>, now: &Input) -> Option<Input> {
     let mut best: Option<((bool, usize), Input)> = None;
+    let right = groups(now);
+    let all =
+        right.iter().flat_map(|group| &group.arms).filter(|arm| arm.estimate.is_some()).count();
     for (ended, before) in candidates {
-        let (compared, all) = coverage(&before, now);
+        let compared = coverage(&before, now, &right);
         if compared == 0 {
             continue;
         }
@@ -97,13 +101,19 @@ pub fn earlier(candidates: impl IntoIterator<Item = (bool, Input)>, now: &Input)
     best.map(|(_, before)| before)
 }
 
-/// Returns the number of arms of a later session that are comparable with an earlier one, and the number
-/// of all its arms.
-fn coverage(before: &Input, now: &Input) -> (usize, usize) {
-    let matched = matched(before, now);
-    let compared = matched.rows.iter().filter(|row| row.change != Change::NotComparable).count();
-    let new = matched.alone.iter().filter(|(session, _)| *session == now.session).count();
-    (compared, matched.rows.len() + new)
+/// Returns the number of arms of a later session, with its comparisons, that are comparable with an
+/// earlier one. Unlike [`matched`], it computes no ratios.
+fn coverage(before: &Input, now: &Input, right: &[Group<'_>]) -> usize {
+    let of_group = |group: &Group<'_>| {
+        let other = right.iter().find(|g| same_place(group, g));
+        let comparable = |arm: &&ArmRuns<'_>| {
+            let twin = other.and_then(|g| twin(g, arm));
+            let same = |twin: &ArmRuns<'_>| differences([before, now], [*arm, twin]).is_empty();
+            arm.estimate.is_some() && twin.is_some_and(same)
+        };
+        group.arms.iter().filter(comparable).count()
+    };
+    groups(before).iter().map(of_group).sum()
 }
 
 /// Returns what changed beyond the noise within the sessions from an earlier session to a later one, in a
@@ -137,7 +147,8 @@ pub fn since(before: &Input, now: &Input) -> String {
     }
     if parts.is_empty() {
         return format!(
-            "{head}{unclear} of {compared} arms had too few blocks or too wide an interval to decide."
+            "{head}{unclear} of {compared} arms had too few blocks, killed runs or too wide an interval \
+             to decide."
         );
     }
     if same == compared {
@@ -149,7 +160,9 @@ pub fn since(before: &Input, now: &Input) -> String {
         // The sentence has to fit on the first page.
         (_, Some(_)) => parts.push(format!("{unclear} undecided")),
         (_, None) => {
-            parts.push(format!("{unclear} undecided (too few blocks or too wide an interval)"));
+            parts.push(format!(
+                "{unclear} undecided (too few blocks, killed runs or too wide an interval)"
+            ));
         }
     }
     let most = largest.map_or_else(String::new, |(row, ratio)| {

@@ -251,11 +251,10 @@ impl<'a> Group<'a> {
         arms
     }
 
-    /// Returns the names of the arms that are not judged because at least a quarter of their runs were
-    /// killed.
-    pub fn killed(&self) -> Vec<&'a str> {
+    /// Returns the arms that are not judged because at least a quarter of their runs were killed.
+    pub fn killed(&self) -> Vec<&ArmRuns<'a>> {
         let killed = |a: &&ArmRuns<'_>| a.is_cut_short() && !a.plan.is_null() && !a.is_again();
-        self.arms.iter().filter(killed).map(|a| a.name).collect()
+        self.arms.iter().filter(killed).collect()
     }
 
     /// Returns the arm of the study that an arm of this comparison belongs to.

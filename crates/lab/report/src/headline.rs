@@ -7,6 +7,7 @@
 
 use crate::choice::Blocks;
 use crate::estimate::{Ends, Ratio};
+use crate::fit::{NAME_MAX, clipped};
 use crate::group::{ArmRuns, Group};
 use crate::quantity::{Better, percent, ratio_ends};
 use ioloom_model::units::format_size;
@@ -139,17 +140,18 @@ pub fn chosen<'h, 'g, 'a>(headlines: &'h [Headline<'g, 'a>]) -> Vec<&'h Headline
 }
 
 /// Returns the answer in two sentences, or in one if there is nothing to compare or the study
-/// compares costs instead of whole runs.
-pub fn answer(headlines: &[Headline<'_, '_>]) -> [Vec<Piece>; 2] {
+/// compares costs instead of whole runs. `headlines` are those of `groups`.
+pub fn answer(headlines: &[Headline<'_, '_>], groups: &[Group<'_>]) -> [Vec<Piece>; 2] {
     let chosen = chosen(headlines);
     if chosen.is_empty() {
         let words = if headlines.is_empty() {
-            "No two plans have finished the same work, so this report has no answer yet."
+            unanswered(groups)
         } else {
             "This study measures costs and does not compare the speed of plans. Its chapter \
             contains the numbers, which determine the verdicts on the claims below."
+                .to_owned()
         };
-        return [vec![Piece::Words(words.to_owned())], Vec::new()];
+        return [vec![Piece::Words(words)], Vec::new()];
     }
     let mut first = Vec::new();
     for (i, h) in chosen.iter().enumerate() {
@@ -157,12 +159,38 @@ pub fn answer(headlines: &[Headline<'_, '_>]) -> [Vec<Piece>; 2] {
         clause(&mut first, h, i == 0);
         let killed = h.group.killed();
         if !killed.is_empty() {
-            let names = killed.join(", ");
+            let names = names(&killed);
             words(&mut first, &format!(" (not judged, because many runs were killed: {names})"));
         }
     }
     words(&mut first, ".");
     (first, limits(&chosen)).into()
+}
+
+/// Returns why no arms are compared.
+fn unanswered(groups: &[Group<'_>]) -> String {
+    let compares = |g: &&Group<'_>| !g.merges_sets && g.better() != Better::Neither;
+    let killed: Vec<_> = groups.iter().filter(compares).flat_map(Group::killed).collect();
+    if killed.is_empty() {
+        return "No two plans have finished the same work, so this report has no answer yet."
+            .to_owned();
+    }
+    format!(
+        "Many runs of {} were killed at their deadline, and no two other plans have finished the same \
+         work, so this report has no answer yet.",
+        names(&killed)
+    )
+}
+
+/// Returns the names of arms, each once, shortened to the room in an answer.
+fn names(arms: &[&ArmRuns<'_>]) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for arm in arms {
+        if !names.contains(&arm.name) {
+            names.push(arm.name);
+        }
+    }
+    clipped(&names.join(", "), NAME_MAX)
 }
 
 /// Separator between the items of a list.

@@ -41,7 +41,7 @@ pub fn markdown(inputs: &[Input]) -> String {
             input.started()
         ));
         if page.is_none() {
-            for sentence in answer(&headlines(groups)).iter().filter(|s| !s.is_empty()) {
+            for sentence in answer(&headlines(groups), groups).iter().filter(|s| !s.is_empty()) {
                 out.push_str(&format!("\n{}\n", escaped(&plain_text(sentence))));
             }
         }

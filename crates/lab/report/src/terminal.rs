@@ -119,7 +119,7 @@ fn summaries(inputs: &[Input], width: usize, paint: &Paint) -> Vec<String> {
             return None;
         }
         let mut out = paint.bold(&clean(&clipped(&input.study.title, width.min(NAME_MAX)))) + "\n";
-        for sentence in answer(&all).iter().filter(|s| !s.is_empty()) {
+        for sentence in answer(&all, &own).iter().filter(|s| !s.is_empty()) {
             push_wrapped(&mut out, &format!("  {}", plain_text(sentence)), width, 2);
         }
         Some(out)
@@ -155,7 +155,7 @@ fn summary(input: &Input, width: usize, color: bool, last: bool) -> String {
         out.push('\n');
     }
     out.push('\n');
-    for sentence in answer(&headlines).iter().filter(|s| !s.is_empty()) {
+    for sentence in answer(&headlines, &groups).iter().filter(|s| !s.is_empty()) {
         push_wrapped(&mut out, &plain_text(sentence), width, 0);
     }
     out.push('\n');

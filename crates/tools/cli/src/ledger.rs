@@ -56,6 +56,11 @@ impl Ledger {
         Ok(Self(Cow::Owned(claims)))
     }
 
+    /// Returns a ledger without claims.
+    pub(crate) fn empty() -> Self {
+        Self(Cow::Owned(Vec::new()))
+    }
+
     /// Returns all claims in ledger order.
     pub(crate) fn all(&self) -> &[Claim] {
         &self.0

@@ -162,7 +162,7 @@ pub(crate) fn run(args: &ReportArgs) -> Ended {
     }
     let to_stdout = to_stdout || (args.format != Format::Html && args.output.is_none());
     for input in &mut inputs {
-        input.since = session_report::since(&store, input, studies, &ledger);
+        input.since = session_report::since(&store, input, studies);
     }
     if to_stdout {
         out::print(&args.format.of(&inputs))?;

@@ -12,7 +12,7 @@ use ioloom_claims::{Claim, ClaimVerdict, Contrast, Effect, Part, Verdict};
 use ioloom_lab::expand::{AGAIN, SetSource};
 use ioloom_lab::store::{Picture, SessionHeader};
 use ioloom_lab::{Comparison, Session, Store};
-use ioloom_model::study::{Arm, Chart, Experiment, MediaUse};
+use ioloom_model::study::{Arm, Chart, Experiment, MediaUse, fill};
 use ioloom_model::{Compute, Doubt, RunRecord, StudySpec};
 use ioloom_report::{ClaimCurve, ClaimRow, DoubtRow, Input, PictureRow, Table};
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,7 +72,8 @@ fn of_study(
 ) -> (Input, Vec<ClaimVerdict>) {
     let evidence = ledger.evidence(vec![session.clone()]);
     let mut header = session.header;
-    let study = study.unwrap_or_else(|| spec(&mut header, studies));
+    let mut study = study.unwrap_or_else(|| spec(&mut header, studies));
+    as_planned(&mut study, &header.comparisons);
     let pictures = pictures(&session.pictures, &store.join("traces").join(&header.session));
     let claims = ledger.of_study(&header.study);
     let mut verdicts = ledger.judge(&claims, &evidence);
@@ -92,8 +93,7 @@ fn of_study(
     let doubts = doubts(session.end.as_ref().map_or(&[], |e| &e.doubts), &verdicts);
     let explained = explained(&study, &records);
     let metric_names = metric_names(&study);
-    let mut arms = header.comparisons.iter().flat_map(|c| &c.arms);
-    let user_files = arms.any(|arm| matches!(arm.source, SetSource::Directory(_)));
+    let user_files = has_user_files(&header);
     let tree = crate::tree_map::walked(&study, header.mode, &records);
     let input = Input {
         study,
@@ -121,6 +121,35 @@ fn of_study(
         prefix: String::new(),
     };
     (input, verdicts)
+}
+
+/// Returns whether the files of a session are a directory of the user.
+fn has_user_files(header: &SessionHeader) -> bool {
+    let mut arms = header.comparisons.iter().flat_map(|c| &c.arms);
+    arms.any(|arm| matches!(arm.source, SetSource::Directory(_)))
+}
+
+/// Sets in a study what the session recorded of its arms: their kernel settings, how files are made cold, and
+/// the number of files. The study can have been changed since. If arms of one family differ in what is
+/// recorded, and the study does not say so, that of the last one is kept.
+fn as_planned(study: &mut StudySpec, comparisons: &[Comparison]) {
+    for comparison in comparisons {
+        let same = |experiment: &&mut Experiment| experiment.name == comparison.experiment;
+        let Some(experiment) = study.experiments.iter_mut().find(same) else { continue };
+        for planned in &comparison.arms {
+            let same = |arm: &&mut Arm| {
+                fill(&arm.name, &planned.factors).is_ok_and(|name| name == planned.name)
+            };
+            let Some(arm) = experiment.arms.iter_mut().find(same) else { continue };
+            arm.settings.clone_from(&planned.settings);
+            arm.cold_by = planned.cold_by;
+            let files_max = arm.files_max.as_ref().and_then(|max| fill(max, &planned.factors).ok());
+            let recorded = planned.files_max.map(|max| max.to_string());
+            if files_max != recorded {
+                arm.files_max = recorded;
+            }
+        }
+    }
 }
 
 /// Returns the traces of a session, starting with those whose threads had enough processors. Missing
@@ -264,16 +293,16 @@ fn experiment(comparison: &Comparison) -> Experiment {
     }
 }
 
+/// Returns the names that make arms of two sessions comparable.
+fn place(names: [&String; 4]) -> [&str; 4] {
+    names.map(String::as_str)
+}
+
 /// Maximum number of earlier sessions that are read to find a comparable one.
 const EARLIER_MAX: usize = 16;
 
 /// Returns what changed since the latest comparable session of the same study on the same machine.
-pub(crate) fn since(
-    store: &Store,
-    input: &Input,
-    studies: Option<&Path>,
-    ledger: &Ledger,
-) -> Option<String> {
+pub(crate) fn since(store: &Store, input: &Input, studies: Option<&Path>) -> Option<String> {
     let files = store.list().ok()?.files;
     let alike = |header: &SessionHeader| {
         header.study == input.study.name
@@ -282,14 +311,25 @@ pub(crate) fn since(
             && header.sequential.is_none()
             && header.started_unix_ms < input.started_unix_ms
     };
+    let ran = input.records.iter().map(|record| &record.key);
+    let ran = ran.map(|key| place([&key.experiment, &key.set, &key.medium, &key.arm]));
+    let ran: BTreeSet<[&str; 4]> = ran.collect();
+    let shares_arms = |header: &SessionHeader| {
+        let arms = header.comparisons.iter().flat_map(|c| c.arms.iter().map(move |arm| (c, arm)));
+        let mut arms = arms.map(|(c, arm)| place([&c.experiment, &arm.set, &c.medium, &arm.name]));
+        has_user_files(header) == input.user_files && arms.any(|arm| ran.contains(&arm))
+    };
     // A session has a file per part.
     let mut seen = BTreeSet::new();
-    let names = files.iter().rev().map(|file| &file.header).filter(|header| alike(header));
-    let names = names.map(|header| header.session.as_str()).filter(|name| seen.insert(*name));
+    let headers = files.iter().rev().map(|file| &file.header);
+    let headers = headers.filter(|header| alike(header) && shares_arms(header));
+    let names = headers.map(|header| header.session.as_str()).filter(|name| seen.insert(*name));
     let candidates = names.take(EARLIER_MAX).filter_map(|name| {
-        let session = store.read(name).ok().filter(|session| !session.runs.is_empty())?;
+        let mut session = store.read(name).ok().filter(|session| !session.runs.is_empty())?;
         let ended = session.end.is_some();
-        Some((ended, of_study(session, None, studies, ledger, store.dir()).0))
+        // Neither timelines nor verdicts are compared.
+        session.pictures.clear();
+        Some((ended, of_study(session, None, studies, &Ledger::empty(), store.dir()).0))
     });
     let before = ioloom_report::compare::earlier(candidates, input)?;
     Some(ioloom_report::compare::since(&before, input))
@@ -452,6 +492,25 @@ fn experiment_of(part: &Part) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ioloom_lab::Overrides;
+
+    /// The texts of a study can be changed after the runs, but not what its arms were.
+    #[test]
+    fn the_arms_of_a_study_are_those_that_ran() {
+        let study = ioloom_lab::spec::load("pagecache", None).expect("a built-in study");
+        let mode = ioloom_lab::Mode::Full;
+        let comparisons = ioloom_lab::expand::expand(&study, mode, &Overrides::default(), 2);
+        let mut edited = study.clone();
+        let mut arms = study.experiments.iter().flat_map(|e| &e.arms);
+        assert!(arms.any(|arm| !arm.settings.is_empty()), "the test needs such an arm");
+        for arm in edited.experiments.iter_mut().flat_map(|e| &mut e.arms) {
+            arm.settings.clear();
+            arm.files_max = Some("7".to_owned());
+        }
+        assert_ne!(edited, study);
+        as_planned(&mut edited, &comparisons.expect("comparisons"));
+        assert_eq!(edited, study);
+    }
 
     #[test]
     fn the_value_of_a_flag_stands_beside_or_behind_it() {

@@ -490,7 +490,7 @@ impl Bench {
                 }
             }
             entry.doubts.sort_unstable();
-            input.since = session_report::since(&self.store, &input, studies, &self.ledger);
+            input.since = session_report::since(&self.store, &input, studies);
             input.report_path = Some(short(args.report.as_deref().unwrap_or(&entry.report)));
             inputs.push(input);
         }

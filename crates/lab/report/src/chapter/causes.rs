@@ -15,6 +15,10 @@ use std::collections::BTreeSet;
 /// The key of a plan's method, which is not a setting.
 pub(super) const METHOD: &str = "method";
 
+/// A plan setting (or [`METHOD`]) with its values in the arm with a factor and in the arm without it;
+/// `None` if a plan does not set it.
+pub(super) type Key = (&'static str, [Option<&'static str>; 2]);
+
 /// A comparison of two arms of one experiment.
 pub(super) struct Cause {
     /// The experiment.
@@ -27,22 +31,33 @@ pub(super) struct Cause {
     pub(super) what: &'static str,
     /// The factor, as a noun phrase.
     pub(super) factor: &'static str,
-    /// The only plan setting in which the arms may differ (or [`METHOD`]); `None` if the factor is
-    /// more than one setting.
-    pub(super) key: Option<&'static str>,
+    /// The only plan setting in which the arms may differ; `None` if the factor is more than one.
+    pub(super) key: Option<Key>,
 }
 
 impl Cause {
     /// Returns whether the arms as they ran differ in the factor and in nothing else.
     fn is_alone(&self, group: &Group<'_>, a: &ArmRuns<'_>, b: &ArmRuns<'_>) -> bool {
+        let Some((key, values)) = self.key else { return false };
         let around = |arm: &ArmRuns<'_>| {
             let spec = group.spec(arm)?;
             let files_max = spec.files_max.as_ref().and_then(|max| fill(max, arm.factors).ok());
             Some((arm.set.to_owned(), spec.cold_by, spec.settings.clone(), files_max))
         };
         let same_around = around(a).is_some() && around(a) == around(b);
-        same_around && self.key.is_some_and(|key| differences(a.plan, b.plan).into_iter().eq([key]))
+        same_around
+            && [a.plan, b.plan].map(|plan| setting(plan, key)) == values
+            && differences(a.plan, b.plan).into_iter().eq([key])
     }
+}
+
+/// Returns a setting of a plan, or its method.
+fn setting<'p>(plan: &'p AnyPlan, key: &str) -> Option<&'p str> {
+    let AnyPlan::Subject(plan) = plan else { return None };
+    if key == METHOD {
+        return Some(plan.method.as_str());
+    }
+    plan.settings.get(key).map(String::as_str)
 }
 
 /// Returns the settings in which two plans differ.

@@ -412,7 +412,7 @@ const CAUSES: [Cause; 4] = [
         metric: "extra.returned_ns",
         what: "the time until a copy returns",
         factor: "direct I/O instead of a buffered copy",
-        key: Some(METHOD),
+        key: Some((METHOD, [Some("direct"), Some("buffered")])),
     },
     Cause {
         experiment: "modes-warm",
@@ -420,7 +420,7 @@ const CAUSES: [Cause; 4] = [
         metric: "extra.reader_ns",
         what: "the time that the next reader needs",
         factor: "direct I/O instead of a buffered copy",
-        key: Some(METHOD),
+        key: Some((METHOD, [Some("direct"), Some("buffered")])),
     },
     Cause {
         experiment: "presized",
@@ -428,7 +428,7 @@ const CAUSES: [Cause; 4] = [
         metric: "extra.durable_ns",
         what: "the time until a direct copy is durable",
         factor: "a growing instead of a preallocated target",
-        key: Some("presized"),
+        key: Some(("presized", [Some("no"), None])),
     },
     Cause {
         experiment: "surface",

@@ -505,7 +505,7 @@ const CAUSES: [Cause; 7] = [
         metric: "extra.request_ns",
         what: "the time per order of one client",
         factor: "syncing the log for each order",
-        key: Some("durability"),
+        key: Some(("durability", [Some("each"), Some("os")])),
     },
     Cause {
         experiment: "durability",
@@ -513,7 +513,7 @@ const CAUSES: [Cause; 7] = [
         metric: "extra.request_ns",
         what: "the time per order of 64 clients",
         factor: "syncing the log for each order",
-        key: Some("durability"),
+        key: Some(("durability", [Some("each"), Some("os")])),
     },
     Cause {
         experiment: "durability",
@@ -521,7 +521,7 @@ const CAUSES: [Cause; 7] = [
         metric: "extra.request_ns",
         what: "the time per order of 64 clients",
         factor: "sharing a sync between orders",
-        key: Some("durability"),
+        key: Some(("durability", [Some("group"), Some("each")])),
     },
     Cause {
         experiment: "idle",
@@ -529,7 +529,7 @@ const CAUSES: [Cause; 7] = [
         metric: "extra.server_cpu_per_request_ns",
         what: "the CPU time per request with select",
         factor: "900 instead of 10 idle connections",
-        key: Some("idle"),
+        key: Some(("idle", [Some("900"), Some("10")])),
     },
     Cause {
         experiment: "idle",
@@ -537,7 +537,7 @@ const CAUSES: [Cause; 7] = [
         metric: "extra.server_cpu_per_request_ns",
         what: "the CPU time per request with epoll",
         factor: "900 instead of 10 idle connections",
-        key: Some("idle"),
+        key: Some(("idle", [Some("900"), Some("10")])),
     },
     Cause {
         experiment: "no-sleep",
@@ -553,7 +553,7 @@ const CAUSES: [Cause; 7] = [
         metric: "extra.server_cpu_per_request_ns",
         what: "the CPU time per list",
         factor: "a hundred times as many stocks",
-        key: Some("stocks"),
+        key: Some(("stocks", [Some("1000"), Some("10")])),
     },
 ];
 

@@ -478,7 +478,7 @@ const CAUSES: [Cause; 4] = [
         metric: "extra.returned_ns",
         what: "the time until a write returns",
         factor: "direct I/O instead of buffered writes",
-        key: Some("how"),
+        key: Some(("how", [Some("direct"), Some("buffered")])),
     },
     Cause {
         experiment: "write-durable",
@@ -486,7 +486,7 @@ const CAUSES: [Cause; 4] = [
         metric: "extra.durable_ns",
         what: "the time until the data is durable",
         factor: "direct I/O instead of buffered writes",
-        key: Some("how"),
+        key: Some(("how", [Some("direct"), Some("buffered")])),
     },
     Cause {
         experiment: "write-through",

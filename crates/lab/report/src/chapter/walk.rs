@@ -256,7 +256,7 @@ const CAUSES: [Cause; 4] = [
         metric: "elapsed_ns",
         what: "the time of a cold walk",
         factor: "16 threads instead of one",
-        key: Some("threads"),
+        key: Some(("threads", [Some("16"), Some("1")])),
     },
     Cause {
         experiment: "threads-cold",
@@ -264,7 +264,7 @@ const CAUSES: [Cause; 4] = [
         metric: "elapsed_ns",
         what: "the time of a cold walk",
         factor: "256 threads instead of 16",
-        key: Some("threads"),
+        key: Some(("threads", [Some("256"), Some("16")])),
     },
     Cause {
         experiment: "threads-warm",
@@ -272,7 +272,7 @@ const CAUSES: [Cause; 4] = [
         metric: "elapsed_ns",
         what: "the time of a warm walk",
         factor: "8 threads instead of one",
-        key: Some("threads"),
+        key: Some(("threads", [Some("8"), Some("1")])),
     },
     Cause {
         experiment: "head-travel",
@@ -305,9 +305,10 @@ fn explanation(m: &mut Markup, groups: &[Group<'_>], seed: u64) {
 /// Compares the warm and the cold walks with equal numbers of threads, paired over blocks.
 fn warm_and_cold(groups: &[Group<'_>]) -> Option<String> {
     let of = |name: &'static str| groups.iter().filter(move |g| g.experiment.name == name);
-    let [cold, warm] = LADDERS;
-    let cold = of(cold).next()?;
-    let warm = of(warm).find(|g| g.medium == cold.medium && g.set == cold.set)?;
+    let (cold, warm) = of(LADDERS[0]).find_map(|cold| {
+        let warm = of(LADDERS[1]).find(|g| g.medium == cold.medium && g.set == cold.set)?;
+        Some((cold, warm))
+    })?;
     let ratios: Vec<Ratio> = cold
         .arms
         .iter()
@@ -322,16 +323,21 @@ fn warm_and_cold(groups: &[Group<'_>]) -> Option<String> {
     let high = ratios.iter().map(|r| r.value).max_by(f64::total_cmp)?;
     let more = ratios.iter().filter(|r| r.is_gain()).count();
     let less = ratios.iter().filter(|r| r.is_clear() && !r.is_gain()).count();
+    let few = ratios.iter().filter(|r| !r.ends.is_interval()).count();
     let all = ratios.len();
-    let sure = match all - less - more {
-        0 if more == 0 => "below 1 at every thread count measured".to_owned(),
+    let sure = match all - less - more - few {
+        _ if few == all => "Too few blocks ran for an interval, so this may be noise.".to_owned(),
+        _ if less == all => format!(
+            "The 95 % interval of the ratio is below 1 at each of the thread counts measured both warm \
+             and cold ({all})."
+        ),
         rest => format!(
-            "below 1 at {less}, above 1 at {more} and undecided at {rest} of {all} thread counts"
+            "Of the thread counts measured both warm and cold ({all}), the 95 % interval of the ratio is \
+             below 1 at {less}, above 1 at {more}, includes 1 at {rest}, and is unknown at {few}."
         ),
     };
     Some(format!(
-        "Here, a warm walk takes {} to {} of the time of a cold walk with as many threads. The 95 % \
-         interval of the ratio is {sure}.",
+        "Here, a warm walk takes {} to {} of the time of a cold walk with as many threads. {sure}",
         percent(low),
         percent(high),
     ))

@@ -7,6 +7,7 @@ use crate::estimate::{Ends, RANGE_NOTE};
 use crate::figures;
 use crate::first_page::{FirstPage, Judged, VERIFY, distinct};
 use crate::fit::{NAME_MAX, QUESTIONS_MAX, SINCE_MAX, TEXT_MAX, clipped, left_out};
+use crate::group::Group;
 use crate::headline::{Headline, answer as sentences, chosen, limit_words};
 use crate::input::{ClaimRow, Input, Verdict};
 use crate::markup::Markup;
@@ -65,11 +66,16 @@ fn answer_lines(m: &mut Markup, lines: &[Advice<'_, '_>]) {
 }
 
 /// Writes two sentences, the limits with their evidence, and the chart.
-pub(crate) fn answer(input: &Input, headlines: &[Headline<'_, '_>], alone: bool) -> Markup {
+pub(crate) fn answer(
+    input: &Input,
+    groups: &[Group<'_>],
+    headlines: &[Headline<'_, '_>],
+    alone: bool,
+) -> Markup {
     let mut m = Markup::new();
     // A page with several studies starts with the sentences of all studies.
     if alone {
-        sentences_of(&mut m, headlines);
+        sentences_of(&mut m, headlines, groups);
     }
     let chosen = chosen(headlines);
     let limits: Vec<_> = chosen
@@ -103,8 +109,8 @@ pub(crate) fn answer(input: &Input, headlines: &[Headline<'_, '_>], alone: bool)
 }
 
 /// Writes the answer in two sentences.
-pub(crate) fn sentences_of(m: &mut Markup, headlines: &[Headline<'_, '_>]) {
-    let [first, second] = sentences(headlines);
+pub(crate) fn sentences_of(m: &mut Markup, headlines: &[Headline<'_, '_>], groups: &[Group<'_>]) {
+    let [first, second] = sentences(headlines, groups);
     m.tag("p").a("class", "answer").body(|m| {
         parts::pieces(m, &first);
         if !second.is_empty() {

@@ -195,7 +195,7 @@ fn all_answers(studies: &[Study<'_>]) -> Markup {
         m.tag("p").a("class", "asked").body(|m| {
             m.tag("a").a("href", format!("#{}answer", s.input.prefix)).text(&s.input.study.title);
         });
-        chapters::sentences_of(&mut m, &s.headlines);
+        chapters::sentences_of(&mut m, &s.headlines, s.groups);
     }
     m
 }
@@ -207,7 +207,7 @@ fn chapter(study: &Study<'_>, of_several: bool, answered: bool) -> Vec<Section> 
     if of_several {
         first.tag("p").a("class", "question").text(&input.study.question);
     }
-    first.append(&chapters::answer(input, headlines, !of_several));
+    first.append(&chapters::answer(input, groups, headlines, !of_several));
     let named = |id: &str| format!("{}{id}", input.prefix);
     let name = if answered { "Best plans and limits" } else { "Answer" };
     vec![

@@ -3,6 +3,8 @@
 use crate::records::sample;
 use ioloom_model::{Condition, Doubt, Outcome, RunRecord};
 use ioloom_report::compare::{earlier, since};
+use ioloom_report::group::groups;
+use ioloom_report::headline::{answer, headlines, plain_text};
 use ioloom_report::{DoubtRow, Input, Verdict, html, html_all, json, markdown, terminal};
 
 /// Time of an arm in a block, in milliseconds.
@@ -287,12 +289,56 @@ fn an_arm_that_was_often_killed_is_not_judged() {
     let text = line(&input);
     assert!(!text.contains("memory mapping"), "{text}");
     assert!(text.contains(" Not judged, because many runs were killed: mmap-8."), "{text}");
-    let groups = ioloom_report::group::groups(&input);
-    let [answer, _] = ioloom_report::headline::answer(&ioloom_report::headline::headlines(&groups));
-    let answer = ioloom_report::headline::plain_text(&answer);
+    let answer = answered(&input);
     assert!(answer.contains("(not judged, because many runs were killed: mmap-8)"), "{answer}");
     let text = line(&killed("default", 3));
     assert!(text.contains("not measured (at least a quarter of its runs were killed)"), "{text}");
+}
+
+/// Returns the first sentence of the answer.
+fn answered(input: &Input) -> String {
+    let groups = groups(input);
+    plain_text(&answer(&headlines(&groups), &groups)[0])
+}
+
+/// An answer that killed runs make impossible is not left out.
+#[test]
+fn killed_runs_that_leave_nothing_to_compare_are_named() {
+    let (usual, fast) = (|_| 2_000.0, |_| 1_000.0);
+    let killed = |of: &[(&str, usize)]| {
+        let mut input = study(&[("default", &usual), ("mmap-8", &fast)]);
+        for (arm, runs) in of {
+            let records = input.records.iter_mut();
+            for record in records.filter(|r| r.key.arm == *arm).take(*runs) {
+                record.outcome = Outcome::TimedOut { seconds: 5.0 };
+            }
+        }
+        input
+    };
+    let alone = killed(&[("mmap-8", 3)]);
+    let text = line(&alone);
+    let wanted = "Nothing is compared. Not judged, because many runs were killed: mmap-8.";
+    assert!(text.contains(wanted), "{text}");
+    let text = answered(&alone);
+    assert!(
+        text.starts_with("Many runs of mmap-8 were killed at their deadline, and no"),
+        "{text}"
+    );
+    // Both; one has no median.
+    let none = killed(&[("default", 12), ("mmap-8", 3)]);
+    let text = line(&none);
+    let wanted = "Your default was not measured (stopped at its deadline of 5.00 s), so nothing is \
+        compared. Not judged, because many runs were killed: mmap-8.";
+    assert!(text.contains(wanted), "{text}");
+    assert!(answered(&none).starts_with("Many runs of default, mmap-8 were killed"), "both arms");
+    assert!(!html(&none).is_empty() && !terminal(&none, 80, false).is_empty());
+    // An arm at another level of a factor of the default would not be compared.
+    let mut other = killed(&[("mmap-8", 3)]);
+    for record in &mut other.records {
+        let level = if record.key.arm == "default" { 1.0 } else { 2.0 };
+        record.key.factors.insert("rate".to_owned(), level);
+    }
+    assert!(!markdown(&[other]).contains("Not judged"));
 }
 
 /// A session of other files, of one experiment only, or without an end does not hide an older one.
@@ -317,6 +363,8 @@ fn the_latest_comparable_session_is_compared() {
     assert_eq!(chosen(&all[..3]).as_deref(), Some("one arm"));
     assert_eq!(chosen(&[(false, &killed)]).as_deref(), Some("killed"));
     assert_eq!(chosen(&all[..1]), None);
+    // A session with fewer arms that has ended is preferred to a later one with more that has not.
+    assert_eq!(chosen(&[(false, &killed), (true, &part)]).as_deref(), Some("one arm"));
 }
 
 /// What could not be judged is not called unchanged.
@@ -336,7 +384,8 @@ fn arms_that_cannot_be_judged_are_not_unchanged() {
         text.split_once("UTC: ").expect("a time").1.to_owned()
     };
     assert_eq!(words(&before, &same), "none of 2 arms changed by more than 5 %.");
-    let undecided = "2 of 2 arms had too few blocks or too wide an interval to decide.";
+    let undecided =
+        "2 of 2 arms had too few blocks, killed runs or too wide an interval to decide.";
     assert_eq!(words(&few(before.clone()), &few(slower.clone())), undecided);
     let text = words(&before, &slower);
     assert!(
@@ -350,13 +399,12 @@ fn arms_that_cannot_be_judged_are_not_unchanged() {
     for record in killed.records.iter_mut().filter(|r| r.key.arm == "default").take(3) {
         record.outcome = Outcome::TimedOut { seconds: 5.0 };
     }
-    let text = words(&before, &killed);
-    assert!(text.starts_with("1 of 2 arms the same within 5 %, 1 undecided"), "{text}");
+    let one_undecided = "1 of 2 arms the same within 5 %, 1 undecided (too few blocks, killed runs or too \
+        wide an interval).";
+    assert_eq!(words(&before, &killed), one_undecided);
     let mut partly = same;
     partly.records.retain(|r| r.key.arm == "default" || r.key.block < 4);
-    let text =
-        "1 of 2 arms the same within 5 %, 1 undecided (too few blocks or too wide an interval).";
-    assert_eq!(words(&before, &partly), text);
+    assert_eq!(words(&before, &partly), one_undecided);
 }
 
 /// The limit of a plan is that of the named plan, and a plan is the fastest only if it is shown to be.

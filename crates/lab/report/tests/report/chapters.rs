@@ -357,7 +357,6 @@ fn each_shell_is_listed_and_each_that_is_missing() {
 /// Returns the page of an exchange study in which syncing each order takes `each_ms` and not syncing
 /// takes `os_ms`, in this many blocks. The second plan of an edited study can have other settings.
 fn durability_of(each_ms: f64, os_ms: f64, blocks: u32, other: &str) -> Input {
-    const EACH: &str = "exchange:closed/model=epoll,store=log,durability=each";
     let arms = format!(
         "[[experiment.arm]]\nname = \"log-each-1\"\nplan = \"{EACH}\"\n\
          [[experiment.arm]]\nname = \"log-os-1\"\nplan = \"{other}\""
@@ -376,7 +375,8 @@ fn durability_of(each_ms: f64, os_ms: f64, blocks: u32, other: &str) -> Input {
     input(study, records)
 }
 
-/// The plan that differs from the other one in its durability only.
+/// Two plans that differ in their durability only.
+const EACH: &str = "exchange:closed/model=epoll,store=log,durability=each";
 const OS: &str = "exchange:closed/model=epoll,store=log,durability=os";
 
 fn durability(each_ms: f64, os_ms: f64, blocks: u32) -> String {
@@ -391,12 +391,21 @@ fn a_cause_needs_plans_that_differ_in_one_setting() {
     assert!(durability(2.0, 1.0, 12).contains(because));
     for other in [
         "exchange:closed/model=select,store=log,durability=os",
-        "exchange:closed/model=epoll,store=log,durability=each",
+        "exchange:closed/model=epoll,store=log,durability=none",
+        EACH,
     ] {
         let page = html(&durability_of(2.0, 1.0, 12, other));
         assert!(page.contains(goes_with) && !page.contains(because), "{other}");
         assert!(!page.contains("the arms differ in nothing else"), "{other}");
     }
+    // The plans differ in the factor, but the arm with it has the name of the other one.
+    let mut swapped = durability_of(2.0, 1.0, 12, OS);
+    for record in &mut swapped.records {
+        let plan = if record.key.arm == "log-os-1" { EACH } else { OS };
+        record.plan = plan.parse().expect("a plan");
+    }
+    let page = html(&swapped);
+    assert!(page.contains(goes_with) && !page.contains(because), "swapped plans");
     // Kernel settings and file sets are no part of the plans.
     let mut edited = durability_of(2.0, 1.0, 12, OS);
     edited.study.experiments[0].arms[1].settings.insert("dirty_bytes".to_owned(), 1 << 20);
@@ -413,22 +422,27 @@ fn a_cause_needs_plans_that_differ_in_one_setting() {
 /// The ratio of warm to cold walks is that of equal thread counts, and a direction is not assumed.
 #[test]
 fn warm_and_cold_walks_are_compared_at_equal_threads() {
-    let sentence = |warm: [u64; 2]| {
+    let sentence = |warm: [u64; 2], blocks: u32| {
         let arms = |condition: &str| {
             format!(
                 "conditions = [\"{condition}\"]\narm = [{{ name = \"statx-{{threads}}\", plan = \
-                 \"walk:statx/threads={{threads}}\", with = {{ threads = [1, 8] }} }}]"
+                 \"walk:statx/threads={{threads}}\", with = {{ threads = [1, 8, 64] }} }}]"
             )
         };
         let mut both = study("walk", "threads-cold", &arms("cold"));
         let warm_study = study("walk", "threads-warm", &arms("warm"));
         let mut records = Vec::new();
-        for (of, times) in [(&both, [100, 50]), (&warm_study, warm)] {
-            for (threads, ms) in [1, 8].into_iter().zip(times) {
-                for block in 0..12 {
+        for (of, medium, times) in [
+            (&both, "cold-only", &[10, 10][..]),
+            (&both, "work", &[100, 50, 40][..]),
+            (&warm_study, "work", &warm[..]),
+        ] {
+            for (threads, ms) in [1, 8, 64].into_iter().zip(times) {
+                for block in 0..blocks {
                     let (arm, plan) =
                         (format!("statx-{threads}"), format!("walk:statx/threads={threads}"));
-                    let mut run = record(of, &arm, &plan, block, done(ms, &[]));
+                    let mut run = record(of, &arm, &plan, block, done(*ms, &[]));
+                    run.key.medium = medium.to_owned();
                     run.key.factors.insert("threads".to_owned(), f64::from(threads));
                     records.push(run);
                 }
@@ -437,17 +451,21 @@ fn warm_and_cold_walks_are_compared_at_equal_threads() {
         both.experiments.extend(warm_study.experiments);
         html(&input(both, records))
     };
-    let faster = sentence([20, 20]);
+    let faster = sentence([20, 20], 12);
     assert!(
         faster.contains(
             "takes 20 % to 40 % of the time of a cold walk with as many threads. The 95 % interval of \
-             the ratio is below 1 at every thread count measured."
+             the ratio is below 1 at each of the thread counts measured both warm and cold (2)."
         ),
         "{faster}"
     );
-    let mixed = sentence([50, 55]);
-    assert!(mixed.contains("below 1 at 1, above 1 at 1 and undecided at 0 of 2 thread counts"));
-    assert!(!mixed.contains("at every thread count"));
+    let mixed = sentence([50, 55], 12);
+    let words = "cold (2), the 95 % interval of the ratio is below 1 at 1, above 1 at 1, ";
+    assert!(mixed.contains(words), "{mixed}");
+    assert!(!mixed.contains("at each of the thread counts"));
+    let few = sentence([20, 20], 3);
+    assert!(few.contains("Too few blocks ran for an interval, so this may be noise."));
+    assert!(!few.contains("The 95 % interval of the ratio is"));
 }
 
 /// The explanation comes from the runs: opposite runs give another sentence.

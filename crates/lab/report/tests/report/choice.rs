@@ -87,7 +87,7 @@ fn texts(input: &Input) -> (String, String) {
     let groups = groups(input);
     let lines = advice(input, &groups);
     assert_eq!(lines.len(), 1);
-    (plain_text(&lines[0].pieces()), plain_text(&answer(&headlines(&groups))[0]))
+    (plain_text(&lines[0].pieces()), plain_text(&answer(&headlines(&groups), &groups)[0]))
 }
 
 /// If all plans are equal, the first page advises a change, and the answer calls one faster, in at most

@@ -385,7 +385,7 @@ fn the_simplest_plan_can_win() {
     let groups = groups(&input);
     let headlines = headlines(&groups);
     assert!(headlines[0].is_simplest);
-    let [first, _] = answer(&headlines);
+    let [first, _] = answer(&headlines, &groups);
     let text = plain_text(&first);
     assert!(text.contains("the simplest plan, read/threads:n=1, is faster: it has "), "{text}");
     assert!(text.contains("the speed of uring/window:l=64,p=2;"), "{text}");
@@ -409,7 +409,7 @@ fn the_answer_is_of_the_work_directory() {
     let moved: Vec<_> = moved.collect();
     let text = |input: &Input| {
         let groups = groups(input);
-        let [first, _] = answer(&headlines(&groups));
+        let [first, _] = answer(&headlines(&groups), &groups);
         plain_text(&first)
     };
     let before = text(&input);
@@ -591,7 +591,7 @@ fn few_blocks_have_minimum_and_maximum() {
     assert!(!page.contains("ratio clear") && page.contains("minimum to maximum"));
     assert!(!page.contains("95 % interval ["), "a mark labels its ends as an interval");
     let groups = groups(&few);
-    let sentence = plain_text(&answer(&headlines(&groups))[0]);
+    let sentence = plain_text(&answer(&headlines(&groups), &groups)[0]);
     assert!(sentence.contains("too few blocks ran to determine the fastest plan"), "{sentence}");
     assert!(
         sentence.contains(" to ") && sentence.contains("minimum to maximum of 3 blocks"),
