@@ -66,7 +66,7 @@ pub struct Need {
     pub place: String,
     /// Number of stored blocks with every arm, if they are enough to show noise.
     pub seen: usize,
-    /// Which session with a result the next one will be, from 1: each spends part of the error rate.
+    /// Which session of the machine with a result the next one will be, from 1: each spends part of the error rate.
     pub session: u32,
     /// Standard deviation of the effect between blocks, in its unit; of a ratio, of its logarithm.
     pub noise: Option<f64>,

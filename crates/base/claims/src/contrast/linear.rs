@@ -70,7 +70,7 @@ impl Kind for Linear {
             Some(y[y.len() - 1] / y[0])
         })?;
         let answer = at_least(&explained, *r2).and(at_least(&grown, *growth));
-        // Usually both statistics are undefined in the same resamples.
+        // One reason is enough.
         let undefined = [&explained, &grown].map(undefined_words);
         let undefined = undefined.into_iter().find(|words| !words.is_empty()).unwrap_or_default();
         let (explained, grown) = (explained.interval, grown.interval);
