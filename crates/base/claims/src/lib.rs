@@ -24,7 +24,7 @@ pub mod power;
 mod rule;
 mod verdict;
 
-pub use claim::{Claim, Test};
+pub use claim::{Claim, Combine, Test};
 pub use contrast::Contrast;
 pub use error::ClaimsError;
 pub use ioloom_model::Verdict;

@@ -21,8 +21,9 @@ pub struct Location {
     /// Compute; required if the experiment has several.
     #[serde(default)]
     pub compute: Option<Compute>,
-    /// Medium name. Without it, the best group of sessions is used, and sessions on the work
-    /// directory (or on an image that replaces it) take precedence over those on other media.
+    /// Medium name. All locations of a contrast without one are judged on one medium: with enough blocks
+    /// everywhere, then the work directory (or an image that replaces it), then the published size, then the
+    /// first by name.
     #[serde(default)]
     pub medium: Option<String>,
 }

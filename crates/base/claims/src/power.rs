@@ -17,7 +17,7 @@ use crate::contrast::kind::Context;
 use crate::evaluation::disturbed;
 use crate::evaluation::finding::Finding;
 use crate::evaluation::runs::at_location;
-use crate::judge::by_session;
+use crate::judge::{SessionRuns, by_session};
 use crate::pattern;
 use crate::rule::Rule;
 use crate::verdict::Effect;
@@ -66,7 +66,7 @@ pub struct Need {
     pub place: String,
     /// Number of stored blocks with every arm, if they are enough to show noise.
     pub seen: usize,
-    /// Which session with a result the next one will be, from 1: each spends part of the error rate.
+    /// Which session of the machine with a result the next one will be, from 1: each spends part of the error rate.
     pub session: u32,
     /// Standard deviation of the effect between blocks, in its unit; of a ratio, of its logarithm.
     pub noise: Option<f64>,
@@ -90,9 +90,14 @@ type Pairs = BTreeMap<u32, [Option<f64>; 2]>;
 
 /// Returns the required two-sided p-value in a session of this many blocks that is the `n`-th one with a result.
 fn level(blocks: u32, n: u32) -> f64 {
+    Rule::STANDARD.false_rate * DECIDED / factor(blocks, n)
+}
+
+/// Returns the factor of a p-value in a session of this many blocks that is the `n`-th one with a result.
+fn factor(blocks: u32, n: u32) -> f64 {
     let last = Rule::LOOKS[Rule::LOOKS.len() - 1];
     let looks = if blocks <= last { Rule::STANDARD.sequential().looks } else { 1 };
-    Rule::STANDARD.false_rate * DECIDED / f64::from(looks) / Rule::spending(n)
+    f64::from(looks) * Rule::spending(n)
 }
 
 /// Returns the typical noise of each study: the standard deviation of the logarithm of the ratio of two
@@ -131,8 +136,13 @@ fn deviation(values: &[f64]) -> Option<f64> {
     (values.len() >= 2).then(|| (squares / (values.len() - 1) as f64).sqrt())
 }
 
-/// Returns what a contrast needs; `None` if it needs no runs. `noise` is that of the studies.
-pub fn need(test: &Test, records: &[RunRecord], noise: &BTreeMap<String, f64>) -> Option<Need> {
+/// Returns what a contrast needs on a machine; `None` if it needs no runs. `noise` is that of the studies.
+/// The runs of other machines show noise and effect, but spend nothing of its error rate.
+pub fn need(
+    test: &Test,
+    (records, machine): (&[RunRecord], &str),
+    noise: &BTreeMap<String, f64>,
+) -> Option<Need> {
     let contrast = &test.contrast;
     let study = contrast.locations().first()?.study.clone();
     let published = test.published_size().ok().flatten();
@@ -140,7 +150,7 @@ pub fn need(test: &Test, records: &[RunRecord], noise: &BTreeMap<String, f64>) -
         kind: contrast.kind().to_owned(),
         place: contrast.as_kind().place(),
         seen: 0,
-        session: results(contrast, records, |_| true) + 1,
+        session: results(contrast, records, machine) + 1,
         noise: noise.get(&study).copied(),
         noise_from: noise.get(&study).map_or(Source::Unknown, |_| Source::Study),
         effect: published,
@@ -173,14 +183,16 @@ pub fn need(test: &Test, records: &[RunRecord], noise: &BTreeMap<String, f64>) -
     Some(need)
 }
 
-/// Reports whether no verification can decide a contrast, given the stored runs of a machine: the p-value of
-/// a resampled statistic cannot become small enough for one more session of several looks.
-pub fn is_out_of_reach(contrast: &Contrast, records: &[RunRecord], machine: &str) -> bool {
-    let last = Rule::LOOKS[Rule::LOOKS.len() - 1];
-    let looks = f64::from(Rule::STANDARD.sequential().looks);
-    let least = |session| Rule::resampled_least_p(last) * looks * Rule::spending(session);
-    contrast.as_kind().is_resampled()
-        && least(results(contrast, records, |m| m == machine) + 1) > Rule::STANDARD.false_rate
+/// Returns the smallest number of [`BLOCKS`] with which one more session of a machine could decide a contrast,
+/// whatever it measures; `None` if there is none. The p-value of a resampled statistic has a lower limit, which
+/// can be too large for the error rate that earlier sessions left.
+pub fn least_blocks(contrast: &Contrast, records: &[RunRecord], machine: &str) -> Option<u32> {
+    if !contrast.as_kind().is_resampled() {
+        return Some(BLOCKS[0]);
+    }
+    let session = results(contrast, records, machine) + 1;
+    let least_p = |blocks| Rule::resampled_least_p(blocks) * factor(blocks, session);
+    BLOCKS.into_iter().find(|blocks| least_p(*blocks) <= Rule::STANDARD.false_rate)
 }
 
 /// Returns the scatter between blocks that belongs to the width of an interval.
@@ -202,17 +214,15 @@ fn blocks_of_ratio(size: f64, noise: f64, session: u32) -> Option<u32> {
     })
 }
 
-/// Returns the greatest number of sessions with a result on a machine that `is_one` accepts.
-fn results(contrast: &Contrast, records: &[RunRecord], is_one: impl Fn(&str) -> bool) -> u32 {
-    let kind = contrast.as_kind();
-    let mut of_machine: BTreeMap<&str, u32> = BTreeMap::new();
-    for session in by_session(records).iter().filter(|session| is_one(session.machine)) {
+/// Returns the number of sessions of a machine with a result.
+fn results(contrast: &Contrast, records: &[RunRecord], machine: &str) -> u32 {
+    let has_result = |session: &SessionRuns<'_>| {
         let context = Context { records: session.records.clone(), rule: Rule::STANDARD };
-        if kind.evaluate(&context).is_ok_and(|finding| finding.p.is_some()) {
-            *of_machine.entry(session.machine).or_default() += 1;
-        }
-    }
-    of_machine.into_values().max().unwrap_or(0)
+        contrast.as_kind().evaluate(&context).is_ok_and(|finding| finding.p.is_some())
+    };
+    let mut sessions = by_session(records);
+    sessions.retain(|session| session.machine == machine && has_result(session));
+    sessions.len() as u32
 }
 
 /// Returns the runs of the session that has the most blocks of a contrast, of these the newest, and

@@ -14,16 +14,20 @@ const RUN_MIN: Duration = Duration::from_secs(10);
 pub(crate) struct Blocks {
     start: Instant,
     budget: Option<Duration>,
-    /// Whether another command can continue the session, which is therefore never over its budget by
-    /// more than one run.
-    continues: bool,
+    /// Estimated duration of a block of a session that another command can continue. Such a session is
+    /// over its budget by at most about one block.
+    continues: Option<Duration>,
     /// Durations of the blocks completed by this process.
     finished: Vec<Duration>,
 }
 
 impl Blocks {
     /// Starts a budget at `start`. `None` means no budget.
-    pub(crate) fn new(start: Instant, budget: Option<Duration>, continues: bool) -> Self {
+    pub(crate) fn new(
+        start: Instant,
+        budget: Option<Duration>,
+        continues: Option<Duration>,
+    ) -> Self {
         Self { start, budget, continues, finished: Vec::new() }
     }
 
@@ -41,18 +45,22 @@ impl Blocks {
     }
 
     /// Returns whether the study must end at `now`: before a block (`first`) that would not fit
-    /// according to earlier blocks, or before any run after the hard limit. That of a session that another
-    /// command can continue is its budget.
+    /// according to earlier blocks, or before any run after the hard limit. A session that another command
+    /// can continue estimates its first block, and its hard limit is one block after its budget: the runs of
+    /// a block that is cut are made later than those they are compared with.
     pub(crate) fn over(&self, block: u32, first: bool, now: Instant) -> bool {
         let Some(budget) = self.budget else { return false };
         let used = now.saturating_duration_since(self.start);
-        let (times, least) = if self.continues { (1.0, 0) } else { (BUDGET_HARD, BLOCKS_MIN) };
-        if used.as_secs_f64() > budget.as_secs_f64() * times {
+        let count = u32::try_from(self.finished.len()).unwrap_or(u32::MAX);
+        let mean = self.finished.iter().sum::<Duration>().checked_div(count);
+        let next = mean.or(self.continues).unwrap_or_default();
+        if self.continues.is_some() {
+            return if first { used + next > budget } else { used > budget + next };
+        }
+        if used.as_secs_f64() > budget.as_secs_f64() * BUDGET_HARD {
             return true;
         }
-        let count = u32::try_from(self.finished.len().max(1)).unwrap_or(u32::MAX);
-        let next = self.finished.iter().sum::<Duration>() / count;
-        first && block >= least && used + next > budget
+        first && block >= BLOCKS_MIN && used + next > budget
     }
 }
 
@@ -64,7 +72,7 @@ mod tests {
     fn blocks_are_dropped_when_the_next_one_would_not_fit_but_never_below_three() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut blocks = Blocks::new(start, Some(Duration::from_secs(100)), false);
+        let mut blocks = Blocks::new(start, Some(Duration::from_secs(100)), None);
         for _ in 0..3 {
             blocks.finish(Duration::from_secs(30));
         }
@@ -73,7 +81,7 @@ mod tests {
         assert!(!blocks.over(3, false, at(71)), "the budget should not stop a block midway");
         assert!(!blocks.over(2, true, at(170)), "three blocks may exceed the budget");
         assert!(blocks.over(0, false, at(176)), "the hard limit has passed");
-        let none = Blocks::new(start, None, false);
+        let none = Blocks::new(start, None, None);
         assert!(!none.over(99, true, at(1_000_000)) && none.longest_run(at(5)).is_none());
         assert_eq!(blocks.longest_run(at(75)), Some(Duration::from_secs(100)));
         assert_eq!(blocks.longest_run(at(1000)), Some(RUN_MIN));
@@ -83,10 +91,14 @@ mod tests {
     fn a_session_that_can_be_continued_keeps_its_budget() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut blocks = Blocks::new(start, Some(Duration::from_secs(100)), true);
-        assert!(!blocks.over(0, true, at(99)), "no block is known to be too long");
-        assert!(blocks.over(0, false, at(101)), "the next run begins after the budget");
+        let (budget, estimate) = (Duration::from_secs(100), Duration::from_secs(20));
+        let mut blocks = Blocks::new(start, Some(budget), Some(estimate));
+        assert!(!blocks.over(0, true, at(79)), "the estimated block should fit");
+        assert!(blocks.over(0, true, at(81)), "the estimated block should not fit");
+        assert!(!blocks.over(0, false, at(119)), "a block that has begun is not cut");
+        assert!(blocks.over(0, false, at(121)), "unless it takes much longer than estimated");
         blocks.finish(Duration::from_secs(30));
         assert!(!blocks.over(1, true, at(69)) && blocks.over(1, true, at(71)));
+        assert!(!blocks.over(1, false, at(129)) && blocks.over(1, false, at(131)));
     }
 }

@@ -9,7 +9,7 @@
 //! A study with a budget stops after a block if the next one would not fit, but not before
 //! [`BLOCKS_MIN`](crate::budget::BLOCKS_MIN) blocks and never later than
 //! [`BUDGET_HARD`](crate::budget::BUDGET_HARD) times its budget. A sequential session can be continued, so it
-//! stops before the first block that would not fit.
+//! stops before any block that would not fit, and within one only if it takes twice as long as expected.
 
 mod begin;
 mod options;
@@ -87,6 +87,7 @@ pub fn run_study(
     let sets = Sets::prepare(&planned.comparisons, subject.sets(), options)?;
     let (writer, session) = begin::begin(spec, subject, store, &planned, options)?;
     let budget = plan::budget(spec, options);
+    let block = plan::block(&planned, &needs);
     let name = session.header.session.clone();
     let mut study = Study {
         options,
@@ -95,7 +96,7 @@ pub fn run_study(
         judge: Judge::new(options.machine.cpus_usable),
         writer,
         header: session.header,
-        blocks: Blocks::new(start, budget, options.sequential.is_some()),
+        blocks: Blocks::new(start, budget, options.sequential.as_ref().map(|_| block)),
         spans_left: SESSION_SPANS_MAX,
         traces: store.traces_dir(&name),
         store,

@@ -3,14 +3,14 @@
 //! A median would still look right if four of ten runs were wrong, and blocks with errors are excluded from other
 //! contrasts: here an error can be what the claim denies. So all runs count, disturbed or not. Any number of runs
 //! without a counterexample leaves some share of wrong runs possible, which the words state. A counterexample
-//! counts on any medium, unless the claim names one.
+//! counts on any medium but a slowed device, unless the claim names one.
 
 use super::kind::{Context, Kind, ordered};
 use crate::evaluation::answer::Answer;
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::pair::the_arm;
-use crate::evaluation::runs::{Runs, metric as number};
+use crate::evaluation::runs::{Runs, SLOWED, metric as number};
 use crate::location::Location;
 use crate::rule::Rule;
 use crate::verdict::Effect;
@@ -87,7 +87,9 @@ impl Kind for Every {
             return own;
         }
         let media = Runs::by_medium(&context.records, &self.at);
-        let mut found = media.iter().map(|(_, runs)| self.on(runs, &context.rule));
+        let counts = |medium: &str| medium != SLOWED || self.at.medium.is_some();
+        let media = media.iter().filter(|(medium, _)| counts(medium));
+        let mut found = media.map(|(_, runs)| self.on(runs, &context.rule));
         found.find(refutes).unwrap_or(own)
     }
 }

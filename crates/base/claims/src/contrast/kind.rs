@@ -95,7 +95,8 @@ pub(crate) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// Returns the runs at a location of `kind`, on the medium that all locations without one share.
+    /// Returns the runs at a location of `kind`, on the medium shared by all its locations that name none, or
+    /// the same one.
     pub(crate) fn runs(&self, at: &Location, kind: &dyn Kind) -> Runs<'a> {
         let by_compute = kind.axis() == Some(COMPUTE_AXIS);
         let mut sharing = kind.needs();

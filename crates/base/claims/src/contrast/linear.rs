@@ -1,7 +1,7 @@
 //! A rising straight line over the levels of a factor.
 
 use super::kind::{Context, Kind};
-use crate::evaluation::answer::{Answer, at_least};
+use crate::evaluation::answer::{Answer, at_least, undefined_words};
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::levels::{Axis, Levels};
@@ -70,6 +70,9 @@ impl Kind for Linear {
             Some(y[y.len() - 1] / y[0])
         })?;
         let answer = at_least(&explained, *r2).and(at_least(&grown, *growth));
+        // One reason is enough.
+        let undefined = [&explained, &grown].map(undefined_words);
+        let undefined = undefined.into_iter().find(|words| !words.is_empty()).unwrap_or_default();
         let (explained, grown) = (explained.interval, grown.interval);
         // A growth within the noise shows no line, however straight.
         let ends = [levels.arms[levels.arms.len() - 1], levels.arms[0]];
@@ -85,6 +88,7 @@ impl Kind for Linear {
              {growth} times",
             explained.estimate, explained.lo, explained.hi, grown.estimate, grown.lo, grown.hi
         );
+        words.push_str(&undefined);
         if let Some(floor) = floor.filter(|_| below_noise && answer.holds.is_none()) {
             words.push_str(&format!(", but {}", noise_words(floor)));
         }

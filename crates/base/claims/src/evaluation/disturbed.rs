@@ -2,7 +2,7 @@
 //!
 //! A run next to a noisy neighbour carries that doubt, as does a run that missed its condition or
 //! had failed files. If some of the runs behind a verdict carry such a doubt, their blocks are
-//! excluded and the contrast is judged again from the quiet blocks of the same sessions. The
+//! excluded and the contrast is judged again from the quiet blocks of the same sessions and media. The
 //! verdict is retained if the quiet blocks give the same one. Otherwise the disturbed blocks
 //! decided it, and the verdict becomes undecided, with the reason and the remedy. Only whole blocks
 //! are excluded, never single runs, because the arms of a block are compared with each other and
@@ -78,6 +78,9 @@ pub(crate) fn withhold<'a>(
     let all: BTreeSet<Block<'_>> = behind.iter().map(|r| block(r)).collect();
     let need = (context.rule.blocks_min as f64 * QUIET_MIN).ceil() as usize;
     let sessions = &finding.evidence.sessions;
+    // Undisturbed runs on another medium do not show what this one would.
+    let media: BTreeSet<&str> = behind.iter().map(|r| r.key.medium.as_str()).collect();
+    let several = kind.on_several_media();
     let quiet = Context {
         rule: Rule { blocks_min: need, ..context.rule },
         records: context
@@ -85,6 +88,7 @@ pub(crate) fn withhold<'a>(
             .iter()
             .copied()
             .filter(|r| sessions.contains(&r.key.session) && !disturbed.contains(&block(r)))
+            .filter(|r| several || media.contains(r.key.medium.as_str()))
             .collect(),
     };
     let quiet = kind.evaluate(&quiet);

@@ -33,6 +33,9 @@ pub(crate) struct Runs<'a> {
     pub(crate) sleeps: bool,
 }
 
+/// Medium of a device that the kernel slows down.
+pub(crate) const SLOWED: &str = "slow";
+
 /// Minimum share of runs stopped at their deadline that discredits the arm's remaining runs.
 const STOPPED_MAX: f64 = 0.25;
 
@@ -96,7 +99,7 @@ impl<'a> Runs<'a> {
             let least = sharing.iter().map(blocks).min().unwrap_or(0);
             let scaled = group.iter().any(|r| r.doubts.contains(&Doubt::Scaled));
             let newest = group.iter().map(|r| r.started_unix_ms).max().unwrap_or(0);
-            // Ignore runs on a slowed device or memory unless the claim names it.
+            // A slowed device or memory decides only if the claim names it or nothing else has runs.
             let medium = group[0].key.medium.as_str();
             let own = matches!(medium, "work" | "image");
             (least >= blocks_min, own, !scaled, Reverse(medium.to_owned()), newest)

@@ -56,6 +56,17 @@ fn a_verdict_is_kept_if_the_quiet_blocks_agree() {
 }
 
 #[test]
+fn quiet_blocks_on_another_medium_do_not_replace_disturbed_ones() {
+    let mut store = two(80.0, 8);
+    store.disturb("a", &[2, 5, 6], 1.0);
+    store.medium = "usb".to_owned();
+    store.arm("a", &[], 80.0).arm("b", &[], 100.0);
+    let found = judged(&store, "less");
+    assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
+    assert!(found.sentence.contains("too few other blocks"), "{}", found.sentence);
+}
+
+#[test]
 fn a_verdict_that_the_disturbed_blocks_decide_is_withheld() {
     // Five of eleven blocks are disturbed and make the two arms look equal.
     let mut store = two(90.0, 11);
@@ -225,7 +236,7 @@ fn clean_runs_elsewhere_do_not_hide_a_counterexample() {
                 \"t\"\nrefutes = \"t\"\n[[claim.contrast]]\nkind = \"every\"\nat = { experiment = \
                 \"e\", set = \"E\" }\narm = \"a\"\nmetric = \"extra.wrong\"\nwithin = [0, 0]\n";
     let claim = load([("every", text)]).unwrap().remove(0);
-    let judge = |place: fn(&mut Store), wrong: f64| {
+    let judge = |first: &str, place: fn(&mut Store), wrong: f64| {
         let mut store = Store::new(12);
         let with = |wrong: f64| {
             move |_: u32| {
@@ -234,7 +245,7 @@ fn clean_runs_elsewhere_do_not_hide_a_counterexample() {
                 one
             }
         };
-        store.medium = "usb".to_owned();
+        store.medium = first.to_owned();
         store.arm_with("a", &[], with(wrong));
         store.started = 2_000;
         place(&mut store);
@@ -246,9 +257,11 @@ fn clean_runs_elsewhere_do_not_hide_a_counterexample() {
     };
     let medium: fn(&mut Store) = |store| store.medium = "work".to_owned();
     for place in [machine, medium] {
-        let right = judge(place, 0.0);
+        let right = judge("usb", place, 0.0);
         assert_eq!(right.verdict, Verdict::Confirmed, "{}", right.sentence);
-        let wrong = judge(place, 1.0);
+        let wrong = judge("usb", place, 1.0);
         assert_eq!(wrong.verdict, Verdict::Refuted, "{}", wrong.sentence);
     }
+    let slow = judge("slow", medium, 1.0);
+    assert_eq!(slow.verdict, Verdict::Confirmed, "only if the claim names it: {}", slow.sentence);
 }

@@ -4,7 +4,7 @@ use crate::chain::{Noise, claims, runs};
 use crate::synthetic::Store;
 use ioloom_claims::{Claim, ClaimVerdict, Rule, Verdict, load, power, verdicts, verdicts_at_looks};
 use ioloom_model::{Doubt, RunRecord};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the runs of a session of one comparison, without the second runs that limit small effects.
 fn session(
@@ -150,6 +150,19 @@ fn a_session_of_several_looks_decides_only_what_survives_them() {
     }
 }
 
+#[test]
+fn sessions_of_other_machines_do_not_count_for_the_blocks_needed() {
+    let claims = claims(1, "less");
+    let mut noise = Noise(34);
+    let mut records = session(&mut noise, 0, "m1", "e0", 0.5);
+    records.extend(session(&mut noise, 1, "m1", "e0", 0.5));
+    let next = |machine| {
+        let need = power::need(&claims[0].contrasts[0], (&records[..], machine), &BTreeMap::new());
+        need.unwrap().session
+    };
+    assert_eq!([next("m1"), next("m2")], [3, 1]);
+}
+
 /// With 9999 resamples, the p-value of 30 blocks is at least 0.001: enough for a second session of four looks,
 /// but not for a third.
 #[test]
@@ -164,11 +177,13 @@ fn a_resampled_statistic_is_out_of_reach_in_the_third_session() {
         for n in [1.0, 2.0, 4.0] {
             store.arm(&format!("c-{n}"), &[("n", n)], 100.0 * n);
         }
-        let found = power::is_out_of_reach(&claim.contrasts[0].contrast, &store.records, "m1");
-        assert_eq!(found, expected, "{session}");
-        let other = power::is_out_of_reach(&claim.contrasts[0].contrast, &store.records, "m2");
-        assert!(!other, "{session}");
+        let contrast = &claim.contrasts[0].contrast;
+        let is_out = |machine| {
+            power::least_blocks(contrast, &store.records, machine).is_none_or(|blocks| blocks > 30)
+        };
+        assert_eq!(is_out("m1"), expected, "{session}");
+        assert!(!is_out("m2"), "{session}");
     }
     let ratio = &claims(1, "less")[0].contrasts[0].contrast;
-    assert!(!power::is_out_of_reach(ratio, &store.records, "m1"));
+    assert_eq!(power::least_blocks(ratio, &store.records, "m1"), Some(12));
 }

@@ -132,3 +132,11 @@ pub(super) fn budget(spec: &ioloom_model::StudySpec, options: &RunOptions<'_>) -
         Mode::Full => None,
     })
 }
+
+/// Estimates the duration of a block.
+pub(super) fn block(planned: &Planned, needs: &Needs) -> Duration {
+    let blocks = planned.order.last().map_or(1, |slot| slot.2 + 1);
+    // The ends of a range are factors away from the truth, so the middle is that of logarithms.
+    let all_s = (needs.runs_s.low * needs.runs_s.high).sqrt();
+    Duration::try_from_secs_f64(all_s / f64::from(blocks)).unwrap_or_default()
+}

@@ -21,8 +21,10 @@ use crate::study::{lab_failure, spec_failure};
 use crate::study_progress::StudyProgress;
 use crate::{out, stderr};
 use bench::Bench;
-use ioloom_claims::power::is_out_of_reach;
-use ioloom_claims::{Claim, ClaimVerdict, Part, Rule, Test, Verdict, forecast, verdicts_at_looks};
+use ioloom_claims::power::least_blocks;
+use ioloom_claims::{
+    Claim, ClaimVerdict, Combine, Part, Rule, Verdict, forecast, verdicts_at_looks,
+};
 use ioloom_lab::store::SessionHeader;
 use ioloom_lab::{RunOptions, Session, run_study, sequential};
 use ioloom_model::RunRecord;
@@ -42,7 +44,7 @@ pub(crate) fn run(request: &Request<'_>) -> Ended {
     let bench = Bench::new(request)?;
     let began = Instant::now();
     let mut wanted = request.claims.clone();
-    let mut left_out = false;
+    let (mut left_out, mut has_refused) = (false, false);
     let mut again = false;
     let mut runs = BTreeMap::new();
     loop {
@@ -67,7 +69,7 @@ pub(crate) fn run(request: &Request<'_>) -> Ended {
             stderr::line("Stopped; finished runs are kept. Continue with the same command.");
             return Ok(Exit::Interrupted);
         };
-        left_out |= ran.has_refused;
+        has_refused |= ran.has_refused;
         let later = planned.left_out.get(plan::NO_BUDGET);
         wanted.retain(|claim| {
             ran.unfinished.contains(&claim.id)
@@ -80,7 +82,8 @@ pub(crate) fn run(request: &Request<'_>) -> Ended {
         again = true;
     }
     // The plan has said why named claims cannot be verified.
-    Ok(if request.named && (left_out || !wanted.is_empty()) { Exit::Refused } else { Exit::Ok })
+    let unverified = request.named && (left_out || !wanted.is_empty());
+    Ok(if unverified || has_refused { Exit::Refused } else { Exit::Ok })
 }
 
 /// Plans the runs of the claims: unfinished sessions that test one of them, and new ones.
@@ -97,6 +100,10 @@ fn round(
     let mut left_out = futile(bench, &claims);
     left_out.extend(given_up(bench.request, &sessions));
     left_out.extend(out_of_reach(bench, &claims));
+    // Unfinished sessions come first, each with its share, unless the time is too short for a block.
+    let fitting = continued.iter().filter(|task| !task.exceeds(budget));
+    let taken = Duration::try_from_secs_f64(fitting.map(|task| task.first_s).sum());
+    let budget = budget.map(|budget| budget.saturating_sub(taken.unwrap_or(Duration::MAX)));
     let planned = Plan::new(bench, &claims, &left_out, budget)?;
     Ok((continued, planned))
 }
@@ -124,15 +131,21 @@ fn run_tasks(
     let mut round = Round::default();
     for (at, task) in tasks.iter().enumerate() {
         let left = budget.map(|budget| budget.saturating_sub(began.elapsed()));
-        // The plan has found time for the first session.
-        if at > 0 && task.exceeds(left) {
-            report_left_out("the time left is too short for one block", &task.rule.claims);
+        // The plan has found time for a new session that is the first.
+        if (at > 0 || task.continues) && task.exceeds(left) {
+            let reason = match task.continues {
+                true => "the time left is too short for one more block of their session",
+                false => "the time left is too short for one block",
+            };
+            report_left_out(reason, &task.rule.claims);
             round.unfinished.extend(task.rule.claims.iter().cloned());
             continue;
         }
         let share = left.map(|left| {
             let rest: f64 = tasks[at..].iter().map(|task| task.first_s).sum();
-            left.mul_f64((task.first_s / rest.max(1e-9)).clamp(0.0, 1.0))
+            let share = left.mul_f64((task.first_s / rest.max(1e-9)).clamp(0.0, 1.0));
+            // Less than a block is of no use, and the estimate is not exact.
+            share.max(task.least().mul_f64(1.5)).min(left)
         });
         let session = match measure(bench, task, share) {
             Ok(session) => session,
@@ -230,15 +243,36 @@ fn futile(bench: &Bench<'_>, claims: &[&Claim]) -> BTreeMap<String, String> {
     hopeless.map(|verdict| (verdict.id, reason.clone())).collect()
 }
 
-/// Returns the claims that one more session cannot decide, whatever it measures, and the reason.
+/// Returns the claims that one more session cannot decide, whatever it measures, and the reason. It measures
+/// all contrasts of a claim again.
 fn out_of_reach(bench: &Bench<'_>, claims: &[&Claim]) -> BTreeMap<String, String> {
     let machine = &bench.machine.fingerprint;
     let records = &bench.request.evidence.records;
-    let is_out = |test: &Test| is_out_of_reach(&test.contrast, records, machine);
-    let out = claims.iter().filter(|claim| claim.contrasts.iter().any(is_out));
-    let reason = "earlier sessions used the error rate of their resampled test; a study with --blocks 48, \
-                  judged once, may decide them";
-    out.map(|claim| (claim.id.clone(), reason.to_owned())).collect()
+    let reason = |claim: &&Claim| {
+        let contrasts = claim.contrasts.iter().map(|test| &test.contrast);
+        let measured = contrasts.filter(|contrast| !contrast.locations().is_empty());
+        let least: Vec<Option<u32>> =
+            measured.map(|contrast| least_blocks(contrast, records, machine)).collect();
+        Some((claim.id.clone(), spent_words(claim.combine, &least)?))
+    };
+    claims.iter().filter_map(reason).collect()
+}
+
+/// Says that no session of several looks can decide a claim whose contrasts need `least` blocks, if so.
+fn spent_words(combine: Combine, least: &[Option<u32>]) -> Option<String> {
+    let last = Rule::LOOKS[Rule::LOOKS.len() - 1];
+    let is_out = |least: &Option<u32>| least.is_none_or(|blocks| blocks > last);
+    let is_claim_out = match combine {
+        Combine::Places => least.iter().any(is_out),
+        // One contrast can refute it.
+        Combine::All => !least.is_empty() && least.iter().all(is_out),
+    };
+    let all: Option<Vec<u32>> = least.iter().copied().collect();
+    let advice = all.and_then(|all| all.into_iter().max()).map_or(String::new(), |blocks| {
+        format!("; a study with --blocks {blocks}, judged once, may decide them")
+    });
+    let reason = "earlier sessions used the error rate of their resampled test";
+    is_claim_out.then(|| format!("{reason}{advice}"))
 }
 
 /// Prints a sentence in lines of 80 columns.
@@ -285,11 +319,31 @@ fn measure(bench: &Bench<'_>, task: &Task, budget: Option<Duration>) -> Result<S
     options.sequential = Some((task.rule.clone(), &judge));
     options.budget = budget;
     options.claims = bench.request.ledger.definitions(&task.spec.name);
-    let media = bench.media(&task.spec, task.subject, &options)?;
+    let media = bench.media(&task.spec, task.subject, &options);
+    let media = media.inspect_err(|_| progress.finish())?;
     let mut options = RunOptions { images: &media.images, ..options };
     options.workspaces.clone_from(&media.places);
     options.overrides.ladders_on_further = media.further;
     let done = run_study(&task.spec, task.subject, &bench.store, &options);
     progress.finish();
     done.map(|run| run.session).map_err(|error| lab_failure(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_is_out_of_reach_if_no_contrast_can_decide_it() {
+        let words =
+            |combine, least: &[Option<u32>]| spent_words(combine, least).unwrap_or_default();
+        let mixed = [Some(12), Some(48)];
+        assert!(words(Combine::Places, &mixed).contains("--blocks 48"));
+        assert_eq!(words(Combine::All, &mixed), "", "the first contrast can refute it");
+        assert!(words(Combine::All, &[Some(96), Some(48)]).contains("--blocks 96"));
+        let never = words(Combine::All, &[Some(48), None]);
+        assert!(never.starts_with("earlier sessions") && !never.contains("--blocks"), "{never}");
+        assert_eq!(words(Combine::Places, &[Some(30)]), "");
+        assert_eq!(words(Combine::All, &[]), "");
+    }
 }

@@ -90,15 +90,15 @@ impl Task {
         Price::of(std::slice::from_ref(self)).block_s
     }
 
-    /// Returns the estimated seconds of its file sets and one block, the least that is of use.
-    fn least_s(&self) -> f64 {
+    /// Returns the estimated time of its file sets and one block, the least that is of use.
+    pub(super) fn least(&self) -> Duration {
         let Price { block_s, sets_s } = Price::of(std::slice::from_ref(self));
-        block_s + sets_s
+        Duration::try_from_secs_f64(block_s + sets_s).unwrap_or(Duration::MAX)
     }
 
     /// Reports whether the time left is too short for its file sets and one block.
     pub(super) fn exceeds(&self, left: Option<Duration>) -> bool {
-        left.is_some_and(|left| self.least_s() > left.as_secs_f64())
+        left.is_some_and(|left| self.least() > left)
     }
 
     /// Describes the session in a sentence.
