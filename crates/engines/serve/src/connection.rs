@@ -382,10 +382,11 @@ impl Connection {
         };
         let is_served = self.transport.has_more() && self.transport.stage() != Stage::Handshake;
         let idle = live.idle();
-        if passed(self.begun_ns, live.request()) && !is_served && !self.is_full {
-            Some(Cut::Request)
-        } else if passed(self.pending_ns, service.limits.drain) {
+        // First, because it also holds while a client waits for the server.
+        if passed(self.pending_ns, service.limits.drain) {
             Some(Cut::Drain)
+        } else if passed(self.begun_ns, live.request()) && !is_served && !self.is_full {
+            Some(Cut::Request)
         } else if !idle.is_zero() && passed(self.active_ns, idle) {
             Some(Cut::Idle)
         } else if self.lingering_ns != 0 && now_ns.saturating_sub(self.lingering_ns) > LINGER_NS {
@@ -513,6 +514,11 @@ mod tests {
         let is_late =
             |connection: &Connection, now_ns| connection.overdue(&service, now_ns).is_some();
         assert!(!is_late(&connection, drain_ns + 10) && is_late(&connection, drain_ns + 11));
+        // An expired request timeout, which is ignored while the client waits, does not hide it.
+        connection.begun_ns = 1;
+        let both_ns = drain_ns.max(service.live.request().as_nanos() as u64) + 11;
+        assert_eq!(connection.overdue(&service, both_ns), Some(Cut::Drain));
+        connection.begun_ns = 0;
         // Half of the first answer is not the whole answer.
         connection.sent(first, ioloom_exchange::PADDED / 2, 30);
         assert!(is_late(&connection, drain_ns + 11));

@@ -17,6 +17,7 @@ use crate::sharing::{self, Strategy};
 use crate::stock_file::{self, StockLock};
 use crate::stock_writer::StockWriter;
 use crate::store::Locked;
+use crate::store::ignored::Ignored;
 use crate::{lock, store};
 use ioloom_exchange::{ClassicForm, Exchange, Settings, State};
 use ioloom_failure::quoted;
@@ -147,9 +148,6 @@ impl Server {
         let initial_state = match &options.database {
             None => {
                 let (stocks, file_hash) = stock_file::read(&options.stock)?;
-                if !uses_store {
-                    check_ignored(options, &stocks, file_hash)?;
-                }
                 open_with_store(options, locked, stocks, file_hash)?
             }
             // A stock file may not be needed.
@@ -469,7 +467,10 @@ fn open_with_store(
         Some(store::Opened { state, store, is_new, notices, .. }) => {
             (state, Some(store), Some(is_new), notices)
         }
-        None => (State::new(initial, 0), None, None, Vec::new()),
+        None => {
+            let notices = check_ignored(options, &initial, file_hash)?;
+            (State::new(initial, 0), None, None, notices)
+        }
     };
     let journal = Arc::new(Journal::new(state.seq(), store, options.durability));
     let (stocks, seq) = (state.exchange().clone(), state.seq());
@@ -531,22 +532,35 @@ fn database_refusal(_: &ServeOptions, _: &DatabaseChoice) -> Option<String> {
     Some(WITHOUT_POSTGRES.to_owned())
 }
 
-/// Refuses stocks without the orders of a store that would be ignored. A stock file that was changed
-/// since is what the user wants to serve.
+/// Refuses stocks without the orders of a store that would be ignored, or returns a notice if that was
+/// accepted. A stock file that was changed since is what the user wants to serve.
 fn check_ignored(
     options: &ServeOptions,
     stocks: &Exchange,
     file_hash: u64,
-) -> Result<(), ServeError> {
-    let choice = &options.store;
-    if choice.accept_loss || !store::ignored::continues(choice, stocks, file_hash)? {
-        return Ok(());
+) -> Result<Vec<String>, ServeError> {
+    let (choice, stock) = (&options.store, quoted(&options.stock));
+    let (what, advice) = match store::ignored::compare(choice, stocks, file_hash) {
+        Ok(Ignored::Nothing) => return Ok(Vec::new()),
+        Ok(Ignored::Orders) => {
+            (format!("it has orders that stock file {stock} lacks"), "choose another durability")
+        }
+        Ok(Ignored::Lost) => (
+            format!("acknowledged orders are missing, and stock file {stock} may lack them"),
+            "restore a backup and choose another durability",
+        ),
+        Err(_) if choice.accept_loss => {
+            (format!("its orders could not be compared with stock file {stock}"), "")
+        }
+        Err(error) => return Err(ServeError::Refused(error.to_string())),
+    };
+    if choice.accept_loss {
+        return Ok(vec![format!("{what}; continuing without them")]);
     }
     Err(ServeError::Refused(format!(
-        "store {} has orders that stock file {} lacks, and durability none ignores stores; choose \
-         another durability to continue with them, or continue without them with --accept-loss",
-        quoted(&choice.path),
-        quoted(&options.stock)
+        "cannot start without store {} (durability none): {what}; {advice} to continue with them, or \
+         continue without them with --accept-loss",
+        quoted(&choice.path)
     )))
 }
 

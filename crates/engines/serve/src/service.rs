@@ -159,7 +159,6 @@ impl Service {
     }
 
     /// Returns true if executing an order waits for another thread.
-    #[cfg(feature = "tokio")]
     pub(crate) fn waits_for_threads(&self) -> bool {
         matches!(self.sharing, Sharing::Writer | Sharing::Shards | Sharing::Database)
     }

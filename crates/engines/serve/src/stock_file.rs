@@ -102,6 +102,11 @@ impl StockLock {
         std::fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone())
     }
 
+    /// Returns the path of the file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Returns another descriptor of the locked file, which also keeps it locked.
     pub(crate) fn keep(&self) -> io::Result<Option<OwnedFd>> {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);

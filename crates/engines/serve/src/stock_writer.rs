@@ -7,7 +7,8 @@
 use crate::error::ServeError;
 use crate::service::Service;
 use crate::stock_file::{self, StockLock};
-use ioloom_failure::PathError;
+use ioloom_failure::{Operation, PathError};
+use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -114,7 +115,10 @@ impl StockWriter {
         }
         // The store failed after the server looked for its errors.
         let error = service.journal.take_error().map(ServeError::from);
-        error.or_else(|| self.error().take()).map_or(Ok(()), Err)
+        Err(error.or_else(|| self.error().take()).unwrap_or_else(|| {
+            let reason = io::Error::other("the store failed earlier");
+            ServeError::WriteStock(PathError::new(Operation::Write, self.lock.path(), reason))
+        }))
     }
 
     /// Writes the stock file unless nothing has changed; returns false if the store failed earlier.
@@ -209,10 +213,8 @@ mod tests {
     use crate::service::NullStore;
     use crate::store::{Store, StoreError};
     use ioloom_exchange::{Command, Form, Order, Record, Request, Side};
-    use ioloom_failure::Operation;
     use ioloom_sys::fault;
     use ioloom_testbed::alone;
-    use std::io;
     use std::path::Path;
 
     /// A store that can store orders but fails at everything else.
@@ -286,6 +288,8 @@ mod tests {
         let (service, writer) = bench(Box::new(Full), dir.path());
         trade(&service);
         assert!(matches!(writer.finish(), Err(ServeError::Store(_))));
+        // Its reason was reported, but the file is still outdated.
+        assert!(matches!(writer.finish(), Err(ServeError::WriteStock(_))));
         let text = std::fs::read_to_string(dir.path().join("stock.txt")).unwrap();
         assert_eq!(text, "1 1 1\n");
     }

@@ -381,6 +381,8 @@ fn run_logged(args: &ServeArgs) -> Ended {
         served
     })?;
     if args.json {
+        // Signals are not handled any more, so the wait for a stalled reader must have a limit.
+        logging::finish();
         out::print_json(&Served {
             schema: SCHEMA,
             command: "serve",

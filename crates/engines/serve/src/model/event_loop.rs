@@ -331,14 +331,17 @@ impl<'a> EventLoop<'a> {
         }
         self.service.took(count, self.now_ns, executed_ns, ended_ns);
         self.service.count(jobs);
+        // These clients have their time from now on; others may have sent data during the wait.
+        let turn_ns = std::mem::replace(&mut self.now_ns, ended_ns);
         self.write_all(jobs, turn);
-        if has_waited {
+        self.now_ns = turn_ns;
+        if has_waited || self.service.waits_for_threads() {
             self.renew_deadlines(jobs, ended_ns);
         }
         true
     }
 
-    /// Restarts the timeouts of clients that waited for a commit.
+    /// Restarts the timeouts of clients that waited for a commit or for another thread.
     fn renew_deadlines(&mut self, jobs: &[Job], now_ns: u64) {
         let mut latest = None;
         for job in jobs {

@@ -94,6 +94,11 @@ impl Tables {
     }
 }
 
+/// Returns true if a directory contains a database.
+pub(super) fn is_database(path: &Path) -> bool {
+    path.join(VERSION_FILE).exists()
+}
+
 /// Creates a database in a new directory.
 pub(super) fn make(path: &Path, beginning: &Beginning<'_>) -> io::Result<()> {
     let tables = Tables::open(path).map_err(failed)?;
@@ -123,7 +128,7 @@ pub(super) fn prove(
             "it is a file, but a fjall store is a directory",
         )));
     }
-    if !path.join(VERSION_FILE).exists() {
+    if !is_database(path) {
         return Err(unusable(Operation::Open)(invalid("the directory contains something else")));
     }
     remove_leftovers(path).map_err(unusable(Operation::Remove))?;

@@ -47,6 +47,11 @@ impl StoreError {
         Self { operation, path: path.to_owned(), source, advice }
     }
 
+    /// Replaces the advice.
+    pub(super) fn with_advice(self, advice: &'static str) -> Self {
+        Self { advice, ..self }
+    }
+
     /// Returns a closure for `map_err` on a store that cannot be opened.
     pub(super) fn unusable(
         operation: Operation,

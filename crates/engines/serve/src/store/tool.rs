@@ -132,8 +132,7 @@ fn inspect(
         each(record);
     };
     let proven = prove(kind, path, Durability::Os, &mut counted)?;
-    let missing = guard.and_then(|guard| facts(guard, &proven, path).missing());
-    let missing = missing.or_else(|| without_mark(guard, &proven, path));
+    let missing = missing(guard, &proven, path);
     let exchange = proven.state.exchange();
     let of = |mark: &Mark, here: &Here| MarkFacts {
         durability: mark.durability(),
@@ -176,14 +175,16 @@ fn text_of(missing: Option<&super::Missing>, is_damage: bool, path: &Path) -> Op
     missing.filter(|missing| missing.is_damage == is_damage).map(|missing| missing.text(path))
 }
 
-/// Returns what the contents alone prove to be missing.
-fn without_mark(
+/// Returns what is missing from a store, according to its mark, or without one to its contents alone.
+pub(super) fn missing(
     guard: Option<&Guard>,
     proven: &super::Proven,
     path: &Path,
 ) -> Option<super::Missing> {
+    if let Some(guard) = guard {
+        return facts(guard, proven, path).missing();
+    }
     let here = Here { boot: 0, device: (0, 0) };
-    guard.is_none().then_some(())?;
     Facts {
         found: &Found::Nothing,
         here: &here,

@@ -275,9 +275,44 @@ fn a_server_without_a_store_does_not_ignore_orders_silently() {
         none(config);
         config.store.accept_loss = true;
     });
-    drop(accepted.unwrap());
+    assert!(accepted.unwrap().notices()[0].contains("has orders"));
     // The user replaced the stocks.
     fs::write(dir.path().join("stock.txt"), "1 7 10\n").unwrap();
+    start(&dir, none).unwrap();
+}
+
+#[test]
+fn a_server_without_a_store_does_not_ignore_lost_orders_or_an_unreadable_store() {
+    let none = |config: &mut ServeOptions| config.durability = Durability::None;
+    let begin = |config: &mut ServeOptions| {
+        (config.store.kind, config.durability) = (StoreKind::Log, Durability::Os);
+    };
+    let new = dir_for(StoreKind::Log);
+    drop(start(&new, begin).unwrap());
+    let head = used_bytes(&new.path().join("store"));
+    let lost = "orders are missing";
+    let cases: [(&dyn Fn(&Path), &str); 3] = [
+        (&|store| fs::remove_file(store).unwrap(), lost),
+        // The readable part has no orders, like the stock file.
+        (&|store| flip(store, head + 10), lost),
+        (&|store| fs::write(store, "SQLite format 3\0 and no database").unwrap(), "compared"),
+    ];
+    for (change, expected) in cases {
+        let dir = killed(StoreKind::Log, Durability::Os);
+        change(&dir.path().join("store"));
+        let error = start(&dir, none).err().expect(expected);
+        assert!(error.contains(expected) && error.contains("--accept-loss"), "{error}");
+        let accepted = start(&dir, |config| {
+            none(config);
+            config.store.accept_loss = true;
+        });
+        let server = accepted.unwrap();
+        let [notice] = server.notices() else { panic!("{:?}", server.notices()) };
+        assert!(notice.contains(expected), "{notice}");
+    }
+    // A directory that is not a store.
+    let dir = TempDir::new().unwrap();
+    fs::create_dir_all(dir.path().join("store/photos")).unwrap();
     start(&dir, none).unwrap();
 }
 

@@ -4,6 +4,7 @@
 //! line with their number follows the lines before them.
 
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ impl Pending {
 struct Shared {
     pending: Mutex<Pending>,
     changed: Condvar,
+    /// Number of lines written.
+    written: AtomicU64,
 }
 
 /// A queue of lines.
@@ -67,6 +70,11 @@ impl LogQueue {
         self.0.changed.notify_all();
     }
 
+    /// Returns the number of lines written.
+    pub(super) fn written(&self) -> u64 {
+        self.0.written.load(Ordering::Relaxed)
+    }
+
     /// Waits until all lines are written; returns false if that takes longer than `limit`.
     pub(super) fn flush(&self, limit: Duration) -> bool {
         let is_busy = |pending: &mut Pending| pending.is_writing || !pending.is_empty();
@@ -91,6 +99,7 @@ impl Shared {
             drop(pending);
             for line in &taken.lines {
                 write(line);
+                self.written.fetch_add(1, Ordering::Relaxed);
             }
             if taken.dropped > 0 {
                 write(&dropped(taken.dropped));

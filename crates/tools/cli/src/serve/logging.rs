@@ -10,7 +10,7 @@ use ioloom_model::units::format_counted;
 use serde_json::{Map, Value};
 use std::fmt::{Debug, Write};
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
@@ -21,6 +21,8 @@ pub(super) const TARGET: &str = "ioloom::serve";
 
 /// Time that the reader of the log has at the end to take the last lines.
 const LAST_LINES: Duration = Duration::from_secs(2);
+/// Time without progress after which a full standard error counts as stalled.
+const STALLED: Duration = Duration::from_millis(200);
 
 /// The queue, from the first line on; `None` if its thread could not be started.
 static QUEUE: OnceLock<Option<LogQueue>> = OnceLock::new();
@@ -58,31 +60,49 @@ pub(super) fn start(form: LogForm, level: LogLevel) {
     let _ = tracing::subscriber::set_global_default(Log { form, level });
 }
 
-/// Waits until all lines are written; returns false if that takes longer than `limit`.
-pub(super) fn flush(limit: Duration) -> bool {
-    QUEUE.get().and_then(Option::as_ref).is_none_or(|queue| queue.flush(limit))
+/// Waits until all lines are written, but not long for a stalled reader.
+pub(super) fn flush() {
+    let Some(queue) = QUEUE.get().and_then(Option::as_ref) else { return };
+    flush_unless(queue, LAST_LINES, || !stderr::has_room());
 }
 
-/// Writes the last lines. If the reader has stalled, standard error is given up soon, so that the
-/// program can end.
-pub(super) fn finish() {
-    if !flush(LAST_LINES) {
-        interrupt::raise();
+/// Waits until all lines are written. Returns false after `limit`, or if nothing was written for a
+/// while and `is_full` returns true.
+fn flush_unless(queue: &LogQueue, limit: Duration, is_full: impl Fn() -> bool) -> bool {
+    let since = Instant::now();
+    loop {
+        let written = queue.written();
+        if queue.flush(STALLED.min(limit.saturating_sub(since.elapsed()))) {
+            return true;
+        }
+        if since.elapsed() >= limit || (queue.written() == written && is_full()) {
+            return false;
+        }
     }
 }
 
-fn queue(form: LogForm) -> Option<&'static LogQueue> {
-    let start = || LogQueue::start(stderr::line, move |count| dropped(form, count)).ok();
+/// Writes the last lines. From now on a stalled reader has as little time as after an interrupt, so
+/// that the program can end.
+pub(super) fn finish() {
+    if let Some(queue) = QUEUE.get().and_then(Option::as_ref) {
+        queue.flush(LAST_LINES);
+    }
+    interrupt::raise();
+}
+
+fn queue(form: LogForm, least: LevelFilter) -> Option<&'static LogQueue> {
+    let start = || LogQueue::start(stderr::line, move |count| dropped(form, least, count)).ok();
     QUEUE.get_or_init(start).as_ref()
 }
 
-/// Words the line about dropped lines.
-fn dropped(form: LogForm, count: u64) -> String {
+/// Words the line about dropped lines. If only errors are logged, it is one.
+fn dropped(form: LogForm, least: LevelFilter, count: u64) -> String {
+    let level = if least < LevelFilter::WARN { Level::ERROR } else { Level::WARN };
     let lines = format_counted(count, "log line", "log lines");
     let message = format!("dropped {lines}, because standard error was not read");
     match form {
-        LogForm::Text => text(Level::WARN, &message),
-        LogForm::Json => json(Level::WARN, TARGET, Fields { message, ..Fields::default() }),
+        LogForm::Text => text(level, &message),
+        LogForm::Json => json(level, TARGET, Fields { message, ..Fields::default() }),
     }
 }
 
@@ -105,7 +125,7 @@ impl Subscriber for Log {
             LogForm::Text => text(*metadata.level(), &fields.message),
             LogForm::Json => json(*metadata.level(), metadata.target(), fields),
         };
-        match queue(self.form) {
+        match queue(self.form, self.level) {
             Some(queue) => queue.push(line),
             None => stderr::line(&line),
         }
@@ -166,5 +186,37 @@ impl Visit for Fields {
 
     fn record_bool(&mut self, field: &Field, value: bool) {
         self.others.insert(field.name().to_owned(), value.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn dropped_lines_have_a_level_that_is_logged() {
+        let text = |least| dropped(LogForm::Text, least, 2);
+        assert!(text(LevelFilter::INFO).contains("warning: dropped 2 log lines"));
+        assert!(text(LevelFilter::ERROR).contains("ioloom: dropped 2 log lines"));
+    }
+
+    #[test]
+    fn only_a_stalled_reader_is_left_early() {
+        let (go_on, may_write) = channel::<()>();
+        let write = move |_: &str| {
+            let _ = may_write.recv();
+        };
+        let queue = LogQueue::start(write, |count| count.to_string()).unwrap();
+        queue.push("line".to_owned());
+        let since = Instant::now();
+        assert!(!flush_unless(&queue, Duration::from_secs(600), || true));
+        assert!(since.elapsed() < Duration::from_secs(300));
+        // The thread that writes has not had its turn yet.
+        let is_full = || {
+            go_on.send(()).unwrap();
+            false
+        };
+        assert!(flush_unless(&queue, Duration::from_secs(600), is_full));
     }
 }
