@@ -6,7 +6,8 @@ use ioloom_copy::{
     Verify, Watcher, When, bytes_to_copy, copy,
 };
 use ioloom_sys::attr::{Attr, XattrOf};
-use ioloom_sys::cache;
+use ioloom_sys::dir::{Dir, Kind};
+use ioloom_sys::{cache, make};
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
@@ -120,8 +121,13 @@ fn required_sharing_is_never_skipped() {
         }
     }
     let Some(memory) = TestDir::memory() else { return };
-    let report = one(&from, &memory.path().join("to"), &always);
-    assert!(messages(&report).contains("cross-device link"), "{}", messages(&report));
+    // Sharing the blocks of an empty file fails like that of any other.
+    for bytes in [1 << 20, 0] {
+        fs::write(&from, noise(bytes)).unwrap();
+        let report = one(&from, &memory.path().join("to"), &always);
+        assert!(messages(&report).contains("cross-device link"), "{}", messages(&report));
+        assert!(!memory.path().join("to").exists());
+    }
 }
 
 #[test]
@@ -203,6 +209,24 @@ fn the_user_is_not_asked_about_files_that_stay_anyway() {
         assert_eq!(report.counts.files, replaced, "{}", messages(&report));
         assert_eq!(u64::from(counter.0.into_inner()), replaced);
     }
+}
+
+/// Goal: the user is asked before the source is opened, as by GNU cp. Method: a socket cannot be opened.
+#[test]
+fn the_user_is_asked_about_a_source_that_cannot_be_opened() {
+    let place = TestDir::disk();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    let dir = Dir::open(place.path()).unwrap();
+    make::node(&dir, c"from", Kind::Socket, 0o600, (0, 0)).unwrap();
+    fs::write(&to, "old").unwrap();
+    let options = CopyOptions { existing: Existing::Ask, ..CopyOptions::default() };
+    let (counter, target) = (Counter::default(), Target::As(to.clone()));
+    let sources = std::slice::from_ref(&from);
+    let report = copy(sources, &target, &options, &counter, &CopyCounters::default());
+    assert_eq!((report.unwrap().errors_count, counter.0.into_inner()), (1, 1));
+    let report = one(&from, &to, &options);
+    assert_eq!((report.errors_count, report.counts.skipped), (0, 1), "a no keeps the target");
+    assert_eq!(fs::read(&to).unwrap(), b"old");
 }
 
 #[test]
