@@ -12,7 +12,8 @@
 //! source; create, write and close for the target.
 //!
 //! A file that is written in place (see `crate::place`) is opened and truncated instead. So is the
-//! target of a pipe or device, which can go on for ever.
+//! target of a pipe or device, which can go on for ever. A new target of such a source has its final name from
+//! the start, and keeps the data that it has if the copy fails or is interrupted.
 
 use crate::backup::Kept;
 use crate::content::Transferred;
@@ -132,7 +133,7 @@ impl<'a> Attempt<'a> {
             }
             _ => None,
         };
-        let new = self.open_new()?;
+        let mut new = self.open_new()?;
         let mine = AtomicU64::new(0);
         let transfer = FileTransfer {
             context,
@@ -148,6 +149,9 @@ impl<'a> Attempt<'a> {
             false => transfer.bytes(buffer),
         };
         let moved = moved.and_then(|moved| Ok((self.change(&moved)?, moved)));
+        if source.is_stream() {
+            new.stay_with_data();
+        }
         let finished = match moved {
             Ok((change, moved)) => {
                 let (mode, end) = (moved.mode, moved.bytes);

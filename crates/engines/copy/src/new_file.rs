@@ -4,7 +4,7 @@
 //! final name: no incomplete file is visible, and no extra system call is needed. Elsewhere, a file
 //! is created without a name (`O_TMPFILE`) and linked at the end. If it replaces another file or is
 //! synced, or if the file system does not support unnamed files, it is created under a hidden name
-//! and renamed. A file that has not been published is removed when dropped.
+//! and renamed. A file that has not been published is removed when dropped, unless it has data of a pipe or device.
 //!
 //! Files that cannot be replaced without harm are opened and written in place; see `crate::place`.
 //!
@@ -90,6 +90,8 @@ pub(crate) struct NewFile<'a> {
     name: &'a CStr,
     destination: Destination,
     current_name: CurrentName<'a>,
+    /// Whether it is left under a final name that others can see, although it is incomplete.
+    stays: bool,
     file: Option<Descriptor>,
 }
 
@@ -133,7 +135,8 @@ impl<'a> NewFile<'a> {
         current_name: CurrentName<'a>,
         file: OwnedFd,
     ) -> Self {
-        Self { dir, name, destination, current_name, file: Some(Descriptor::new(file)) }
+        let file = Some(Descriptor::new(file));
+        Self { dir, name, destination, current_name, stays: false, file }
     }
 
     /// Takes an existing file that is written in place. An error leaves it as it is by then.
@@ -180,6 +183,13 @@ impl<'a> NewFile<'a> {
     /// Returns whether it is an existing file that is written in place.
     pub(crate) fn is_in_place(&self) -> bool {
         matches!(self.current_name, CurrentName::Published)
+    }
+
+    /// Leaves an incomplete file that has data under a final name that others can see: what came from a pipe or device
+    /// may not be readable again.
+    pub(crate) fn stay_with_data(&mut self) {
+        let has_data = |file: &Descriptor| attr::of_file(file).is_ok_and(|now| now.bytes > 0);
+        self.stays = self.destination == Destination::Visible && has_data(self.file());
     }
 
     /// Leaves the file under its hidden name for a later copy.
@@ -302,6 +312,7 @@ impl Drop for NewFile<'_> {
     fn drop(&mut self) {
         let name = match &self.current_name {
             // In a directory that others see, another program can have replaced it meanwhile.
+            CurrentName::Final(_) if self.stays => return,
             CurrentName::Final(name)
                 if self.destination == Destination::Hidden || self.is_named(name) =>
             {

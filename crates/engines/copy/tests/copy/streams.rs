@@ -9,6 +9,8 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 fn one(from: &Path, to: &Path, options: &CopyOptions) -> Report {
     let (sources, target) = ([from.to_owned()], Target::As(to.to_owned()));
@@ -168,4 +170,30 @@ fn a_source_that_changes_while_it_goes_into_a_pipe_is_reported() {
         assert!(seen.contains(text), "{seen}");
         assert_eq!(seen.starts_with("warning"), at == 5, "{seen}");
     }
+}
+
+/// Goal: what was read from a pipe is kept, also if the copy is interrupted; nothing else can read it again. Method:
+/// the writer cancels the copy when its data has arrived, and keeps the pipe open.
+#[test]
+fn an_interrupted_copy_of_a_pipe_keeps_its_data() {
+    let place = TestDir::disk();
+    let (from, to) = (pipe(place.path().join("pipe")), place.path().join("to"));
+    let (options, bytes) = (CopyOptions::default(), noise(5000));
+    let cancel = options.cancel.clone();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut pipe = File::options().write(true).open(&from).unwrap();
+            pipe.write_all(&bytes).unwrap();
+            while fs::metadata(&to).map_or(0, |found| found.len()) < 5000 {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            cancel.store(true, Ordering::Relaxed);
+            pipe
+        });
+        let report = one(&from, &to, &options);
+        assert!(report.cancelled);
+        assert_eq!((report.counts.files, report.bytes), (0, 0));
+        drop(writer.join().unwrap());
+    });
+    assert!(fs::read(&to).unwrap() == bytes);
 }
