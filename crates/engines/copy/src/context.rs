@@ -45,6 +45,8 @@ pub(crate) struct CopyContext<'a> {
     /// Whether files are created under their final names, because the target's file system cannot give
     /// them one later.
     pub(crate) final_names: AtomicBool,
+    /// Whether files have a hidden name rather than none, because an unnamed one could not be linked.
+    pub(crate) no_unnamed: AtomicBool,
     /// Files that are being written in place.
     pub(crate) turns: Turns,
     /// Directories that this copy creates or writes to. They are never copied themselves.
@@ -85,6 +87,7 @@ impl<'a> CopyContext<'a> {
             rules: Rules::new(options),
             links: Links::new(earlier),
             final_names: AtomicBool::new(false),
+            no_unnamed: AtomicBool::new(false),
             turns: Turns::default(),
             written: Mutex::default(),
             verified: EvidenceCounters::default(),

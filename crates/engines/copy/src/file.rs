@@ -77,7 +77,10 @@ pub(crate) fn copy(
     streams::check(context, route, &source, &target)?;
     let (mut tries, mut tolerant) = (1, false);
     loop {
-        let attempt = Attempt { context, route, source: &source, target, tolerant };
+        let final_names = context.final_names.load(Ordering::Relaxed);
+        let no_unnamed = context.no_unnamed.load(Ordering::Relaxed);
+        let names = (final_names, no_unnamed);
+        let attempt = Attempt { context, route, source: &source, target, tolerant, names };
         let error = match attempt.run(buffer) {
             Ok(copied) => {
                 source.file.close().map_err(|e| route.failed_from(Operation::Close, e))?;
@@ -103,7 +106,18 @@ pub(crate) fn copy(
             (_, TargetState::Absent)
                 if error.operation == Operation::Publish
                     && is_unsupported(&error)
-                    && !context.final_names.swap(true, Ordering::Relaxed) => {}
+                    && !final_names =>
+            {
+                context.final_names.store(true, Ordering::Relaxed);
+            }
+            // Without /proc, older kernels let only privileged users link an unnamed file.
+            (_, TargetState::Absent)
+                if error.operation == Operation::Publish
+                    && error.errno() == Some(Errno::NOENT)
+                    && !no_unnamed =>
+            {
+                context.no_unnamed.store(true, Ordering::Relaxed);
+            }
             _ => return Err(error),
         }
     }
@@ -122,6 +136,8 @@ struct Attempt<'a> {
     target: TargetState,
     /// Whether a source that changes is copied in part.
     tolerant: bool,
+    /// Whether new files have their final names, and whether no file is unnamed. Other threads can find out meanwhile.
+    names: (bool, bool),
 }
 
 impl<'a> Attempt<'a> {
@@ -200,20 +216,19 @@ impl<'a> Attempt<'a> {
     }
 
     fn destination(&self) -> Destination {
+        let append_only = self.route.parent_attr.append_only;
+        let (final_names, no_unnamed) = self.names;
+        let is_visible = self.source.is_stream() || final_names || (append_only && no_unnamed);
         match self.target {
             _ if self.route.hidden => Destination::Hidden,
-            TargetState::Absent
-                if self.source.is_stream() || self.context.final_names.load(Ordering::Relaxed) =>
-            {
-                Destination::Visible
-            }
-            TargetState::Absent if self.route.parent_attr.append_only => Destination::Fixed,
+            TargetState::Absent if is_visible => Destination::Visible,
+            TargetState::Absent if append_only => Destination::Fixed,
             TargetState::Absent => {
                 // What another program creates meanwhile has no backup.
                 let options = self.context.options;
                 let replace = options.existing == Existing::Replace && options.backup.is_none();
-                let synced = options.durable != Durable::None;
-                Destination::Free { replace, synced }
+                let hidden = options.durable != Durable::None || no_unnamed;
+                Destination::Free { replace, hidden }
             }
             _ => Destination::Occupied,
         }
@@ -224,7 +239,7 @@ impl<'a> Attempt<'a> {
         let rules = &self.context.rules;
         let mode = rules.initial_mode(&self.source.attr);
         match self.destination() {
-            Destination::Visible | Destination::Fixed | Destination::Free { synced: true, .. } => {
+            Destination::Visible | Destination::Fixed | Destination::Free { hidden: true, .. } => {
                 rules.visible_mode(mode)
             }
             // Under a hidden name, which others can open: the group bits of a file with an ACL are

@@ -57,9 +57,10 @@ pub(crate) enum Destination {
     Free {
         /// Whether to replace such a file.
         replace: bool,
-        /// Whether the file is synced before it gets its name. It then has a hidden name: without a journal,
-        /// ext4 and ext2 would store that an unnamed file has no links, and drop it after a power failure.
-        synced: bool,
+        /// Whether the file has a hidden name until then: because it is synced before, where without a journal ext4 and
+        /// ext2 would store that an unnamed file has no links, and drop it after a power failure; or because an
+        /// unnamed file could not be linked.
+        hidden: bool,
     },
     /// The name is unused, in a directory where it cannot be changed later. It is written under its
     /// final name if it cannot be unnamed until then.
@@ -113,7 +114,7 @@ impl<'a> NewFile<'a> {
             Destination::Hidden | Destination::Visible => {
                 (CurrentName::Final(name), make::file(dir, name, mode)?)
             }
-            Destination::Occupied | Destination::Free { synced: true, .. } => {
+            Destination::Occupied | Destination::Free { hidden: true, .. } => {
                 Self::hidden(dir, name, mode)?
             }
             Destination::Free { .. } | Destination::Fixed => match make::unnamed_file(dir, mode) {

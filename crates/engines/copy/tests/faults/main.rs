@@ -230,6 +230,23 @@ fn survives(
     met
 }
 
+/// Goal: a new file is copied where an unnamed one cannot be linked, as without /proc. Method: both ways to link it
+/// fail.
+#[test]
+fn a_file_that_cannot_be_linked_is_renamed() {
+    const MISSING: i32 = 2;
+    let _alone = alone();
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (source, target) = (place.path().join("source"), place.path().join("target"));
+    fs::write(&source, "text").unwrap();
+    fault::set(&format!("linkat:1:{MISSING},linkat:2:{MISSING}"));
+    let report = run(&source, &target, &CopyOptions::default()).unwrap();
+    fault::set("");
+    assert_eq!((report.errors_count, report.counts.files), (0, 1), "{:?}", report.errors);
+    assert_eq!(fs::read(&target).unwrap(), b"text");
+    nothing_is_left(place.path(), "linkat");
+}
+
 /// One entry of each type, with timestamps that no new file has.
 fn kinds(root: &Path) {
     fs::create_dir_all(root.join("dir")).unwrap();
