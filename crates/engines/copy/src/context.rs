@@ -21,7 +21,7 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 /// A device, as (major, minor).
 pub(crate) type Device = (u32, u32);
@@ -62,6 +62,11 @@ pub(crate) struct CopyContext<'a> {
     hashes: Mutex<Vec<Hashed>>,
     errors: Mutex<Errors>,
     created: Option<&'a Created>,
+    /// Symbolic links that this copy created in existing directories, if there is a single part: another directory, or
+    /// another spelling of the name, can lead there.
+    links_made: Mutex<HashSet<Identity>>,
+    /// Held by threads that create such links until they are recorded.
+    making_links: RwLock<()>,
     /// Whether sources are copied without the directories in them and without their own attributes.
     pub(crate) alone: bool,
     /// Entries in directories that were removed because they could not be completed.
@@ -99,6 +104,8 @@ impl<'a> CopyContext<'a> {
             hashes: Mutex::default(),
             errors: Mutex::default(),
             created,
+            links_made: Mutex::default(),
+            making_links: RwLock::new(()),
             alone: false,
             removed: Mutex::default(),
         }
@@ -155,23 +162,39 @@ impl<'a> CopyContext<'a> {
         std::mem::take(&mut *locked(&self.errors))
     }
 
-    /// Records a target, if another source can have the same one.
-    pub(crate) fn created(&self, dir: &Dir, name: &CStr, named: bool) {
-        let Some(created) = self.created else { return };
-        let Ok(found) = attr::of_name(dir, name, false) else { return };
-        if found.kind == Kind::Symlink {
-            locked(&created.links).insert(found.identity());
+    fn created_links(&self) -> &Mutex<HashSet<Identity>> {
+        self.created.map_or(&self.links_made, |created| &created.links)
+    }
+
+    /// Begins to create an entry that is recorded by [`created`](Self::created). Nothing is written through a symbolic
+    /// link before the result is dropped.
+    pub(crate) fn making(&self, route: &Route<'_>, kind: Kind) -> Option<RwLockReadGuard<'_, ()>> {
+        let making = || self.making_links.read().unwrap_or_else(PoisonError::into_inner);
+        (kind == Kind::Symlink && !route.hidden).then(making)
+    }
+
+    /// Records a target, if another entry can have the same one.
+    pub(crate) fn created(&self, route: &Route<'_>, kind: Kind) {
+        let is_link = kind == Kind::Symlink && !route.hidden;
+        if self.created.is_none() && !is_link {
+            return;
         }
-        if named {
-            let Ok(dir) = attr::of_file(dir) else { return };
-            let of = (found.identity(), dir.identity(), name.to_owned());
+        let Ok(found) = attr::of_name(route.to, route.to_name, false) else { return };
+        if found.kind == Kind::Symlink {
+            locked(self.created_links()).insert(found.identity());
+        }
+        if let Some(created) = self.created.filter(|_| route.named) {
+            let Ok(dir) = attr::of_file(route.to) else { return };
+            let of = (found.identity(), dir.identity(), route.to_name.to_owned());
             locked(&created.named).insert(of);
         }
     }
 
     /// Returns true if a symbolic link was created by this copy.
     pub(crate) fn created_link(&self, found: &Attr) -> bool {
-        self.created.is_some_and(|created| locked(&created.links).contains(&found.identity()))
+        // Those that exist by now are recorded.
+        drop(self.making_links.write().unwrap_or_else(PoisonError::into_inner));
+        locked(self.created_links()).contains(&found.identity())
     }
 
     /// Returns true if a path is that of a symbolic link created by an earlier part of this copy.

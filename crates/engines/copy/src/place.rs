@@ -92,7 +92,8 @@ pub(crate) fn decide(
     Target { context, route, source, as_file, there, end }.decide()
 }
 
-/// Refuses to write through a symbolic link that this copy created.
+/// Refuses to write through a symbolic link that this copy created. Several entries can have one target also with a
+/// single source: by a directory that is mounted twice, or names that differ only in case.
 fn just_created(
     context: &CopyContext<'_>,
     route: &Route<'_>,

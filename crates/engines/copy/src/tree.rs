@@ -188,12 +188,14 @@ impl<'r> Worker<'r> {
     }
 
     fn along(&mut self, route: &Route<'_>, at: Location<'_>, kind: Kind) -> EntryResult {
+        let context = self.context;
+        let _making = context.making(route, kind);
         let ended = self.place_and_copy(route, at, kind);
         let ended = ended.or_else(|error| self.defer(route, at, kind, error));
         if matches!(ended, Ok(Outcome::Copied(_) | Outcome::Linked(_)))
             && (route.named || kind == Kind::Symlink)
         {
-            self.context.created(route.to, route.to_name, route.named);
+            context.created(route, kind);
         }
         ended
     }

@@ -251,6 +251,38 @@ impl Drop for Mounted<'_> {
     }
 }
 
+/// Goal: nothing is written through a link of the same copy where two directories of the target are one. Method: a
+/// link comes first in either order of the directories.
+#[test]
+fn nothing_is_written_through_links_by_another_path() {
+    let place = TestDir::disk();
+    let at = |name: &str| place.path().join(name);
+    for dir in ["from/a", "from/b", "to/a", "to/b"] {
+        fs::create_dir_all(at(dir)).unwrap();
+    }
+    fs::write(at("outside"), "mine").unwrap();
+    for (link, file) in [("from/a/x", "from/b/x"), ("from/b/y", "from/a/y")] {
+        std::os::unix::fs::symlink(at("outside"), at(link)).unwrap();
+        fs::write(at(file), "payload").unwrap();
+    }
+    let bound = at("to/b");
+    let mount = Command::new("mount").arg("--bind").arg(at("to/a")).arg(&bound).output().unwrap();
+    if !mount.status.success() {
+        return println!("skipped: {}", String::from_utf8_lossy(&mount.stderr));
+    }
+    let _mounted = Mounted(&bound);
+    let options = CopyOptions {
+        recursive: true,
+        follow: Follow::Never,
+        threads: Some(1),
+        ..CopyOptions::default()
+    };
+    let report = one(&at("from"), &at("to"), &options);
+    let said = messages(&report);
+    assert!(said.contains("through just-created symlink"), "{said}");
+    assert_eq!(fs::read(at("outside")).unwrap(), b"mine", "{said}");
+}
+
 /// Simulates copying a system to a disk mounted inside it.
 #[test]
 fn a_file_system_can_be_copied_to_another_one_mounted_inside_it() {
