@@ -2,7 +2,7 @@
 
 use crate::links::{Copied, EarlierCopy, Identity};
 use crate::meta::{Creation, OWNER_ALL, ParentAttr};
-use crate::new_file::{PART, hidden_name, is_private, with_locked_name};
+use crate::new_file::{PART, hidden_name, is_private, rename_hidden, with_locked_name};
 use crate::report::Tally;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind};
@@ -356,19 +356,21 @@ impl TargetDir {
     }
 }
 
-/// Returns whether the file system renames a directory, by giving it the name that it has: a failure
-/// must be known before it is filled. Removes it if not.
-fn can_rename(above: &Dir, hidden: &CStr) -> bool {
-    let renamed = make::rename(above, hidden, above, hidden, true);
-    let unsupported = matches!(
-        renamed.map_err(|e| Errno::from_io_error(&e)),
-        Err(Some(Errno::NOSYS | Errno::OPNOTSUPP))
+/// Gives a new hidden directory another hidden name, because it must be known before it is filled whether the file
+/// system renames directories. Returns that name; `None`, and removes the directory, if it does not.
+fn renamed(above: &Dir, name: &CStr, hidden: &CStr) -> io::Result<Option<CString>> {
+    use Errno as E;
+    let error = match rename_hidden(above, name, hidden) {
+        Ok(other) => return Ok(Some(other)),
+        Err(error) => error,
+    };
+    // Ignore a failure: the directory is empty, and its name identifies it.
+    let _ = make::remove_directory(above, hidden);
+    let is_refused = matches!(
+        Errno::from_io_error(&error),
+        Some(E::NOSYS | E::OPNOTSUPP | E::PERM | E::ACCESS | E::XDEV | E::INVAL)
     );
-    if unsupported {
-        // Ignore a failure: the directory is empty, and its name identifies it.
-        let _ = make::remove_directory(above, hidden);
-    }
-    !unsupported
+    if is_refused { Ok(None) } else { Err(error) }
 }
 
 /// Creates the hidden directory of a copy that can be resumed, or opens the one that an earlier copy left. The
@@ -448,8 +450,8 @@ fn make_hidden(above: &Dir, name: &CStr, mode: u32) -> io::Result<Option<(CStrin
             let _ = make::remove_directory(above, &hidden);
         })?;
         if (locked && own.links > 0) || tries >= LOCK_TRIES {
-            let made = (hidden, dir, Attr { mode: created.mode, ..own });
-            return Ok(can_rename(above, &made.0).then_some(made));
+            let own = Attr { mode: created.mode, ..own };
+            return Ok(renamed(above, name, &hidden)?.map(|hidden| (hidden, dir, own)));
         }
         tries += 1;
     }

@@ -347,6 +347,14 @@ pub(crate) fn with_locked_name<T>(
     with_unused_name(|number| marked(name, number, suffix), make)
 }
 
+/// Gives a directory that has a hidden name another one of the same kind, and returns that.
+pub(crate) fn rename_hidden(dir: &Dir, name: &CStr, hidden: &CStr) -> io::Result<CString> {
+    let is_remote = hidden.to_bytes().ends_with(REMOTE.as_bytes());
+    let suffix = if is_remote { REMOTE } else { PART };
+    let rename = |other: &CStr| make::rename(dir, hidden, dir, other, true);
+    with_unused_name(|number| marked(name, number, suffix), rename).map(|(other, ())| other)
+}
+
 /// Calls `replace` again if the name that it made was removed before it was renamed: this process was stopped
 /// for so long that another copy took the name for one that a killed copy left.
 pub(crate) fn unless_swept<T>(mut replace: impl FnMut() -> io::Result<T>) -> io::Result<T> {
