@@ -286,6 +286,9 @@ impl Rules {
         if !self.preserve.owner || has_it {
             return Ok(Owner::Kept);
         }
+        if made.is_old && self.preserve.mode && !made.is_link {
+            self.restrict(source, on)?;
+        }
         match on.set_owner(wanted.0, wanted.1) {
             Ok(()) => Ok(Owner::Kept),
             // Unprivileged users cannot change the owner but can choose among their groups.
@@ -293,6 +296,17 @@ impl Rules {
                 Ok(on.set_group(wanted.1).map_or(Owner::Lost, |()| Owner::Group))
             }
             Err(e) => Err((Operation::ChangeOwner, e)),
+        }
+    }
+
+    /// Takes the old permissions from all but the owner of an existing file, as GNU cp does: another owner or group must
+    /// not have them before it gets those of the source. The mask of an ACL becomes empty.
+    fn restrict(&self, source: &Attr, on: FileRef<'_>) -> Result<(), MetaError> {
+        // A user keeps the file, and may need to write its extended attributes.
+        let kept = if self.is_root() { source.mode & OWNER_ALL } else { OWNER_ALL };
+        match attr_of(on).and_then(|old| on.set_mode(old.mode & kept)) {
+            Err(e) if self.is_root() || !is_forbidden(&e) => Err((Operation::ChangeMode, e)),
+            _ => Ok(()),
         }
     }
 
