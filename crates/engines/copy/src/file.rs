@@ -297,11 +297,13 @@ impl<'a> Attempt<'a> {
     }
 
     fn take_over_owner(&self, old: &Attr, new: &NewFile<'_>) -> Result<(), CopyError> {
-        if !self.takes_over_owner() {
+        let (rules, parent_attr) = (&self.context.rules, self.route.parent_attr);
+        let on = FileRef::Open(new.file().as_fd());
+        // A server that gives the file to another user does not let root change that.
+        if !self.takes_over_owner() && rules.owns_new(on, parent_attr) {
             return Ok(());
         }
-        let on = FileRef::Open(new.file().as_fd());
-        let taken = self.context.rules.take_over_owner(old, on, self.route.parent_attr);
+        let taken = rules.take_over_owner(old, on, parent_attr);
         taken.map_err(|e| self.route.failed_to(Operation::CreateBeside, e))
     }
 
@@ -480,7 +482,7 @@ impl<'a> Attempt<'a> {
                 // It is a new file, but without preserved permissions it has those of the old one.
                 (made.mode, made.is_old) = (PRIVATE, !context.options.preserve.mode);
                 let has_it =
-                    self.takes_over_owner() || rules.is_owner_of_new(&old, route.parent_attr);
+                    self.takes_over_owner() || rules.is_owner_of_new(&old, on, route.parent_attr);
                 made.owner = has_it.then_some((old.user, old.group));
                 let old_on = FileRef::Name(route.to, route.to_name);
                 let failed = rules.take_over_attributes(&old, old_on, on, route.parent_attr);
