@@ -60,6 +60,7 @@ mod target;
 mod tree;
 mod turns;
 mod verify;
+mod xattr_rules;
 
 pub use amount::bytes_to_copy;
 pub use copy::copy;

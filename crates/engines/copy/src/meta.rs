@@ -7,6 +7,7 @@
 pub(crate) use crate::file_ref::FileRef;
 use crate::new_owner::NewOwner;
 use crate::options::{Attributes, CopyOptions, Preserve};
+use crate::xattr_rules::{Action, XattrRules};
 use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr, XattrOf};
 use ioloom_sys::dir::{Dir, Kind};
@@ -35,6 +36,8 @@ pub(crate) struct Rules {
     /// Whether new files get default permissions rather than those of the source.
     plain_mode: bool,
     umask: OnceLock<u32>,
+    /// Read for the first attribute that is not an ACL or label.
+    xattr_rules: OnceLock<XattrRules>,
     attributes: Attributes,
     context: Attributes,
     own: (u32, u32),
@@ -127,6 +130,7 @@ impl Rules {
             preserve,
             plain_mode,
             umask,
+            xattr_rules: OnceLock::new(),
             attributes,
             context,
             own,
@@ -375,12 +379,24 @@ impl Rules {
         }
         for name in names.into_iter().filter(|name| !is_raw_acl(name)) {
             let acl = is_acl(&name);
-            let is_wanted = match acl {
-                true => self.preserve.mode,
-                false if name.as_c_str() == LABEL => self.preserve.context,
-                false => self.preserve.xattrs,
+            let is_label = name.as_c_str() == LABEL;
+            let action = || self.xattr_rules.get_or_init(XattrRules::of_system).action(&name);
+            let action = if acl || is_label { None } else { action() };
+            let is_wanted = match action {
+                _ if acl => self.preserve.mode,
+                _ if is_label => self.preserve.context,
+                None => self.preserve.xattrs,
+                Some(Action::Skip) => false,
+                Some(Action::Permissions) => self.preserve.mode,
             };
             if !is_wanted {
+                continue;
+            }
+            if action.is_some() {
+                // The mode says what matters, and the target can have another kind of ACL.
+                if let Ok(Some(value)) = from.get(&name) {
+                    let _ = on.set(&name, &value);
+                }
                 continue;
             }
             let value = from
