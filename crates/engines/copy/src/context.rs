@@ -73,6 +73,15 @@ pub(crate) struct CopyContext<'a> {
     removed: Mutex<Counts>,
 }
 
+/// A thread that cleans up.
+pub(crate) struct Cleaning<'a>(&'a AtomicU64);
+
+impl Drop for Cleaning<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -214,6 +223,12 @@ impl<'a> CopyContext<'a> {
 
     pub(crate) fn cancelled(&self) -> bool {
         self.options.cancel.load(Ordering::Relaxed)
+    }
+
+    /// Counts this thread in [`CopyCounters::cleaning`] until the result is dropped.
+    pub(crate) fn cleaning(&self) -> Cleaning<'_> {
+        self.progress.cleaning.fetch_add(1, Ordering::Relaxed);
+        Cleaning(&self.progress.cleaning)
     }
 
     /// Returns the meter for one file; `mine` counts its bytes.

@@ -385,6 +385,7 @@ impl Worker<'_> {
     /// Removes a hidden directory that cannot be completed. `reports`: with a message for every
     /// file that was already in it.
     fn discard(&self, dir: DirRef<'_, CopyDir>, hidden: &CStr, reports: bool) {
+        let _cleaning = self.context.cleaning();
         let path = target_path(self.roots, Some(dir), dir.root(), b"");
         let mut counts = Counts::default();
         let mut each = |below: &[u8], found: Option<&Attr>| {
@@ -456,6 +457,7 @@ impl Worker<'_> {
         let mut kept = 0;
         match make::rename(above.dir(), hidden, above.dir(), &name, false) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                let _cleaning = self.context.cleaning();
                 let path = target_path(self.roots, Some(dir), dir.root(), b"");
                 let there = above.dir().open_at(name.to_bytes());
                 let there = there.map_err(|_| failed(Operation::Publish, e))?;
