@@ -136,7 +136,8 @@ struct Attempt<'a> {
     target: TargetState,
     /// Whether a source that changes is copied in part.
     tolerant: bool,
-    /// Whether new files have their final names, and whether no file is unnamed. Other threads can find out during the attempt.
+    /// Whether new files have their final names, and whether no file is unnamed. Other threads can find out during the
+    /// attempt.
     names: (bool, bool),
 }
 
