@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// A program that takes longer hangs.
@@ -16,6 +16,13 @@ fn run(program: &str, args: &[&str]) -> String {
 
 /// Runs a program with these variables as well.
 fn run_with(program: &str, args: &[&str], variables: &[(&str, &str)]) -> String {
+    let out = output(program, args, variables);
+    let errors = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{program}: {errors}");
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+fn output(program: &str, args: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut child = Command::new(program)
         .args(args)
         .envs(variables.iter().copied())
@@ -31,11 +38,7 @@ fn run_with(program: &str, args: &[&str], variables: &[(&str, &str)]) -> String 
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    let out = child.wait_with_output().unwrap();
-    let (text, errors) =
-        (String::from_utf8_lossy(&out.stdout).into_owned(), String::from_utf8_lossy(&out.stderr));
-    assert!(out.status.success(), "{program}: {errors}");
-    text
+    child.wait_with_output().unwrap()
 }
 
 fn dir(files: &[(&str, &str)]) -> tempfile::TempDir {
@@ -64,6 +67,17 @@ fn inside_tokio() {
     let dir = dir(&[("a", "1234"), ("b/c", "56")]);
     let out = run(env!("CARGO_BIN_EXE_inside_tokio"), &[text(dir.path())]);
     assert_eq!(out, "6 bytes in 2 files; 0 failed\n");
+}
+
+/// More files than results that may wait.
+#[test]
+fn inside_tokio_ends_at_its_timeout() {
+    let dir = dir(&[]);
+    for number in 0..4000 {
+        fs::write(dir.path().join(number.to_string()), "x").unwrap();
+    }
+    let out = output(env!("CARGO_BIN_EXE_inside_tokio"), &[text(dir.path()), "0"], &[]);
+    assert!(!out.status.success(), "{out:?}");
 }
 
 #[test]
@@ -139,6 +153,15 @@ fn search() {
     let out = run(env!("CARGO_BIN_EXE_search"), &["needle", text(dir.path()), "2"]);
     let (a, b) = (dir.path().join("a"), dir.path().join("b"));
     assert_eq!(out, format!("{}:2:needle one\n{}:1:needle two\n", a.display(), b.display()));
+}
+
+#[test]
+fn search_names_what_it_cannot_read() {
+    let dir = dir(&[]);
+    let missing = dir.path().join("missing");
+    let out = output(env!("CARGO_BIN_EXE_search"), &["needle", text(&missing)], &[]);
+    let errors = String::from_utf8_lossy(&out.stderr);
+    assert!(errors.contains(text(&missing)), "{errors}");
 }
 
 #[test]

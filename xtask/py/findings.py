@@ -13,8 +13,9 @@ have placeholders instead of numbers:
 
 A digit outside a placeholder or code is an error. `holds` lists what the answer asserts: "A > B",
 "A@m < B@m * 2", "A = B" (within 5 %), "A ? B" (the interval of the ratio includes 1), or "A@m is 0" (every
-run). A statement that the runs do not show is an error, and so is a cause in the answer: runs of two plans
-show a difference, not its cause. `theory` explains it, with the source. Needs Python 3.11 and no other package.
+run). A statement that the runs do not show is an error, and so are a ratio in the answer that `holds` does not
+compare, and a cause: runs of two plans show a difference, not its cause. `theory` explains it, with the source.
+`repeat` must have the mode of the runs. Needs Python 3.11 and no other package.
 """
 
 import json
@@ -164,7 +165,7 @@ def formatter(of):
         return lambda value: f"{three(value)}/s"
     if of.endswith("_share"):
         return lambda value: f"{three(value * 100)} %"
-    return three
+    return lambda value: f"{value:.0f}" if value == int(value) else three(value)
 
 
 def ends(form, low, high, sure):
@@ -206,6 +207,29 @@ def verify(runs, statement):
             "?": low <= factor <= high}
     if not sure or not fine[sign]:
         fail(runs.name, f"'{statement}' does not follow: the ratio is {low:.4g} to {high:.4g}")
+
+
+def pair(terms):
+    return frozenset(term.strip() for term in terms)
+
+
+def unasserted(source):
+    """Returns a ratio of the answer that no statement in `holds` compares, or None."""
+    asserted = {pair(re.split(r"\s+[<>=?]\s+", s.partition(" * ")[0])) for s in source["holds"]}
+    ratios = [term for term in PLACEHOLDER.findall(source["answer"]) if "/" in term]
+    return next((ratio for ratio in ratios if pair(ratio.split("/")) not in asserted), None)
+
+
+def repeats(runs, source):
+    """Checks that the command runs what the session ran: its mode, and its study file if it was edited."""
+    words, header = source["repeat"].split(), runs.header
+    if ("--full" in words) != (header["mode"] == "full"):
+        fail(runs.name, f"the runs are of {header['mode']} mode, but not the command to repeat them")
+    if "scaled" in runs.doubts and "--full" in words:
+        fail(runs.name, "the runs used smaller sets than the command to repeat them")
+    edited = "--studies" in header["command"]
+    if edited and not any(word == "--studies" or word.endswith(".toml") for word in words):
+        fail(runs.name, "the runs are of an edited study, but not the command to repeat them")
 
 
 def escaped(text):
@@ -258,6 +282,9 @@ def page(name, source):
     runs = Runs(name, source)
     for statement in source["holds"]:
         verify(runs, statement)
+    if ratio := unasserted(source):
+        fail(name, f"the answer gives the ratio {ratio}, which no statement in holds compares")
+    repeats(runs, source)
     if cause := CAUSAL.search(source["answer"]):
         fail(name, f"the answer gives a cause ({cause[0]}); put it in theory, with its source")
     parts = [

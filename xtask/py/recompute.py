@@ -428,8 +428,8 @@ def combined(claim, parts):
     if not held and not failed:
         return "not testable here"
     if not held:
-        return "refuted" if full(failed) else "scope"
-    return "confirmed" if not (failed or wrong or absent) and full(held) else "scope"
+        return "scope" if scope(failed) else "refuted"
+    return "confirmed" if not (failed or wrong or absent or scope(held)) else "scope"
 
 
 def main():

@@ -58,12 +58,12 @@ fn decide(judged: &[Judged], how: Combine) -> (Verdict, Vec<usize>) {
             (Verdict::NotTestableHere, absent)
         }
         Combine::Places if held.is_empty() => {
-            (if unlimited(&failed) { Verdict::Refuted } else { Verdict::Scope }, failed)
+            (if limited(&failed) { Verdict::Scope } else { Verdict::Refuted }, failed)
         }
         Combine::Places => {
             let whole = failed.is_empty() && contradicted.is_empty() && absent.is_empty();
             let verdict =
-                if whole && unlimited(&held) { Verdict::Confirmed } else { Verdict::Scope };
+                if whole && !limited(&held) { Verdict::Confirmed } else { Verdict::Scope };
             let mut deciding = [held, failed, contradicted].concat();
             deciding.sort_unstable();
             (verdict, deciding)

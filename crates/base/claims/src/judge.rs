@@ -4,7 +4,8 @@
 //!    decides; the others are shown apart. Sessions with sets of the published size take precedence, unless they
 //!    leave the contrast open and one with smaller sets does not. If two sessions of the same machine, program and files
 //!    give opposite answers, neither counts. One machine decides all contrasts of a claim: the one
-//!    with results for most of them, then the one that ran last. The others are shown apart.
+//!    with results for most of them, then the one that ran last. The others are shown apart. Only a
+//!    counterexample to a statement about every run counts wherever it was found.
 //! 2. An answer is withheld if it depends on disturbed blocks or if neighbouring blocks are alike.
 //! 3. The p-values of all contrasts that the same session decides are corrected together, so that
 //!    the expected share of false answers stays below the rule's rate. A contrast that several
@@ -19,7 +20,7 @@
 use crate::claim::{Claim, Test};
 use crate::combine::{Judged, combine};
 use crate::contrast::Contrast;
-use crate::contrast::kind::Context;
+use crate::contrast::kind::{Context, Kind};
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::runs::at_location;
@@ -72,7 +73,7 @@ pub fn verdicts_at_looks(
         let before = assessed.len();
         for test in claims.iter().flat_map(|c| c.contrasts.iter().chain(&c.notes)) {
             if !assessed[before..].iter().any(|known| *known.contrast == test.contrast) {
-                assessed.push(assess(machine, sessions, &test.contrast, rule));
+                assessed.push(assess((machine, sessions), &test.contrast, rule, sequential));
             }
         }
     }
@@ -123,16 +124,18 @@ struct InSession<'a, 's> {
 
 /// Evaluates a contrast in each session of a machine and selects the one that decides.
 fn assess<'a, 'c>(
-    machine: &'a str,
-    sessions: &[SessionRuns<'a>],
+    (machine, sessions): (&'a str, &[SessionRuns<'a>]),
     contrast: &'c Contrast,
     rule: Rule,
+    sequential: &BTreeSet<String>,
 ) -> Assessed<'a, 'c> {
     let kind = contrast.as_kind();
     let evaluate = |records: &[&'a RunRecord]| {
         let context = &Context { records: records.to_vec(), rule };
         let mut found = kind.evaluate(context)?;
         found.partial |= kind.families().iter().any(|family| family.lacks(records));
+        let medium = medium_words(&found, kind, records);
+        found.words.push_str(&medium);
         if kind.is_about_every_run() {
             return Ok(found);
         }
@@ -141,7 +144,8 @@ fn assess<'a, 'c>(
     };
     let locations = kind.locations();
     let mut found: Vec<InSession<'a, '_>> = Vec::new();
-    for session in sessions {
+    // A contrast without locations needs no runs, so no session measured it.
+    for session in sessions.iter().filter(|_| !locations.is_empty()) {
         if locations.iter().all(|at| !at_location(&session.records, at).is_empty()) {
             let used = locations.iter().flat_map(|at| at_location(&session.records, at));
             let scaled = used.into_iter().any(|r| r.doubts.contains(&Doubt::Scaled));
@@ -151,7 +155,7 @@ fn assess<'a, 'c>(
     let every = kind.is_about_every_run();
     let refutes = |s: &InSession<'_, '_>| s.result.as_ref().is_ok_and(|f| f.holds == Some(false));
     let counterexample = found.iter().rposition(|s| every && refutes(s));
-    let chosen = counterexample.or_else(|| newest(&found, rule));
+    let chosen = counterexample.or_else(|| newest(&found, rule, sequential));
     let none = |result| Assessed {
         machine,
         contrast,
@@ -173,16 +177,42 @@ fn assess<'a, 'c>(
     Assessed { started: deciding.session.started, sessions: earlier + 1, apart, ..none(result) }
 }
 
+/// Names the medium of the runs if others could have been used.
+fn medium_words(finding: &Finding<'_>, kind: &dyn Kind, records: &[&RunRecord]) -> String {
+    let of = |runs: &[&RunRecord]| -> BTreeSet<String> {
+        runs.iter().map(|run| run.key.medium.clone()).collect()
+    };
+    let free = kind.locations().into_iter().filter(|at| at.medium.is_none());
+    let several = free.map(|at| of(&at_location(records, at))).any(|media| media.len() > 1);
+    let used: Vec<String> = of(&finding.used).into_iter().collect();
+    match used.as_slice() {
+        [medium] if several => format!(" (medium {medium})"),
+        _ => String::new(),
+    }
+}
+
+/// Returns how often a session is judged.
+fn looks<'s>(
+    sessions: impl IntoIterator<Item = &'s str>,
+    rule: Rule,
+    sequential: &BTreeSet<String>,
+) -> f64 {
+    let several = sessions.into_iter().any(|session| sequential.contains(session));
+    let looks = if several { rule.sequential().looks } else { rule.looks };
+    f64::from(looks.max(1))
+}
+
 /// Returns the session that decides: the newest with a result. One of the published size takes precedence
 /// unless only one of another size has an answer.
-fn newest(found: &[InSession<'_, '_>], rule: Rule) -> Option<usize> {
+fn newest(found: &[InSession<'_, '_>], rule: Rule, sequential: &BTreeSet<String>) -> Option<usize> {
     let last = |is: &dyn Fn(&InSession<'_, '_>) -> bool| found.iter().rposition(is);
     let full = last(&|s| s.result.is_ok() && !s.scaled);
     let scaled = last(&|s| s.result.is_ok() && s.scaled);
     // The correction for other contrasts of the session is not known yet.
     let answers = |at: usize| {
         let earlier = found[..at].iter().filter(|s| s.result.is_ok()).count() as u32;
-        let survives = |p: f64| p * Rule::spending(earlier + 1) <= rule.false_rate;
+        let spent = looks([found[at].session.name], rule, sequential) * Rule::spending(earlier + 1);
+        let survives = |p: f64| p * spent <= rule.false_rate;
         let finding = found[at].result.as_ref().ok();
         finding.is_some_and(|f| f.holds.is_some() && f.p.is_none_or(survives))
     };
@@ -253,9 +283,7 @@ fn correct(
     }
     for (sessions, members) in families {
         let p = |at: &usize| assessed[*at].result.as_ref().ok().and_then(|f| f.p).unwrap_or(1.0);
-        let several = sessions.iter().any(|session| sequential.contains(session));
-        let looks = if several { rule.sequential().looks } else { rule.looks };
-        let looks = f64::from(looks.max(1));
+        let looks = looks(sessions.iter().map(String::as_str), rule, sequential);
         let spent = |at: &usize| looks * Rule::spending(assessed[*at].sessions);
         let all: Vec<f64> = members.iter().map(|at| (p(at) * spent(at)).min(1.0)).collect();
         let adjusted = benjamini_hochberg(&all);
@@ -285,20 +313,19 @@ fn rounded(p: f64) -> String {
 
 fn of_claim(claim: &Claim, assessed: &[Assessed<'_, '_>], rule: Rule) -> ClaimVerdict {
     let machine = machine_of(claim, assessed);
-    let find = |test: &Test| {
-        assessed.iter().find(|a| a.machine == machine && *a.contrast == test.contrast)
-    };
+    let find = |test: &Test| result_for(claim, test, assessed, machine);
     let judge = |test: &Test, note: bool| {
-        let mut judged = judged(find(test)?, test, note, rule);
+        let found = find(test)?;
+        let mut judged = judged(found, test, note, rule);
         let others =
-            assessed.iter().filter(|a| a.machine != machine && *a.contrast == test.contrast);
+            assessed.iter().filter(|a| a.machine != found.machine && *a.contrast == test.contrast);
         judged.part.apart.extend(others.flat_map(elsewhere));
         Some(judged)
     };
     let judged: Vec<Judged> = claim.contrasts.iter().filter_map(|t| judge(t, false)).collect();
     let notes = claim.notes.iter().filter_map(|t| judge(t, true)).map(|j| j.part);
     let (verdict, deciding, sentence) = combine(&judged, claim.combine);
-    let own: Vec<&Assessed<'_, '_>> = assessed.iter().filter(|a| a.machine == machine).collect();
+    let own: Vec<&Assessed<'_, '_>> = claim.contrasts.iter().filter_map(find).collect();
     let (verdict, sentence) = on_hardware(claim, &own, verdict, sentence);
     let parts: Vec<Part> = judged.into_iter().map(|j| j.part).collect();
     let chief = deciding.first().and_then(|i| parts.get(*i)).or(parts.first());
@@ -338,6 +365,28 @@ fn machine_of<'a>(claim: &Claim, assessed: &[Assessed<'a, '_>]) -> &'a str {
         *newest = one.started.max(*newest);
     }
     found.into_iter().max_by_key(|(_, rank)| *rank).map_or("", |(machine, _)| machine)
+}
+
+/// Returns the result that decides a contrast: that of the machine, unless another machine has a
+/// counterexample to a statement about every run.
+fn result_for<'s, 'a, 'c>(
+    claim: &Claim,
+    test: &Test,
+    assessed: &'s [Assessed<'a, 'c>],
+    machine: &str,
+) -> Option<&'s Assessed<'a, 'c>> {
+    let wanted = &test.contrast;
+    let same = || assessed.iter().filter(move |one| *one.contrast == *wanted);
+    let counterexample = |one: &&Assessed<'_, '_>| {
+        let Ok(finding) = &one.result else { return false };
+        let about = |record: &&RunRecord| claim.hardware.as_ref().is_none_or(|h| h.is_of(record));
+        finding.holds == Some(false) && finding.used.iter().all(about)
+    };
+    let here = same().find(|one| one.machine == machine);
+    if !test.contrast.as_kind().is_about_every_run() || here.as_ref().is_some_and(counterexample) {
+        return here;
+    }
+    same().find(counterexample).or(here)
 }
 
 /// Returns the effects of a contrast on a machine that does not decide it, from old to new.

@@ -140,7 +140,7 @@ pub fn need(test: &Test, records: &[RunRecord], noise: &BTreeMap<String, f64>) -
         kind: contrast.kind().to_owned(),
         place: contrast.as_kind().place(),
         seen: 0,
-        session: results(contrast, records) + 1,
+        session: results(contrast, records, |_| true) + 1,
         noise: noise.get(&study).copied(),
         noise_from: noise.get(&study).map_or(Source::Unknown, |_| Source::Study),
         effect: published,
@@ -173,6 +173,16 @@ pub fn need(test: &Test, records: &[RunRecord], noise: &BTreeMap<String, f64>) -
     Some(need)
 }
 
+/// Reports whether no verification can decide a contrast, given the stored runs of a machine: the p-value of
+/// a resampled statistic cannot become small enough for one more session of several looks.
+pub fn is_out_of_reach(contrast: &Contrast, records: &[RunRecord], machine: &str) -> bool {
+    let last = Rule::LOOKS[Rule::LOOKS.len() - 1];
+    let looks = f64::from(Rule::STANDARD.sequential().looks);
+    let least = |session| Rule::resampled_least_p(last) * looks * Rule::spending(session);
+    contrast.as_kind().is_resampled()
+        && least(results(contrast, records, |m| m == machine) + 1) > Rule::STANDARD.false_rate
+}
+
 /// Returns the scatter between blocks that belongs to the width of an interval.
 fn scatter(finding: &Finding<'_>) -> Option<f64> {
     let (lo, hi) = finding.evidence.lo.zip(finding.evidence.hi)?;
@@ -192,11 +202,11 @@ fn blocks_of_ratio(size: f64, noise: f64, session: u32) -> Option<u32> {
     })
 }
 
-/// Returns the greatest number of sessions with a result on one machine.
-fn results(contrast: &Contrast, records: &[RunRecord]) -> u32 {
+/// Returns the greatest number of sessions with a result on a machine that `is_one` accepts.
+fn results(contrast: &Contrast, records: &[RunRecord], is_one: impl Fn(&str) -> bool) -> u32 {
     let kind = contrast.as_kind();
     let mut of_machine: BTreeMap<&str, u32> = BTreeMap::new();
-    for session in by_session(records) {
+    for session in by_session(records).iter().filter(|session| is_one(session.machine)) {
         let context = Context { records: session.records.clone(), rule: Rule::STANDARD };
         if kind.evaluate(&context).is_ok_and(|finding| finding.p.is_some()) {
             *of_machine.entry(session.machine).or_default() += 1;

@@ -6,7 +6,8 @@ use ioloom_stats::{Bootstrap, Resampled};
 /// Minimum number of blocks for a verdict.
 pub(crate) const BLOCKS_MIN: usize = 12;
 
-/// Number of resamples: with twelve blocks, the smallest possible p-value is 0.005.
+/// Number of resamples: with twelve blocks, the smallest possible p-value is 0.005. With 30 it is 0.001, too
+/// large for the third session of a machine ([`Rule::resampled_least_p`]).
 const RESAMPLES: u32 = 9999;
 
 /// The verdict rule.
@@ -54,6 +55,11 @@ impl Rule {
     pub fn spending(n: u32) -> f64 {
         let n = f64::from(n);
         if n <= 1.0 { 1.25 } else { 5.0 * n * (n - 1.0) }
+    }
+
+    /// Returns the smallest two-sided p-value of a resampled statistic of this many blocks, at least 2.
+    pub(crate) fn resampled_least_p(blocks: u32) -> f64 {
+        2.0 * Resampled::least_p(RESAMPLES, blocks as usize)
     }
 
     /// Returns the rule for [`ioloom_stats::decide`]; `margin` overrides the margin of this rule.

@@ -127,8 +127,18 @@ struct Settling {
     completions: u64,
     /// One batch after that.
     last: bool,
-    /// Whether another method left it behind.
-    of_method: bool,
+    cause: Cause,
+}
+
+/// What left behind the requests that are ignored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// Another window of the controller.
+    Window,
+    /// Another method.
+    Method,
+    /// A limit below the window.
+    Limit,
 }
 
 /// Chooses the number of requests in flight. Only requests at the device count: hits of the page
@@ -204,7 +214,7 @@ impl Auto {
                 until_in_flight: -1.0,
                 completions: 1,
                 last: false,
-                of_method: false,
+                cause: Cause::Window,
             }),
             sample: Sample::default(),
             level: Level::new(window),
@@ -264,7 +274,12 @@ impl Auto {
     /// Returns the reason for the present window, and the last decision about the method, in one
     /// sentence.
     pub fn why(&self) -> String {
-        let reason = self.log.decisions().last().map_or(Reason::Start, |last| last.reason);
+        // After a turn that also set the window, that turn is the reason for it.
+        let about_window = self.log.decisions().filter(|one| !one.reason.is_about_method()).last();
+        let last = about_window
+            .filter(|one| one.window == self.window)
+            .or_else(|| self.log.decisions().last());
+        let reason = last.map_or(Reason::Start, |last| last.reason);
         let mut text = format!(
             "{} in flight: {reason}; {:.0} ms lost to trials",
             self.window,
@@ -358,7 +373,9 @@ impl Auto {
         let (_, ratio) = sample.ratios(&best);
         let lost = ((1.0 - ratio).clamp(0.0, 1.0) * batch.elapsed_ns as f64) as u64;
         match (self.state, self.settling) {
-            (_, Some(settling)) if settling.of_method => {
+            // The controller did not choose the limit below its window.
+            (_, Some(settling)) if settling.cause == Cause::Limit => {}
+            (_, Some(settling)) if settling.cause == Cause::Method => {
                 self.cost.probing_ns += lost;
                 self.method_ns = self.method_ns.saturating_add(lost);
             }
@@ -485,7 +502,7 @@ impl Auto {
             until_in_flight: if down { 1.1 * f64::from(window) + 0.5 } else { -1.0 },
             completions: u64::from(if down { from - window + window.min(4) } else { from }),
             last: false,
-            of_method: false,
+            cause: Cause::Window,
         });
         let decision =
             Decision { at_ns: self.course.now_ns, from, window, phase: self.phase(), reason };

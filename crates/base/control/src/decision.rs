@@ -201,6 +201,20 @@ impl fmt::Display for Reason {
 }
 
 impl Reason {
+    /// Reports whether the reason is about the method, not about the window.
+    pub(crate) fn is_about_method(&self) -> bool {
+        matches!(
+            self,
+            Self::TryRing { .. }
+                | Self::Ring { .. }
+                | Self::NoRing { .. }
+                | Self::NoComparison
+                | Self::RingRefused { .. }
+                | Self::RingHits { .. }
+                | Self::RingChanged
+        )
+    }
+
     /// Formats the reasons of decisions about the method.
     fn fmt_method(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = |share: f64| 100.0 * share;

@@ -48,6 +48,11 @@ impl Gather {
         Some(sum)
     }
 
+    /// Returns what was gathered so far, if anything, and begins again.
+    pub fn take(&mut self) -> Option<Batch> {
+        Some(std::mem::take(self).sum).filter(|sum| sum.elapsed_ns > 0)
+    }
+
     fn join(&mut self, batch: &Batch) {
         let sum = &mut self.sum;
         let elapsed_ns = sum.elapsed_ns + batch.elapsed_ns;
@@ -100,6 +105,16 @@ mod tests {
             (1..1000).find(|_| gather.add(&short(misses, 1.0), 512).is_some()).unwrap()
         };
         assert_eq!((batches(&mut gather, 0), batches(&mut gather, 1)), (20, 40));
+    }
+
+    #[test]
+    fn what_was_gathered_can_be_taken_early() {
+        let mut gather = Gather::default();
+        assert_eq!(gather.take(), None);
+        gather.add(&short(3, 1.0), 512);
+        gather.add(&short(4, 1.0), 512);
+        let part = gather.take().unwrap();
+        assert_eq!((part.misses, part.elapsed_ns, gather.take()), (7, 10 * MS, None));
     }
 
     #[test]

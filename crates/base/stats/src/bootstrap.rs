@@ -9,7 +9,8 @@
 //! quantiles are therefore moved out to `Φ(-t sqrt(n / (n - 1)))`, with `t` of `n - 1` degrees of
 //! freedom (Hesterberg, "What teachers should know about the bootstrap", 2015): for twelve values
 //! the 1.1 % quantile instead of the 2.5 % quantile. The p-value of a bound applies the inverse.
-//! Resamples for which the statistic is NaN are dropped and not counted in [`Interval::resamples`].
+//! Resamples for which the statistic is NaN are dropped and not counted in [`Interval::resamples`]. The
+//! p-value of a bound counts them against every statement ([`Resampled::undefined_share`]).
 //!
 //! The statistic should be a function of medians, such as a ratio or a crossing of medians: simulated
 //! intervals then contain the truth in at least 96 % of studies of 6 to 30 values. For means of skewed
@@ -90,7 +91,8 @@ impl Bootstrap {
         let n = values.len();
         let confidence = self.confidence.min(range_confidence(n));
         let interval = Interval { confidence, ..self.percentile(estimate, &sorted, n) };
-        Ok(Resampled { interval, sorted, n })
+        let undefined = (self.resamples as usize).saturating_sub(sorted.len());
+        Ok(Resampled { interval, sorted, undefined, n })
     }
 
     /// Computes the exact interval of the median of at least 2 finite values; below 6 values, their
@@ -188,6 +190,8 @@ pub struct Resampled {
     pub interval: Interval,
     /// The statistic of each resample, ascending.
     sorted: Vec<f64>,
+    /// Number of resamples without a value.
+    undefined: usize,
     /// Number of values in the sample.
     n: usize,
 }
@@ -214,14 +218,30 @@ impl Resampled {
         self.p(self.sorted.len() - self.sorted.partition_point(|v| *v <= bound))
     }
 
-    /// Returns the p-value if this many resamples contradict a statement. The estimate counts as one
-    /// more resample, so it is never zero.
-    fn p(&self, against: usize) -> f64 {
-        let share = (against as f64 + 1.0) / (self.sorted.len() as f64 + 1.0);
-        let z = normal_quantile(share.min(1.0 - 1e-12));
-        let tail = 0.5 * student_two_sided(z / widening(self.n), self.n as u32 - 1);
-        if z < 0.0 { tail } else { 1.0 - tail }
+    /// Returns the share of resamples for which the statistic is undefined.
+    pub fn undefined_share(&self) -> f64 {
+        self.undefined as f64 / (self.undefined + self.sorted.len()).max(1) as f64
     }
+
+    /// Returns the p-value if this many resamples contradict a statement. Those without a value could
+    /// contradict any statement. The estimate counts as one more resample, so it is never zero.
+    fn p(&self, against: usize) -> f64 {
+        let all = self.sorted.len() + self.undefined;
+        one_sided(((against + self.undefined) as f64 + 1.0) / (all as f64 + 1.0), self.n)
+    }
+
+    /// Returns the smallest one-sided p-value of any bound with this many resamples of `n` values, at
+    /// least 2.
+    pub fn least_p(resamples: u32, n: usize) -> f64 {
+        one_sided(1.0 / (f64::from(resamples) + 1.0), n)
+    }
+}
+
+/// Returns the p-value if this share of the resamples of `n` values contradicts a statement.
+fn one_sided(share: f64, n: usize) -> f64 {
+    let z = normal_quantile(share.min(1.0 - 1e-12));
+    let tail = 0.5 * student_two_sided(z / widening(n), n as u32 - 1);
+    if z < 0.0 { tail } else { 1.0 - tail }
 }
 
 /// Returns the minimum and maximum of at least one value.

@@ -98,6 +98,7 @@ pub fn classify(mut raw: Raw) -> Trace {
 fn bound(raw: &mut Raw) {
     let bound = |ns: &mut u64| *ns = (*ns).min(LATEST_NS);
     bound(&mut raw.elapsed_ns);
+    raw.complete_until_ns.iter_mut().for_each(bound);
     for thread in &mut raw.threads {
         bound(&mut thread.start_ns);
         bound(&mut thread.end_ns);

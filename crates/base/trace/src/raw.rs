@@ -36,6 +36,9 @@ pub struct Raw {
     /// State of a wait within the user's function, if the caller knows what the function does (for
     /// example, it sleeps).
     pub function_waits: Option<State>,
+    /// Time of the first event that was dropped because a limit was reached; `None` if all were kept. The
+    /// states of threads are unknown from then on.
+    pub complete_until_ns: Option<u64>,
     /// Sources, losses and the clock self-test. [`crate::classify()`] adds the other checks.
     pub evidence: ioloom_model::Evidence,
 }

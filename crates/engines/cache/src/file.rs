@@ -199,16 +199,53 @@ pub(crate) fn load_until(
         // Every byte has just been read, but residency cannot be queried.
         _ if stop.load(Ordering::Relaxed) => None,
         None => Some(Incomplete::Unknown),
-        Some(resident) if resident < after.total => Some(Incomplete::Reclaimed),
+        Some(resident) if resident < loadable_pages(&open, &after) => Some(Incomplete::Reclaimed),
         Some(_) => None,
     };
     Ok((before, after, incomplete))
+}
+
+/// Returns the number of pages that reading a file makes resident: all, except that a file system in memory
+/// reads holes without pages.
+fn loadable_pages(open: impl AsFd, state: &State) -> u64 {
+    let is_complete = state.pages.resident.is_none_or(|resident| resident >= state.total);
+    if is_complete || !cache::is_in_memory(&open).unwrap_or(false) {
+        return state.total;
+    }
+    data_pages(open).map_or(state.total, |pages| pages.min(state.total))
+}
+
+fn data_pages(open: impl AsFd) -> io::Result<u64> {
+    let page = ioloom_sys::proc::page_bytes();
+    let (mut at, mut pages) = (0, 0);
+    while let Some(data) = transfer::next_data(&open, at)? {
+        pages += data.end.div_ceil(page) - data.start / page;
+        at = data.end;
+    }
+    Ok(pages)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs::File;
+    use std::os::unix::fs::FileExt;
+    use std::path::Path;
+
+    #[test]
+    fn holes_of_a_file_in_memory_are_not_missing() {
+        let shared = Path::new("/dev/shm");
+        if !cache::is_memory_backed(shared).unwrap_or(false) {
+            return;
+        }
+        let file = tempfile::tempfile_in(shared).unwrap();
+        file.set_len(1 << 20).unwrap();
+        file.write_all_at(b"data", 1 << 19).unwrap();
+        let (_, after, incomplete) = load_file(&file, 1 << 20, &mut Vec::new()).unwrap();
+        let resident = after.pages.resident.unwrap_or(after.total);
+        assert!(data_pages(&file).unwrap() <= resident, "{after:?}");
+        assert_eq!(incomplete, None);
+    }
 
     #[test]
     fn a_write_is_counted_until_it_has_ended() {

@@ -3,8 +3,8 @@
 use crate::content::{PIECE_BYTES, content};
 use crate::error::{SetError, io_error};
 use crate::layout::{files_dir, first_name, leaf, name, relative_path, run_files, size};
-use crate::lock::{SetLock, lock};
-use crate::manifest::{self, State, load};
+use crate::lock::{SetLock, lock, lock_shared};
+use crate::manifest::{self, Manifest, State, load};
 use crate::names::{MANIFEST, MANIFEST_NEW};
 use ioloom_failure::{Operation, PathError, quoted, reason};
 use ioloom_model::FileSetSpec;
@@ -71,8 +71,16 @@ impl Verified {
 
 /// Compares every byte of the set in `dir` with its description and looks for files that do not
 /// belong to it. Afterwards, as many files as fit are in the page cache.
+///
+/// # Errors
+/// Returns [`SetError::Busy`] if another process creates, uses or removes the set, and
+/// [`SetError::Unfinished`] if its creation or removal was interrupted.
 pub fn verify(dir: &Path, threads: usize) -> Result<Verified, SetError> {
-    let spec = load(dir)?.spec;
+    let _lock = lock_shared(dir)?;
+    let Manifest { spec, state, .. } = load(dir)?;
+    if state == State::Making {
+        return Err(SetError::Unfinished { dir: dir.to_owned() });
+    }
     let files = files_dir(dir);
     let root = Dir::open(&files).map_err(io_error(Operation::OpenDir, &files))?;
     let next = AtomicU64::new(0);
@@ -88,7 +96,8 @@ pub fn verify(dir: &Path, threads: usize) -> Result<Verified, SetError> {
             let result = root
                 .open_file_at(path.as_bytes())
                 .map_err(|e| describe(&e))
-                .and_then(|file| compare(&spec, index, file, &mut own, &mut expected));
+                .and_then(|file| compare(&spec, index, file, &mut own, &mut expected))
+                .and_then(|()| check_link(&spec, &root, index));
             let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
             match result {
                 Ok(()) => {
@@ -146,6 +155,23 @@ fn compare(
     })
 }
 
+fn check_link(spec: &FileSetSpec, root: &Dir, index: u64) -> Result<(), String> {
+    if is_linked(spec, root, index) {
+        return Ok(());
+    }
+    let first = relative_path(spec, first_name(spec, index));
+    Err(format!("is not a hard link to {}", quoted(Path::new(&first))))
+}
+
+/// Returns whether a second name is one of its file, and not one of a file that an interrupted removal
+/// has left with it alone, or of a copy.
+pub(crate) fn is_linked(spec: &FileSetSpec, root: &Dir, index: u64) -> bool {
+    let first = first_name(spec, index);
+    let stat = |index| root.stat_at(relative_path(spec, index).as_bytes());
+    let file = |index| stat(index).map(|stat| (stat.device, stat.inode));
+    first == index || file(first).is_ok_and(|first| file(index).is_ok_and(|own| own == first))
+}
+
 fn find_strangers(spec: &FileSetSpec, files: &Path, all: &mut Verified) -> Result<(), SetError> {
     let options = ioloom_walk::WalkOptions::default();
     let summary = ioloom_walk::walk(files, &options, &mut |entry: Entry<'_>| {
@@ -197,16 +223,32 @@ pub fn remove_locked(lock: &SetLock) -> Result<Removed, SetError> {
     let held = Dir::open(dir).map_err(io_error(Operation::OpenDir, dir))?;
     let mut manifest =
         manifest::read(&held, dir)?.ok_or_else(|| SetError::NoSet { dir: dir.to_owned() })?;
+    let mut is_recorded = manifest.state == State::Making && manifest.realised.is_none();
     manifest.state = State::Making;
     manifest.realised = None;
-    manifest::write(&held, dir, &manifest)?;
+    if !is_recorded {
+        match manifest::write(&held, dir, &manifest) {
+            // Removing the files makes space for it.
+            Err(error) if error.is_full() => {}
+            written => {
+                written?;
+                is_recorded = true;
+            }
+        }
+    }
     let files = files_dir(dir);
     let mut removed = Removed::default();
-    match held.open_at(b"files") {
-        Ok(root) => remove_files(&manifest.spec, &files, &root, &mut removed)?,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+    let emptied = match held.open_at(b"files") {
+        Ok(root) => remove_files(&manifest.spec, &files, &root, &mut removed),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(e) => return Err(io_error(Operation::OpenDir, &files)(e)),
-    }
+    };
+    let recorded = if !is_recorded && (emptied.is_err() || !removed.left.is_empty()) {
+        manifest::write(&held, dir, &manifest)
+    } else {
+        Ok(())
+    };
+    emptied.and(recorded)?;
     if removed.left.is_empty() && !remove_dir(&held, b"files", &files)? {
         removed.left.push(files);
     }

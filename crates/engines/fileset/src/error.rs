@@ -46,12 +46,33 @@ pub enum SetError {
         /// The requested set.
         ours: String,
     },
+    /// The directory contains a set with the same text form, but other sizes.
+    #[error(
+        "cannot create a file set in {}: it holds another set '{text}', whose sizes differ (with \
+         like:DIR, because the tree has changed); choose another directory, or remove that set first",
+        quoted(.dir)
+    )]
+    OtherSizes {
+        /// The directory.
+        dir: PathBuf,
+        /// The text form of both sets.
+        text: String,
+    },
     /// Another process has locked it.
     #[error(
         "the file set in {} is locked by another process that is creating, using or removing it; wait \
          until it exits, or use another directory", quoted(.dir)
     )]
     Busy {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// The set cannot be verified because files may be missing.
+    #[error(
+        "the file set in {} is incomplete: its creation or removal was interrupted; create it again to \
+         complete it, or remove it", quoted(.dir)
+    )]
+    Unfinished {
         /// The directory.
         dir: PathBuf,
     },
@@ -124,6 +145,18 @@ pub enum SetError {
     /// A call on a path failed.
     #[error(transparent)]
     Path(#[from] PathError),
+}
+
+impl SetError {
+    /// Reports whether a call failed because the file system or the quota is full.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self, Self::Path(error) if is_full(&error.source))
+    }
+}
+
+/// Reports whether a call failed because the file system or the quota is full.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Returns a closure for `map_err` that adds the operation and path to an error.

@@ -1,4 +1,4 @@
-//! Locks the directory of a set while it is created, used or removed.
+//! Locks the directory of a set while it is created, used, verified or removed.
 //!
 //! A second study on the same files would evict them from the page cache and compete for the
 //! device. Creating a set again would truncate files that another process is reading. The lock is
@@ -37,8 +37,21 @@ impl Drop for SetLock {
 /// Returns [`SetError::Busy`] if another process holds the lock, or the error from opening the
 /// directory.
 pub fn lock(dir: &Path) -> Result<SetLock, SetError> {
+    locked_by(dir, File::try_lock)
+}
+
+/// Like [`lock`], but several processes can hold such a lock at the same time. Needs no write
+/// permission.
+pub(crate) fn lock_shared(dir: &Path) -> Result<SetLock, SetError> {
+    locked_by(dir, File::try_lock_shared)
+}
+
+fn locked_by(
+    dir: &Path,
+    try_lock: impl FnOnce(&File) -> Result<(), TryLockError>,
+) -> Result<SetLock, SetError> {
     let file = File::open(dir).map_err(io_error(Operation::OpenDir, dir))?;
-    match file.try_lock() {
+    match try_lock(&file) {
         Ok(()) | Err(TryLockError::Error(_)) => Ok(SetLock { file, dir: dir.to_owned() }),
         Err(TryLockError::WouldBlock) => Err(SetError::Busy { dir: dir.to_owned() }),
     }

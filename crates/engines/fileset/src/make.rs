@@ -4,21 +4,21 @@
 //! until its next file is in another one, so each file costs one open, one write and one close. In
 //! shuffled order, each file also costs opening its directory.
 
-use crate::check::index_of;
+use crate::check::{index_of, is_linked};
 use crate::content::{PIECE_BYTES, content};
-use crate::error::{SetError, io_error};
+use crate::error::{SetError, io_error, is_full};
 use crate::layout::{
     FAN_OUT, directories, files_dir, first_name, leaf, made_as, name, relative_path, run_files,
     size,
 };
 use crate::lock::lock;
 use crate::manifest::{self, FORMAT, Manifest, State};
-use crate::names::MANIFEST_NEW;
+use crate::names::{MANIFEST, MANIFEST_NEW};
 use crate::{demand_ns, hash, medium, spell};
 use ioloom_failure::{Operation, PathError};
 use ioloom_model::{Distribution, FileSetRealised, FileSetSpec};
 use ioloom_sys::dir::{Dir, Kind, ReadBuffer};
-use ioloom_sys::mount::space;
+use ioloom_sys::mount::{Space, space};
 use ioloom_walk::{Control, Entry, WalkOptions};
 use std::io;
 use std::path::Path;
@@ -30,6 +30,18 @@ const RESERVE_BYTES: u64 = 1 << 30;
 
 /// Number of files to check before a complete set is reused.
 const SAMPLE_FILES: u64 = 64;
+
+/// Numbers of files between two calls of the progress function while files are queried, and while only
+/// their sizes are computed, which is done for complete sets, too.
+const QUERIED_FILES: u64 = 1 << 12;
+const COMPUTED_FILES: u64 = 1 << 20;
+
+/// Sets with more files are compared with the file system before their sizes are computed, which can
+/// take hours.
+const MANY_FILES: u64 = 1 << 22;
+
+/// Reports progress; returns false to stop.
+type Progress<'a> = &'a (dyn Fn(CreateProgress) -> bool + Sync);
 
 /// Options for creating a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +71,7 @@ pub struct CreateProgress {
     pub files: u64,
     /// Total size of complete files in bytes.
     pub bytes_done: u64,
-    /// Total size of the set in bytes.
+    /// Total size of the set in bytes; 0 until files are created.
     pub bytes: u64,
 }
 
@@ -81,7 +93,9 @@ pub fn create(
     options: &CreateOptions,
     progress: &(dyn Fn(CreateProgress) -> bool + Sync),
 ) -> Result<Created, SetError> {
-    let bytes = check(spec)?;
+    check(spec)?;
+    check_count(spec, dir, options)?;
+    let bytes = total_bytes(spec, progress)?;
     let made_dir = make_dir(dir)?;
     let _lock = lock(dir)?;
     let held = Dir::open(dir).map_err(io_error(Operation::OpenDir, dir))?;
@@ -89,7 +103,7 @@ pub fn create(
     let mut manifest = match found {
         None => {
             refuse_foreign(&held, dir)?;
-            if let Err(refused) = check_room(spec, dir, &[], options) {
+            if let Err(refused) = check_room(spec, dir, &[], options, progress) {
                 if made_dir {
                     // Nothing has been created in it yet.
                     let _ = std::fs::remove_dir(dir);
@@ -101,8 +115,12 @@ pub fn create(
         }
         Some(found) if found.spec == *spec => found,
         Some(found) => {
-            let (theirs, ours) = (spell(&found.spec), spell(spec));
-            return Err(SetError::OtherSet { dir: dir.to_owned(), theirs, ours });
+            let (dir, theirs, ours) = (dir.to_owned(), spell(&found.spec), spell(spec));
+            return Err(if theirs == ours {
+                SetError::OtherSizes { dir, text: ours }
+            } else {
+                SetError::OtherSet { dir, theirs, ours }
+            });
         }
     };
     let files = files_dir(dir);
@@ -118,8 +136,8 @@ pub fn create(
     manifest::write(&held, dir, &manifest)?;
     held.make_dir_at(b"files").map_err(io_error(Operation::CreateDir, &files))?;
     let root = Dir::open(&files).map_err(io_error(Operation::OpenDir, &files))?;
-    let kept = kept(spec, &root);
-    check_room(spec, dir, &kept, options)?;
+    let kept = kept(spec, &root, progress)?;
+    check_room(spec, dir, &kept, options, progress)?;
     Maker::new(spec, &files, &root, &kept, bytes, progress).run(options.threads)?;
     if options.sync {
         root.sync_file_system().map_err(io_error(Operation::SyncFs, &files))?;
@@ -132,8 +150,8 @@ pub fn create(
     Ok(Created { set: realised, files_made: spec.count - existed })
 }
 
-/// Checks a description; returns the total size of the set in bytes.
-fn check(spec: &FileSetSpec) -> Result<u64, SetError> {
+/// Checks a description, but not its sizes.
+fn check(spec: &FileSetSpec) -> Result<(), SetError> {
     let refuse = |reason: &str| Err(SetError::Spec { reason: reason.to_owned() });
     if spec.count == 0 {
         return refuse("it has no files; count must be at least 1");
@@ -145,11 +163,35 @@ fn check(spec: &FileSetSpec) -> Result<u64, SetError> {
     if links == 1 || (links > 1 && !run_files(spec).is_multiple_of(links)) {
         return refuse("links must divide the files of a directory: 2 or 4");
     }
-    let total = (0..spec.count).try_fold(0u64, |sum, index| sum.checked_add(size(spec, index)));
-    match total {
-        Some(bytes) => Ok(bytes),
-        None => refuse("the total size exceeds 16 EiB; add max= to the distribution"),
+    Ok(())
+}
+
+/// Returns the total size of the set in bytes.
+fn total_bytes(spec: &FileSetSpec, progress: Progress<'_>) -> Result<u64, SetError> {
+    let mut total = 0u64;
+    for index in 0..spec.count {
+        poll((index, COMPUTED_FILES), spec, 0, progress)?;
+        total = total.checked_add(size(spec, index)).ok_or_else(|| {
+            let reason = "the total size exceeds 16 EiB; add max= to the distribution";
+            SetError::Spec { reason: reason.to_owned() }
+        })?;
     }
+    Ok(total)
+}
+
+/// Calls `progress` with `made` files done if `index` is a multiple of `every`.
+fn poll(
+    (index, every): (u64, u64),
+    spec: &FileSetSpec,
+    made: u64,
+    progress: Progress<'_>,
+) -> Result<(), SetError> {
+    let files = spec.count;
+    let now = CreateProgress { files_done: made, files, bytes_done: 0, bytes: 0 };
+    if index > 0 && index.is_multiple_of(every) && !progress(now) {
+        return Err(SetError::Stopped { made, files });
+    }
+    Ok(())
 }
 
 fn is_empty_list(distribution: &Distribution) -> bool {
@@ -186,7 +228,7 @@ fn name_of(dir: &Path) -> String {
     dir.display().to_string()
 }
 
-/// Returns true if every name exists, and a sample of the files has the correct sizes. Reading the
+/// Returns true if every name exists, and a sample of the files has the correct sizes and links. Reading the
 /// directories costs much less than a stat of every file.
 fn seems_complete(spec: &FileSetSpec, files: &Path) -> bool {
     let Ok(root) = Dir::open(files) else { return false };
@@ -200,7 +242,10 @@ fn seems_complete(spec: &FileSetSpec, files: &Path) -> bool {
     }
     let step = (spec.count / SAMPLE_FILES).max(1);
     let mut indices = (0..spec.count).step_by(step as usize).chain([spec.count - 1]);
-    indices.all(|index| is_there(spec, &root, index))
+    // The second name of each group of names, which the steps may never meet.
+    let links = u64::from(spec.making.links).max(1);
+    let second = |index: u64| (index / links * links + links - 1).min(spec.count - 1);
+    indices.all(|index| is_there(spec, &root, index) && is_linked(spec, &root, second(index)))
 }
 
 fn is_there(spec: &FileSetSpec, root: &Dir, index: u64) -> bool {
@@ -209,7 +254,7 @@ fn is_there(spec: &FileSetSpec, root: &Dir, index: u64) -> bool {
 }
 
 /// Returns which files exist, one bit per file; empty for a new set.
-fn kept(spec: &FileSetSpec, root: &Dir) -> Vec<u64> {
+fn kept(spec: &FileSetSpec, root: &Dir, progress: Progress<'_>) -> Result<Vec<u64>, SetError> {
     let mut any = false;
     // A new set is recognised by reading one directory instead of calling stat on every file.
     let read = root.read(&mut ReadBuffer::new(), &mut |_| {
@@ -217,28 +262,40 @@ fn kept(spec: &FileSetSpec, root: &Dir) -> Vec<u64> {
         false
     });
     if read.is_ok() && !any {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let mut bits = vec![0; (spec.count as usize).div_ceil(64)];
+    let mut existing = 0;
     for index in 0..spec.count {
+        poll((index, QUERIED_FILES), spec, existing, progress)?;
         if is_there(spec, root, index) && is_linked(spec, root, index) {
             bits[index as usize / 64] |= 1 << (index % 64);
+            existing += 1;
         }
     }
-    bits
-}
-
-/// Returns whether a second name is one of its file, and not one of a file that an interrupted removal
-/// has left with it alone.
-fn is_linked(spec: &FileSetSpec, root: &Dir, index: u64) -> bool {
-    let first = first_name(spec, index);
-    let stat = |index| root.stat_at(relative_path(spec, index).as_bytes());
-    first == index
-        || stat(first).is_ok_and(|first| stat(index).is_ok_and(|own| own.inode == first.inode))
+    Ok(bits)
 }
 
 fn is_kept(kept: &[u64], index: u64) -> bool {
     kept.get(index as usize / 64).is_some_and(|word| word & (1 << (index % 64)) != 0)
+}
+
+/// Refuses a new set whose number of files alone exceeds the space or the inodes.
+fn check_count(spec: &FileSetSpec, dir: &Path, options: &CreateOptions) -> Result<(), SetError> {
+    if spec.count <= MANY_FILES || dir.join(MANIFEST).exists() {
+        return Ok(());
+    }
+    let above = dir.ancestors().find(|above| above.exists()).unwrap_or(Path::new("."));
+    let room = space(above).map_err(io_error(Operation::StatFs, above))?;
+    let second_names = spec.count.checked_div(spec.making.links.into()).unwrap_or(0);
+    let files = directories(spec).saturating_add(spec.count - second_names);
+    refuse_lack(dir, &room, directories_bytes(spec, &room), files, options)
+}
+
+/// Returns the size of the directories: one block each, plus about 40 bytes per name.
+fn directories_bytes(spec: &FileSetSpec, room: &Space) -> u64 {
+    let blocks = directories(spec).saturating_mul(room.block_bytes);
+    blocks.saturating_add(spec.count.saturating_mul(40))
 }
 
 fn check_room(
@@ -246,20 +303,32 @@ fn check_room(
     dir: &Path,
     kept: &[u64],
     options: &CreateOptions,
+    progress: Progress<'_>,
 ) -> Result<(), SetError> {
     let room = space(dir).map_err(io_error(Operation::StatFs, dir))?;
     let block = room.block_bytes;
-    let leaves = directories(spec);
-    // A directory takes one block, plus about 40 bytes per name.
-    let mut needed = leaves.saturating_mul(block).saturating_add(spec.count.saturating_mul(40));
-    let mut files = leaves;
-    for index in (0..spec.count).filter(|index| !is_kept(kept, *index)) {
-        if first_name(spec, index) == index {
+    let mut needed = directories_bytes(spec, &room);
+    let mut files = directories(spec);
+    let made: u64 = kept.iter().map(|word| u64::from(word.count_ones())).sum();
+    for index in 0..spec.count {
+        poll((index, COMPUTED_FILES), spec, made, progress)?;
+        if !is_kept(kept, index) && first_name(spec, index) == index {
             let blocks = if spec.making.sparse { 0 } else { size(spec, index).div_ceil(block) };
             needed = needed.saturating_add(blocks.saturating_mul(block));
             files += 1;
         }
     }
+    refuse_lack(dir, &room, needed, files, options)
+}
+
+/// Refuses a set that needs more space or inodes than are free.
+fn refuse_lack(
+    dir: &Path,
+    room: &Space,
+    needed: u64,
+    files: u64,
+    options: &CreateOptions,
+) -> Result<(), SetError> {
     let reserve_bytes =
         options.reserve_bytes.unwrap_or_else(|| RESERVE_BYTES.min(room.total_bytes / 20));
     let (dir, free_bytes) = (dir.to_owned(), room.available_bytes);
@@ -296,7 +365,7 @@ struct Maker<'a> {
     root: &'a Dir,
     kept: &'a [u64],
     bytes: u64,
-    progress: &'a (dyn Fn(CreateProgress) -> bool + Sync),
+    progress: Progress<'a>,
     next: AtomicU64,
     files_done: AtomicU64,
     bytes_done: AtomicU64,
@@ -311,7 +380,7 @@ impl<'a> Maker<'a> {
         root: &'a Dir,
         kept: &'a [u64],
         bytes: u64,
-        progress: &'a (dyn Fn(CreateProgress) -> bool + Sync),
+        progress: Progress<'a>,
     ) -> Self {
         let (next, files_done, bytes_done) = Default::default();
         let (stop, error) = Default::default();
@@ -341,12 +410,7 @@ impl<'a> Maker<'a> {
         match self.error.into_inner().unwrap_or_else(PoisonError::into_inner) {
             None if made == files => Ok(()),
             None => Err(SetError::Stopped { made, files }),
-            Some(error)
-                if matches!(
-                    error.source.kind(),
-                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-                ) =>
-            {
+            Some(error) if is_full(&error.source) => {
                 Err(SetError::Full { dir: self.files.to_owned(), made, files })
             }
             Some(error) => Err(error.into()),
@@ -413,6 +477,7 @@ impl<'a> Maker<'a> {
                 content(spec, index, bytes, buffer, |_, piece| file.write(piece))
                     .map_err(fail(Operation::Write))?;
             }
+            file.close().map_err(fail(Operation::Close))?;
         }
         // A second name is created together with its file, no matter which one comes up first.
         let second = index + 1;

@@ -70,7 +70,8 @@ pub(crate) fn write(held: &Dir, dir: &Path, manifest: &Manifest) -> Result<(), S
     text.push(b'\n');
     let written = held.create_at(MANIFEST_NEW.as_bytes()).and_then(|mut file| {
         file.write(&text)?;
-        file.sync()
+        file.sync()?;
+        file.close()
     });
     written
         .and_then(|()| held.rename_at(MANIFEST_NEW.as_bytes(), MANIFEST.as_bytes()))

@@ -140,6 +140,29 @@ fn a_set_whose_removal_was_interrupted_has_its_links_again() {
 }
 
 #[test]
+fn a_copy_in_place_of_a_hard_link_is_found_and_replaced() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().unwrap();
+    let set = dir.path().join("set");
+    for (links, second) in [(2, 1), (4, 3)] {
+        let text = format!("count=640,size=100,links={links},layout=flat,seed=2");
+        make(&text, &set);
+        let path = |index| files_dir(&set).join(relative_path(&spec(&text), index));
+        std::fs::remove_file(path(second)).unwrap();
+        std::fs::copy(path(second - 1), path(second)).unwrap();
+        let found = verify(&set, 2).unwrap();
+        let faults: Vec<String> = found.faults.iter().map(ToString::to_string).collect();
+        assert_eq!((found.good, faults.len()), (639, 1), "{faults:?}");
+        assert!(faults[0].contains("is not a hard link to"), "{faults:?}");
+        assert_eq!(create(&spec(&text), &set, &options(), &quiet).unwrap().files_made, 1);
+        let inode = |index| std::fs::metadata(path(index)).unwrap().ino();
+        assert_eq!(inode(second), inode(second - 1));
+        assert!(verify(&set, 2).unwrap().is_good());
+        remove(&set).unwrap();
+    }
+}
+
+#[test]
 fn the_same_text_gives_the_same_bytes_with_any_number_of_threads() {
     let temp = tempfile::tempdir().unwrap();
     let (a, b) = (temp.path().join("a"), temp.path().join("b"));
@@ -177,6 +200,8 @@ fn a_partial_set_is_completed_and_existing_files_are_kept() {
     let SetError::Stopped { made, files: 700 } = stopped else { panic!("{stopped}") };
     assert!((200..700).contains(&made));
     assert_eq!(load(&dir).unwrap().state, State::Making);
+    let error = verify(&dir, 1).unwrap_err();
+    assert!(matches!(error, SetError::Unfinished { .. }), "{error}");
     let set = spec(SMALL);
     let file = |index| files_dir(&dir).join(relative_path(&set, index));
     let big = (0..100).find(|i| size(&set, *i) > 100).unwrap();
@@ -245,6 +270,18 @@ fn another_set_is_refused_and_both_are_named() {
 }
 
 #[test]
+fn another_set_with_the_same_text_is_refused_with_the_difference() {
+    let temp = tempfile::tempdir().unwrap();
+    let listed = |first: u64| {
+        let size = Distribution::List((first..first + 20).collect());
+        FileSetSpec { size, ..spec("count=20,size=1") }
+    };
+    create(&listed(1), temp.path(), &options(), &quiet).unwrap();
+    let error = create(&listed(2), temp.path(), &options(), &quiet).unwrap_err();
+    assert!(error.to_string().contains("whose sizes differ"), "{error}");
+}
+
+#[test]
 fn too_little_space_is_refused_before_the_start() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("set");
@@ -258,6 +295,25 @@ fn too_little_space_is_refused_before_the_start() {
     let error = create(&beyond, &dir, &options(), &quiet).unwrap_err().to_string();
     assert!(error.contains("16 EiB"), "{error}");
     assert!(!dir.exists(), "a refusal must leave nothing behind");
+}
+
+#[test]
+fn a_set_with_too_many_files_is_refused_before_their_sizes_are_computed() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("set");
+    let countless = spec("count=1000000000000000,size=1");
+    let error = create(&countless, &dir, &options(), &|_| panic!("no size is needed")).unwrap_err();
+    assert!(matches!(error, SetError::NoRoom { .. } | SetError::NoInodes { .. }), "{error}");
+    assert!(!dir.exists());
+}
+
+#[test]
+fn a_set_can_be_stopped_while_its_sizes_are_computed() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("set");
+    let error = create(&spec("count=2000000,size=1"), &dir, &options(), &|_| false).unwrap_err();
+    assert!(matches!(error, SetError::Stopped { made: 0, files: 2_000_000 }), "{error}");
+    assert!(!dir.exists());
 }
 
 #[test]
@@ -455,6 +511,7 @@ fn failed_calls_are_one_clear_error_and_the_set_can_be_completed() {
         ("write:100:28", "is full after"),
         ("write:100:122", "is full after"),
         ("write:100:5", "cannot write"),
+        ("close:1:122", "cannot write"),
         ("openat:150:24", "cannot create"),
         ("mkdirat:3:13", "run as a user with write permission on the directory"),
         ("syncfs:1:5", "cannot sync"),
@@ -493,6 +550,31 @@ fn failed_calls_are_one_clear_error_and_the_set_can_be_completed() {
 }
 
 #[test]
+fn a_disk_is_full_at_a_close_and_while_a_set_is_removed() {
+    if !alone("a_disk_is_full_at_a_close_and_while_a_set_is_removed") {
+        return;
+    }
+    let temp = tempfile::tempdir().unwrap();
+    let set = spec("count=300,size=exp(mean=600,min=1,max=8KiB),seed=3");
+    // File systems over a network report a full disk at the close. With one thread, this one closes a
+    // file.
+    let (dir, one) = (temp.path().join("close"), CreateOptions { threads: 1, ..options() });
+    ioloom_sys::fault::set("close:100:122");
+    let error = create(&set, &dir, &one, &quiet).unwrap_err();
+    assert!(matches!(error, SetError::Full { .. }), "{error}");
+    ioloom_sys::fault::set("");
+    // A full disk does not keep a set from being removed.
+    create(&set, &dir, &options(), &quiet).unwrap();
+    std::fs::write(files_dir(&dir).join("mine"), "x").unwrap();
+    ioloom_sys::fault::set("write:1:28");
+    assert_eq!(remove(&dir).unwrap().files, 300);
+    assert_eq!(load(&dir).unwrap().state, State::Making);
+    std::fs::remove_file(files_dir(&dir).join("mine")).unwrap();
+    ioloom_sys::fault::set("write:1:28");
+    assert!(remove(&dir).unwrap().left.is_empty() && !dir.exists());
+}
+
+#[test]
 fn a_locked_set_cannot_be_created_removed_or_locked_again() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("set");
@@ -505,6 +587,7 @@ fn a_locked_set_cannot_be_created_removed_or_locked_again() {
     busy(create(&spec(SMALL), &dir, &options(), &quiet).unwrap_err());
     busy(remove(&dir).unwrap_err());
     busy(lock(&dir).unwrap_err());
+    busy(verify(&dir, 2).unwrap_err());
     drop(held);
     assert!(verify(&dir, 2).unwrap().is_good(), "the set must be unchanged");
     make(SMALL, &dir);

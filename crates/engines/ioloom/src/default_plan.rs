@@ -1,5 +1,7 @@
 //! The plan of a run for which none was given.
 
+use crate::required;
+use ioloom_model::layout::layout;
 use ioloom_model::{Method, Plan, Schedule, Tuning};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -13,25 +15,71 @@ const BLOCKING: u64 = 256;
 const TUNING: Tuning = Tuning::Fixed;
 /// Memory budget per file of the window, bytes.
 const MEMORY_EACH: u64 = 512 << 10;
+/// Limit on the window that is enlarged to a file for each thread.
+const WINDOW_MAX: u32 = 1 << 15;
+/// A plan that does not fit is made smaller by one part in this many, until it fits.
+const SMALLER: u32 = 16;
 
 /// Returns the default plan for a memory budget of `memory_bytes`: reads that do not block in a
 /// window of 512, compute on the usable cores. On filesystems that do not support such reads, up to
 /// 256 additional threads read with blocking calls, and up to 512 while files take no longer than a
-/// single one. All numbers are smaller if memory or the limit
-/// on open files requires it. Measurements under `results/` compare this plan with what programs
-/// commonly do.
+/// single one. All numbers are smaller if memory, or the limit on open files together with the number of
+/// cores, requires it. Measurements under `results/` compare this plan with what programs commonly do.
 pub fn default_plan(memory_bytes: u64) -> Plan {
+    sized(memory_bytes, limit_on_open_files(), usable_cores())
+}
+
+/// Returns a default plan with at most `threads` threads in the function at once. Its window has a file
+/// for each, if memory and the limit on open files suffice.
+pub(crate) fn with_threads(plan: Plan, threads: u32) -> Plan {
+    computing_on(plan, threads, limit_on_open_files())
+}
+
+fn limit_on_open_files() -> u64 {
+    ioloom_sys::proc::open_files_limit().unwrap_or(u64::MAX)
+}
+
+/// Returns the default plan under a limit on open files and for a number of usable cores.
+fn sized(memory_bytes: u64, limit: u64, cores: u32) -> Plan {
     // What remains is for the walk, the engine and the caller.
-    let limit = ioloom_sys::proc::open_files_limit().unwrap_or(u64::MAX);
     let files = limit - (limit / 2).min(128);
     let by_memory = memory_bytes / MEMORY_EACH;
     let window = WINDOW.min(by_memory).min(files / 3).max(2) as u32;
     // Each blocking thread has a file and its own statistics open.
     let blocking = BLOCKING.min(by_memory / 2).min(files / 5).max(1) as u32;
-    let schedule = Schedule::Window { window, permits: Some(usable_cores()) };
+    let schedule = Schedule::Window { window, permits: Some(cores) };
     let plan = Plan::new(Method::Nowait, schedule);
     let stripe = Plan::auto(TUNING).stripe;
-    Plan { memory_bytes, blocking: Some(blocking), stripe, tuning: TUNING, ..plan }
+    fitted(Plan { memory_bytes, blocking: Some(blocking), stripe, tuning: TUNING, ..plan }, limit)
+}
+
+fn computing_on(mut plan: Plan, threads: u32, limit: u64) -> Plan {
+    if let Schedule::Window { window, permits } = &mut plan.schedule {
+        *window = threads.min(WINDOW_MAX).max(*window);
+        *permits = Some(threads);
+    }
+    fitted(plan, limit)
+}
+
+/// Makes a plan smaller until it fits its memory budget and the limit on open files. The number of
+/// workers depends on that of permits, and each has a descriptor.
+fn fitted(mut plan: Plan, limit: u64) -> Plan {
+    while let Ok(threads) = layout(&plan)
+        && !required::fits(&plan, &threads, limit)
+        && make_smaller(&mut plan)
+    {}
+    plan
+}
+
+/// Makes the window and the number of blocking threads a little smaller. Returns false if they are as small
+/// as they may be.
+fn make_smaller(plan: &mut Plan) -> bool {
+    let Schedule::Window { window, .. } = &mut plan.schedule else { return false };
+    let before = (*window, plan.blocking);
+    let smaller = |number: u32, least| number.saturating_sub(number.div_ceil(SMALLER)).max(least);
+    *window = smaller(*window, 2);
+    plan.blocking = plan.blocking.map(|blocking| smaller(blocking, 1));
+    before != (*window, plan.blocking)
 }
 
 /// How long the number of usable processors is remembered. Finding it reads files of the control
@@ -50,5 +98,47 @@ pub fn usable_cores() -> u32 {
             *last = Some((Instant::now(), cores));
             cores
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEMORY: u64 = Plan::DEFAULT_MEMORY_BYTES;
+
+    fn window_of(plan: &Plan) -> (u32, u32) {
+        match plan.schedule {
+            Schedule::Window { window, permits } => (window, permits.unwrap()),
+            _ => panic!("{plan}"),
+        }
+    }
+
+    #[test]
+    fn default_plans_fit_whatever_the_number_of_threads() {
+        for limit in [16, 64, 256, 512, 1024, 4096, u64::MAX] {
+            for memory in [64 << 10, 256 << 10, 4 << 20, MEMORY] {
+                for threads in [1, 8, 12, 16, 64, 700, u32::MAX] {
+                    let default = sized(memory, limit, threads);
+                    for plan in [default, computing_on(sized(memory, limit, 2), threads, limit)] {
+                        let fits = required::fits(&plan, &layout(&plan).unwrap(), limit);
+                        assert!(fits, "{plan}, limit {limit}, {threads} threads");
+                        assert_eq!(window_of(&plan).1, threads);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn plans_that_fit_stay_as_large_as_they_were() {
+        for (limit, cores, window, blocking) in
+            [(1024, 8, 298, 179), (u64::MAX, 128, 512, 256), (20_000, 64, 512, 256)]
+        {
+            let plan = sized(MEMORY, limit, cores);
+            assert_eq!((window_of(&plan), plan.blocking), ((window, cores), Some(blocking)));
+        }
+        let many = computing_on(sized(MEMORY, 20_000, 2), 700, 20_000);
+        assert_eq!(window_of(&many), (700, 700), "a file for each thread");
     }
 }

@@ -124,10 +124,7 @@ impl<E> FileError<E> {
     pub fn io_error(&self) -> Option<&io::Error> {
         match &self.cause {
             Cause::Io(error) | Cause::Walk(error) => Some(error),
-            Cause::Run(error) => match &**error {
-                Error::System { source, .. } => Some(source),
-                _ => None,
-            },
+            Cause::Run(error) => error.io_error(),
             Cause::Function(_) | Cause::Rejected(_) => None,
         }
     }
@@ -407,5 +404,9 @@ mod tests {
             "cannot open 'x': Too many open files; raise the limit with 'ulimit -n'"
         );
         assert_eq!(error.io_error().unwrap().raw_os_error(), Some(24));
+        let source = io::Error::from_raw_os_error(28);
+        let untraced = Error::Trace { path: "t".into(), source };
+        let error = FileError::<Infallible>::of_run::<Infallible>(Arc::new(untraced));
+        assert_eq!(error.io_error().unwrap().raw_os_error(), Some(28));
     }
 }

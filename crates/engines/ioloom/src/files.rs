@@ -1,7 +1,7 @@
 //! The entry points of the library: files in, and how to run over them.
 
 use crate::cancel::Cancel;
-use crate::default_plan::{default_plan, usable_cores};
+use crate::default_plan::{default_plan, usable_cores, with_threads};
 use crate::engine::{self, RunOptions};
 use crate::error::Error;
 use crate::feed::{self, Entry};
@@ -12,7 +12,7 @@ use crate::policy::{Current, OnError, Order, Progress, ProgressFn};
 use crate::trace::{self, TraceWanted, keeping_trace};
 use crate::tree::{Tally, Walked};
 use ioloom_budget::Budget;
-use ioloom_model::{Level, Plan, ReadOrder, Schedule, Tuning};
+use ioloom_model::{Level, Plan, ReadOrder, Tuning};
 use ioloom_walk::PathList;
 use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;
@@ -156,8 +156,9 @@ impl<'a, K> Files<'a, K> {
 
     /// Returns the paths in the order of their positions ([`File::index`](crate::File::index)), if all
     /// of them are known before the run. A tree is walked now: whole if it is
-    /// [`sorted`](Files::sorted), else for as long as [`walk_ahead`](Files::walk_ahead) allows; if the
-    /// walk is cancelled, its paths are not known. Settings of the walk must come before.
+    /// [`sorted`](Files::sorted), else for as long as [`walk_ahead`](Files::walk_ahead) allows. The paths
+    /// are not known if the walk is cancelled, or if anything could not be walked: failures have
+    /// positions among the files. Settings of the walk must come before.
     ///
     /// A function that has the list can return positions instead of copies of paths.
     ///
@@ -234,18 +235,20 @@ impl<'a, K> Files<'a, K> {
     }
 
     /// Leaves more of the storage to others: a controller searches the smallest number of files in
-    /// flight that keeps 95 % of the throughput, and the threads that read lower their I/O priority.
+    /// flight that keeps 95 % of the throughput, and the threads that walk or read lower their I/O priority.
     /// [`Measured::tuned`](crate::Measured::tuned) reports what it did and whether the priority has
     /// an effect: it has none with the I/O schedulers `mq-deadline`, `kyber` and `none`, and on FUSE
     /// and tmpfs. A pinned plan that is not a window of `nowait` is then refused.
     pub fn polite(mut self) -> Self {
         self.settings.polite = true;
         self.plan.tuning = Tuning::Polite;
+        self.input.lower_priority();
         self
     }
 
     /// Sets the order in which files are read (default: [`ReadOrder::List`]). Files of a walk that
-    /// is not sorted are read by inode number with either.
+    /// is not sorted are read by inode number with either, except when results are streamed in the
+    /// order of the input.
     pub fn read_order(mut self, order: ReadOrder) -> Self {
         self.settings.read_order = Some(order);
         self.plan.read_order = order;
@@ -277,7 +280,8 @@ impl<'a, K> Files<'a, K> {
         self.order(Order::Input)
     }
 
-    /// Runs the function on at most `threads` threads at once (default: the usable cores).
+    /// Runs the function on at most `threads` threads at once (default: the usable cores). There are
+    /// fewer if the memory budget or the limit on open files requires it.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -336,6 +340,9 @@ impl<'a, K> Files<'a, K> {
     pub fn pin(mut self, plan: Plan) -> Self {
         self.plan = self.settings.applied(plan.complete(usable_cores()));
         self.pinned = true;
+        if self.plan.tuning == Tuning::Polite {
+            self.input.lower_priority();
+        }
         self
     }
 
@@ -452,21 +459,15 @@ impl<'a, K> Files<'a, K> {
         if let Some(reason) = self.refused {
             return Err(Error::Refused(reason.to_owned()));
         }
-        let mut plan = self.plan;
-        match (self.threads, self.pinned, &mut plan.schedule) {
-            (None, ..) => {}
-            (Some(threads), false, Schedule::Window { window, permits }) => {
-                *window = threads.max(*window);
-                *permits = Some(threads);
-            }
-            _ => {
-                return Err(Error::Refused(format!(
-                    "{plan}: a pinned plan has a number of threads already; set it there, or leave \
-                     .threads() out"
-                )));
-            }
+        let plan = self.plan;
+        match self.threads {
+            None => Ok(plan),
+            Some(threads) if !self.pinned => Ok(with_threads(plan, threads)),
+            Some(_) => Err(Error::Refused(format!(
+                "{plan}: a pinned plan has a number of threads already; set it there, or leave \
+                 .threads() out"
+            ))),
         }
-        Ok(plan)
     }
 
     /// Runs `work` over the files. `chunks`: its function takes chunks instead of whole files.

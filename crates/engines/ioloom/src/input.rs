@@ -27,6 +27,13 @@ pub(crate) enum Input {
 }
 
 impl Input {
+    /// Makes the threads of a walk that has not begun lower their I/O priority.
+    pub(crate) fn lower_priority(&mut self) {
+        if let Self::Tree(options) = self {
+            options.polite = true;
+        }
+    }
+
     /// Starts a walk, if there is one. Returns the paths, and what will be known of the walk. What is
     /// found before the run is sorted if results will be in that order.
     pub(crate) fn open(
@@ -69,7 +76,9 @@ impl Input {
         let in_order = horizon.is_some();
         let order = match (&opened, order) {
             // A disk reads forwards, and in memory neighbours probably lie together, too.
-            (Opened::Walking(_) | Opened::Found(_), _) if !in_order => TakeOrder::KnownInode,
+            (Opened::Walking(_) | Opened::Partly(_) | Opened::Found(_), _) if !in_order => {
+                TakeOrder::KnownInode
+            }
             // A `stat` of each link, on one thread, would take longer than the order saves.
             (_, ReadOrder::Inode) if tally.is_some() => TakeOrder::KnownInode,
             (_, order) => order.into(),
@@ -110,6 +119,8 @@ pub(crate) enum Opened {
     Stream(Entries),
     /// What a walk finds while files are read.
     Walking(Entries),
+    /// What a walk found before the run, and what it finds while files are read.
+    Partly(Box<Begun>),
 }
 
 impl Opened {
@@ -121,36 +132,41 @@ impl Opened {
         }
         let rest = walking.filter(|_| !ended);
         let found = failed.into_iter().map(Entry::Failed).chain(entries_of(Arc::new(list)));
-        let found = Box::new(found);
-        match rest {
-            Some(_) => Self::Walking(Box::new(Begun { found, rest })),
-            None => Self::Stream(Box::new(Begun { found, rest })),
-        }
+        let is_partly = rest.is_some();
+        let begun = Box::new(Begun { found: Box::new(found), rest });
+        if is_partly { Self::Partly(begun) } else { Self::Stream(begun) }
     }
 
-    /// Waits for the end of the walk, and sorts what it finds.
-    pub(crate) fn found(self) -> Found {
+    /// Waits for the end of the walk, or until it is cancelled, and sorts what it finds.
+    pub(crate) fn found(self, cancel: &Cancel) -> Found {
+        let (entries, rest): (Box<dyn Iterator<Item = Entry> + Send>, _) = match self {
+            Self::Partly(begun) => (begun.found, begun.rest),
+            other => (Box::new(other.entries()), None),
+        };
         let (mut list, mut failed) = (PathList::default(), Vec::new());
-        for entry in self.entries() {
+        for entry in entries {
             match entry {
                 Entry::Path(path) => list.push(path.as_os_str().as_bytes()),
                 Entry::Listed(from, at) => list.append_range(&from, at..at + 1),
                 Entry::Failed(error) => failed.push(error),
             }
         }
-        Found { list: PathList::sorted(&[list]), failed, ended: true }
+        let rest = rest.map(|walking| walking.sorted(cancel)).unwrap_or_default();
+        failed.extend(rest.failed);
+        Found { list: PathList::sorted(&[list, rest.list]), failed, ended: true }
     }
 
     fn entries(self) -> Entries {
         match self {
             Self::List(list) | Self::Found(list) => feed::one_by_one(entries_of(list)),
             Self::Stream(entries) | Self::Walking(entries) => entries,
+            Self::Partly(begun) => begun,
         }
     }
 }
 
 /// What a walk found before the run, and then what it finds.
-struct Begun {
+pub(crate) struct Begun {
     found: Box<dyn Iterator<Item = Entry> + Send>,
     rest: Option<Walking>,
 }

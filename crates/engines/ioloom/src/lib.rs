@@ -59,6 +59,7 @@ mod observing;
 mod policy;
 mod polite;
 mod reader;
+mod required;
 mod results;
 mod run;
 mod shared;

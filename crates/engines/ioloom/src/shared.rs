@@ -51,6 +51,8 @@ pub(crate) struct Shared<'e> {
     pub(crate) whole_max: u64,
     /// Reads that blocked because the file system does not support `RWF_NOWAIT`.
     pub(crate) unanswered: AtomicU64,
+    /// Later pieces of files that waited for a device, in runs with a controller.
+    pub(crate) waited_later: AtomicU64,
     /// The methods between which the controller chooses, if the plan has one.
     pub(crate) methods: Methods,
     pub(crate) polite: Polite,

@@ -153,7 +153,6 @@ impl<'a> Files<'a, Tree> {
             let errors = vec![FileError::rejected(0, root, Operation::Walk, reason)];
             return TreeList { errors, ..TreeList::default() };
         }
-        // A walk that was begun has looked at the same token.
         let cancel = self.cancel.clone();
         let (found, tally) = match self.input {
             Input::Tree(options) => {
@@ -162,7 +161,7 @@ impl<'a> Files<'a, Tree> {
             }
             other => {
                 let (opened, tally) = other.open(false, &self.cancel);
-                (opened.found(), tally)
+                (opened.found(&self.cancel), tally)
             }
         };
         let walked = tally.map(|tally| tally.walked()).unwrap_or_default();

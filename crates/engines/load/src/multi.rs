@@ -85,12 +85,18 @@ pub struct MultiRun {
 }
 
 impl MultiRun {
-    /// Returns true if every answer arrived and was correct, and no shares were lost or invented.
+    /// Returns true if every order was answered correctly (BUSY is not an answer), and no shares were
+    /// lost or invented.
     pub fn is_right(&self) -> bool {
         let lost = self.outcomes.lost + self.outcomes.timed_out;
-        let all = self.outcomes.answered > 0 && lost == 0;
+        let all = lost == 0 && self.outcomes.answered == all_orders(self.clients, self.orders);
         all && self.outcomes.wrong == 0 && self.conservation.differences.is_empty()
     }
+}
+
+/// Returns the number of orders of all clients.
+fn all_orders(clients: usize, orders: u32) -> u64 {
+    clients as u64 * u64::from(orders)
 }
 
 struct Client<'a> {
@@ -100,6 +106,8 @@ struct Client<'a> {
     stop: &'a AtomicBool,
     tally: &'a Mutex<Tally>,
     answered: &'a AtomicU64,
+    /// Time of the latest answer to any client.
+    latest_ns: &'a AtomicU64,
     /// Time at which the last client exited.
     ended_ns: &'a AtomicU64,
 }
@@ -123,6 +131,7 @@ pub fn multiclient(
     let known = KnownStocks::new(&before);
     let tally = Mutex::new(Tally::new(before.lines.len()));
     let (answered, ended_ns) = (AtomicU64::new(0), AtomicU64::new(0));
+    let latest_ns = AtomicU64::new(0);
     let client = Client {
         plan,
         multi,
@@ -130,6 +139,7 @@ pub fn multiclient(
         stop,
         tally: &tally,
         answered: &answered,
+        latest_ns: &latest_ns,
         ended_ns: &ended_ns,
     };
     let began_ns = clock::monotonic_ns();
@@ -164,7 +174,7 @@ fn summary(
 ) -> MultiRun {
     let [all, rest @ ..] = &mut tally.commands;
     rest.iter().for_each(|pair| all.merge(pair));
-    let orders = multi.clients as u64 * u64::from(multi.orders);
+    let orders = all_orders(multi.clients, multi.orders);
     let law_s = ioloom_predict::closed_loop::sleepers_elapsed_s(
         multi.clients as u64,
         multi.pool.map(u64::from),
@@ -187,6 +197,12 @@ fn summary(
         conservation,
         interrupted,
     }
+}
+
+/// Returns how long a client waits for an answer. Until its first one, it may be waiting for a thread of a
+/// pool whose clients sleep, so the time is counted from the latest answer to any client.
+fn answer_limit(timeout: Duration, sleep: Duration, is_served: bool) -> Duration {
+    if is_served { timeout } else { timeout.saturating_add(sleep) }
 }
 
 /// Request that has not been answered yet.
@@ -262,10 +278,13 @@ impl Client<'_> {
         let mut draw = Draw::new(self.plan, &self.known.ids, number as u64);
         let mut reader = Reader::new(self.plan.protocol, self.known.ids.len());
         let token = self.plan.token.as_deref();
+        let mut is_served = false;
         let mut bytes = greeting(self.plan.protocol, None, token).unwrap_or_default();
         if !bytes.is_empty() {
             channel.send(&bytes)?;
-            match self.receive(&mut channel, &mut reader, Expected::Hello)?.0.response {
+            let hello = self.receive(&mut channel, &mut reader, Expected::Hello, is_served)?.0;
+            is_served = true;
+            match hello.response {
                 Response::Hello => {}
                 Response::Busy => return Err(io::Error::other("the server is busy")),
                 other => {
@@ -287,7 +306,9 @@ impl Client<'_> {
             let sent_ns = clock::monotonic_ns();
             *pending = Some(op);
             channel.send(&bytes)?;
-            let (reply, received) = self.receive(&mut channel, &mut reader, Expected::Op(op))?;
+            let (reply, received) =
+                self.receive(&mut channel, &mut reader, Expected::Op(op), is_served)?;
+            is_served = true;
             let now_ns = clock::monotonic_ns();
             *pending = None;
             let verdict = self.known.judge_reply(op, id, &reply, &mut latest);
@@ -299,20 +320,20 @@ impl Client<'_> {
     }
 
     /// Waits for one answer; returns it with its size in bytes. A stop request interrupts the wait.
+    /// `is_served`: whether the client has had an answer.
     fn receive(
         &self,
         channel: &mut Channel,
         reader: &mut Reader,
         asked: Expected,
+        is_served: bool,
     ) -> io::Result<(Reply, usize)> {
-        // A client that waits for a pool thread waits until the clients ahead of it finish.
-        let round = self.plan.timeout + self.multi.sleep * self.multi.orders * 4;
-        let turns = self.multi.clients as u32 / self.multi.pool.unwrap_or(1).max(1) + 1;
-        let limit = round.saturating_mul(turns);
+        let limit = answer_limit(self.plan.timeout, self.multi.sleep, is_served);
         let began_ns = clock::monotonic_ns();
         let mut received = 0;
         loop {
             if let Some(reply) = reader.next(asked) {
+                self.latest_ns.fetch_max(clock::monotonic_ns(), Ordering::Relaxed);
                 return Ok((reply, received));
             }
             match channel.recv() {
@@ -324,7 +345,10 @@ impl Client<'_> {
                     if self.stop.load(Ordering::Relaxed) {
                         return Err(io::ErrorKind::Interrupted.into());
                     }
-                    if u128::from(clock::monotonic_ns() - began_ns) > limit.as_nanos() {
+                    let latest_ns = self.latest_ns.load(Ordering::Relaxed);
+                    let since_ns = if is_served { began_ns } else { began_ns.max(latest_ns) };
+                    let waited_ns = clock::monotonic_ns().saturating_sub(since_ns);
+                    if u128::from(waited_ns) > limit.as_nanos() {
                         let words = format!("no answer within {} s", limit.as_secs_f64());
                         return Err(io::Error::new(io::ErrorKind::TimedOut, words));
                     }
@@ -397,5 +421,17 @@ impl Client<'_> {
             }
             std::thread::sleep(Duration::from_nanos(end_ns - now_ns).min(self.sleep_max()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_was_answered_waits_for_the_timeout_alone() {
+        let (timeout, sleep) = (Duration::from_secs(10), Duration::from_secs(1));
+        assert_eq!(answer_limit(timeout, sleep, true), timeout);
+        assert_eq!(answer_limit(timeout, sleep, false), Duration::from_secs(11));
     }
 }

@@ -138,10 +138,14 @@ pub(crate) fn summary(times: &[f64]) -> (f64, f64, f64) {
 
 /// Maps memory and touches every page.
 pub(crate) fn region(bytes: usize, pages: Pages) -> Result<Region, MemoryError> {
-    let mut region =
-        Region::new(bytes, pages).map_err(|source| MemoryError::Region { bytes, source })?;
+    let mut region = mapped(bytes, pages)?;
     region.touch(4096);
     Ok(region)
+}
+
+/// Maps memory. The thread that touches a page first determines its memory node.
+pub(crate) fn mapped(bytes: usize, pages: Pages) -> Result<Region, MemoryError> {
+    Region::new(bytes, pages).map_err(|source| MemoryError::Region { bytes, source })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Parallel accesses: loads of one thread, streams of several, and a cache line shared by two.
 
-use crate::blocks::{Bench, minimum, region};
+use crate::blocks::{Bench, mapped, minimum, region};
 use crate::cpu_wait::{BUSY_MAX, CpuWait};
 use crate::cycle::sattolo;
 use crate::error::MemoryError;
@@ -130,8 +130,8 @@ fn stream_rate(
     let words = if stream == Stream::Copy { bytes / 16 } else { bytes / 8 };
     let mut memories = Vec::new();
     for _ in cpus {
-        let from = region(words * 8, Pages::Huge)?;
-        let to = region(if stream == Stream::Read { 8 } else { words * 8 }, Pages::Huge)?;
+        let from = mapped(words * 8, Pages::Huge)?;
+        let to = mapped(if stream == Stream::Read { 8 } else { words * 8 }, Pages::Huge)?;
         memories.push((from, to));
     }
     assert!(
@@ -143,6 +143,9 @@ fn stream_rate(
         let barrier = &barrier;
         let work = move || {
             let _pinned = PinnedThread::pin(*cpu);
+            // Now that it is pinned, the memory is that of its node.
+            from.touch(4096);
+            to.touch(4096);
             let from = &from.words()[..words];
             let to_words = to.words().len().min(words);
             let to = &mut to.words_mut()[..to_words];

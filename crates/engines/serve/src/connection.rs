@@ -103,8 +103,9 @@ impl Connection {
         self.readable = true;
     }
 
-    /// Restarts the request timeout after a time in which nothing was read.
+    /// Restarts the idle and the request timeout after a time in which nothing was read.
     pub(crate) fn renew_deadline(&mut self, now_ns: u64) {
+        self.active_ns = now_ns;
         if self.begun_ns != 0 && self.transport.stage() == Stage::Request {
             self.begun_ns = now_ns;
         }
@@ -404,6 +405,8 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::Limits;
+    use crate::live::Reload;
     use crate::service::NullStore;
     use ioloom_sys_net::Listener;
     use ioloom_sys_net::wait::{Poll, Waiter};
@@ -476,6 +479,20 @@ mod tests {
         connection.arrived(0, &service, Some(b"w\n"), &mut jobs, 20);
         connection.renew_deadline(30);
         assert_eq!(connection.overdue(&service, 9 * limit_ns), None);
+    }
+
+    #[test]
+    fn the_idle_timeout_excludes_the_time_without_reading() {
+        let service = Service::with_store(Box::new(NullStore));
+        let idle = std::time::Duration::from_secs(1);
+        let limits = Limits { idle, ..Limits::default() };
+        service.live.reload(&Reload { access: None, tls: None, limits }).unwrap();
+        let (_client, mut connection) = connected(&service);
+        let limit_ns = idle.as_nanos() as u64;
+        assert_eq!(connection.overdue(&service, limit_ns + 2), Some(Cut::Idle));
+        connection.renew_deadline(limit_ns);
+        assert_eq!(connection.overdue(&service, 2 * limit_ns), None);
+        assert_eq!(connection.overdue(&service, 2 * limit_ns + 1), Some(Cut::Idle));
     }
 
     #[test]

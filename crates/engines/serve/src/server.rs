@@ -147,6 +147,9 @@ impl Server {
         let initial_state = match &options.database {
             None => {
                 let (stocks, file_hash) = stock_file::read(&options.stock)?;
+                if !uses_store {
+                    check_ignored(options, &stocks, file_hash)?;
+                }
                 open_with_store(options, locked, stocks, file_hash)?
             }
             // A stock file may not be needed.
@@ -526,6 +529,25 @@ fn open_with_database(_: &ServeOptions) -> Result<Initial, ServeError> {
 #[cfg(not(feature = "postgres"))]
 fn database_refusal(_: &ServeOptions, _: &DatabaseChoice) -> Option<String> {
     Some(WITHOUT_POSTGRES.to_owned())
+}
+
+/// Refuses stocks without the orders of a store that would be ignored. A stock file that was changed
+/// since is what the user wants to serve.
+fn check_ignored(
+    options: &ServeOptions,
+    stocks: &Exchange,
+    file_hash: u64,
+) -> Result<(), ServeError> {
+    let choice = &options.store;
+    if choice.accept_loss || !store::ignored::continues(choice, stocks, file_hash)? {
+        return Ok(());
+    }
+    Err(ServeError::Refused(format!(
+        "store {} has orders that stock file {} lacks, and durability none ignores stores; choose \
+         another durability to continue with them, or continue without them with --accept-loss",
+        quoted(&choice.path),
+        quoted(&options.stock)
+    )))
 }
 
 fn open_store(

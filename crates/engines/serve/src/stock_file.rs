@@ -109,8 +109,9 @@ impl StockLock {
     }
 
     /// Writes the stock file to a temporary file in the same directory, syncs it and renames it, so
-    /// a crash leaves either the old or the new file. Owner and permissions are preserved as far as
-    /// the system allows, and a symlink remains a symlink.
+    /// a crash leaves either the old or the new file; after [`sync_name`](Self::sync_name), the new
+    /// one. Owner and permissions are preserved as far as the system allows, and a symlink remains a
+    /// symlink.
     pub(crate) fn write(&self, text: &str) -> Result<(), ServeError> {
         let failed = PathError::on(Operation::Write, &self.path);
         let target = self.target();
@@ -120,6 +121,15 @@ impl StockLock {
             let _ = std::fs::remove_file(&temp);
         }
         written.map_err(|e| ServeError::WriteStock(failed(e)))
+    }
+
+    /// Syncs the directory, so that the file keeps its name after a power failure.
+    pub(crate) fn sync_name(&self) -> Result<(), ServeError> {
+        let target = self.target();
+        let dir = target.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let dir = dir.unwrap_or(Path::new("."));
+        let synced = fault::call("sync-stock-name", || File::open(dir)?.sync_all());
+        synced.map_err(|e| ServeError::WriteStock(PathError::on(Operation::Write, &self.path)(e)))
     }
 
     fn replace(&self, target: &Path, temp: &Path, text: &str) -> io::Result<()> {
@@ -139,8 +149,7 @@ impl StockLock {
         file.sync_all()?;
         std::fs::rename(temp, target)?;
         *self.file.lock().unwrap_or_else(PoisonError::into_inner) = Some(file.into());
-        let dir = target.parent().filter(|dir| !dir.as_os_str().is_empty());
-        File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
+        Ok(())
     }
 }
 

@@ -24,11 +24,20 @@ const RETRY_MAX: Duration = Duration::from_secs(60);
 pub(crate) struct StockWriter {
     lock: StockLock,
     service: OnceLock<Weak<Service>>,
-    /// Log number of the latest order in the file, and its hash.
-    written: Mutex<(u64, u64)>,
+    written: Mutex<Written>,
     error: Mutex<Option<ServeError>>,
     retrying: Mutex<Retrying>,
     stopping: Condvar,
+}
+
+/// What the stock file contains.
+struct Written {
+    /// Log number of the latest order in the file.
+    seq: u64,
+    /// Hash of the file.
+    hash: u64,
+    /// The same of a file that has the name already, but not certainly after a power failure.
+    renamed: Option<(u64, u64)>,
 }
 
 #[derive(Default)]
@@ -40,11 +49,12 @@ struct Retrying {
 }
 
 impl StockWriter {
-    pub(crate) fn new(lock: StockLock, written: (u64, u64)) -> Arc<Self> {
+    /// `written` is the log number of the latest order in the file, and its hash.
+    pub(crate) fn new(lock: StockLock, (seq, hash): (u64, u64)) -> Arc<Self> {
         Arc::new(Self {
             lock,
             service: OnceLock::new(),
-            written: Mutex::new(written),
+            written: Mutex::new(Written { seq, hash, renamed: None }),
             error: Mutex::new(None),
             retrying: Mutex::new(Retrying::default()),
             stopping: Condvar::new(),
@@ -66,15 +76,19 @@ impl StockWriter {
     pub(crate) fn write(self: &Arc<Self>) {
         let Some(service) = self.service.get().and_then(Weak::upgrade) else { return };
         match self.try_write(&service) {
-            Ok(()) => self.recovered(),
+            Ok(true) => self.recovered(),
+            // The threads whose orders were not stored stop the server.
+            Ok(false) => {}
             // Until the server stops, the file is merely outdated.
             Err(ServeError::Database { .. }) => {}
             Err(ServeError::WriteStock(error)) => self.retry_later(&service, &error),
             Err(error) => {
-                if matches!(error, ServeError::Store(_)) {
+                let is_store = matches!(error, ServeError::Store(_));
+                // First, because others look for the reason after they have noticed the failure.
+                *self.error() = Some(error);
+                if is_store {
                     service.journal.give_up();
                 }
-                *self.error() = Some(error);
                 service.stop();
             }
         }
@@ -95,23 +109,46 @@ impl StockWriter {
             return Err(error);
         }
         let Some(service) = self.service.get().and_then(Weak::upgrade) else { return Ok(()) };
-        self.try_write(&service)
+        if self.try_write(&service)? {
+            return Ok(());
+        }
+        // The store failed after the server looked for its errors.
+        let error = service.journal.take_error().map(ServeError::from);
+        error.or_else(|| self.error().take()).map_or(Ok(()), Err)
     }
 
-    fn try_write(&self, service: &Service) -> Result<(), ServeError> {
+    /// Writes the stock file unless nothing has changed; returns false if the store failed earlier.
+    fn try_write(&self, service: &Service) -> Result<bool, ServeError> {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let (exchange, seq) = service.strategy.snapshot()?;
-        if seq == written.0 || service.journal.wait(seq).is_err() {
-            return Ok(());
+        if seq == written.seq {
+            return Ok(true);
+        }
+        if service.journal.wait(seq).is_err() {
+            return Ok(false);
+        }
+        // The store knows two hashes, so a third file must wait until the second is there to stay.
+        self.settle(service, &mut written)?;
+        if seq == written.seq {
+            return Ok(true);
         }
         let text = exchange.to_text();
         let hash = stock_file::hash(&text);
-        let journal = &service.journal;
         // Between these steps, either file may exist.
-        journal.with_store(|store| store.set_stock_hashes(&[hash, written.1])).transpose()?;
+        let hashes = [hash, written.hash];
+        service.journal.with_store(|store| store.set_stock_hashes(&hashes)).transpose()?;
         self.lock.write(&text)?;
-        journal.with_store(|store| store.set_stock_hashes(&[hash])).transpose()?;
-        *written = (seq, hash);
+        written.renamed = Some((seq, hash));
+        self.settle(service, &mut written)?;
+        Ok(true)
+    }
+
+    /// Syncs the name of a renamed file, which ends the time in which either file may exist.
+    fn settle(&self, service: &Service, written: &mut Written) -> Result<(), ServeError> {
+        let Some((seq, hash)) = written.renamed else { return Ok(()) };
+        self.lock.sync_name()?;
+        service.journal.with_store(|store| store.set_stock_hashes(&[hash])).transpose()?;
+        *written = Written { seq, hash, renamed: None };
         Ok(())
     }
 
@@ -126,17 +163,18 @@ impl StockWriter {
         service.counts.stock_file_failures.fetch_add(1, Ordering::Relaxed);
         let mut retrying = self.retrying();
         let is_first = !std::mem::replace(&mut retrying.is_failing, true);
+        let is_running = retrying.thread.as_ref().is_some_and(|thread| !thread.is_finished());
+        if !is_running && !retrying.is_stopping {
+            let this = Arc::clone(self);
+            let thread = std::thread::Builder::new().name("stock-file".to_owned());
+            // Without a thread, the next client that leaves causes the next attempt.
+            retrying.thread = thread.spawn(move || this.retry()).ok();
+        }
+        // A log may be slow, and a stop waits for this lock.
+        drop(retrying);
         if is_first {
             tracing::warn!(target: TARGET, "{error}; the server continues and retries");
         }
-        let is_running = retrying.thread.as_ref().is_some_and(|thread| !thread.is_finished());
-        if is_running || retrying.is_stopping {
-            return;
-        }
-        let this = Arc::clone(self);
-        let thread = std::thread::Builder::new().name("stock-file".to_owned());
-        // Without a thread, the next client that leaves causes the next attempt.
-        retrying.thread = thread.spawn(move || this.retry()).ok();
     }
 
     fn retry(self: Arc<Self>) {
@@ -170,8 +208,10 @@ mod tests {
     use crate::lock::Sharing;
     use crate::service::NullStore;
     use crate::store::{Store, StoreError};
-    use ioloom_exchange::Record;
+    use ioloom_exchange::{Command, Form, Order, Record, Request, Side};
     use ioloom_failure::Operation;
+    use ioloom_sys::fault;
+    use ioloom_testbed::alone;
     use std::io;
     use std::path::Path;
 
@@ -186,6 +226,39 @@ mod tests {
             let (path, error) = (Path::new("x"), io::Error::other("no sync"));
             Err(StoreError::new(Operation::Write, path, error, "none"))
         }
+    }
+
+    /// A store that cannot store orders.
+    struct Full;
+
+    impl Store for Full {
+        fn commit(&mut self, _: &[Record]) -> Result<(), StoreError> {
+            let (path, error) = (Path::new("x"), io::Error::other("no space"));
+            Err(StoreError::new(Operation::Write, path, error, "none"))
+        }
+        fn set_stock_hashes(&mut self, _: &[u64]) -> Result<(), StoreError> {
+            Ok(())
+        }
+    }
+
+    /// A store that keeps the hashes in the order in which it received them.
+    struct Noting(Arc<Mutex<Vec<Vec<u64>>>>);
+
+    impl Store for Noting {
+        fn commit(&mut self, _: &[Record]) -> Result<(), StoreError> {
+            Ok(())
+        }
+        fn set_stock_hashes(&mut self, hashes: &[u64]) -> Result<(), StoreError> {
+            self.0.lock().unwrap().push(hashes.to_vec());
+            Ok(())
+        }
+    }
+
+    /// Executes an order without waiting for the store.
+    fn trade(service: &Service) {
+        let command = Command::Trade(Order::new(Side::Buy, 1, 1).unwrap());
+        let request = Request { command, request_id: None, deadline_ms: None, form: Form::Resp };
+        assert_ne!(service.execute(&mut vec![Service::job(0, request)]).unwrap(), 0);
     }
 
     fn bench(store: Box<dyn Store>, dir: &Path) -> (Arc<Service>, Arc<StockWriter>) {
@@ -205,6 +278,36 @@ mod tests {
         writer.write();
         assert!(service.wait(0).is_err() && service.is_stopping());
         assert!(matches!(writer.finish(), Err(ServeError::Store(_))));
+    }
+
+    #[test]
+    fn a_store_that_fails_at_the_last_write_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let (service, writer) = bench(Box::new(Full), dir.path());
+        trade(&service);
+        assert!(matches!(writer.finish(), Err(ServeError::Store(_))));
+        let text = std::fs::read_to_string(dir.path().join("stock.txt")).unwrap();
+        assert_eq!(text, "1 1 1\n");
+    }
+
+    #[test]
+    fn the_store_knows_a_renamed_file_whose_name_was_not_synced() {
+        if !alone("stock_writer::tests::the_store_knows_a_renamed_file_whose_name_was_not_synced") {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let noted = Arc::new(Mutex::new(Vec::new()));
+        let (service, writer) = bench(Box::new(Noting(Arc::clone(&noted))), dir.path());
+        fault::set("sync-stock-name:1:24");
+        writer.write();
+        let text = || std::fs::read_to_string(dir.path().join("stock.txt")).unwrap();
+        let first = stock_file::hash(&text());
+        assert_eq!(text(), "1 1000 100\n");
+        trade(&service);
+        writer.finish().unwrap();
+        let second = stock_file::hash(&text());
+        let expected = [vec![first, 0], vec![first], vec![second, first], vec![second]];
+        assert_eq!(*noted.lock().unwrap(), expected);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::visit::{Control, DirRef, Found, Visitor};
 use crate::walk::Follow;
 use crate::worker::Worker;
 use crate::{Fields, Meta, Method};
-use ioloom_failure::Operation;
+use ioloom_failure::{Operation, is_out_of_descriptors};
 use ioloom_sys::dir::{BUFFER_BYTES, Block, Dir, Kind, Record, Records, StatRing};
 use std::cmp::Reverse;
 use std::ffi::CStr;
@@ -59,11 +59,15 @@ impl<V: Visitor> Worker<'_, '_, V> {
                     return self.fail(Some(node), Operation::ReadDir, path, error);
                 }
             }
+            if self.context.pool.stopped() {
+                return node.miss();
+            }
             if block.is_full() && self.local.is_empty() && self.context.pool.idle() > 0 {
                 // A wide directory: this thread goes on reading names, others query them.
                 let part = PartTask::new(node, held, block.filled().into());
                 let number = self.context.pool.give([Task::Part(part)]);
                 self.start_worker(number);
+                self.poll();
                 continue;
             }
             if !self.entries(node, held, &mut Records::new(block.filled())) {
@@ -151,25 +155,24 @@ impl<V: Visitor> Worker<'_, '_, V> {
         self.answered(node, Some(held), record.name, meta, false)
     }
 
-    /// Queries names of one directory by ring. Returns false when the visitor stops the walk.
+    /// Queries names of one directory by ring, or one by one if no ring can be created. Returns false
+    /// when the visitor stops the walk.
     fn stat_by_ring(
         &mut self,
         node: &Arc<Node<V::Dir>>,
         held: &Arc<HeldDir>,
         names: &[&CStr],
     ) -> bool {
-        let workers_max = self.context.walk.ring_workers_max;
-        let ring = match self.ring.take() {
-            Some(ring) => Ok(ring),
-            None => StatRing::new(RING_DEPTH, workers_max),
+        let fields = self.fields | Fields::IDENTITY;
+        let Some(mut ring) = self.ring.take().or_else(|| self.new_ring()) else {
+            return names.iter().all(|name| {
+                let meta = held.dir.meta_at(name, false, fields);
+                self.answered(node, Some(held), name, meta, false)
+            });
         };
         let mut metas = Vec::new();
-        let asked = ring.and_then(|mut ring| {
-            ring.stat_all(&held.dir, names, self.fields | Fields::IDENTITY, &mut metas)?;
-            Ok(ring)
-        });
-        match asked {
-            Ok(ring) => self.ring = Some(ring),
+        match ring.stat_all(&held.dir, names, fields, &mut metas) {
+            Ok(()) => self.ring = Some(ring),
             Err(error) => {
                 let path = path_from(node.whole_path(b""));
                 self.fail(Some(node), Operation::StatEntries, path, error);
@@ -178,6 +181,23 @@ impl<V: Visitor> Worker<'_, '_, V> {
         }
         let mut answers = names.iter().zip(metas);
         answers.all(|(name, meta)| self.answered(node, Some(held), name, meta, false))
+    }
+
+    /// Creates a ring, unless the process has no descriptors left or the kernel refuses.
+    fn new_ring(&mut self) -> Option<StatRing> {
+        if self.context.held_dirs.is_exhausted() {
+            return None;
+        }
+        match StatRing::new(RING_DEPTH, self.context.walk.ring_workers_max) {
+            Ok(ring) => Some(ring),
+            Err(error) => {
+                if is_out_of_descriptors(&error) {
+                    self.context.held_dirs.exhaust();
+                    self.save_descriptors();
+                }
+                None
+            }
+        }
     }
 
     /// Visits an entry whose attributes were queried. Returns false when the visitor stops the

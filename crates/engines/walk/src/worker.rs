@@ -124,7 +124,7 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
     }
 
     /// Checks the cancel flag, the clock and the limit of open directories.
-    fn poll(&mut self) {
+    pub(crate) fn poll(&mut self) {
         self.until_poll = POLL_ENTRIES;
         if self.context.walk.cancel.as_ref().is_some_and(|c| c.load(Ordering::Relaxed)) {
             self.context.pool.stop();
@@ -155,11 +155,12 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
         self.number == 0
     }
 
-    /// Opens directories of this worker by their paths from now on, closes held parents and the
-    /// worker's clock, and leaves the tasks to the first worker.
+    /// Opens directories of this worker by their paths from now on, closes held parents, the worker's
+    /// clock and its ring, and leaves the tasks to the first worker.
     pub(crate) fn save_descriptors(&mut self) {
         self.by_path = true;
         self.clock = None;
+        self.ring = None;
         if self.context.pool.active() > 1 && !self.context.pool.stopped() {
             self.context.pool.set_active(1);
         }

@@ -14,14 +14,17 @@ const RUN_MIN: Duration = Duration::from_secs(10);
 pub(crate) struct Blocks {
     start: Instant,
     budget: Option<Duration>,
+    /// Whether another command can continue the session, which is therefore never over its budget by
+    /// more than one run.
+    continues: bool,
     /// Durations of the blocks completed by this process.
     finished: Vec<Duration>,
 }
 
 impl Blocks {
     /// Starts a budget at `start`. `None` means no budget.
-    pub(crate) fn new(start: Instant, budget: Option<Duration>) -> Self {
-        Self { start, budget, finished: Vec::new() }
+    pub(crate) fn new(start: Instant, budget: Option<Duration>, continues: bool) -> Self {
+        Self { start, budget, continues, finished: Vec::new() }
     }
 
     /// Records the duration of a block.
@@ -38,16 +41,18 @@ impl Blocks {
     }
 
     /// Returns whether the study must end at `now`: before a block (`first`) that would not fit
-    /// according to earlier blocks, or before any run after the hard limit.
+    /// according to earlier blocks, or before any run after the hard limit. That of a session that another
+    /// command can continue is its budget.
     pub(crate) fn over(&self, block: u32, first: bool, now: Instant) -> bool {
         let Some(budget) = self.budget else { return false };
         let used = now.saturating_duration_since(self.start);
-        if used.as_secs_f64() > budget.as_secs_f64() * BUDGET_HARD {
+        let (times, least) = if self.continues { (1.0, 0) } else { (BUDGET_HARD, BLOCKS_MIN) };
+        if used.as_secs_f64() > budget.as_secs_f64() * times {
             return true;
         }
         let count = u32::try_from(self.finished.len().max(1)).unwrap_or(u32::MAX);
         let next = self.finished.iter().sum::<Duration>() / count;
-        first && block >= BLOCKS_MIN && used + next > budget
+        first && block >= least && used + next > budget
     }
 }
 
@@ -59,7 +64,7 @@ mod tests {
     fn blocks_are_dropped_when_the_next_one_would_not_fit_but_never_below_three() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut blocks = Blocks::new(start, Some(Duration::from_secs(100)));
+        let mut blocks = Blocks::new(start, Some(Duration::from_secs(100)), false);
         for _ in 0..3 {
             blocks.finish(Duration::from_secs(30));
         }
@@ -68,9 +73,20 @@ mod tests {
         assert!(!blocks.over(3, false, at(71)), "the budget should not stop a block midway");
         assert!(!blocks.over(2, true, at(170)), "three blocks may exceed the budget");
         assert!(blocks.over(0, false, at(176)), "the hard limit has passed");
-        let none = Blocks::new(start, None);
+        let none = Blocks::new(start, None, false);
         assert!(!none.over(99, true, at(1_000_000)) && none.longest_run(at(5)).is_none());
         assert_eq!(blocks.longest_run(at(75)), Some(Duration::from_secs(100)));
         assert_eq!(blocks.longest_run(at(1000)), Some(RUN_MIN));
+    }
+
+    #[test]
+    fn a_session_that_can_be_continued_keeps_its_budget() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut blocks = Blocks::new(start, Some(Duration::from_secs(100)), true);
+        assert!(!blocks.over(0, true, at(99)), "no block is known to be too long");
+        assert!(blocks.over(0, false, at(101)), "the next run begins after the budget");
+        blocks.finish(Duration::from_secs(30));
+        assert!(!blocks.over(1, true, at(69)) && blocks.over(1, true, at(71)));
     }
 }

@@ -8,7 +8,8 @@
 //!
 //! A study with a budget stops after a block if the next one would not fit, but not before
 //! [`BLOCKS_MIN`](crate::budget::BLOCKS_MIN) blocks and never later than
-//! [`BUDGET_HARD`](crate::budget::BUDGET_HARD) times its budget.
+//! [`BUDGET_HARD`](crate::budget::BUDGET_HARD) times its budget. A sequential session can be continued, so it
+//! stops before the first block that would not fit.
 
 mod begin;
 mod options;
@@ -94,7 +95,7 @@ pub fn run_study(
         judge: Judge::new(options.machine.cpus_usable),
         writer,
         header: session.header,
-        blocks: Blocks::new(start, budget),
+        blocks: Blocks::new(start, budget, options.sequential.is_some()),
         spans_left: SESSION_SPANS_MAX,
         traces: store.traces_dir(&name),
         store,

@@ -2,8 +2,9 @@
 //!
 //! The list of runs is drawn for the largest number of blocks and stored first. After certain numbers
 //! of blocks (looks), [`Looks`] judges the stored runs and returns the arms that are still needed; the
-//! other arms are left out from then on. A decision depends only on the runs before the look, so a
-//! session that was killed repeats it when it is resumed and continues with the same runs.
+//! other arms are left out from then on. A session that was killed
+//! judges the runs before each look again when it is resumed. The list of runs is the same, but the arms left out can
+//! differ if the other stored runs that [`Looks`] considers have changed. The number of looks does not.
 //!
 //! Claims may be judged only at looks, because the correction for judging several times counts them.
 //! [`at_looks`] removes later runs before the session is judged.

@@ -146,6 +146,9 @@ fn of_group<'g, 'a>(input: &Input, group: &'g Group<'a>) -> Option<Advice<'g, 'a
 fn why_missing(group: &Group<'_>, name: &str) -> String {
     match group.arms.iter().find(|arm| arm.name == name) {
         None => "it did not run".to_owned(),
+        Some(arm) if arm.estimate.is_some() && arm.is_cut_short() => {
+            "at least a quarter of its runs were killed".to_owned()
+        }
         Some(arm) if arm.estimate.is_some() => "its work differs".to_owned(),
         Some(arm) => match arm.unusable.first() {
             Some((Unusable::TimedOut, reason, _)) => clipped(reason, REASON_MAX),
@@ -213,6 +216,20 @@ fn words(text: &str) -> Piece {
 impl Advice<'_, '_> {
     /// Returns the line without its topic.
     pub fn pieces(&self) -> Vec<Piece> {
+        let mut out = self.judged();
+        let mut killed = self.group.killed();
+        // The reason for a missing default is in the line.
+        let named = self.group.experiment.usual.as_deref().filter(|_| self.missing.is_some());
+        killed.retain(|name| Some(*name) != named);
+        if !killed.is_empty() {
+            let names = clipped(&killed.join(", "), NAME_MAX);
+            out.push(words(&format!(" Not judged, because many runs were killed: {names}.")));
+        }
+        out
+    }
+
+    /// Returns the comparison, and why the default has no part in it.
+    fn judged(&self) -> Vec<Piece> {
         let Some(reason) = &self.missing else { return self.compared() };
         let mut out = vec![words(&format!("your default was not measured ({reason})"))];
         if self.best.id == self.usual.id {

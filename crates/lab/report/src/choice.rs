@@ -59,8 +59,12 @@ impl Blocks {
         best.map(|(_, arm)| arm).or(candidates.first().copied())
     }
 
-    /// Returns how many times as good `a` is as `b` in the blocks that compare.
+    /// Returns how many times as good `a` is as `b` in the blocks that compare; `None` if runs of either
+    /// were killed so often that it is not judged.
     pub(crate) fn gain(self, group: &Group<'_>, a: &ArmRuns<'_>, b: &ArmRuns<'_>) -> Option<Ratio> {
+        if a.is_cut_short() || b.is_cut_short() {
+            return None;
+        }
         let values = |arm: &ArmRuns<'_>| {
             let mut values = arm.blocks(&group.experiment.metric);
             values.retain(|(block, _)| self != Self::Divided || block % EVERY != 0);

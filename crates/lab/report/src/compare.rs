@@ -76,6 +76,36 @@ pub struct Row<'a> {
     pub differs: Vec<String>,
 }
 
+/// Returns the session to compare a later one with, of candidates in the order of preference, with
+/// whether each has ended: the first one that has ended and covers at least half of the arms, otherwise
+/// the one that covers most. Returns `None` if nothing is comparable.
+pub fn earlier(candidates: impl IntoIterator<Item = (bool, Input)>, now: &Input) -> Option<Input> {
+    let mut best: Option<((bool, usize), Input)> = None;
+    for (ended, before) in candidates {
+        let (compared, all) = coverage(&before, now);
+        if compared == 0 {
+            continue;
+        }
+        if ended && 2 * compared >= all {
+            return Some(before);
+        }
+        let rank = (ended, compared);
+        if best.as_ref().is_none_or(|(known, _)| rank > *known) {
+            best = Some((rank, before));
+        }
+    }
+    best.map(|(_, before)| before)
+}
+
+/// Returns the number of arms of a later session that are comparable with an earlier one, and the number
+/// of all its arms.
+fn coverage(before: &Input, now: &Input) -> (usize, usize) {
+    let matched = matched(before, now);
+    let compared = matched.rows.iter().filter(|row| row.change != Change::NotComparable).count();
+    let new = matched.alone.iter().filter(|(session, _)| *session == now.session).count();
+    (compared, matched.rows.len() + new)
+}
+
 /// Returns what changed beyond the noise within the sessions from an earlier session to a later one, in a
 /// sentence. Arms that could not be judged are counted apart from those that are the same.
 pub fn since(before: &Input, now: &Input) -> String {
@@ -227,7 +257,8 @@ fn same_place(a: &Group<'_>, b: &Group<'_>) -> bool {
 fn row<'a>(group: &Group<'a>, first: &ArmRuns<'a>, second: &ArmRuns<'a>, seed: u64) -> Row<'a> {
     let values = |a: &ArmRuns<'_>| a.estimate.as_ref().map_or(Vec::new(), |e| e.values.clone());
     let ratio = Ratio::unpaired(&values(second), &values(first), seed);
-    let change = ratio.map_or(Change::Unclear, |r| judge(&r, group.better()));
+    let judged = ratio.filter(|_| !first.is_cut_short() && !second.is_cut_short());
+    let change = judged.map_or(Change::Unclear, |r| judge(&r, group.better()));
     let (group, first, second) = (group.clone(), first.clone(), second.clone());
     Row { group, first, second, ratio, change, differs: Vec::new() }
 }

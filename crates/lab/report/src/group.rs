@@ -142,9 +142,21 @@ impl<'a> ArmRuns<'a> {
     /// Returns whether at least half of its runs were stopped at their deadline. If so, the true
     /// median exceeds the deadline, and the median of the finished runs does not estimate it.
     pub fn is_stopped(&self) -> bool {
-        let stopped = self.unusable.iter().filter(|(why, ..)| *why == Unusable::TimedOut);
-        let stopped: usize = stopped.map(|(.., times)| times).sum();
+        let stopped = self.stopped();
         stopped > 0 && stopped >= self.runs.len()
+    }
+
+    /// Returns whether at least a quarter of its runs were stopped at their deadline. If so, the arm
+    /// is not judged: the remaining runs are the faster ones.
+    pub fn is_cut_short(&self) -> bool {
+        let stopped = self.stopped();
+        stopped > 0 && 4 * stopped >= self.runs.len() + stopped
+    }
+
+    /// Returns the number of runs that were stopped at their deadline.
+    fn stopped(&self) -> usize {
+        let stopped = self.unusable.iter().filter(|(why, ..)| *why == Unusable::TimedOut);
+        stopped.map(|(.., times)| times).sum()
     }
 
     /// Returns the estimate of a metric over the finished runs; `None` if most runs were stopped.
@@ -223,18 +235,32 @@ impl<'a> Group<'a> {
     }
 
     /// Returns the measured arms with the same work as the simplest one, simplest first. The null
-    /// method is excluded because it reads nothing.
+    /// method is excluded because it reads nothing, and arms whose runs were killed because only their
+    /// faster runs remain.
     pub fn comparable(&self) -> Vec<&ArmRuns<'a>> {
         let mut arms: Vec<_> = self
             .arms
             .iter()
             .filter(|a| a.estimate.is_some() && !a.plan.is_null() && !a.is_again())
+            .filter(|a| !a.is_cut_short())
             .collect();
         arms.sort_by_key(|a| a.simplicity());
         if let Some(work) = arms.first().and_then(|a| a.work()) {
             arms.retain(|a| a.work() == Some(work));
         }
         arms
+    }
+
+    /// Returns the names of the arms that are not judged because at least a quarter of their runs were
+    /// killed.
+    pub fn killed(&self) -> Vec<&'a str> {
+        let killed = |a: &&ArmRuns<'_>| a.is_cut_short() && !a.plan.is_null() && !a.is_again();
+        self.arms.iter().filter(killed).map(|a| a.name).collect()
+    }
+
+    /// Returns the arm of the study that an arm of this comparison belongs to.
+    pub fn spec(&self, arm: &ArmRuns<'_>) -> Option<&'a Arm> {
+        self.experiment.arms.get(spec_index(self.experiment, arm.name, arm.factors))
     }
 
     /// Returns the arm with the best median among those with the same work.
@@ -247,7 +273,11 @@ impl<'a> Group<'a> {
     }
 
     /// Returns how many times as good `a` is as `b`: above 1 is better, for times and for rates.
+    /// Returns `None` if runs of either were killed so often that it is not judged.
     pub fn gain(&self, a: &ArmRuns<'a>, b: &ArmRuns<'a>) -> Option<Ratio> {
+        if a.is_cut_short() || b.is_cut_short() {
+            return None;
+        }
         let metric = &self.experiment.metric;
         let (a, b) = (a.blocks(metric), b.blocks(metric));
         if self.better() == Better::Higher { Ratio::paired(&a, &b) } else { Ratio::paired(&b, &a) }

@@ -155,6 +155,11 @@ pub fn answer(headlines: &[Headline<'_, '_>]) -> [Vec<Piece>; 2] {
     for (i, h) in chosen.iter().enumerate() {
         words(&mut first, Separator::Semicolon.before(i, chosen.len()));
         clause(&mut first, h, i == 0);
+        let killed = h.group.killed();
+        if !killed.is_empty() {
+            let names = killed.join(", ");
+            words(&mut first, &format!(" (not judged, because many runs were killed: {names})"));
+        }
     }
     words(&mut first, ".");
     (first, limits(&chosen)).into()

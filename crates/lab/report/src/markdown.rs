@@ -7,6 +7,7 @@ use crate::fit::NAME_MAX;
 use crate::group::{Group, groups};
 use crate::headline::{answer, headlines, plain_text};
 use crate::input::Input;
+use crate::markup::controls;
 
 /// Returns the report of one or more studies as Markdown.
 pub fn markdown(inputs: &[Input]) -> String {
@@ -105,9 +106,19 @@ pub(crate) fn escaped(text: &str) -> String {
     for c in text.chars() {
         match c {
             '|' | '*' | '_' | '`' | '<' | '[' | ']' | '#' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => out.push(' '),
+            c if controls(c) => out.push(' '),
             c => out.push(c),
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::escaped;
+
+    #[test]
+    fn control_characters_and_overrides_become_spaces() {
+        assert_eq!(escaped("a\u{202E}b\u{2066}c\u{1b}d|"), "a b c d\\|");
+    }
 }

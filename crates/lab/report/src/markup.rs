@@ -61,6 +61,12 @@ pub fn coordinate(value: f64) -> String {
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
+/// Returns whether a character could move the cursor or reorder the text around it: a control
+/// character or a bidirectional override.
+pub(crate) fn controls(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+}
+
 fn escape_into(out: &mut String, text: &str) {
     for c in text.chars() {
         match c {
@@ -70,13 +76,8 @@ fn escape_into(out: &mut String, text: &str) {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             '\t' | '\n' => out.push(c),
-            // SVG does not allow control characters, and bidirectional overrides could reorder the
-            // page.
-            c if c.is_control()
-                || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}') =>
-            {
-                out.push('\u{FFFD}');
-            }
+            // SVG does not allow control characters.
+            c if controls(c) => out.push('\u{FFFD}'),
             c => out.push(c),
         }
     }

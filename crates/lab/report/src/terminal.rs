@@ -11,6 +11,7 @@ use crate::fit::{NAME_MAX, TEXT_MAX, clipped, left_out};
 use crate::group::{NotRunReason, groups, not_run};
 use crate::headline::{Headline, answer, chosen, headlines, plain_text};
 use crate::input::{Input, Verdict};
+use crate::markup::controls;
 use crate::quantity::{bracketed, ratio, ratio_ends};
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 use ioloom_model::Doubt;
@@ -378,9 +379,10 @@ fn compare_words(out: &mut String, matched: &Matched<'_>, width: usize) {
     }
 }
 
-/// Replaces control characters: a name in a record must not move the cursor.
+/// Replaces control characters and bidirectional overrides: a name in a record must not move the cursor
+/// or reorder the line.
 fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect()
+    text.chars().map(|c| if controls(c) { '\u{FFFD}' } else { c }).collect()
 }
 
 fn push_wrapped(out: &mut String, text: &str, width: usize, indent: usize) {
@@ -436,6 +438,8 @@ mod tests {
         let lines = wrap("  one two three four five", 12, 4);
         assert_eq!(lines, ["  one two", "    three", "    four", "    five"]);
         assert!(wrap("파일 이름이 아주 긴 경우에도", 12, 0).iter().all(|l| columns(l) <= 12));
-        assert!(!wrap("a\u{1b}[31mb", 80, 0)[0].contains('\u{1b}'));
+        for odd in ['\u{1b}', '\u{202E}', '\u{2066}'] {
+            assert!(!wrap(&format!("a{odd}[31mb"), 80, 0)[0].contains(odd), "{odd:?}");
+        }
     }
 }

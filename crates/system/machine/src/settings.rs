@@ -4,6 +4,8 @@ use crate::source::Source;
 use ioloom_model::topology::Setting;
 use ioloom_sys::mount::selected;
 use ioloom_sys::proc::parse::field;
+use std::collections::BTreeMap;
+use std::path::Path;
 
 fn setting(name: &str, value: impl Into<String>, meaning: impl Into<String>) -> Setting {
     Setting { name: name.to_owned(), value: value.into(), meaning: meaning.into() }
@@ -96,7 +98,8 @@ pub(crate) fn memory(source: &Source<'_>) -> Vec<Setting> {
     out
 }
 
-/// Returns this process's cgroup limits: one hierarchy in version 2, one per resource in version 1.
+/// Returns the limits that this process's cgroup and those above it set: one hierarchy in version 2, one
+/// per resource in version 1.
 pub(crate) fn control_groups(source: &Source<'_>) -> Vec<Setting> {
     const ROOT: &str = "sys/fs/cgroup";
     let mut out = Vec::new();
@@ -106,17 +109,12 @@ pub(crate) fn control_groups(source: &Source<'_>) -> Vec<Setting> {
         let (Some(_), Some(kinds), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
             continue;
         };
-        let dir = |kind: &str| {
-            // In a container the path may be that of the host; the container's root is mounted
-            // instead.
-            let own = format!("{ROOT}{kind}{}", path.trim_end_matches('/'));
-            if source.names(&own).is_empty() { format!("{ROOT}{kind}") } else { own }
-        };
+        let dirs = |kind: &str| groups_above(source, &format!("{ROOT}{kind}"), path);
         if kinds.is_empty() {
-            two(source, &dir(""), &mut out);
+            two(source, &dirs(""), &mut out);
         }
         for kind in kinds.split(',') {
-            one(source, kind, &dir(&format!("/{kind}")), &mut out);
+            one(source, kind, &dirs(&format!("/{kind}")), &mut out);
         }
     }
     if out.is_empty() {
@@ -125,55 +123,102 @@ pub(crate) fn control_groups(source: &Source<'_>) -> Vec<Setting> {
     out
 }
 
-/// Adds cgroup v2 limits.
-fn two(source: &Source<'_>, dir: &str, out: &mut Vec<Setting>) {
-    let limited = |name: &str| source.word(&format!("{dir}/{name}")).filter(|v| v != "max");
-    if let Some(value) = limited("cpu.max").filter(|v| !v.starts_with("max")) {
-        let mut parts = value.split(' ').filter_map(|n| n.parse::<f64>().ok());
-        if let (Some(quota), Some(period)) = (parts.next(), parts.next()) {
-            out.push(quota_setting(quota, period));
-        }
+/// Returns the directories of a group and of those above it, whose limits hold for it, too.
+fn groups_above(source: &Source<'_>, root: &str, path: &str) -> Vec<String> {
+    let own = format!("{root}{}", path.trim_end_matches('/'));
+    // In a container the path may be that of the host; the container's root is mounted instead.
+    if source.names(&own).is_empty() {
+        return vec![root.to_owned()];
     }
+    let above = Path::new(&own).ancestors().filter_map(Path::to_str).map(str::to_owned);
+    above.take_while(|dir| dir.starts_with(root)).collect()
+}
+
+/// Adds cgroup v2 limits, each the smallest of `dirs`.
+fn two(source: &Source<'_>, dirs: &[String], out: &mut Vec<Setting>) {
+    let words = |name: &str| -> Vec<String> {
+        dirs.iter().filter_map(|dir| source.word(&format!("{dir}/{name}"))).collect()
+    };
+    let quotas = words("cpu.max").into_iter().filter_map(|value| {
+        let (quota, period) = value.split_once(' ')?;
+        // `max` is not a number.
+        Some((quota.parse::<f64>().ok()?, period.parse::<f64>().ok()?))
+    });
+    out.extend(smallest_quota(quotas));
     for (name, meaning) in [
         ("memory.max", "bytes of memory, including page cache"),
         ("memory.high", "bytes above which the process is throttled"),
         ("io.max", "device limits"),
         ("pids.max", "processes and threads"),
     ] {
-        out.extend(limited(name).map(|value| setting(name, value.replace('\n', "; "), meaning)));
+        let words = words(name);
+        let least = if name == "io.max" { smallest_io(&words) } else { smallest(&words) };
+        out.extend(least.map(|value| setting(name, value, meaning)));
     }
 }
 
-/// Adds cgroup v1 limits.
-fn one(source: &Source<'_>, kind: &str, dir: &str, out: &mut Vec<Setting>) {
-    let number = |name: &str| source.number(&format!("{dir}/{name}"));
+/// Adds cgroup v1 limits, each the smallest of `dirs`.
+fn one(source: &Source<'_>, kind: &str, dirs: &[String], out: &mut Vec<Setting>) {
+    let number = |dir: &str, name: &str| source.number(&format!("{dir}/{name}"));
     match kind {
         "cpu" => {
-            if let (Some(quota), Some(period)) =
-                (number("cpu.cfs_quota_us"), number("cpu.cfs_period_us"))
-            {
-                out.push(quota_setting(quota as f64, period as f64));
-            }
+            let quotas = dirs.iter().filter_map(|dir| {
+                let quota = number(dir, "cpu.cfs_quota_us")?;
+                Some((quota as f64, number(dir, "cpu.cfs_period_us")? as f64))
+            });
+            out.extend(smallest_quota(quotas));
         }
         "memory" => {
+            let bytes = dirs.iter().filter_map(|dir| number(dir, "memory.limit_in_bytes"));
             // "No limit" is reported as a number larger than any memory.
-            if let Some(bytes) = number("memory.limit_in_bytes").filter(|bytes| *bytes < 1 << 60) {
+            if let Some(bytes) = bytes.min().filter(|bytes| *bytes < 1 << 60) {
                 let meaning = "bytes of memory, including page cache";
                 out.push(setting("memory.limit_in_bytes", bytes.to_string(), meaning));
             }
         }
-        "pids" => out.extend(
-            source
-                .word(&format!("{dir}/pids.max"))
-                .filter(|v| v != "max")
-                .map(|v| setting("pids.max", v, "processes and threads")),
-        ),
+        "pids" => {
+            let limits = dirs.iter().filter_map(|dir| number(dir, "pids.max"));
+            let least = limits.min().map(|limit| limit.to_string());
+            out.extend(least.map(|limit| setting("pids.max", limit, "processes and threads")));
+        }
         _ => {}
     }
 }
 
-fn quota_setting(quota: f64, period: f64) -> Setting {
-    let value = format!("{:.2} processors", quota / period.max(1.0));
+/// Returns the smallest of some limits; `None` if all are `max`.
+fn smallest(words: &[String]) -> Option<String> {
+    let least = words.iter().filter_map(|word| word.parse::<u64>().ok()).min();
+    least.map(|limit| limit.to_string())
+}
+
+/// Returns the smallest limits of every device in texts of `io.max`; `None` if all are `max`.
+fn smallest_io(texts: &[String]) -> Option<String> {
+    let mut devices: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
+    for line in texts.iter().flat_map(|text| text.lines()) {
+        let Some((device, limits)) = line.split_once(' ') else { continue };
+        for (name, limit) in limits.split_whitespace().filter_map(|word| word.split_once('=')) {
+            if let Ok(limit) = limit.parse::<u64>() {
+                let least = devices.entry(device).or_default().entry(name).or_insert(limit);
+                *least = (*least).min(limit);
+            }
+        }
+    }
+    let spelled = devices.iter().map(|(device, limits)| {
+        let limits = limits.iter().map(|(name, limit)| format!(" {name}={limit}"));
+        format!("{device}{}", limits.collect::<String>())
+    });
+    let spelled = spelled.collect::<Vec<_>>().join("; ");
+    (!spelled.is_empty()).then_some(spelled)
+}
+
+/// Returns the quota with the fewest processors, from pairs of quota and period.
+fn smallest_quota(quotas: impl Iterator<Item = (f64, f64)>) -> Option<Setting> {
+    let processors = quotas.map(|(quota, period)| quota / period.max(1.0));
+    processors.min_by(f64::total_cmp).map(quota_setting)
+}
+
+fn quota_setting(processors: f64) -> Setting {
+    let value = format!("{processors:.2} processors");
     setting("processor time", value, "threads beyond this wait, even if processors are idle")
 }
 

@@ -317,6 +317,48 @@ fn settings_and_limits_are_read_with_their_meaning() {
 }
 
 #[test]
+fn the_smallest_limit_of_all_groups_above_is_reported() {
+    let limits = |files: &[(&str, &str)]| -> Vec<(String, String)> {
+        let found = topology(tree(files).path());
+        found.control_groups.into_iter().map(|limit| (limit.name, limit.value)).collect()
+    };
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let two = limits(&[
+        ("proc/self/cgroup", "0::/a/b\n"),
+        ("sys/fs/cgroup/a/b/cpu.max", "max 100000\n"),
+        ("sys/fs/cgroup/a/cpu.max", "50000 100000\n"),
+        ("sys/fs/cgroup/a/b/memory.max", "9000\n"),
+        ("sys/fs/cgroup/a/memory.max", "10000\n"),
+        ("sys/fs/cgroup/a/b/io.max", "8:0 rbps=500 wbps=max riops=max wiops=7\n"),
+        ("sys/fs/cgroup/a/io.max", "8:0 rbps=400 wbps=max riops=9 wiops=max\n9:1 wiops=max\n"),
+        ("sys/fs/cgroup/a/pids.max", "max\n"),
+    ]);
+    let expected = [
+        pair("processor time", "0.50 processors"),
+        pair("memory.max", "9000"),
+        pair("io.max", "8:0 rbps=400 riops=9 wiops=7"),
+    ];
+    assert_eq!(two, expected);
+    let one = limits(&[
+        ("proc/self/cgroup", "3:pids:/a/b\n2:cpu,cpuacct:/a/b\n1:memory:/a/b\n"),
+        ("sys/fs/cgroup/cpu/a/b/cpu.cfs_quota_us", "-1\n"),
+        ("sys/fs/cgroup/cpu/a/b/cpu.cfs_period_us", "100000\n"),
+        ("sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "150000\n"),
+        ("sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n"),
+        ("sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "9223372036854771712\n"),
+        ("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "4096\n"),
+        ("sys/fs/cgroup/pids/a/b/pids.max", "max\n"),
+        ("sys/fs/cgroup/pids/pids.max", "12\n"),
+    ]);
+    let expected = [
+        pair("pids.max", "12"),
+        pair("processor time", "1.50 processors"),
+        pair("memory.limit_in_bytes", "4096"),
+    ];
+    assert_eq!(one, expected);
+}
+
+#[test]
 fn this_machine_has_processors_that_are_allowed() {
     let found = topology(Path::new("/"));
     let allowed = found.cpus.iter().filter(|c| c.allowed == Some(true)).count();

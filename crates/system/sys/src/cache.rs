@@ -214,13 +214,24 @@ pub fn read_if_resident(
 /// # Errors
 /// Fails if statfs fails.
 pub fn is_memory_backed(path: &Path) -> io::Result<bool> {
+    Ok(is_memory(&call("statfs", || Ok(rustix::fs::statfs(path)?))?))
+}
+
+/// Like [`is_memory_backed`], for an open file.
+///
+/// # Errors
+/// Fails if fstatfs fails.
+pub fn is_in_memory(file: impl AsFd) -> io::Result<bool> {
+    Ok(is_memory(&call("fstatfs", || Ok(rustix::fs::fstatfs(&file)?))?))
+}
+
+fn is_memory(found: &rustix::fs::StatFs) -> bool {
     const TMPFS: i64 = 0x0102_1994;
     const RAMFS: i64 = 0x8584_58f6;
     const HUGETLBFS: i64 = 0x9584_58f6;
-    let found = call("statfs", || Ok(rustix::fs::statfs(path)?))?;
     #[allow(clippy::unnecessary_cast, reason = "the type differs between architectures")]
     let kind = found.f_type as i64;
-    Ok(matches!(kind, TMPFS | RAMFS | HUGETLBFS))
+    matches!(kind, TMPFS | RAMFS | HUGETLBFS)
 }
 
 /// Returns how many bytes have been read from the block device of `file` since boot

@@ -1,8 +1,10 @@
-//! Limits on reads that control groups set for this process.
+//! Limits on reads that control groups set for this process, and the memory pressure of its group.
 //!
 //! Version 1 (`blkio.throttle.read_iops_device`) and version 2 (`io.max`). A limit of a group holds
 //! for those below it, so all groups above are read, too, as far as they are visible.
 
+use crate::disks::{disks_of, parse_number};
+use crate::mount::mount_of;
 use crate::proc::read_text;
 use std::path::{Path, PathBuf};
 
@@ -15,16 +17,24 @@ pub struct ReadLimits {
     pub bytes_per_s: Option<u64>,
 }
 
-/// Returns what the control groups of this process allow to read from a device, given by the number of
-/// a whole disk, which is what control groups limit.
-pub fn limits(device: (u32, u32)) -> ReadLimits {
-    let groups = read_text(Path::new("/proc/self/cgroup")).unwrap_or_default();
-    limits_in(Path::new("/sys/fs/cgroup"), &groups, device)
+/// Where control groups are mounted.
+const ROOT: &str = "/sys/fs/cgroup";
+
+/// Returns what the control groups of this process allow to read from the file system of a path: the
+/// smallest limit of its disk and of those of which that consists. Where a disk is not reported but may
+/// exist, as below overlay, it may be any disk, and the smallest limit counts.
+pub fn limits_of(path: &Path) -> ReadLimits {
+    let Ok(mount) = mount_of(path) else { return ReadLimits::default() };
+    let disks: Vec<_> = disks_of(&mount).into_iter().map(|disk| disk.number).collect();
+    if disks.is_empty() && !mount.may_hide_disks() {
+        return ReadLimits::default();
+    }
+    limits_in(Path::new(ROOT), &own_groups(), (!disks.is_empty()).then_some(&disks[..]))
 }
 
-/// Returns the same for the hierarchies below `root`, given the text of `/proc/PID/cgroup`.
-pub fn limits_in(root: &Path, groups: &str, (major, minor): (u32, u32)) -> ReadLimits {
-    let device = format!("{major}:{minor}");
+/// Returns the smallest limits on these whole disks, or on any, that the hierarchies below `root` set,
+/// given the text of `/proc/PID/cgroup`.
+pub fn limits_in(root: &Path, groups: &str, disks: Option<&[(u32, u32)]>) -> ReadLimits {
     let mut limits = ReadLimits::default();
     for line in groups.lines() {
         let mut words = line.splitn(3, ':').skip(1);
@@ -32,7 +42,7 @@ pub fn limits_in(root: &Path, groups: &str, (major, minor): (u32, u32)) -> ReadL
         if controllers.split(',').any(|name| name == "blkio") {
             let least = |name| {
                 let texts = files(&root.join("blkio"), group, name);
-                texts.iter().filter_map(|text| version_1(text, &device)).min()
+                texts.iter().filter_map(|text| version_1(text, disks)).min()
             };
             keep(&mut limits.reads_per_s, least("blkio.throttle.read_iops_device"));
             keep(&mut limits.bytes_per_s, least("blkio.throttle.read_bps_device"));
@@ -40,7 +50,7 @@ pub fn limits_in(root: &Path, groups: &str, (major, minor): (u32, u32)) -> ReadL
             for point in [root.to_owned(), root.join("unified")] {
                 let texts = files(&point, group, "io.max");
                 let least =
-                    |name| texts.iter().filter_map(|text| version_2(text, &device, name)).min();
+                    |name| texts.iter().filter_map(|text| version_2(text, disks, name)).min();
                 keep(&mut limits.reads_per_s, least("riops="));
                 keep(&mut limits.bytes_per_s, least("rbps="));
             }
@@ -49,12 +59,23 @@ pub fn limits_in(root: &Path, groups: &str, (major, minor): (u32, u32)) -> ReadL
     limits
 }
 
-/// Returns the number of the whole disk of a path; `None` if the system does not report one.
-pub fn disk_of(path: &Path) -> Option<(u32, u32)> {
-    let disk = crate::mount::medium(path).ok()?.disk?;
-    let text = read_text(&Path::new("/sys/class/block").join(disk).join("dev")).ok()?;
-    let (major, minor) = text.trim().split_once(':')?;
-    Some((major.parse().ok()?, minor.parse().ok()?))
+fn own_groups() -> String {
+    read_text(Path::new("/proc/self/cgroup")).unwrap_or_default()
+}
+
+/// Returns the file with the memory pressure of the group of this process (version 2), or of the machine
+/// where groups have none.
+pub fn memory_pressure() -> PathBuf {
+    let machine = || PathBuf::from("/proc/pressure/memory");
+    memory_pressure_in(Path::new(ROOT), &own_groups()).unwrap_or_else(machine)
+}
+
+/// Returns the file with the memory pressure of a group, if there is one, for the hierarchies below
+/// `root`, given the text of `/proc/PID/cgroup`.
+pub fn memory_pressure_in(root: &Path, groups: &str) -> Option<PathBuf> {
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let file = Path::new(group.trim_start_matches('/')).join("memory.pressure");
+    [root.join(&file), root.join("unified").join(file)].into_iter().find(|file| file.exists())
 }
 
 /// Returns the contents of a file of a group and of those above it.
@@ -69,20 +90,29 @@ fn keep(limit: &mut Option<u64>, other: Option<u64>) {
     *limit = [*limit, other].into_iter().flatten().min();
 }
 
-/// Returns the limit of a device in a file of version 1.
-fn version_1(text: &str, device: &str) -> Option<u64> {
-    let limits = text.lines().filter_map(|line| line.split_once(' '));
-    limits.filter(|(of, _)| *of == device).find_map(|(_, limit)| limit.trim().parse().ok())
+/// Reports whether a limit is that of one of these disks, or of any.
+fn is_of(device: &str, disks: Option<&[(u32, u32)]>) -> bool {
+    parse_number(device).is_some_and(|number| disks.is_none_or(|disks| disks.contains(&number)))
 }
 
-/// Returns the limit of a device with this name in `io.max`.
-fn version_2(text: &str, device: &str, name: &str) -> Option<u64> {
-    let mut lines = text.lines().map(str::split_whitespace);
+/// Returns the smallest limit of these disks in a file of version 1.
+fn version_1(text: &str, disks: Option<&[(u32, u32)]>) -> Option<u64> {
+    let limits = text.lines().filter_map(|line| line.split_once(' '));
+    limits
+        .filter(|(of, _)| is_of(of, disks))
+        .filter_map(|(_, limit)| limit.trim().parse().ok())
+        .min()
+}
+
+/// Returns the smallest limit of these disks with this name in `io.max`.
+fn version_2(text: &str, disks: Option<&[(u32, u32)]>, name: &str) -> Option<u64> {
+    let lines = text.lines().map(str::split_whitespace);
     // `max` is not a number.
-    lines.find_map(|mut words| {
-        let own = words.next() == Some(device);
+    let limits = lines.filter_map(|mut words| {
+        let own = is_of(words.next()?, disks);
         own.then(|| words.find_map(|word| word.strip_prefix(name)?.parse().ok()))?
-    })
+    });
+    limits.min()
 }
 
 #[cfg(test)]
@@ -97,7 +127,15 @@ mod tests {
 
     /// Returns the reads and bytes per second allowed.
     fn of(dir: &Path, groups: &str, device: (u32, u32)) -> (Option<u64>, Option<u64>) {
-        let limits = limits_in(dir, groups, device);
+        of_all(dir, groups, Some(&[device]))
+    }
+
+    fn of_all(
+        dir: &Path,
+        groups: &str,
+        disks: Option<&[(u32, u32)]>,
+    ) -> (Option<u64>, Option<u64>) {
+        let limits = limits_in(dir, groups, disks);
         (limits.reads_per_s, limits.bytes_per_s)
     }
 
@@ -113,6 +151,9 @@ mod tests {
         assert_eq!(of(dir.path(), groups, (254, 0)), (Some(600), Some(1_048_576)));
         assert_eq!(of(dir.path(), groups, (8, 0)), (Some(200), None));
         assert_eq!(of(dir.path(), groups, (8, 16)), (None, None), "another device");
+        let stacked = of_all(dir.path(), groups, Some(&[(253, 0), (254, 0), (8, 0)]));
+        assert_eq!(stacked, (Some(200), Some(1_048_576)), "the smallest of the disks below");
+        assert_eq!(of_all(dir.path(), groups, None), stacked, "an unknown disk may be any");
         assert_eq!(of(dir.path(), "5:blkio:/c\n", (254, 0)), (None, None));
     }
 
@@ -134,14 +175,27 @@ mod tests {
         write(dir.path(), "io.max", "254:0\n\nriops=5\n254:0 riops= rbps=x\n");
         for groups in ["", "x", "0::/", "0:", "::"] {
             assert_eq!(of(dir.path(), groups, (254, 0)), (None, None), "{groups:?}");
+            assert_eq!(of_all(dir.path(), groups, None), (None, None), "{groups:?}");
         }
     }
 
     #[test]
-    fn the_disk_of_a_path_is_a_block_device() {
-        if let Some((major, minor)) = disk_of(Path::new("/")) {
-            assert!(Path::new(&format!("/sys/dev/block/{major}:{minor}")).exists());
+    fn what_has_no_disk_has_no_limits() {
+        for path in ["/no/such/path", "/proc/self"] {
+            assert_eq!(limits_of(Path::new(path)), ReadLimits::default(), "{path}");
         }
-        assert_eq!(disk_of(Path::new("/no/such/path")), None);
+    }
+
+    #[test]
+    fn the_memory_pressure_is_that_of_the_own_group() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |groups| memory_pressure_in(dir.path(), groups);
+        let groups = "4:memory:/x\n0::/a/b\n";
+        assert_eq!(of(groups), None);
+        write(dir.path(), "unified/a/b/memory.pressure", "");
+        assert_eq!(of(groups), Some(dir.path().join("unified/a/b/memory.pressure")));
+        write(dir.path(), "a/b/memory.pressure", "");
+        assert_eq!(of(groups), Some(dir.path().join("a/b/memory.pressure")));
+        assert_eq!(of("4:memory:/a/b\n"), None);
     }
 }

@@ -18,7 +18,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, StatxFla
 use rustix::io::Errno;
 use std::ffi::CStr;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -350,7 +350,7 @@ impl Dir {
         retry_on_interrupt(|| {
             call("openat", || Ok(rustix::fs::openat(&self.0, name, flags, mode)?))
         })
-        .map(|fd| NewFile(File::from(fd)))
+        .map(|fd| NewFile(Descriptor::new(fd)))
     }
 
     /// Opens the child file `name` for reading; symbolic links are not followed and pipes do not
@@ -425,18 +425,19 @@ impl AsFd for Dir {
 
 /// A file opened for writing.
 #[derive(Debug)]
-pub struct NewFile(File);
+pub struct NewFile(Descriptor);
 
 impl NewFile {
     /// Sets the length without writing data.
     pub fn set_len(&self, bytes: u64) -> io::Result<()> {
-        retry_on_interrupt(|| call("ftruncate", || self.0.set_len(bytes)))
+        retry_on_interrupt(|| call("ftruncate", || Ok(rustix::fs::ftruncate(&self.0, bytes)?)))
     }
 
     /// Writes all of `bytes` at the current position.
     pub fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            let written = retry_on_interrupt(|| call("write", || self.0.write(bytes)))?;
+            let write = || Ok(rustix::io::write(&self.0, bytes)?);
+            let written = retry_on_interrupt(|| call("write", write))?;
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
@@ -448,6 +449,12 @@ impl NewFile {
     /// Syncs data and size to the device.
     pub fn sync(&self) -> io::Result<()> {
         retry_on_interrupt(|| call("fdatasync", || Ok(rustix::fs::fdatasync(&self.0)?)))
+    }
+
+    /// Closes the file and returns the result: file systems over a network can report failed writes,
+    /// a full disk and an exceeded quota only now.
+    pub fn close(self) -> io::Result<()> {
+        self.0.close()
     }
 }
 
@@ -569,6 +576,7 @@ mod tests {
         let mut file = dir.create_at(b"new").unwrap();
         file.write(b"hello").unwrap();
         file.sync().unwrap();
+        file.close().unwrap();
         dir.rename_at(b"new", b"old").unwrap();
         dir.sync().unwrap();
         assert_eq!(std::fs::read(temp.path().join("old")).unwrap(), b"hello");

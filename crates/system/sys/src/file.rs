@@ -238,7 +238,8 @@ pub enum Nowait {
     Hit(usize),
     /// Not resident; the kernel has started readahead.
     Miss,
-    /// This file system does not support such reads (tmpfs, some network file systems).
+    /// This file system does not support such reads (tmpfs, some network file systems), or a sandbox does
+    /// not allow this call.
     Unsupported,
 }
 
@@ -253,7 +254,11 @@ pub fn read_nowait_at(file: impl AsFd, into: &mut [u8], offset: u64) -> io::Resu
         Ok(n) => Ok(Nowait::Hit(n)),
         Err(error) => match error.raw_os_error() {
             Some(libc::EAGAIN) => Ok(Nowait::Miss),
-            Some(libc::EOPNOTSUPP | libc::ENOSYS) => Ok(Nowait::Unsupported),
+            // EPERM and EINVAL: sandboxes that do not know the call or its flag. The blocking read that
+            // follows reports other causes.
+            Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EPERM | libc::EINVAL) => {
+                Ok(Nowait::Unsupported)
+            }
             _ => Err(error),
         },
     }

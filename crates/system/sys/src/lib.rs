@@ -19,6 +19,7 @@ pub mod clock;
 pub mod descriptor;
 pub mod descriptor_table;
 pub mod dir;
+pub mod disks;
 pub mod extents;
 pub mod fault;
 pub mod file;

@@ -100,6 +100,16 @@ impl Mount {
     pub fn is_made_up(&self) -> bool {
         KERNEL.contains(&self.file_system.as_str())
     }
+
+    /// Returns true if files exist in memory only.
+    pub fn is_in_memory(&self) -> bool {
+        ["tmpfs", "ramfs", "devtmpfs"].contains(&self.file_system.as_str())
+    }
+
+    /// Returns true if reads may reach a local disk although the system reports none, as below overlay.
+    pub fn may_hide_disks(&self) -> bool {
+        !(self.is_remote() || self.is_made_up() || self.is_in_memory())
+    }
 }
 
 /// Parses /proc/PID/mountinfo; malformed lines are skipped.
@@ -249,7 +259,7 @@ pub fn device_file((major, minor): (u32, u32)) -> io::Result<PathBuf> {
 
 /// Returns the device of a mount; file systems that span several devices name one of them as their
 /// source.
-fn device_numbers(mount: &Mount) -> Option<(u32, u32)> {
+pub(crate) fn device_numbers(mount: &Mount) -> Option<(u32, u32)> {
     if mount.device.0 != 0 {
         return Some(mount.device);
     }

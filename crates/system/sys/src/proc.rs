@@ -121,11 +121,14 @@ pub fn restrict_umask() {
 }
 
 /// Reports whether a process has ended or is being killed: it does not exist, is a zombie, has
-/// started to exit, or has a pending SIGKILL. Its locks are released within moments.
+/// started to exit, or has a pending SIGKILL. Its locks are released within moments. A process that
+/// exists but is hidden, as by the mount option `hidepid`, counts as running.
 pub fn is_ending(pid: u32) -> bool {
     const EXITING: u64 = 0x4;
     const KILL: u64 = 1 << (libc::SIGKILL - 1);
-    let Ok(stat) = read_text(Path::new(&format!("/proc/{pid}/stat"))) else { return true };
+    let Ok(stat) = read_text(Path::new(&format!("/proc/{pid}/stat"))) else {
+        return !exists(pid);
+    };
     let fields = stat.rsplit_once(") ").map(|(_, rest)| rest).unwrap_or_default();
     let mut fields = fields.split_ascii_whitespace();
     let state = fields.next().unwrap_or_default();
@@ -432,6 +435,12 @@ fn look_at(child: u32, how: WaitIdOptions) -> io::Result<Option<Waited>> {
     Ok(None)
 }
 
+/// Returns whether a process exists, even if /proc does not show it.
+fn exists(id: u32) -> bool {
+    use rustix::process::test_kill_process;
+    pid(id).is_ok_and(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
+}
+
 fn pid(id: u32) -> io::Result<rustix::process::Pid> {
     let id = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw);
     id.ok_or_else(|| io::ErrorKind::InvalidInput.into())
@@ -564,6 +573,7 @@ mod tests {
         assert!(is_ending(child.id()), "not reaped yet");
         child.wait().unwrap();
         assert!(is_ending(child.id()));
+        assert!(exists(std::process::id()) && !exists(child.id()));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use ioloom_claims::{
     Claim, ClaimVerdict, Evidence, Registered, Rule, Score, SessionEffect, Verdict, VerdictList,
 };
 use ioloom_lab::Session;
+use ioloom_model::RunRecord;
 use ioloom_model::units::readable;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -182,7 +183,9 @@ pub(crate) fn run(args: &ClaimsArgs) -> Ended {
     } else if let ([claim], [verdict], true) =
         (claims.as_slice(), verdicts.as_slice(), !args.ids.is_empty())
     {
-        out::print(&in_full(claim, verdict, out::columns()))?;
+        let own = |run: &&RunRecord| verdict.evidence.sessions.contains(&run.key.session);
+        let machine = evidence.records.iter().find(own).map(|run| run.machine.as_str());
+        out::print(&in_full(claim, verdict, machine, out::columns()))?;
     } else {
         out::print(&table(&verdicts, out::columns()))?;
         if evidence.records.is_empty() {
@@ -212,7 +215,9 @@ fn verify(
         ));
     }
     let evidence = ledger.evidence(sessions);
-    let verdicts = ledger.judge(&ledger.all().iter().collect::<Vec<_>>(), &evidence);
+    // What runs of another machine decided is open here.
+    let here = verify::fingerprint(how.dir.as_deref())?;
+    let verdicts = ledger.judge_on(&here, &ledger.all().iter().collect::<Vec<_>>(), &evidence);
     let mut open: Vec<&Claim> = Vec::new();
     for claim in claims {
         // A claim that repeats another one is decided by its tests.
@@ -362,8 +367,8 @@ fn on_one_line(text: &str) -> String {
     readable(&text.replace('\n', " "))
 }
 
-/// Formats everything known about one claim.
-fn in_full(claim: &Claim, verdict: &ClaimVerdict, width: usize) -> String {
+/// Formats everything known about one claim. `machine` is that of the sessions that decide it.
+fn in_full(claim: &Claim, verdict: &ClaimVerdict, machine: Option<&str>, width: usize) -> String {
     let mut all = wrap(&format!("{}: {}", claim.id, claim.statement), width, 0);
     all.push('\n');
     let mut say = |head: &str, text: &str| {
@@ -385,7 +390,11 @@ fn in_full(claim: &Claim, verdict: &ClaimVerdict, width: usize) -> String {
         say("", &format!("{name} {}", number(*value)));
     }
     say("Arms", &verdict.evidence.arms.join(", "));
-    say("Sessions", &verdict.evidence.sessions.join(", "));
+    let mut sessions = verdict.evidence.sessions.join(", ");
+    if let Some(machine) = machine {
+        sessions.push_str(&format!(" (machine {machine})"));
+    }
+    say("Sessions", &sessions);
     let registered = match verdict.registered {
         None => "",
         Some(Registered::Before) => "the test was stored before the first run",
@@ -438,7 +447,7 @@ mod tests {
             assert!(line.chars().count() <= 80, "{line}");
         }
         for (claim, verdict) in ledger.all().iter().zip(&verdicts) {
-            let text = in_full(claim, verdict, 80);
+            let text = in_full(claim, verdict, None, 80);
             assert!(text.contains(&claim.id) && text.contains("Refutes"));
         }
     }

@@ -113,6 +113,7 @@ fn failure(error: SetError) -> Failure {
         SetError::Spec { .. } => Failure::usage(error),
         SetError::NotOurs { .. }
         | SetError::OtherSet { .. }
+        | SetError::OtherSizes { .. }
         | SetError::Busy { .. }
         | SetError::NoRoom { .. }
         | SetError::NoInodes { .. } => Failure::refused(error),

@@ -28,6 +28,12 @@ pub(crate) fn is_raised() -> bool {
     SHARED.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
 }
 
+/// Raises the flag of this command without a signal, for a program that must end.
+#[cfg(feature = "exchange")]
+pub(crate) fn raise() {
+    SHARED.get_or_init(Arc::default).store(true, Ordering::Relaxed);
+}
+
 /// Returns the exit code for the signal that raised the flag of this command.
 pub(crate) fn exit() -> Exit {
     SHARED_SIGNAL.get().map_or(Exit::Interrupted, |signal| exit_for(signal))

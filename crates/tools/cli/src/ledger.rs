@@ -128,6 +128,18 @@ impl Ledger {
         verdicts
     }
 
+    /// Judges claims of this ledger together from the runs of one machine alone.
+    pub(crate) fn judge_on(
+        &self,
+        machine: &str,
+        claims: &[&Claim],
+        evidence: &Evidence,
+    ) -> Vec<ClaimVerdict> {
+        let own = evidence.records.iter().filter(|record| record.machine == machine);
+        let own: Vec<RunRecord> = own.cloned().collect();
+        ioloom_claims::verdicts_at_looks(claims, &own, Rule::STANDARD, &evidence.sequential)
+    }
+
     /// Returns the fingerprints of the tests of the claims that a study decides.
     pub(crate) fn definitions(&self, study: &str) -> BTreeMap<String, String> {
         let claims = self.of_study(study).into_iter();

@@ -125,29 +125,48 @@ struct Document<'a> {
 }
 
 pub(crate) fn run(args: &MemoryArgs) -> Ended {
+    // Files that cannot be written are errors before the measurement.
+    let (svg, html) = (begun(args.svg.as_deref())?, begun(args.html.as_deref())?);
     let machine = ioloom_machine::facts(Path::new("/"), &[]);
-    let result = if args.last {
-        saved(&args.store, &machine.fingerprint)?.ok_or_else(|| {
+    let (result, stored) = if args.last {
+        let result = saved(&args.store, &machine.fingerprint)?.ok_or_else(|| {
             Failure::failed("no saved result for this machine; run `ioloom memory` first")
-        })?
+        })?;
+        (result, Ok(()))
     } else {
         let result = measured(args, &machine)?;
-        saved::save(&args.store, &result)?;
-        result
+        let stored = saved::save(&args.store, &result);
+        (result, stored)
     };
-    if let Some(path) = &args.svg {
+    let drawn = svg.map_or(Ok(()), |file| {
         let picture = ioloom_report::svg::ladder::draw(&result, ioloom_report::svg::WIDE);
-        atomic_file::write(path, picture.map_or(String::new(), |svg| svg.standalone()))?;
-    }
-    if let Some(path) = &args.html {
-        atomic_file::write(path, ioloom_report::memory::html(&result, &named(&machine)))?;
-    }
-    if args.json {
-        out::print_json(&Document { command: "memory", result: &result })?;
+        let text = picture.map_or(String::new(), |svg| svg.standalone());
+        file.finish(|out| out.write_all(text.as_bytes()))
+    });
+    let charted = html.map_or(Ok(()), |file| {
+        let text = ioloom_report::memory::html(&result, &named(&machine));
+        file.finish(|out| out.write_all(text.as_bytes()))
+    });
+    let printed = if args.json {
+        out::print_json(&Document { command: "memory", result: &result })
     } else {
-        out::print(&text::text(&result, out::columns()))?;
+        out::print(&text::text(&result, out::columns()))
+    };
+    // After the result, which must not be lost with a file.
+    let mut exit = Exit::Ok;
+    let failures = [stored, drawn, charted, printed].into_iter().filter_map(Result::err);
+    for failure in failures.filter(|failure| !failure.is_quiet()) {
+        stderr::message(&failure.message);
+        exit = failure.exit;
     }
-    Ok(Exit::Ok)
+    Ok(exit)
+}
+
+/// Begins a file if there is a path for one, and creates missing parent directories.
+fn begun(path: Option<&Path>) -> Result<Option<atomic_file::Begun>, Failure> {
+    let Some(path) = path else { return Ok(None) };
+    atomic_file::create_parents(path)?;
+    atomic_file::begin(path).map(Some)
 }
 
 fn named(machine: &MachineFacts) -> String {

@@ -4,6 +4,7 @@ mod control;
 mod database;
 mod greeting;
 mod limits_file;
+mod log_queue;
 mod logging;
 
 use crate::exit::{Ended, Exit, Failure};
@@ -343,6 +344,13 @@ struct Served {
 
 pub(crate) fn run(args: &ServeArgs) -> Ended {
     logging::start(args.log, args.log_level);
+    let ended = run_logged(args);
+    // Before the message of a failure.
+    logging::finish();
+    ended
+}
+
+fn run_logged(args: &ServeArgs) -> Ended {
     let database = args.database.choice(args.store, args.durability, args.model)?;
     if database.is_some() && args.store_path.is_some() {
         return Err(Failure::usage("--store-path cannot be used with --store postgres"));

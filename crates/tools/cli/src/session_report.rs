@@ -264,7 +264,10 @@ fn experiment(comparison: &Comparison) -> Experiment {
     }
 }
 
-/// Returns what changed since the previous session of the same study on the same machine.
+/// Maximum number of earlier sessions that are read to find a comparable one.
+const EARLIER_MAX: usize = 16;
+
+/// Returns what changed since the latest comparable session of the same study on the same machine.
 pub(crate) fn since(
     store: &Store,
     input: &Input,
@@ -279,9 +282,16 @@ pub(crate) fn since(
             && header.sequential.is_none()
             && header.started_unix_ms < input.started_unix_ms
     };
-    let before = files.iter().rev().find(|file| alike(&file.header))?;
-    let session = store.read(&before.header.session).ok().filter(|s| !s.runs.is_empty())?;
-    let (before, _) = of_study(session, None, studies, ledger, store.dir());
+    // A session has a file per part.
+    let mut seen = BTreeSet::new();
+    let names = files.iter().rev().map(|file| &file.header).filter(|header| alike(header));
+    let names = names.map(|header| header.session.as_str()).filter(|name| seen.insert(*name));
+    let candidates = names.take(EARLIER_MAX).filter_map(|name| {
+        let session = store.read(name).ok().filter(|session| !session.runs.is_empty())?;
+        let ended = session.end.is_some();
+        Some((ended, of_study(session, None, studies, ledger, store.dir()).0))
+    });
+    let before = ioloom_report::compare::earlier(candidates, input)?;
     Some(ioloom_report::compare::since(&before, input))
 }
 

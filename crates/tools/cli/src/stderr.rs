@@ -9,7 +9,12 @@ use std::time::Duration;
 
 /// Prints `ioloom: MESSAGE`.
 pub(crate) fn message(text: &str) {
-    line(&format!("ioloom: {}", without_errno(text)));
+    line(&prefixed(text));
+}
+
+/// Returns `ioloom: MESSAGE`.
+pub(crate) fn prefixed(text: &str) -> String {
+    format!("ioloom: {}", without_errno(text))
 }
 
 /// Prints a line without a prefix.

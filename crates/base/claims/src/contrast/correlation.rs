@@ -1,7 +1,7 @@
 //! Rank correlation of two numbers over arms.
 
 use super::kind::{Context, Kind};
-use crate::evaluation::answer::{at_least, at_most};
+use crate::evaluation::answer::{at_least, at_most, undefined_words};
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::levels::median_of;
@@ -36,6 +36,10 @@ pub struct Correlation {
 impl Kind for Correlation {
     fn locations(&self) -> Vec<&Location> {
         vec![&self.at]
+    }
+
+    fn is_resampled(&self) -> bool {
+        true
     }
 
     fn patterns(&self) -> Vec<&str> {
@@ -89,7 +93,7 @@ impl Kind for Correlation {
             interval.hi,
             if *rising { "at least" } else { "at most" },
             if *rising { *rho } else { -*rho },
-        );
+        ) + &undefined_words(&resampled);
         // Blocks that are alike would show as a slow drift of all arms together.
         let series = (0..blocks).map(|i| block_level(&table.values, i)).collect();
         let finding = Finding::new(answer, Effect::Correlation, &interval, words)

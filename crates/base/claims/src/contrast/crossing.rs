@@ -1,7 +1,7 @@
 //! Factor level above which one family exceeds another.
 
 use super::kind::{Context, Kind, elapsed};
-use crate::evaluation::answer::{Answer, inside};
+use crate::evaluation::answer::{Answer, inside, undefined_words};
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::levels::{median_of, pair_up};
@@ -49,6 +49,10 @@ pub enum Law {
 impl Kind for Crossing {
     fn locations(&self) -> Vec<&Location> {
         vec![&self.at]
+    }
+
+    fn is_resampled(&self) -> bool {
+        self.law.is_some()
     }
 
     fn patterns(&self) -> Vec<&str> {
@@ -217,7 +221,7 @@ fn by_law<'a>(
         "they cross at {axis} {measured:.2}, the law predicts {expected:.2}: an error of {:+.2} \
          ({:+.2} to {:+.2}) in {blocks} blocks, claimed: at most {within}",
         error.estimate, error.lo, error.hi
-    );
+    ) + &undefined_words(&resampled);
     let answer = inside(&resampled, [-within, within]);
     Ok(Finding::new(answer, Effect::Level, &error, words).number("predicted", expected))
 }

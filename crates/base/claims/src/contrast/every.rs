@@ -2,15 +2,17 @@
 //!
 //! A median would still look right if four of ten runs were wrong, and blocks with errors are excluded from other
 //! contrasts: here an error can be what the claim denies. So all runs count, disturbed or not. Any number of runs
-//! without a counterexample leaves some share of wrong runs possible, which the words state.
+//! without a counterexample leaves some share of wrong runs possible, which the words state. A counterexample
+//! counts on any medium, unless the claim names one.
 
 use super::kind::{Context, Kind, ordered};
 use crate::evaluation::answer::Answer;
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::pair::the_arm;
-use crate::evaluation::runs::metric as number;
+use crate::evaluation::runs::{Runs, metric as number};
 use crate::location::Location;
+use crate::rule::Rule;
 use crate::verdict::Effect;
 use ioloom_stats::{INTERVAL_MIN, Interval};
 use serde::Deserialize;
@@ -78,9 +80,23 @@ impl Kind for Every {
     }
 
     fn evaluate<'a>(&self, context: &Context<'a>) -> Result<Finding<'a>, Gap> {
+        let own = self.on(&context.runs(&self.at, self), &context.rule);
+        let refutes =
+            |found: &Result<Finding<'_>, Gap>| found.as_ref().is_ok_and(|f| f.holds == Some(false));
+        if refutes(&own) {
+            return own;
+        }
+        let media = Runs::by_medium(&context.records, &self.at);
+        let mut found = media.iter().map(|(_, runs)| self.on(runs, &context.rule));
+        found.find(refutes).unwrap_or(own)
+    }
+}
+
+impl Every {
+    /// Evaluates the runs on one medium.
+    fn on<'a>(&self, runs: &Runs<'a>, rule: &Rule) -> Result<Finding<'a>, Gap> {
         let Self { metric, within: [least, most], .. } = self;
-        let runs = context.runs(&self.at, self);
-        let arm = the_arm(&runs, &self.arm)?;
+        let arm = the_arm(runs, &self.arm)?;
         if let Some(gap) = arm.gap() {
             return Err(gap);
         }
@@ -99,7 +115,7 @@ impl Kind for Every {
         if let (0, Some(name)) = (wrong, missing) {
             return Err(Gap::NoNumber { arm: arm.name.clone(), name });
         }
-        let need = context.rule.blocks_min.max(INTERVAL_MIN);
+        let need = rule.blocks_min.max(INTERVAL_MIN);
         if wrong == 0 && count < need {
             return Err(Gap::FewBlocks { have: count, need });
         }

@@ -46,6 +46,11 @@ pub(crate) trait Kind {
         false
     }
 
+    /// Reports whether its p-value comes from resamples, whose number limits how small it can be.
+    fn is_resampled(&self) -> bool {
+        false
+    }
+
     /// Returns the factor whose levels it uses.
     fn axis(&self) -> Option<&str> {
         None
@@ -90,10 +95,12 @@ pub(crate) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// Returns the runs at a location of `kind`.
+    /// Returns the runs at a location of `kind`, on the medium that all locations without one share.
     pub(crate) fn runs(&self, at: &Location, kind: &dyn Kind) -> Runs<'a> {
         let by_compute = kind.axis() == Some(COMPUTE_AXIS);
-        Runs::of(&self.records, at, &kind.patterns(), by_compute, self.rule.blocks_min)
+        let mut sharing = kind.needs();
+        sharing.retain(|(place, _)| place.medium == at.medium);
+        Runs::of(&self.records, at, &sharing, by_compute, self.rule.blocks_min)
     }
 }
 

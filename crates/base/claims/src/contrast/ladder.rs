@@ -1,7 +1,7 @@
 //! The shape of a family over the levels of a factor.
 
 use super::kind::{Context, Kind, elapsed, ordered};
-use crate::evaluation::answer::{Answer, inside};
+use crate::evaluation::answer::{Answer, inside, undefined_words};
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::levels::{Axis, Levels};
@@ -65,6 +65,10 @@ impl Shape {
 impl Kind for Ladder {
     fn locations(&self) -> Vec<&Location> {
         vec![&self.at]
+    }
+
+    fn is_resampled(&self) -> bool {
+        self.shape.names_a_level()
     }
 
     fn patterns(&self) -> Vec<&str> {
@@ -232,7 +236,7 @@ impl Ladder {
             interval.lo,
             interval.hi,
             levels.blocks()
-        );
+        ) + &undefined_words(&resampled);
         let finding = Finding::new(inside(&resampled, range), Effect::Level, &interval, words);
         Ok(Finding { series: levels.series(levels.x.len() - 1, 0), ..finding })
     }

@@ -35,6 +35,10 @@ impl Kind for Linear {
         vec![&self.at]
     }
 
+    fn is_resampled(&self) -> bool {
+        true
+    }
+
     fn patterns(&self) -> Vec<&str> {
         vec![&self.arms]
     }

@@ -141,6 +141,7 @@ impl Kind for Optimum {
         let interval = ratio_interval(&ratio);
         let mut finding = Finding::new(answer, Effect::Ratio, &interval, words)
             .of_arms(if same { &both[..1] } else { &both }, &second, &table)
+            .chosen_from(from.members.iter().chain(&to.members).map(|member| member.arm))
             .number("a_median", median(&table.values[0]))
             .number("b_median", median(&table.values[1]))
             .noise(floor);

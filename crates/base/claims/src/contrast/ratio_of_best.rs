@@ -116,6 +116,7 @@ impl Kind for RatioOfBest {
         let interval = ratio_interval(&ratio);
         let finding = Finding::new(answer, Effect::Ratio, &interval, words)
             .of_arms(&best, &runs, &table)
+            .chosen_from(arms)
             .number("a_median", median_of(&of_a[best_without(of_a, blocks)], &all))
             .number("b_median", median_of(&of_b[best_without(of_b, blocks)], &all))
             .noise(floor);

@@ -121,10 +121,29 @@ fn rounding(bound: f64) -> f64 {
     1e-9 * (1.0 + bound.abs())
 }
 
+/// Greatest share of resamples without a value for an answer: one tail of a 95 % interval.
+const UNDEFINED_MAX: f64 = 0.025;
+
+/// Reports whether so many resamples have no value that the interval of the others decides nothing.
+fn too_often_undefined(resampled: &Resampled) -> bool {
+    resampled.undefined_share() > UNDEFINED_MAX
+}
+
+/// Says why a resampled statistic decides nothing, if it has no value in too many resamples.
+pub(crate) fn undefined_words(resampled: &Resampled) -> String {
+    if !too_often_undefined(resampled) {
+        return String::new();
+    }
+    let percent = 100.0 * resampled.undefined_share();
+    format!("; it has no value in {percent:.1} % of the resamples, so it decides nothing")
+}
+
 /// Answers whether a resampled statistic is at least `least`.
 pub(crate) fn at_least(resampled: &Resampled, least: f64) -> Answer {
     let Interval { lo, hi, .. } = resampled.interval;
-    if lo >= least {
+    if too_often_undefined(resampled) {
+        Answer::OPEN
+    } else if lo >= least {
         Answer::new(true, resampled.at_least(least))
     } else if hi < least {
         Answer::new(false, resampled.below(least))
@@ -136,7 +155,9 @@ pub(crate) fn at_least(resampled: &Resampled, least: f64) -> Answer {
 /// Answers whether a resampled statistic is at most `most`.
 pub(crate) fn at_most(resampled: &Resampled, most: f64) -> Answer {
     let Interval { lo, hi, .. } = resampled.interval;
-    if hi <= most {
+    if too_often_undefined(resampled) {
+        Answer::OPEN
+    } else if hi <= most {
         Answer::new(true, resampled.at_most(most))
     } else if lo > most {
         Answer::new(false, resampled.above(most))
@@ -148,7 +169,9 @@ pub(crate) fn at_most(resampled: &Resampled, most: f64) -> Answer {
 /// Answers whether a resampled statistic is in a range.
 pub(crate) fn inside(resampled: &Resampled, [lo, hi]: [f64; 2]) -> Answer {
     let Interval { lo: from, hi: to, .. } = resampled.interval;
-    if lo <= from && to <= hi {
+    if too_often_undefined(resampled) {
+        Answer::OPEN
+    } else if lo <= from && to <= hi {
         Answer::new(true, resampled.at_least(lo).max(resampled.at_most(hi)))
     } else if to < lo {
         Answer::new(false, resampled.below(lo))
@@ -156,5 +179,36 @@ pub(crate) fn inside(resampled: &Resampled, [lo, hi]: [f64; 2]) -> Answer {
         Answer::new(false, resampled.above(hi))
     } else {
         Answer::OPEN
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ioloom_stats::Bootstrap;
+
+    #[test]
+    fn resamples_without_a_value_count_against_every_statement() {
+        let values: Vec<f64> = (0..12).map(f64::from).collect();
+        // The mean of twelve values below 12, undefined if the resample has fewer than `least` different ones.
+        let mean = |least: usize| {
+            let statistic = move |drawn: &[f64]| {
+                let different: std::collections::BTreeSet<u64> =
+                    drawn.iter().map(|v| v.to_bits()).collect();
+                let mean = drawn.iter().sum::<f64>() / drawn.len() as f64;
+                if different.len() < least { f64::NAN } else { mean }
+            };
+            Bootstrap::new(1).resampled(&values, statistic).unwrap()
+        };
+        let (always, often) = (mean(0), mean(8));
+        assert!(always.undefined_share() == 0.0 && often.undefined_share() > UNDEFINED_MAX);
+        assert_eq!(at_least(&always, -1.0).holds, Some(true));
+        assert_eq!(at_most(&always, -1.0).holds, Some(false));
+        assert!(often.at_least(-1.0) > always.at_least(-1.0));
+        for answer in [at_least(&often, -1.0), at_most(&often, -1.0), inside(&often, [-1.0, 20.0])]
+        {
+            assert_eq!(answer, Answer::OPEN);
+        }
+        assert!(undefined_words(&always).is_empty() && !undefined_words(&often).is_empty());
     }
 }

@@ -6,7 +6,7 @@
 //! verdict is retained if the quiet blocks give the same one. Otherwise the disturbed blocks
 //! decided it, and the verdict becomes undecided, with the reason and the remedy. Only whole blocks
 //! are excluded, never single runs, because the arms of a block are compared with each other and
-//! share the disturbance.
+//! share the disturbance. If arms were chosen from a family, the runs of the whole family count.
 //!
 //! At least [`QUIET_MIN`] of the blocks required for a verdict must be quiet: three disturbed blocks
 //! of twelve do not invalidate the verdict, four do. At the same threshold, a doubt about single
@@ -72,10 +72,10 @@ pub(crate) fn withhold<'a>(
     finding: Finding<'a>,
 ) -> Finding<'a> {
     let marked = |r: &&&RunRecord| r.doubts.iter().any(|doubt| excludes(*doubt));
-    let disturbed: BTreeSet<Block<'_>> =
-        finding.used.iter().filter(marked).map(|r| block(r)).collect();
+    let behind = finding.behind();
+    let disturbed: BTreeSet<Block<'_>> = behind.iter().filter(marked).map(|r| block(r)).collect();
     let Some(answer) = finding.holds.filter(|_| !disturbed.is_empty()) else { return finding };
-    let all: BTreeSet<Block<'_>> = finding.used.iter().map(|r| block(r)).collect();
+    let all: BTreeSet<Block<'_>> = behind.iter().map(|r| block(r)).collect();
     let need = (context.rule.blocks_min as f64 * QUIET_MIN).ceil() as usize;
     let sessions = &finding.evidence.sessions;
     let quiet = Context {
@@ -88,7 +88,7 @@ pub(crate) fn withhold<'a>(
             .collect(),
     };
     let quiet = kind.evaluate(&quiet);
-    let (causes, remedies) = causes(&finding.used, all.len());
+    let (causes, remedies) = causes(&behind, all.len());
     let finding = finding.number("disturbed_blocks", disturbed.len() as f64);
     let without = match quiet {
         Ok(quiet) if quiet.holds == Some(answer) => return finding,

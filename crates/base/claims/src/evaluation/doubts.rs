@@ -14,9 +14,12 @@ const SHARE_MIN: f64 = 0.25;
 /// Returns the doubts that arise from the runs, the effect series and the number of blocks.
 pub(crate) fn of(finding: &Finding<'_>, rule: Rule) -> Vec<Doubt> {
     let mut doubts = BTreeSet::new();
+    let behind = finding.behind();
     for doubt in Doubt::ALL {
         let marked = finding.used.iter().filter(|r| r.doubts.contains(&doubt)).count();
-        let withheld = marked > 0 && disturbed::excludes(doubt) && finding.withheld;
+        let withheld = finding.withheld
+            && disturbed::excludes(doubt)
+            && behind.iter().any(|r| r.doubts.contains(&doubt));
         if withheld || (marked > 0 && marked as f64 >= SHARE_MIN * finding.used.len() as f64) {
             doubts.insert(doubt);
         }

@@ -46,6 +46,8 @@ pub(crate) struct Finding<'a> {
     pub(crate) negligible: f64,
     /// The underlying runs.
     pub(crate) used: Vec<&'a RunRecord>,
+    /// Runs from which the compared arms were chosen. If one was disturbed, so was the choice.
+    pub(crate) considered: Vec<&'a RunRecord>,
     /// Whether compute was simulated by sleeping.
     pub(crate) sleeps: bool,
     /// Whether only part of a family ran, so its best arm is unknown.
@@ -82,6 +84,20 @@ impl<'a> Finding<'a> {
         self.used = arms.iter().flat_map(|a| a.records()).collect();
         self.sleeps = runs.sleeps;
         self
+    }
+
+    /// Adds the arms from which the compared ones were chosen.
+    pub(crate) fn chosen_from<'r>(mut self, arms: impl IntoIterator<Item = &'r Arm<'a>>) -> Self
+    where
+        'a: 'r,
+    {
+        self.considered.extend(arms.into_iter().flat_map(Arm::records));
+        self
+    }
+
+    /// Returns the runs on which the answer depends: those compared, and those that chose them.
+    pub(crate) fn behind(&self) -> Vec<&'a RunRecord> {
+        self.used.iter().chain(&self.considered).copied().collect()
     }
 
     /// Adds the noise floor, if known.

@@ -2,8 +2,9 @@
 //!
 //! Runs are paired only within one block of one session, and sessions are never pooled: a few
 //! sessions differ from each other by more than their blocks show, and joining them until a claim is
-//! decided would decide too many. Of several media, preference goes to one with enough blocks, then
-//! to the work directory over others.
+//! decided would decide too many. The locations of a contrast share one medium, unless they name it: two
+//! media would be compared otherwise. Of several, preference goes to one with enough blocks everywhere,
+//! then to the work directory over others, then to sets of the published size, then to the first by name.
 
 use super::gap::Gap;
 use crate::formula::{self, FormulaError};
@@ -12,6 +13,7 @@ use crate::pattern;
 use ioloom_model::study::AGAIN;
 use ioloom_model::{Compute, Distribution, Doubt, Measured, Outcome, RunRecord};
 use ioloom_stats::INTERVAL_MIN;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An arm of a location with its run in each block.
@@ -71,29 +73,37 @@ fn groups<'a>(records: &[&'a RunRecord]) -> Vec<Vec<&'a RunRecord>> {
 }
 
 impl<'a> Runs<'a> {
-    /// Returns the session and medium used to judge a location. `wanted` are the patterns of the
-    /// contrast; `by_compute` makes each compute of the experiment a separate arm.
+    /// Returns the runs of a location in the session and on the medium used to judge it. `sharing` are the
+    /// locations that use the same medium, including this one, each with its patterns; `by_compute` makes
+    /// each compute of the experiment a separate arm.
     pub(crate) fn of(
         records: &[&'a RunRecord],
         location: &Location,
-        wanted: &[&str],
+        sharing: &[(&Location, Vec<&str>)],
         by_compute: bool,
         blocks_min: usize,
     ) -> Self {
-        let found = at_location(records, location);
-        let best = groups(&found).into_iter().max_by_key(|group| {
-            let arms = arrange(group, by_compute);
-            let blocks = |pattern: &&str| {
-                arms.iter().filter(|a| a.belongs(pattern)).map(Arm::finished).max().unwrap_or(0)
+        let all: Vec<&RunRecord> =
+            sharing.iter().flat_map(|(place, _)| at_location(records, place)).collect();
+        let rank = |group: &Vec<&'a RunRecord>| {
+            let blocks = |(place, patterns): &(&Location, Vec<&str>)| {
+                let arms = arrange(&at_location(group, place), by_compute);
+                let most = |pattern: &&str| {
+                    arms.iter().filter(|a| a.belongs(pattern)).map(Arm::finished).max().unwrap_or(0)
+                };
+                patterns.iter().map(most).min().unwrap_or(0)
             };
-            let least = wanted.iter().map(blocks).min().unwrap_or(0);
+            let least = sharing.iter().map(blocks).min().unwrap_or(0);
             let scaled = group.iter().any(|r| r.doubts.contains(&Doubt::Scaled));
             let newest = group.iter().map(|r| r.started_unix_ms).max().unwrap_or(0);
             // Ignore runs on a slowed device or memory unless the claim names it.
-            let own = matches!(group[0].key.medium.as_str(), "work" | "image");
-            (least >= blocks_min, own, !scaled, newest)
-        });
-        Self::new(&best.unwrap_or_default(), by_compute)
+            let medium = group[0].key.medium.as_str();
+            let own = matches!(medium, "work" | "image");
+            (least >= blocks_min, own, !scaled, Reverse(medium.to_owned()), newest)
+        };
+        let mut found = groups(&all);
+        let best = if found.len() > 1 { found.into_iter().max_by_key(rank) } else { found.pop() };
+        Self::new(&at_location(&best.unwrap_or_default(), location), by_compute)
     }
 
     /// Returns the runs on each medium of the location, using the newest group of each.

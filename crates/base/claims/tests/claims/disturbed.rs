@@ -183,3 +183,72 @@ fn one_wrong_run_refutes_a_statement_about_every_run() {
     assert_eq!(judge(0..0, 11).verdict, Verdict::Undecided, "too few");
     assert_eq!(judge(2..3, 4).verdict, Verdict::Refuted, "one is enough");
 }
+
+/// Four of twelve blocks are disturbed, but only in an arm that was not chosen: the choice depends on it.
+#[test]
+fn a_disturbed_arm_of_a_family_withholds_what_was_chosen_from_it() {
+    let text = |kind: &str| {
+        format!(
+            "[[claim]]\nid = \"000-T\"\nseed = 0\nstatement = \"t\"\nscope = \"t\"\nconfirms = \
+             \"t\"\nrefutes = \"t\"\n[[claim.contrast]]\n{kind}\nat = {{ experiment = \"e\", set = \
+             \"E\" }}\n"
+        )
+    };
+    let best = text("kind = \"ratio-of-best\"\na = [\"c-{n}\"]\nb = [\"b\"]\nclaim = \"less\"");
+    let optimum =
+        text("kind = \"optimum\"\nother = { experiment = \"e\", set = \"B\" }\narms = \"c-{n}\"");
+    for text in [best, optimum] {
+        let claim = load([("t", text.as_str())]).unwrap().remove(0);
+        let mut store = Store::new(12);
+        store.arm("c-1", &[("n", 1.0)], 50.0).arm("c-8", &[("n", 8.0)], 90.0).arm("b", &[], 100.0);
+        store.set = "B".to_owned();
+        store.arm("c-1", &[("n", 1.0)], 200.0).arm("c-8", &[("n", 8.0)], 100.0);
+        let found = verdict(&claim, &store.records, Rule::STANDARD);
+        assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
+        let hit = |r: &&mut ioloom_model::RunRecord| {
+            r.key.arm == "c-8" && r.key.set == "E" && r.key.block < 4
+        };
+        for record in store.records.iter_mut().filter(hit) {
+            record.doubts.push(Doubt::NoisyNeighbour);
+        }
+        let found = verdict(&claim, &store.records, Rule::STANDARD);
+        assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
+        assert!(found.sentence.contains("other programs disturbed 4 of"), "{}", found.sentence);
+        assert!(found.doubts.contains(&Doubt::NoisyNeighbour), "{:?}", found.doubts);
+    }
+}
+
+/// A counterexample counts on every machine and medium, also if later runs elsewhere have none.
+#[test]
+fn clean_runs_elsewhere_do_not_hide_a_counterexample() {
+    let text = "[[claim]]\nid = \"000-T\"\nseed = 0\nstatement = \"t\"\nscope = \"t\"\nconfirms = \
+                \"t\"\nrefutes = \"t\"\n[[claim.contrast]]\nkind = \"every\"\nat = { experiment = \
+                \"e\", set = \"E\" }\narm = \"a\"\nmetric = \"extra.wrong\"\nwithin = [0, 0]\n";
+    let claim = load([("every", text)]).unwrap().remove(0);
+    let judge = |place: fn(&mut Store), wrong: f64| {
+        let mut store = Store::new(12);
+        let with = |wrong: f64| {
+            move |_: u32| {
+                let mut one = run(100.0);
+                one.extra.insert("wrong".to_owned(), wrong);
+                one
+            }
+        };
+        store.medium = "usb".to_owned();
+        store.arm_with("a", &[], with(wrong));
+        store.started = 2_000;
+        place(&mut store);
+        store.arm_with("a", &[], with(0.0));
+        verdict(&claim, &store.records, Rule::STANDARD)
+    };
+    let machine: fn(&mut Store) = |store| {
+        (store.session, store.machine) = ("s2".to_owned(), "m2".to_owned());
+    };
+    let medium: fn(&mut Store) = |store| store.medium = "work".to_owned();
+    for place in [machine, medium] {
+        let right = judge(place, 0.0);
+        assert_eq!(right.verdict, Verdict::Confirmed, "{}", right.sentence);
+        let wrong = judge(place, 1.0);
+        assert_eq!(wrong.verdict, Verdict::Refuted, "{}", wrong.sentence);
+    }
+}

@@ -7,6 +7,7 @@ use ioloom_claims::{
 };
 use ioloom_model::fileset::Medium;
 use ioloom_model::{CallKind, Doubt};
+use std::collections::BTreeMap;
 
 pub(crate) const AT: &str = "at = { experiment = \"e\", set = \"E\" }\n";
 
@@ -200,6 +201,52 @@ fn a_slowed_device_does_not_decide_for_the_machine() {
     assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
 }
 
+/// The arms of two conditions ran on two disks, each arm of one condition longer on another disk.
+#[test]
+fn two_media_are_not_compared_as_two_sets() {
+    let text = format!(
+        "kind = \"ratio\"\n{AT}at_b = {{ experiment = \"e\", set = \"F\" }}\na = \"a\"\nb = \"a\"\n\
+         claim = \"less\""
+    );
+    let mut store = Store::new(12);
+    // Set E ran last on disk x, set F on disk y; both disks have both.
+    for (started, medium, set, ms) in [
+        (1_000, "y", "E", 100.0),
+        (2_000, "x", "F", 50.0),
+        (3_000, "x", "E", 50.0),
+        (4_000, "y", "F", 100.0),
+    ] {
+        store.started = started;
+        (store.medium, store.set) = (medium.to_owned(), set.to_owned());
+        store.arm("a", &[], ms);
+    }
+    let found = judge(&[&text], &store, Rule::STANDARD);
+    assert_eq!(found.verdict, Verdict::Refuted, "{}", found.sentence);
+    assert!((found.evidence.effect.unwrap() - 1.0).abs() < 0.02, "{}", found.sentence);
+    assert!(found.sentence.contains("(medium x)"), "{}", found.sentence);
+}
+
+/// Published numbers are not measured by any session.
+#[test]
+fn published_numbers_belong_to_no_session() {
+    let published =
+        "kind = \"published\"\nvalues = {}\nformula = \"1\"\nwithin = [0, 2]\nsays = \"one\"";
+    let mut store = two(80.0, 100.0, 12);
+    let of = |found: &ClaimVerdict| found.parts[0].apart.len();
+    assert_eq!(of(&judge(&[published, &ratio("less")], &store, Rule::STANDARD)), 0);
+    for session in ["s2", "s3"] {
+        (store.session, store.started) = (session.to_owned(), store.started + 1_000);
+        let before = store.records.len();
+        store.arm("a", &[], 80.0);
+        store.records[before..].iter_mut().for_each(|r| r.key.study = "walk".to_owned());
+    }
+    let mut found = judge(&[published, &ratio("less")], &store, Rule::STANDARD);
+    assert_eq!((of(&found), found.verdict), (0, Verdict::Confirmed), "{}", found.sentence);
+    let other = BTreeMap::from([("000-X".to_owned(), "another test".to_owned())]);
+    found.register(&BTreeMap::from([("s2".to_owned(), other)]));
+    assert!(!found.sentence.contains("changed or added"), "{}", found.sentence);
+}
+
 #[test]
 fn wrong_bytes_never_count() {
     let mut store = two(80.0, 100.0, 12);
@@ -238,6 +285,16 @@ fn simulated_compute_limits_the_scope() {
     let found = judge(&[&ratio("less")], &store, Rule::STANDARD);
     assert_eq!(found.verdict, Verdict::Scope);
     assert!(found.doubts.contains(&Doubt::Oversubscribed));
+    // A part that holds in full does not lift the limit of another part.
+    store.set = "F".to_owned();
+    store.arm("a", &[], 80.0).arm("b", &[], 100.0);
+    for (claim, holds) in [("less", true), ("greater", false)] {
+        let full = ratio(claim).replace("\"E\"", "\"F\"");
+        let found = judge(&[&ratio(claim), &full], &store, Rule::STANDARD);
+        assert_eq!(found.verdict, Verdict::Scope, "{}", found.sentence);
+        assert!(found.parts.iter().all(|part| part.holds == Some(holds)), "{}", found.sentence);
+        assert_ne!(found.parts[1].verdict, Verdict::Scope);
+    }
     // An undecided claim has nothing to limit.
     let few = judge(&[&ratio("less")], &two(80.0, 100.0, 3), Rule::STANDARD);
     assert_eq!(few.verdict, Verdict::Undecided);

@@ -1,8 +1,10 @@
 //! Several sessions: judging again after each, and sessions of different machines.
 
 use crate::chain::{Noise, claims, runs};
-use ioloom_claims::{Claim, ClaimVerdict, Rule, Verdict, load, verdicts};
+use crate::synthetic::Store;
+use ioloom_claims::{Claim, ClaimVerdict, Rule, Verdict, load, power, verdicts, verdicts_at_looks};
 use ioloom_model::{Doubt, RunRecord};
+use std::collections::BTreeSet;
 
 /// Returns the runs of a session of one comparison, without the second runs that limit small effects.
 fn session(
@@ -122,4 +124,51 @@ fn smaller_sets_decide_what_full_ones_leave_open() {
     let decided = judge(session(&mut noise, 1, "m", "e0", 0.6));
     assert_eq!(decided.verdict, Verdict::Confirmed, "{}", decided.sentence);
     assert!(!decided.doubts.contains(&Doubt::Scaled), "the published size takes precedence");
+}
+
+/// A session at the published size that decides if it is judged once, but not if it is judged four times,
+/// leaves the decision to a session of smaller sets.
+#[test]
+fn a_session_of_several_looks_decides_only_what_survives_them() {
+    let claims = claims(1, "less");
+    let weak = |seed: u64| {
+        let records = session(&mut Noise(seed), 0, "m", "e0", 0.85);
+        let found = judged(&claims, &records).remove(0);
+        let p = found.parts[0].p.unwrap_or(1.0);
+        (found.verdict == Verdict::Confirmed && (0.012..0.039).contains(&p)).then_some(records)
+    };
+    let full = (0..500).find_map(weak).expect("one of 500 sessions has such a p-value");
+    let mut small = session(&mut Noise(34), 1, "m", "e0", 0.5);
+    small.iter_mut().for_each(|record| record.doubts.push(Doubt::Scaled));
+    let records = [full, small].concat();
+    let all: Vec<&Claim> = claims.iter().collect();
+    for (sequential, session) in [(None, "s0"), (Some("s0".to_owned()), "s1")] {
+        let sequential: BTreeSet<String> = sequential.into_iter().collect();
+        let found = verdicts_at_looks(&all, &records, Rule::STANDARD, &sequential).remove(0);
+        assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
+        assert_eq!(found.sessions().into_iter().collect::<Vec<_>>(), [session]);
+    }
+}
+
+/// With 9999 resamples, the p-value of 30 blocks is at least 0.001: enough for a second session of four looks,
+/// but not for a third.
+#[test]
+fn a_resampled_statistic_is_out_of_reach_in_the_third_session() {
+    let text = "[[claim]]\nid = \"000-T\"\nseed = 0\nstatement = \"t\"\nscope = \"t\"\nconfirms = \
+                \"t\"\nrefutes = \"t\"\n[[claim.contrast]]\nkind = \"linear\"\nat = { experiment = \
+                \"e\", set = \"E\" }\narms = \"c-{n}\"\naxis = \"n\"\nmetric = \"elapsed_ns\"\nr2 = 0.9\ngrowth = 2.0\n";
+    let claim = load([("linear", text)]).unwrap().remove(0);
+    let mut store = Store::new(12);
+    for (session, expected) in [("s1", false), ("s2", true)] {
+        store.session = session.to_owned();
+        for n in [1.0, 2.0, 4.0] {
+            store.arm(&format!("c-{n}"), &[("n", n)], 100.0 * n);
+        }
+        let found = power::is_out_of_reach(&claim.contrasts[0].contrast, &store.records, "m1");
+        assert_eq!(found, expected, "{session}");
+        let other = power::is_out_of_reach(&claim.contrasts[0].contrast, &store.records, "m2");
+        assert!(!other, "{session}");
+    }
+    let ratio = &claims(1, "less")[0].contrasts[0].contrast;
+    assert!(!power::is_out_of_reach(ratio, &store.records, "m1"));
 }

@@ -1,6 +1,6 @@
 //! What the choice of the method changes for the controller of the window.
 
-use super::{AGAIN_NS, Auto, Settling, State};
+use super::{AGAIN_NS, Auto, Cause, Settling, State};
 use crate::batch::Batch;
 use crate::decision::{Decision, Reason};
 use crate::duel::Turn;
@@ -67,7 +67,11 @@ impl Auto {
         self.sample = Sample::default();
         self.odd = 0;
         let completions = u64::from(self.window);
-        self.settling =
-            Some(Settling { until_in_flight: -1.0, completions, last: false, of_method: true });
+        self.settling = Some(Settling {
+            until_in_flight: -1.0,
+            completions,
+            last: false,
+            cause: Cause::Method,
+        });
     }
 }

@@ -314,6 +314,7 @@ fn the_last_decision_about_the_method_is_a_reason() {
     auto.turn(&no_ring(0, None));
     let said = || auto.why().matches("throughput by io_uring").count();
     assert_eq!(said(), 1, "{}", auto.why());
+    assert!(auto.why().starts_with("512 in flight: start value; "), "{}", auto.why());
     let window = after(&mut auto, 2_000, 40_000.0, 0.0005);
     let text = auto.why();
     assert!(window < 512 && text.contains("lost to trials; -10.0 ± 1.0 %"), "{text}");

@@ -3,7 +3,7 @@
 //! A smaller window must not lose, and a larger one must gain. A clear loss ends a trial after a few samples,
 //! and every trial ends after `TRIAL_SAMPLES_MAX`.
 
-use super::{Auto, Settling, State};
+use super::{Auto, Cause, Settling, State};
 use crate::batch::Batch;
 use crate::decision::{Decision, Phase, Reason};
 use crate::measure::{Level, Sample};
@@ -13,15 +13,18 @@ use crate::thresholds::{
 };
 
 impl Auto {
-    /// Takes a batch during which fewer than [`Auto::window`] could be in flight. It says nothing about the
-    /// window, so only time and files count, and measuring begins again after it.
-    pub fn restrain(&mut self, batch: &Batch) {
-        self.course.add(batch);
+    /// Takes a batch during which only `limit` could be in flight, fewer than [`Auto::window`]. It says
+    /// nothing about the window, so only time and files count, and measuring begins again after it.
+    pub fn restrain(&mut self, batch: &Batch, limit: u32) {
+        if batch.elapsed_ns == 0 {
+            return;
+        }
+        self.record(batch, limit);
         self.sample = Sample::default();
         self.odd = 0;
         let completions = u64::from(self.window);
         self.settling =
-            Some(Settling { until_in_flight: -1.0, completions, last: false, of_method: false });
+            Some(Settling { until_in_flight: -1.0, completions, last: false, cause: Cause::Limit });
     }
 
     /// Decides the trial of the present window, if its samples suffice.
@@ -231,10 +234,14 @@ mod tests {
         }
         let (window, best, level) = (auto.window(), auto.best, auto.level);
         for _ in 0..50 {
-            auto.restrain(&batch(20));
+            auto.restrain(&batch(20), 8);
         }
+        assert_eq!(auto.log().points().last().map(|point| point.window), Some(8.0));
         assert_eq!(auto.window(), window);
         assert_eq!(format!("{:?} {:?}", auto.best, auto.level), format!("{best:?} {level:?}"));
         assert_eq!(auto.course.files, 20 * 400 + 50 * 20);
+        let cost = auto.cost();
+        auto.observe(&batch(20));
+        assert_eq!(auto.cost(), cost, "the queue that fills again is not charged as probing");
     }
 }

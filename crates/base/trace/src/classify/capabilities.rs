@@ -21,6 +21,8 @@ pub(super) struct Capabilities {
     pub(super) switch_source: &'static str,
     /// State of a wait within the user's function.
     pub(super) function_waits: State,
+    /// Time until which every event was kept.
+    pub(super) until_ns: u64,
 }
 
 impl Capabilities {
@@ -53,6 +55,7 @@ impl Capabilities {
             maps: any_span(&[SpanKind::Fault, SpanKind::Map]),
             switch_source: if perf { "perf.switch" } else { "tracefs.sched_switch" },
             function_waits: raw.function_waits.unwrap_or(State::Unknown),
+            until_ns: raw.complete_until_ns.unwrap_or(u64::MAX),
         }
     }
 

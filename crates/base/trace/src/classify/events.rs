@@ -44,24 +44,28 @@ pub(super) fn explain(thread: &CleanThread, seen: &Capabilities) -> Explained {
         explained.ready_known = true;
         ready_by_account(thread, &mut intervals);
     }
-    explained.segments = tile(thread, &intervals, seen.wakes);
+    explained.segments = tile(thread, &intervals, seen);
+    explained.cut = seen.until_ns < thread.raw.end_ns;
     explained
 }
 
-fn tile(thread: &CleanThread, intervals: &[Classified], ready_is_exact: bool) -> Vec<Segment> {
+fn tile(thread: &CleanThread, intervals: &[Classified], seen: &Capabilities) -> Vec<Segment> {
+    let known = |ns: u64| ns.min(seen.until_ns);
     let mut tiler = Tiler::new(thread.raw.start_ns, thread.raw.end_ns);
     let mut cpu = NO_CPU;
     for Classified { off, state, ready_ns } in intervals {
         let ran_on = if off.cpu_before == NO_CPU { cpu } else { off.cpu_before };
-        tiler.until(off.start_ns, State::OnCpu, Placement { cpu: ran_on, ..Placement::PLACED });
+        let ran = Placement { cpu: ran_on, ..Placement::PLACED };
+        tiler.until(known(off.start_ns), State::OnCpu, ran);
         let by_tid = if off.preempted { off.next_tid } else { 0 };
         let woken_ns = off.end_ns.saturating_sub(*ready_ns);
-        tiler.until(woken_ns, *state, Placement { by_tid, ..Placement::PLACED });
-        let placement = if ready_is_exact { Placement::PLACED } else { Placement::ESTIMATED };
-        tiler.until(off.end_ns, State::Ready, placement);
+        tiler.until(known(woken_ns), *state, Placement { by_tid, ..Placement::PLACED });
+        let placement = if seen.wakes { Placement::PLACED } else { Placement::ESTIMATED };
+        tiler.until(known(off.end_ns), State::Ready, placement);
         cpu = off.cpu_after;
     }
-    tiler.finish(State::OnCpu, Placement { cpu, ..Placement::PLACED })
+    tiler.until(seen.until_ns, State::OnCpu, Placement { cpu, ..Placement::PLACED });
+    tiler.finish(State::Unknown, Placement::PLACED)
 }
 
 /// Applies rule 3 of [`super`].

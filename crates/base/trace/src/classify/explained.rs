@@ -20,6 +20,8 @@ pub(super) struct Explained {
     pub(super) ready_known: bool,
     /// Whether there was no clock, so only the kinds of spans were used.
     pub(super) no_clock: bool,
+    /// Whether later events were dropped before the thread ended.
+    pub(super) cut: bool,
     /// States inferred only from the kind of wait.
     pub(super) inferred: BTreeSet<State>,
 }

@@ -27,6 +27,9 @@ const WHY_UNKNOWN_ACCOUNT: &str = "blocked within the user's function or outside
 /// The same if files are mapped and only major faults are recorded.
 const WHY_UNKNOWN_MAPPED: &str = "blocked within the user's function or outside any span, without \
 a major fault; a fault on a page already requested by readahead is not major; level 2 shows it";
+/// The same if later events were dropped.
+const WHY_UNKNOWN_CUT: &str = "the limit of stored events was reached, and later states are unknown; \
+observe a shorter run";
 const WHY_PREEMPTED: &str = "level 0 has only the run-queue delay, which includes both ready and \
      preempted time; level 1 separates them";
 const WHY_READY: &str = "requires the kernel's run-queue delay (schedstat) or level 2";
@@ -133,6 +136,7 @@ pub(super) fn table(
         let mapped =
             seen.maps && seen.level < Level::Kernel && !unknown.includes.contains(&State::Paging);
         let why = match (explained.no_clock, explained.by_accounts) {
+            _ if explained.cut => WHY_UNKNOWN_CUT,
             (true, _) => WHY_NO_CLOCK,
             (false, true) => WHY_UNKNOWN_ACCOUNT,
             (false, false) if mapped => WHY_UNKNOWN_MAPPED,
@@ -184,7 +188,7 @@ fn basis<'a>(explained: &'a Explained, seen: &'a Capabilities) -> Basis<'a> {
         };
         if explained.inferred.contains(&state) {
             Quality::Inferred
-        } else if estimated || explained.chain_breaks > 0 {
+        } else if estimated || explained.cut || explained.chain_breaks > 0 {
             Quality::Bounded
         } else {
             Quality::Exact

@@ -97,6 +97,22 @@ fn level_1_matches_the_run_delay_and_includes_locks_in_io() {
 }
 
 #[test]
+fn what_follows_the_first_dropped_event_is_unknown() {
+    let mut script = Script::new(7, 0);
+    script.run(100 * US);
+    for level in [Level::Switch, Level::Kernel] {
+        let mut raw = at_level(level, vec![script.thread()]);
+        raw.complete_until_ns = Some(30 * US);
+        let thread = classify(raw).threads.remove(0);
+        assert_tiles(&thread);
+        assert_eq!(ns(&thread, State::OnCpu), Some(30 * US));
+        assert_eq!(ns(&thread, State::Unknown), Some(70 * US));
+        assert_eq!(thread.states[&State::OnCpu].quality, Some(Quality::Bounded));
+        assert!(thread.states[&State::Unknown].why.as_deref().unwrap().contains("limit"));
+    }
+}
+
+#[test]
 fn level_0_matches_both_clocks() {
     let script = mixed();
     let thread = one(Level::Account, &script);

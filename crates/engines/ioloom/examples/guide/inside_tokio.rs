@@ -33,10 +33,13 @@ fn sizes(
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let root = std::env::args_os().nth(1).unwrap_or_else(|| ".".into());
+    let mut args = std::env::args_os().skip(1);
+    let root = args.next().unwrap_or_else(|| ".".into());
+    let seconds: u64 = args.next().map_or(Ok(60), |n| n.to_string_lossy().parse())?;
     let cancel = ioloom::Cancel::new();
     let (mut sizes, task) = sizes(root.into(), cancel.clone());
-    let sum = async {
+    // The sum owns the receiver, so a timeout drops it, and no send waits for room.
+    let sum = async move {
         let (mut files, mut failed, mut bytes) = (0, 0, 0);
         while let Some(size) = sizes.recv().await {
             match size {
@@ -46,7 +49,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         (files, failed, bytes)
     };
-    let summed = tokio::time::timeout(Duration::from_secs(60), sum).await;
+    let summed = tokio::time::timeout(Duration::from_secs(seconds), sum).await;
     if summed.is_err() {
         cancel.cancel();
     }

@@ -20,7 +20,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let files = ioloom::tree(root).skip_hidden(true).ignore_files(true).sorted(true).ordered();
     let run = files.map(matching).scope(|results| {
-        let lines = results.filter_map(Result::ok).flatten().take(count);
+        let searched =
+            results.filter_map(|found| found.inspect_err(|error| eprintln!("{error}")).ok());
+        let lines = searched.flatten().take(count);
         let mut out = std::io::stdout().lock();
         lines.map(|line| writeln!(out, "{line}")).collect::<Result<Vec<()>, _>>()
     })?;

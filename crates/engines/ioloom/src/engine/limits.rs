@@ -2,11 +2,10 @@
 
 use crate::error::Error;
 use crate::fetch::{self, FIRST_READ};
+use crate::required::{self, FIRST_READ_MIN};
 use ioloom_model::layout::{Layout, RING_MAX};
 use ioloom_model::{Method, Plan, ReadAhead};
 
-/// Least size of the first read of a file whose size is not known, bytes.
-const FIRST_READ_MIN: u64 = 4 << 10;
 /// Returns the bytes of a first buffer, or refuses a plan whose buffers do not fit the budget.
 pub(super) fn first_bytes(plan: &Plan, at_once: u64) -> Result<u64, Error> {
     if plan.method == Method::Null || plan.method.is_mmap() {
@@ -21,7 +20,7 @@ pub(super) fn first_bytes(plan: &Plan, at_once: u64) -> Result<u64, Error> {
     if first < FIRST_READ_MIN {
         return Err(Error::Refused(format!(
             "{plan}: {at_once} files at once need a memory budget of at least {}; raise memory=",
-            ioloom_model::units::format_size(at_once * FIRST_READ_MIN * 2)
+            ioloom_model::units::format_size(required::memory_bytes(at_once))
         )));
     }
     Ok(first)
@@ -43,10 +42,8 @@ pub(super) fn refuse_too_many_files(
         )));
     }
     let limit = ioloom_sys::proc::open_files_limit().unwrap_or(u64::MAX);
-    // A thread has its own statistics in /proc open, and its ring.
-    let per_thread = 1 + u64::from(plan.method.needs_ring());
-    let wanted = at_once + u64::from(layout.threads_max()) * per_thread;
-    let needed = needed_limit(wanted);
+    let wanted = required::descriptors(plan, layout, at_once);
+    let needed = required::open_files_limit(wanted);
     if matches!(plan.method, Method::Null) || needed <= limit {
         return Ok(());
     }
@@ -59,15 +56,6 @@ pub(super) fn refuse_too_many_files(
          'ulimit -n {needed}'{smaller}",
         needed - wanted
     )))
-}
-
-/// Descriptors for standard streams, the walk and the caller: a quarter of the limit.
-const OWN_MIN: u64 = 8;
-const OWN_MAX: u64 = 64;
-
-/// Returns the smallest limit on open files under which a plan may use `wanted` descriptors.
-fn needed_limit(wanted: u64) -> u64 {
-    wanted + (wanted / 3).clamp(OWN_MIN, OWN_MAX)
 }
 
 /// Returns a number with its noun.

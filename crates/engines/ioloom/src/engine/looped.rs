@@ -448,6 +448,8 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
             self.give_back_if_slow();
             // A stolen file stays with the thief.
             self.admission.issued();
+            // The read may block.
+            shared.gauges.set(self.worker.number, self.admission.in_flight());
             let meter = &mut self.worker.meter;
             let mut cx = Cx { shared, meter, may_wait: false, idle: false };
             let started = self.fetch.resume(&mut cx, piece);

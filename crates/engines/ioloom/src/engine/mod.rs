@@ -141,6 +141,7 @@ fn prepare<'e>(
         spares,
         whole_max,
         unanswered: AtomicU64::new(0),
+        waited_later: AtomicU64::new(0),
         methods,
         polite: Polite::new(&plan),
         refused: AtomicU64::new(0),

@@ -11,9 +11,9 @@
 //! the file system does not support `RWF_NOWAIT`, a worker has one in flight and the rest of the
 //! limit belongs to blocking threads.
 //!
-//! While memory is short on the machine (`/proc/pressure/memory`), the limit is halved every tenth
-//! of a second; afterwards it doubles every second. While it is below the window of the controller, the
-//! controller does not measure.
+//! While memory is short in the control group of the process, or on the machine where groups do not
+//! report it, the limit is halved every tenth of a second; afterwards it doubles every second. While it is
+//! below the window of the controller, the controller does not measure.
 
 use super::choice::Choice;
 use super::remaining::Remaining;
@@ -46,6 +46,8 @@ pub(super) struct Pilot<'e> {
     waits: u64,
     pressure: MemoryPressure,
     start_ns: u64,
+    /// Time from the start to the first batch, at which the time of the controller begins.
+    offset_ns: u64,
     before: Counts,
     /// Moving mean of the share of permits that are held.
     held: f64,
@@ -91,8 +93,7 @@ impl<'e> Pilot<'e> {
         };
         let ReadAhead::Files(window_max) = shared.layout.window else { return None };
         // The disk of a tree or a stream is not known, and that of the first file stands for a list.
-        let disk = shared.source.first().and_then(cgroup::disk_of);
-        let caps = disk.map(cgroup::limits).unwrap_or_default();
+        let caps = shared.source.first().map(cgroup::limits_of).unwrap_or_default();
         let auto = Auto::new(AutoLimits {
             window_max,
             permits: shared.layout.permits.unwrap_or(1),
@@ -110,8 +111,9 @@ impl<'e> Pilot<'e> {
             gather: Gather::default(),
             remaining: Remaining::default(),
             waits: 0,
-            pressure: MemoryPressure::new(Path::new("/proc/pressure/memory"), window_max),
+            pressure: MemoryPressure::new(&cgroup::memory_pressure(), window_max),
             start_ns: now_ns,
+            offset_ns: 0,
             before: Counts { at_ns: now_ns, ..Counts::default() },
             held: 0.0,
             next_ns: now_ns + BATCH_NS,
@@ -152,7 +154,7 @@ impl<'e> Pilot<'e> {
         self.held += (held.min(1.0) - self.held) / 8.0;
         let now = Counts {
             at_ns: now_ns,
-            done: shared.gauges.counts(),
+            done: done(shared),
             cpu_ns: usage.user_ns + usage.system_ns,
             waits,
             unanswered: shared.unanswered.load(Ordering::Relaxed),
@@ -170,17 +172,22 @@ impl<'e> Pilot<'e> {
         // The first batch would include the start of the process.
         if self.before.cpu_ns > 0 {
             let batch = batch(&self.before, &now, present, &mut self.waits);
-            if self.pressure.limit < self.window() {
+            let window = self.window();
+            if self.pressure.limit < window {
                 // The window does not apply, so its rate must not be compared with others.
-                self.gather = Gather::default();
                 self.choice.disturb(&mut self.auto);
-                self.auto.restrain(&batch);
+                if let Some(part) = self.gather.take() {
+                    self.auto.restrain(&part, window);
+                }
+                self.auto.restrain(&batch, self.pressure.limit);
             } else if let Some(batch) = self.gather.add(&batch, self.window()) {
                 let left = self.remaining.files(source, now.done.files + now.failed);
                 self.auto.set_remaining(left.map(|files| files + batch.files));
                 let at = (now_ns.saturating_sub(self.start_ns), usage.read_bytes);
                 self.choice.observe(&mut self.auto, &batch, at);
             }
+        } else {
+            self.offset_ns = now_ns.saturating_sub(self.start_ns);
         }
         self.before = now;
     }
@@ -207,7 +214,7 @@ impl<'e> Pilot<'e> {
                 at_ns: now_ns.saturating_sub(self.start_ns),
                 from,
                 window: to,
-                reason: format!("tasks waited for memory {:.0} % of the time", 100.0 * share),
+                reason: waited(share),
             });
         }
     }
@@ -226,12 +233,12 @@ impl<'e> Pilot<'e> {
     pub(super) fn finish(mut self, priority: Option<String>) -> Tuned {
         // What an unfinished comparison has lost counts as well.
         self.choice.disturb(&mut self.auto);
-        let (log, cost) = (self.auto.log(), self.auto.cost());
-        let why = self.choice.why(&self.auto);
+        let (log, cost, offset_ns) = (self.auto.log(), self.auto.cost(), self.offset_ns);
+        let why = self.pressure.why(self.auto.window(), self.choice.why(&self.auto));
         let mut decisions: Vec<Decided> = log
             .decisions()
             .map(|decision| Decided {
-                at_ns: decision.at_ns,
+                at_ns: decision.at_ns.saturating_add(offset_ns),
                 from: decision.from,
                 window: decision.window,
                 reason: decision.reason.to_string(),
@@ -241,7 +248,7 @@ impl<'e> Pilot<'e> {
             .collect();
         decisions.sort_by_key(|decided| decided.at_ns);
         let points = log.points().iter().map(|point| TunedPoint {
-            at_ns: point.at_ns,
+            at_ns: point.at_ns.saturating_add(offset_ns),
             elapsed_ns: point.elapsed_ns,
             window: point.window,
             in_flight: point.in_flight,
@@ -259,6 +266,13 @@ impl<'e> Pilot<'e> {
             priority,
         }
     }
+}
+
+/// Returns what all threads have done. Later pieces of files that waited count like first ones.
+fn done(shared: &Shared<'_>) -> GaugeCounts {
+    let mut done = shared.gauges.counts();
+    done.waited += shared.waited_later.load(Ordering::Relaxed);
+    done
 }
 
 /// Returns what happened between two moments. `waits`: threads that waited for reads and were not
@@ -306,14 +320,31 @@ struct MemoryPressure {
     file: Option<ProcFile>,
     most: u32,
     limit: u32,
+    /// Share of time stalled for which the limit was lowered last.
+    share: f64,
     /// Time of the last check, and the time stalled until then, microseconds.
     last: Option<(u64, u64)>,
     calm: u32,
 }
 
+/// Returns the reason of a decision after memory was short, or no longer was, for this share of time.
+fn waited(share: f64) -> String {
+    format!("tasks waited for memory {:.0} % of the time", 100.0 * share)
+}
+
 impl MemoryPressure {
     fn new(path: &Path, most: u32) -> Self {
-        Self { file: ProcFile::open(path, 512).ok(), most, limit: most, last: None, calm: 0 }
+        let file = ProcFile::open(path, 512).ok();
+        Self { file, most, limit: most, share: 0.0, last: None, calm: 0 }
+    }
+
+    /// Returns the reason for the files in flight: that of the controller for its `window`, after that of a
+    /// limit below it.
+    fn why(&self, window: u32, why: String) -> String {
+        if self.limit >= window {
+            return why;
+        }
+        format!("{} in flight: {}; without that {why}", self.limit, waited(self.share))
     }
 
     /// Reads the pressure if it is time; `window` is in force without it. Returns the share of time stalled
@@ -332,6 +363,7 @@ impl MemoryPressure {
         let before = self.limit;
         if share > PRESSURE_SHARE {
             self.calm = 0;
+            self.share = share;
             // Above the window, the limit has no effect.
             let halved = (self.limit.min(window) / 2).max(least);
             self.limit = halved.min(self.limit).min(self.most);
@@ -348,7 +380,28 @@ impl MemoryPressure {
 
 #[cfg(test)]
 mod tests {
+    use super::super::prepare;
+    use super::super::work::RunOptions;
     use super::*;
+    use crate::cancel::Cancel;
+    use crate::source::{Listed, Source};
+    use ioloom_budget::Budget;
+    use ioloom_model::{Plan, ReadOrder};
+    use ioloom_walk::PathList;
+    use std::sync::Arc;
+
+    #[test]
+    fn later_pieces_that_waited_count_like_first_ones() {
+        let (mut list, cancel) = (PathList::default(), Cancel::new());
+        list.push(b"file");
+        let source = Source::list(Listed::Borrowed(&list), ReadOrder::List, None, &cancel);
+        let plan: Plan = "nowait/window:l=8,p=2/auto".parse().unwrap();
+        let budget = Arc::new(Budget::new(plan.memory_bytes));
+        let shared = prepare(&source, plan, budget, &RunOptions::default()).unwrap();
+        shared.gauges.waited(0);
+        shared.waited_later.fetch_add(3, Ordering::Relaxed);
+        assert_eq!(done(&shared).waited, 4);
+    }
 
     #[test]
     fn a_batch_is_the_difference_of_two_moments() {
@@ -401,6 +454,10 @@ mod tests {
         let mut pressure = MemoryPressure::new(Path::new("/nonexistent"), 1024);
         assert_eq!((pressure.adjust(0.5, 2, 32), pressure.limit), (Some(0.5), 16));
         assert_eq!((pressure.adjust(0.5, 2, 32), pressure.limit), (Some(0.5), 8));
+        let why = |window| pressure.why(window, format!("{window} in flight: start value"));
+        let short = "8 in flight: tasks waited for memory 50 % of the time; without that 32 in";
+        assert!(why(32).starts_with(short), "{}", why(32));
+        assert_eq!(why(8), "8 in flight: start value");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::arena::Lease;
 use crate::error::{Error, Operation};
 use crate::loaded::Loaded;
 use crate::source::Item;
-use ioloom_model::CallKind;
+use ioloom_model::{CallKind, Tuning};
 use ioloom_sys::file::{self, Nowait};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -82,6 +82,41 @@ impl<'p, S> NowaitWindow<'p, S> {
 }
 
 impl<'p, S> NowaitWindow<'p, S> {
+    /// Reads a later piece of a file, what is in memory first, and counts the piece as a miss if that is
+    /// not all of it. Only the first piece is ever queued, so large files would seem to be hits.
+    fn read_counted(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        item: Item<'p, S>,
+        begun: Begun,
+    ) -> Started<'p, S> {
+        let Begun { file, mut lease, mut progress } = begun;
+        let limit = piece_limit(cx, &lease).min(READ_MAX);
+        let result = file::read_nowait_at(&file, &mut lease.whole_mut()[..limit], progress.offset);
+        cx.meter.lap(CallKind::Read, item.index);
+        let waits = match result {
+            Ok(Nowait::Hit(n)) => {
+                let is_end = is_end(n, limit, &progress, false);
+                progress.filled = n;
+                if is_end {
+                    return ended(cx, item, file, lease, progress);
+                }
+                n < limit
+            }
+            Ok(Nowait::Miss) => true,
+            Ok(Nowait::Unsupported) => {
+                progress.cut = true;
+                false
+            }
+            Err(error) => return Started::Failed(failed_on(&item, &file, Operation::Read, error)),
+        };
+        let started = read_on(cx, item, file, lease, progress, (false, &mut self.parked));
+        if waits {
+            cx.shared.waited_later.fetch_add(1, Ordering::Relaxed);
+        }
+        started
+    }
+
     /// Tries the oldest miss again without waiting. It stays the oldest if its data has not come.
     fn retry_oldest(&mut self, cx: &mut Cx<'_, '_>, out: &mut Reaped<'p, S>) {
         let Some(Missed { item, file, lease, progress }) = self.missed.pop_front() else { return };
@@ -108,6 +143,10 @@ impl<'p, S> Fetch<'p, S> for NowaitWindow<'p, S> {
 
     fn resume(&mut self, cx: &mut Cx<'_, '_>, done: Loaded<'p, S>) -> Started<'p, S> {
         match next_piece(cx, done) {
+            // A controller counts how many of these reads wait.
+            Ok((item, begun)) if cx.shared.plan.tuning != Tuning::Fixed && !begun.progress.cut => {
+                self.read_counted(cx, item, begun)
+            }
             // Readahead is far beyond this offset.
             Ok((item, Begun { file, lease, progress })) => {
                 read_on(cx, item, file, lease, progress, (false, &mut self.parked))

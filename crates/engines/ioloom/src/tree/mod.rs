@@ -1,8 +1,8 @@
 //! Files below directories: what to walk, and what a walk skipped.
 //!
 //! A tree is walked by threads of its own while files are processed. Each thread passes what it
-//! finds through a bounded channel, so that the walk runs ahead of the reads by 65,536 files at most,
-//! and ends when the run does.
+//! finds through a bounded channel of up to 65,536 files. As many wait to be read by inode number, so the
+//! walk runs ahead of the reads by about 131,000 files at most. It ends when the run does.
 
 mod batch;
 mod ignoring;
@@ -39,6 +39,7 @@ pub struct TreeEntry<'a> {
     pub(crate) dir: &'a Path,
     pub(crate) name: &'a [u8],
     pub(crate) directory: bool,
+    pub(crate) link: bool,
     pub(crate) depth: usize,
 }
 
@@ -58,9 +59,14 @@ impl TreeEntry<'_> {
         self.dir
     }
 
-    /// Reports whether the entry is a directory. A symbolic link is none.
+    /// Reports whether the entry is a directory, or with [`Links::All`] a symbolic link to one.
     pub fn is_dir(&self) -> bool {
         self.directory
+    }
+
+    /// Reports whether the entry is a symbolic link, even if it is followed.
+    pub fn is_symlink(&self) -> bool {
+        self.link
     }
 
     /// Returns the number of directories between the entry and its root, including the root: 1 for
@@ -138,6 +144,8 @@ pub(crate) struct TreeOptions {
     pub(crate) sorted: bool,
     /// How long the walk may run before the first read.
     pub(crate) ahead: Duration,
+    /// Whether the threads of the walk lower their I/O priority.
+    pub(crate) polite: bool,
 }
 
 impl fmt::Debug for TreeOptions {

@@ -175,6 +175,13 @@ impl Finder {
         rules
     }
 
+    /// Reports whether a link in the current directory is followed to a directory.
+    fn leads_to_directory(&self, name: &[u8]) -> bool {
+        let path = || self.path.join(OsStr::from_bytes(name));
+        self.options.links == Links::All
+            && file::stat(&path()).is_ok_and(|facts| facts.kind == file::Kind::Directory)
+    }
+
     /// Applies the rules to an entry of `dir`.
     fn is_wanted(&mut self, dir: DirRef<'_, Below>, name: &[u8], kind: Kind) -> bool {
         let (directory, depth) = (kind == Kind::Directory, dir.depth() + 1);
@@ -195,7 +202,9 @@ impl Finder {
         }
         if self.options.filter.is_some() {
             self.know(dir);
-            let entry = TreeEntry { dir: &self.path, name, directory, depth };
+            let link = kind == Kind::Symlink;
+            let directory = directory || link && self.leads_to_directory(name);
+            let entry = TreeEntry { dir: &self.path, name, directory, link, depth };
             if self.options.filter.as_ref().is_some_and(|filter| !filter(&entry)) {
                 self.walked.filtered += 1;
                 return false;

@@ -10,6 +10,7 @@ use crate::error::FileError;
 use crate::feed::{Entry, Feeding};
 use ioloom_failure::{Operation, PathError};
 use ioloom_sys::mount::{Mount, mounts};
+use ioloom_sys::priority::lower_io_priority;
 use ioloom_walk::{Fields, Follow, Method, PathList, Walk};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -147,6 +148,10 @@ impl Walking {
             let (options, tally) = (options.clone(), tally.clone());
             move || {
                 let _ending = Ending(&tally);
+                if options.polite {
+                    // The other threads of the walk inherit it. Reads report a refusal.
+                    let _ = lower_io_priority();
+                }
                 walk(&options, &tally, &send, (stop, &parked));
             }
         };

@@ -131,6 +131,48 @@ fn one_failed_call_fails_one_file_or_the_run() {
     filters_know_directories_whose_kind_is_not_reported();
     windows_grow_to_the_threads_that_explain_prints();
     a_ring_that_cannot_be_created_is_done_without(&paths, &want);
+    a_sandbox_without_preadv2_is_read_with_blocking_calls(&paths, &want);
+    a_controller_sees_which_later_pieces_wait(&paths, &want);
+    walks_of_polite_runs_lower_their_priority();
+}
+
+/// Returns a rule for each of the first calls of `preadv2`.
+fn without_preadv2(errno: i32) -> String {
+    (1..=400).map(|n| format!("preadv2:{n}:{errno}")).collect::<Vec<_>>().join(",")
+}
+
+fn a_sandbox_without_preadv2_is_read_with_blocking_calls(
+    paths: &[std::path::PathBuf],
+    want: &support::Hashes,
+) {
+    const EPERM: i32 = 1;
+    const EINVAL: i32 = 22;
+    for errno in [EPERM, EINVAL] {
+        fault::set(&without_preadv2(errno));
+        let got = run(list(paths), plan("nowait/window:l=3,p=1")).unwrap();
+        fault::set("");
+        assert!(got.failed.is_empty() && got.hashes == *want, "{errno}: {:?}", got.failed);
+    }
+}
+
+/// Only the first piece of a file is queued if it misses the page cache. A run with a controller asks
+/// for each of the others whether it waits.
+fn a_controller_sees_which_later_pieces_wait(paths: &[std::path::PathBuf], want: &support::Hashes) {
+    const LATER: u64 = 70_000 / 8192 + 200_000 / 8192 + 65_536 / 8192 - 1;
+    fault::set(&without_preadv2(EAGAIN));
+    let got = run(list(paths), plan("nowait/window:l=3,p=1/chunk=8KiB,auto")).unwrap();
+    let calls = fault::calls_of("preadv2");
+    fault::set("");
+    assert!(got.failed.is_empty() && got.hashes == *want, "{:?}", got.failed);
+    assert!(calls >= paths.len() as u64 + LATER, "{calls} calls");
+}
+
+fn walks_of_polite_runs_lower_their_priority() {
+    let (dir, _paths) = make(&roots()[0], &[100; 10]);
+    fault::set("");
+    let run = ioloom::tree(dir.path()).polite().map(|f| f.len()).run().unwrap();
+    let calls = fault::calls_of("ioprio_get");
+    assert_eq!(calls, run.measured.threads.len() as u64 + 1, "the others of a walk inherit it");
 }
 
 /// A run whose controller chooses the method reads without rings where there are none, and says so.

@@ -10,7 +10,7 @@ const FILES: usize = 300;
 #[test]
 fn the_default_plan_fits_low_limits() {
     let exe = std::env::current_exe().unwrap();
-    for limit in [16, 32, 64, 128, 256, 1024] {
+    for limit in [16, 32, 64, 128, 256, 512, 1024] {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit -n {limit}; exec \"$0\" \"$@\"")]);
         let (ok, text) = child("descriptors::child_with_the_default_plan", &exe, command);
@@ -43,6 +43,12 @@ fn child_with_the_default_plan() {
         prepare();
         let run = ioloom::files(paths.clone()).map(|f| f.len()).run().unwrap();
         assert_eq!(run.value, [40_000; FILES], "stream, cold: {cold}");
+    }
+    for threads in [16, 64] {
+        for files in [ioloom::list(&paths), ioloom::list(&paths).memory(256 << 10)] {
+            let run = files.threads(threads).map(|f| f.len()).run().unwrap();
+            assert_eq!(run.value, [40_000; FILES], "{threads} threads");
+        }
     }
 }
 

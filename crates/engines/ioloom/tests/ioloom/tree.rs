@@ -107,6 +107,17 @@ fn links_are_followed_on_request_and_loops_end() {
     assert_eq!(walked.links, 2, "a link to a directory and a broken one");
     let (found, walked) = names(ioloom::tree(root).links(Links::All), root);
     assert_eq!((found.len(), walked.loops), (9, 1), "{found:?}");
+    // A filter that selects files keeps what links to directories lead to.
+    symlink("b", root.join("a/linked")).unwrap();
+    let four = |e: &ioloom::TreeEntry<'_>| {
+        let name = e.file_name().to_str().unwrap();
+        assert_eq!(e.is_symlink(), ["link", "loop", "broken", "linked"].contains(&name), "{name}");
+        e.is_dir() || e.file_name() == "four"
+    };
+    let (found, _) = names(ioloom::tree(root).links(Links::All).filter_entry(four), root);
+    assert_eq!(found, ["a/b/c/four", "a/linked/c/four"]);
+    let (found, _) = names(ioloom::tree(root).links(Links::Skip).filter_entry(four), root);
+    assert_eq!(found, ["a/b/c/four"]);
     // A root that is a link is followed.
     symlink("a", root.join("root")).unwrap();
     let (found, _) = names(ioloom::tree(root.join("root")).max_depth(1), &root.join("root"));
@@ -320,6 +331,31 @@ fn a_list_of_a_walk_that_has_begun_is_complete() {
         assert!(found.files.len() > 10);
     }
     assert_eq!(ioloom::tree("src").take(3).walk().files.len(), 3);
+}
+
+/// Each directory delays the walk, and is found in the one before it.
+#[test]
+fn a_list_of_a_walk_that_has_begun_ends_when_it_is_cancelled() {
+    let dir = tempfile::tempdir_in(&roots()[0]).unwrap();
+    let mut deepest = dir.path().to_owned();
+    for _ in 0..200 {
+        deepest.push("d");
+        fs::create_dir(&deepest).unwrap();
+        fs::write(deepest.join("f"), "x").unwrap();
+    }
+    let slow = |entry: &ioloom::TreeEntry<'_>| {
+        if entry.is_dir() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        true
+    };
+    let token = ioloom::Cancel::new();
+    let files = ioloom::tree(dir.path()).filter_entry(slow).walk_ahead(Duration::from_nanos(1));
+    let mut files = files.cancel(&token);
+    assert!(files.known_paths().is_none());
+    token.cancel();
+    let found = files.walk();
+    assert!(found.cancelled && found.files.len() < 200, "{} files", found.files.len());
 }
 
 /// A sorted tree is walked as a whole, so its paths are known before the run.

@@ -129,6 +129,21 @@ fn decreasing_log_numbers_are_wrong_in_every_loop() {
 }
 
 #[test]
+fn an_original_client_that_is_turned_away_is_not_right() {
+    let run = |busy: usize| {
+        let target = server(move |_, at, ask| {
+            let answer = if at == busy { "BUSY\n" } else { "Not enough left stocks\n" };
+            list(ask).or(Some(answer.to_owned()))
+        });
+        let multi = Multiclient { clients: 2, orders: 3, sleep: Duration::ZERO, pool: None };
+        let run = multiclient(&plan(target), &multi, &AtomicBool::new(false), &mut |_| {}).unwrap();
+        (run.outcomes.answered, run.outcomes.turned_away, run.is_right())
+    };
+    assert_eq!(run(usize::MAX), (6, 0, true));
+    assert_eq!(run(1), (4, 2, false));
+}
+
+#[test]
 fn requests_of_the_warm_up_do_not_fail_a_step() {
     let target = server(|_, _, ask| list(ask).or(Some("BUSY\n".to_owned())));
     let run = |warm_up| {

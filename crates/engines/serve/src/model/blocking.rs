@@ -159,7 +159,7 @@ fn serve(
             }
         }
         connection.transport.seal(&mut out, 0);
-        if !send_all(service, socket, &out, connection.active_ns)? {
+        if !send_all(service, socket, &out)? {
             return Ok(Some(Cut::Drain));
         }
         connection.renew_deadline(&out);
@@ -268,11 +268,15 @@ impl<'a> BlockingConnection<'a> {
         true
     }
 
-    /// Restarts the request timeout after sending answers, because nothing was read during that
-    /// time.
+    /// Restarts the idle and the request timeout after sending answers, because nothing was read
+    /// during that time.
     fn renew_deadline(&mut self, sent: &[u8]) {
-        if self.begun_ns != 0 && !sent.is_empty() && self.transport.stage() == Stage::Request {
-            self.begun_ns = clock::monotonic_ns();
+        if sent.is_empty() {
+            return;
+        }
+        self.active_ns = clock::monotonic_ns();
+        if self.begun_ns != 0 && self.transport.stage() == Stage::Request {
+            self.begun_ns = self.active_ns;
         }
     }
 
@@ -281,7 +285,7 @@ impl<'a> BlockingConnection<'a> {
         let mut last = Vec::new();
         if self.transport.end(&mut last) {
             // A client that does not accept this has disconnected.
-            send_all(self.service, self.socket, &last, clock::monotonic_ns())?;
+            send_all(self.service, self.socket, &last)?;
         }
         Ok(())
     }
@@ -292,15 +296,15 @@ fn passed(since_ns: u64, limit: Duration, now_ns: u64) -> bool {
 }
 
 /// Sends all bytes; returns false if the client takes too long.
-fn send_all(service: &Service, socket: &Socket, mut bytes: &[u8], began: u64) -> io::Result<bool> {
+fn send_all(service: &Service, socket: &Socket, mut bytes: &[u8]) -> io::Result<bool> {
+    let began_ns = clock::monotonic_ns();
     while !bytes.is_empty() {
         match socket.send(bytes) {
             Ok(sent) => bytes = &bytes[sent..],
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(e) => return Err(e),
         }
-        let spent_ns = clock::monotonic_ns().saturating_sub(began);
-        if !bytes.is_empty() && u128::from(spent_ns) > service.limits.drain.as_nanos() {
+        if !bytes.is_empty() && passed(began_ns, service.limits.drain, clock::monotonic_ns()) {
             return Ok(false);
         }
     }

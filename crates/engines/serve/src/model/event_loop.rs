@@ -13,6 +13,7 @@ use super::port::{PORTS_MAX, Port};
 use super::spin::SpinPolicy;
 use crate::connection::{Connection, Next};
 use crate::error::{ServeError, SystemOperation};
+use crate::metrics::Cut;
 use crate::service::{GRACE_CHECK, Service};
 use crate::sharing::Job;
 use ioloom_exchange::Settings;
@@ -321,7 +322,8 @@ impl<'a> EventLoop<'a> {
             return false;
         }
         let mut ended_ns = executed_ns;
-        if self.service.waits_for(seq) {
+        let has_waited = self.service.waits_for(seq);
+        if has_waited {
             ended_ns = clock::monotonic_ns();
             if let Some(commits) = self.commits.as_mut() {
                 commits.took(seq, ended_ns - executed_ns);
@@ -330,7 +332,23 @@ impl<'a> EventLoop<'a> {
         self.service.took(count, self.now_ns, executed_ns, ended_ns);
         self.service.count(jobs);
         self.write_all(jobs, turn);
+        if has_waited {
+            self.renew_deadlines(jobs, ended_ns);
+        }
         true
+    }
+
+    /// Restarts the timeouts of clients that waited for a commit.
+    fn renew_deadlines(&mut self, jobs: &[Job], now_ns: u64) {
+        let mut latest = None;
+        for job in jobs {
+            if latest.replace(job.token) == Some(job.token) {
+                continue;
+            }
+            if let Some(slot) = self.slots[job.token].as_mut() {
+                slot.connection.renew_deadline(now_ns);
+            }
+        }
     }
 
     /// Records the connections with requests in this turn. Returns how many had none in the
@@ -497,10 +515,10 @@ impl<'a> EventLoop<'a> {
         self.more_to_accept.append(&mut self.starved);
         for at in 0..self.slots.len() {
             // A dead connection was already counted when it was closed.
-            let slot = self.slots[at].as_ref().filter(|slot| !slot.is_dead);
-            if let Some(why) =
-                slot.and_then(|slot| slot.connection.overdue(self.service, self.now_ns))
-            {
+            let Some(slot) = self.slots[at].as_ref().filter(|slot| !slot.is_dead) else { continue };
+            let why = slot.connection.overdue(self.service, self.now_ns);
+            // A client that waits for the server is neither idle nor slow.
+            if let Some(why) = why.filter(|why| !slot.is_away || *why == Cut::Drain) {
                 self.service.cut(why);
                 self.close(at);
             }

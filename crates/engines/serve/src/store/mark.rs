@@ -256,6 +256,7 @@ impl Guard {
         }
         file::write_full_at(&file, &page, WORDS_AT)?;
         let pause = Pause::new(&file)?;
+        pause.announce();
         let area = Shared::new(file, 2 * PAGE)?;
         let mark = Mark { boot: self.here.boot, device: self.here.device, ..first };
         let mut writer = Writer { area, mark, generation, pause };

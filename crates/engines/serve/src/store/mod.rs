@@ -13,6 +13,7 @@
 mod bytes;
 mod copying;
 mod fjall;
+pub(crate) mod ignored;
 mod interface;
 mod judging;
 mod log;

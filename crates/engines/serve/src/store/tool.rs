@@ -110,7 +110,7 @@ fn kind_of(path: &Path) -> Result<StoreKind, StoreError> {
 const NO_STORE: &str = "specify the file or directory of a store";
 
 /// Locks a store with a mark.
-fn lock_to_read(path: &Path) -> Result<Option<Guard>, StoreError> {
+pub(super) fn lock_to_read(path: &Path) -> Result<Option<Guard>, StoreError> {
     let mark = with_suffix(path, mark::SUFFIX);
     match attr::of_path(&mark, true) {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),

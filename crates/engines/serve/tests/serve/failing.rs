@@ -46,6 +46,7 @@ const OPERATIONS: &[&str] = &[
     "socket",
     "stat",
     "stock-hashes",
+    "sync-stock-name",
     "uring_accept",
     "uring_recv",
     "uring_send",

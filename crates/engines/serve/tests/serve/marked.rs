@@ -264,6 +264,24 @@ fn a_stock_file_has_one_server() {
 }
 
 #[test]
+fn a_server_without_a_store_does_not_ignore_orders_silently() {
+    let dir = killed(StoreKind::Log, Durability::Os);
+    let none = |config: &mut ServeOptions| config.durability = Durability::None;
+    let before = contents(dir.path());
+    let error = start(&dir, none).err().expect("it would serve old stocks");
+    assert!(error.contains("has orders") && error.contains("--accept-loss"), "{error}");
+    assert!(contents(dir.path()) == before, "a refusal changes nothing");
+    let accepted = start(&dir, |config| {
+        none(config);
+        config.store.accept_loss = true;
+    });
+    drop(accepted.unwrap());
+    // The user replaced the stocks.
+    fs::write(dir.path().join("stock.txt"), "1 7 10\n").unwrap();
+    start(&dir, none).unwrap();
+}
+
+#[test]
 fn new_files_are_private() {
     each_store(|kind, durability| {
         let dir = killed(kind, durability);

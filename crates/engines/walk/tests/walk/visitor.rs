@@ -477,6 +477,53 @@ fn an_early_end_leaves_what_was_entered() {
 }
 
 #[test]
+fn a_cancelled_walk_ends_within_a_wide_directory() {
+    if !alone("visitor::a_cancelled_walk_ends_within_a_wide_directory") {
+        return;
+    }
+    let temp = tempfile::tempdir().unwrap();
+    // Eleven blocks of names, fewer than idle threads.
+    for f in 0..3000 {
+        touch(temp.path().join(format!("{f:0200}")));
+    }
+    let cancel = Arc::new(AtomicBool::new(false));
+    let (flag, calls) = (Arc::clone(&cancel), AtomicU64::new(0));
+    ioloom_sys::fault::set("");
+    ioloom_sys::fault::before_each(Some(Box::new(move |op| {
+        if op == "getdents" && calls.fetch_add(1, Ordering::Relaxed) == 1 {
+            flag.store(true, Ordering::Relaxed);
+        }
+    })));
+    let cancelled = Walk { cancel: Some(cancel), ..walk(Method::Statx, 32) };
+    let (_, all, report) = collect(&cancelled, &one(temp.path()));
+    ioloom_sys::fault::before_each(None);
+    assert!(report.stopped && all.partly.contains(&temp.path().to_owned()));
+    let blocks = ioloom_sys::fault::calls_of("getdents");
+    assert!(blocks <= 3, "{blocks} blocks were read");
+}
+
+#[test]
+fn names_are_queried_one_by_one_without_a_ring() {
+    if !alone("visitor::names_are_queried_one_by_one_without_a_ring") {
+        return;
+    }
+    let temp = varied();
+    let expected = oracle::tree(temp.path(), false);
+    // The first call checks whether the machine can create rings.
+    for rule in ["io_uring_setup:2:24", "io_uring_setup:2:12", "io_uring_register:2:22"] {
+        for threads in [1, 4] {
+            ioloom_sys::fault::set(rule);
+            let (found, _, report) = collect(&walk(Method::Uring, threads), &one(temp.path()));
+            assert!(found == expected, "{rule} {threads}");
+            assert_eq!(report.errors_count, 0, "{rule} {threads}: {:?}", report.errors);
+            let op = rule.split(':').next().unwrap();
+            assert!(ioloom_sys::fault::calls_of(op) >= 2, "{rule} {threads}");
+        }
+    }
+    ioloom_sys::fault::set("");
+}
+
+#[test]
 fn any_call_may_fail() {
     if !alone("visitor::any_call_may_fail") {
         return;

@@ -2,13 +2,18 @@
 //!
 //! No cause is typed in. A sentence compares two arms block by block and gives the ratio, its
 //! interval and the number of blocks; with other runs it says something else. "Because" appears only
-//! if the two arms differ in one factor alone. Otherwise a factor "goes with" an effect. What the
-//! runs cannot show is labelled as theory, with its source.
+//! if the plans that ran differ in one setting alone. Otherwise a factor "goes with" an effect. What
+//! the runs cannot show is labelled as theory, with its source.
 
-use super::arms::arm;
 use crate::estimate::Ratio;
-use crate::group::Group;
+use crate::group::{ArmRuns, Group};
 use crate::markup::Markup;
+use ioloom_model::AnyPlan;
+use ioloom_model::study::fill;
+use std::collections::BTreeSet;
+
+/// The key of a plan's method, which is not a setting.
+pub(super) const METHOD: &str = "method";
 
 /// A comparison of two arms of one experiment.
 pub(super) struct Cause {
@@ -22,15 +27,52 @@ pub(super) struct Cause {
     pub(super) what: &'static str,
     /// The factor, as a noun phrase.
     pub(super) factor: &'static str,
-    /// Whether the arms differ in this factor alone.
-    pub(super) alone: bool,
+    /// The only plan setting in which the arms may differ (or [`METHOD`]); `None` if the factor is
+    /// more than one setting.
+    pub(super) key: Option<&'static str>,
+}
+
+impl Cause {
+    /// Returns whether the arms as they ran differ in the factor and in nothing else.
+    fn is_alone(&self, group: &Group<'_>, a: &ArmRuns<'_>, b: &ArmRuns<'_>) -> bool {
+        let around = |arm: &ArmRuns<'_>| {
+            let spec = group.spec(arm)?;
+            let files_max = spec.files_max.as_ref().and_then(|max| fill(max, arm.factors).ok());
+            Some((arm.set.to_owned(), spec.cold_by, spec.settings.clone(), files_max))
+        };
+        let same_around = around(a).is_some() && around(a) == around(b);
+        same_around && self.key.is_some_and(|key| differences(a.plan, b.plan).into_iter().eq([key]))
+    }
+}
+
+/// Returns the settings in which two plans differ.
+fn differences<'p>(a: &'p AnyPlan, b: &'p AnyPlan) -> BTreeSet<&'p str> {
+    let (AnyPlan::Subject(x), AnyPlan::Subject(y)) = (a, b) else {
+        return if a == b { BTreeSet::new() } else { BTreeSet::from(["plan"]) };
+    };
+    let keys = x.settings.keys().chain(y.settings.keys());
+    let other = keys.filter(|key| x.settings.get(*key) != y.settings.get(*key));
+    let mut out: BTreeSet<&str> = other.map(String::as_str).collect();
+    if (&x.subject, &x.method) != (&y.subject, &y.method) {
+        out.insert(METHOD);
+    }
+    out
 }
 
 /// Returns the sentence for a comparison; `None` if an arm has no runs.
 pub(super) fn sentence(groups: &[Group<'_>], cause: &Cause) -> Option<String> {
-    let [with, without] = cause.arms.map(|name| arm(groups, cause.experiment, name));
-    let ratio = Ratio::paired(&with?.blocks(cause.metric), &without?.blocks(cause.metric))?;
+    let group = groups.iter().find(|group| group.experiment.name == cause.experiment)?;
+    let arm = |name: &str| group.arms.iter().find(|arm| arm.name == name && !arm.is_again());
+    let (with, without) = (arm(cause.arms[0])?, arm(cause.arms[1])?);
     let Cause { what, factor, arms: [a, b], .. } = cause;
+    if let Some(killed) = [with, without].into_iter().find(|arm| arm.is_cut_short()) {
+        return Some(format!(
+            "With and without {factor}, {what} is not compared: at least a quarter of the runs of {} \
+             were killed at their deadline.",
+            killed.name
+        ));
+    }
+    let ratio = Ratio::paired(&with.blocks(cause.metric), &without.blocks(cause.metric))?;
     let ends = format!("{} to {}", plain(ratio.ends.low), plain(ratio.ends.high));
     let place = format!("{a} / {b}, {} blocks", ratio.n);
     if !ratio.ends.is_interval() {
@@ -51,8 +93,10 @@ pub(super) fn sentence(groups: &[Group<'_>], cause: &Cause) -> Option<String> {
         v if v >= 1.0 => format!("{} times as high", plain(v)),
         v => format!("lower by a factor of {}", plain(1.0 / v)),
     };
-    let link = if cause.alone { "because of" } else { "which goes with" };
-    let rest = if cause.alone { "; the arms differ in nothing else" } else { "" };
+    let (link, rest) = match cause.is_alone(group, with, without) {
+        true => ("because of", "; the arms differ in nothing else"),
+        false => ("which goes with", ""),
+    };
     Some(format!("Here, {what} is {size}, {link} {factor} ({evidence}{rest})."))
 }
 

@@ -5,9 +5,9 @@ mod series;
 mod source;
 
 use super::arms::{arm, median_of, row};
-use super::causes::{self, Cause};
+use super::causes::{self, Cause, METHOD};
 use crate::figures::Figure;
-use crate::group::{ArmRuns, Group};
+use crate::group::{ArmRuns, Group, Unusable};
 use crate::input::Input;
 use crate::markup::Markup;
 use crate::page::parts;
@@ -257,10 +257,12 @@ fn unsynced(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         })
         .collect();
     if !gone.is_empty() {
-        m.tag("p").a("class", "lead").text(&format!(
-            "No result without a sync: {}. These runs exceeded their deadline.",
-            gone.join("; ")
-        ));
+        let why = |(_, arm): &(&str, &ArmRuns<'_>)| {
+            arm.unusable.iter().all(|(why, ..)| *why == Unusable::TimedOut)
+        };
+        let end = if tried.iter().all(why) { " These runs exceeded their deadline." } else { "" };
+        let gone = gone.join("; ");
+        m.tag("p").a("class", "lead").text(&format!("No result without a sync: {gone}.{end}"));
     }
 }
 
@@ -410,7 +412,7 @@ const CAUSES: [Cause; 4] = [
         metric: "extra.returned_ns",
         what: "the time until a copy returns",
         factor: "direct I/O instead of a buffered copy",
-        alone: true,
+        key: Some(METHOD),
     },
     Cause {
         experiment: "modes-warm",
@@ -418,7 +420,7 @@ const CAUSES: [Cause; 4] = [
         metric: "extra.reader_ns",
         what: "the time that the next reader needs",
         factor: "direct I/O instead of a buffered copy",
-        alone: true,
+        key: Some(METHOD),
     },
     Cause {
         experiment: "presized",
@@ -426,7 +428,7 @@ const CAUSES: [Cause; 4] = [
         metric: "extra.durable_ns",
         what: "the time until a direct copy is durable",
         factor: "a growing instead of a preallocated target",
-        alone: true,
+        key: Some("presized"),
     },
     Cause {
         experiment: "surface",
@@ -434,7 +436,7 @@ const CAUSES: [Cause; 4] = [
         metric: "extra.durable_ns",
         what: "the time until a direct copy is durable",
         factor: "four requests of 64 KiB instead of sixteen of 1 MiB",
-        alone: false,
+        key: None,
     },
 ];
 

@@ -505,7 +505,7 @@ const CAUSES: [Cause; 7] = [
         metric: "extra.request_ns",
         what: "the time per order of one client",
         factor: "syncing the log for each order",
-        alone: true,
+        key: Some("durability"),
     },
     Cause {
         experiment: "durability",
@@ -513,7 +513,7 @@ const CAUSES: [Cause; 7] = [
         metric: "extra.request_ns",
         what: "the time per order of 64 clients",
         factor: "syncing the log for each order",
-        alone: true,
+        key: Some("durability"),
     },
     Cause {
         experiment: "durability",
@@ -521,7 +521,7 @@ const CAUSES: [Cause; 7] = [
         metric: "extra.request_ns",
         what: "the time per order of 64 clients",
         factor: "sharing a sync between orders",
-        alone: true,
+        key: Some("durability"),
     },
     Cause {
         experiment: "idle",
@@ -529,7 +529,7 @@ const CAUSES: [Cause; 7] = [
         metric: "extra.server_cpu_per_request_ns",
         what: "the CPU time per request with select",
         factor: "900 instead of 10 idle connections",
-        alone: true,
+        key: Some("idle"),
     },
     Cause {
         experiment: "idle",
@@ -537,7 +537,7 @@ const CAUSES: [Cause; 7] = [
         metric: "extra.server_cpu_per_request_ns",
         what: "the CPU time per request with epoll",
         factor: "900 instead of 10 idle connections",
-        alone: true,
+        key: Some("idle"),
     },
     Cause {
         experiment: "no-sleep",
@@ -545,7 +545,7 @@ const CAUSES: [Cause; 7] = [
         metric: "extra.request_ns",
         what: "the time per request of 40 clients",
         factor: "a pool of threads instead of one loop with select",
-        alone: false,
+        key: None,
     },
     Cause {
         experiment: "service-time",
@@ -553,7 +553,7 @@ const CAUSES: [Cause; 7] = [
         metric: "extra.server_cpu_per_request_ns",
         what: "the CPU time per list",
         factor: "a hundred times as many stocks",
-        alone: true,
+        key: Some("stocks"),
     },
 ];
 

@@ -192,10 +192,9 @@ fn reclaimed(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "unknown".to_owned());
     m.tag("p").text(&format!(
         "After an eighth of all reclaim, {} of the clean pages and {} of the dirty pages were \
-        gone; after half of it, {} and {}. Dirty pages must be written first; after that, only \
-        age matters. The user of the clean file pays the price: reading the file again took {}, \
-        {} of it came from the device, and the kernel recognized {} as recently evicted \
-        (refaults). An allocation step took {}, and at most {}.",
+        gone; after half of it, {} and {}. Reading the clean file again took {}, {} of it came \
+        from the device, and the kernel recognized {} as recently evicted (refaults). An \
+        allocation step took {}, and at most {}.",
         or_unknown(part("clean_gone_at_eighth_bytes", "clean_before_bytes")),
         or_unknown(part("changed_gone_at_eighth_bytes", "changed_before_bytes")),
         or_unknown(part("clean_gone_at_half_bytes", "clean_before_bytes")),
@@ -206,6 +205,12 @@ fn reclaimed(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         or_unknown(of("step_ns_p50").map(format_ns)),
         or_unknown(of("step_ns_max").map(format_ns)),
     ));
+    causes::theory(
+        m,
+        "Documentation/admin-guide/mm/concepts.rst of the kernel",
+        "A clean page is freed at once, because the device has the same data. A dirty page has to be \
+        written first.",
+    );
 }
 
 /// Draws the remaining pages of each kind by allocated memory.
@@ -473,7 +478,7 @@ const CAUSES: [Cause; 4] = [
         metric: "extra.returned_ns",
         what: "the time until a write returns",
         factor: "direct I/O instead of buffered writes",
-        alone: true,
+        key: Some("how"),
     },
     Cause {
         experiment: "write-durable",
@@ -481,7 +486,7 @@ const CAUSES: [Cause; 4] = [
         metric: "extra.durable_ns",
         what: "the time until the data is durable",
         factor: "direct I/O instead of buffered writes",
-        alone: true,
+        key: Some("how"),
     },
     Cause {
         experiment: "write-through",
@@ -489,7 +494,7 @@ const CAUSES: [Cause; 4] = [
         metric: "extra.durable_ns",
         what: "the time until the data is durable",
         factor: "O_SYNC on each write instead of one fdatasync",
-        alone: true,
+        key: None,
     },
     Cause {
         experiment: "write-through",
@@ -497,7 +502,7 @@ const CAUSES: [Cause; 4] = [
         metric: "extra.device_flushes",
         what: "the number of device flushes",
         factor: "O_SYNC on each write instead of one fdatasync",
-        alone: true,
+        key: None,
     },
 ];
 

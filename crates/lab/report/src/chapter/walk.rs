@@ -8,7 +8,7 @@
 
 use super::causes::{self, Cause};
 use super::what_if;
-use crate::estimate::Estimate;
+use crate::estimate::{Estimate, Ratio};
 use crate::figures::Figure;
 use crate::group::Group;
 use crate::input::{Input, TreeRow};
@@ -91,7 +91,7 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
     if let Some(tree) = &input.tree {
         map(&mut m, tree);
     }
-    explanation(&mut m, &ladders, groups, input.seed);
+    explanation(&mut m, groups, input.seed);
     what_if(&mut m, &ladders);
     fits(&mut m, &ladders);
     not_here(&mut m, input, &ladders);
@@ -256,7 +256,7 @@ const CAUSES: [Cause; 4] = [
         metric: "elapsed_ns",
         what: "the time of a cold walk",
         factor: "16 threads instead of one",
-        alone: true,
+        key: Some("threads"),
     },
     Cause {
         experiment: "threads-cold",
@@ -264,7 +264,7 @@ const CAUSES: [Cause; 4] = [
         metric: "elapsed_ns",
         what: "the time of a cold walk",
         factor: "256 threads instead of 16",
-        alone: true,
+        key: Some("threads"),
     },
     Cause {
         experiment: "threads-warm",
@@ -272,7 +272,7 @@ const CAUSES: [Cause; 4] = [
         metric: "elapsed_ns",
         what: "the time of a warm walk",
         factor: "8 threads instead of one",
-        alone: true,
+        key: Some("threads"),
     },
     Cause {
         experiment: "head-travel",
@@ -280,12 +280,12 @@ const CAUSES: [Cause; 4] = [
         metric: "head_travel_bytes",
         what: "the distance between the blocks read in order",
         factor: "reading all names first and calling stat in inode order",
-        alone: false,
+        key: None,
     },
 ];
 
 /// Explains the cost per file, and how much of it threads can reduce.
-fn explanation(m: &mut Markup, ladders: &[Ladder], groups: &[Group<'_>], seed: u64) {
+fn explanation(m: &mut Markup, groups: &[Group<'_>], seed: u64) {
     causes::write(m, groups, &CAUSES);
     causes::theory(
         m,
@@ -297,22 +297,44 @@ fn explanation(m: &mut Markup, ladders: &[Ladder], groups: &[Group<'_>], seed: u
     if let Some(costs) = costs(groups, seed) {
         m.tag("p").text(&costs);
     }
-    let ours = |warm: bool| ladders.iter().find(|l| l.here && l.warm == warm);
-    let best = |l: &Ladder| {
-        l.steps
-            .iter()
-            .min_by(|a, b| a.seconds.total_cmp(&b.seconds))
-            .map(|s| (s.threads, s.seconds))
-    };
-    let (cold, warm) = (ours(false).and_then(best), ours(true).and_then(best));
-    if let (Some((c, cold_s)), Some((w, warm_s))) = (cold, warm) {
-        m.tag("p").text(&format!(
-            "Here, the fastest warm walk ({w} threads) takes {} of the time of the fastest cold \
-            walk ({c} threads): the remaining {} goes with cold names, at every thread count measured.",
-            percent(warm_s / cold_s),
-            percent(1.0 - warm_s / cold_s),
-        ));
+    if let Some(words) = warm_and_cold(groups) {
+        m.tag("p").text(&words);
     }
+}
+
+/// Compares the warm and the cold walks with equal numbers of threads, paired over blocks.
+fn warm_and_cold(groups: &[Group<'_>]) -> Option<String> {
+    let of = |name: &'static str| groups.iter().filter(move |g| g.experiment.name == name);
+    let [cold, warm] = LADDERS;
+    let cold = of(cold).next()?;
+    let warm = of(warm).find(|g| g.medium == cold.medium && g.set == cold.set)?;
+    let ratios: Vec<Ratio> = cold
+        .arms
+        .iter()
+        .filter(|arm| !arm.is_again() && !arm.is_cut_short())
+        .filter_map(|arm| {
+            let mut same = warm.arms.iter().filter(|other| other.plan == arm.plan);
+            let other = same.find(|other| !other.is_again() && !other.is_cut_short())?;
+            Ratio::paired(&other.blocks("elapsed_ns"), &arm.blocks("elapsed_ns"))
+        })
+        .collect();
+    let low = ratios.iter().map(|r| r.value).min_by(f64::total_cmp)?;
+    let high = ratios.iter().map(|r| r.value).max_by(f64::total_cmp)?;
+    let more = ratios.iter().filter(|r| r.is_gain()).count();
+    let less = ratios.iter().filter(|r| r.is_clear() && !r.is_gain()).count();
+    let all = ratios.len();
+    let sure = match all - less - more {
+        0 if more == 0 => "below 1 at every thread count measured".to_owned(),
+        rest => format!(
+            "below 1 at {less}, above 1 at {more} and undecided at {rest} of {all} thread counts"
+        ),
+    };
+    Some(format!(
+        "Here, a warm walk takes {} to {} of the time of a cold walk with as many threads. The 95 % \
+         interval of the ratio is {sure}.",
+        percent(low),
+        percent(high),
+    ))
 }
 
 /// Returns a sentence with the cost per file on one thread here.

@@ -2,7 +2,7 @@
 
 use crate::records::sample;
 use ioloom_model::{Condition, Doubt, Outcome, RunRecord};
-use ioloom_report::compare::since;
+use ioloom_report::compare::{earlier, since};
 use ioloom_report::{DoubtRow, Input, Verdict, html, html_all, json, markdown, terminal};
 
 /// Time of an arm in a block, in milliseconds.
@@ -268,6 +268,57 @@ fn a_default_without_a_result_is_named() {
     assert!(alone.contains("(refused: needs io\\_uring), so nothing is compared."), "{alone}");
 }
 
+/// The remaining runs of an arm that was often killed are the faster ones.
+#[test]
+fn an_arm_that_was_often_killed_is_not_judged() {
+    let (usual, slow, fast) = (|_| 2_000.0, |_| 2_500.0, |_| 1_000.0);
+    let arms: [(&str, Times<'_>); 3] =
+        [("default", &usual), ("roles-1-3", &slow), ("mmap-8", &fast)];
+    let killed = |arm: &str, runs: usize| {
+        let mut input = study(&arms);
+        for record in input.records.iter_mut().filter(|r| r.key.arm == arm).take(runs) {
+            record.outcome = Outcome::TimedOut { seconds: 5.0 };
+        }
+        input
+    };
+    let text = line(&killed("mmap-8", 2));
+    assert!(text.contains("Change to 8 threads, memory mapping"), "{text}");
+    let input = killed("mmap-8", 3);
+    let text = line(&input);
+    assert!(!text.contains("memory mapping"), "{text}");
+    assert!(text.contains(" Not judged, because many runs were killed: mmap-8."), "{text}");
+    let groups = ioloom_report::group::groups(&input);
+    let [answer, _] = ioloom_report::headline::answer(&ioloom_report::headline::headlines(&groups));
+    let answer = ioloom_report::headline::plain_text(&answer);
+    assert!(answer.contains("(not judged, because many runs were killed: mmap-8)"), "{answer}");
+    let text = line(&killed("default", 3));
+    assert!(text.contains("not measured (at least a quarter of its runs were killed)"), "{text}");
+}
+
+/// A session of other files, of one experiment only, or without an end does not hide an older one.
+#[test]
+fn the_latest_comparable_session_is_compared() {
+    let [slow, usual, fast] = [2_500.0, 2_000.0, 1_000.0].map(|ms| move |_: u32| ms);
+    let arms: [(&str, Times<'_>); 3] =
+        [("default", &usual), ("roles-1-3", &slow), ("mmap-8", &fast)];
+    let named = |session: &str| Input { session: session.to_owned(), ..study(&arms) };
+    let now = named("now");
+    let mut other = named("other files");
+    other.records.iter_mut().for_each(|record| record.set.hash = "other".to_owned());
+    let mut part = named("one arm");
+    part.records.retain(|record| record.key.arm == "mmap-8");
+    let chosen = |candidates: &[(bool, &Input)]| {
+        let all = candidates.iter().map(|(ended, input)| (*ended, (*input).clone()));
+        earlier(all, &now).map(|input| input.session)
+    };
+    let (killed, old) = (named("killed"), named("old"));
+    let all = [(true, &other), (true, &part), (false, &killed), (true, &old)];
+    assert_eq!(chosen(&all).as_deref(), Some("old"));
+    assert_eq!(chosen(&all[..3]).as_deref(), Some("one arm"));
+    assert_eq!(chosen(&[(false, &killed)]).as_deref(), Some("killed"));
+    assert_eq!(chosen(&all[..1]), None);
+}
+
 /// What could not be judged is not called unchanged.
 #[test]
 fn arms_that_cannot_be_judged_are_not_unchanged() {
@@ -295,6 +346,12 @@ fn arms_that_cannot_be_judged_are_not_unchanged() {
         ),
         "{text}"
     );
+    let mut killed = slower.clone();
+    for record in killed.records.iter_mut().filter(|r| r.key.arm == "default").take(3) {
+        record.outcome = Outcome::TimedOut { seconds: 5.0 };
+    }
+    let text = words(&before, &killed);
+    assert!(text.starts_with("1 of 2 arms the same within 5 %, 1 undecided"), "{text}");
     let mut partly = same;
     partly.records.retain(|r| r.key.arm == "default" || r.key.block < 4);
     let text =

@@ -112,6 +112,10 @@ fn a_timed_out_run_is_listed_and_has_no_time() {
         record(&study, "uncached", "copy:uncached/settle=alone", block, took)
     };
     let all = vec![stopped(0), settled(0), stopped(1), settled(1)];
+    let mut refused = input(study.clone(), all.clone());
+    assert!(html(&refused).contains("These runs exceeded their deadline."));
+    refused.records[0].outcome = Outcome::Refused { reason: "needs root".to_owned() };
+    assert!(!html(&refused).contains("exceeded their deadline"), "a refused run has no deadline");
     let page = html(&input(study.clone(), all));
     assert!(page.contains("were fully written after: uncached 210 ms."), "the arm that ran");
     let why = "buffered, 2 runs timed out (stopped at its deadline of 26.6 s)";
@@ -203,6 +207,27 @@ fn kernel_settings_are_listed_with_the_published_ones() {
 
 #[test]
 fn reclaim_is_drawn_with_its_cost() {
+    let page = reclaimed([12e6, 0.0, 36e6, 24e6], 48e6);
+    for words in [
+        "When memory is short",
+        "What is reclaimed first.",
+        "Remaining pages by allocated memory",
+        "25 % of the clean pages and 0.0 % of the dirty pages were gone",
+        "took 20.0 ms, 100 % of it came from the device, and the kernel recognized 50 %",
+        "and at most unknown",
+        "Theory (Documentation/admin-guide/mm/concepts.rst of the kernel).",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+    // Runs that show the opposite are not given the usual cause.
+    let opposite = reclaimed([0.0, 12e6, 24e6, 36e6], 0.0);
+    assert!(opposite.contains("0.0 % of the clean pages and 25 % of the dirty pages were gone"));
+    assert!(!opposite.contains("only age matters") && !opposite.contains("pays the price"));
+}
+
+/// Returns the page of a study of reclaim with this many bytes gone: clean and dirty after an eighth,
+/// clean and dirty after half. The clean file is then read with so many bytes from the device.
+fn reclaimed(gone: [f64; 4], again: f64) -> String {
     let arms = "conditions = [\"as-is\"]\nmetric = \"again_ns\"\n\
                 arm = [{ name = \"limit-128MiB\", plan = \"pagecache:reclaim/limit=128MiB\" }]";
     let study = study("pagecache", "reclaim", arms);
@@ -210,12 +235,12 @@ fn reclaim_is_drawn_with_its_cost() {
         let numbers = [
             ("clean_before_bytes", 48e6),
             ("changed_before_bytes", 48e6),
-            ("clean_gone_at_eighth_bytes", 12e6),
-            ("changed_gone_at_eighth_bytes", 0.0),
-            ("clean_gone_at_half_bytes", 36e6),
-            ("changed_gone_at_half_bytes", 24e6),
+            ("clean_gone_at_eighth_bytes", gone[0]),
+            ("changed_gone_at_eighth_bytes", gone[1]),
+            ("clean_gone_at_half_bytes", gone[2]),
+            ("changed_gone_at_half_bytes", gone[3]),
             ("again_ns", 20e6),
-            ("again_device_bytes", 48e6),
+            ("again_device_bytes", again),
             ("refaulted_bytes", 24e6),
             ("step_ns_p50", 1e6),
         ];
@@ -229,17 +254,7 @@ fn reclaim_is_drawn_with_its_cost() {
         }
         record(&study, "limit-128MiB", "pagecache:reclaim/limit=128MiB", block, outcome)
     };
-    let page = html(&input(study.clone(), (0..3).map(run).collect()));
-    for words in [
-        "When memory is short",
-        "What is reclaimed first.",
-        "Remaining pages by allocated memory",
-        "25 % of the clean pages and 0.0 % of the dirty pages were gone",
-        "took 20.0 ms, 100 % of it came from the device, and the kernel recognized 50 %",
-        "and at most unknown",
-    ] {
-        assert!(page.contains(words), "{words}");
-    }
+    html(&input(study.clone(), (0..3).map(run).collect()))
 }
 
 /// Returns the page of one experiment with one arm and three runs with these numbers.
@@ -286,21 +301,28 @@ fn dropped_caches_are_listed_with_the_published_numbers() {
 }
 
 #[test]
-fn a_file_and_its_device_are_not_coherent() {
-    let numbers = [
-        ("range_bytes", 16_777_216.0),
-        ("equal_bytes", 16_777_216.0),
-        ("device_pages_by_file_bytes", 0.0),
-        ("cache_growth_by_device_bytes", -1_048_576.0),
-        ("fresh_bytes", 1_048_576.0),
-        ("fresh_old_before_sync_bytes", 1_048_576.0),
-        ("fresh_old_after_sync_bytes", 524_288.0),
-    ];
-    let page = page_of("device", "first-16MiB", "pagecache:device", &numbers);
+fn a_file_and_its_device_may_be_incoherent() {
+    let numbers = |old: [f64; 2]| {
+        [
+            ("range_bytes", 16_777_216.0),
+            ("equal_bytes", 16_777_216.0),
+            ("device_pages_by_file_bytes", 0.0),
+            ("cache_growth_by_device_bytes", -1_048_576.0),
+            ("fresh_bytes", 1_048_576.0),
+            ("fresh_old_before_sync_bytes", old[0]),
+            ("fresh_old_after_sync_bytes", old[1]),
+        ]
+    };
+    let page_of = |old| page_of("device", "first-16MiB", "pagecache:device", &numbers(old));
+    let coherent = page_of([0.0, 0.0]);
+    assert!(coherent.contains("No stale bytes were read: after the file was rewritten"));
+    assert!(!coherent.contains("not coherent"));
+    let page = page_of([1_048_576.0, 524_288.0]);
     for words in [
         "A file and its device",
         "one cache with separate address spaces",
         "-1.00 MiB",
+        "The two were not coherent: after the file was rewritten",
         "100 % of the old bytes before a sync, 50 % of them after it",
         "and unknown of the new ones",
     ] {
@@ -313,7 +335,7 @@ fn each_shell_is_listed_and_each_that_is_missing() {
     let numbers = [
         ("shells", 2.0),
         ("sh_there", 1.0),
-        ("sh_began", 0.0),
+        ("sh_began", 1.0),
         ("sh_exit_code", 2.0),
         ("bash_there", 1.0),
         ("bash_began", 0.0),
@@ -322,30 +344,110 @@ fn each_shell_is_listed_and_each_that_is_missing() {
     ];
     let page = page_of("shell", "every-shell", "pagecache:shell", &numbers);
     for words in [
-        "sh: not started, exit code 2; bash: not started, exit code 1. Not installed: dash, zsh, ksh, \
+        "sh: started, exit code 2; bash: not started, exit code 1. Not installed: dash, zsh, ksh, \
          busybox, fish.",
         "inside the privileged process worked, a privileged tee was not tested",
+        "Theory (POSIX, Shell Command Language, Redirection).",
     ] {
         assert!(page.contains(words), "{words}");
     }
+    assert!(!page.contains("it never starts"), "a shell started the command");
 }
 
 /// Returns the page of an exchange study in which syncing each order takes `each_ms` and not syncing
-/// takes `os_ms`, in this many blocks.
-fn durability(each_ms: f64, os_ms: f64, blocks: u32) -> String {
-    let arms = "[[experiment.arm]]\nname = \"log-each-1\"\nplan = \"exchange:closed/model=epoll\"\n\
-                [[experiment.arm]]\nname = \"log-os-1\"\nplan = \"exchange:closed/model=epoll\"";
-    let mut study = study("exchange", "durability", arms);
+/// takes `os_ms`, in this many blocks. The second plan of an edited study can have other settings.
+fn durability_of(each_ms: f64, os_ms: f64, blocks: u32, other: &str) -> Input {
+    const EACH: &str = "exchange:closed/model=epoll,store=log,durability=each";
+    let arms = format!(
+        "[[experiment.arm]]\nname = \"log-each-1\"\nplan = \"{EACH}\"\n\
+         [[experiment.arm]]\nname = \"log-os-1\"\nplan = \"{other}\""
+    );
+    let mut study = study("exchange", "durability", &arms);
     study.subject = "exchange".to_owned();
     let mut records = Vec::new();
     for block in 0..blocks {
         let wobble = 1.0 + 0.01 * f64::from(block % 3);
-        for (arm, ms) in [("log-each-1", each_ms * wobble), ("log-os-1", os_ms)] {
+        for (arm, plan, ms) in [("log-each-1", EACH, each_ms * wobble), ("log-os-1", other, os_ms)]
+        {
             let outcome = done(10, &[("request_ns", ms * 1e6)]);
-            records.push(record(&study, arm, "exchange:closed/model=epoll", block, outcome));
+            records.push(record(&study, arm, plan, block, outcome));
         }
     }
-    html(&input(study, records))
+    input(study, records)
+}
+
+/// The plan that differs from the other one in its durability only.
+const OS: &str = "exchange:closed/model=epoll,store=log,durability=os";
+
+fn durability(each_ms: f64, os_ms: f64, blocks: u32) -> String {
+    html(&durability_of(each_ms, os_ms, blocks, OS))
+}
+
+/// "Because" needs plans that differ in the factor and in nothing else, whatever their names.
+#[test]
+fn a_cause_needs_plans_that_differ_in_one_setting() {
+    let because = "because of syncing the log for each order";
+    let goes_with = "times as high, which goes with syncing the log for each order";
+    assert!(durability(2.0, 1.0, 12).contains(because));
+    for other in [
+        "exchange:closed/model=select,store=log,durability=os",
+        "exchange:closed/model=epoll,store=log,durability=each",
+    ] {
+        let page = html(&durability_of(2.0, 1.0, 12, other));
+        assert!(page.contains(goes_with) && !page.contains(because), "{other}");
+        assert!(!page.contains("the arms differ in nothing else"), "{other}");
+    }
+    // Kernel settings and file sets are no part of the plans.
+    let mut edited = durability_of(2.0, 1.0, 12, OS);
+    edited.study.experiments[0].arms[1].settings.insert("dirty_bytes".to_owned(), 1 << 20);
+    assert!(html(&edited).contains(goes_with));
+    // The remaining runs of an arm that was often killed are the faster ones.
+    let mut killed = durability_of(2.0, 1.0, 12, OS);
+    for record in killed.records.iter_mut().filter(|r| r.key.arm == "log-os-1").take(3) {
+        record.outcome = Outcome::TimedOut { seconds: 5.0 };
+    }
+    let page = html(&killed);
+    assert!(!page.contains(because) && page.contains("the runs of log-os-1 were killed"));
+}
+
+/// The ratio of warm to cold walks is that of equal thread counts, and a direction is not assumed.
+#[test]
+fn warm_and_cold_walks_are_compared_at_equal_threads() {
+    let sentence = |warm: [u64; 2]| {
+        let arms = |condition: &str| {
+            format!(
+                "conditions = [\"{condition}\"]\narm = [{{ name = \"statx-{{threads}}\", plan = \
+                 \"walk:statx/threads={{threads}}\", with = {{ threads = [1, 8] }} }}]"
+            )
+        };
+        let mut both = study("walk", "threads-cold", &arms("cold"));
+        let warm_study = study("walk", "threads-warm", &arms("warm"));
+        let mut records = Vec::new();
+        for (of, times) in [(&both, [100, 50]), (&warm_study, warm)] {
+            for (threads, ms) in [1, 8].into_iter().zip(times) {
+                for block in 0..12 {
+                    let (arm, plan) =
+                        (format!("statx-{threads}"), format!("walk:statx/threads={threads}"));
+                    let mut run = record(of, &arm, &plan, block, done(ms, &[]));
+                    run.key.factors.insert("threads".to_owned(), f64::from(threads));
+                    records.push(run);
+                }
+            }
+        }
+        both.experiments.extend(warm_study.experiments);
+        html(&input(both, records))
+    };
+    let faster = sentence([20, 20]);
+    assert!(
+        faster.contains(
+            "takes 20 % to 40 % of the time of a cold walk with as many threads. The 95 % interval of \
+             the ratio is below 1 at every thread count measured."
+        ),
+        "{faster}"
+    );
+    let mixed = sentence([50, 55]);
+    assert!(mixed.contains("below 1 at 1, above 1 at 1 and undecided at 0 of 2 thread counts"));
+    assert!(!mixed.contains("at every thread count"));
 }
 
 /// The explanation comes from the runs: opposite runs give another sentence.

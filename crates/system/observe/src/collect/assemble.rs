@@ -35,7 +35,9 @@ pub(super) struct Run {
 pub(super) fn assemble(run: Run, mut collected: Collected) -> Raw {
     let mut threads = Vec::new();
     let finished = std::mem::take(&mut collected.finished);
-    let evidence = evidence(&run, &collected, &finished);
+    let ours = finished.iter().filter(|done| done.role != TOOL).count().max(1) as u64;
+    let lived_ns = ours.saturating_mul(run.end_ns.saturating_sub(run.start_ns));
+    let evidence = evidence(&run, &collected, &finished, lived_ns);
     for mut done in finished {
         let stream = collected.gather.threads.remove(&done.tid).unwrap_or_default();
         // A thread may register before the run; its earlier events are ignored.
@@ -70,6 +72,7 @@ pub(super) fn raw(
     gather: Gather,
     evidence: Evidence,
 ) -> Raw {
+    let complete_until_ns = gather.full_ns.map(|at_ns| at_ns.saturating_sub(run.start_ns));
     let (devices, requests) = devices(run, gather);
     Raw {
         level: Some(run.level),
@@ -79,6 +82,7 @@ pub(super) fn raw(
         devices,
         cores,
         series: vec![processors()],
+        complete_until_ns,
         evidence,
         ..Raw::default()
     }
@@ -160,8 +164,14 @@ fn device_name(number: u32) -> String {
     name.unwrap_or_else(|| format!("{major}:{minor}"))
 }
 
-/// Assembles the evidence: sources with their records and losses, self-tests and estimated costs.
-pub(super) fn evidence(run: &Run, collected: &Collected, finished: &[Finished]) -> Evidence {
+/// Assembles the evidence: sources with their records and losses, self-tests and estimated costs, as a
+/// share of the time `lived_ns` of all observed threads.
+pub(super) fn evidence(
+    run: &Run,
+    collected: &Collected,
+    finished: &[Finished],
+    lived_ns: u64,
+) -> Evidence {
     let gather = &collected.gather;
     let mut notes = run.notes.clone();
     let mut sources = user_sources(run, finished, &mut notes);
@@ -190,7 +200,6 @@ pub(super) fn evidence(run: &Run, collected: &Collected, finished: &[Finished]) 
     }
     losses(collected, &mut notes);
     let elapsed_ns = run.end_ns.saturating_sub(run.start_ns).max(1);
-    let ours = finished.iter().filter(|done| done.role != TOOL).count().max(1) as f64;
     let cost_ns: f64 =
         sources.iter().filter_map(|s| Some(s.records as f64 * s.ns_per_event?)).sum();
     let missing = run.registered.saturating_sub(finished.len().saturating_sub(1));
@@ -218,7 +227,7 @@ pub(super) fn evidence(run: &Run, collected: &Collected, finished: &[Finished]) 
         clock_total: (run.clock.total > 0).then_some(run.clock.total),
         ..Checks::default()
     };
-    let overhead_pct = 100.0 * cost_ns / (ours * elapsed_ns as f64);
+    let overhead_pct = 100.0 * cost_ns / lived_ns.max(1) as f64;
     Evidence { level: run.level, sources, checks, overhead_pct, notes }
 }
 

@@ -60,10 +60,11 @@ pub(super) struct Collected {
     pub(super) kernel_lost: u64,
 }
 
-/// The running collecting thread.
+/// The running collecting thread. It is stopped on drop: only then does kernel recording end.
 pub(super) struct Drain {
     pub(super) to: Sender<Message>,
-    thread: JoinHandle<Collected>,
+    /// `None` once it is stopped.
+    thread: Option<JoinHandle<Collected>>,
 }
 
 impl Drain {
@@ -73,12 +74,23 @@ impl Drain {
         let thread = std::thread::Builder::new()
             .name("ioloom-tool".to_owned())
             .spawn(move || Worker::new(sources, gather).run(&own, &from))?;
-        Ok(Self { to, thread })
+        Ok(Self { to, thread: Some(thread) })
     }
 
-    pub(super) fn stop(self) -> Collected {
+    pub(super) fn stop(mut self) -> Collected {
+        self.end()
+    }
+
+    fn end(&mut self) -> Collected {
+        let Some(thread) = self.thread.take() else { return Collected::default() };
         let _ = self.to.send(Message::Stop);
-        self.thread.join().unwrap_or_default()
+        thread.join().unwrap_or_default()
+    }
+}
+
+impl Drop for Drain {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -250,5 +262,18 @@ impl Worker {
         }
         self.out.sampler = self.sources.sampler.take();
         self.out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_collector_ends() {
+        let drain = Drain::start(Sources::default(), Gather::new(10, false)).unwrap();
+        let to = drain.to.clone();
+        drop(drain);
+        assert!(to.send(Message::Stop).is_err(), "the collecting thread must have ended");
     }
 }

@@ -63,6 +63,8 @@ pub(super) struct Gather {
     pub(super) reported_lost: u64,
     /// Events beyond the limit.
     pub(super) over: u64,
+    /// Time of the earliest of them.
+    pub(super) full_ns: Option<u64>,
     /// Records from the rings of the program about threads that are not known.
     pub(super) unknown: u64,
     /// Maximum number of threads that become known by following others.
@@ -107,13 +109,14 @@ impl Gather {
         self.threads.contains_key(&tid) || self.left_out.contains(&tid)
     }
 
-    /// Reports whether another event can be stored.
-    fn room(&mut self) -> bool {
+    /// Reports whether another event can be stored, or counts it.
+    fn room(&mut self, at_ns: u64) -> bool {
         let room = self.stored < self.events_max;
         if room {
             self.stored += 1;
         } else {
             self.over += 1;
+            self.full_ns = Some(self.full_ns.map_or(at_ns, |full_ns| full_ns.min(at_ns)));
         }
         debug_assert!(self.stored <= self.events_max, "more events stored than the limit allows");
         room
@@ -126,14 +129,14 @@ impl Gather {
                 self.own_switches += 1;
                 let cpu = u16::try_from(cpu).unwrap_or(ioloom_trace::NO_CPU);
                 let (uninterruptible, next_tid) = (false, 0);
-                if self.known(tid).is_some() && self.room() {
+                if self.known(tid).is_some() && self.room(at_ns) {
                     let switch = Switch { at_ns, out, preempted, uninterruptible, cpu, next_tid };
                     self.know(tid).own.push(switch);
                 }
             }
             Record::Fault { at_ns, tid, address, .. } => {
                 self.own_faults += 1;
-                if self.known(tid).is_some() && self.room() {
+                if self.known(tid).is_some() && self.room(at_ns) {
                     self.know(tid).faults.push(Fault { at_ns, address });
                 }
             }
@@ -205,7 +208,7 @@ impl Gather {
                 self.core(cpu, at_ns, prev_tid, next_tid);
             }
             EventData::Waking { tid } => {
-                if self.threads.contains_key(&tid) && self.room() {
+                if self.threads.contains_key(&tid) && self.room(at_ns) {
                     self.know(tid).wakes.push(Wake { at_ns, by_tid });
                     self.count(Kind::Waking);
                 }
@@ -243,7 +246,7 @@ impl Gather {
     }
 
     fn scheduled(&mut self, tid: u32, switch: Switch) {
-        if tid != 0 && self.threads.contains_key(&tid) && self.room() {
+        if tid != 0 && self.threads.contains_key(&tid) && self.room(switch.at_ns) {
             self.know(tid).sched.push(switch);
             self.count(Kind::Switch);
         }
@@ -273,7 +276,7 @@ impl Gather {
         // A switch was missed, so the start time of the thread that leaves now is unknown.
         let run = CoreRun { start_ns: since, end_ns: at_ns, tid: prev_tid, ours: false };
         let kept = fits && prev_tid != 0 && at_ns > since;
-        if kept && self.room() {
+        if kept && self.room(at_ns) {
             self.cores[index].runs.push(run);
         }
         self.chain_breaks += u64::from(!fits);
@@ -281,7 +284,7 @@ impl Gather {
 
     /// Adds a request issued to the device with this number.
     fn issued(&mut self, number: u32, mut request: Request) {
-        if request.bytes == 0 || !self.room() {
+        if request.bytes == 0 || !self.room(request.issue_ns) {
             return;
         }
         let index = self.devices.iter().position(|known| *known == number).unwrap_or_else(|| {
@@ -298,7 +301,7 @@ impl Gather {
     fn lock_ends(&mut self, at_ns: u64, tid: u32) {
         let Some(stream) = self.threads.get_mut(&tid) else { return };
         if let Some(start_ns) = stream.lock_since.take()
-            && self.room()
+            && self.room(at_ns)
         {
             self.know(tid).locks.push(LockWait { start_ns, end_ns: at_ns });
             self.count(Kind::LockBegin);

@@ -139,6 +139,7 @@ fn events_beyond_the_limit_are_counted() {
     }
     g.own(Record::Lost { count: 4 });
     assert_eq!((g.threads[&7].own.len(), g.over, g.reported_lost), (3, 7, 4));
+    assert_eq!(g.full_ns, Some(3));
 }
 
 #[test]

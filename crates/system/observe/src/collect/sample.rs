@@ -7,11 +7,12 @@
 
 use super::gather::Gather;
 use ioloom_sys::proc::parse::{parse_process_stat, parse_schedstat};
-use ioloom_sys::proc::{ProcFile, read_text};
+use ioloom_sys::proc::{ProcFile, open_files_limit, read_text};
 use ioloom_sys_trace::perf::calls::{Call, call_of};
 use ioloom_trace::raw::{Account, Switch};
 use ioloom_trace::{NO_FILE, Span, SpanKind};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,6 +22,9 @@ const PERIOD: Duration = Duration::from_millis(10);
 const LIST_EVERY: u32 = 5;
 /// Maximum number of threads sampled.
 const THREADS_MAX: usize = 1024;
+/// Part of the descriptor limit that is available per thread sampled: each has three, and the rest is for
+/// rings and for finding new threads.
+const DESCRIPTORS: u64 = 4;
 /// Maximum number of processes listed.
 const PROCESSES_MAX: usize = 1 << 16;
 /// Maximum number of samples stored in total.
@@ -56,7 +60,8 @@ pub(super) struct Sampler {
     samples_max: usize,
     /// Samples beyond the limit.
     pub(super) over: u64,
-    /// Threads that were found and not sampled, because the maximum number was.
+    /// Threads that were found and not sampled, because the maximum number was or their files could not be
+    /// opened.
     skipped: BTreeSet<u32>,
 }
 
@@ -68,7 +73,7 @@ impl Sampler {
             samples: BTreeMap::new(),
             rounds: 0,
             kept: 0,
-            threads_max: THREADS_MAX,
+            threads_max: threads_max(open_files_limit()),
             samples_max: SAMPLES_MAX,
             over: 0,
             skipped: BTreeSet::new(),
@@ -127,7 +132,15 @@ impl Sampler {
                     continue;
                 }
                 let dir = PathBuf::from(format!("/proc/{pid}/task/{tid}"));
-                let Some(mut task) = Task::open(dir) else { continue };
+                let mut task = match Task::open(dir) {
+                    Ok(task) => task,
+                    // It has exited.
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                    Err(_) => {
+                        self.skipped.insert(tid);
+                        continue;
+                    }
+                };
                 let Some(stream) = gather.discover(tid) else { continue };
                 self.skipped.remove(&tid);
                 stream.pid = pid;
@@ -139,12 +152,18 @@ impl Sampler {
     }
 }
 
+/// Returns how many threads can be sampled with a descriptor limit.
+fn threads_max(limit: Option<u64>) -> usize {
+    limit.map_or(THREADS_MAX, |limit| (limit / DESCRIPTORS).min(THREADS_MAX as u64) as usize)
+}
+
 impl Task {
-    fn open(dir: PathBuf) -> Option<Self> {
-        let sched = ProcFile::open(&dir.join("schedstat"), 128).ok()?;
-        let stat = ProcFile::open(&dir.join("stat"), 1000).ok()?;
+    fn open(dir: PathBuf) -> io::Result<Self> {
+        let sched = ProcFile::open(&dir.join("schedstat"), 128)?;
+        let stat = ProcFile::open(&dir.join("stat"), 1000)?;
+        // It requires the permission to trace the thread.
         let call = ProcFile::open(&dir.join("syscall"), 256).ok();
-        Some(Self { dir, sched, stat, call })
+        Ok(Self { dir, sched, stat, call })
     }
 
     fn name(&mut self) -> Option<String> {
@@ -330,6 +349,11 @@ mod tests {
         let spans = spans_of_waits(&switches, &samples);
         let seen: Vec<_> = spans.iter().map(|s| (s.start_ns, s.ns, s.kind)).collect();
         assert_eq!(seen, [(10, 20, SpanKind::Sleep)]);
+    }
+
+    #[test]
+    fn descriptors_remain_for_finding_threads() {
+        assert_eq!([Some(1024), Some(1 << 20), None].map(threads_max), [256, 1024, 1024]);
     }
 
     #[test]

@@ -139,7 +139,8 @@ fn assemble(run: Run, mut collected: Collected) -> Raw {
     let skipped = sampler.as_ref().and_then(Sampler::skipped);
     let mut samples = sampler.map(|sampler| sampler.samples).unwrap_or_default();
     let finished = std::mem::take(&mut collected.finished);
-    let mut evidence = evidence(&run, &collected, &finished);
+    let lived_ns = lived_ns(&run, &collected.gather, &finished);
+    let mut evidence = evidence(&run, &collected, &finished, lived_ns);
     let taken: u64 = samples.values().map(|list| list.len() as u64).sum();
     evidence.sources.push(source(SAMPLES, taken, samples_over, None, "user"));
     evidence.notes.extend(skipped);
@@ -194,6 +195,16 @@ fn assemble(run: Run, mut collected: Collected) -> Raw {
         }
     }
     raw(&run, threads, cores, gather, evidence)
+}
+
+/// Returns the sum of the lifetimes of the observed threads within the run.
+fn lived_ns(run: &Run, gather: &Gather, finished: &[Finished]) -> u64 {
+    let others = gather.threads.iter().filter(|(tid, _)| finished.iter().all(|d| d.tid != **tid));
+    let lives = others.map(|(_, stream)| {
+        let begin_ns = stream.begin_ns.unwrap_or(run.start_ns).max(run.start_ns);
+        stream.end_ns.unwrap_or(run.end_ns).saturating_sub(begin_ns)
+    });
+    lives.sum()
 }
 
 /// What is known about the waits of a thread.

@@ -170,6 +170,22 @@ fn short_children_end_when_they_exit() {
 }
 
 #[test]
+fn the_overhead_is_a_share_of_the_time_of_all_threads() {
+    let overhead_pct = |threads: u32| {
+        let mut collected = Collected::default();
+        collected.gather.own_switches = 80;
+        for tid in 0..threads {
+            collected.gather.threads.insert(tid, Stream { pid: 1, ..Stream::default() });
+        }
+        let costs = Costs { switch_ns: Some(20.0), ..Costs::default() };
+        assemble(Run { costs, ..run(Level::Switch) }, collected).evidence.overhead_pct
+    };
+    // 80 records of 10 ns in 8000 ns.
+    assert!((overhead_pct(1) - 10.0).abs() < 1e-9, "{}", overhead_pct(1));
+    assert!((overhead_pct(4) - 2.5).abs() < 1e-9, "{}", overhead_pct(4));
+}
+
+#[test]
 fn a_missing_process_is_refused() {
     let refused = Watch::start(Some(Level::Account), u32::MAX / 2, quick()).err().unwrap();
     assert!(refused.to_string().contains("no such process"), "{refused}");

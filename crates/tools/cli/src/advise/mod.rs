@@ -113,10 +113,7 @@ fn budget_bytes(text: &str) -> Result<u64, String> {
 }
 
 pub(crate) fn run(args: &AdviseArgs) -> Ended {
-    let profiles = match args.store.dir() {
-        Ok(dir) => Ok(Profiles::read(&dir)?),
-        Err(nowhere) => Err(nowhere),
-    };
+    let profiles = args.store.dir().and_then(|dir| Profiles::read(&dir));
     let Some(action) = args.profile else { return advise(args, profiles) };
     let mut profiles = profiles?;
     let mut systems = Vec::new();

@@ -8,10 +8,12 @@ use crate::atomic_file;
 use crate::exit::Failure;
 use ioloom_failure::{Operation, PathError};
 use ioloom_model::Compute;
+use ioloom_sys::file::{self, OpenHow};
+use ioloom_sys::make;
 use ioloom_sys::mount::Mount;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// Version of the file.
@@ -171,7 +173,7 @@ impl Profiles {
     fn change(&mut self, change: impl FnOnce(&mut Vec<Entry>)) -> Result<(), Failure> {
         let lock = self.path.with_extension("json.lock");
         let dir = self.path.parent().unwrap_or(Path::new("."));
-        let locked = std::fs::create_dir_all(dir).and_then(|()| File::create(&lock));
+        let locked = std::fs::create_dir_all(dir).and_then(|()| open_lock(&lock));
         // Held until the end of this function.
         let _held = locked
             .and_then(|file| file.lock().map(|()| file))
@@ -187,6 +189,19 @@ impl Profiles {
         text.push(b'\n');
         atomic_file::write(&self.path, text)
     }
+}
+
+/// Opens a lock file, or creates it. A link is refused: another user may have planted it. A lock of another
+/// user that can only be read is sufficient.
+fn open_lock(path: &Path) -> io::Result<File> {
+    let opened = make::open_or_private_file(path).or_else(|error| {
+        let how = OpenHow { nofollow: true, ..OpenHow::default() };
+        match error.kind() {
+            ErrorKind::PermissionDenied => file::open(path, how),
+            _ => Err(error),
+        }
+    });
+    opened.map(File::from)
 }
 
 /// Reads the entries of a file; without it there are none.
@@ -259,6 +274,20 @@ mod tests {
         one.keep(entry(Condition::Mixed, "read/threads:n=4")).unwrap();
         assert_eq!(third.forget(|key| key.condition == Condition::Cold).unwrap(), 1);
         assert_eq!(open().entries.len(), 2);
+    }
+
+    #[test]
+    fn a_lock_that_is_a_link_is_refused_and_its_target_unchanged() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("target");
+        std::fs::write(&target, "text").unwrap();
+        let lock = dir.path().join("profiles.json.lock");
+        std::os::unix::fs::symlink(&target, &lock).unwrap();
+        let mut profiles = Profiles::read(dir.path()).unwrap();
+        assert!(profiles.keep(entry(Condition::Warm, "read/threads:n=2")).is_err());
+        assert_eq!(std::fs::read_to_string(&target).unwrap(), "text");
+        std::fs::remove_file(&lock).unwrap();
+        profiles.keep(entry(Condition::Warm, "read/threads:n=2")).unwrap();
     }
 
     #[test]

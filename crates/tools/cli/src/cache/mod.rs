@@ -50,13 +50,17 @@ pub(crate) fn run(args: &CacheArgs) -> Ended {
     if more > 0 {
         stderr::message(&format!("and {} more errors", format_count(more)));
     }
-    if args.json {
-        out::print_json_to_slow_reader(&document::Document::of(act, &report, &strips, elapsed_ns))?;
+    let printed = if args.json {
+        out::print_json_to_slow_reader(&document::Document::of(act, &report, &strips, elapsed_ns))
     } else {
         let text = show::Show { act, columns: out::columns(), map: args.map };
-        out::print_to_slow_reader(&text.report(&report, &strips))?;
+        out::print_to_slow_reader(&text.report(&report, &strips))
+    };
+    match printed {
+        Err(failure) if !failure.is_quiet() => Err(failure),
+        // A reader that has closed the pipe does not change the exit code.
+        _ => Ok(exit_of(&report, &signals)),
     }
-    Ok(exit_of(&report, &signals))
 }
 
 fn scan(
@@ -73,11 +77,17 @@ fn scan(
     });
     let show = show::Show { act, columns: out::columns(), map: false };
     let failed: Mutex<Option<Failure>> = Mutex::default();
+    let unread = AtomicBool::new(false);
     let each = |file: &FileReport| {
-        if let Err(failure) =
-            status.hide_during(|| out::print_to_slow_reader(&show.file_line(file)))
-        {
-            // The reader has closed the pipe, so further output would be lost.
+        if unread.load(Ordering::Relaxed) {
+            return;
+        }
+        let print = || out::print_to_slow_reader(&show.file_line(file));
+        let Err(failure) = status.hide_during(print) else { return };
+        // The reader has closed the pipe, so further output would be lost.
+        unread.store(true, Ordering::Relaxed);
+        // Evicting and loading go on.
+        if act == Action::Status || !failure.is_quiet() {
             *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
             stop.store(true, Ordering::Relaxed);
         }

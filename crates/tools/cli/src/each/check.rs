@@ -5,7 +5,7 @@ use super::args::EachArgs;
 use super::job::{CHUNK_BYTES, Job, stream};
 use super::line::{Line, LineReader, unsupported};
 use super::progress::Bar;
-use super::sink::{Manner, Sink};
+use super::sink::{Manner, Sink, WithoutReader};
 use super::work::{Comparison, Counts, EachWork, Expected, Lines, Local, failure};
 use crate::exit::{Ended, Exit, Failure};
 use crate::stderr;
@@ -177,7 +177,8 @@ fn verify(args: &EachArgs, listed: &mut Listed, stop: &Arc<AtomicBool>) -> Resul
     stream(&mut plan);
     let job = Job { plan, compute: Compute::default(), exec: None };
     let give_up = || stop.store(true, Ordering::Relaxed);
-    let manner = Manner { outlives_reader: true, ..Manner::of(true, false) };
+    let without_reader = WithoutReader::GoesOn;
+    let manner = Manner { without_reader, ..Manner::of(true, false) };
     let sink = Sink::new(manner, &Bar::None, &give_up);
     let comparison = Comparison {
         expected: &listed.expected,

@@ -42,8 +42,7 @@ pub(super) fn run_job(
     let bar = progress::Bar::new(args);
     let give_up = || stop.store(true, Ordering::Relaxed);
     let mut manner = sink::Manner::of(args.ordered, input.awaited);
-    // A part is written even if the reader of the lines has gone.
-    manner.outlives_reader = args.sharding.part.is_some();
+    manner.without_reader = without_reader(args);
     let sink = args.per_file.then(|| sink::Sink::new(manner, &bar, &give_up));
     let lines = match &sink {
         Some(sink) => Lines::Print(sink, shape(args)),
@@ -76,6 +75,9 @@ pub(super) fn run_job(
     }
     let is_whole = sink.as_ref().map_or(Ok(true), sink::Sink::finish)?;
     let run = run.map_err(failure)?;
+    if let Some(exit) = sink.as_ref().and_then(sink::Sink::exit) {
+        std::process::exit(exit as i32);
+    }
     let walked = run.walked.as_ref().map(SkippedCounts::of);
     let (mut outcome, counts) = work.outcome(run, &input.roots);
     outcome.cancelled |= !is_whole;
@@ -87,6 +89,20 @@ pub(super) fn run_job(
     }
     outcome.add_first(input.cut.get());
     Ok(outcome)
+}
+
+/// Returns what the run does when the reader of its lines has gone. A part and a trace are written
+/// nevertheless.
+fn without_reader(args: &EachArgs) -> sink::WithoutReader {
+    let by_variable =
+        || std::env::var_os(ioloom::TRACE_VARIABLE).is_some_and(|path| !path.is_empty());
+    if args.sharding.part.is_some() {
+        sink::WithoutReader::GoesOn
+    } else if args.trace.is_some() || by_variable() {
+        sink::WithoutReader::Stops
+    } else {
+        sink::WithoutReader::Exits
+    }
 }
 
 /// Requests the trace that the flags select.

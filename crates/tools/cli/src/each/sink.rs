@@ -2,8 +2,9 @@
 //!
 //! Lines are written when their files are done, or in input order. They are collected and written at
 //! the latest after [`FLUSH`], or one by one where a person or a feedback loop waits for them. When
-//! the reader has gone, the run is pointless and ends at once, unless its exit code still matters. When
-//! the reader is slow, files wait for it; after an interrupt, what it does not take is lost.
+//! the reader has gone, the run is pointless and ends at once, unless its exit code still matters or its
+//! trace is to be written. When the reader is slow, files wait for it; after an interrupt, what it does not
+//! take is lost.
 
 use super::progress::Bar;
 use crate::exit::{Exit, Failure};
@@ -29,15 +30,26 @@ pub(super) struct Manner {
     pub(super) ordered: bool,
     /// Each line at once.
     pub(super) each_line: bool,
-    /// Go on without output when the reader has gone.
-    pub(super) outlives_reader: bool,
+    /// What the run does when the reader has gone.
+    pub(super) without_reader: WithoutReader,
+}
+
+/// What a run does when its reader has gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WithoutReader {
+    /// It exits at once.
+    Exits,
+    /// It is stopped, so that its trace is written, and then exits.
+    Stops,
+    /// It goes on without output.
+    GoesOn,
 }
 
 impl Manner {
     /// Returns the manner for lines of a list that is `awaited`: its writer may wait for them.
     pub(super) fn of(ordered: bool, awaited: bool) -> Self {
         let each_line = awaited || io::stdout().is_terminal();
-        Self { ordered, each_line, outlives_reader: false }
+        Self { ordered, each_line, without_reader: WithoutReader::Exits }
     }
 }
 
@@ -61,6 +73,8 @@ struct Out {
     flushed: Instant,
     looked: Instant,
     failed: Option<io::Error>,
+    /// The exit code of a run that was stopped because its reader has gone.
+    exit: Option<Exit>,
 }
 
 impl<'a> Sink<'a> {
@@ -75,6 +89,7 @@ impl<'a> Sink<'a> {
             flushed: now,
             looked: now,
             failed: None,
+            exit: None,
         };
         Self { manner, bar, stop, out: Mutex::new(out), reported: AtomicBool::new(false) }
     }
@@ -138,6 +153,11 @@ impl<'a> Sink<'a> {
         }
     }
 
+    /// Returns the exit code of a run that was stopped because its reader has gone.
+    pub(super) fn exit(&self) -> Option<Exit> {
+        self.lock().exit
+    }
+
     /// Runs `f`, which reports a failure on standard error, while the progress bar is hidden.
     pub(super) fn report(&self, f: impl FnOnce()) {
         self.reported.store(true, Ordering::Relaxed);
@@ -165,11 +185,19 @@ impl<'a> Sink<'a> {
     }
 
     fn fail(&self, out: &mut Out, error: io::Error) {
-        if error.kind() != ErrorKind::BrokenPipe {
-            (self.stop)();
-        } else if !self.manner.outlives_reader {
-            self.bar.finish();
-            std::process::exit(self.exit_without_reader() as i32);
+        let is_gone = error.kind() == ErrorKind::BrokenPipe;
+        match self.manner.without_reader {
+            _ if !is_gone => (self.stop)(),
+            WithoutReader::Exits => {
+                self.bar.finish();
+                std::process::exit(self.exit_without_reader() as i32);
+            }
+            WithoutReader::Stops => {
+                // An interrupt raises the flag that stops the run, too.
+                out.exit = Some(self.exit_without_reader());
+                (self.stop)();
+            }
+            WithoutReader::GoesOn => {}
         }
         out.failed = Some(error);
     }

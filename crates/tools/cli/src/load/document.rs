@@ -38,6 +38,9 @@ pub(super) struct Document {
     pub(super) knee_per_s: Option<f64>,
     /// Whether the knee may be higher.
     pub(super) knee_is_least: bool,
+    /// Whether a step of the ladder failed, so that higher rates were not tried.
+    #[serde(skip)]
+    pub(super) failed: bool,
     pub(super) scaling: Option<Scaling>,
     pub(super) multiclient: Option<MultiRun>,
     pub(super) floors: Option<Floors>,
@@ -85,6 +88,7 @@ impl Document {
             p99_target_ns: ns(args.p99),
             knee_per_s: None,
             knee_is_least: false,
+            failed: false,
             scaling: None,
             multiclient: None,
             floors: None,

@@ -55,25 +55,39 @@ pub(crate) fn run(args: &LoadArgs) -> Ended {
     // A file that cannot be written is an error before the first request.
     let recording = args.history.as_deref().map(atomic_file::begin).transpose()?;
     let mut document = Document::new(args);
-    let history = match args.multiclient {
+    let ran = match args.multiclient {
         Some(clients) => multiclient(args, clients, &stop, &mut document).map(|()| None),
         None => runs(args, &stop, &mut document),
-    }?;
+    };
+    let (history, mut failed) = match ran {
+        Ok(history) => (history, None),
+        // The earlier runs are reported first.
+        Err(failure) if !document.runs.is_empty() => (None, Some(failure)),
+        Err(failure) => return Err(failure),
+    };
     let recorded = match recording.zip(history) {
         Some((file, history)) => file.finish(|out| history.write(out)),
         None => Ok(()),
     };
-    if args.floors && !stop.load(Ordering::Relaxed) {
-        document.floors = Some(floors(args, &stop)?);
+    if args.floors && failed.is_none() && !stop.load(Ordering::Relaxed) {
+        match floors(args, &stop) {
+            Ok(floors) => document.floors = Some(floors),
+            Err(failure) => failed = Some(failure),
+        }
     }
-    if args.json {
-        out::print_json(&document)?;
+    let printed = if args.json {
+        out::print_json(&document)
     } else {
-        out::print(&text::text(&document, args))?;
-    }
+        out::print(&text::text(&document, args, out::columns()))
+    };
     let ended = end(args, &document, stop.load(Ordering::Relaxed));
     // After the report, which must not be lost with the history.
-    recorded.and(ended)
+    let done = failed.map_or(recorded, Err).and(ended);
+    match printed {
+        // A reader that has closed the pipe does not change the exit code.
+        Err(failure) if !failure.is_quiet() && done.is_ok() => Err(failure),
+        _ => done,
+    }
 }
 
 /// Checks a recorded history.
@@ -110,7 +124,7 @@ fn end(args: &LoadArgs, document: &Document, interrupted: bool) -> Ended {
     }
     if !document.multiclient.as_ref().is_none_or(ioloom_load::MultiRun::is_right) {
         stderr::message(
-            "the server gave wrong answers, lost answers, or its final stocks do not match its answers",
+            "the server gave wrong answers or left orders unanswered, or its final stocks do not match its answers",
         );
         return Ok(Exit::Failed);
     }
@@ -250,6 +264,9 @@ fn one(plan: &LoadPlan, name: &str, stop: &AtomicBool) -> Result<(Run, Option<Hi
 }
 
 /// Runs the loads. Returns the history if one is recorded.
+///
+/// # Errors
+/// A run failed. The document has the earlier ones.
 fn runs(
     args: &LoadArgs,
     stop: &AtomicBool,
@@ -277,20 +294,12 @@ fn runs(
         report_threads(args, most);
         let mut rates = args.ladder.clone();
         rates.sort_by(f64::total_cmp);
-        for rate_per_s in rates {
-            let pace = Pace::Open { rate_per_s, arrival: args.arrival };
-            let plan = LoadPlan { pace, ..plan(args, most)? };
-            let (run, _) = one(&plan, &format!("{rate_per_s}/s: "), stop)?;
-            document.steps.push(Step::new(&run, args.p99));
-            document.runs.push(run);
-            if ladder::is_enough(&document.steps) || stop.load(Ordering::Relaxed) {
-                break;
-            }
-        }
+        let climbed = climb(args, &plan(args, most)?, &rates, stop, document);
+        document.failed = climbed.is_err();
         document.knee_per_s = ladder::knee(&document.steps);
-        let early = document.runs.iter().any(|run| run.interrupted);
+        let early = document.failed || document.runs.iter().any(|run| run.interrupted);
         document.knee_is_least = early || ladder::knee_is_least(&document.steps);
-        return Ok(None);
+        return climbed.map(|()| None);
     }
     let mut recorded = None;
     for connections in connections {
@@ -310,6 +319,27 @@ fn runs(
         }
     }
     Ok(recorded)
+}
+
+/// Runs the steps of a ladder of rates.
+fn climb(
+    args: &LoadArgs,
+    plan: &LoadPlan,
+    rates: &[f64],
+    stop: &AtomicBool,
+    document: &mut Document,
+) -> Result<(), Failure> {
+    for rate_per_s in rates.iter().copied() {
+        let pace = Pace::Open { rate_per_s, arrival: args.arrival };
+        let plan = LoadPlan { pace, ..plan.clone() };
+        let (run, _) = one(&plan, &format!("{rate_per_s}/s: "), stop)?;
+        document.steps.push(Step::new(&run, args.p99));
+        document.runs.push(run);
+        if ladder::is_enough(&document.steps) || stop.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Reports that the number of threads was reduced to the number of connections.

@@ -2,27 +2,38 @@
 
 use super::args::LoadArgs;
 use super::document::{Checked, Document, Floors};
-use crate::out::{table, table_text, wrap};
+use crate::out::{columns_of, table, table_text, wrap};
 use ioloom_load::{Conservation, Generator, Latency, MultiRun, Outcomes, Run, Stall};
 use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
 use std::fmt::Write;
 
-/// Text width, columns.
-const WIDTH: usize = 80;
-
-/// Formats the report.
-pub(super) fn text(document: &Document, args: &LoadArgs) -> String {
+/// Formats the report in `width` columns.
+pub(super) fn text(document: &Document, args: &LoadArgs, width: usize) -> String {
     let mut out = String::new();
     match document.runs.as_slice() {
         [] => {}
-        [run] => out.push_str(&one(run, args)),
-        runs => out.push_str(&several(runs, document, args)),
+        [run] => out.push_str(&one(run, args, width)),
+        runs => out.push_str(&several(runs, document, args, width)),
     }
     if let Some(multi) = &document.multiclient {
         out.push_str(&multiclient(multi));
     }
     if let Some(floors) = &document.floors {
         out.push_str(&floor(floors, document, args));
+    }
+    wrapped(&out, width)
+}
+
+/// Breaks the lines that are longer than `width` columns.
+fn wrapped(text: &str, width: usize) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        if columns_of(line) > width {
+            out.push_str(&wrap(line, width, 2));
+        } else {
+            out.push_str(line);
+            out.push('\n');
+        }
     }
     out
 }
@@ -64,7 +75,7 @@ fn is_shown(run: &Run, args: &LoadArgs) -> bool {
     run.generator.kept_up || args.anyway
 }
 
-fn one(run: &Run, args: &LoadArgs) -> String {
+fn one(run: &Run, args: &LoadArgs, width: usize) -> String {
     let mut out = String::new();
     let elapsed = format_ns(run.elapsed_ns as f64);
     if is_shown(run, args) {
@@ -82,7 +93,7 @@ fn one(run: &Run, args: &LoadArgs) -> String {
             connections(run.connections),
             ended(run, args)
         );
-        out.push_str(&latencies(run));
+        out.push_str(&latencies(run, width));
         if let Some(stall) = &run.stall {
             out.push_str(&stalled(stall));
         }
@@ -136,7 +147,7 @@ fn own(own: &Generator) -> String {
         format_ns(own.pickup.p99_ns as f64)
     );
     if let Some(unknown) = &own.unknown {
-        out.push_str(&wrap(&format!("  {unknown}"), WIDTH, 2));
+        let _ = writeln!(out, "  {unknown}");
     }
     out
 }
@@ -155,8 +166,8 @@ fn row(name: String, latency: &Latency) -> Vec<String> {
     ]
 }
 
-fn latencies(run: &Run) -> String {
-    let mut table = table(WIDTH + 10);
+fn latencies(run: &Run, width: usize) -> String {
+    let mut table = table(width);
     table.set_header(["latency", "count", "p50", "p90", "p99", "p99.9", "p99.99", "max"]);
     table.add_row(row("from due".to_owned(), &run.latency.corrected));
     table.add_row(row("from sent".to_owned(), &run.latency.raw));
@@ -171,17 +182,16 @@ fn latencies(run: &Run) -> String {
 /// Formats a stall that the latencies of a closed loop hide.
 fn stalled(stall: &Stall) -> String {
     let time = |ns: u64| format_ns(ns as f64);
-    let text = format!(
+    format!(
         "  STALL: an answer took {}, {} times the usual interval. A closed loop sends nothing while \
          it waits, so these latencies hide waiting time. Had each connection kept its interval of \
-         {}: p99 {}, p99.9 {}. Measure it with --rate.",
+         {}: p99 {}, p99.9 {}. Measure it with --rate.\n",
         time(stall.max_ns),
         format_count(stall.max_ns / stall.interval_ns.max(1)),
         time(stall.interval_ns),
         time(stall.corrected.p99_ns),
         time(stall.corrected.p999_ns)
-    );
-    wrap(&text, WIDTH, 2)
+    )
 }
 
 fn outcomes(outcomes: &Outcomes) -> String {
@@ -207,12 +217,12 @@ fn outcomes(outcomes: &Outcomes) -> String {
         format_size(outcomes.received_bytes)
     );
     parts.push(bytes);
-    wrap(&parts.join(", "), WIDTH, 2)
+    parts.join(", ") + "\n"
 }
 
 fn conserved(conservation: &Conservation) -> String {
     if let Some(reason) = &conservation.reason {
-        return wrap(&format!("stocks were not compared: {reason}"), WIDTH, 2);
+        return format!("stocks were not compared: {reason}\n");
     }
     if conservation.differences.is_empty() {
         let many = "stocks match the answers\n";
@@ -225,15 +235,16 @@ fn conserved(conservation: &Conservation) -> String {
     out
 }
 
-fn several(runs: &[Run], document: &Document, args: &LoadArgs) -> String {
-    let mut table = table(WIDTH + 10);
+fn several(runs: &[Run], document: &Document, args: &LoadArgs, width: usize) -> String {
+    let mut table = table(width);
+    let mut notes = String::new();
     let rates = !document.steps.is_empty();
     let (head, reference) = match (rates, args.rate.or(args.sessions)) {
         (true, _) => ("requested", "offered"),
         (false, Some(_)) => ("connections", "offered"),
         (false, None) => ("connections", "law"),
     };
-    table.set_header([head, "answered", "p50", "p99", "p99.9", "max", reference, ""]);
+    table.set_header([head, "answered", "p50", "p99", "p99.9", "max", reference]);
     for (at, run) in runs.iter().enumerate() {
         let latency = &run.latency.corrected;
         let time = |ns: u64| format_ns(ns as f64);
@@ -257,8 +268,14 @@ fn several(runs: &[Run], document: &Document, args: &LoadArgs) -> String {
         if run.too_many_unanswered().is_some() {
             note.push("too many unanswered");
         }
+        let asked = run.asked_per_s.filter(|_| rates);
+        let name = asked.map_or_else(|| run.connections.to_string(), rate);
+        if !note.is_empty() {
+            let name = asked.map_or_else(|| connections(run.connections), rate);
+            let _ = writeln!(notes, "{name}: {}", note.join(", "));
+        }
         table.add_row([
-            run.asked_per_s.filter(|_| rates).map_or_else(|| run.connections.to_string(), rate),
+            name,
             rate(run.answered_per_s),
             time(latency.p50_ns),
             time(latency.p99_ns),
@@ -267,12 +284,11 @@ fn several(runs: &[Run], document: &Document, args: &LoadArgs) -> String {
             law.map(|error| format!("{:+.1} %", error * 100.0))
                 .or_else(|| run.offered_per_s.map(rate))
                 .unwrap_or_default(),
-            note.join(", "),
         ]);
     }
-    let mut out = table_text(&table);
+    let mut out = table_text(&table) + &notes;
     if rates {
-        out.push_str(&wrap(&knee(document), WIDTH, 2));
+        let _ = writeln!(out, "{}", knee(document));
     }
     out.push_str(&law(document));
     for run in runs.iter().filter(|run| !run.is_right()) {
@@ -286,9 +302,11 @@ fn several(runs: &[Run], document: &Document, args: &LoadArgs) -> String {
 fn knee(document: &Document) -> String {
     let all = document.steps.iter().all(|step| step.carried);
     let knee = document.knee_per_s.map(rate);
-    if document.runs.iter().any(|run| run.interrupted) {
+    let interrupted = document.runs.iter().any(|run| run.interrupted);
+    if interrupted || document.failed {
         let knee = knee.map_or_else(|| "unknown".to_owned(), |knee| format!("{knee} or more"));
-        return format!("knee: {knee} (the ladder was interrupted)");
+        let why = if interrupted { "was interrupted" } else { "failed" };
+        return format!("knee: {knee} (the ladder {why})");
     }
     match (knee, document.knee_is_least) {
         (Some(knee), false) => format!("knee: {knee} is the highest sustained rate"),
@@ -449,13 +467,21 @@ mod tests {
     }
 
     #[test]
+    fn lines_are_broken_at_the_width() {
+        for width in [40, 80] {
+            let text = wrapped(&shown(2), width);
+            assert!(text.lines().all(|line| line.len() <= width), "{text}");
+        }
+    }
+
+    #[test]
     fn one_is_singular() {
         assert_eq!(
             shown(1),
             "multiclient: 1 client with 1 order each, sleeping 1.00 s: 10.000 s; predicted 10.000 s (+0.00 %)\n\
              1.00/s; request latency 0 ns (p50), 0 ns (p99); sleep overrun 0 ns (p99)\n\
-             1 order executed, 1 list, 1 session, 1 connection lost, 1 timed out, 0 B sent, 0\n  \
-             B received\n1 stock matches the answers\n1 connection"
+             1 order executed, 1 list, 1 session, 1 connection lost, 1 timed out, 0 B sent, 0 B \
+             received\n1 stock matches the answers\n1 connection"
         );
     }
 
@@ -465,8 +491,8 @@ mod tests {
             shown(2),
             "multiclient: 2 clients with 2 orders each, sleeping 1.00 s: 10.000 s; predicted 10.000 s (+0.00 %)\n\
              1.00/s; request latency 0 ns (p50), 0 ns (p99); sleep overrun 0 ns (p99)\n\
-             2 orders executed, 2 lists, 2 sessions, 2 connections lost, 2 timed out, 0 B\n  \
-             sent, 0 B received\n2 stocks match the answers\n2 connections"
+             2 orders executed, 2 lists, 2 sessions, 2 connections lost, 2 timed out, 0 B sent, \
+             0 B received\n2 stocks match the answers\n2 connections"
         );
     }
 }

@@ -7,8 +7,9 @@
 //! state, and SIGUSR2 hands over to the program that is now at the path of this one. A signal to stop
 //! ends a handover until the moment in which the next program replaces this one.
 
-use super::logging::TARGET;
+use super::logging::{self, TARGET};
 use crate::exit::{Exit, Failure};
+use crate::interrupt;
 use ioloom_failure::quoted;
 use ioloom_serve::handover::{Handover, Program};
 use ioloom_serve::inherited::Manager;
@@ -20,6 +21,7 @@ use signal_hook::consts::signal::{
 };
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
+use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,6 +47,8 @@ const SAME_STOP: Duration = Duration::from_secs(1);
 const CHECK_MAX: Duration = Duration::from_secs(10);
 /// Interval between looks at it.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
+/// Time that the reader of the log has before this program is replaced, or ends immediately.
+const LOG_MAX: Duration = Duration::from_millis(200);
 /// Maximum length of its message, in bytes.
 const MESSAGE_MAX: u64 = 4096;
 
@@ -93,8 +97,10 @@ impl Control {
         Ok(Self { state: Mutex::default(), manager, program, is_stopped: Arc::default() })
     }
 
-    /// Catches all signals from now on.
+    /// Catches all signals from now on. After one to stop, nothing waits long for a stalled reader of
+    /// standard error.
     pub(super) fn signals(&self) -> Result<Signals, Failure> {
+        interrupt::share(&self.is_stopped);
         let caught = Signals::new(stop_signals().chain(MILD)).and_then(|signals| {
             for signal in stop_signals() {
                 signal_hook::flag::register(signal, Arc::clone(&self.is_stopped))?;
@@ -121,6 +127,7 @@ impl Control {
             // The server is closed. A signal to stop is recorded, for the case that no program follows.
             *state = State { is_replacing: true, ..State::default() };
         }
+        logging::flush(LOG_MAX);
         let fatal: Vec<i32> = stop_signals().collect();
         let is_stopped = || self.is_stopped.load(Ordering::SeqCst);
         let failed = self.program.replace_this_process(handover, &fatal, &is_stopped);
@@ -143,12 +150,15 @@ impl Control {
     /// Handles signals until their handle is closed. `read` reads the settings that SIGHUP reloads.
     pub(super) fn watch(&self, signals: &mut Signals, read: &dyn Fn() -> Result<Reload, Failure>) {
         loop {
-            let arrived: Vec<i32> = signals.wait().collect();
-            for signal in arrived {
+            let mut arrived: Vec<i32> = signals.wait().collect();
+            // A stop must not wait for the others.
+            arrived.sort_by_key(|signal| MILD.contains(signal));
+            let mut arrived = VecDeque::from(arrived);
+            while let Some(signal) = arrived.pop_front() {
                 match signal {
                     SIGHUP => self.reload(read),
                     SIGUSR1 => self.print_state(),
-                    SIGUSR2 => self.hand_over(signals),
+                    SIGUSR2 => arrived.extend(self.hand_over(signals)),
                     _ => self.stop(signal),
                 }
             }
@@ -190,6 +200,7 @@ impl Control {
         };
         if matches!(signal, SIGINT | SIGTERM | SIGQUIT) && since.elapsed() >= SAME_STOP {
             tracing::warn!(target: TARGET, "stopped immediately");
+            logging::flush(LOG_MAX);
             std::process::exit(Exit::Interrupted as i32);
         }
     }
@@ -210,18 +221,27 @@ impl Control {
         self.send("READY=1\n");
     }
 
-    /// Hands over to the program at the path of this one, if it can continue.
-    fn hand_over(&self, signals: &mut Signals) {
+    /// Hands over to the program at the path of this one, if it can continue. Returns the signals
+    /// that arrived in the meantime and are not handled yet.
+    fn hand_over(&self, signals: &mut Signals) -> Vec<i32> {
+        let mut mild = Vec::new();
         {
             let state = self.lock();
             if state.server.is_none() || state.stopping_since.is_some() || state.is_handing_over {
-                return;
+                return mild;
             }
         }
         let path = quoted(self.program.path()).to_string();
-        if let Err(reason) = self.check_program(signals) {
-            tracing::error!(target: TARGET, "{path} cannot take over: {reason}; this program continues");
-            return;
+        match self.check_program(signals, &mut mild) {
+            Ok(true) => {}
+            Ok(false) => {
+                tracing::info!(target: TARGET, "not handing over: the server was asked to stop");
+                return mild;
+            }
+            Err(reason) => {
+                tracing::error!(target: TARGET, "{path} cannot take over: {reason}; this program continues");
+                return mild;
+            }
         }
         let mut state = self.lock();
         if let Some(server) = state.server.clone().filter(|_| state.stopping_since.is_none()) {
@@ -231,10 +251,12 @@ impl Control {
             self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\n"));
             server.hand_over();
         }
+        mild
     }
 
-    /// Lets the program verify its options. Handles signals to stop at the same time.
-    fn check_program(&self, signals: &mut Signals) -> Result<(), String> {
+    /// Lets the program verify its options; returns false if a signal to stop arrives first. Adds
+    /// other signals to `mild`.
+    fn check_program(&self, signals: &mut Signals, mild: &mut Vec<i32>) -> Result<bool, String> {
         let reason = |e: io::Error| ioloom_failure::reason(&e);
         let mut child = self.program.check().map_err(reason)?;
         let since = Instant::now();
@@ -242,20 +264,22 @@ impl Control {
             if let Some(status) = child.try_wait().map_err(reason)? {
                 break status;
             }
-            let stop = signals.pending().find(|signal| !MILD.contains(signal));
-            if stop.is_some() || signals.is_closed() || since.elapsed() > CHECK_MAX {
+            let is_mild = |signal: &i32| MILD.contains(signal);
+            let (others, stops): (Vec<i32>, Vec<i32>) = signals.pending().partition(is_mild);
+            mild.extend(others);
+            let is_stop = !stops.is_empty() || signals.is_closed();
+            if is_stop || since.elapsed() > CHECK_MAX {
                 let _ = child.kill();
                 let _ = child.wait();
-                stop.into_iter().for_each(|signal| self.stop(signal));
-                return Err(format!(
-                    "it did not verify its options within {} s",
-                    CHECK_MAX.as_secs()
-                ));
+                stops.into_iter().for_each(|signal| self.stop(signal));
+                let seconds = CHECK_MAX.as_secs();
+                let late = || format!("it did not verify its options within {seconds} s");
+                return if is_stop { Ok(false) } else { Err(late()) };
             }
             std::thread::sleep(CHECK_INTERVAL);
         };
         if status.success() {
-            return Ok(());
+            return Ok(true);
         }
         let mut message = Vec::new();
         if let Some(said) = child.stderr.take() {
@@ -277,6 +301,21 @@ impl Control {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use signal_hook::low_level::raise;
+
+    #[test]
+    fn signals_are_kept_while_a_program_verifies_its_options() {
+        let program = Program::new("/bin/sleep".into(), vec!["0.2".into()]);
+        let control = Control::new(program).unwrap();
+        let mut signals = Signals::new(MILD).unwrap();
+        for signal in [SIGHUP, SIGUSR1] {
+            raise(signal).unwrap();
+        }
+        let mut mild = Vec::new();
+        assert_eq!(control.check_program(&mut signals, &mut mild), Ok(true));
+        mild.sort_unstable();
+        assert_eq!(mild, [SIGHUP, SIGUSR1]);
+    }
 
     #[test]
     fn a_signal_to_stop_ends_a_handover_whose_server_is_closed() {

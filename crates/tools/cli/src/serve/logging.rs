@@ -1,11 +1,16 @@
 //! The log of the server: one line per event on standard error, as text or JSON.
 //!
 //! The server reports with `tracing`; this is the receiver. Spans are not used, and events of other
-//! libraries are dropped.
+//! libraries are dropped. Lines are written by a thread (`log_queue`): a server must neither stop
+//! serving nor become unstoppable because the reader of its log has stalled.
 
-use crate::stderr;
+use super::log_queue::LogQueue;
+use crate::{interrupt, stderr};
+use ioloom_model::units::format_counted;
 use serde_json::{Map, Value};
 use std::fmt::{Debug, Write};
+use std::sync::OnceLock;
+use std::time::Duration;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
@@ -13,6 +18,12 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 /// Target of the program's own messages.
 pub(super) const TARGET: &str = "ioloom::serve";
+
+/// Time that the reader of the log has at the end to take the last lines.
+const LAST_LINES: Duration = Duration::from_secs(2);
+
+/// The queue, from the first line on; `None` if its thread could not be started.
+static QUEUE: OnceLock<Option<LogQueue>> = OnceLock::new();
 
 /// Form of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -47,6 +58,34 @@ pub(super) fn start(form: LogForm, level: LogLevel) {
     let _ = tracing::subscriber::set_global_default(Log { form, level });
 }
 
+/// Waits until all lines are written; returns false if that takes longer than `limit`.
+pub(super) fn flush(limit: Duration) -> bool {
+    QUEUE.get().and_then(Option::as_ref).is_none_or(|queue| queue.flush(limit))
+}
+
+/// Writes the last lines. If the reader has stalled, standard error is given up soon, so that the
+/// program can end.
+pub(super) fn finish() {
+    if !flush(LAST_LINES) {
+        interrupt::raise();
+    }
+}
+
+fn queue(form: LogForm) -> Option<&'static LogQueue> {
+    let start = || LogQueue::start(stderr::line, move |count| dropped(form, count)).ok();
+    QUEUE.get_or_init(start).as_ref()
+}
+
+/// Words the line about dropped lines.
+fn dropped(form: LogForm, count: u64) -> String {
+    let lines = format_counted(count, "log line", "log lines");
+    let message = format!("dropped {lines}, because standard error was not read");
+    match form {
+        LogForm::Text => text(Level::WARN, &message),
+        LogForm::Json => json(Level::WARN, TARGET, Fields { message, ..Fields::default() }),
+    }
+}
+
 impl Subscriber for Log {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.is_event()
@@ -62,9 +101,13 @@ impl Subscriber for Log {
         let mut fields = Fields::default();
         event.record(&mut fields);
         let metadata = event.metadata();
-        match self.form {
+        let line = match self.form {
             LogForm::Text => text(*metadata.level(), &fields.message),
-            LogForm::Json => stderr::line(&json(metadata, fields).to_string()),
+            LogForm::Json => json(*metadata.level(), metadata.target(), fields),
+        };
+        match queue(self.form) {
+            Some(queue) => queue.push(line),
+            None => stderr::line(&line),
         }
     }
 
@@ -77,20 +120,20 @@ impl Subscriber for Log {
     fn exit(&self, _: &Id) {}
 }
 
-fn text(level: Level, message: &str) {
+fn text(level: Level, message: &str) -> String {
     let mark = if level == Level::WARN { "warning: " } else { "" };
-    stderr::message(&format!("{mark}{message}"));
+    stderr::prefixed(&format!("{mark}{message}"))
 }
 
-fn json(metadata: &Metadata<'_>, fields: Fields) -> Value {
+fn json(level: Level, target: &str, fields: Fields) -> String {
     let mut line = Map::new();
     line.insert("time".to_owned(), jiff::Timestamp::now().to_string().into());
-    line.insert("level".to_owned(), metadata.level().as_str().to_ascii_lowercase().into());
-    line.insert("target".to_owned(), metadata.target().into());
+    line.insert("level".to_owned(), level.as_str().to_ascii_lowercase().into());
+    line.insert("target".to_owned(), target.into());
     let message = stderr::without_errno(&fields.message);
     line.insert("message".to_owned(), message.into());
     line.extend(fields.others);
-    line.into()
+    Value::Object(line).to_string()
 }
 
 /// The message and the other fields of an event.

@@ -24,7 +24,7 @@ pub(crate) struct Request<'a> {
     pub(crate) ledger: &'a Ledger,
     /// The stored runs.
     pub(crate) evidence: &'a Evidence,
-    /// The claims to decide, without those already decided.
+    /// The claims to decide, without those that runs on this machine have decided.
     pub(crate) claims: Vec<&'a Claim>,
     /// Whether the claims were named, so that those given up earlier are tried again.
     pub(crate) named: bool,
@@ -49,6 +49,11 @@ pub(super) struct Bench<'a> {
     pub(super) stop: Arc<AtomicBool>,
     work_dir: PathBuf,
     runner: Runner,
+}
+
+/// Returns the fingerprint of this machine, as runs in this work directory record it.
+pub(crate) fn fingerprint(dir: Option<&Path>) -> Result<String, Failure> {
+    Ok(facts::facts(Path::new("/"), &work_dir(dir)?).fingerprint)
 }
 
 impl<'a> Bench<'a> {

@@ -14,14 +14,15 @@ mod looks;
 mod plan;
 mod power;
 
-pub(crate) use bench::Request;
+pub(crate) use bench::{Request, fingerprint};
 
 use crate::exit::{Ended, Exit, Failure};
 use crate::study::{lab_failure, spec_failure};
 use crate::study_progress::StudyProgress;
 use crate::{out, stderr};
 use bench::Bench;
-use ioloom_claims::{Claim, ClaimVerdict, Part, Rule, Verdict, forecast, verdicts_at_looks};
+use ioloom_claims::power::is_out_of_reach;
+use ioloom_claims::{Claim, ClaimVerdict, Part, Rule, Test, Verdict, forecast, verdicts_at_looks};
 use ioloom_lab::store::SessionHeader;
 use ioloom_lab::{RunOptions, Session, run_study, sequential};
 use ioloom_model::RunRecord;
@@ -66,6 +67,7 @@ pub(crate) fn run(request: &Request<'_>) -> Ended {
             stderr::line("Stopped; finished runs are kept. Continue with the same command.");
             return Ok(Exit::Interrupted);
         };
+        left_out |= ran.has_refused;
         let later = planned.left_out.get(plan::NO_BUDGET);
         wanted.retain(|claim| {
             ran.unfinished.contains(&claim.id)
@@ -94,6 +96,7 @@ fn round(
     claims.retain(|claim| !running.contains(&claim.id));
     let mut left_out = futile(bench, &claims);
     left_out.extend(given_up(bench.request, &sessions));
+    left_out.extend(out_of_reach(bench, &claims));
     let planned = Plan::new(bench, &claims, &left_out, budget)?;
     Ok((continued, planned))
 }
@@ -103,8 +106,10 @@ fn round(
 struct Round {
     /// Whether a session has ended or has more runs than before.
     is_further: bool,
-    /// Claims of sessions that have not ended.
+    /// Claims of sessions that have not ended, or not begun for lack of time.
     unfinished: BTreeSet<String>,
+    /// Whether a session was refused.
+    has_refused: bool,
 }
 
 /// Runs the sessions one after another, each with its share of the budget; `None` if the user stopped
@@ -118,12 +123,27 @@ fn run_tasks(
     let began = Instant::now();
     let mut round = Round::default();
     for (at, task) in tasks.iter().enumerate() {
-        let share = budget.map(|budget| {
+        let left = budget.map(|budget| budget.saturating_sub(began.elapsed()));
+        // The plan has found time for the first session.
+        if at > 0 && task.exceeds(left) {
+            report_left_out("the time left is too short for one block", &task.rule.claims);
+            round.unfinished.extend(task.rule.claims.iter().cloned());
+            continue;
+        }
+        let share = left.map(|left| {
             let rest: f64 = tasks[at..].iter().map(|task| task.first_s).sum();
-            let part = (task.first_s / rest.max(1e-9)).clamp(0.0, 1.0);
-            budget.saturating_sub(began.elapsed()).mul_f64(part)
+            left.mul_f64((task.first_s / rest.max(1e-9)).clamp(0.0, 1.0))
         });
-        let session = measure(bench, task, share)?;
+        let session = match measure(bench, task, share) {
+            Ok(session) => session,
+            // Other studies may fit.
+            Err(failure) if failure.exit == Exit::Refused => {
+                report_left_out(&failure.message, &task.rule.claims);
+                round.has_refused = true;
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
         if bench.stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
@@ -210,9 +230,29 @@ fn futile(bench: &Bench<'_>, claims: &[&Claim]) -> BTreeMap<String, String> {
     hopeless.map(|verdict| (verdict.id, reason.clone())).collect()
 }
 
+/// Returns the claims that one more session cannot decide, whatever it measures, and the reason.
+fn out_of_reach(bench: &Bench<'_>, claims: &[&Claim]) -> BTreeMap<String, String> {
+    let machine = &bench.machine.fingerprint;
+    let records = &bench.request.evidence.records;
+    let is_out = |test: &Test| is_out_of_reach(&test.contrast, records, machine);
+    let out = claims.iter().filter(|claim| claim.contrasts.iter().any(is_out));
+    let reason = "earlier sessions used the error rate of their resampled test; a study with --blocks 48, \
+                  judged once, may decide them";
+    out.map(|claim| (claim.id.clone(), reason.to_owned())).collect()
+}
+
+/// Prints a sentence in lines of 80 columns.
+fn line(text: &str) {
+    stderr::line(out::wrap(text, 80, 2).trim_end());
+}
+
+/// Prints which claims are left out, and why.
+fn report_left_out(reason: &str, claims: &[String]) {
+    line(&format!("Left out, {reason}: {}.", claims.join(", ")));
+}
+
 /// Prints the plan before anything runs.
 fn report_plan(continued: &[Task], planned: &Plan) {
-    let line = |text: &str| stderr::line(out::wrap(text, 80, 2).trim_end());
     for task in continued {
         line(&format!("Continues an unfinished session. {}", task.words()));
     }
@@ -232,7 +272,7 @@ fn report_plan(continued: &[Task], planned: &Plan) {
         ));
     }
     for (reason, claims) in &planned.left_out {
-        line(&format!("Left out, {reason}: {}.", claims.join(", ")));
+        report_left_out(reason, claims);
     }
 }
 

@@ -90,6 +90,17 @@ impl Task {
         Price::of(std::slice::from_ref(self)).block_s
     }
 
+    /// Returns the estimated seconds of its file sets and one block, the least that is of use.
+    fn least_s(&self) -> f64 {
+        let Price { block_s, sets_s } = Price::of(std::slice::from_ref(self));
+        block_s + sets_s
+    }
+
+    /// Reports whether the time left is too short for its file sets and one block.
+    pub(super) fn exceeds(&self, left: Option<Duration>) -> bool {
+        left.is_some_and(|left| self.least_s() > left.as_secs_f64())
+    }
+
     /// Describes the session in a sentence.
     pub(super) fn words(&self) -> String {
         let claims = format_counted(self.rule.claims.len() as u64, "claim", "claims");

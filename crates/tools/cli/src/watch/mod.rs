@@ -152,6 +152,8 @@ fn watch(args: &WatchArgs) -> Result<Done, Stop> {
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]);
     let held = PausedChild::start(command).map_err(|e| cannot_start(args, &e))?;
+    // The command has the former limit; each of its threads needs descriptors here.
+    let _ = ioloom_sys::proc::raise_open_files_limit();
     let level = args.evidence.and_then(crate::evidence::level);
     let watch =
         Watch::start(level, held.pid(), TraceOptions::default()).map_err(Failure::refused)?;

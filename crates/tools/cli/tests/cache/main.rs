@@ -95,6 +95,28 @@ fn drop_evicts_and_warm_loads() {
 }
 
 #[test]
+fn a_closed_pipe_changes_neither_the_work_nor_the_exit_code() {
+    let tree = Tree::new();
+    if !tree.works() {
+        return;
+    }
+    (0..50).for_each(|i| tree.write(format!("t/{i}"), 4096));
+    fs::write(tree.path().join("list"), "missing\n").unwrap();
+    let unread = |args: &[&str]| {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = Command::new(PROGRAM);
+        command.current_dir(tree.path()).arg("cache").args(args).stdout(writer);
+        command.stdin(fs::File::open(tree.path().join("list")).unwrap());
+        command.output().unwrap().status.code()
+    };
+    assert_eq!(unread(&["drop", "-a", "--threads", "1", "t"]), Some(0));
+    let seen = tree.json(&["status", "--json", "t"]);
+    assert_eq!(seen["total"]["resident_pages"], 0);
+    assert_eq!(unread(&["drop", "-"]), Some(1));
+}
+
+#[test]
 fn lists_come_on_standard_input() {
     let tree = Tree::new();
     tree.write("a\nb", 5000);

@@ -128,6 +128,17 @@ fn advice_that_cannot_be_kept_is_printed() {
     let ran = home.run(&[&args[..], &["--store", store.to_str().unwrap()]].concat()).well();
     assert!(ran.json()["plan"].is_string(), "{}", ran.out);
     assert!(ran.err.is_empty() || ran.err.contains("not kept"), "{}", ran.err);
+    // Profiles that a newer version has written, or that are damaged, are left alone.
+    let store = home.path("damaged");
+    fs::create_dir_all(&store).unwrap();
+    fs::write(store.join("profiles.json"), "{").unwrap();
+    let at = ["--store", store.to_str().unwrap()];
+    let ran = home.run(&[&args[..], &at].concat()).well();
+    assert!(ran.json()["plan"].is_string(), "{}", ran.out);
+    assert!(ran.err.is_empty() || ran.err.contains("not kept"), "{}", ran.err);
+    assert_eq!(fs::read_to_string(store.join("profiles.json")).unwrap(), "{");
+    let show = [&["advise", "--profile", "show"][..], &at].concat();
+    home.run(&show).one_error(1, &["profiles.json"]);
 }
 
 /// An interrupt during the sweep leaves the advice of the finished trial.

@@ -121,6 +121,28 @@ fn a_run_whose_stocks_cannot_be_compared_at_the_end_does_not_pass() {
 }
 
 #[test]
+fn the_exit_code_of_a_load_survives_a_closed_pipe() {
+    let home = Home::new();
+    let target = server_that_vanishes().to_string();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let args = ["load", &target, "--mix", "buy", "--requests", "20", "-c", "1", "--anyway"];
+    let output = home.command(&args).stdout(writer).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+}
+
+#[test]
+fn a_run_that_fails_does_not_lose_the_earlier_ones() {
+    let home = Home::new();
+    let target = server_that_vanishes().to_string();
+    let args = ["load", &target, "--mix", "buy", "--requests", "20", "-c", "1,2", "--shared"];
+    let ran = home.run(&[&args[..], &["--anyway"]].concat());
+    assert_eq!(ran.code, Some(1), "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("from due"), "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("ioloom: cannot "), "{}", ran.err);
+}
+
+#[test]
 fn a_server_that_does_not_answer_does_not_pass() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = listener.local_addr().unwrap().to_string();

@@ -279,8 +279,15 @@ fn the_levels_of_memory_are_one_document_a_text_and_pictures() {
     assert_eq!(modified, time, "no file was created");
     home.run(&["memory", "--cpu", "60000"]).one_error(2, &["invalid value '60000' for --cpu"]);
     home.run(&["memory", "--max", "1k"]).one_error(2, &["--max"]);
+    // Before the measurement.
+    let ran = home.run(&["memory", "--quick", "--max", "1MiB", "--svg", "."]);
+    assert!(ran.code == Some(1) && !ran.err.contains("measuring"), "{}", ran.err);
     // A small set keeps debug builds fast; level boundaries are not tested here.
-    let json = home.run(&["memory", "--quick", "--max", "1MiB", "--json"]).well().json();
+    let quick = ["memory", "--quick", "--max", "1MiB", "--json"];
+    let unsaved = home.run(&[&quick[..], &["--store", "/dev/null"]].concat());
+    assert!(unsaved.code == Some(1) && unsaved.err.contains("/dev/null"), "{}", unsaved.err);
+    assert_eq!(unsaved.json()["command"], "memory");
+    let json = home.run(&quick).well().json();
     assert_eq!((json["schema"].as_u64(), json["command"].as_str()), (Some(1), Some("memory")));
     for level in json["levels"].as_array().unwrap() {
         assert!(level["latency_ns"].as_f64().unwrap() > 0.0, "{level}");

@@ -1,7 +1,7 @@
 //! End-to-end tests of recording, showing and exporting traces, and of watching commands.
 
 use crate::home::{Home, Ran};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -36,6 +36,22 @@ fn a_trace_is_recorded_shown_and_exported() {
     assert!(std::fs::metadata(home.path("a.pf")).unwrap().len() > 500);
     home.run(&["trace", "compare", "a.ioloom", "b.ioloom", "-o", "both.html"]).well();
     assert!(std::fs::read_to_string(home.path("both.html")).unwrap().contains("threads:n=2"));
+}
+
+#[test]
+fn a_trace_is_written_when_the_reader_of_the_lines_leaves() {
+    let home = home();
+    let args = ["each", "-", "--per-file", "--trace", "a.ioloom", "--evidence", "0"];
+    let mut command = home.command(&args);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    // The list has no end before the run has.
+    let mut list = child.stdin.take().unwrap();
+    list.write_all(b"in/0\n").unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{line}");
+    drop(list);
+    home.run(&["trace", "show", "a.ioloom"]).well();
 }
 
 #[test]

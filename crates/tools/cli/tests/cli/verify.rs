@@ -200,3 +200,46 @@ fn time_that_is_left_goes_to_further_claims() {
     assert!(before.contains("do not fit into the budget: 000-V4"), "{before}");
     assert!(later.contains("1 claim, 2 arms (000-V4)"), "{later}");
 }
+
+#[test]
+fn a_refused_study_leaves_the_others() {
+    let home = Home::new();
+    let claim_of = |id, study: &str| {
+        let [one, two] = ["threads-1", "threads-2"];
+        let text = claim(id, "Two threads process as many files as one.", [one, two], "equal");
+        text.replace("study = \"tiny\"", &format!("study = \"{study}\""))
+    };
+    let claims = claim_of("000-V1", "tiny") + &claim_of("000-V2", "huge");
+    let args = arguments_for(&home, &claims, &["000-V1", "000-V2"]);
+    let huge = TINY.replace("\"tiny\"", "\"huge\"").replace("count = 40", "count = 4");
+    let huge = huge.replace("exp(mean=4KiB,min=1,max=64KiB)", "512TiB");
+    std::fs::write(home.path("studies").join("huge.toml"), huge).unwrap();
+    let ran = home.run(&args);
+    assert_eq!(ran.code, Some(3), "{}", ran.err);
+    let text = ran.err.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("Left out, not enough space"), "{}", ran.err);
+    assert!(text.contains("`ioloom clean`: 000-V2."), "{}", ran.err);
+    assert!(home.records().iter().all(|run| run["key"]["study"] == "tiny"));
+    blocks(&home);
+}
+
+/// Runs that another machine made decide its verdict, but not what is open here.
+#[test]
+fn claims_decided_on_another_machine_are_open_here() {
+    let home = Home::new();
+    home.run(&arguments(&home, &["000-V1", "--json"])).well();
+    if !quiet(&home) {
+        return;
+    }
+    let own = home.records()[0]["machine"].as_str().unwrap().to_owned();
+    let file = std::fs::read_dir(home.store().join("sessions")).unwrap().next().unwrap();
+    let file = file.unwrap().path();
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace(&format!("\"{own}\""), "\"0000000000000000\"")).unwrap();
+    let plan = home.run(&arguments(&home, &["000-V1", "--dry-run"])).well();
+    assert!(!plan.err.contains("already decided"), "{}", plan.err);
+    assert!(plan.err.contains("Estimate: about"), "{}", plan.err);
+    let claims = home.path("claims").to_str().unwrap().to_owned();
+    let shown = home.run(&["claims", "000-V1", "--claims", &claims]).well();
+    assert!(shown.out.contains("(machine 0000000000000000)"), "{}", shown.out);
+}

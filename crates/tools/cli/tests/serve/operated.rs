@@ -90,6 +90,29 @@ fn hangup_and_user_signals_do_not_end_the_server() {
     assert_eq!(server.ended().0.code(), Some(0));
 }
 
+/// The pipe of its standard error is full, and its log waits.
+#[test]
+fn a_server_whose_log_is_not_read_serves_and_stops() {
+    let place = place();
+    let mut server = Served::in_dir(place.path(), &["--durability", "none"]);
+    let mut client = Client::new(&server.address, "a").unwrap();
+    for number in 1..=40 {
+        server.signal("-USR1");
+        // The next signal must not arrive before this one is handled.
+        let answer = client.ask(&format!("{number} BUY 1 1")).unwrap();
+        assert_eq!(answer, format!("{number} OK {} {number}", 100_000 - number));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    server.signal("-TERM");
+    let ended = (0..2000).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        server.child.try_wait().unwrap()
+    });
+    assert_eq!(ended.expect("it stops").code(), Some(0));
+    let stocks = std::fs::read_to_string(place.at("stock.txt")).unwrap();
+    assert_eq!(stocks, "1 99960 10\n2 100000 20\n");
+}
+
 #[test]
 fn tokens_and_limits_are_reloaded() {
     let place = place();

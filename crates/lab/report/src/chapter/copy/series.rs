@@ -251,15 +251,15 @@ fn in_order(run: &Measured) -> bool {
     spearman(&order, &place).abs() >= ORDERED
 }
 
-/// Returns a sentence on whether the times of a series depend on the locations.
+/// Returns a sentence on whether the times of a series go with the locations.
 fn relation(words: &str, run: &Measured) -> String {
     let number = |name: &str| run.extra.get(name).copied();
     let (known, places) = (known(run, "places_known"), known(run, "places"));
     if known == 0.0 {
         return format!(
             "{words}: no copy had a known location when it returned, because nothing was written \
-            yet or the file system does not report locations. The location cannot explain the \
-            times."
+            yet or the file system does not report locations. Whether the location goes with the \
+            times is unknown."
         );
     }
     if places < 2.0 {
@@ -284,14 +284,12 @@ fn relation(words: &str, run: &Measured) -> String {
             determined (rank correlation {rho:.2})"
         ),
         (Some(rho), Some(p)) if p < CHANCE => format!(
-            "the time depends on the location: copies at higher offsets took {} (rank correlation \
+            "the time goes with the location: copies at higher offsets took {} (rank correlation \
              {rho:.2}, p = {p:.4})",
             if rho > 0.0 { "longer" } else { "less time" }
         ),
         (Some(rho), Some(p)) => {
-            format!(
-                "the time does not depend on the location (rank correlation {rho:.2}, p = {p:.2})"
-            )
+            format!("no relation to the location is shown (rank correlation {rho:.2}, p = {p:.2})")
         }
         _ => "too few copies to relate time and location".to_owned(),
     };
@@ -352,7 +350,7 @@ mod tests {
         let turns = relation("over", &series_at(&[0.0, 1.0, 0.0, 1.0], 0.87, 0.001, 1.0));
         assert!(
             turns.contains(
-                "2 locations, alternating between two regions of the disk; the time depends on the \
+                "2 locations, alternating between two regions of the disk; the time goes with the \
                  location"
             ),
             "{turns}"
@@ -363,12 +361,14 @@ mod tests {
         let walked = relation("new", &walked);
         assert!(walked.contains("both location and time follow the order"), "{walked}");
         let same = relation("over", &series_at(&[0.0, 1.0, 0.0, 1.0], 0.1, 0.8, 1.0));
-        assert!(same.contains("does not depend on the location"), "{same}");
+        assert!(same.contains("no relation to the location is shown"), "{same}");
         assert!(
             relation("x", &series_at(&[0.0, 0.0], 0.0, 1.0, 0.0))
                 .contains("all copies share one location")
         );
-        assert!(relation("x", &series_at(&[], 0.0, 1.0, 0.0)).contains("nothing was written yet"));
+        let unknown = relation("x", &series_at(&[], 0.0, 1.0, 0.0));
+        assert!(unknown.contains("nothing was written yet"), "{unknown}");
+        assert!(unknown.contains("goes with the times is unknown"), "{unknown}");
         assert_eq!(location(1.0, 3.0 * 1_073_741_824.0), "B, +3.00 GiB");
         assert_eq!(
             (location(0.0, 0.0), location(30.0, 0.0)),

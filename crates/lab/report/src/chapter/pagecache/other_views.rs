@@ -3,6 +3,7 @@
 //! explanation.
 
 use crate::chapter::arms::{arm, number, row};
+use crate::chapter::causes::theory;
 use crate::group::Group;
 use crate::input::Input;
 use crate::markup::Markup;
@@ -81,11 +82,15 @@ fn dropped(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
             row(m, [what, &at("before"), &at("dropped"), &at("synced")]);
         }
     });
-    m.tag("p").a("class", "lead").text(
+    m.tag("p")
+        .a("class", "lead")
+        .text("The caches of the whole system are dropped only with --drop-caches.");
+    theory(
+        m,
+        "Documentation/admin-guide/sysctl/vm.rst of the kernel",
         "Only pages that can be read again are dropped: clean pages also exist on the device. A \
         dirty page has no other copy until it is written, so it remains until a sync. A file in \
-        memory has no device to be read from; it counts as page cache and is never dropped. The \
-        caches of the whole system are dropped only with --drop-caches.",
+        memory has no device to be read from; it counts as page cache and is never dropped.",
     );
 }
 
@@ -124,20 +129,32 @@ fn device(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         let share = of(metric).zip(of("fresh_bytes")).map(|(part, all)| percent(part / all));
         share.unwrap_or_else(|| "unknown".to_owned())
     };
+    let old = ["fresh_old_before_sync_bytes", "fresh_old_after_sync_bytes"];
+    let coherent = match old.map(&of) {
+        shares if shares.iter().flatten().any(|bytes| *bytes > 0.0) => {
+            "The two were not coherent: after"
+        }
+        [Some(_), Some(_)] => "No stale bytes were read: after",
+        _ => "After",
+    };
     m.tag("p").a("class", "lead").text(&format!(
         "Published without a number: a device's buffer cache is separate from the page cache. \
-        Here, there is one cache with separate address spaces: pages are looked up by file and \
-        offset, and a device is a file too. So the same {} are cached twice ({} of them are \
-        identical). Both count as page cache, the device pages as Buffers, and fadvise evicts \
-        both. They are not coherent: after the file was rewritten, the device returned {} of the \
-        old bytes before a sync, {} of them after it, because its pages were still cached, and {} \
-        of the new ones after its pages were evicted.",
+        Here, {} were read through the file and through the device; {} of them were identical. \
+        {coherent} the file was rewritten, the device returned {} of the old bytes before a sync, \
+        {} of them after it, and {} of the new ones after its pages were evicted.",
         format_size(range as u64),
         size(of("equal_bytes")),
-        fresh("fresh_old_before_sync_bytes"),
-        fresh("fresh_old_after_sync_bytes"),
+        fresh(old[0]),
+        fresh(old[1]),
         fresh("fresh_new_after_advice_bytes"),
     ));
+    theory(
+        m,
+        "proc_meminfo(5), posix_fadvise(2)",
+        "There is one cache with separate address spaces: pages are looked up by file and offset, and \
+        a device is a file too, so the same bytes can be cached twice. Pages of a device count as \
+        Buffers.",
+    );
 }
 
 fn shell(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
@@ -165,11 +182,15 @@ fn shell(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     m.tag("p").text(&format!(
         "Published: sudo echo 3 > /proc/sys/vm/drop_caches fails because of zsh. Here, {count} \
         shells ran a command with its output redirected to a file that the user cannot write: \
-        {each}. Not installed: {missing}. The shell opens the file as its own user before \
-        starting the command; sudo is that command, so it never starts. A shell inside the \
-        privileged process {}, a privileged tee {}: the process that opens the file needs the \
-        permission.",
+        {each}. Not installed: {missing}. A shell inside the privileged process {}, a privileged \
+        tee {}.",
         worked("privileged_shell_began"),
         worked("privileged_tee_wrote"),
     ));
+    theory(
+        m,
+        "POSIX, Shell Command Language, Redirection",
+        "The shell opens the file as its own user before it starts the command, and sudo is that \
+        command. The process that opens the file needs the permission.",
+    );
 }
