@@ -67,6 +67,9 @@ pub(crate) struct CopyContext<'a> {
     links_made: Mutex<HashSet<Identity>>,
     /// Held by threads that create such links until they are recorded.
     making_links: RwLock<()>,
+    /// New directories in which this copy creates symbolic links, and existing ones into which it moves some: one
+    /// number for all links of a directory.
+    dirs_with_links: Mutex<HashSet<Identity>>,
     /// Whether sources are copied without the directories in them and without their own attributes.
     pub(crate) alone: bool,
     /// Entries in directories that were removed because they could not be completed.
@@ -115,6 +118,7 @@ impl<'a> CopyContext<'a> {
             created,
             links_made: Mutex::default(),
             making_links: RwLock::new(()),
+            dirs_with_links: Mutex::default(),
             alone: false,
             removed: Mutex::default(),
         }
@@ -199,16 +203,36 @@ impl<'a> CopyContext<'a> {
         }
     }
 
-    /// Returns true if a symbolic link was created by this copy.
-    pub(crate) fn created_link(&self, found: &Attr) -> bool {
+    /// Records that this copy is about to create symbolic links in a directory that is still hidden. Once it has its
+    /// name, another path can lead there.
+    pub(crate) fn links_in(&self, dir: Identity) {
+        locked(&self.dirs_with_links).insert(dir);
+    }
+
+    /// Records that the entries of a hidden directory are about to be moved into an existing one.
+    pub(crate) fn links_move(&self, from: Identity, to: &Dir) -> io::Result<()> {
+        if locked(&self.dirs_with_links).contains(&from) {
+            self.links_in(attr::of_file(to)?.identity());
+        }
+        Ok(())
+    }
+
+    /// Returns true if a symbolic link in `dir` was created by this copy, or if another program created it in a
+    /// directory with such links.
+    pub(crate) fn created_link(&self, found: &Attr, dir: &Dir) -> bool {
+        let is_in = |dir: Attr| locked(&self.dirs_with_links).contains(&dir.identity());
+        self.is_recorded(found) || attr::of_file(dir).is_ok_and(is_in)
+    }
+
+    fn is_recorded(&self, link: &Attr) -> bool {
         // Those that exist by now are recorded.
         drop(self.making_links.write().unwrap_or_else(PoisonError::into_inner));
-        locked(self.created_links()).contains(&found.identity())
+        locked(self.created_links()).contains(&link.identity())
     }
 
     /// Returns true if a path is that of a symbolic link created by an earlier part of this copy.
     pub(crate) fn is_created_link(&self, path: &Path) -> bool {
-        let is_link = |found: &Attr| found.kind == Kind::Symlink && self.created_link(found);
+        let is_link = |found: &Attr| found.kind == Kind::Symlink && self.is_recorded(found);
         self.created.is_some() && attr::of_path(path, false).is_ok_and(|found| is_link(&found))
     }
 

@@ -13,7 +13,8 @@
 //!
 //! A file that is written in place (see `crate::place`) is opened and truncated instead. So is the
 //! target of a pipe or device, which can go on for ever. A new target of such a source has its final name from
-//! the start, and keeps the data that it has if the copy fails or is interrupted.
+//! the start, and keeps the data that it has if the copy fails or is interrupted. A file that replaces another one
+//! with a backup, or after its removal, then gets its name as well.
 
 use crate::backup::Kept;
 use crate::content::Transferred;
@@ -30,7 +31,7 @@ use crate::plan::SMALL_BYTES;
 use crate::resume;
 use crate::route::{Route, Source, TargetState};
 use crate::streams;
-use ioloom_failure::Operation;
+use ioloom_failure::{Operation, quoted};
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::descriptor::Descriptor;
@@ -39,9 +40,10 @@ use ioloom_sys::inode_flags::InodeFlags;
 use ioloom_sys::{make, transfer};
 use rustix::io::Errno;
 use std::cmp::Ordering::{Greater, Less};
-use std::ffi::{CStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -169,21 +171,20 @@ impl<'a> Attempt<'a> {
         if source.is_stream() {
             new.stay_with_data();
         }
+        let kept = new.kept_name();
         let finished = match moved {
             Ok((change, moved)) => {
                 let (mode, end) = (moved.mode, moved.bytes);
                 self.finish(new, moved).map(|finished| (change, finished, mode, end))
             }
             Err(error) => {
-                if self.in_pieces() && !matches!(error.reason, Reason::Changed(_)) {
-                    // A later copy resumes from the pieces recorded in the journal.
-                    new.leave();
-                }
+                self.give_up(new, &error);
                 Err(error)
             }
         };
         if finished.is_err() {
             context.meter(&mine).take_back_to(0);
+            self.note_kept(kept);
         }
         let (change, (backup, evidence), mode, end) = finished?;
         context.copied_file(mode, &evidence);
@@ -197,6 +198,35 @@ impl<'a> Attempt<'a> {
         let attr = &source.attr;
         let finds_holes = has_holes(context, attr) && attr.blocks_512 * 512 < attr.bytes;
         Ok(Copied { bytes, backup, removed, mode, finds_holes, evidence })
+    }
+
+    /// Ends a file whose content could not be copied to its end.
+    fn give_up(&self, new: NewFile<'a>, error: &CopyError) {
+        let _cleaning = self.context.cleaning();
+        if self.in_pieces() && !matches!(error.reason, Reason::Changed(_)) {
+            // A later copy resumes from the pieces recorded in the journal.
+            new.leave();
+        } else if new.kept_name().is_some() {
+            // As with GNU cp, what was read of a pipe or device takes the place of the old file.
+            if let Err(error) = self.give_name(new) {
+                self.context.failed(error);
+            }
+        }
+    }
+
+    /// Reports the hidden file with data of a pipe or device that did not get its final name.
+    fn note_kept(&self, hidden: Option<CString>) {
+        let route = self.route;
+        let is_there = |name: &CString| attr::of_name(route.to, name, false).is_ok();
+        let Some(hidden) = hidden.filter(is_there) else { return };
+        let (from, to) = (route.paths)();
+        let kept = to.with_file_name(OsStr::from_bytes(hidden.to_bytes()));
+        let text = format!(
+            "kept {}, the incomplete copy of {}; rename it, or a later copy may remove it",
+            quoted(&kept),
+            quoted(&from)
+        );
+        self.context.watcher.note(&text);
     }
 
     /// Returns true if the content must be copied by a method that cannot copy a changing source.
@@ -437,7 +467,20 @@ impl<'a> Attempt<'a> {
         // Under its name, it could be that of another program.
         let made = context.resume.get().map(|_| attr::of_file(new.file())).transpose();
         let made = made.map_err(|e| route.failed_to(Operation::Stat, e))?;
-        let kept = match (&options.backup, self.target) {
+        let backup = self.give_name(new)?;
+        if let Some(hash) = moved.hash {
+            context.hashed(route, hash, moved.bytes);
+        }
+        if let (Some(resume), Some(made)) = (context.resume.get(), made) {
+            resume::record_complete(resume, route, (&self.source.attr, &made))?;
+        }
+        Ok((backup, evidence))
+    }
+
+    /// Gives a file its final name, and makes a backup of the old one if requested. Returns the name of the backup.
+    fn give_name(&self, new: NewFile<'a>) -> Result<Option<OsString>, CopyError> {
+        let route = self.route;
+        let kept = match (&self.context.options.backup, self.target) {
             (Some(backup), TargetState::Fresh) => {
                 let kept = Kept::make(backup, route.to, route.to_name);
                 Some(kept.map_err(|e| route.failed_to(Operation::Backup, e))?)
@@ -453,13 +496,7 @@ impl<'a> Attempt<'a> {
             kept.into_iter().filter(|_| !named).for_each(Kept::undo);
             return Err(route.not_published(&self.target, operation, error));
         }
-        if let Some(hash) = moved.hash {
-            context.hashed(route, hash, moved.bytes);
-        }
-        if let (Some(resume), Some(made)) = (context.resume.get(), made) {
-            resume::record_complete(resume, route, (&self.source.attr, &made))?;
-        }
-        Ok((backup, evidence))
+        Ok(backup)
     }
 
     fn put_attributes(&self, new: &NewFile<'_>) {

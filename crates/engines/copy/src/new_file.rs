@@ -91,7 +91,7 @@ pub(crate) struct NewFile<'a> {
     name: &'a CStr,
     destination: Destination,
     current_name: CurrentName<'a>,
-    /// Whether it is left under a final name that others can see, although it is incomplete.
+    /// Whether it is left although it is incomplete, under the name that it has.
     stays: bool,
     file: Option<Descriptor>,
 }
@@ -186,11 +186,19 @@ impl<'a> NewFile<'a> {
         matches!(self.current_name, CurrentName::Published)
     }
 
-    /// Leaves an incomplete file that has data under a final name that others can see: what came from a pipe or device
-    /// may not be readable again.
+    /// Leaves an incomplete file that has data, unless its directory is hidden: what came from a pipe or device may not
+    /// be readable again.
     pub(crate) fn stay_with_data(&mut self) {
         let has_data = |file: &Descriptor| attr::of_file(file).is_ok_and(|now| now.bytes > 0);
-        self.stays = self.destination == Destination::Visible && has_data(self.file());
+        self.stays = self.destination != Destination::Hidden && has_data(self.file());
+    }
+
+    /// Returns the hidden name of a file that is left although it is incomplete.
+    pub(crate) fn kept_name(&self) -> Option<CString> {
+        match &self.current_name {
+            CurrentName::Hidden(hidden) if self.stays => Some(hidden.clone()),
+            _ => None,
+        }
     }
 
     /// Leaves the file under its hidden name for a later copy.
@@ -312,8 +320,8 @@ pub(crate) fn is_private(dir: &Attr) -> bool {
 impl Drop for NewFile<'_> {
     fn drop(&mut self) {
         let name = match &self.current_name {
+            _ if self.stays => return,
             // In a directory that others see, another program can have replaced it meanwhile.
-            CurrentName::Final(_) if self.stays => return,
             CurrentName::Final(name)
                 if self.destination == Destination::Hidden || self.is_named(name) =>
             {

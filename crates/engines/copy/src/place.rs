@@ -99,7 +99,7 @@ fn just_created(
     route: &Route<'_>,
     there: &Attr,
 ) -> Result<(), CopyError> {
-    if there.kind != Kind::Symlink || !context.created_link(there) {
+    if there.kind != Kind::Symlink || !context.created_link(there, route.to) {
         return Ok(());
     }
     let (from, to) = (route.paths)();

@@ -189,6 +189,12 @@ impl<'r> Worker<'r> {
 
     fn along(&mut self, route: &Route<'_>, at: Location<'_>, kind: Kind) -> EntryResult {
         let context = self.context;
+        if let Location::In(dir) = at
+            && kind == Kind::Symlink
+            && route.hidden
+        {
+            context.links_in(dir.data().own);
+        }
         let _making = context.making(route, kind);
         let ended = self.place_and_copy(route, at, kind);
         let ended = ended.or_else(|error| self.defer(route, at, kind, error));

@@ -124,7 +124,7 @@ impl Worker<'_> {
             }
         };
         let linked = self.link(&route, copied, &TargetState::Fresh, backup);
-        if route.named || kind == Kind::Symlink {
+        if linked.is_ok() && (route.named || kind == Kind::Symlink) {
             self.context.created(&route, kind);
         }
         // Also an attempt that fails changes its times. The sync at its end did not cover the link.

@@ -241,7 +241,12 @@ fn a_file_that_cannot_be_linked_is_renamed() {
     fs::write(&source, "text").unwrap();
     fault::set(&format!("linkat:1:{MISSING},linkat:2:{MISSING}"));
     let report = run(&source, &target, &CopyOptions::default()).unwrap();
+    let calls = fault::calls_of("linkat");
     fault::set("");
+    if calls == 0 {
+        return println!("skipped: this file system has no unnamed files");
+    }
+    assert!(calls >= 2, "the second way to link it was not tried");
     assert_eq!((report.errors_count, report.counts.files), (0, 1), "{:?}", report.errors);
     assert_eq!(fs::read(&target).unwrap(), b"text");
     nothing_is_left(place.path(), "linkat");
