@@ -2,7 +2,9 @@
 
 use crate::links::{Copied, EarlierCopy, Identity};
 use crate::meta::{Creation, OWNER_ALL, ParentAttr};
-use crate::new_file::{PART, hidden_name, is_private, rename_hidden, with_locked_name};
+use crate::new_file::{
+    PART, hidden_name, is_private, is_remote_name, rename_hidden, with_locked_name,
+};
 use crate::report::Tally;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind};
@@ -23,6 +25,10 @@ const LOCK_TRIES: u32 = 8;
 
 /// How long to wait between attempts to lock a directory that another copy examines.
 const LOCK_WAIT: Duration = Duration::from_millis(10);
+
+/// The file in a directory that is renamed to see whether the file system does that, and its mode.
+const PROBE: &CStr = c".ioloom-probe";
+const PROBE_MODE: u32 = 0o600;
 
 /// A directory of a source path.
 pub(crate) struct MadeDir {
@@ -356,21 +362,28 @@ impl TargetDir {
     }
 }
 
-/// Gives a new hidden directory another hidden name, because it must be known before it is filled whether the file
-/// system renames directories. Returns that name; `None`, and removes the directory, if it does not.
-fn renamed(above: &Dir, name: &CStr, hidden: &CStr) -> io::Result<Option<CString>> {
+/// Gives the new hidden directory `dir` another hidden name, because it must be known before it is filled whether the
+/// file system renames directories. Returns that name; `None`, and removes the directory, if it does not. Some remote
+/// ones rename only empty directories, so it has a file there meanwhile.
+fn renamed(above: &Dir, name: &CStr, hidden: &CStr, dir: &Dir) -> io::Result<Option<CString>> {
     use Errno as E;
-    let error = match rename_hidden(above, name, hidden) {
+    let is_filled = is_remote_name(hidden) && make::file(dir, PROBE, PROBE_MODE).is_ok();
+    let renamed = rename_hidden(above, name, hidden);
+    if is_filled {
+        make::remove(dir, PROBE)?;
+    }
+    let error = match renamed {
         Ok(other) => return Ok(Some(other)),
         Err(error) => error,
     };
     // Ignore a failure: the directory is empty, and its name identifies it.
     let _ = make::remove_directory(above, hidden);
-    let is_refused = matches!(
+    let is_unsupported = matches!(
         Errno::from_io_error(&error),
         Some(E::NOSYS | E::OPNOTSUPP | E::PERM | E::ACCESS | E::XDEV | E::INVAL)
     );
-    if is_refused { Ok(None) } else { Err(error) }
+    // FUSE file systems return any error.
+    if is_filled || is_unsupported { Ok(None) } else { Err(error) }
 }
 
 /// Creates the hidden directory of a copy that can be resumed, or opens the one that an earlier copy left. The
@@ -451,7 +464,7 @@ fn make_hidden(above: &Dir, name: &CStr, mode: u32) -> io::Result<Option<(CStrin
         })?;
         if (locked && own.links > 0) || tries >= LOCK_TRIES {
             let own = Attr { mode: created.mode, ..own };
-            return Ok(renamed(above, name, &hidden)?.map(|hidden| (hidden, dir, own)));
+            return Ok(renamed(above, name, &hidden, &dir)?.map(|hidden| (hidden, dir, own)));
         }
         tries += 1;
     }

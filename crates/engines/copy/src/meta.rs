@@ -1,7 +1,8 @@
 //! Copies the attributes of a file: owner, extended attributes and ACLs, permissions, times.
 //!
 //! The order matters because setting one attribute can change those set after it, or forbid it: a
-//! user can set extended attributes only while the file is writable, so they come before the mode.
+//! user can set extended attributes only while the file is writable, so they come before the mode. The ACLs of NFSv4
+//! come after it, because a server derives them from it.
 //! An attribute that cannot be set does not stop the others, and never costs the content.
 
 pub(crate) use crate::file_ref::FileRef;
@@ -13,7 +14,7 @@ use ioloom_sys::attr::{self, Attr, XattrOf};
 use ioloom_sys::dir::{Dir, Kind};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
@@ -28,6 +29,8 @@ pub(crate) const OWNER_ALL: u32 = 0o700;
 const ACL_ACCESS: &CStr = c"system.posix_acl_access";
 const ACL_DEFAULT: &CStr = c"system.posix_acl_default";
 const LABEL: &CStr = c"security.selinux";
+/// Beginning of the names of ACLs.
+const SYSTEM: &[u8] = b"system.";
 
 /// The attributes to preserve, and the defaults of this process.
 #[derive(Debug)]
@@ -229,12 +232,14 @@ impl Rules {
             failed.push(error);
             Owner::Lost
         });
+        let mut later = Vec::new();
         if self.sets_xattrs() || (self.preserve.mode && !made.is_link) {
-            failed.extend(self.put_xattrs(from.xattrs(), on.xattrs(), made).err());
+            failed.extend(self.put_xattrs(from.xattrs(), on.xattrs(), made, &mut later).err());
         }
         if !made.is_link && (self.preserve.mode || !made.is_old) {
             failed.extend(self.put_mode(source, on, made, owner).err());
         }
+        later.iter().for_each(|name| put_if_possible(from.xattrs(), on.xattrs(), name));
         if self.preserve.times {
             failed.extend(on.set_times(source).err().map(|e| (Operation::ChangeTimes, e)));
         }
@@ -359,11 +364,13 @@ impl Rules {
         }
     }
 
+    /// Copies extended attributes, except those that a change of the mode can rewrite: adds them to `later`.
     fn put_xattrs(
         &self,
         from: XattrOf<'_>,
         on: XattrOf<'_>,
         made: Creation,
+        later: &mut Vec<CString>,
     ) -> Result<(), MetaError> {
         let is_acl = |name: &CStr| name == ACL_ACCESS || name == ACL_DEFAULT;
         let names =
@@ -393,9 +400,9 @@ impl Rules {
                 continue;
             }
             if action.is_some() {
-                // The mode says what matters, and the target can have another kind of ACL.
-                if let Ok(Some(value)) = from.get(&name) {
-                    let _ = on.set(&name, &value);
+                match name.to_bytes().starts_with(SYSTEM) {
+                    true => later.push(name),
+                    false => put_if_possible(from, on, &name),
                 }
                 continue;
             }
@@ -536,6 +543,14 @@ impl Rules {
             failed.extend(on.set_mode(mode & bits).err().map(|e| (Operation::ChangeMode, e)));
         }
         failed
+    }
+}
+
+/// Copies an extended attribute that belongs to the permissions. Failures are ignored: the mode says what matters, and
+/// the target can have another kind of ACL.
+fn put_if_possible(from: XattrOf<'_>, on: XattrOf<'_>, name: &CStr) {
+    if let Ok(Some(value)) = from.get(name) {
+        let _ = on.set(name, &value);
     }
 }
 

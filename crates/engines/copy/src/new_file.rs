@@ -355,10 +355,14 @@ pub(crate) fn with_locked_name<T>(
     with_unused_name(|number| marked(name, number, suffix), make)
 }
 
+/// Returns true if a hidden name is that of a remote file system.
+pub(crate) fn is_remote_name(hidden: &CStr) -> bool {
+    hidden.to_bytes().ends_with(REMOTE.as_bytes())
+}
+
 /// Gives a directory that has a hidden name another one of the same kind, and returns that.
 pub(crate) fn rename_hidden(dir: &Dir, name: &CStr, hidden: &CStr) -> io::Result<CString> {
-    let is_remote = hidden.to_bytes().ends_with(REMOTE.as_bytes());
-    let suffix = if is_remote { REMOTE } else { PART };
+    let suffix = if is_remote_name(hidden) { REMOTE } else { PART };
     let rename = |other: &CStr| make::rename(dir, hidden, dir, other, true);
     with_unused_name(|number| marked(name, number, suffix), rename).map(|(other, ())| other)
 }

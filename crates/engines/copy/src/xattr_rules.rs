@@ -1,7 +1,7 @@
 //! Which extended attributes belong to the permissions of a file, and which are never copied.
 //!
 //! As in GNU cp, the administrator decides by `/etc/xattr.conf`: each line has a pattern and an action, `skip` or
-//! `permissions`. The ACLs of NFSv4 belong to the permissions also without that file.
+//! `permissions`. Patterns have `*` and `?`; brackets and backslashes mean themselves. The ACLs of NFSv4 belong to the permissions also without that file.
 
 use ioloom_sys::descriptor::Descriptor;
 use ioloom_sys::file::{self, OpenHow};

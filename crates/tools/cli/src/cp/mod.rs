@@ -68,6 +68,7 @@ fn copy(args: &CpArgs) -> Ended {
     }
     let (sources, mut target) = args.sources_and_target()?;
     let signals = StopSignals::catch();
+    signals.share();
     let mut options = args.options(signals.flag.clone())?;
     if args.flags.explain {
         return explain::run(args, &sources, &target, &options);
