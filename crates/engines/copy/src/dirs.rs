@@ -469,3 +469,25 @@ fn make_hidden(above: &Dir, name: &CStr, mode: u32) -> io::Result<Option<(CStrin
         tries += 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remote_directory_is_renamed_with_a_file_in_it_and_is_empty_afterwards() {
+        let place = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let above = Dir::open(place.path()).unwrap();
+        let hidden = c".d.ioloom-0123456789abcdef.remote.part";
+        make::directory(&above, hidden, 0o700).unwrap();
+        let dir = above.open_at(hidden.to_bytes()).unwrap();
+        let changed = || attr::of_file(&dir).unwrap().modified;
+        let before = changed();
+        std::thread::sleep(LOCK_WAIT);
+        let other = renamed(&above, c"d", hidden, &dir).unwrap().unwrap();
+        assert!(changed() > before, "nothing was in it");
+        assert!(other.as_c_str() != hidden && is_remote_name(&other), "{other:?}");
+        let left = place.path().join(OsStr::from_bytes(other.to_bytes()));
+        assert_eq!(std::fs::read_dir(left).unwrap().count(), 0);
+    }
+}

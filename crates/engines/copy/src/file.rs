@@ -211,6 +211,9 @@ impl<'a> Attempt<'a> {
             if let Err(error) = self.give_name(new) {
                 self.context.failed(error);
             }
+        } else {
+            // Removing a large file takes time, too.
+            drop(new);
         }
     }
 
@@ -222,7 +225,7 @@ impl<'a> Attempt<'a> {
         let (from, to) = (route.paths)();
         let kept = to.with_file_name(OsStr::from_bytes(hidden.to_bytes()));
         let text = format!(
-            "kept {}, the incomplete copy of {}; rename it, or a later copy may remove it",
+            "kept {}, which has the data read from {}; rename it, or a later copy may remove it",
             quoted(&kept),
             quoted(&from)
         );

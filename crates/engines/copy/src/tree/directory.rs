@@ -328,7 +328,7 @@ impl Worker<'_> {
         if !published.as_ref().is_ok_and(|published| *published) {
             let not_renamed = published.as_ref().is_err_and(|e| e.operation == Operation::Publish);
             match self.context.resume.get() {
-                // Where it is never removed later.
+                // Later copies do not remove it.
                 None if not_renamed && is_remote_name(hidden) => self.note_whole(dir, hidden),
                 None => self.discard(dir, hidden, doomed || published.is_err()),
                 Some(_) if doomed => self.note_kept(dir, hidden),
