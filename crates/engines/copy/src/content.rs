@@ -45,6 +45,10 @@ impl FileTransfer<'_> {
         let pinned = self.context.pinned_other_than_buffered();
         if let (0, Some(mode)) = (bytes, pinned) {
             self.check_is_empty(mode)?;
+            let options = self.context.options;
+            if options.reflink == When::Always && options.mode.is_none() && self.share_blocks()? {
+                return Ok(Transferred { bytes, hash: None, mode: Some(Mode::Reflink) });
+            }
             return Ok(Transferred { bytes, hash: hasher.map(Hasher::finish), mode: None });
         }
         if bytes > 0 && self.share_blocks()? {

@@ -21,7 +21,7 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 /// A device, as (major, minor).
 pub(crate) type Device = (u32, u32);
@@ -45,6 +45,8 @@ pub(crate) struct CopyContext<'a> {
     /// Whether files are created under their final names, because the target's file system cannot give
     /// them one later.
     pub(crate) final_names: AtomicBool,
+    /// Whether files have a hidden name rather than none, because an unnamed one could not be linked.
+    pub(crate) no_unnamed: AtomicBool,
     /// Files that are being written in place.
     pub(crate) turns: Turns,
     /// Directories that this copy creates or writes to. They are never copied themselves.
@@ -60,10 +62,27 @@ pub(crate) struct CopyContext<'a> {
     hashes: Mutex<Vec<Hashed>>,
     errors: Mutex<Errors>,
     created: Option<&'a Created>,
+    /// Symbolic links that this copy created in existing directories, if there is a single part: another directory, or
+    /// another spelling of the name, can lead there.
+    links_made: Mutex<HashSet<Identity>>,
+    /// Held by threads that create such links until they are recorded.
+    making_links: RwLock<()>,
+    /// New directories in which this copy creates symbolic links, and existing ones into which it moves some: one
+    /// number for all links of a directory.
+    dirs_with_links: Mutex<HashSet<Identity>>,
     /// Whether sources are copied without the directories in them and without their own attributes.
     pub(crate) alone: bool,
     /// Entries in directories that were removed because they could not be completed.
     removed: Mutex<Counts>,
+}
+
+/// A thread that cleans up.
+pub(crate) struct Cleaning<'a>(&'a AtomicU64);
+
+impl Drop for Cleaning<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -85,6 +104,7 @@ impl<'a> CopyContext<'a> {
             rules: Rules::new(options),
             links: Links::new(earlier),
             final_names: AtomicBool::new(false),
+            no_unnamed: AtomicBool::new(false),
             turns: Turns::default(),
             written: Mutex::default(),
             verified: EvidenceCounters::default(),
@@ -96,6 +116,9 @@ impl<'a> CopyContext<'a> {
             hashes: Mutex::default(),
             errors: Mutex::default(),
             created,
+            links_made: Mutex::default(),
+            making_links: RwLock::new(()),
+            dirs_with_links: Mutex::default(),
             alone: false,
             removed: Mutex::default(),
         }
@@ -152,28 +175,64 @@ impl<'a> CopyContext<'a> {
         std::mem::take(&mut *locked(&self.errors))
     }
 
-    /// Records a target, if another source can have the same one.
-    pub(crate) fn created(&self, dir: &Dir, name: &CStr, named: bool) {
-        let Some(created) = self.created else { return };
-        let Ok(found) = attr::of_name(dir, name, false) else { return };
-        if found.kind == Kind::Symlink {
-            locked(&created.links).insert(found.identity());
+    fn created_links(&self) -> &Mutex<HashSet<Identity>> {
+        self.created.map_or(&self.links_made, |created| &created.links)
+    }
+
+    /// Begins to create an entry that is recorded by [`created`](Self::created). Nothing is written through a symbolic
+    /// link before the result is dropped.
+    pub(crate) fn making(&self, route: &Route<'_>, kind: Kind) -> Option<RwLockReadGuard<'_, ()>> {
+        let making = || self.making_links.read().unwrap_or_else(PoisonError::into_inner);
+        (kind == Kind::Symlink && !route.hidden).then(making)
+    }
+
+    /// Records a target, if another entry can have the same one.
+    pub(crate) fn created(&self, route: &Route<'_>, kind: Kind) {
+        let is_link = kind == Kind::Symlink && !route.hidden;
+        if self.created.is_none() && !is_link {
+            return;
         }
-        if named {
-            let Ok(dir) = attr::of_file(dir) else { return };
-            let of = (found.identity(), dir.identity(), name.to_owned());
+        let Ok(found) = attr::of_name(route.to, route.to_name, false) else { return };
+        if found.kind == Kind::Symlink {
+            locked(self.created_links()).insert(found.identity());
+        }
+        if let Some(created) = self.created.filter(|_| route.named) {
+            let Ok(dir) = attr::of_file(route.to) else { return };
+            let of = (found.identity(), dir.identity(), route.to_name.to_owned());
             locked(&created.named).insert(of);
         }
     }
 
-    /// Returns true if a symbolic link was created by this copy.
-    pub(crate) fn created_link(&self, found: &Attr) -> bool {
-        self.created.is_some_and(|created| locked(&created.links).contains(&found.identity()))
+    /// Records that this copy is about to create symbolic links in a directory that is still hidden. Once it has its
+    /// name, another path can lead there.
+    pub(crate) fn links_in(&self, dir: Identity) {
+        locked(&self.dirs_with_links).insert(dir);
+    }
+
+    /// Records that the entries of a hidden directory are about to be moved into an existing one.
+    pub(crate) fn links_move(&self, from: Identity, to: &Dir) -> io::Result<()> {
+        if locked(&self.dirs_with_links).contains(&from) {
+            self.links_in(attr::of_file(to)?.identity());
+        }
+        Ok(())
+    }
+
+    /// Returns true if a symbolic link in `dir` was created by this copy, or if another program created it in a
+    /// directory with such links.
+    pub(crate) fn created_link(&self, found: &Attr, dir: &Dir) -> bool {
+        let is_in = |dir: Attr| locked(&self.dirs_with_links).contains(&dir.identity());
+        self.is_recorded(found) || attr::of_file(dir).is_ok_and(is_in)
+    }
+
+    fn is_recorded(&self, link: &Attr) -> bool {
+        // Those that exist by now are recorded.
+        drop(self.making_links.write().unwrap_or_else(PoisonError::into_inner));
+        locked(self.created_links()).contains(&link.identity())
     }
 
     /// Returns true if a path is that of a symbolic link created by an earlier part of this copy.
     pub(crate) fn is_created_link(&self, path: &Path) -> bool {
-        let is_link = |found: &Attr| found.kind == Kind::Symlink && self.created_link(found);
+        let is_link = |found: &Attr| found.kind == Kind::Symlink && self.is_recorded(found);
         self.created.is_some() && attr::of_path(path, false).is_ok_and(|found| is_link(&found))
     }
 
@@ -188,6 +247,12 @@ impl<'a> CopyContext<'a> {
 
     pub(crate) fn cancelled(&self) -> bool {
         self.options.cancel.load(Ordering::Relaxed)
+    }
+
+    /// Counts this thread in [`CopyCounters::cleaning`] until the result is dropped.
+    pub(crate) fn cleaning(&self) -> Cleaning<'_> {
+        self.progress.cleaning.fetch_add(1, Ordering::Relaxed);
+        Cleaning(&self.progress.cleaning)
     }
 
     /// Returns the meter for one file; `mine` counts its bytes.

@@ -2,7 +2,9 @@
 
 use crate::links::{Copied, EarlierCopy, Identity};
 use crate::meta::{Creation, OWNER_ALL, ParentAttr};
-use crate::new_file::{PART, hidden_name, is_private, with_locked_name};
+use crate::new_file::{
+    PART, hidden_name, is_private, is_remote_name, rename_hidden, with_locked_name,
+};
 use crate::report::Tally;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind};
@@ -23,6 +25,10 @@ const LOCK_TRIES: u32 = 8;
 
 /// How long to wait between attempts to lock a directory that another copy examines.
 const LOCK_WAIT: Duration = Duration::from_millis(10);
+
+/// The file in a directory that is renamed to see whether the file system does that, and its mode.
+const PROBE: &CStr = c".ioloom-probe";
+const PROBE_MODE: u32 = 0o600;
 
 /// A directory of a source path.
 pub(crate) struct MadeDir {
@@ -356,19 +362,28 @@ impl TargetDir {
     }
 }
 
-/// Returns whether the file system renames a directory, by giving it the name that it has: a failure
-/// must be known before it is filled. Removes it if not.
-fn can_rename(above: &Dir, hidden: &CStr) -> bool {
-    let renamed = make::rename(above, hidden, above, hidden, true);
-    let unsupported = matches!(
-        renamed.map_err(|e| Errno::from_io_error(&e)),
-        Err(Some(Errno::NOSYS | Errno::OPNOTSUPP))
-    );
-    if unsupported {
-        // Ignore a failure: the directory is empty, and its name identifies it.
-        let _ = make::remove_directory(above, hidden);
+/// Gives the new hidden directory `dir` another hidden name, because it must be known before it is filled whether the
+/// file system renames directories. Returns that name; `None`, and removes the directory, if it does not. Some remote
+/// ones rename only empty directories, so it has a file there meanwhile.
+fn renamed(above: &Dir, name: &CStr, hidden: &CStr, dir: &Dir) -> io::Result<Option<CString>> {
+    use Errno as E;
+    let is_filled = is_remote_name(hidden) && make::file(dir, PROBE, PROBE_MODE).is_ok();
+    let renamed = rename_hidden(above, name, hidden);
+    if is_filled {
+        make::remove(dir, PROBE)?;
     }
-    !unsupported
+    let error = match renamed {
+        Ok(other) => return Ok(Some(other)),
+        Err(error) => error,
+    };
+    // Ignore a failure: the directory is empty, and its name identifies it.
+    let _ = make::remove_directory(above, hidden);
+    let is_unsupported = matches!(
+        Errno::from_io_error(&error),
+        Some(E::NOSYS | E::OPNOTSUPP | E::PERM | E::ACCESS | E::XDEV | E::INVAL)
+    );
+    // FUSE file systems return any error.
+    if is_filled || is_unsupported { Ok(None) } else { Err(error) }
 }
 
 /// Creates the hidden directory of a copy that can be resumed, or opens the one that an earlier copy left. The
@@ -448,9 +463,31 @@ fn make_hidden(above: &Dir, name: &CStr, mode: u32) -> io::Result<Option<(CStrin
             let _ = make::remove_directory(above, &hidden);
         })?;
         if (locked && own.links > 0) || tries >= LOCK_TRIES {
-            let made = (hidden, dir, Attr { mode: created.mode, ..own });
-            return Ok(can_rename(above, &made.0).then_some(made));
+            let own = Attr { mode: created.mode, ..own };
+            return Ok(renamed(above, name, &hidden, &dir)?.map(|hidden| (hidden, dir, own)));
         }
         tries += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remote_directory_is_renamed_with_a_file_in_it_and_is_empty_afterwards() {
+        let place = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let above = Dir::open(place.path()).unwrap();
+        let hidden = c".d.ioloom-0123456789abcdef.remote.part";
+        make::directory(&above, hidden, 0o700).unwrap();
+        let dir = above.open_at(hidden.to_bytes()).unwrap();
+        let changed = || attr::of_file(&dir).unwrap().modified;
+        let before = changed();
+        std::thread::sleep(LOCK_WAIT);
+        let other = renamed(&above, c"d", hidden, &dir).unwrap().unwrap();
+        assert!(changed() > before, "nothing was in it");
+        assert!(other.as_c_str() != hidden && is_remote_name(&other), "{other:?}");
+        let left = place.path().join(OsStr::from_bytes(other.to_bytes()));
+        assert_eq!(std::fs::read_dir(left).unwrap().count(), 0);
     }
 }

@@ -45,7 +45,7 @@ pub enum Reason {
 }
 
 /// A file or directory that was not copied, or not completely. Except for [`Reason::Partly`], a
-/// failed attribute and a target that is written in place, its target is unchanged.
+/// failed attribute, the target of a pipe or device and one that is written in place, its target is unchanged.
 #[derive(Debug)]
 pub struct CopyError {
     /// The operation that failed.

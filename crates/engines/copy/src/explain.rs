@@ -59,7 +59,7 @@ pub fn explain(
     let failed = |what, e| CopyError::io(what, dir_path.to_owned(), e);
     let dir = Dir::open(dir_path).map_err(|e| failed(Operation::OpenDir, e))?;
     let new =
-        NewFile::make(&dir, c"explain", Destination::Free { replace: false, synced: false }, 0o600)
+        NewFile::make(&dir, c"explain", Destination::Free { replace: false, hidden: false }, 0o600)
             .map_err(|e| failed(Operation::CreateIn, e))?;
     let mut facts = facts::gather(&from, new.file()).map_err(|e| failed(Operation::StatFs, e))?;
     facts.reflink = Some(transfer::clone_file(&from, new.file()).is_ok());

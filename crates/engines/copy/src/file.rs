@@ -12,7 +12,9 @@
 //! source; create, write and close for the target.
 //!
 //! A file that is written in place (see `crate::place`) is opened and truncated instead. So is the
-//! target of a pipe or device, which can go on for ever.
+//! target of a pipe or device, which can go on for ever. A new target of such a source has its final name from
+//! the start, and keeps the data that it has if the copy fails or is interrupted. A file that replaces another one
+//! with a backup, or after its removal, then gets its name as well.
 
 use crate::backup::Kept;
 use crate::content::Transferred;
@@ -29,7 +31,7 @@ use crate::plan::SMALL_BYTES;
 use crate::resume;
 use crate::route::{Route, Source, TargetState};
 use crate::streams;
-use ioloom_failure::Operation;
+use ioloom_failure::{Operation, quoted};
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::descriptor::Descriptor;
@@ -38,9 +40,10 @@ use ioloom_sys::inode_flags::InodeFlags;
 use ioloom_sys::{make, transfer};
 use rustix::io::Errno;
 use std::cmp::Ordering::{Greater, Less};
-use std::ffi::{CStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -76,7 +79,10 @@ pub(crate) fn copy(
     streams::check(context, route, &source, &target)?;
     let (mut tries, mut tolerant) = (1, false);
     loop {
-        let attempt = Attempt { context, route, source: &source, target, tolerant };
+        let final_names = context.final_names.load(Ordering::Relaxed);
+        let no_unnamed = context.no_unnamed.load(Ordering::Relaxed);
+        let names = (final_names, no_unnamed);
+        let attempt = Attempt { context, route, source: &source, target, tolerant, names };
         let error = match attempt.run(buffer) {
             Ok(copied) => {
                 source.file.close().map_err(|e| route.failed_from(Operation::Close, e))?;
@@ -102,7 +108,18 @@ pub(crate) fn copy(
             (_, TargetState::Absent)
                 if error.operation == Operation::Publish
                     && is_unsupported(&error)
-                    && !context.final_names.swap(true, Ordering::Relaxed) => {}
+                    && !final_names =>
+            {
+                context.final_names.store(true, Ordering::Relaxed);
+            }
+            // Without /proc, older kernels let only privileged users link an unnamed file.
+            (_, TargetState::Absent)
+                if error.operation == Operation::Publish
+                    && error.errno() == Some(Errno::NOENT)
+                    && !no_unnamed =>
+            {
+                context.no_unnamed.store(true, Ordering::Relaxed);
+            }
             _ => return Err(error),
         }
     }
@@ -121,6 +138,9 @@ struct Attempt<'a> {
     target: TargetState,
     /// Whether a source that changes is copied in part.
     tolerant: bool,
+    /// Whether new files have their final names, and whether no file is unnamed. Other threads can find out during the
+    /// attempt.
+    names: (bool, bool),
 }
 
 impl<'a> Attempt<'a> {
@@ -132,7 +152,7 @@ impl<'a> Attempt<'a> {
             }
             _ => None,
         };
-        let new = self.open_new()?;
+        let mut new = self.open_new()?;
         let mine = AtomicU64::new(0);
         let transfer = FileTransfer {
             context,
@@ -148,21 +168,23 @@ impl<'a> Attempt<'a> {
             false => transfer.bytes(buffer),
         };
         let moved = moved.and_then(|moved| Ok((self.change(&moved)?, moved)));
+        if source.is_stream() {
+            new.stay_with_data();
+        }
+        let kept = new.kept_name();
         let finished = match moved {
             Ok((change, moved)) => {
                 let (mode, end) = (moved.mode, moved.bytes);
                 self.finish(new, moved).map(|finished| (change, finished, mode, end))
             }
             Err(error) => {
-                if self.in_pieces() && !matches!(error.reason, Reason::Changed(_)) {
-                    // A later copy resumes from the pieces recorded in the journal.
-                    new.leave();
-                }
+                self.give_up(new, &error);
                 Err(error)
             }
         };
         if finished.is_err() {
             context.meter(&mine).take_back_to(0);
+            self.note_kept(kept);
         }
         let (change, (backup, evidence), mode, end) = finished?;
         context.copied_file(mode, &evidence);
@@ -176,6 +198,38 @@ impl<'a> Attempt<'a> {
         let attr = &source.attr;
         let finds_holes = has_holes(context, attr) && attr.blocks_512 * 512 < attr.bytes;
         Ok(Copied { bytes, backup, removed, mode, finds_holes, evidence })
+    }
+
+    /// Ends a file whose content could not be copied to its end.
+    fn give_up(&self, new: NewFile<'a>, error: &CopyError) {
+        let _cleaning = self.context.cleaning();
+        if self.in_pieces() && !matches!(error.reason, Reason::Changed(_)) {
+            // A later copy resumes from the pieces recorded in the journal.
+            new.leave();
+        } else if new.kept_name().is_some() {
+            // As with GNU cp, what was read of a pipe or device takes the place of the old file.
+            if let Err(error) = self.give_name(new) {
+                self.context.failed(error);
+            }
+        } else {
+            // Removing a large file takes time, too.
+            drop(new);
+        }
+    }
+
+    /// Reports the hidden file with data of a pipe or device that did not get its final name.
+    fn note_kept(&self, hidden: Option<CString>) {
+        let route = self.route;
+        let is_there = |name: &CString| attr::of_name(route.to, name, false).is_ok();
+        let Some(hidden) = hidden.filter(is_there) else { return };
+        let (from, to) = (route.paths)();
+        let kept = to.with_file_name(OsStr::from_bytes(hidden.to_bytes()));
+        let text = format!(
+            "kept {}, which has the data read from {}; rename it, or a later copy may remove it",
+            quoted(&kept),
+            quoted(&from)
+        );
+        self.context.watcher.note(&text);
     }
 
     /// Returns true if the content must be copied by a method that cannot copy a changing source.
@@ -196,20 +250,19 @@ impl<'a> Attempt<'a> {
     }
 
     fn destination(&self) -> Destination {
+        let append_only = self.route.parent_attr.append_only;
+        let (final_names, no_unnamed) = self.names;
+        let is_visible = self.source.is_stream() || final_names || (append_only && no_unnamed);
         match self.target {
             _ if self.route.hidden => Destination::Hidden,
-            TargetState::Absent
-                if self.source.is_stream() || self.context.final_names.load(Ordering::Relaxed) =>
-            {
-                Destination::Visible
-            }
-            TargetState::Absent if self.route.parent_attr.append_only => Destination::Fixed,
+            TargetState::Absent if is_visible => Destination::Visible,
+            TargetState::Absent if append_only => Destination::Fixed,
             TargetState::Absent => {
                 // What another program creates meanwhile has no backup.
                 let options = self.context.options;
                 let replace = options.existing == Existing::Replace && options.backup.is_none();
-                let synced = options.durable != Durable::None;
-                Destination::Free { replace, synced }
+                let hidden = options.durable != Durable::None || no_unnamed;
+                Destination::Free { replace, hidden }
             }
             _ => Destination::Occupied,
         }
@@ -220,7 +273,7 @@ impl<'a> Attempt<'a> {
         let rules = &self.context.rules;
         let mode = rules.initial_mode(&self.source.attr);
         match self.destination() {
-            Destination::Visible | Destination::Fixed | Destination::Free { synced: true, .. } => {
+            Destination::Visible | Destination::Fixed | Destination::Free { hidden: true, .. } => {
                 rules.visible_mode(mode)
             }
             // Under a hidden name, which others can open: the group bits of a file with an ACL are
@@ -278,11 +331,13 @@ impl<'a> Attempt<'a> {
     }
 
     fn take_over_owner(&self, old: &Attr, new: &NewFile<'_>) -> Result<(), CopyError> {
-        if !self.takes_over_owner() {
+        let (rules, parent_attr) = (&self.context.rules, self.route.parent_attr);
+        let on = FileRef::Open(new.file().as_fd());
+        // A server that gives the file to another user does not let root change that.
+        if !self.takes_over_owner() && rules.owns_new(on, parent_attr) {
             return Ok(());
         }
-        let on = FileRef::Open(new.file().as_fd());
-        let taken = self.context.rules.take_over_owner(old, on, self.route.parent_attr);
+        let taken = rules.take_over_owner(old, on, parent_attr);
         taken.map_err(|e| self.route.failed_to(Operation::CreateBeside, e))
     }
 
@@ -415,7 +470,20 @@ impl<'a> Attempt<'a> {
         // Under its name, it could be that of another program.
         let made = context.resume.get().map(|_| attr::of_file(new.file())).transpose();
         let made = made.map_err(|e| route.failed_to(Operation::Stat, e))?;
-        let kept = match (&options.backup, self.target) {
+        let backup = self.give_name(new)?;
+        if let Some(hash) = moved.hash {
+            context.hashed(route, hash, moved.bytes);
+        }
+        if let (Some(resume), Some(made)) = (context.resume.get(), made) {
+            resume::record_complete(resume, route, (&self.source.attr, &made))?;
+        }
+        Ok((backup, evidence))
+    }
+
+    /// Gives a file its final name, and makes a backup of the old one if requested. Returns the name of the backup.
+    fn give_name(&self, new: NewFile<'a>) -> Result<Option<OsString>, CopyError> {
+        let route = self.route;
+        let kept = match (&self.context.options.backup, self.target) {
             (Some(backup), TargetState::Fresh) => {
                 let kept = Kept::make(backup, route.to, route.to_name);
                 Some(kept.map_err(|e| route.failed_to(Operation::Backup, e))?)
@@ -431,13 +499,7 @@ impl<'a> Attempt<'a> {
             kept.into_iter().filter(|_| !named).for_each(Kept::undo);
             return Err(route.not_published(&self.target, operation, error));
         }
-        if let Some(hash) = moved.hash {
-            context.hashed(route, hash, moved.bytes);
-        }
-        if let (Some(resume), Some(made)) = (context.resume.get(), made) {
-            resume::record_complete(resume, route, (&self.source.attr, &made))?;
-        }
-        Ok((backup, evidence))
+        Ok(backup)
     }
 
     fn put_attributes(&self, new: &NewFile<'_>) {
@@ -461,7 +523,7 @@ impl<'a> Attempt<'a> {
                 // It is a new file, but without preserved permissions it has those of the old one.
                 (made.mode, made.is_old) = (PRIVATE, !context.options.preserve.mode);
                 let has_it =
-                    self.takes_over_owner() || rules.is_owner_of_new(&old, route.parent_attr);
+                    self.takes_over_owner() || rules.is_owner_of_new(&old, on, route.parent_attr);
                 made.owner = has_it.then_some((old.user, old.group));
                 let old_on = FileRef::Name(route.to, route.to_name);
                 let failed = rules.take_over_attributes(&old, old_on, on, route.parent_attr);

@@ -1,18 +1,22 @@
 //! Copies the attributes of a file: owner, extended attributes and ACLs, permissions, times.
 //!
 //! The order matters because setting one attribute can change those set after it, or forbid it: a
-//! user can set extended attributes only while the file is writable, so they come before the mode.
+//! user can set extended attributes only while the file is writable, so they come before the mode. The ACLs of NFSv4
+//! come after it, because a server derives them from it.
 //! An attribute that cannot be set does not stop the others, and never costs the content.
 
+pub(crate) use crate::file_ref::FileRef;
+use crate::new_owner::NewOwner;
 use crate::options::{Attributes, CopyOptions, Preserve};
+use crate::xattr_rules::{Action, XattrRules};
 use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr, XattrOf};
 use ioloom_sys::dir::{Dir, Kind};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -25,6 +29,8 @@ pub(crate) const OWNER_ALL: u32 = 0o700;
 const ACL_ACCESS: &CStr = c"system.posix_acl_access";
 const ACL_DEFAULT: &CStr = c"system.posix_acl_default";
 const LABEL: &CStr = c"security.selinux";
+/// Beginning of the names of ACLs.
+const SYSTEM: &[u8] = b"system.";
 
 /// The attributes to preserve, and the defaults of this process.
 #[derive(Debug)]
@@ -33,9 +39,12 @@ pub(crate) struct Rules {
     /// Whether new files get default permissions rather than those of the source.
     plain_mode: bool,
     umask: OnceLock<u32>,
+    /// Read for the first attribute that is not an ACL or label.
+    xattr_rules: OnceLock<XattrRules>,
     attributes: Attributes,
     context: Attributes,
     own: (u32, u32),
+    new_owner: NewOwner,
     /// Whether this process may change owners.
     may_chown: bool,
     /// Whether the target rejected an extended attribute; this is reported once.
@@ -59,50 +68,6 @@ pub(crate) struct ParentAttr {
 
 /// The operation that failed, and its error.
 pub(crate) type MetaError = (Operation, io::Error);
-
-/// A file, by descriptor or name.
-#[derive(Clone, Copy)]
-pub(crate) enum FileRef<'a> {
-    Open(BorrowedFd<'a>),
-    Name(&'a Dir, &'a CStr),
-}
-
-impl<'a> FileRef<'a> {
-    fn xattrs(self) -> XattrOf<'a> {
-        match self {
-            Self::Open(file) => XattrOf::Open(file),
-            Self::Name(dir, name) => XattrOf::Name(dir, name),
-        }
-    }
-
-    fn set_owner(self, user: u32, group: u32) -> io::Result<()> {
-        match self {
-            Self::Open(file) => attr::set_owner(file, user, group),
-            Self::Name(dir, name) => attr::set_owner_at(dir, name, user, group),
-        }
-    }
-
-    fn set_group(self, group: u32) -> io::Result<()> {
-        match self {
-            Self::Open(file) => attr::set_group(file, group),
-            Self::Name(dir, name) => attr::set_group_at(dir, name, group),
-        }
-    }
-
-    fn set_mode(self, mode: u32) -> io::Result<()> {
-        match self {
-            Self::Open(file) => attr::set_mode(file, mode),
-            Self::Name(dir, name) => attr::set_mode_at(dir, name, mode),
-        }
-    }
-
-    fn set_times(self, of: &Attr) -> io::Result<()> {
-        match self {
-            Self::Open(file) => attr::set_times(file, of.accessed, of.modified),
-            Self::Name(dir, name) => attr::set_times_at(dir, name, of.accessed, of.modified),
-        }
-    }
-}
 
 /// How a target was created, which determines what remains to be set.
 #[derive(Debug, Clone, Copy)]
@@ -163,7 +128,19 @@ impl Rules {
         let may_chown = rustix::thread::capabilities(None)
             .is_ok_and(|sets| sets.effective.contains(CapabilitySet::CHOWN));
         let context = options.context;
-        Self { preserve, plain_mode, umask, attributes, context, own, may_chown, no_xattrs }
+        let new_owner = NewOwner::new(own);
+        Self {
+            preserve,
+            plain_mode,
+            umask,
+            xattr_rules: OnceLock::new(),
+            attributes,
+            context,
+            own,
+            new_owner,
+            may_chown,
+            no_xattrs,
+        }
     }
 
     /// Returns the umask of this process. It is read on first use because the kernel has to format
@@ -255,12 +232,14 @@ impl Rules {
             failed.push(error);
             Owner::Lost
         });
+        let mut later = Vec::new();
         if self.sets_xattrs() || (self.preserve.mode && !made.is_link) {
-            failed.extend(self.put_xattrs(from.xattrs(), on.xattrs(), made).err());
+            failed.extend(self.put_xattrs(from.xattrs(), on.xattrs(), made, &mut later).err());
         }
         if !made.is_link && (self.preserve.mode || !made.is_old) {
             failed.extend(self.put_mode(source, on, made, owner).err());
         }
+        later.iter().for_each(|name| put_if_possible(from.xattrs(), on.xattrs(), name));
         if self.preserve.times {
             failed.extend(on.set_times(source).err().map(|e| (Operation::ChangeTimes, e)));
         }
@@ -280,11 +259,19 @@ impl Rules {
         let has_it = match made.owner {
             Some(owner) => owner == wanted,
             None => {
-                !made.is_old && wanted == (self.own.0, made.parent_attr.group) && wanted == self.own
+                let expected = (self.own.0, made.parent_attr.group);
+                let is_new = !made.is_old && self.preserve.owner;
+                is_new
+                    && wanted == expected
+                    && wanted == self.own
+                    && self.owns_new(on, made.parent_attr)
             }
         };
         if !self.preserve.owner || has_it {
             return Ok(Owner::Kept);
+        }
+        if made.is_old && self.preserve.mode && !made.is_link {
+            self.restrict(source, on)?;
         }
         match on.set_owner(wanted.0, wanted.1) {
             Ok(()) => Ok(Owner::Kept),
@@ -293,6 +280,17 @@ impl Rules {
                 Ok(on.set_group(wanted.1).map_or(Owner::Lost, |()| Owner::Group))
             }
             Err(e) => Err((Operation::ChangeOwner, e)),
+        }
+    }
+
+    /// Takes the old permissions from all but the owner of an existing file, as GNU cp does: another owner or group must
+    /// not have them before it gets those of the source. The mask of an ACL becomes empty.
+    fn restrict(&self, source: &Attr, on: FileRef<'_>) -> Result<(), MetaError> {
+        // A user keeps the file, and may need to write its extended attributes.
+        let kept = if self.is_root() { source.mode & OWNER_ALL } else { OWNER_ALL };
+        match on.attr().and_then(|old| on.set_mode(old.mode & kept)) {
+            Err(e) if self.is_root() || !is_forbidden(&e) => Err((Operation::ChangeMode, e)),
+            _ => Ok(()),
         }
     }
 
@@ -366,11 +364,13 @@ impl Rules {
         }
     }
 
+    /// Copies extended attributes, except those that a change of the mode can rewrite: adds them to `later`.
     fn put_xattrs(
         &self,
         from: XattrOf<'_>,
         on: XattrOf<'_>,
         made: Creation,
+        later: &mut Vec<CString>,
     ) -> Result<(), MetaError> {
         let is_acl = |name: &CStr| name == ACL_ACCESS || name == ACL_DEFAULT;
         let names =
@@ -386,12 +386,24 @@ impl Rules {
         }
         for name in names.into_iter().filter(|name| !is_raw_acl(name)) {
             let acl = is_acl(&name);
-            let is_wanted = match acl {
-                true => self.preserve.mode,
-                false if name.as_c_str() == LABEL => self.preserve.context,
-                false => self.preserve.xattrs,
+            let is_label = name.as_c_str() == LABEL;
+            let action = || self.xattr_rules.get_or_init(XattrRules::of_system).action(&name);
+            let action = if acl || is_label { None } else { action() };
+            let is_wanted = match action {
+                _ if acl => self.preserve.mode,
+                _ if is_label => self.preserve.context,
+                None => self.preserve.xattrs,
+                Some(Action::Skip) => false,
+                Some(Action::Permissions) => self.preserve.mode,
             };
             if !is_wanted {
+                continue;
+            }
+            if action.is_some() {
+                match name.to_bytes().starts_with(SYSTEM) {
+                    true => later.push(name),
+                    false => put_if_possible(from, on, &name),
+                }
                 continue;
             }
             let value = from
@@ -440,9 +452,21 @@ impl Rules {
         names.map_or(true, |names| names.iter().any(|name| name.as_c_str() == ACL_DEFAULT))
     }
 
-    /// Returns true if the owner and group of a file are certainly those of a new one.
-    pub(crate) fn is_owner_of_new(&self, old: &Attr, parent_attr: ParentAttr) -> bool {
-        (old.user, old.group) == self.own && parent_attr.group == self.own.1
+    /// Returns true if the new file `on` belongs to this user.
+    pub(crate) fn owns_new(&self, on: FileRef<'_>, parent_attr: ParentAttr) -> bool {
+        self.new_owner.is_own(parent_attr.device, parent_attr.group, || on.attr())
+    }
+
+    /// Returns true if the owner and group of an old file are certainly those of the new one `on`.
+    pub(crate) fn is_owner_of_new(
+        &self,
+        old: &Attr,
+        on: FileRef<'_>,
+        parent_attr: ParentAttr,
+    ) -> bool {
+        (old.user, old.group) == self.own
+            && parent_attr.group == self.own.1
+            && self.owns_new(on, parent_attr)
     }
 
     /// Gives a replacement file the owner of the old file. Fails if this user may not.
@@ -452,10 +476,10 @@ impl Rules {
         on: FileRef<'_>,
         parent_attr: ParentAttr,
     ) -> io::Result<()> {
-        if self.is_owner_of_new(old, parent_attr) {
+        if self.is_owner_of_new(old, on, parent_attr) {
             return Ok(());
         }
-        if old.user == self.own.0 {
+        if old.user == self.own.0 && self.owns_new(on, parent_attr) {
             on.set_group(old.group)
         } else {
             on.set_owner(old.user, old.group)
@@ -478,7 +502,7 @@ impl Rules {
         let mut bits = 0o7777;
         let names = match from.names() {
             Ok(names) => names,
-            Err(_) if is_missing(old_on) => {
+            Err(_) if old_on.is_missing() => {
                 // Another program removed or renamed it. If it had an ACL, the bits of its group were the
                 // mask of that, so the group gets what all others have.
                 bits = 0o7707 | (old.mode & 0o007) << 3;
@@ -512,7 +536,7 @@ impl Rules {
             failed.extend(to.remove(ACL_ACCESS).err().map(|e| (Operation::ChangeMode, e)));
         }
         // With another owner, the file would run as that one until it gets its own.
-        let has_owner = attr_of(on).is_ok_and(|now| (now.user, now.group) == (old.user, old.group));
+        let has_owner = on.attr().is_ok_and(|now| (now.user, now.group) == (old.user, old.group));
         let may_run_as_owner = self.own.0 == 0 && has_owner;
         let mode = if may_run_as_owner { old.mode } else { old.mode & !(SET_USER | SET_GROUP) };
         if failed.is_empty() {
@@ -522,15 +546,12 @@ impl Rules {
     }
 }
 
-fn attr_of(file: FileRef<'_>) -> io::Result<Attr> {
-    match file {
-        FileRef::Open(file) => attr::of_file(file),
-        FileRef::Name(dir, name) => attr::of_name(dir, name, false),
+/// Copies an extended attribute that belongs to the permissions. Failures are ignored: the mode says what matters, and
+/// the target can have another kind of ACL.
+fn put_if_possible(from: XattrOf<'_>, on: XattrOf<'_>, name: &CStr) {
+    if let Ok(Some(value)) = from.get(name) {
+        let _ = on.set(name, &value);
     }
-}
-
-fn is_missing(file: FileRef<'_>) -> bool {
-    attr_of(file).is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
 }
 
 /// Returns true for the form in which XFS stores ACLs, which root can see. Setting it would bring
@@ -571,11 +592,11 @@ mod tests {
         let (dir, new) = (Dir::open(place.path()).unwrap(), tempfile::tempfile().unwrap());
         let on = FileRef::Open(new.as_fd());
         on.set_mode(0o600).unwrap();
-        let old = Attr { mode: 0o664, ..attr_of(on).unwrap() };
+        let old = Attr { mode: 0o664, ..on.attr().unwrap() };
         let rules = Rules::new(&CopyOptions::default());
         let old_on = FileRef::Name(&dir, c"gone");
         let failed = rules.take_over_attributes(&old, old_on, on, ParentAttr::default());
         assert!(failed.is_empty(), "{failed:?}");
-        assert_eq!(attr_of(on).unwrap().mode, 0o644, "the group may have had the rights of an ACL");
+        assert_eq!(on.attr().unwrap().mode, 0o644, "the group may have had the rights of an ACL");
     }
 }

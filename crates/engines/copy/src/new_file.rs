@@ -4,7 +4,7 @@
 //! final name: no incomplete file is visible, and no extra system call is needed. Elsewhere, a file
 //! is created without a name (`O_TMPFILE`) and linked at the end. If it replaces another file or is
 //! synced, or if the file system does not support unnamed files, it is created under a hidden name
-//! and renamed. A file that has not been published is removed when dropped.
+//! and renamed. A file that has not been published is removed when dropped, unless it has data of a pipe or device.
 //!
 //! Files that cannot be replaced without harm are opened and written in place; see `crate::place`.
 //!
@@ -57,9 +57,10 @@ pub(crate) enum Destination {
     Free {
         /// Whether to replace such a file.
         replace: bool,
-        /// Whether the file is synced before it gets its name. It then has a hidden name: without a journal,
-        /// ext4 and ext2 would store that an unnamed file has no links, and drop it after a power failure.
-        synced: bool,
+        /// Whether the file has a hidden name until then: because it is synced before, where without a journal ext4 and
+        /// ext2 would store that an unnamed file has no links, and drop it after a power failure; or because an
+        /// unnamed file could not be linked.
+        hidden: bool,
     },
     /// The name is unused, in a directory where it cannot be changed later. It is written under its
     /// final name if it cannot be unnamed until then.
@@ -90,6 +91,8 @@ pub(crate) struct NewFile<'a> {
     name: &'a CStr,
     destination: Destination,
     current_name: CurrentName<'a>,
+    /// Whether it is left although it is incomplete, under the name that it has.
+    stays: bool,
     file: Option<Descriptor>,
 }
 
@@ -111,7 +114,7 @@ impl<'a> NewFile<'a> {
             Destination::Hidden | Destination::Visible => {
                 (CurrentName::Final(name), make::file(dir, name, mode)?)
             }
-            Destination::Occupied | Destination::Free { synced: true, .. } => {
+            Destination::Occupied | Destination::Free { hidden: true, .. } => {
                 Self::hidden(dir, name, mode)?
             }
             Destination::Free { .. } | Destination::Fixed => match make::unnamed_file(dir, mode) {
@@ -133,7 +136,8 @@ impl<'a> NewFile<'a> {
         current_name: CurrentName<'a>,
         file: OwnedFd,
     ) -> Self {
-        Self { dir, name, destination, current_name, file: Some(Descriptor::new(file)) }
+        let file = Some(Descriptor::new(file));
+        Self { dir, name, destination, current_name, stays: false, file }
     }
 
     /// Takes an existing file that is written in place. An error leaves it as it is by then.
@@ -180,6 +184,21 @@ impl<'a> NewFile<'a> {
     /// Returns whether it is an existing file that is written in place.
     pub(crate) fn is_in_place(&self) -> bool {
         matches!(self.current_name, CurrentName::Published)
+    }
+
+    /// Leaves an incomplete file that has data, unless its directory is hidden: what came from a pipe or device may not
+    /// be readable again.
+    pub(crate) fn stay_with_data(&mut self) {
+        let has_data = |file: &Descriptor| attr::of_file(file).is_ok_and(|now| now.bytes > 0);
+        self.stays = self.destination != Destination::Hidden && has_data(self.file());
+    }
+
+    /// Returns the hidden name of a file that is left although it is incomplete.
+    pub(crate) fn kept_name(&self) -> Option<CString> {
+        match &self.current_name {
+            CurrentName::Hidden(hidden) if self.stays => Some(hidden.clone()),
+            _ => None,
+        }
     }
 
     /// Leaves the file under its hidden name for a later copy.
@@ -301,6 +320,7 @@ pub(crate) fn is_private(dir: &Attr) -> bool {
 impl Drop for NewFile<'_> {
     fn drop(&mut self) {
         let name = match &self.current_name {
+            _ if self.stays => return,
             // In a directory that others see, another program can have replaced it meanwhile.
             CurrentName::Final(name)
                 if self.destination == Destination::Hidden || self.is_named(name) =>
@@ -333,6 +353,18 @@ pub(crate) fn with_locked_name<T>(
     let is_remote = attr::file_system(dir).is_ok_and(|system| system.remote);
     let suffix = if is_remote { REMOTE } else { suffix };
     with_unused_name(|number| marked(name, number, suffix), make)
+}
+
+/// Returns true if a hidden name is that of a remote file system.
+pub(crate) fn is_remote_name(hidden: &CStr) -> bool {
+    hidden.to_bytes().ends_with(REMOTE.as_bytes())
+}
+
+/// Gives a directory that has a hidden name another one of the same kind, and returns that.
+pub(crate) fn rename_hidden(dir: &Dir, name: &CStr, hidden: &CStr) -> io::Result<CString> {
+    let suffix = if is_remote_name(hidden) { REMOTE } else { PART };
+    let rename = |other: &CStr| make::rename(dir, hidden, dir, other, true);
+    with_unused_name(|number| marked(name, number, suffix), rename).map(|(other, ())| other)
 }
 
 /// Calls `replace` again if the name that it made was removed before it was renamed: this process was stopped

@@ -289,6 +289,9 @@ pub struct CopyCounters {
     pub bytes: AtomicU64,
     /// Number of entries copied: files, directories, links and special files.
     pub entries: AtomicU64,
+    /// Number of threads that remove or merge incomplete directories, which takes long for many files and goes on
+    /// after an interrupt.
+    pub cleaning: AtomicU64,
 }
 
 /// Observes a copy; called from any of its threads.

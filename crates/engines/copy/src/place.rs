@@ -92,13 +92,14 @@ pub(crate) fn decide(
     Target { context, route, source, as_file, there, end }.decide()
 }
 
-/// Refuses to write through a symbolic link that this copy created.
+/// Refuses to write through a symbolic link that this copy created. Several entries can have one target also with a
+/// single source: by a directory that is mounted twice, or names that differ only in case.
 fn just_created(
     context: &CopyContext<'_>,
     route: &Route<'_>,
     there: &Attr,
 ) -> Result<(), CopyError> {
-    if there.kind != Kind::Symlink || !context.created_link(there) {
+    if there.kind != Kind::Symlink || !context.created_link(there, route.to) {
         return Ok(());
     }
     let (from, to) = (route.paths)();

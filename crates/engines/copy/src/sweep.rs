@@ -171,6 +171,7 @@ fn remove_stale(
     if !there.is_ok_and(|there| there.identity() == opened.identity()) {
         return;
     }
+    let _cleaning = context.cleaning();
     let removed = match remove::tree(dir, name, &mut |_, _| {}) {
         Ok(removed) if removed.names == 0 => return,
         Ok(removed) => {

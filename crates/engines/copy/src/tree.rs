@@ -24,7 +24,7 @@ use crate::error::CopyError;
 use crate::file::{self, BUFFER_BYTES};
 use crate::links::{Copied, EntryResult, FirstName, Outcome};
 use crate::new_file::{unless_swept, with_temporary_name};
-use crate::options::{Backup, Durable, Follow, Make};
+use crate::options::{Backup, Durable, Existing, Follow, Make};
 use crate::place::{self, Placement};
 use crate::report::Counts;
 use crate::route::{Route, Source, TargetState};
@@ -188,12 +188,20 @@ impl<'r> Worker<'r> {
     }
 
     fn along(&mut self, route: &Route<'_>, at: Location<'_>, kind: Kind) -> EntryResult {
+        let context = self.context;
+        if let Location::In(dir) = at
+            && kind == Kind::Symlink
+            && route.hidden
+        {
+            context.links_in(dir.data().own);
+        }
+        let _making = context.making(route, kind);
         let ended = self.place_and_copy(route, at, kind);
         let ended = ended.or_else(|error| self.defer(route, at, kind, error));
         if matches!(ended, Ok(Outcome::Copied(_) | Outcome::Linked(_)))
             && (route.named || kind == Kind::Symlink)
         {
-            self.context.created(route.to, route.to_name, route.named);
+            context.created(route, kind);
         }
         ended
     }
@@ -248,7 +256,8 @@ impl<'r> Worker<'r> {
         sweep::sweep(self.context, &parent.dir, path, &names, true);
     }
 
-    /// An entry whose source cannot be opened, which matters only if the target is not kept.
+    /// An entry whose source cannot be opened, which matters only if the target is not kept. As in GNU cp,
+    /// the user is asked first.
     fn unopened(
         &mut self,
         route: &Route<'_>,
@@ -256,8 +265,7 @@ impl<'r> Worker<'r> {
         kind: Kind,
         error: CopyError,
     ) -> EntryResult {
-        use crate::options::Existing::{Keep, Update, UpdateAsk};
-        if !matches!(self.context.options.existing, Keep | Update | UpdateAsk) {
+        if self.context.options.existing == Existing::Replace {
             return Err(error);
         }
         let Ok(attr) = attr_of(route, kind) else { return Err(error) };

@@ -175,17 +175,24 @@ fn in_dir<T: Send>(
     dir: BorrowedFd<'_>,
     by_name: impl FnOnce() -> Result<T, Errno> + Send,
 ) -> Result<T, Errno> {
-    let enter = || {
+    apart(|| {
+        rustix::process::fchdir(dir)?;
+        by_name()
+    })
+}
+
+/// Calls `run` in a thread with its own working directory and umask. Fails with `ENOENT` if that is not permitted.
+fn apart<T: Send>(run: impl FnOnce() -> Result<T, Errno> + Send) -> Result<T, Errno> {
+    let begin = || {
         // SAFETY: this thread stops sharing the working directory and the umask with the others; its
         // descriptors and memory remain shared.
         if unsafe { libc::unshare(libc::CLONE_FS) } != 0 {
             return Err(Errno::NOENT);
         }
-        rustix::process::fchdir(dir)?;
-        by_name()
+        run()
     };
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().spawn_scoped(scope, enter);
+        let thread = std::thread::Builder::new().spawn_scoped(scope, begin);
         let thread = thread.map_err(|_| Errno::AGAIN)?;
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
@@ -280,10 +287,20 @@ pub fn own_ids() -> (u32, u32) {
 
 /// Returns the file mode creation mask.
 pub fn umask() -> io::Result<u32> {
-    let text = crate::proc::read_text(Path::new("/proc/self/status"))?;
+    let text = match crate::proc::read_text(Path::new("/proc/self/status")) {
+        // /proc is not mounted.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return umask_by_change(),
+        text => text?,
+    };
     let mask =
         crate::proc::parse::value(&text, "Umask").and_then(|v| u32::from_str_radix(v, 8).ok());
     mask.ok_or_else(|| io::Error::other("/proc/self/status has no Umask"))
+}
+
+/// Returns the umask by setting another one, in a thread with its own.
+fn umask_by_change() -> io::Result<u32> {
+    let change = || Ok(rustix::process::umask(Mode::RWXG | Mode::RWXO).as_raw_mode());
+    Ok(apart(change)?)
 }
 
 /// Properties of a file system.
@@ -522,6 +539,13 @@ mod tests {
         let error = set_mode_at(&dir, c"link", 0o777).unwrap_err();
         assert_eq!(Errno::from_io_error(&error), Some(Errno::LOOP));
         assert_eq!(of_name(&dir, c"file", false).unwrap().mode, 0o610);
+    }
+
+    #[test]
+    fn the_umask_is_known_without_proc_and_stays() {
+        let before = umask().unwrap();
+        assert_eq!(umask_by_change().unwrap(), before);
+        assert_eq!(umask().unwrap(), before);
     }
 
     #[test]

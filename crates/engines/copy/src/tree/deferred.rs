@@ -68,7 +68,7 @@ impl Worker<'_> {
             if copied.is_none() {
                 self.context.links.release(identity, None);
             }
-            let linked = copied.map(|copied| self.link_deferred(location, &name, &copied));
+            let linked = copied.map(|copied| self.link_deferred((location, kind), &name, &copied));
             let ended = match linked {
                 Some(Ok(linked)) => Ok(linked),
                 _ => Err(error),
@@ -81,7 +81,7 @@ impl Worker<'_> {
     /// Links one name; restores the attributes of its directory, and syncs that if requested.
     fn link_deferred(
         &mut self,
-        at: Location<'_>,
+        (at, kind): (Location<'_>, Kind),
         name: &[u8],
         copied: &FirstName<CopiedName>,
     ) -> io::Result<Outcome> {
@@ -124,8 +124,8 @@ impl Worker<'_> {
             }
         };
         let linked = self.link(&route, copied, &TargetState::Fresh, backup);
-        if route.named {
-            self.context.created(route.to, route.to_name, true);
+        if linked.is_ok() && (route.named || kind == Kind::Symlink) {
+            self.context.created(&route, kind);
         }
         // Also an attempt that fails changes its times. The sync at its end did not cover the link.
         if let Location::In(dir) = at {

@@ -4,6 +4,7 @@ use super::{Worker, merge};
 use crate::dirs::{CopyDir, DirPair, NewDirs, TargetDir, c_name, new_target_path, target_path};
 use crate::error::CopyError;
 use crate::meta::{Creation, DirModes, FileRef, ParentAttr};
+use crate::new_file::is_remote_name;
 use crate::options::{Durable, Follow};
 use crate::report::{Counts, Tally};
 use crate::resume;
@@ -302,7 +303,7 @@ impl Worker<'_> {
     /// Finishes a directory after everything below it: preserves its attributes, syncs it if
     /// requested, and renames it. If attributes cannot be preserved, reports the error and renames
     /// the directory anyway; if the sync fails, or the device became full, removes it unless the copy can be
-    /// resumed.
+    /// resumed. A remote file system may rename only directories with few entries: there, it stays.
     pub(super) fn end_dir(&mut self, dir: DirRef<'_, CopyDir>) -> Result<(), CopyError> {
         let data = dir.data();
         if data.absent {
@@ -325,7 +326,10 @@ impl Worker<'_> {
             }),
         };
         if !published.as_ref().is_ok_and(|published| *published) {
+            let not_renamed = published.as_ref().is_err_and(|e| e.operation == Operation::Publish);
             match self.context.resume.get() {
+                // Later copies do not remove it.
+                None if not_renamed && is_remote_name(hidden) => self.note_whole(dir, hidden),
                 None => self.discard(dir, hidden, doomed || published.is_err()),
                 Some(_) if doomed => self.note_kept(dir, hidden),
                 Some(_) => {}
@@ -359,6 +363,15 @@ impl Worker<'_> {
         }
     }
 
+    /// Reports the hidden directory that is complete but could not be renamed.
+    fn note_whole(&self, dir: DirRef<'_, CopyDir>, hidden: &CStr) {
+        let path = target_path(self.roots, Some(dir), dir.root(), b"");
+        let kept = path.with_file_name(OsStr::from_bytes(hidden.to_bytes()));
+        let (kept, path) = (quoted(&kept), quoted(&path));
+        let text = format!("kept {kept}, the copy of {path}, which could not be renamed");
+        self.context.watcher.note(&text);
+    }
+
     /// Reports the hidden directory that a resumed copy can complete when there is space.
     fn note_kept(&self, dir: DirRef<'_, CopyDir>, hidden: &CStr) {
         let path = target_path(self.roots, Some(dir), dir.root(), b"");
@@ -385,6 +398,7 @@ impl Worker<'_> {
     /// Removes a hidden directory that cannot be completed. `reports`: with a message for every
     /// file that was already in it.
     fn discard(&self, dir: DirRef<'_, CopyDir>, hidden: &CStr, reports: bool) {
+        let _cleaning = self.context.cleaning();
         let path = target_path(self.roots, Some(dir), dir.root(), b"");
         let mut counts = Counts::default();
         let mut each = |below: &[u8], found: Option<&Attr>| {
@@ -456,6 +470,7 @@ impl Worker<'_> {
         let mut kept = 0;
         match make::rename(above.dir(), hidden, above.dir(), &name, false) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                let _cleaning = self.context.cleaning();
                 let path = target_path(self.roots, Some(dir), dir.root(), b"");
                 let there = above.dir().open_at(name.to_bytes());
                 let there = there.map_err(|_| failed(Operation::Publish, e))?;

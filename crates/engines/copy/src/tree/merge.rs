@@ -85,6 +85,7 @@ pub(super) fn merge(
         if copied.mode & OWNER_ALL != OWNER_ALL {
             attr::set_mode(&from, copied.mode | OWNER_ALL)?;
         }
+        context.links_move(copied.identity(), &to)?;
         let mut names = Vec::new();
         from.read(&mut ReadBuffer::new(), &mut |entry| {
             names.extend(CString::new(entry.name));

@@ -69,7 +69,8 @@ fn a_file_with_other_flags_than_a_new_one_is_written_in_place() {
 struct Mounted(tempfile::TempDir);
 
 impl Mounted {
-    fn make(mkfs: &[&str]) -> Option<Self> {
+    /// `options`: how to mount it.
+    fn make(mkfs: &[&str], options: &str) -> Option<Self> {
         if let Err(why) = can_mount_images() {
             println!("skipped: {why}");
             return None;
@@ -83,7 +84,7 @@ impl Mounted {
             println!("skipped: {} is missing", mkfs[0]);
             return None;
         }
-        let mount = Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&point).output();
+        let mount = Command::new("mount").args(["-o", options]).arg(&image).arg(&point).output();
         if !mount.is_ok_and(|output| output.status.success()) {
             println!("skipped: an image by {} cannot be mounted", mkfs[0]);
             return None;
@@ -111,7 +112,7 @@ fn an_update_to_a_file_system_with_coarse_times_copies_once() {
     let updates =
         |preserve| CopyOptions { existing: Existing::Update, preserve, ..CopyOptions::default() };
     for mkfs in [&["mkfs.ext4", "-q", "-F", "-I", "128"][..], &["mkfs.vfat"]] {
-        let Some(mounted) = Mounted::make(mkfs) else { continue };
+        let Some(mounted) = Mounted::make(mkfs, "loop") else { continue };
         let to = mounted.0.path().join("point/to");
         let files: Vec<u64> =
             (0..2).map(|_| one(&from, &to, &updates(times)).counts.files).collect();
@@ -119,5 +120,28 @@ fn an_update_to_a_file_system_with_coarse_times_copies_once() {
         // Times that are not preserved are compared as they are.
         assert_eq!(one(&from, &to, &updates(Preserve::default())).counts.files, 1, "{mkfs:?}");
         assert_eq!(one(&from, &to, &updates(times)).counts.files, 0, "{mkfs:?}");
+    }
+}
+
+/// Goal: an owner that cannot be preserved is an error also if this user is the owner. Method: all files of a mount
+/// belong to one user.
+#[test]
+fn an_owner_that_the_mount_decides_is_not_preserved_silently() {
+    let Some(mounted) = Mounted::make(&["mkfs.vfat"], "loop,uid=1000,gid=0") else { return };
+    let place = TestDir::disk();
+    let from = place.path().join("from");
+    fs::write(&from, "text").unwrap();
+    if fs::metadata(&from).unwrap().uid() != 0 {
+        return println!("skipped: other users cannot expect to preserve owners");
+    }
+    let to = mounted.0.path().join("point/to");
+    let preserve = Preserve { owner: true, ..Preserve::default() };
+    let options = CopyOptions { preserve, ..CopyOptions::default() };
+    for state in ["new", "replaced"] {
+        let report = one(&from, &to, &options);
+        let errors: Vec<String> = report.errors.iter().map(ToString::to_string).collect();
+        assert_eq!(errors.len(), 1, "{state}: {errors:?}");
+        assert!(errors[0].contains("preserve ownership"), "{state}: {errors:?}");
+        assert_eq!(fs::read(&to).unwrap(), b"text", "{state}");
     }
 }

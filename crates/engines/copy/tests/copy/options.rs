@@ -6,7 +6,8 @@ use ioloom_copy::{
     Verify, Watcher, When, bytes_to_copy, copy,
 };
 use ioloom_sys::attr::{Attr, XattrOf};
-use ioloom_sys::cache;
+use ioloom_sys::dir::{Dir, Kind};
+use ioloom_sys::{cache, make};
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
@@ -120,8 +121,13 @@ fn required_sharing_is_never_skipped() {
         }
     }
     let Some(memory) = TestDir::memory() else { return };
-    let report = one(&from, &memory.path().join("to"), &always);
-    assert!(messages(&report).contains("cross-device link"), "{}", messages(&report));
+    // Sharing the blocks of an empty file fails like that of any other.
+    for bytes in [1 << 20, 0] {
+        fs::write(&from, noise(bytes)).unwrap();
+        let report = one(&from, &memory.path().join("to"), &always);
+        assert!(messages(&report).contains("cross-device link"), "{}", messages(&report));
+        assert!(!memory.path().join("to").exists());
+    }
 }
 
 #[test]
@@ -205,6 +211,24 @@ fn the_user_is_not_asked_about_files_that_stay_anyway() {
     }
 }
 
+/// Goal: the user is asked before the source is opened, as by GNU cp. Method: a socket cannot be opened.
+#[test]
+fn the_user_is_asked_about_a_source_that_cannot_be_opened() {
+    let place = TestDir::disk();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    let dir = Dir::open(place.path()).unwrap();
+    make::node(&dir, c"from", Kind::Socket, 0o600, (0, 0)).unwrap();
+    fs::write(&to, "old").unwrap();
+    let options = CopyOptions { existing: Existing::Ask, ..CopyOptions::default() };
+    let (counter, target) = (Counter::default(), Target::As(to.clone()));
+    let sources = std::slice::from_ref(&from);
+    let report = copy(sources, &target, &options, &counter, &CopyCounters::default());
+    assert_eq!((report.unwrap().errors_count, counter.0.into_inner()), (1, 1));
+    let report = one(&from, &to, &options);
+    assert_eq!((report.errors_count, report.counts.skipped), (0, 1), "a no keeps the target");
+    assert_eq!(fs::read(&to).unwrap(), b"old");
+}
+
 #[test]
 fn copies_that_were_not_read_back_are_not_called_verified() {
     let place = TestDir::disk();
@@ -225,6 +249,48 @@ impl Drop for Mounted<'_> {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(self.0).status();
     }
+}
+
+/// Goal: nothing is written through a link of the same copy where two directories of the target are one. Method: a
+/// link comes first in either order of the directories, in existing directories and in a new one.
+#[test]
+fn nothing_is_written_through_links_by_another_path() {
+    let place = TestDir::disk();
+    let at = |name: &str| place.path().join(name);
+    for dir in ["from/a/sub", "from/b/sub", "to/a", "to/b"] {
+        fs::create_dir_all(at(dir)).unwrap();
+    }
+    fs::write(at("outside"), "mine").unwrap();
+    for (link, file) in [
+        ("from/a/x", "from/b/x"),
+        ("from/b/y", "from/a/y"),
+        ("from/a/sub/x", "from/b/sub/x"),
+        ("from/b/sub/y", "from/a/sub/y"),
+    ] {
+        std::os::unix::fs::symlink(at("outside"), at(link)).unwrap();
+        fs::write(at(file), "payload").unwrap();
+    }
+    let bound = at("to/b");
+    let mount = Command::new("mount").arg("--bind").arg(at("to/a")).arg(&bound).output().unwrap();
+    if !mount.status.success() {
+        return println!("skipped: {}", String::from_utf8_lossy(&mount.stderr));
+    }
+    let _mounted = Mounted(&bound);
+    let options = CopyOptions {
+        recursive: true,
+        follow: Follow::Never,
+        threads: Some(1),
+        ..CopyOptions::default()
+    };
+    let report = one(&at("from"), &at("to"), &options);
+    let said = messages(&report);
+    let refused = |below: &str| {
+        let line = |line: &&str| line.contains("through just-created symlink");
+        said.lines().filter(line).any(|line| line.contains(below))
+    };
+    assert!(refused("/sub/x") || refused("/sub/y"), "{said}");
+    assert!(["/a/x", "/b/x", "/a/y", "/b/y"].into_iter().any(refused), "{said}");
+    assert_eq!(fs::read(at("outside")).unwrap(), b"mine", "{said}");
 }
 
 /// Simulates copying a system to a disk mounted inside it.

@@ -2,13 +2,16 @@
 
 use crate::test_dir::TestDir;
 use ioloom_copy::{
-    CopyCounters, CopyError, CopyOptions, Durable, Mode, Report, Silent, Target, Verify, When, copy,
+    Backup, BackupNames, CopyCounters, CopyError, CopyOptions, Durable, Mode, Report, Silent,
+    Target, Verify, When, copy,
 };
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 fn one(from: &Path, to: &Path, options: &CopyOptions) -> Report {
     let (sources, target) = ([from.to_owned()], Target::As(to.to_owned()));
@@ -168,4 +171,51 @@ fn a_source_that_changes_while_it_goes_into_a_pipe_is_reported() {
         assert!(seen.contains(text), "{seen}");
         assert_eq!(seen.starts_with("warning"), at == 5, "{seen}");
     }
+}
+
+/// Goal: what was read from a pipe is kept, also if the copy is interrupted; nothing else can read it again. Method:
+/// the writer cancels the copy when its data has arrived, and keeps the pipe open.
+#[test]
+fn an_interrupted_copy_of_a_pipe_keeps_its_data() {
+    let place = TestDir::disk();
+    let (from, to) = (pipe(place.path().join("pipe")), place.path().join("to"));
+    let bytes = noise(5000);
+    let backup = Some(Backup { names: BackupNames::Simple, suffix: "~".into() });
+    let usual = CopyOptions::default;
+    for (is_old, options) in [
+        (false, usual()),
+        (true, CopyOptions { remove_destination: true, ..usual() }),
+        (true, CopyOptions { backup, ..usual() }),
+    ] {
+        if is_old {
+            fs::write(&to, "old").unwrap();
+        }
+        let (cancel, progress) = (options.cancel.clone(), CopyCounters::default());
+        let (sources, target) = ([from.clone()], Target::As(to.clone()));
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let mut pipe = File::options().write(true).open(&from).unwrap();
+                pipe.write_all(&bytes).unwrap();
+                let begun = Instant::now();
+                let arrived = || progress.bytes.load(Ordering::Relaxed) >= 5000;
+                while !arrived() && begun.elapsed() < Duration::from_secs(30) {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                cancel.store(true, Ordering::Relaxed);
+                pipe
+            });
+            let report = copy(&sources, &target, &options, &Silent, &progress).unwrap();
+            assert!(report.cancelled);
+            assert_eq!((report.counts.files, report.bytes), (0, 0));
+            drop(writer.join().unwrap());
+        });
+        assert!(fs::read(&to).unwrap() == bytes, "{options:?}");
+        fs::remove_file(&to).unwrap();
+        let mut left: Vec<_> =
+            fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        let kept: &[&str] = if options.backup.is_some() { &["pipe", "to~"] } else { &["pipe"] };
+        assert_eq!(left, kept);
+    }
+    assert_eq!(fs::read(place.path().join("to~")).unwrap(), b"old");
 }

@@ -1,13 +1,14 @@
 //! Attributes of files and directories that existed at the target.
 
 use super::{alone, run};
-use ioloom_copy::{CopyOptions, Report};
+use ioloom_copy::{CopyOptions, Preserve, Report};
 use ioloom_sys::attr::XattrOf;
 use ioloom_sys::fault;
 use ioloom_testbed::Disk;
 use std::fs::{self, File, Permissions};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::sync::{Arc, Mutex};
 
 /// Goal: an old file whose ACL cannot be read is not replaced by one that more users can read. Method: the mask
 /// of the ACL is in the bits of the group.
@@ -63,4 +64,38 @@ fn the_properties_of_a_target_are_those_of_what_is_mounted_on_it() {
     });
     fault::set("");
     assert_eq!(calls[1], calls[0] + 1);
+}
+
+/// Goal: the new owner and group of an existing file do not get its old permissions. Method: its mode is recorded
+/// before each change of the owner.
+#[test]
+fn old_permissions_are_restricted_before_the_owner_changes() {
+    const OTHER: u32 = 65534;
+    let _alone = alone();
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    fs::write(&from, "new").unwrap();
+    fs::write(&to, "old").unwrap();
+    // It is written in place.
+    fs::hard_link(&to, place.path().join("other")).unwrap();
+    fs::set_permissions(&to, Permissions::from_mode(0o666)).unwrap();
+    let own = fs::metadata(&from).unwrap().uid();
+    if own == OTHER || std::os::unix::fs::chown(&from, Some(OTHER), Some(OTHER)).is_err() {
+        return println!("skipped: this user may not change owners");
+    }
+    fs::set_permissions(&from, Permissions::from_mode(0o440)).unwrap();
+    let (modes, path) = (Arc::new(Mutex::new(Vec::new())), to.clone());
+    let seen = modes.clone();
+    fault::before_each(Some(Box::new(move |op| {
+        if op == "fchown" {
+            seen.lock().unwrap().push(fs::metadata(&path).unwrap().mode() & 0o7777);
+        }
+    })));
+    let preserve = Preserve { mode: true, owner: true, ..Preserve::default() };
+    let report = run(&from, &to, &CopyOptions { preserve, ..CopyOptions::default() }).unwrap();
+    fault::before_each(None);
+    assert_eq!(report.errors_count, 0, "{:?}", report.errors);
+    assert_eq!(*modes.lock().unwrap(), [0o400]);
+    let now = fs::metadata(&to).unwrap();
+    assert_eq!((now.mode() & 0o7777, now.uid(), now.nlink()), (0o440, OTHER, 2));
 }

@@ -19,7 +19,7 @@ use std::fs;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Every operation of a copy that supports fault injection.
 const OPERATIONS: &[&str] = &[
@@ -228,6 +228,63 @@ fn survives(
     assert_eq!(again.errors_count, 0, "after {op}: {:?}", again.errors);
     assert_eq!(look(source, target, b""), all, "after {op}");
     met
+}
+
+/// Goal: a new file is copied where an unnamed one cannot be linked, as without /proc. Method: both ways to link it
+/// fail.
+#[test]
+fn a_file_that_cannot_be_linked_is_renamed() {
+    const MISSING: i32 = 2;
+    let _alone = alone();
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (source, target) = (place.path().join("source"), place.path().join("target"));
+    fs::write(&source, "text").unwrap();
+    fault::set(&format!("linkat:1:{MISSING},linkat:2:{MISSING}"));
+    let report = run(&source, &target, &CopyOptions::default()).unwrap();
+    let calls = fault::calls_of("linkat");
+    fault::set("");
+    if calls == 0 {
+        return println!("skipped: this file system has no unnamed files");
+    }
+    assert!(calls >= 2, "the second way to link it was not tried");
+    assert_eq!((report.errors_count, report.counts.files), (0, 1), "{:?}", report.errors);
+    assert_eq!(fs::read(&target).unwrap(), b"text");
+    nothing_is_left(place.path(), "linkat");
+}
+
+/// Goal: a tree is copied where directories cannot be renamed, which is found before the directory is filled. Method:
+/// the first rename fails; it must be to another name, because the kernel does not ask the file system otherwise.
+#[test]
+fn a_directory_that_cannot_be_renamed_is_filled_under_its_name() {
+    let _alone = alone();
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (source, target) = (place.path().join("source"), place.path().join("target"));
+    fs::create_dir_all(source.join("dir")).unwrap();
+    fs::write(source.join("dir/file"), "text").unwrap();
+    let options = CopyOptions { recursive: true, ..CopyOptions::default() };
+    for error in [38, 95] {
+        fault::set(&format!("renameat:1:{error}"));
+        let report = run(&source, &target, &options).unwrap();
+        fault::set("");
+        assert_eq!(report.errors_count, 0, "{:?}", report.errors);
+        assert_eq!(fs::read(target.join("dir/file")).unwrap(), b"text");
+        nothing_is_left(place.path(), "renameat");
+        fs::remove_dir_all(&target).unwrap();
+    }
+    let (seen, above) = (Arc::new(Mutex::new(Vec::new())), place.path().to_owned());
+    let names = seen.clone();
+    fault::before_each(Some(Box::new(move |op| {
+        if op == "renameat" {
+            let found = fs::read_dir(&above).unwrap().map(|entry| entry.unwrap().file_name());
+            let hidden = found.filter(|name| name.to_string_lossy().contains(".ioloom-"));
+            names.lock().unwrap().extend(hidden);
+        }
+    })));
+    let report = run(&source, &target, &options).unwrap();
+    fault::before_each(None);
+    assert_eq!(report.errors_count, 0, "{:?}", report.errors);
+    let seen = seen.lock().unwrap();
+    assert!(seen.len() > 1 && seen[0] != seen[1], "{seen:?}");
 }
 
 /// One entry of each type, with timestamps that no new file has.

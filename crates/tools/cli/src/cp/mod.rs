@@ -21,14 +21,17 @@ pub(crate) use shard::{copies, options_of, part_of};
 pub(crate) use words::expand;
 
 use crate::exit::{Ended, Exit, Failure};
-use crate::interrupt::StopSignals;
-use crate::{out, remote};
+use crate::interrupt::{StopSignals, unless_stuck};
+use crate::{out, remote, stderr};
 use ioloom_copy::{CopyCounters, CopyOptions, Durable, Report, Target, Verify};
 use ioloom_failure::{Operation, PathError};
 use progress::CopyProgress;
 use serde::Serialize;
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Maximum number of errors in the JSON document.
 const ERRORS_LISTED_MAX: usize = 1000;
@@ -65,6 +68,7 @@ fn copy(args: &CpArgs) -> Ended {
     }
     let (sources, mut target) = args.sources_and_target()?;
     let signals = StopSignals::catch();
+    signals.share();
     let mut options = args.options(signals.flag.clone())?;
     if args.flags.explain {
         return explain::run(args, &sources, &target, &options);
@@ -73,7 +77,18 @@ fn copy(args: &CpArgs) -> Ended {
     let _ = ioloom_sys::proc::raise_open_files_limit();
     let progress = Arc::new(CopyCounters::default());
     let watcher = CopyProgress::start(args, Some((&sources, &target)), &options, progress.clone());
-    let copied = ioloom_copy::copy(&sources, &target, &options, &watcher, &progress);
+    // A thread that prints may hold the bar, which therefore stays.
+    let stuck = |exit: Exit| {
+        stderr::message(
+            "interrupted: a file system or the reader of the output does not answer; incomplete files may remain under \
+             hidden names",
+        );
+        std::process::exit(exit as i32)
+    };
+    let quiet = Cell::new(((u64::MAX, u64::MAX), Instant::now()));
+    let may_block = || may_block(&options, &progress, &quiet, Instant::now());
+    let run = || ioloom_copy::copy(&sources, &target, &options, &watcher, &progress);
+    let copied = unless_stuck(&signals, may_block, stuck, run);
     watcher.finish();
     let report = copied.map_err(Failure::failed)?;
     if args.flags.json {
@@ -89,6 +104,32 @@ fn copy(args: &CpArgs) -> Ended {
         false if report.errors_count == 0 => Exit::Ok,
         false => Exit::Failed,
     })
+}
+
+/// How long an interrupted copy may make no progress: a write to a slow device can take seconds.
+const QUIET: Duration = Duration::from_secs(8);
+
+/// Returns whether an interrupted copy waits for a file system, as far as its progress shows; `quiet` is its last
+/// progress and when it was seen. Synced and verified copies can be busy for long without progress: then a second
+/// signal is needed.
+fn may_block(
+    options: &CopyOptions,
+    progress: &CopyCounters,
+    quiet: &Cell<((u64, u64), Instant)>,
+    now: Instant,
+) -> bool {
+    let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let done = (load(&progress.bytes), load(&progress.entries));
+    let (before, since) = quiet.get();
+    let is_busy = options.durable != Durable::None
+        || options.verify != Verify::None
+        || options.resume
+        || load(&progress.cleaning) > 0;
+    if is_busy || done != before {
+        quiet.set((done, now));
+        return false;
+    }
+    now.saturating_duration_since(since) >= QUIET
 }
 
 /// As in GNU cp, `--force --backup` with a file as its own target only makes the backup.
@@ -211,6 +252,27 @@ impl<'a> Document<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_copy_without_progress_is_blocked_unless_it_syncs_or_cleans_up() {
+        let (progress, begun) = (CopyCounters::default(), Instant::now());
+        let usual = CopyOptions::default();
+        let synced = CopyOptions { durable: Durable::Full, ..CopyOptions::default() };
+        let quiet = Cell::new(((0, 0), begun));
+        let blocks = |options: &CopyOptions, after: u32| {
+            may_block(options, &progress, &quiet, begun + QUIET * after)
+        };
+        assert!(blocks(&usual, 1));
+        assert!(!blocks(&synced, 2));
+        assert!(blocks(&usual, 3));
+        progress.bytes.store(1, Ordering::Relaxed);
+        assert!(!blocks(&usual, 4));
+        assert!(blocks(&usual, 5));
+        progress.cleaning.store(1, Ordering::Relaxed);
+        assert!(!blocks(&usual, 9));
+        progress.cleaning.store(0, Ordering::Relaxed);
+        assert!(blocks(&usual, 10));
+    }
 
     #[test]
     fn interrupts_keep_their_code() {

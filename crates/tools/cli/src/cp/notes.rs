@@ -21,7 +21,7 @@ pub(super) fn print_notes(args: &CpArgs, report: &Report) {
         );
     } else if report.cancelled {
         stderr::message(
-            "interrupted: new files that are incomplete and new directories were removed; an existing file that is written in place may be incomplete",
+            "interrupted: new files that are incomplete and new directories were removed; an existing file that is written in place may be incomplete, and so may a copy of a pipe or device",
         );
     }
     if report.durable != Durable::None && report.errors_count == 0 && !report.cancelled {

@@ -34,6 +34,7 @@ pub(super) fn run(args: &CpArgs) -> Ended {
     check(&args.flags)?;
     let store = remote::open(url)?;
     let signals = StopSignals::catch();
+    signals.share();
     let _ = ioloom_sys::proc::raise_open_files_limit();
     let place = place(&args.flags, &store.location().url(), target);
     let done = with_progress(|progress| {

@@ -15,7 +15,7 @@ use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::Kind;
 use ioloom_sys::stream::{self, Ready};
 use std::collections::VecDeque;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -255,9 +255,10 @@ impl Watcher for CopyProgress {
         if self.cancel.load(Ordering::Relaxed) {
             return false;
         }
-        let _ = write!(std::io::stderr(), "ioloom: {}? ", question(to, there, self.removes));
+        let question = question(to, there, self.removes);
+        crate::stderr::bytes(format!("ioloom: {question}? ").as_bytes());
         let Some(answer) = answer(&mut unread, &self.cancel) else {
-            let _ = writeln!(std::io::stderr());
+            crate::stderr::line("");
             return false;
         };
         matches!(answer.first(), Some(b'y' | b'Y'))

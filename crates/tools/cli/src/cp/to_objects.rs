@@ -20,6 +20,7 @@ pub(super) fn run(args: &CpArgs, source: &Path, target: &Path) -> Ended {
     let store = remote::open(url)?;
     let records = records()?;
     let signals = StopSignals::catch();
+    signals.share();
     let _ = ioloom_sys::proc::raise_open_files_limit();
     let done = with_progress(|progress| {
         let options = Options { stop: signals.flag.clone(), progress, ..Options::default() };

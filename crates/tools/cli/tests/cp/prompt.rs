@@ -1,10 +1,50 @@
 //! Questions about existing files, on standard input.
 
 use crate::{ioloom, names, place};
+use rustix::io::ioctl_fionread;
 use std::fs;
-use std::io::{Read, Write};
-use std::process::{Command, Stdio};
+use std::io::{Read, Write, pipe};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+
+/// Returns the exit code; kills a program that does not end.
+fn code_soon(child: &mut Child) -> Option<i32> {
+    for _ in 0..1000 {
+        if let Some(ended) = child.try_wait().unwrap() {
+            return ended.code();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    None
+}
+
+/// Goal: a signal ends a copy whose messages are not read. Method: more messages than fit in a pipe.
+#[test]
+fn a_signal_ends_a_copy_whose_messages_are_not_read() {
+    let dir = place();
+    fs::create_dir(dir.path().join("to")).unwrap();
+    let (reader, writer) = pipe().unwrap();
+    let mut command = ioloom();
+    command.current_dir(dir.path()).arg("cp");
+    command.args((0..3000).map(|i| format!("absent-{i}"))).arg("to").stderr(writer);
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    let mut before = 0;
+    for _ in 0..100 {
+        std::thread::sleep(Duration::from_millis(200));
+        let now = ioctl_fionread(&reader).unwrap();
+        if now > 0 && now == before {
+            break;
+        }
+        before = now;
+    }
+    assert!(child.try_wait().unwrap().is_none(), "it does not wait for its reader");
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    assert_eq!(code_soon(&mut child), Some(143));
+    drop(reader);
+}
 
 /// Goal: a signal ends a copy that waits for an answer. Method: an answer never comes.
 #[test]
@@ -30,18 +70,7 @@ fn a_signal_ends_a_copy_that_waits_for_an_answer() {
         }
         let (signal, id) = (format!("-{signal}"), child.id().to_string());
         assert!(Command::new("kill").args([signal, id]).status().unwrap().success());
-        let mut ended = None;
-        for _ in 0..1000 {
-            ended = child.try_wait().unwrap();
-            if ended.is_some() {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        if ended.is_none() {
-            child.kill().unwrap();
-        }
-        assert_eq!(ended.and_then(|ended| ended.code()), Some(code), "{args:?}");
+        assert_eq!(code_soon(&mut child), Some(code), "{args:?}");
         assert_eq!(fs::read(at("to/file")).unwrap(), b"to", "{args:?}");
         assert_eq!((names(dir.path()).len(), names(&at("to")).len()), (2, 1), "{args:?}");
     }
