@@ -257,7 +257,7 @@ fn seems_complete(
     let (mut names, mut polled) = (0, Ok(()));
     let walked = ioloom_walk::walk(files, &WalkOptions::default(), &mut |entry: Entry<'_>| {
         names += u64::from(index_of(spec, entry.path).is_some());
-        polled = poll((names, COMPUTED_FILES), spec, names, progress);
+        polled = poll((names, COMPUTED_FILES), spec, 0, progress);
         if polled.is_ok() { Control::Continue } else { Control::Stop }
     });
     polled?;

@@ -201,9 +201,13 @@ fn summary(
     }
 }
 
+/// Most rounds without any answer that a client behind a pool waits.
+const ROUNDS_MAX: u64 = 3;
+
 /// Returns how long a client waits for an answer. Until its first one, it may be waiting for a thread of a
 /// pool, so the time is counted from the latest answer to any client. The clients of a known pool may sleep
-/// and then time out themselves; after that, its threads serve as many others.
+/// and then time out themselves; after that, its threads serve as many others. A server that answers
+/// no client for [`ROUNDS_MAX`] such rounds has failed.
 fn answer_limit(
     timeout: Duration,
     multi: &Multiclient,
@@ -213,8 +217,8 @@ fn answer_limit(
     match multi.pool {
         Some(threads) if !is_served => {
             let rounds = number as u64 / u64::from(threads.max(1)) + 1;
-            let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
-            timeout.saturating_add(multi.sleep).saturating_mul(rounds)
+            let rounds = rounds.min(ROUNDS_MAX);
+            timeout.saturating_add(multi.sleep).saturating_mul(rounds as u32)
         }
         _ => timeout,
     }
@@ -378,7 +382,7 @@ impl Client<'_> {
                     let now_ns = clock::monotonic_ns();
                     if u128::from(now_ns.saturating_sub(since_ns)) >= limit.time.as_nanos() {
                         let waited_s = now_ns.saturating_sub(began_ns) as f64 / 1e9;
-                        let words = format!("no answer within {waited_s:.1} s");
+                        let words = format!("no answer within {waited_s:.3} s");
                         return Err(io::Error::new(io::ErrorKind::TimedOut, words));
                     }
                 }
@@ -466,6 +470,7 @@ mod tests {
             answer_limit(timeout, &multi, number, is_served).as_secs()
         };
         assert_eq!([limit_s(None, 8, false), limit_s(Some(4), 8, true)], [10, 10]);
-        assert_eq!([0, 3, 4, 8].map(|number| limit_s(Some(4), number, false)), [11, 11, 22, 33]);
+        let limits = [0, 3, 4, 8, 99].map(|number| limit_s(Some(4), number, false));
+        assert_eq!(limits, [11, 11, 22, 33, 33]);
     }
 }

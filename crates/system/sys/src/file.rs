@@ -238,9 +238,11 @@ pub enum Nowait {
     Hit(usize),
     /// Not resident; the kernel has started readahead.
     Miss,
-    /// This file system does not support such reads (tmpfs, some network file systems), or a sandbox does
-    /// not allow this call.
+    /// This file system does not support such reads (tmpfs, some network file systems).
     Unsupported,
+    /// Refused without a clear reason: by a sandbox that does not know the call or its flag, or because
+    /// of this file. A blocking read that follows reports the error of the file.
+    Refused,
 }
 
 /// Reads resident bytes once at `offset` (`RWF_NOWAIT`).
@@ -254,11 +256,8 @@ pub fn read_nowait_at(file: impl AsFd, into: &mut [u8], offset: u64) -> io::Resu
         Ok(n) => Ok(Nowait::Hit(n)),
         Err(error) => match error.raw_os_error() {
             Some(libc::EAGAIN) => Ok(Nowait::Miss),
-            // EPERM and EINVAL: sandboxes that do not know the call or its flag. The blocking read that
-            // follows reports other causes.
-            Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EPERM | libc::EINVAL) => {
-                Ok(Nowait::Unsupported)
-            }
+            Some(libc::EOPNOTSUPP | libc::ENOSYS) => Ok(Nowait::Unsupported),
+            Some(libc::EPERM | libc::EINVAL) => Ok(Nowait::Refused),
             _ => Err(error),
         },
     }
@@ -395,7 +394,7 @@ mod tests {
         assert_eq!(kind_of(dir.path()).unwrap(), Kind::Directory);
         match read_nowait_at(&file, &mut into, 0).unwrap() {
             Nowait::Hit(n) => assert!(n > 0),
-            Nowait::Miss | Nowait::Unsupported => {}
+            Nowait::Miss | Nowait::Unsupported | Nowait::Refused => {}
         }
         assert_eq!(
             open(&dir.path().join("none"), OpenHow::default()).unwrap_err().raw_os_error(),

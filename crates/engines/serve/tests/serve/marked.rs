@@ -291,15 +291,15 @@ fn a_server_without_a_store_does_not_ignore_lost_orders_or_an_unreadable_store()
     drop(start(&new, begin).unwrap());
     let head = used_bytes(&new.path().join("store"));
     let lost = "orders are missing";
-    let cases: [(&dyn Fn(&Path), &str); 3] = [
-        (&|store| fs::remove_file(store).unwrap(), lost),
-        // The readable part has no orders, like the stock file.
-        (&|store| flip(store, head + 10), lost),
-        (&|store| fs::write(store, "SQLite format 3\0 and no database").unwrap(), "compared"),
-    ];
-    for (change, expected) in cases {
+    for (case, expected) in [lost, lost, "compared"].into_iter().enumerate() {
         let dir = killed(StoreKind::Log, Durability::Os);
-        change(&dir.path().join("store"));
+        let store = dir.path().join("store");
+        match case {
+            0 => fs::remove_file(&store).unwrap(),
+            // The readable part has no orders, like the stock file.
+            1 => flip(&store, head + 10),
+            _ => fs::write(&store, "SQLite format 3\0 and no database").unwrap(),
+        }
         let error = start(&dir, none).err().expect(expected);
         assert!(error.contains(expected) && error.contains("--accept-loss"), "{error}");
         let accepted = start(&dir, |config| {
