@@ -3,12 +3,12 @@
 use crate::links::{Copied, EarlierCopy, Identity};
 use crate::meta::{Creation, OWNER_ALL, ParentAttr};
 use crate::new_file::{
-    PART, hidden_name, is_private, is_remote_name, rename_hidden, with_locked_name,
+    PART, hidden_name, is_private, is_remote_name, other_hidden_name, with_locked_name,
 };
 use crate::report::Tally;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind};
-use ioloom_sys::make;
+use ioloom_sys::{make, remove};
 use ioloom_walk::{DirRef, NewDir, RetainedDir};
 use rustix::io::Errno;
 use std::collections::{HashSet, VecDeque};
@@ -363,27 +363,54 @@ impl TargetDir {
 }
 
 /// Gives the new hidden directory `dir` another hidden name, because it must be known before it is filled whether the
-/// file system renames directories. Returns that name; `None`, and removes the directory, if it does not. Some remote
-/// ones rename only empty directories, so it has a file there meanwhile.
-fn renamed(above: &Dir, name: &CStr, hidden: &CStr, dir: &Dir) -> io::Result<Option<CString>> {
+/// file system renames directories. Returns it with that name; `None`, and removes the directory, if it does not. Some
+/// remote ones rename only empty directories, so it has a file there meanwhile.
+fn renamed(
+    above: &Dir,
+    name: &CStr,
+    hidden: &CStr,
+    (dir, own): (Dir, Attr),
+) -> io::Result<Option<(CString, Dir, Attr)>> {
     use Errno as E;
-    let is_filled = is_remote_name(hidden) && make::file(dir, PROBE, PROBE_MODE).is_ok();
-    let renamed = rename_hidden(above, name, hidden);
+    let is_filled = is_remote_name(hidden) && make::file(&dir, PROBE, PROBE_MODE).is_ok();
+    let other = other_hidden_name(name, hidden);
+    let renamed = make::rename(above, hidden, above, &other, true);
     if is_filled {
-        make::remove(dir, PROBE)?;
+        // Frees the lock.
+        drop(dir);
+        if let Ok((dir, now)) = renamed.and_then(|()| opened_empty(above, &other)) {
+            return Ok(Some((other, dir, Attr { mode: own.mode, ..now })));
+        }
+        for name in [hidden, &other] {
+            // Ignore a failure: the name identifies it.
+            let _ = remove::tree(above, name, &mut |_, _| {});
+        }
+        return Ok(None);
     }
-    let error = match renamed {
-        Ok(other) => return Ok(Some(other)),
-        Err(error) => error,
-    };
+    let Err(error) = renamed else { return Ok(Some((other, dir, own))) };
     // Ignore a failure: the directory is empty, and its name identifies it.
     let _ = make::remove_directory(above, hidden);
     let is_unsupported = matches!(
         Errno::from_io_error(&error),
         Some(E::NOSYS | E::OPNOTSUPP | E::PERM | E::ACCESS | E::XDEV | E::INVAL)
     );
-    // FUSE file systems return any error.
-    if is_filled || is_unsupported { Ok(None) } else { Err(error) }
+    if is_unsupported { Ok(None) } else { Err(error) }
+}
+
+/// Opens and locks a remote directory under its new name, and removes the file in it. With some FUSE file systems, a
+/// descriptor that was opened before leads to the old path, in which everything would be lost.
+fn opened_empty(above: &Dir, name: &CStr) -> io::Result<(Dir, Attr)> {
+    let dir = above.open_at(name.to_bytes())?;
+    attr::of_name(&dir, PROBE, false)?;
+    make::remove(&dir, PROBE)?;
+    match attr::of_name(&dir, PROBE, false) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+        _ => return Err(Errno::BUSY.into()),
+    }
+    // Ignore a failure: other copies remove no remote directory.
+    let _ = make::try_lock(&dir);
+    let own = attr::of_file(&dir)?;
+    Ok((dir, own))
 }
 
 /// Creates the hidden directory of a copy that can be resumed, or opens the one that an earlier copy left. The
@@ -464,7 +491,7 @@ fn make_hidden(above: &Dir, name: &CStr, mode: u32) -> io::Result<Option<(CStrin
         })?;
         if (locked && own.links > 0) || tries >= LOCK_TRIES {
             let own = Attr { mode: created.mode, ..own };
-            return Ok(renamed(above, name, &hidden, &dir)?.map(|hidden| (hidden, dir, own)));
+            return renamed(above, name, &hidden, (dir, own));
         }
         tries += 1;
     }
@@ -474,20 +501,41 @@ fn make_hidden(above: &Dir, name: &CStr, mode: u32) -> io::Result<Option<(CStrin
 mod tests {
     use super::*;
 
+    const HIDDEN: &CStr = c".d.ioloom-0123456789abcdef.remote.part";
+
+    fn made(above: &Dir, name: &CStr) -> (Dir, Attr) {
+        make::directory(above, name, 0o700).unwrap();
+        let dir = above.open_at(name.to_bytes()).unwrap();
+        let own = attr::of_file(&dir).unwrap();
+        (dir, own)
+    }
+
     #[test]
     fn a_remote_directory_is_renamed_with_a_file_in_it_and_is_empty_afterwards() {
         let place = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let above = Dir::open(place.path()).unwrap();
-        let hidden = c".d.ioloom-0123456789abcdef.remote.part";
-        make::directory(&above, hidden, 0o700).unwrap();
-        let dir = above.open_at(hidden.to_bytes()).unwrap();
-        let changed = || attr::of_file(&dir).unwrap().modified;
-        let before = changed();
+        let (dir, before) = made(&above, HIDDEN);
         std::thread::sleep(LOCK_WAIT);
-        let other = renamed(&above, c"d", hidden, &dir).unwrap().unwrap();
-        assert!(changed() > before, "nothing was in it");
-        assert!(other.as_c_str() != hidden && is_remote_name(&other), "{other:?}");
+        let (other, dir, own) = renamed(&above, c"d", HIDDEN, (dir, before)).unwrap().unwrap();
+        assert!(own.modified > before.modified, "nothing was in it");
+        assert!(other.as_c_str() != HIDDEN && is_remote_name(&other), "{other:?}");
         let left = place.path().join(OsStr::from_bytes(other.to_bytes()));
-        assert_eq!(std::fs::read_dir(left).unwrap().count(), 0);
+        assert_eq!(std::fs::read_dir(&left).unwrap().count(), 0);
+        assert!(!make::try_lock(std::fs::File::open(left).unwrap()).unwrap(), "it is not locked");
+        assert_eq!(attr::of_file(&dir).unwrap().identity(), own.identity());
+    }
+
+    /// Goal: files never go to the old path of a directory that was renamed. Method: a descriptor of another directory,
+    /// as it is after a rename with some FUSE file systems.
+    #[test]
+    fn a_remote_directory_whose_descriptor_leads_elsewhere_is_removed() {
+        let place = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let above = Dir::open(place.path()).unwrap();
+        made(&above, HIDDEN);
+        let stale = made(&above, c"stale");
+        assert!(renamed(&above, c"d", HIDDEN, stale).unwrap().is_none());
+        let names =
+            std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(names.collect::<Vec<_>>(), ["stale"]);
     }
 }

@@ -187,18 +187,11 @@ impl<'a> NewFile<'a> {
     }
 
     /// Leaves an incomplete file that has data, unless its directory is hidden: what came from a pipe or device may not
-    /// be readable again.
-    pub(crate) fn stay_with_data(&mut self) {
+    /// be readable again. Returns whether it is left.
+    pub(crate) fn stay_with_data(&mut self) -> bool {
         let has_data = |file: &Descriptor| attr::of_file(file).is_ok_and(|now| now.bytes > 0);
         self.stays = self.destination != Destination::Hidden && has_data(self.file());
-    }
-
-    /// Returns the hidden name of a file that is left although it is incomplete.
-    pub(crate) fn kept_name(&self) -> Option<CString> {
-        match &self.current_name {
-            CurrentName::Hidden(hidden) if self.stays => Some(hidden.clone()),
-            _ => None,
-        }
+        self.stays
     }
 
     /// Leaves the file under its hidden name for a later copy.
@@ -360,11 +353,10 @@ pub(crate) fn is_remote_name(hidden: &CStr) -> bool {
     hidden.to_bytes().ends_with(REMOTE.as_bytes())
 }
 
-/// Gives a directory that has a hidden name another one of the same kind, and returns that.
-pub(crate) fn rename_hidden(dir: &Dir, name: &CStr, hidden: &CStr) -> io::Result<CString> {
+/// Returns another hidden name of the same kind for a directory.
+pub(crate) fn other_hidden_name(name: &CStr, hidden: &CStr) -> CString {
     let suffix = if is_remote_name(hidden) { REMOTE } else { PART };
-    let rename = |other: &CStr| make::rename(dir, hidden, dir, other, true);
-    with_unused_name(|number| marked(name, number, suffix), rename).map(|(other, ())| other)
+    marked(name, make::random_number(), suffix)
 }
 
 /// Calls `replace` again if the name that it made was removed before it was renamed: this process was stopped
