@@ -6,6 +6,8 @@
 //! Another copy may replace the old file between the two steps. So the new file and the old one
 //! exchange their names, and a file that has no backup yet gets one, too. Where names cannot be exchanged, the
 //! new file is renamed over the old one, and such a file is lost.
+//!
+//! The copy of a pipe or device has its name from the start: there, the old file is renamed before.
 
 use crate::context::CopyContext;
 use crate::meta::STICKY;
@@ -46,6 +48,20 @@ impl<'a> Kept<'a> {
         let (backup, renamed) = with_next_name(options, dir, name, keep_as)?;
         let file = attr::of_name(dir, &backup, false).map(|attr| attr.identity()).ok();
         Ok(Self { options, dir, name, backup, file, renamed })
+    }
+
+    /// Gives the file `name` the name of its backup, for a new file that has its name from the start.
+    pub(crate) fn move_away(options: &'a Backup, dir: &'a Dir, name: &'a CStr) -> io::Result<Self> {
+        let identity =
+            |name: &CStr| attr::of_name(dir, name, false).map(|attr| attr.identity()).ok();
+        let move_to = |kept: &CStr, replace| {
+            make::rename(dir, name, dir, kept, replace)?;
+            // Renaming one link of a file to another has no effect.
+            let stays = identity(name).is_some_and(|file| Some(file) == identity(kept));
+            if stays { make::remove(dir, name) } else { Ok(()) }
+        };
+        let (backup, ()) = with_next_name(options, dir, name, move_to)?;
+        Ok(Self { options, dir, name, backup, file: None, renamed: true })
     }
 
     /// Gives the new file, which is called `new` in `from`, the name of the old one. A file that was put

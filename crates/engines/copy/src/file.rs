@@ -13,8 +13,8 @@
 //!
 //! A file that is written in place (see `crate::place`) is opened and truncated instead. So is the
 //! target of a pipe or device, which can go on for ever. A new target of such a source has its final name from
-//! the start, and keeps the data that it has if the copy fails or is interrupted. A file that replaces another one
-//! with a backup, or after its removal, then gets its name as well.
+//! the start, and keeps the data that it has if the copy fails or is interrupted. An old file that gets a backup or
+//! is removed is renamed or removed before that.
 
 use crate::backup::Kept;
 use crate::content::Transferred;
@@ -31,7 +31,7 @@ use crate::plan::SMALL_BYTES;
 use crate::resume;
 use crate::route::{Route, Source, TargetState};
 use crate::streams;
-use ioloom_failure::{Operation, quoted};
+use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::descriptor::Descriptor;
@@ -40,10 +40,9 @@ use ioloom_sys::inode_flags::InodeFlags;
 use ioloom_sys::{make, transfer};
 use rustix::io::Errno;
 use std::cmp::Ordering::{Greater, Less};
-use std::ffi::{CStr, CString, OsStr, OsString};
+use std::ffi::{CStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -152,7 +151,14 @@ impl<'a> Attempt<'a> {
             }
             _ => None,
         };
-        let mut new = self.open_new()?;
+        let old = self.make_room()?;
+        let mut new = match self.open_new() {
+            Ok(new) => new,
+            Err(error) => {
+                old.into_iter().for_each(Kept::undo);
+                return Err(error);
+            }
+        };
         let mine = AtomicU64::new(0);
         let transfer = FileTransfer {
             context,
@@ -168,10 +174,8 @@ impl<'a> Attempt<'a> {
             false => transfer.bytes(buffer),
         };
         let moved = moved.and_then(|moved| Ok((self.change(&moved)?, moved)));
-        if source.is_stream() {
-            new.stay_with_data();
-        }
-        let kept = new.kept_name();
+        let stays = source.is_stream() && new.stay_with_data();
+        let moved_away = old.as_ref().map(|old| old.name().to_owned());
         let finished = match moved {
             Ok((change, moved)) => {
                 let (mode, end) = (moved.mode, moved.bytes);
@@ -184,9 +188,10 @@ impl<'a> Attempt<'a> {
         };
         if finished.is_err() {
             context.meter(&mine).take_back_to(0);
-            self.note_kept(kept);
+            old.into_iter().filter(|_| !stays).for_each(Kept::undo);
         }
         let (change, (backup, evidence), mode, end) = finished?;
+        let backup = backup.or(moved_away);
         context.copied_file(mode, &evidence);
         let bytes = mine.load(Ordering::Relaxed);
         if let Some(how) = change {
@@ -206,30 +211,33 @@ impl<'a> Attempt<'a> {
         if self.in_pieces() && !matches!(error.reason, Reason::Changed(_)) {
             // A later copy resumes from the pieces recorded in the journal.
             new.leave();
-        } else if new.kept_name().is_some() {
-            // As with GNU cp, what was read of a pipe or device takes the place of the old file.
-            if let Err(error) = self.give_name(new) {
-                self.context.failed(error);
-            }
         } else {
             // Removing a large file takes time, too.
             drop(new);
         }
     }
 
-    /// Reports the hidden file with data of a pipe or device that did not get its final name.
-    fn note_kept(&self, hidden: Option<CString>) {
+    /// Makes room for the copy of a pipe or device, which has its name from the start: gives the old file
+    /// the name of its backup, or removes it. Returns the backup.
+    fn make_room(&self) -> Result<Option<Kept<'a>>, CopyError> {
         let route = self.route;
-        let is_there = |name: &CString| attr::of_name(route.to, name, false).is_ok();
-        let Some(hidden) = hidden.filter(is_there) else { return };
-        let (from, to) = (route.paths)();
-        let kept = to.with_file_name(OsStr::from_bytes(hidden.to_bytes()));
-        let text = format!(
-            "kept {}, which has the data read from {}; rename it, or a later copy may remove it",
-            quoted(&kept),
-            quoted(&from)
-        );
-        self.context.watcher.note(&text);
+        if !(self.source.is_stream() && matches!(self.target, TargetState::Fresh)) {
+            return Ok(None);
+        }
+        let Some(backup) = &self.context.options.backup else {
+            return self.remove_old().map(|()| None);
+        };
+        let kept = Kept::move_away(backup, route.to, route.to_name);
+        kept.map(Some).map_err(|e| route.failed_to(Operation::Backup, e))
+    }
+
+    fn remove_old(&self) -> Result<(), CopyError> {
+        match make::remove(self.route.to, self.route.to_name) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                Err(self.route.failed_to(Operation::Remove, e))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns true if the content must be copied by a method that cannot copy a changing source.
@@ -256,6 +264,7 @@ impl<'a> Attempt<'a> {
         match self.target {
             _ if self.route.hidden => Destination::Hidden,
             TargetState::Absent if is_visible => Destination::Visible,
+            TargetState::Fresh if self.source.is_stream() => Destination::Visible,
             TargetState::Absent if append_only => Destination::Fixed,
             TargetState::Absent => {
                 // What another program creates meanwhile has no backup.
@@ -381,12 +390,20 @@ impl<'a> Attempt<'a> {
         let failed = |e| route.failed_to(Operation::Create, e);
         match self.wait_to_open(end) {
             Ok(file) => Ok(NewFile::in_place(route.to, route.to_name, file)),
-            Err(e) if self.context.options.force && e.kind() != io::ErrorKind::NotFound => {
+            Err(e)
+                if self.context.options.force
+                    && e.kind() != io::ErrorKind::NotFound
+                    && !self.context.cancelled() =>
+            {
                 if route.parent_attr.append_only {
                     return Err(route.failed_to(Operation::Remove, Errno::PERM.into()));
                 }
                 let mode = self.initial_mode();
-                let made = NewFile::make(route.to, route.to_name, Destination::Occupied, mode);
+                let destination = match self.source.is_stream() {
+                    true => self.remove_old().map(|()| Destination::Visible)?,
+                    false => Destination::Occupied,
+                };
+                let made = NewFile::make(route.to, route.to_name, destination, mode);
                 made.map_err(|e| {
                     route.not_made(self.context.options, &self.target, (Operation::Create, e))
                 })
@@ -484,7 +501,7 @@ impl<'a> Attempt<'a> {
     fn give_name(&self, new: NewFile<'a>) -> Result<Option<OsString>, CopyError> {
         let route = self.route;
         let kept = match (&self.context.options.backup, self.target) {
-            (Some(backup), TargetState::Fresh) => {
+            (Some(backup), TargetState::Fresh) if !self.source.is_stream() => {
                 let kept = Kept::make(backup, route.to, route.to_name);
                 Some(kept.map_err(|e| route.failed_to(Operation::Backup, e))?)
             }

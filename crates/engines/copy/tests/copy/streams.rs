@@ -173,8 +173,8 @@ fn a_source_that_changes_while_it_goes_into_a_pipe_is_reported() {
     }
 }
 
-/// Goal: what was read from a pipe is kept, also if the copy is interrupted; nothing else can read it again. Method:
-/// the writer cancels the copy when its data has arrived, and keeps the pipe open.
+/// Goal: what was read from a pipe is kept, also if the copy is interrupted or killed; nothing else can read it again.
+/// Method: the writer looks at the target and cancels the copy when its data has arrived, and keeps the pipe open.
 #[test]
 fn an_interrupted_copy_of_a_pipe_keeps_its_data() {
     let place = TestDir::disk();
@@ -194,20 +194,23 @@ fn an_interrupted_copy_of_a_pipe_keeps_its_data() {
         let (sources, target) = ([from.clone()], Target::As(to.clone()));
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| {
-                let mut pipe = File::options().write(true).open(&from).unwrap();
+                // Open for both, it does not wait for a copy that has failed.
+                let mut pipe = File::options().read(true).write(true).open(&from).unwrap();
                 pipe.write_all(&bytes).unwrap();
                 let begun = Instant::now();
                 let arrived = || progress.bytes.load(Ordering::Relaxed) >= 5000;
                 while !arrived() && begun.elapsed() < Duration::from_secs(30) {
                     std::thread::sleep(Duration::from_millis(5));
                 }
+                let seen = fs::read(&to);
                 cancel.store(true, Ordering::Relaxed);
-                pipe
+                (pipe, seen)
             });
             let report = copy(&sources, &target, &options, &Silent, &progress).unwrap();
             assert!(report.cancelled);
             assert_eq!((report.counts.files, report.bytes), (0, 0));
-            drop(writer.join().unwrap());
+            let (_pipe, seen) = writer.join().unwrap();
+            assert!(seen.unwrap() == bytes, "{options:?}: a kill would lose it");
         });
         assert!(fs::read(&to).unwrap() == bytes, "{options:?}");
         fs::remove_file(&to).unwrap();
@@ -218,4 +221,31 @@ fn an_interrupted_copy_of_a_pipe_keeps_its_data() {
         assert_eq!(left, kept);
     }
     assert_eq!(fs::read(place.path().join("to~")).unwrap(), b"old");
+}
+
+/// Goal: an old file whose backup was made gets its name back if nothing was read. Method: an open pipe without data,
+/// and an interrupt when the backup is there.
+#[test]
+fn an_interrupted_copy_of_a_pipe_without_data_undoes_the_backup() {
+    let place = TestDir::disk();
+    let at = |name: &str| place.path().join(name);
+    let (from, to) = (pipe(at("pipe")), at("to"));
+    fs::write(&to, "old").unwrap();
+    let _held = File::options().read(true).write(true).open(&from).unwrap();
+    let backup = Some(Backup { names: BackupNames::Simple, suffix: "~".into() });
+    let options = CopyOptions { backup, ..CopyOptions::default() };
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let begun = Instant::now();
+            while !at("to~").exists() && begun.elapsed() < Duration::from_secs(30) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let is_there = at("to~").exists();
+            options.cancel.store(true, Ordering::Relaxed);
+            is_there
+        });
+        assert!(one(&from, &to, &options).cancelled);
+        assert!(writer.join().unwrap(), "no backup was made first");
+    });
+    assert_eq!((fs::read(&to).unwrap(), at("to~").exists()), (b"old".to_vec(), false));
 }
