@@ -368,7 +368,10 @@ impl Worker<'_> {
         let path = target_path(self.roots, Some(dir), dir.root(), b"");
         let kept = path.with_file_name(OsStr::from_bytes(hidden.to_bytes()));
         let (kept, path) = (quoted(&kept), quoted(&path));
-        let text = format!("kept {kept}, the copy of {path}, which could not be renamed");
+        // Some entries can be in the directory of another copy.
+        let is_rest = dir.data().merged.load(Ordering::Acquire);
+        let what = if is_rest { "the rest of the copy" } else { "the copy" };
+        let text = format!("kept {kept}, {what} of {path}, which could not be renamed");
         self.context.watcher.note(&text);
     }
 
