@@ -289,8 +289,8 @@ pub struct CopyCounters {
     pub bytes: AtomicU64,
     /// Number of entries copied: files, directories, links and special files.
     pub entries: AtomicU64,
-    /// Number of threads that remove or merge incomplete directories, which takes long for many files and goes on
-    /// after an interrupt.
+    /// Number of threads that remove incomplete files, or remove or merge incomplete directories. It takes long for
+    /// large or many files, goes on after an interrupt, and makes no progress in the other numbers.
     pub cleaning: AtomicU64,
 }
 

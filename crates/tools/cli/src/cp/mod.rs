@@ -92,7 +92,7 @@ fn copy(args: &CpArgs) -> Ended {
     watcher.finish();
     let report = copied.map_err(Failure::failed)?;
     if args.flags.json {
-        out::print_json(&Document::of(&report))?;
+        out::print_json_to_slow_reader(&Document::of(&report))?;
     } else {
         notes::print_notes(args, &report);
     }
@@ -110,8 +110,8 @@ fn copy(args: &CpArgs) -> Ended {
 const QUIET: Duration = Duration::from_secs(8);
 
 /// Returns whether an interrupted copy waits for a file system, as far as its progress shows; `quiet` is its last
-/// progress and when it was seen. Synced and verified copies can be busy for long without progress: then a second
-/// signal is needed.
+/// progress and when it was seen. Synced and verified copies and the removal of incomplete ones can be busy for long
+/// without progress: if they hang, a second signal is needed.
 fn may_block(
     options: &CopyOptions,
     progress: &CopyCounters,

@@ -94,8 +94,8 @@ impl CopyProgress {
     /// Prints a line on standard output.
     fn print(&self, line: &str) {
         let printed = match &self.bar {
-            Some(bar) => bar.suspend(|| out::print(line)),
-            None => out::print(line),
+            Some(bar) => bar.suspend(|| out::print_to_slow_reader(line)),
+            None => out::print_to_slow_reader(line),
         };
         // Continue copying.
         if let Err(failure) = printed

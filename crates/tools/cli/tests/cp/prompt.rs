@@ -2,6 +2,7 @@
 
 use crate::{ioloom, names, place};
 use rustix::io::ioctl_fionread;
+use rustix::pipe::fcntl_setpipe_size;
 use std::fs;
 use std::io::{Read, Write, pipe};
 use std::process::{Child, Command, Stdio};
@@ -9,7 +10,12 @@ use std::time::Duration;
 
 /// Returns the exit code; kills a program that does not end.
 fn code_soon(child: &mut Child) -> Option<i32> {
-    for _ in 0..1000 {
+    code_within(child, 1000)
+}
+
+/// Like [`code_soon`]; `looks` are 10 ms apart.
+fn code_within(child: &mut Child, looks: u32) -> Option<i32> {
+    for _ in 0..looks {
         if let Some(ended) = child.try_wait().unwrap() {
             return ended.code();
         }
@@ -20,30 +26,43 @@ fn code_soon(child: &mut Child) -> Option<i32> {
     None
 }
 
-/// Goal: a signal ends a copy whose messages are not read. Method: more messages than fit in a pipe.
+/// Goal: a signal ends a copy whose output is not read, before the ten seconds after which it is taken for blocked.
+/// Method: more messages, names, and more of a document than fit in a small pipe.
 #[test]
-fn a_signal_ends_a_copy_whose_messages_are_not_read() {
+fn a_signal_ends_a_copy_whose_output_is_not_read() {
     let dir = place();
     fs::create_dir(dir.path().join("to")).unwrap();
-    let (reader, writer) = pipe().unwrap();
-    let mut command = ioloom();
-    command.current_dir(dir.path()).arg("cp");
-    command.args((0..3000).map(|i| format!("absent-{i}"))).arg("to").stderr(writer);
-    let mut child = command.spawn().unwrap();
-    drop(command);
-    let mut before = 0;
-    for _ in 0..100 {
-        std::thread::sleep(Duration::from_millis(200));
-        let now = ioctl_fionread(&reader).unwrap();
-        if now > 0 && now == before {
-            break;
-        }
-        before = now;
+    for i in 0..200 {
+        fs::write(dir.path().join(format!("file-{i}")), "").unwrap();
     }
-    assert!(child.try_wait().unwrap().is_none(), "it does not wait for its reader");
-    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
-    assert_eq!(code_soon(&mut child), Some(143));
-    drop(reader);
+    for (flag, name, is_stderr) in
+        [(None, "absent", true), (Some("-v"), "file", false), (Some("--json"), "absent", false)]
+    {
+        let (reader, writer) = pipe().unwrap();
+        fcntl_setpipe_size(&writer, 4096).unwrap();
+        let mut command = ioloom();
+        command.current_dir(dir.path()).arg("cp").args(flag);
+        command.args((0..200).map(|i| format!("{name}-{i}"))).arg("to");
+        match is_stderr {
+            true => command.stderr(writer),
+            false => command.stdout(writer).stderr(Stdio::null()),
+        };
+        let mut child = command.spawn().unwrap();
+        drop(command);
+        let mut before = 0;
+        for _ in 0..100 {
+            std::thread::sleep(Duration::from_millis(200));
+            let now = ioctl_fionread(&reader).unwrap();
+            if now > 0 && now == before {
+                break;
+            }
+            before = now;
+        }
+        assert!(child.try_wait().unwrap().is_none(), "{flag:?}: it does not wait for its reader");
+        assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+        assert_eq!(code_within(&mut child, 500), Some(143), "{flag:?}");
+        drop(reader);
+    }
 }
 
 /// Goal: a signal ends a copy that waits for an answer. Method: an answer never comes.
