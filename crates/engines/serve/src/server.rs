@@ -540,17 +540,19 @@ fn check_ignored(
     file_hash: u64,
 ) -> Result<Vec<String>, ServeError> {
     let (choice, stock) = (&options.store, quoted(&options.stock));
-    let (what, advice) = match store::ignored::compare(choice, stocks, file_hash) {
+    let (what, advice, else_advice) = match store::ignored::compare(choice, stocks, file_hash) {
         Ok(Ignored::Nothing) => return Ok(Vec::new()),
         Ok(Ignored::Orders) => {
-            (format!("it has orders that stock file {stock} lacks"), "choose another durability")
+            let what = format!("it has orders that stock file {stock} lacks");
+            (what, "choose another durability", "")
         }
         Ok(Ignored::Lost) => (
             format!("acknowledged orders are missing, and stock file {stock} may lack them"),
             "restore a backup and choose another durability",
+            "; to start over from the stock file, remove the store and its mark",
         ),
         Err(_) if choice.accept_loss => {
-            (format!("its orders could not be compared with stock file {stock}"), "")
+            (format!("its orders could not be compared with stock file {stock}"), "", "")
         }
         Err(error) => return Err(ServeError::Refused(error.to_string())),
     };
@@ -559,7 +561,7 @@ fn check_ignored(
     }
     Err(ServeError::Refused(format!(
         "cannot start without store {} (durability none): {what}; {advice} to continue with them, or \
-         continue without them with --accept-loss",
+         continue without them with --accept-loss{else_advice}",
         quoted(&choice.path)
     )))
 }

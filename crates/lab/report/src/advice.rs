@@ -150,11 +150,8 @@ fn is_at_level_of(usual: &ArmRuns<'_>, arm: &ArmRuns<'_>) -> bool {
 
 /// Returns the arms that would be compared if fewer of their runs had been killed.
 fn killed<'g, 'a>(group: &'g Group<'a>, usual: &ArmRuns<'_>) -> Vec<&'g ArmRuns<'a>> {
-    let mut killed = group.killed();
-    killed.retain(|arm| {
-        let works = arm.work().zip(usual.work());
-        is_at_level_of(usual, arm) && works.is_none_or(|(own, other)| own == other)
-    });
+    let mut killed = group.killed_at_work_of(usual);
+    killed.retain(|arm| is_at_level_of(usual, arm));
     killed
 }
 

@@ -257,6 +257,14 @@ impl<'a> Group<'a> {
         self.arms.iter().filter(killed).collect()
     }
 
+    /// Returns the same without those that did other work than `arm`, and so would not be compared
+    /// with it anyway.
+    pub fn killed_at_work_of(&self, arm: &ArmRuns<'_>) -> Vec<&ArmRuns<'a>> {
+        let mut killed = self.killed();
+        killed.retain(|k| k.work().zip(arm.work()).is_none_or(|(own, other)| own == other));
+        killed
+    }
+
     /// Returns the arm of the study that an arm of this comparison belongs to.
     pub fn spec(&self, arm: &ArmRuns<'_>) -> Option<&'a Arm> {
         self.experiment.arms.get(spec_index(self.experiment, arm.name, arm.factors))

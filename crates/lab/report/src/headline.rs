@@ -157,7 +157,7 @@ pub fn answer(headlines: &[Headline<'_, '_>], groups: &[Group<'_>]) -> [Vec<Piec
     for (i, h) in chosen.iter().enumerate() {
         words(&mut first, Separator::Semicolon.before(i, chosen.len()));
         clause(&mut first, h, i == 0);
-        let killed = h.group.killed();
+        let killed = killed(h.group);
         if !killed.is_empty() {
             let names = names(&killed);
             words(&mut first, &format!(" (not judged, because many runs were killed: {names})"));
@@ -170,7 +170,7 @@ pub fn answer(headlines: &[Headline<'_, '_>], groups: &[Group<'_>]) -> [Vec<Piec
 /// Returns why no arms are compared.
 fn unanswered(groups: &[Group<'_>]) -> String {
     let compares = |g: &&Group<'_>| !g.merges_sets && g.better() != Better::Neither;
-    let killed: Vec<_> = groups.iter().filter(compares).flat_map(Group::killed).collect();
+    let killed: Vec<_> = groups.iter().filter(compares).flat_map(killed).collect();
     if killed.is_empty() {
         return "No two plans have finished the same work, so this report has no answer yet."
             .to_owned();
@@ -180,6 +180,14 @@ fn unanswered(groups: &[Group<'_>]) -> String {
          work, so this report has no answer yet.",
         names(&killed)
     )
+}
+
+/// Returns the arms that would be compared if fewer of their runs had been killed.
+fn killed<'g, 'a>(group: &'g Group<'a>) -> Vec<&'g ArmRuns<'a>> {
+    match group.comparable().first() {
+        Some(arm) => group.killed_at_work_of(arm),
+        None => group.killed(),
+    }
 }
 
 /// Returns the names of arms, each once, shortened to the room in an answer.

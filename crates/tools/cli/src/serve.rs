@@ -383,7 +383,7 @@ fn run_logged(args: &ServeArgs) -> Ended {
     if args.json {
         // Signals are not handled any more, so the wait for a stalled reader must have a limit.
         logging::finish();
-        out::print_json(&Served {
+        let printed = out::print_json_to_slow_reader(&Served {
             schema: SCHEMA,
             command: "serve",
             model: config.model.name(),
@@ -399,7 +399,8 @@ fn run_logged(args: &ServeArgs) -> Ended {
             connections: ended.connections,
             orders_done: ended.done,
             log_number: ended.seq,
-        })?;
+        });
+        printed.map_err(not_by_signal)?;
     } else {
         tracing::info!(
             target: logging::TARGET,
@@ -410,6 +411,15 @@ fn run_logged(args: &ServeArgs) -> Ended {
         );
     }
     Ok(Exit::Ok)
+}
+
+/// Returns an interrupted write as an ordinary failure: no signal interrupted it, only the time limit
+/// of a server that ends.
+fn not_by_signal(failure: Failure) -> Failure {
+    match failure.exit {
+        Exit::Interrupted => Failure::failed(failure.message),
+        _ => failure,
+    }
 }
 
 /// Serves until a stop is requested. Returns the addresses and the final counters.

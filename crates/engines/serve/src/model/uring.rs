@@ -16,6 +16,7 @@ use ioloom_exchange::Settings;
 use ioloom_sys::clock;
 use ioloom_sys_net::ring::{Event, NetRing, Request, is_transient};
 use ioloom_sys_net::{Listener, Socket, SpareDescriptor, is_out_of_sockets};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,21 +70,7 @@ pub(super) fn run(
             .map_err(ServeError::system(SystemOperation::PrepareListener))?;
         listeners.push((Arc::new(port.listener), port.settings));
     }
-    let mut ring_loop = RingLoop {
-        service,
-        to_accept: (0..listeners.len()).collect(),
-        accepting: listeners.iter().map(|_| None).collect(),
-        listeners,
-        starved: Vec::new(),
-        reserve: SpareDescriptor::new().ok(),
-        slots: Vec::new(),
-        free: Vec::new(),
-        open: 0,
-        turn: Vec::new(),
-        jobs: Vec::new(),
-        woken: true,
-        now_ns: clock::monotonic_ns(),
-    };
+    let mut ring_loop = RingLoop::new(service, listeners);
     let (mut checked_ns, mut stop_ns) = (ring_loop.now_ns, None);
     loop {
         if std::mem::take(&mut ring_loop.woken) {
@@ -103,9 +90,7 @@ pub(super) fn run(
             true if service.is_stopping() && stop_ns.is_none() => GRACE_CHECK,
             true => CHECK_INTERVAL,
         };
-        ring.reap(timeout, &mut |event| ring_loop.handle(event))
-            .map_err(ServeError::system(SystemOperation::Wait))?;
-        ring_loop.now_ns = clock::monotonic_ns();
+        ring_loop.reap(&mut ring, timeout).map_err(ServeError::system(SystemOperation::Wait))?;
         if service.ends_reading(ring_loop.now_ns) && stop_ns.is_none() {
             stop_ns = Some(ring_loop.now_ns + service.limits.stop.as_nanos() as u64);
             ring_loop.begin_stop();
@@ -123,7 +108,40 @@ pub(super) fn run(
     }
 }
 
+impl<'a> RingLoop<'a> {
+    fn new(service: &'a Arc<Service>, listeners: Vec<(Arc<Listener>, Settings)>) -> Self {
+        Self {
+            service,
+            to_accept: (0..listeners.len()).collect(),
+            accepting: listeners.iter().map(|_| None).collect(),
+            listeners,
+            starved: Vec::new(),
+            reserve: SpareDescriptor::new().ok(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            open: 0,
+            turn: Vec::new(),
+            jobs: Vec::new(),
+            woken: true,
+            now_ns: clock::monotonic_ns(),
+        }
+    }
+}
+
 impl RingLoop<'_> {
+    /// Waits for completions and handles them, with the time after the wait.
+    fn reap(&mut self, ring: &mut NetRing, timeout: Duration) -> io::Result<()> {
+        let mut is_current = false;
+        ring.reap(timeout, &mut |event| {
+            if !std::mem::replace(&mut is_current, true) {
+                self.now_ns = clock::monotonic_ns();
+            }
+            self.handle(event);
+        })?;
+        self.now_ns = clock::monotonic_ns();
+        Ok(())
+    }
+
     /// Handles a completion.
     fn handle(&mut self, event: Event<'_>) {
         match event {
@@ -240,8 +258,15 @@ impl RingLoop<'_> {
         if self.service.answer(&mut jobs, self.now_ns).is_err() {
             return false;
         }
+        // These clients have their time from now on. The next check uses the time of the turn:
+        // others may have sent data while a commit was waited for.
+        let turn_ns = self.now_ns;
+        if !jobs.is_empty() {
+            self.now_ns = clock::monotonic_ns();
+        }
         for job in jobs.drain(..) {
             if let Some(slot) = self.slots[job.token].as_mut() {
+                slot.connection.renew_deadline(self.now_ns);
                 slot.connection.push_answers(std::slice::from_ref(&job), self.now_ns);
             }
         }
@@ -249,6 +274,7 @@ impl RingLoop<'_> {
         for at in turn {
             self.settle(at, ring);
         }
+        self.now_ns = turn_ns;
         true
     }
 
@@ -321,5 +347,44 @@ impl RingLoop<'_> {
         for slot in self.slots.iter_mut().flatten() {
             slot.connection.finish();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+    use crate::live::Reload;
+    use crate::service::NullStore;
+
+    #[test]
+    fn timeouts_exclude_the_turn_that_answers_and_the_wait_for_completions() {
+        let service = Service::with_store(Box::new(NullStore));
+        let limits = Limits { idle: Duration::from_secs(1), ..Limits::default() };
+        service.live.reload(&Reload { access: None, tls: None, limits }).unwrap();
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), 1, false).unwrap();
+        listener.set_may_block().unwrap();
+        let client = Socket::connect(listener.address().unwrap()).unwrap();
+        let socket = listener.accept(true).unwrap();
+        let mut ring = NetRing::new(false).unwrap();
+        let mut ring_loop =
+            RingLoop::new(&service, vec![(Arc::new(listener), Settings::default())]);
+        let overdue = |ring_loop: &RingLoop<'_>| {
+            let slot = ring_loop.slots[0].as_ref().unwrap();
+            slot.connection.overdue(&service, clock::monotonic_ns())
+        };
+        // The turn began long ago.
+        ring_loop.now_ns = 1;
+        ring_loop.admit(socket, 0);
+        let bytes = Ok(&b"show\nsho"[..]);
+        ring_loop.handle(Event::Received { token: 0, bytes, more: false });
+        assert!(overdue(&ring_loop).is_some());
+        assert!(ring_loop.work(&mut ring));
+        assert_eq!(overdue(&ring_loop), None);
+        assert_eq!(ring_loop.now_ns, 1, "others may have sent data since");
+        // The completion of the answer.
+        ring_loop.reap(&mut ring, Duration::from_secs(10)).unwrap();
+        assert_eq!(overdue(&ring_loop), None);
+        drop(client);
     }
 }

@@ -302,6 +302,8 @@ fn a_server_without_a_store_does_not_ignore_lost_orders_or_an_unreadable_store()
         }
         let error = start(&dir, none).err().expect(expected);
         assert!(error.contains(expected) && error.contains("--accept-loss"), "{error}");
+        let starts_over = error.contains("remove the store and its mark");
+        assert_eq!(starts_over, expected == lost, "{error}");
         let accepted = start(&dir, |config| {
             none(config);
             config.store.accept_loss = true;

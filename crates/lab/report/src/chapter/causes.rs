@@ -12,11 +12,11 @@ use ioloom_model::AnyPlan;
 use ioloom_model::study::fill;
 use std::collections::BTreeSet;
 
-/// The key of a plan's method, which is not a setting.
-pub(super) const METHOD: &str = "method";
+/// Name of a difference in the method, which is not a setting.
+const METHOD: &str = "method";
 
-/// A plan setting (or [`METHOD`]) with its values in the arm with a factor and in the arm without it;
-/// `None` if a plan does not set it.
+/// A plan setting with its values in the arm with a factor and in the arm without it; `None` if a plan
+/// does not set it.
 pub(super) type Key = (&'static str, [Option<&'static str>; 2]);
 
 /// A comparison of two arms of one experiment.
@@ -51,12 +51,9 @@ impl Cause {
     }
 }
 
-/// Returns a setting of a plan, or its method.
+/// Returns a setting of a plan.
 fn setting<'p>(plan: &'p AnyPlan, key: &str) -> Option<&'p str> {
     let AnyPlan::Subject(plan) = plan else { return None };
-    if key == METHOD {
-        return Some(plan.method.as_str());
-    }
     plan.settings.get(key).map(String::as_str)
 }
 

@@ -5,7 +5,7 @@ mod series;
 mod source;
 
 use super::arms::{arm, median_of, row};
-use super::causes::{self, Cause, METHOD};
+use super::causes::{self, Cause};
 use crate::figures::Figure;
 use crate::group::{ArmRuns, Group, Unusable};
 use crate::input::Input;
@@ -412,7 +412,7 @@ const CAUSES: [Cause; 4] = [
         metric: "extra.returned_ns",
         what: "the time until a copy returns",
         factor: "direct I/O instead of a buffered copy",
-        key: Some((METHOD, [Some("direct"), Some("buffered")])),
+        key: None,
     },
     Cause {
         experiment: "modes-warm",
@@ -420,7 +420,7 @@ const CAUSES: [Cause; 4] = [
         metric: "extra.reader_ns",
         what: "the time that the next reader needs",
         factor: "direct I/O instead of a buffered copy",
-        key: Some((METHOD, [Some("direct"), Some("buffered")])),
+        key: None,
     },
     Cause {
         experiment: "presized",

@@ -328,12 +328,11 @@ fn warm_and_cold(groups: &[Group<'_>]) -> Option<String> {
     let sure = match all - less - more - few {
         _ if few == all => "Too few blocks ran for an interval, so this may be noise.".to_owned(),
         _ if less == all => format!(
-            "The 95 % interval of the ratio is below 1 at each of the thread counts measured both warm \
-             and cold ({all})."
+            "The 95 % interval of the ratio is below 1 at each of the thread counts compared ({all})."
         ),
         rest => format!(
-            "Of the thread counts measured both warm and cold ({all}), the 95 % interval of the ratio is \
-             below 1 at {less}, above 1 at {more}, includes 1 at {rest}, and is unknown at {few}."
+            "Of the thread counts compared ({all}), the 95 % interval of the ratio is below 1 at {less}, \
+             above 1 at {more}, includes 1 at {rest}, and is unknown at {few}."
         ),
     };
     Some(format!(

@@ -291,8 +291,20 @@ fn an_arm_that_was_often_killed_is_not_judged() {
     assert!(text.contains(" Not judged, because many runs were killed: mmap-8."), "{text}");
     let answer = answered(&input);
     assert!(answer.contains("(not judged, because many runs were killed: mmap-8)"), "{answer}");
+    let answer = answered(&with_other_work(killed("mmap-8", 3), "mmap-8"));
+    assert!(answer.contains("speed") && !answer.contains("not judged"), "{answer}");
     let text = line(&killed("default", 3));
     assert!(text.contains("not measured (at least a quarter of its runs were killed)"), "{text}");
+}
+
+/// Lets the remaining runs of an arm read one file more, so that it is not compared.
+fn with_other_work(mut input: Input, arm: &str) -> Input {
+    for record in input.records.iter_mut().filter(|r| r.key.arm == arm) {
+        if let Outcome::Done { measured } = &mut record.outcome {
+            measured.files += 1;
+        }
+    }
+    input
 }
 
 /// Returns the first sentence of the answer.
@@ -332,6 +344,8 @@ fn killed_runs_that_leave_nothing_to_compare_are_named() {
     assert!(text.contains(wanted), "{text}");
     assert!(answered(&none).starts_with("Many runs of default, mmap-8 were killed"), "both arms");
     assert!(!html(&none).is_empty() && !terminal(&none, 80, false).is_empty());
+    let text = answered(&with_other_work(killed(&[("mmap-8", 3)]), "mmap-8"));
+    assert!(text.starts_with("No two plans have finished the same work"), "{text}");
     // An arm at another level of a factor of the default would not be compared.
     let mut other = killed(&[("mmap-8", 3)]);
     for record in &mut other.records {

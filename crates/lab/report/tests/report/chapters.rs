@@ -455,12 +455,12 @@ fn warm_and_cold_walks_are_compared_at_equal_threads() {
     assert!(
         faster.contains(
             "takes 20 % to 40 % of the time of a cold walk with as many threads. The 95 % interval of \
-             the ratio is below 1 at each of the thread counts measured both warm and cold (2)."
+             the ratio is below 1 at each of the thread counts compared (2)."
         ),
         "{faster}"
     );
     let mixed = sentence([50, 55], 12);
-    let words = "cold (2), the 95 % interval of the ratio is below 1 at 1, above 1 at 1, ";
+    let words = "compared (2), the 95 % interval of the ratio is below 1 at 1, above 1 at 1, ";
     assert!(mixed.contains(words), "{mixed}");
     assert!(!mixed.contains("at each of the thread counts"));
     let few = sentence([20, 20], 3);

@@ -2,6 +2,7 @@
 
 use crate::bench::{Client, STOCKS, Served, place, serve_in};
 use ioloom_testbed::{Certificate, ProcessOutput, Workspace};
+use std::io::{BufRead, BufReader, Write, pipe};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -24,6 +25,27 @@ fn a_stopped_server_writes_the_stock_file_and_says_what_it_did() {
         let stocks = std::fs::read_to_string(place.at("stock.txt")).unwrap();
         assert_eq!(stocks, "1 99990 10\n2 100000 20\n");
     }
+}
+
+#[test]
+fn a_document_that_is_not_read_does_not_keep_a_stopped_server() {
+    let place = place();
+    let (reader, mut full) = pipe().unwrap();
+    rustix::io::ioctl_fionbio(&full, true).unwrap();
+    while full.write(&[b'x'; 4096]).is_ok() {}
+    rustix::io::ioctl_fionbio(&full, false).unwrap();
+    let mut command = serve_in(place.path(), &["--json"]);
+    let mut child = command.stdout(full).stderr(Stdio::piped()).spawn().unwrap();
+    let said = BufReader::new(child.stderr.take().unwrap());
+    let mut server = Served { child, address: String::new(), said };
+    let mut line = String::new();
+    server.said.read_line(&mut line).unwrap();
+    assert!(line.contains("listening"), "{line}");
+    server.signal("-TERM");
+    let (status, rest) = server.ended();
+    assert_eq!(status.code(), Some(1), "{rest}");
+    assert!(rest.contains("cannot write to standard output"), "{rest}");
+    drop(reader);
 }
 
 #[test]
