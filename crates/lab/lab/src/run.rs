@@ -9,7 +9,8 @@
 //! A study with a budget stops after a block if the next one would not fit, but not before
 //! [`BLOCKS_MIN`](crate::budget::BLOCKS_MIN) blocks and never later than
 //! [`BUDGET_HARD`](crate::budget::BUDGET_HARD) times its budget. A sequential session can be continued, so it
-//! stops before any block that would not fit, and within one only if it takes twice as long as expected.
+//! stops before any block that would not fit, and within one only if it takes twice as long as expected. Only
+//! the runs that a block lacks count, and a block of which runs are stored is completed if any time is left.
 
 mod begin;
 mod options;
@@ -31,6 +32,7 @@ use crate::host_cache;
 use crate::judge::{self, Judge};
 use crate::media::OwnImage;
 use crate::needs::demand_ns;
+use crate::order::Slot;
 use crate::selection::Selection;
 use crate::sets::{ReadySet, Sets};
 use crate::store::{EndReason, Session, SessionEnd, SessionHeader, Store, Writer};
@@ -87,7 +89,7 @@ pub fn run_study(
     let sets = Sets::prepare(&planned.comparisons, subject.sets(), options)?;
     let (writer, session) = begin::begin(spec, subject, store, &planned, options)?;
     let budget = plan::budget(spec, options);
-    let block = plan::block(&planned, &needs);
+    let arm_seconds = plan::arm_seconds(&planned, &needs, &history);
     let name = session.header.session.clone();
     let mut study = Study {
         options,
@@ -96,7 +98,8 @@ pub fn run_study(
         judge: Judge::new(options.machine.cpus_usable),
         writer,
         header: session.header,
-        blocks: Blocks::new(start, budget, options.sequential.as_ref().map(|_| block)),
+        blocks: Blocks::new(start, budget, options.sequential.is_some()),
+        arm_seconds,
         spans_left: SESSION_SPANS_MAX,
         traces: store.traces_dir(&name),
         store,
@@ -123,6 +126,8 @@ pub(crate) struct Study<'a> {
     pub(crate) writer: Writer,
     pub(crate) header: SessionHeader,
     blocks: Blocks,
+    /// Estimated seconds of a run of each arm, by the indices of its comparison and of the arm.
+    arm_seconds: BTreeMap<(u32, u32), f64>,
     spans_left: usize,
     /// Directory of the traces.
     pub(crate) traces: PathBuf,
@@ -162,6 +167,10 @@ impl Study<'_> {
             if let Some((_, since)) = now.filter(|_| first) {
                 self.blocks.finish(since.elapsed());
             }
+            if first && self.options.sequential.is_some() {
+                let (rest, has_begun) = self.rest(&order, slot.2, done);
+                self.blocks.expect(rest, has_begun);
+            }
             if self.blocks.over(slot.2, first, Instant::now()) {
                 if self.options.sequential.is_some() {
                     // It stays open, so that another budget can continue it.
@@ -192,6 +201,19 @@ impl Study<'_> {
             self.look(last)?;
         }
         self.end(EndReason::Finished, blocks, blocks)
+    }
+
+    /// Estimates the duration of the runs that a block lacks. Returns also whether it has stored runs.
+    fn rest(&self, order: &[Slot], block: u32, done: &BTreeSet<u32>) -> (Duration, bool) {
+        let (mut rest_s, mut has_begun) = (0.0, false);
+        for (slot, position) in order.iter().zip(0_u32..).filter(|(slot, _)| slot.2 == block) {
+            if done.contains(&position) {
+                has_begun = true;
+            } else if self.needs(slot.0, slot.1) {
+                rest_s += self.arm_seconds.get(&(slot.0, slot.1)).copied().unwrap_or(0.0);
+            }
+        }
+        (Duration::try_from_secs_f64(rest_s).unwrap_or(Duration::MAX), has_begun)
     }
 
     /// Returns the looks of a sequential session, the first one last.

@@ -83,11 +83,19 @@ impl Kind for Every {
         let own = self.on(&context.runs(&self.at, self), &context.rule);
         let refutes =
             |found: &Result<Finding<'_>, Gap>| found.as_ref().is_ok_and(|f| f.holds == Some(false));
+        let counts = |medium: &str| medium != SLOWED || self.at.medium.is_some();
         if refutes(&own) {
-            return own;
+            let is_slowed = |f: &Finding<'_>| f.used.iter().all(|r| !counts(&r.key.medium));
+            // It is the slowed device only if no other medium has runs.
+            return own.and_then(|found| match is_slowed(&found) {
+                true => Err(Gap::Undefined(format!(
+                    "it is not so on a device that the kernel slows down, which does not count: {}",
+                    found.words
+                ))),
+                false => Ok(found),
+            });
         }
         let media = Runs::by_medium(&context.records, &self.at);
-        let counts = |medium: &str| medium != SLOWED || self.at.medium.is_some();
         let media = media.iter().filter(|(medium, _)| counts(medium));
         let mut found = media.map(|(_, runs)| self.on(runs, &context.rule));
         found.find(refutes).unwrap_or(own)

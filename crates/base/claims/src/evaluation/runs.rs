@@ -3,8 +3,9 @@
 //! Runs are paired only within one block of one session, and sessions are never pooled: a few
 //! sessions differ from each other by more than their blocks show, and joining them until a claim is
 //! decided would decide too many. The locations of a contrast share one medium, unless they name it: two
-//! media would be compared otherwise. Of several, preference goes to one with enough blocks everywhere,
-//! then to the work directory over others, then to sets of the published size, then to the first by name.
+//! media would be compared otherwise. Of several, preference goes to one that the kernel does not slow down,
+//! then to one with enough blocks everywhere, then to the work directory over others, then to sets of the
+//! published size, then to the first by name.
 
 use super::gap::Gap;
 use crate::formula::{self, FormulaError};
@@ -99,10 +100,11 @@ impl<'a> Runs<'a> {
             let least = sharing.iter().map(blocks).min().unwrap_or(0);
             let scaled = group.iter().any(|r| r.doubts.contains(&Doubt::Scaled));
             let newest = group.iter().map(|r| r.started_unix_ms).max().unwrap_or(0);
-            // A slowed device or memory decides only if the claim names it or nothing else has runs.
+            // A slowed device decides only if the claim names it or nothing else has runs.
             let medium = group[0].key.medium.as_str();
             let own = matches!(medium, "work" | "image");
-            (least >= blocks_min, own, !scaled, Reverse(medium.to_owned()), newest)
+            let name = Reverse(medium.to_owned());
+            (medium != SLOWED, least >= blocks_min, own, !scaled, name, newest)
         };
         let mut found = groups(&all);
         let best = if found.len() > 1 { found.into_iter().max_by_key(rank) } else { found.pop() };

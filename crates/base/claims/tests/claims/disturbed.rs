@@ -264,4 +264,14 @@ fn clean_runs_elsewhere_do_not_hide_a_counterexample() {
     }
     let slow = judge("slow", medium, 1.0);
     assert_eq!(slow.verdict, Verdict::Confirmed, "only if the claim names it: {}", slow.sentence);
+    let usb: fn(&mut Store) = |store| store.medium = "usb".to_owned();
+    let few: fn(&mut Store) = |store| {
+        (store.medium, store.blocks) = ("work".to_owned(), 2);
+    };
+    let none: fn(&mut Store) = |store| store.blocks = 0;
+    let cases = [(usb, Verdict::Confirmed), (few, Verdict::Undecided), (none, Verdict::Undecided)];
+    for (place, expected) in cases {
+        let found = judge("slow", place, 1.0);
+        assert_eq!(found.verdict, expected, "{}", found.sentence);
+    }
 }

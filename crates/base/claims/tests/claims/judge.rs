@@ -201,6 +201,22 @@ fn a_slowed_device_does_not_decide_for_the_machine() {
     assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
 }
 
+/// Neither more blocks nor the order of names gives it preference.
+#[test]
+fn a_slowed_device_does_not_decide_instead_of_another_medium() {
+    for (medium, blocks, verdict) in
+        [("work", 5, Verdict::Undecided), ("usb", 12, Verdict::Confirmed)]
+    {
+        let mut store = Store::new(blocks);
+        store.medium = medium.to_owned();
+        store.arm("a", &[], 80.0).arm("b", &[], 100.0);
+        (store.medium, store.blocks, store.started) = ("slow".to_owned(), 12, 2_000);
+        store.arm("a", &[], 130.0).arm("b", &[], 100.0);
+        let found = judge(&[&ratio("less")], &store, Rule::STANDARD);
+        assert_eq!(found.verdict, verdict, "{medium}: {}", found.sentence);
+    }
+}
+
 /// The arms of two conditions ran on two disks, each arm of one condition longer on another disk.
 #[test]
 fn two_media_are_not_compared_as_two_sets() {

@@ -8,7 +8,7 @@ use crate::needs::{self, Needs};
 use crate::order::{self, Slot};
 use crate::subject::{Subject, Touches};
 use ioloom_model::Condition;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -133,10 +133,24 @@ pub(super) fn budget(spec: &ioloom_model::StudySpec, options: &RunOptions<'_>) -
     })
 }
 
-/// Estimates the duration of a block.
-pub(super) fn block(planned: &Planned, needs: &Needs) -> Duration {
+/// Estimates the seconds of a run of each arm, by the indices of its comparison and of the arm. Arms without
+/// earlier runs share the rest of the block equally.
+pub(super) fn arm_seconds(
+    planned: &Planned,
+    needs: &Needs,
+    history: &History,
+) -> BTreeMap<(u32, u32), f64> {
     let blocks = planned.order.last().map_or(1, |slot| slot.2 + 1);
     // The ends of a range are factors away from the truth, so the middle is that of logarithms.
-    let all_s = (needs.runs_s.low * needs.runs_s.high).sqrt();
-    Duration::try_from_secs_f64(all_s / f64::from(blocks)).unwrap_or_default()
+    let block_s = (needs.runs_s.low * needs.runs_s.high).sqrt() / f64::from(blocks);
+    let mut known = BTreeMap::new();
+    for (comparison, of) in (0_u32..).zip(&planned.comparisons) {
+        for (arm, index) in of.arms.iter().zip(0_u32..) {
+            known.insert((comparison, index), history.run_seconds(of, arm));
+        }
+    }
+    let unknown = known.values().filter(|seconds| seconds.is_none()).count();
+    let rest_s = block_s - known.values().flatten().sum::<f64>();
+    let share_s = rest_s.max(0.0) / unknown.max(1) as f64;
+    known.into_iter().map(|(arm, seconds)| (arm, seconds.unwrap_or(share_s))).collect()
 }

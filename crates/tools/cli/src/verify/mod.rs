@@ -26,7 +26,7 @@ use ioloom_claims::{
     Claim, ClaimVerdict, Combine, Part, Rule, Verdict, forecast, verdicts_at_looks,
 };
 use ioloom_lab::store::SessionHeader;
-use ioloom_lab::{RunOptions, Session, run_study, sequential};
+use ioloom_lab::{RunOptions, Session, run_study};
 use ioloom_model::RunRecord;
 use ioloom_model::units::format_ns;
 use looks::Judge;
@@ -51,9 +51,8 @@ pub(crate) fn run(request: &Request<'_>) -> Ended {
         let budget = request.budget.map(|budget| budget.saturating_sub(began.elapsed()));
         let (mut continued, planned) = round(&bench, &wanted, budget)?;
         if again {
-            let left_s = budget.map_or(f64::INFINITY, |budget| budget.as_secs_f64());
             // A block that is cut would be completed hours later.
-            continued.retain(|task| task.block_s() <= left_s);
+            continued.retain(|task| !task.exceeds(budget));
             if continued.is_empty() && planned.tasks.is_empty() {
                 break;
             }
@@ -165,14 +164,19 @@ fn run_tasks(
         } else {
             let name = session.header.session;
             round.unfinished.extend(task.rule.claims.iter().cloned());
-            let before = runs.insert(name.clone(), session.runs.len()).unwrap_or(0);
-            round.is_further |= session.runs.len() > before;
+            round.is_further |= has_advanced(runs, &name, session.runs.len());
             stderr::line(&format!(
                 "Session {name} is not finished. Continue with the same command."
             ));
         }
     }
     Ok(Some(round))
+}
+
+/// Counts the runs of an unfinished session, and reports whether it is new here or has more runs than before. A
+/// new one without runs has made its file sets, so that its first block may fit now.
+fn has_advanced(runs: &mut BTreeMap<String, usize>, session: &str, count: usize) -> bool {
+    runs.insert(session.to_owned(), count).is_none_or(|before| count > before)
 }
 
 /// Prints the blocks and minutes that the claims need, and runs nothing.
@@ -195,7 +199,7 @@ fn continued(
             continue;
         }
         let spec = bench.study(&header.study).map_err(spec_failure)?;
-        tasks.push(Task::new(bench, spec, sequential::selection(header), rule.clone())?);
+        tasks.push(Task::new(bench, spec, header, rule.clone())?);
     }
     Ok(tasks)
 }
@@ -332,6 +336,13 @@ fn measure(bench: &Bench<'_>, task: &Task, budget: Option<Duration>) -> Result<S
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_session_without_runs_is_progress_once() {
+        let mut runs = BTreeMap::new();
+        let rounds = [0, 0, 3, 3].map(|count| has_advanced(&mut runs, "s", count));
+        assert_eq!(rounds, [true, false, true, false]);
+    }
 
     #[test]
     fn a_claim_is_out_of_reach_if_no_contrast_can_decide_it() {

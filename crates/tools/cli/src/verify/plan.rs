@@ -14,8 +14,8 @@ use ioloom_lab::estimate::{History, Range};
 use ioloom_lab::expand::Comparison;
 use ioloom_lab::run::{Silent, needs, plan};
 use ioloom_lab::selection::Selection;
-use ioloom_lab::store::Sequential;
-use ioloom_lab::{Needs, Progress, RunOptions, Subject};
+use ioloom_lab::store::{Sequential, SessionHeader};
+use ioloom_lab::{Needs, Progress, RunOptions, Session, Subject, sequential};
 use ioloom_model::units::{format_counted, format_size};
 use ioloom_model::{ColdBy, FileSetSpec, StudySpec};
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,21 +40,51 @@ pub(super) struct Task {
     pub(super) most_s: f64,
     /// Whether it continues an unfinished session.
     pub(super) continues: bool,
+    /// Whether the duration of its next block can be estimated: not after a look, if a block is incomplete, or if
+    /// an arm has no measured duration.
+    is_block_known: bool,
 }
 
 impl Task {
-    /// Returns an unfinished session with its estimated duration.
+    /// Returns an unfinished session with its estimated duration. Its blocks have the arms of the newest stored
+    /// ones.
     pub(super) fn new(
         bench: &Bench<'_>,
         spec: StudySpec,
-        select: Selection,
+        header: &SessionHeader,
         rule: Sequential,
     ) -> Result<Self, Failure> {
         let subject = ioloom_subjects::named(&spec.subject).map_err(Failure::usage)?;
-        let history = History::of(&bench.store, &spec.name, &bench.machine.fingerprint);
-        let (first_s, most_s, continues) = (0.0, 0.0, true);
-        let mut task = Self { spec, subject, select, rule, first_s, most_s, continues };
+        let mut history = History::of(&bench.store, &spec.name, &bench.machine.fingerprint);
+        let select = sequential::selection(header);
+        let mut task = Self {
+            spec,
+            subject,
+            select,
+            rule,
+            first_s: 0.0,
+            most_s: 0.0,
+            continues: true,
+            is_block_known: true,
+        };
         (task.first_s, task.most_s) = task.seconds(bench, &history)?;
+        // A session that cannot be read is refused when it is continued.
+        if let Ok(session) = bench.store.read(&header.session)
+            && let Some((slots, is_known)) = next_block(&session, &task.rule.looks)
+        {
+            history.learn(&session);
+            let sets_s = Price::of(std::slice::from_ref(&task)).sets_s;
+            let seconds = |slot: &(u32, u32)| {
+                let comparison = session.header.comparisons.get(slot.0 as usize)?;
+                history.run_seconds(comparison, comparison.arms.get(slot.1 as usize)?)
+            };
+            let block_s: Option<f64> = slots.iter().map(seconds).sum();
+            task.is_block_known = is_known && block_s.is_some();
+            if let Some(block_s) = block_s {
+                let [first, .., last] = Rule::LOOKS.map(f64::from);
+                (task.first_s, task.most_s) = (sets_s + first * block_s, sets_s + last * block_s);
+            }
+        }
         Ok(task)
     }
 
@@ -85,20 +115,16 @@ impl Task {
         Ok((sets + runs * f64::from(Rule::LOOKS[0]) / last, sets + runs))
     }
 
-    /// Returns the estimated seconds of one block.
-    pub(super) fn block_s(&self) -> f64 {
-        Price::of(std::slice::from_ref(self)).block_s
-    }
-
     /// Returns the estimated time of its file sets and one block, the least that is of use.
     pub(super) fn least(&self) -> Duration {
         let Price { block_s, sets_s } = Price::of(std::slice::from_ref(self));
         Duration::try_from_secs_f64(block_s + sets_s).unwrap_or(Duration::MAX)
     }
 
-    /// Reports whether the time left is too short for its file sets and one block.
+    /// Reports whether the time left is too short for its file sets and one block. If the next block can be smaller
+    /// than the stored ones, [`ioloom_lab::run_study`] checks that instead, after the look.
     pub(super) fn exceeds(&self, left: Option<Duration>) -> bool {
-        left.is_some_and(|left| self.least() > left)
+        left.is_some_and(|left| left.is_zero() || (self.is_block_known && self.least() > left))
     }
 
     /// Describes the session in a sentence.
@@ -123,6 +149,33 @@ impl Task {
         }
         text
     }
+}
+
+/// Returns the comparison and arm indices of the next block of a session, if runs are stored, and whether they
+/// are known; see [`arms_after`].
+fn next_block(session: &Session, looks: &[u32]) -> Option<(BTreeSet<(u32, u32)>, bool)> {
+    let mut blocks: BTreeMap<u32, BTreeSet<(u32, u32)>> = BTreeMap::new();
+    for run in &session.runs {
+        let slot = session.header.order.get(run.key.position as usize)?;
+        blocks.entry(slot.2).or_default().insert((slot.0, slot.1));
+    }
+    arms_after(&blocks, looks)
+}
+
+/// Returns the arms of the newest stored blocks, and whether they are those of the next block: if the newest
+/// block is complete, and no look follows that may leave out some.
+fn arms_after<T: Ord + Copy>(
+    blocks: &BTreeMap<u32, BTreeSet<T>>,
+    looks: &[u32],
+) -> Option<(BTreeSet<T>, bool)> {
+    let (newest, arms) = blocks.last_key_value()?;
+    // The block before has the same arms, unless a look is between them.
+    let before = newest.checked_sub(1).filter(|_| !looks.contains(newest));
+    let Some(before) = before.and_then(|block| blocks.get(&block)) else {
+        return Some((arms.clone(), false));
+    };
+    let is_known = before == arms && !looks.contains(&(newest + 1));
+    Some((before.union(arms).copied().collect(), is_known))
 }
 
 /// The sessions to run, and the claims that they leave out.
@@ -296,8 +349,16 @@ fn tasks(
         };
         let (spec, select) = (study.spec.clone(), select.clone());
         let subject = study.subject;
-        let (first_s, most_s, continues) = (0.0, 0.0, false);
-        let mut task = Task { spec, subject, select, rule, first_s, most_s, continues };
+        let mut task = Task {
+            spec,
+            subject,
+            select,
+            rule,
+            first_s: 0.0,
+            most_s: 0.0,
+            continues: false,
+            is_block_known: true,
+        };
         (task.first_s, task.most_s) = task.seconds(bench, &study.history)?;
         tasks.push(task);
     }
@@ -423,5 +484,27 @@ impl Study {
             selection.add(&comparison.place(), &arm.name);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_continued_session_costs_the_arms_that_its_looks_left() {
+        let all: BTreeSet<u32> = (0..40).collect();
+        let one = BTreeSet::from([7]);
+        let of = |blocks: &[(u32, &BTreeSet<u32>)]| {
+            let blocks = blocks.iter().map(|(block, arms)| (*block, (*arms).clone())).collect();
+            let (arms, is_known) = arms_after(&blocks, &Rule::LOOKS).unwrap_or_default();
+            (arms.len(), is_known)
+        };
+        assert_eq!(of(&[(11, &all), (12, &one), (13, &one)]), (1, true));
+        assert_eq!(of(&[(11, &all), (12, &one)]), (1, false), "it may be incomplete");
+        assert_eq!(of(&[(10, &all), (11, &all)]), (40, false), "the look follows");
+        assert_eq!(of(&[(3, &all), (4, &one)]), (40, false), "block 4 is incomplete");
+        assert_eq!(of(&[(3, &all), (4, &all)]), (40, true));
+        assert_eq!((of(&[(0, &all)]), of(&[])), ((40, false), (0, false)));
     }
 }
