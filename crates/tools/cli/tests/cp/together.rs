@@ -277,14 +277,25 @@ fn errors_of_close_are_reported_and_leave_nothing() {
         return println!("skipped: strace is missing or may not trace");
     }
     fs::remove_file(at("none")).unwrap();
+    // An error of the first few closes stops the loader of the program, so the copy of many files shows more.
+    let many: Vec<_> = (0..10).map(|i| format!("file{i}")).collect();
+    let into_old: Vec<_> =
+        ["-t", "many"].into_iter().chain(many.iter().map(String::as_str)).collect();
+    fs::create_dir(at("many")).unwrap();
+    many.iter().for_each(|name| fs::write(at(name), "text").unwrap());
+    let there = names(dir.path());
     let mut reported = 0;
     for (args, target) in [
         (&["file", "new"][..], "new"),
         (&["--verify", "cache", "file", "new"], "new"),
         (&["file", "old"], "old"),
+        (&into_old, "many/file9"),
         (&["-a", "tree", "copy"], "copy/sub/file"),
     ] {
         for when in 1..60 {
+            many.iter()
+                .step_by(2)
+                .for_each(|name| fs::write(at("many").join(name), "old").unwrap());
             let output = run(&format!("inject=close:error=EDQUOT:when={when}"), args).unwrap();
             let text = said(&output);
             if output.status.success() {
@@ -296,10 +307,13 @@ fn errors_of_close_are_reported_and_leave_nothing() {
             let _ = fs::remove_file(at("new"));
             let _ = fs::remove_dir_all(at("copy"));
             fs::write(at("old"), "old").unwrap();
-            assert_eq!(names(dir.path()), ["file", "old", "tree"], "{args:?} {when}");
+            assert_eq!(names(dir.path()), there, "{args:?} {when}");
+            assert!(names(&at("many")).iter().all(|name| many.contains(name)), "{args:?} {when}");
+            fs::remove_dir_all(at("many")).unwrap();
+            fs::create_dir(at("many")).unwrap();
         }
     }
-    assert!(reported >= 8, "only {reported} errors were reported");
+    assert!(reported >= 16, "only {reported} errors were reported");
 }
 
 /// Goal: with `--backup`, a file that another program creates meanwhile is not lost. Method: the copy begins its
