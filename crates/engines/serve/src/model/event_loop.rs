@@ -336,20 +336,20 @@ impl<'a> EventLoop<'a> {
         self.write_all(jobs, turn);
         self.now_ns = turn_ns;
         if has_waited || self.service.waits_for_threads() {
-            self.renew_deadlines(jobs, ended_ns);
+            self.exclude_wait(jobs, ended_ns);
         }
         true
     }
 
-    /// Restarts the timeouts of clients that waited for a commit or for another thread.
-    fn renew_deadlines(&mut self, jobs: &[Job], now_ns: u64) {
+    /// Excludes this turn from the timeouts of clients that waited for a commit or for another thread.
+    fn exclude_wait(&mut self, jobs: &[Job], now_ns: u64) {
         let mut latest = None;
         for job in jobs {
             if latest.replace(job.token) == Some(job.token) {
                 continue;
             }
             if let Some(slot) = self.slots[job.token].as_mut() {
-                slot.connection.renew_deadline(now_ns);
+                slot.connection.exclude(self.now_ns, now_ns);
             }
         }
     }
