@@ -71,7 +71,7 @@ pub fn run_study(
     let planned = plan(spec, options)?;
     plan::check(&planned, subject)?;
     plan::clear(&planned, subject, options);
-    let history = History::of(store, &spec.name, &options.machine.fingerprint);
+    let mut history = History::of(store, &spec.name, &options.machine.fingerprint);
     let needs = needs(spec, &planned, subject, &history, options)?;
     options.progress.event(&Event::Needs(&needs));
     if let Some(reason) = needs.refusal() {
@@ -88,6 +88,8 @@ pub fn run_study(
     }
     let sets = Sets::prepare(&planned.comparisons, subject.sets(), options)?;
     let (writer, session) = begin::begin(spec, subject, store, &planned, options)?;
+    // The newest sessions may not include the one that is resumed.
+    history.learn(&session);
     let budget = plan::budget(spec, options);
     let arm_seconds = plan::arm_seconds(&planned, &needs, &history);
     let name = session.header.session.clone();
@@ -151,6 +153,7 @@ impl Study<'_> {
         let order = std::mem::take(&mut self.header.order);
         let blocks = order.last().map_or(0, |s| s.2 + 1);
         let mut now: Option<(u32, Instant)> = None;
+        let mut last_run = Instant::now();
         let mut looks = self.looks();
         for (position, slot) in order.iter().enumerate() {
             let position = position as u32;
@@ -165,7 +168,8 @@ impl Study<'_> {
             }
             let first = now.is_none_or(|(block, _)| block != slot.2);
             if let Some((_, since)) = now.filter(|_| first) {
-                self.blocks.finish(since.elapsed());
+                // A look may follow the block.
+                self.blocks.finish(last_run.saturating_duration_since(since));
             }
             if first && self.options.sequential.is_some() {
                 let (rest, has_begun) = self.rest(&order, slot.2, done);
@@ -195,6 +199,7 @@ impl Study<'_> {
             self.ration_spans(&mut record);
             self.judge.remember(&record);
             self.writer.append(&record)?;
+            last_run = Instant::now();
             self.options.progress.event(&Event::Recorded(&record));
         }
         if let Some(last) = looks.pop() {

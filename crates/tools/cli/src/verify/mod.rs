@@ -39,20 +39,22 @@ use std::time::{Duration, Instant};
 ///
 /// Estimates can be factors too high, and claims may be decided early. If a budget is left, the claims
 /// for which it seemed too short are therefore planned again, with the durations seen so far, and sessions
-/// whose share was too short are continued.
+/// whose share was too short are continued. A session that cannot begin a block leaves the time to the others.
 pub(crate) fn run(request: &Request<'_>) -> Ended {
     let bench = Bench::new(request)?;
     let began = Instant::now();
     let mut wanted = request.claims.clone();
     let (mut left_out, mut has_refused) = (false, false);
     let mut again = false;
-    let mut runs = BTreeMap::new();
+    let mut stuck = BTreeSet::new();
     loop {
         let budget = request.budget.map(|budget| budget.saturating_sub(began.elapsed()));
-        let (mut continued, planned) = round(&bench, &wanted, budget)?;
+        let (continued, planned) = round(&bench, &wanted, &stuck, budget)?;
+        // A block that is cut would be completed hours later.
+        let (skipped, continued): (Vec<Task>, Vec<Task>) = continued
+            .into_iter()
+            .partition(|task| task.is_among(&stuck) || (again && task.exceeds(budget)));
         if again {
-            // A block that is cut would be completed hours later.
-            continued.retain(|task| !task.exceeds(budget));
             if continued.is_empty() && planned.tasks.is_empty() {
                 break;
             }
@@ -64,7 +66,7 @@ pub(crate) fn run(request: &Request<'_>) -> Ended {
         }
         left_out |= planned.left_out.keys().any(|reason| reason != plan::NO_BUDGET);
         let tasks: Vec<Task> = continued.into_iter().chain(planned.tasks).collect();
-        let Some(ran) = run_tasks(&bench, &tasks, budget, &mut runs)? else {
+        let Some(ran) = run_tasks(&bench, &tasks, budget)? else {
             stderr::line("Stopped; finished runs are kept. Continue with the same command.");
             return Ok(Exit::Interrupted);
         };
@@ -72,12 +74,16 @@ pub(crate) fn run(request: &Request<'_>) -> Ended {
         let later = planned.left_out.get(plan::NO_BUDGET);
         wanted.retain(|claim| {
             ran.unfinished.contains(&claim.id)
+                || skipped.iter().any(|task| task.rule.claims.contains(&claim.id))
                 || later.is_some_and(|later| later.contains(&claim.id))
         });
         let spent = request.budget.is_none_or(|budget| began.elapsed() >= budget);
-        if wanted.is_empty() || spent || !ran.is_further {
+        // The time that the plan reserved for a stuck session is left for other claims.
+        let is_freed = later.is_some() && !ran.stuck.is_empty();
+        if wanted.is_empty() || spent || !(ran.is_further || is_freed) {
             break;
         }
+        stuck.extend(ran.stuck);
         again = true;
     }
     // The plan has said why named claims cannot be verified.
@@ -85,10 +91,12 @@ pub(crate) fn run(request: &Request<'_>) -> Ended {
     Ok(if unverified || has_refused { Exit::Refused } else { Exit::Ok })
 }
 
-/// Plans the runs of the claims: unfinished sessions that test one of them, and new ones.
+/// Plans the runs of the claims: unfinished sessions that test one of them, and new ones. No time is reserved
+/// for `stuck` sessions.
 fn round(
     bench: &Bench<'_>,
     claims: &[&Claim],
+    stuck: &BTreeSet<String>,
     budget: Option<Duration>,
 ) -> Result<(Vec<Task>, Plan), Failure> {
     let sessions = bench.sessions()?;
@@ -100,7 +108,7 @@ fn round(
     left_out.extend(given_up(bench.request, &sessions));
     left_out.extend(out_of_reach(bench, &claims));
     // Unfinished sessions come first, each with its share, unless the time is too short for a block.
-    let fitting = continued.iter().filter(|task| !task.exceeds(budget));
+    let fitting = continued.iter().filter(|task| !task.is_among(stuck) && !task.exceeds(budget));
     let taken = Duration::try_from_secs_f64(fitting.map(|task| task.first_s).sum());
     let budget = budget.map(|budget| budget.saturating_sub(taken.unwrap_or(Duration::MAX)));
     let planned = Plan::new(bench, &claims, &left_out, budget)?;
@@ -114,25 +122,26 @@ struct Round {
     is_further: bool,
     /// Claims of sessions that have not ended, or not begun for lack of time.
     unfinished: BTreeSet<String>,
+    /// Sessions that were continued without one more run.
+    stuck: BTreeSet<String>,
     /// Whether a session was refused.
     has_refused: bool,
 }
 
 /// Runs the sessions one after another, each with its share of the budget; `None` if the user stopped
-/// them. `runs` counts the runs of unfinished sessions.
+/// them.
 fn run_tasks(
     bench: &Bench<'_>,
     tasks: &[Task],
     budget: Option<Duration>,
-    runs: &mut BTreeMap<String, usize>,
 ) -> Result<Option<Round>, Failure> {
     let began = Instant::now();
     let mut round = Round::default();
     for (at, task) in tasks.iter().enumerate() {
         let left = budget.map(|budget| budget.saturating_sub(began.elapsed()));
         // The plan has found time for a new session that is the first.
-        if (at > 0 || task.continues) && task.exceeds(left) {
-            let reason = match task.continues {
+        if (at > 0 || task.continues.is_some()) && task.exceeds(left) {
+            let reason = match task.continues.is_some() {
                 true => "the time left is too short for one more block of their session",
                 false => "the time left is too short for one block",
             };
@@ -164,19 +173,23 @@ fn run_tasks(
         } else {
             let name = session.header.session;
             round.unfinished.extend(task.rule.claims.iter().cloned());
-            round.is_further |= has_advanced(runs, &name, session.runs.len());
             stderr::line(&format!(
                 "Session {name} is not finished. Continue with the same command."
             ));
+            if has_advanced(task.continues.as_ref(), &name, session.runs.len()) {
+                round.is_further = true;
+            } else {
+                round.stuck.insert(name);
+            }
         }
     }
     Ok(Some(round))
 }
 
-/// Counts the runs of an unfinished session, and reports whether it is new here or has more runs than before. A
-/// new one without runs has made its file sets, so that its first block may fit now.
-fn has_advanced(runs: &mut BTreeMap<String, usize>, session: &str, count: usize) -> bool {
-    runs.insert(session.to_owned(), count).is_none_or(|before| count > before)
+/// Reports whether an unfinished session is new or has more runs than `before`, the session to continue and its
+/// runs. A new one without runs has made its file sets, so that its first block may fit now.
+fn has_advanced(before: Option<&(String, usize)>, session: &str, count: usize) -> bool {
+    before.is_none_or(|(name, before)| name != session || count > *before)
 }
 
 /// Prints the blocks and minutes that the claims need, and runs nothing.
@@ -319,7 +332,7 @@ fn measure(bench: &Bench<'_>, task: &Task, budget: Option<Duration>) -> Result<S
     let progress = StudyProgress::new();
     let judge = Judge::new(bench, &task.spec.name, &task.rule.claims);
     let mut options = task.options(bench, &progress);
-    options.resume = task.continues;
+    options.resume = task.continues.is_some();
     options.sequential = Some((task.rule.clone(), &judge));
     options.budget = budget;
     options.claims = bench.request.ledger.definitions(&task.spec.name);
@@ -338,10 +351,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_without_runs_is_progress_once() {
-        let mut runs = BTreeMap::new();
-        let rounds = [0, 0, 3, 3].map(|count| has_advanced(&mut runs, "s", count));
-        assert_eq!(rounds, [true, false, true, false]);
+    fn only_new_sessions_and_more_runs_are_progress() {
+        let before = |count| ("s".to_owned(), count);
+        assert!(has_advanced(None, "s", 0), "it has made its file sets");
+        assert!(!has_advanced(Some(&before(0)), "s", 0));
+        assert!(!has_advanced(Some(&before(100)), "s", 100), "not one run was added");
+        assert!(has_advanced(Some(&before(100)), "s", 101));
+        assert!(has_advanced(Some(&before(100)), "t", 0), "nothing could be resumed");
     }
 
     #[test]

@@ -38,8 +38,8 @@ pub(super) struct Task {
     /// Estimated seconds until the first look, and until the last.
     pub(super) first_s: f64,
     pub(super) most_s: f64,
-    /// Whether it continues an unfinished session.
-    pub(super) continues: bool,
+    /// The unfinished session that it continues, and the number of its stored runs.
+    pub(super) continues: Option<(String, usize)>,
     /// Whether the duration of its next block can be estimated: not after a look, if a block is incomplete, or if
     /// an arm has no measured duration.
     is_block_known: bool,
@@ -64,14 +64,14 @@ impl Task {
             rule,
             first_s: 0.0,
             most_s: 0.0,
-            continues: true,
+            continues: Some((header.session.clone(), 0)),
             is_block_known: true,
         };
         (task.first_s, task.most_s) = task.seconds(bench, &history)?;
         // A session that cannot be read is refused when it is continued.
-        if let Ok(session) = bench.store.read(&header.session)
-            && let Some((slots, is_known)) = next_block(&session, &task.rule.looks)
-        {
+        let Ok(session) = bench.store.read(&header.session) else { return Ok(task) };
+        task.continues = Some((header.session.clone(), session.runs.len()));
+        if let Some((slots, is_known)) = next_block(&session, &task.rule.looks) {
             history.learn(&session);
             let sets_s = Price::of(std::slice::from_ref(&task)).sets_s;
             let seconds = |slot: &(u32, u32)| {
@@ -125,6 +125,11 @@ impl Task {
     /// than the stored ones, [`ioloom_lab::run_study`] checks that instead, after the look.
     pub(super) fn exceeds(&self, left: Option<Duration>) -> bool {
         left.is_some_and(|left| left.is_zero() || (self.is_block_known && self.least() > left))
+    }
+
+    /// Reports whether it continues one of the sessions.
+    pub(super) fn is_among(&self, sessions: &BTreeSet<String>) -> bool {
+        self.continues.as_ref().is_some_and(|(session, _)| sessions.contains(session))
     }
 
     /// Describes the session in a sentence.
@@ -356,7 +361,7 @@ fn tasks(
             rule,
             first_s: 0.0,
             most_s: 0.0,
-            continues: false,
+            continues: None,
             is_block_known: true,
         };
         (task.first_s, task.most_s) = task.seconds(bench, &study.history)?;
