@@ -121,7 +121,7 @@ impl Backup {
         let above = path.parent().filter(|above| !above.as_os_str().is_empty());
         let dir = Dir::open(above.unwrap_or(Path::new(".")))?;
         let number = next_number(self.names, &dir, &name)?;
-        let kept = with_suffix(&name, self, number.as_deref());
+        let kept = other_name(&name, self, number.as_deref())?;
         Ok(path.with_file_name(OsStr::from_bytes(kept.to_bytes())))
     }
 }
@@ -137,7 +137,7 @@ fn with_next_name<T>(
     let mut tries = 0;
     loop {
         let number = next_number(options.names, dir, name)?;
-        let kept = with_suffix(name, options, number.as_deref());
+        let kept = other_name(name, options, number.as_deref())?;
         match keep(&kept, number.is_none()) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && tries < NUMBER_TRIES => {
                 tries += 1;
@@ -197,6 +197,13 @@ fn may_rename(dir: &Dir, name: &CStr) -> io::Result<bool> {
         return Ok(true);
     }
     Ok(attr::of_name(dir, name, false)?.user == own)
+}
+
+/// Returns the name of a backup. Fails if it is that of the file, as a shortened name that ends with `~` can be: the
+/// file would replace itself.
+fn other_name(name: &CStr, backup: &Backup, number: Option<&[u8]>) -> io::Result<CString> {
+    let kept = with_suffix(name, backup, number);
+    if kept.as_c_str() == name { Err(Errno::EXIST.into()) } else { Ok(kept) }
 }
 
 fn with_suffix(name: &CStr, backup: &Backup, number: Option<&[u8]>) -> CString {
@@ -301,6 +308,25 @@ mod tests {
             assert_eq!(shortened(BackupNames::Existing, length, None), existing);
             assert_eq!(shortened(BackupNames::Numbered, length, Some(b"1")), numbered);
         }
+    }
+
+    #[test]
+    fn a_file_whose_backup_would_have_its_name_stays() {
+        let temp = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let dir = Dir::open(temp.path()).unwrap();
+        let text = "n".repeat(NAME_MAX - 1) + "~";
+        let (path, name) = (temp.path().join(&text), CString::new(text).unwrap());
+        std::fs::write(&path, "old").unwrap();
+        for names in [BackupNames::Existing, BackupNames::Numbered] {
+            let options = Backup { names, suffix: "~".into() };
+            let moved = Kept::move_away(&options, &dir, &name).map(drop);
+            let made = Kept::make(&options, &dir, &name).map(drop);
+            for failed in [moved, made, options.path_of(&path).map(drop)] {
+                assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            }
+            assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        }
+        assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -364,7 +364,8 @@ impl TargetDir {
 
 /// Gives the new hidden directory `dir` another hidden name, because it must be known before it is filled whether the
 /// file system renames directories. Returns it with that name; `None`, and removes the directory, if it does not. Some
-/// remote ones rename only empty directories, so it has a file there meanwhile.
+/// remote ones rename only empty directories, so it has a file there meanwhile; one in which that file cannot be
+/// created is removed, too, because only the file shows where a descriptor leads.
 fn renamed(
     above: &Dir,
     name: &CStr,
@@ -372,10 +373,11 @@ fn renamed(
     (dir, own): (Dir, Attr),
 ) -> io::Result<Option<(CString, Dir, Attr)>> {
     use Errno as E;
-    let is_filled = is_remote_name(hidden) && make::file(&dir, PROBE, PROBE_MODE).is_ok();
+    let is_remote = is_remote_name(hidden);
+    let filled = if is_remote { make::file(&dir, PROBE, PROBE_MODE).map(drop) } else { Ok(()) };
     let other = other_hidden_name(name, hidden);
-    let renamed = make::rename(above, hidden, above, &other, true);
-    if is_filled {
+    let renamed = filled.and_then(|()| make::rename(above, hidden, above, &other, true));
+    if is_remote {
         // Frees the lock.
         drop(dir);
         if let Ok((dir, now)) = renamed.and_then(|()| opened_empty(above, &other)) {
@@ -537,5 +539,15 @@ mod tests {
         let names =
             std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name());
         assert_eq!(names.collect::<Vec<_>>(), ["stale"]);
+    }
+
+    #[test]
+    fn a_remote_directory_in_which_no_file_can_be_created_is_removed() {
+        let place = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let above = Dir::open(place.path()).unwrap();
+        let full = made(&above, HIDDEN);
+        make::directory(&full.0, PROBE, 0o700).unwrap();
+        assert!(renamed(&above, c"d", HIDDEN, full).unwrap().is_none());
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
     }
 }

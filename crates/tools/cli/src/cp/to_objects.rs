@@ -59,7 +59,7 @@ fn print(args: &CpArgs, done: &Uploaded) -> Result<(), Failure> {
         stderr::message("interrupted: no partial file became an object");
     }
     if args.flags.json {
-        return out::print_json(&json!({
+        return out::print_json_to_slow_reader(&json!({
             "schema": 1,
             "command": "cp",
             "files": done.files,
