@@ -155,8 +155,8 @@ fn a_sandbox_without_preadv2_is_read_with_blocking_calls(
     }
 }
 
-/// Only the first piece of a file is queued if it misses the page cache. A run with a controller asks
-/// for each of the others whether it waits.
+/// Only the first piece of a file is queued if it misses the page cache. A run with a controller finds
+/// out for each of the others whether it waits.
 fn a_controller_sees_which_later_pieces_wait(paths: &[std::path::PathBuf], want: &support::Hashes) {
     const LATER: u64 = 70_000 / 8192 + 200_000 / 8192 + 65_536 / 8192 - 1;
     fault::set(&without_preadv2(EAGAIN));

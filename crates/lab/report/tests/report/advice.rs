@@ -297,7 +297,7 @@ fn an_arm_that_was_often_killed_is_not_judged() {
     assert!(text.contains("not measured (at least a quarter of its runs were killed)"), "{text}");
 }
 
-/// Lets the remaining runs of an arm read one file more, so that it is not compared.
+/// Lets the remaining runs of an arm read one file more. The arm is then not compared.
 fn with_other_work(mut input: Input, arm: &str) -> Input {
     for record in input.records.iter_mut().filter(|r| r.key.arm == arm) {
         if let Outcome::Done { measured } = &mut record.outcome {
