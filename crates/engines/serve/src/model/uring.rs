@@ -367,8 +367,7 @@ mod tests {
         let client = Socket::connect(listener.address().unwrap()).unwrap();
         let socket = listener.accept(true).unwrap();
         let Ok(mut ring) = NetRing::new(false) else {
-            println!("skipped: io_uring is not available");
-            return;
+            return; // io_uring is not available.
         };
         let mut ring_loop =
             RingLoop::new(&service, vec![(Arc::new(listener), Settings::default())]);
