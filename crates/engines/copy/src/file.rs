@@ -14,7 +14,7 @@
 //! A file that is written in place (see `crate::place`) is opened and truncated instead. So is the
 //! target of a pipe or device, which can go on for ever. A new target of such a source has its final name from
 //! the start, and keeps the data that it has if the copy fails or is interrupted. An old file that gets a backup or
-//! is removed is renamed or replaced before that, once the source has data.
+//! is removed is renamed or removed before that.
 
 use crate::backup::Kept;
 use crate::content::Transferred;
@@ -76,7 +76,6 @@ pub(crate) fn copy(
         target = TargetState::InPlace(old);
     }
     streams::check(context, route, &source, &target)?;
-    streams::wait_for_data(context, route, &source, &target)?;
     let (mut tries, mut tolerant) = (1, false);
     loop {
         let final_names = context.final_names.load(Ordering::Relaxed);
@@ -219,38 +218,17 @@ impl<'a> Attempt<'a> {
     }
 
     /// Makes room for the copy of a pipe or device, which has its name from the start: gives the old file
-    /// the name of its backup, and returns that. Without a backup, the new file replaces it.
+    /// the name of its backup, or removes it. Returns the backup.
     fn make_room(&self) -> Result<Option<Kept<'a>>, CopyError> {
         let route = self.route;
         if !(self.source.is_stream() && matches!(self.target, TargetState::Fresh)) {
             return Ok(None);
         }
-        let Some(backup) = &self.context.options.backup else { return Ok(None) };
+        let Some(backup) = &self.context.options.backup else {
+            return self.remove_old().map(|()| None);
+        };
         let kept = Kept::move_away(backup, route.to, route.to_name);
         kept.map(Some).map_err(|e| route.failed_to(Operation::Backup, e))
-    }
-
-    /// Creates the copy of a pipe or device and gives it the name of the old file. If it cannot be created, the old
-    /// file stays.
-    fn replace_old(&self) -> Result<NewFile<'a>, CopyError> {
-        let route = self.route;
-        let make = |destination| {
-            NewFile::make(route.to, route.to_name, destination, self.initial_mode()).map_err(|e| {
-                route.not_made(self.context.options, &self.target, (Operation::Create, e))
-            })
-        };
-        let destination = if route.hidden { Destination::Hidden } else { Destination::Visible };
-        let mut new = make(Destination::Occupied)?;
-        let taken = new.take_name(destination).map_err(|e| route.failed_to(Operation::Remove, e));
-        match taken {
-            // The file system does not rename.
-            Err(error) if is_unsupported(&error) => {
-                drop(new);
-                self.remove_old()?;
-                make(destination)
-            }
-            taken => taken.map(|()| new),
-        }
     }
 
     fn remove_old(&self) -> Result<(), CopyError> {
@@ -324,9 +302,6 @@ impl<'a> Attempt<'a> {
         let new = |destination, mode| NewFile::make(route.to, route.to_name, destination, mode);
         match self.target {
             TargetState::InPlace(end) => return self.open_in_place(end),
-            TargetState::Fresh if self.source.is_stream() && context.options.backup.is_none() => {
-                return self.replace_old();
-            }
             TargetState::Dangling => {
                 let file = make::file_through(route.to, route.to_name, mode).map_err(failed)?;
                 return Ok(NewFile::in_place(route.to, route.to_name, file));
@@ -423,10 +398,11 @@ impl<'a> Attempt<'a> {
                 if route.parent_attr.append_only {
                     return Err(route.failed_to(Operation::Remove, Errno::PERM.into()));
                 }
-                if self.source.is_stream() {
-                    return self.replace_old();
-                }
-                let (destination, mode) = (Destination::Occupied, self.initial_mode());
+                let mode = self.initial_mode();
+                let destination = match self.source.is_stream() {
+                    true => self.remove_old().map(|()| Destination::Visible)?,
+                    false => Destination::Occupied,
+                };
                 let made = NewFile::make(route.to, route.to_name, destination, mode);
                 made.map_err(|e| {
                     route.not_made(self.context.options, &self.target, (Operation::Create, e))

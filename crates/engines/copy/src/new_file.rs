@@ -145,16 +145,6 @@ impl<'a> NewFile<'a> {
         Self::of(dir, name, Destination::Visible, CurrentName::Published, file)
     }
 
-    /// Gives the file the name of an old one before it has content. If that fails, the old one stays.
-    pub(crate) fn take_name(&mut self, destination: Destination) -> io::Result<()> {
-        if let CurrentName::Hidden(hidden) = &self.current_name {
-            make::rename(self.dir, hidden, self.dir, self.name, true)?;
-            self.current_name = CurrentName::Final(self.name);
-        }
-        self.destination = destination;
-        Ok(())
-    }
-
     /// Creates the file under the name `hidden`, which is the same in every copy of the same
     /// source, or opens the file that an earlier copy left there. `mode` already includes the
     /// umask.
@@ -504,24 +494,6 @@ mod tests {
             assert_eq!(fs::read(&other).unwrap(), b"theirs");
             assert_eq!(fs::read(&part).unwrap(), b"mine");
         }
-    }
-
-    #[test]
-    fn an_old_file_stays_if_its_name_cannot_be_taken() {
-        let temp = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-        let dir = Dir::open(temp.path()).unwrap();
-        let begin = |name| NewFile::make(&dir, name, Destination::Occupied, 0o600).unwrap();
-        // No file replaces a directory.
-        fs::create_dir(temp.path().join("d")).unwrap();
-        let mut new = begin(c"d");
-        assert!(new.take_name(Destination::Visible).is_err());
-        drop(new);
-        fs::write(temp.path().join("f"), "old").unwrap();
-        let mut new = begin(c"f");
-        assert_eq!(fs::read(temp.path().join("f")).unwrap(), b"old");
-        new.take_name(Destination::Visible).unwrap();
-        assert_eq!(fs::read(temp.path().join("f")).unwrap(), b"");
-        assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 2, "no hidden name is left");
     }
 
     #[test]

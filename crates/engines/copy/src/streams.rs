@@ -1,5 +1,5 @@
 //! Refuses what cannot be done with pipes and devices, before anything is written: sharing blocks, reading
-//! back, and syncing. Waits for their data before an old file is lost.
+//! back, and syncing.
 
 use crate::context::CopyContext;
 use crate::error::CopyError;
@@ -8,12 +8,7 @@ use crate::route::{Route, Source, TargetState};
 use ioloom_failure::Operation;
 use ioloom_sys::attr::Attr;
 use ioloom_sys::dir::Kind;
-use ioloom_sys::stream::{self, Ready};
 use rustix::io::Errno;
-use std::time::Duration;
-
-/// Time after which a wait for data checks whether the copy was cancelled.
-const WAIT: Duration = Duration::from_millis(100);
 
 /// Returns the pipe or device that is written to, if any.
 pub(crate) fn written(target: &TargetState) -> Option<Attr> {
@@ -62,31 +57,4 @@ pub(crate) fn check(
         return cannot(Operation::Sync, "it is a pipe or a character device; omit --durable");
     }
     Ok(())
-}
-
-/// Waits until a source that is a pipe or device has data or ends if an old file is lost to it: it may never have any.
-/// Fails if the copy is cancelled.
-pub(crate) fn wait_for_data(
-    context: &CopyContext<'_>,
-    route: &Route<'_>,
-    source: &Source,
-    target: &TargetState,
-) -> Result<(), CopyError> {
-    let is_lost = match target {
-        TargetState::Fresh => true,
-        TargetState::InPlace(end) => end.kind == Kind::Regular,
-        _ => false,
-    };
-    if !(is_lost && source.is_stream()) || context.options.attributes_only {
-        return Ok(());
-    }
-    loop {
-        if context.cancelled() {
-            return Err(route.cancelled());
-        }
-        let is_ready = stream::wait(&source.file, Ready::Read, WAIT);
-        if is_ready.map_err(|e| route.failed_from(Operation::Read, e))? {
-            return Ok(());
-        }
-    }
 }
