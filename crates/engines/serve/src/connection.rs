@@ -111,13 +111,9 @@ impl Connection {
         }
     }
 
-    /// Excludes a time that the client waited for the server from the idle and the request timeout. The
-    /// request timeout does not restart, because a client without a token is answered, too.
-    pub(crate) fn exclude(&mut self, since_ns: u64, now_ns: u64) {
-        self.active_ns = now_ns;
-        if self.begun_ns != 0 && self.transport.stage() == Stage::Request {
-            self.begun_ns = (self.begun_ns + now_ns.saturating_sub(since_ns)).min(now_ns);
-        }
+    /// Returns true if the client has not ended its TLS handshake or not presented the required token.
+    pub(crate) fn is_in_handshake(&self) -> bool {
+        self.transport.stage() == Stage::Handshake
     }
 
     fn pending_bytes(&self) -> usize {

@@ -336,20 +336,20 @@ impl<'a> EventLoop<'a> {
         self.write_all(jobs, turn);
         self.now_ns = turn_ns;
         if has_waited || self.service.waits_for_threads() {
-            self.exclude_wait(jobs, ended_ns);
+            self.renew_deadlines(jobs, ended_ns);
         }
         true
     }
 
-    /// Excludes this turn from the timeouts of clients that waited for a commit or for another thread.
-    fn exclude_wait(&mut self, jobs: &[Job], now_ns: u64) {
+    /// Restarts the timeouts of clients that waited for a commit or for another thread.
+    fn renew_deadlines(&mut self, jobs: &[Job], now_ns: u64) {
         let mut latest = None;
         for job in jobs {
             if latest.replace(job.token) == Some(job.token) {
                 continue;
             }
             if let Some(slot) = self.slots[job.token].as_mut() {
-                slot.connection.exclude(self.now_ns, now_ns);
+                slot.connection.renew_deadline(now_ns);
             }
         }
     }
@@ -520,8 +520,9 @@ impl<'a> EventLoop<'a> {
             // A dead connection was already counted when it was closed.
             let Some(slot) = self.slots[at].as_ref().filter(|slot| !slot.is_dead) else { continue };
             let why = slot.connection.overdue(self.service, self.now_ns);
-            // A client that waits for the server is neither idle nor slow.
-            if let Some(why) = why.filter(|why| !slot.is_away || *why == Cut::Drain) {
+            // A client that waits for the server is neither idle nor slow, but it may have no token yet.
+            let is_excused = slot.is_away && !slot.connection.is_in_handshake();
+            if let Some(why) = why.filter(|why| !is_excused || *why == Cut::Drain) {
                 self.service.cut(why);
                 self.close(at);
             }

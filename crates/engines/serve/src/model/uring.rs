@@ -266,7 +266,7 @@ impl RingLoop<'_> {
         }
         for job in jobs.drain(..) {
             if let Some(slot) = self.slots[job.token].as_mut() {
-                slot.connection.exclude(turn_ns, self.now_ns);
+                slot.connection.renew_deadline(self.now_ns);
                 slot.connection.push_answers(std::slice::from_ref(&job), self.now_ns);
             }
         }

@@ -94,6 +94,7 @@ pub(crate) fn run<C: SubtreeCommand>(command: &C) -> Ended {
     enter(&plan)?;
     check_outside(&plan, &dir)?;
     let signals = StopSignals::catch();
+    signals.share();
     match one(command, &plan, &entry, &dir, &signals.flag)? {
         Ran::Interrupted => {
             stderr::message("interrupted: the shard has no part");
@@ -130,6 +131,7 @@ fn by_queue<C: SubtreeCommand>(command: &C, plan: &Plan, dir: &Path, url: &str) 
     enter(plan)?;
     check_outside(plan, dir)?;
     let signals = StopSignals::catch();
+    signals.share();
     let stop = signals.flag.clone();
     let joining = Joining {
         command: C::NAME,
