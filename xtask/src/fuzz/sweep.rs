@@ -69,6 +69,9 @@ const fn file(name: &'static str, options: &'static [&'static str]) -> Scenario 
     Scenario { name, options, source: "source/dir/middle", target: "t/old", all: false }
 }
 
+/// Exit code of a program that could not be loaded.
+const LOADER_FAILED: i32 = 127;
+
 /// One call of the reference trace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Call {
@@ -123,7 +126,7 @@ pub(crate) fn run(repo: &Repo, words: &[&str]) -> anyhow::Result<Outcome> {
 /// Returns one record per round, the table, and the number of broken promises.
 fn sweep(program: &Path, place: &Path) -> anyhow::Result<(String, String, usize)> {
     let (mut records, mut wrong) = (String::new(), 0);
-    let mut counts: BTreeMap<(usize, String, &str), [u32; 3]> = BTreeMap::new();
+    let mut counts: BTreeMap<(usize, String, &str), [u32; 4]> = BTreeMap::new();
     for (at, scenario) in SCENARIOS.iter().enumerate() {
         let calls = calls(program, place, scenario)?;
         println!("{}: {} calls", scenario.name, calls.len());
@@ -136,6 +139,7 @@ fn sweep(program: &Path, place: &Path) -> anyhow::Result<(String, String, usize)
                 count[match (&round.wrong, round.code) {
                     (Some(_), _) => 2,
                     (None, Some(0)) => 0,
+                    (None, Some(LOADER_FAILED)) => 3,
                     (None, _) => 1,
                 }] += 1;
                 if let Some(text) = &round.wrong {
@@ -156,17 +160,20 @@ fn sweep(program: &Path, place: &Path) -> anyhow::Result<(String, String, usize)
     Ok((records, table(&counts), wrong))
 }
 
-fn table(counts: &BTreeMap<(usize, String, &str), [u32; 3]>) -> String {
+fn table(counts: &BTreeMap<(usize, String, &str), [u32; 4]>) -> String {
     let mut text = format!(
-        "{:<24} {:<16} {:<7} {:>7} {:>9} {:>6}\n",
-        "copy", "call", "error", "equal", "reported", "wrong"
+        "{:<24} {:<16} {:<7} {:>7} {:>9} {:>6} {:>8}\n",
+        "copy", "call", "error", "equal", "reported", "wrong", "no start"
     );
-    for ((at, call, error), [equal, reported, wrong]) in counts {
+    for ((at, call, error), [equal, reported, wrong, unstarted]) in counts {
         let name = SCENARIOS[*at].name;
-        text += &format!("{name:<24} {call:<16} {error:<7} {equal:>7} {reported:>9} {wrong:>6}\n");
+        text += &format!(
+            "{name:<24} {call:<16} {error:<7} {equal:>7} {reported:>9} {wrong:>6} {unstarted:>8}\n"
+        );
     }
     text + "\nequal: exit code 0, and the copy equals its source. reported: another exit code, and \
-            every missing path is named.\n"
+            every missing path is named.\nno start: the same call of the loader failed first, because calls are \
+            counted per thread.\n"
 }
 
 /// Creates the source, what is outside, and what is at the target.
@@ -280,6 +287,7 @@ fn round(
     let left = after.keys().filter(|path| path.to_string_lossy().contains(".ioloom-")).count();
     let wrong = match code {
         None => Some("the program was killed".to_owned()),
+        Some(LOADER_FAILED) if said.contains("error while loading shared libraries") => None,
         Some(0) if left > 0 => Some("exit code 0, but hidden files were left behind".to_owned()),
         Some(code) => broken(scenario, &before, &after, code, &said),
     };

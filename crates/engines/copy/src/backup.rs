@@ -92,9 +92,14 @@ impl<'a> Kept<'a> {
                 Ok(_) => Ok(()),
             };
         }
-        // Ignore a failure: the file has its backup, and the hidden name identifies itself.
-        let _ = make::remove(from, new);
-        Ok(())
+        match make::remove(from, new) {
+            Ok(()) => Ok(()),
+            // Otherwise the old file would stay under the hidden name, too.
+            Err(e) => match make::exchange(from, new, self.dir, self.name) {
+                Ok(()) => Err(e),
+                Err(_) => Ok(()),
+            },
+        }
     }
 
     /// Returns the name of the backup.
