@@ -635,9 +635,13 @@ mod tests {
         let (search, found) = search.compare(|_, _| None).unwrap();
         assert!(search.bytes <= budget.bytes, "{}", search.bytes);
         let has_run = |one: &&Tried| one.refused.is_none();
+        // A plan that lost in the first rounds can be among the best at the end.
         let runs: Vec<usize> =
-            finalists(&found.tried).iter().map(|i| found.tried[*i].trials.len()).collect();
-        assert!(runs.len() > 1 && runs.iter().all(|count| *count == runs[0]), "{runs:?}");
+            found.tried.iter().filter(has_run).map(|one| one.trials.len()).collect();
+        let most = runs.iter().copied().max().unwrap();
+        let among = runs.iter().filter(|count| **count == most).count();
+        assert!(most > FIRST_ROUNDS && among > 1, "{runs:?}");
+        assert!(runs.iter().all(|count| [FIRST_ROUNDS, most].contains(count)), "{runs:?}");
         let trials = || found.tried.iter().filter(has_run).flat_map(|one| &one.trials);
         assert!(trials().all(|trial| !trial.cut && trial.files > 0), "{:?}", found.tried);
     }
