@@ -1,7 +1,7 @@
 //! Attributes of files and directories that existed at the target.
 
 use super::{alone, run};
-use ioloom_copy::{CopyOptions, Preserve, Report};
+use ioloom_copy::{Backup, BackupNames, CopyOptions, Preserve, Report};
 use ioloom_sys::attr::XattrOf;
 use ioloom_sys::fault;
 use ioloom_testbed::Disk;
@@ -98,4 +98,33 @@ fn old_permissions_are_restricted_before_the_owner_changes() {
     assert_eq!(*modes.lock().unwrap(), [0o400]);
     let now = fs::metadata(&to).unwrap();
     assert_eq!((now.mode() & 0o7777, now.uid(), now.nlink()), (0o440, OTHER, 2));
+}
+
+/// Goal: an old file that has its backup is not left under a hidden name by a copy that succeeds. Method: each removal
+/// fails in turn.
+#[test]
+fn an_old_name_that_cannot_be_removed_is_an_error() {
+    let _alone = alone();
+    let mut removals = 0;
+    for call in 1..=3 {
+        let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let (from, to) = (place.path().join("from"), place.path().join("to"));
+        fs::write(&from, "new").unwrap();
+        fs::write(&to, "old").unwrap();
+        let backup = Backup { names: BackupNames::Numbered, suffix: "~".into() };
+        let options = CopyOptions { backup: Some(backup), ..CopyOptions::default() };
+        fault::set(&format!("unlinkat:{call}:5"));
+        let report = run(&from, &to, &options).unwrap();
+        removals += fault::calls_of("unlinkat");
+        fault::set("");
+        let names = fs::read_dir(place.path()).unwrap();
+        let hidden = names.filter(|name| {
+            let name = name.as_ref().unwrap().file_name();
+            name.to_string_lossy().contains(".ioloom-")
+        });
+        assert!(report.errors_count > 0 || hidden.count() == 0, "removal {call}: {report:?}");
+        let text = fs::read_to_string(&to).unwrap();
+        assert_eq!(text, if report.errors_count == 0 { "new" } else { "old" }, "{call}");
+    }
+    assert!(removals > 0, "nothing was removed");
 }
