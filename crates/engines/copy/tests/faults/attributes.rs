@@ -100,8 +100,8 @@ fn old_permissions_are_restricted_before_the_owner_changes() {
     assert_eq!((now.mode() & 0o7777, now.uid(), now.nlink()), (0o440, OTHER, 2));
 }
 
-/// Goal: an old file that has its backup is not left under a hidden name by a copy that succeeds. Method: each removal
-/// fails in turn.
+/// Goal: an old file that has its backup is not left under a hidden name by a copy that succeeds. Method: the removals
+/// fail, one after another.
 #[test]
 fn an_old_name_that_cannot_be_removed_is_an_error() {
     let _alone = alone();

@@ -46,6 +46,17 @@ pub(super) struct Task {
 }
 
 impl Task {
+    /// Returns a new session whose duration is still to be estimated.
+    fn without_times(
+        spec: StudySpec,
+        subject: &'static dyn Subject,
+        select: Selection,
+        rule: Sequential,
+    ) -> Self {
+        let (first_s, most_s, continues, is_block_known) = (0.0, 0.0, None, true);
+        Self { spec, subject, select, rule, first_s, most_s, continues, is_block_known }
+    }
+
     /// Returns an unfinished session with its estimated duration. Its blocks have the arms of the newest stored
     /// ones.
     pub(super) fn new(
@@ -57,16 +68,8 @@ impl Task {
         let subject = ioloom_subjects::named(&spec.subject).map_err(Failure::usage)?;
         let mut history = History::of(&bench.store, &spec.name, &bench.machine.fingerprint);
         let select = sequential::selection(header);
-        let mut task = Self {
-            spec,
-            subject,
-            select,
-            rule,
-            first_s: 0.0,
-            most_s: 0.0,
-            continues: Some((header.session.clone(), 0)),
-            is_block_known: true,
-        };
+        let mut task = Self::without_times(spec, subject, select, rule);
+        task.continues = Some((header.session.clone(), 0));
         (task.first_s, task.most_s) = task.seconds(bench, &history)?;
         // A session that cannot be read is refused when it is continued.
         let Ok(session) = bench.store.read(&header.session) else { return Ok(task) };
@@ -354,16 +357,7 @@ fn tasks(
         };
         let (spec, select) = (study.spec.clone(), select.clone());
         let subject = study.subject;
-        let mut task = Task {
-            spec,
-            subject,
-            select,
-            rule,
-            first_s: 0.0,
-            most_s: 0.0,
-            continues: None,
-            is_block_known: true,
-        };
+        let mut task = Task::without_times(spec, subject, select, rule);
         (task.first_s, task.most_s) = task.seconds(bench, &study.history)?;
         tasks.push(task);
     }
