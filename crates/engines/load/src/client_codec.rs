@@ -264,8 +264,12 @@ impl<'a> Cursor<'a> {
                 "+" | ":" | "_" | "," | "#" => Response::Plain(rest.to_owned()),
                 "$" | "=" => match rest.parse::<usize>() {
                     Ok(len) => {
-                        let text = self.bytes.get(self.at..self.at + len + 2)?;
-                        self.at += len + 2;
+                        let Some(end) = self.at.checked_add(len).and_then(|end| end.checked_add(2))
+                        else {
+                            return Some(Response::Other(line.to_owned()));
+                        };
+                        let text = self.bytes.get(self.at..end)?;
+                        self.at = end;
                         Response::Plain(String::from_utf8_lossy(&text[..len]).into_owned())
                     }
                     // A null value.
@@ -273,7 +277,8 @@ impl<'a> Cursor<'a> {
                 },
                 "*" | "%" | "~" | ">" => {
                     let each = if mark == "%" { 2 } else { 1 };
-                    left = left.saturating_add(each * rest.parse::<u64>().unwrap_or(0));
+                    let count = rest.parse::<u64>().unwrap_or(0);
+                    left = left.saturating_add(count.saturating_mul(each));
                     Response::Plain(String::new())
                 }
                 _ => Response::Other(line.to_owned()),
@@ -474,6 +479,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn lengths_and_counts_that_overflow_are_no_panic() {
+        for text in ["$18446744073709551614\r\nxyz", "=18446744073709551615\r\nxyz"] {
+            let mut reader = Reader::plain();
+            reader.feed(text.as_bytes());
+            let reply = reader.next(Expected::Op(Op::Show)).unwrap();
+            assert!(matches!(reply.response, Response::Other(_)), "{text}: {reply:?}");
+        }
+        let mut reader = Reader::plain();
+        reader.feed(b"%18446744073709551615\r\n:1\r\n");
+        assert_eq!(reader.next(Expected::Op(Op::Show)), None, "incomplete");
     }
 
     #[test]

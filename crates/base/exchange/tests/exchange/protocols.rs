@@ -388,6 +388,8 @@ fn conversation() -> impl Strategy<Value = Vec<u8>> {
             Just("*3\r\n$3\r\nBUY\r\n$1\r\n1\r\n$1\r\n2\r\n"),
             Just("*1\r\n$4\r\nSHOW\r\n"),
             Just("*1\r\n$4\r\nPING\r\n"),
+            Just("*0\r\n"),
+            Just("*00\r\n"),
         ],
         0..12,
     );

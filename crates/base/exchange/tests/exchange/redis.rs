@@ -1,6 +1,6 @@
 //! RESP as Redis clients use it: set-up commands, both versions, inline requests, and detection.
 
-use crate::protocols::{answers, line, talk_in};
+use crate::protocols::{answers, line, talk, talk_in};
 use ioloom_exchange::{Session, Token};
 
 const TOKEN: &str = "correct-horse-battery";
@@ -94,7 +94,7 @@ fn set_up_commands_are_answered() {
 fn any_bytes_are_echoed() {
     let mut asked = b"*2\r\n$4\r\nECHO\r\n$4\r\n".to_vec();
     asked.extend_from_slice(b"\0\xff\r\n\r\n");
-    let (out, _) = crate::protocols::talk(&[&asked], line(), 128);
+    let (out, _) = talk(&[&asked], line(), 128);
     assert_eq!(out, b"$4\r\n\0\xff\r\n\r\n");
 }
 
@@ -140,6 +140,10 @@ fn long_and_empty_frames_do_not_end_the_connection() {
         assert_eq!(said(&(long(words) + &frame("PING"))), format!("{unknown}+PONG\r\n"), "{words}");
     }
     assert_eq!(said("*0\r\n*-1\r\n*1\r\n$4\r\nPING\r\n"), "+PONG\r\n");
+    for zero in ["00", "000", "0000000000"] {
+        let (out, is_over) = talk(&[format!("*{zero}\r\nPING\r\n").as_bytes()], line(), 128);
+        assert_eq!((&*out, is_over), (&b"-ERR bad-frame\r\n"[..], true), "{zero}");
+    }
     assert_eq!(said("*1366\r\n"), "-ERR too-long\r\n");
     assert_eq!(said("*1365\r\n"), "");
 }

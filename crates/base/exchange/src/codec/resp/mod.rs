@@ -131,7 +131,8 @@ fn frame<'a>(bytes: &'a [u8], words: &mut [&'a [u8]; WORDS_MAX]) -> Framed {
         Word::Bad => return Framed::Bad(Fault::Frame),
         // Redis ignores frames without words.
         Word::Got(b"0" | b"-1") => return Framed::Empty(at),
-        Word::Got(digits) => number(digits),
+        // Redis rejects 0 in any other spelling. A frame that is executed has at least one word.
+        Word::Got(digits) => number(digits).filter(|count| *count > 0),
     };
     let Some(count) = count.and_then(|count| usize::try_from(count).ok()) else {
         return Framed::Bad(Fault::Frame);
@@ -174,7 +175,8 @@ fn inline<'a>(bytes: &'a [u8], found: &mut [&'a [u8]; WORDS_MAX]) -> Framed {
 }
 
 fn read(words: &[&[u8]], used: usize) -> Step {
-    let is = |word: &str| words[0].eq_ignore_ascii_case(word.as_bytes());
+    let [first, ..] = words else { return Step::Skip(used) };
+    let is = |word: &str| first.eq_ignore_ascii_case(word.as_bytes());
     let got = |ask| Step::Got(used, Request::plain(ask, Form::Resp));
     let fault = |fault| got(Command::Local(Local::Fault(fault)));
     let trade = |side| match words {
