@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
-/// Size of the mapping of [`Words`] in bytes.
+/// Size of [`Words`] in bytes.
 const WORDS_BYTES: usize = 4096;
 
 /// A shared mapping of the first bytes of a file.
@@ -105,11 +105,21 @@ fn guard(start: usize, len: usize) -> io::Result<Guarded> {
     })
 }
 
-/// A page of a file as numbers that several processes change.
+/// 4096 bytes of a file as numbers that several processes change.
 #[derive(Debug)]
 pub struct Words {
     start: NonNull<AtomicU32>,
+    /// The mapping, which starts before the words if they do not start a page of the system.
+    mapped: NonNull<u8>,
+    mapped_bytes: usize,
     guarded: Guarded,
+}
+
+/// Returns the offset and the length of a mapping that contains the words at `offset`: the system maps
+/// files from a multiple of its page size.
+fn mapping_of(offset: u64, page_bytes: u64) -> (u64, usize) {
+    let before = offset % page_bytes;
+    (offset - before, before as usize + WORDS_BYTES)
 }
 
 // SAFETY: the mapping is owned, and is accessed only through atomic operations.
@@ -118,28 +128,34 @@ unsafe impl Send for Words {}
 unsafe impl Sync for Words {}
 
 impl Words {
-    /// Maps the page at `offset`, a multiple of the page size, of a file that was opened for
-    /// reading and writing and contains it.
+    /// Maps the words at `offset`, a multiple of 4, of a file that was opened for reading and writing
+    /// and contains them.
     ///
     /// # Errors
-    /// Returns an error if the file is shorter, or the system error.
+    /// Returns an error if the file is shorter or the offset is invalid, or the system error.
     pub fn new(file: impl AsFd, offset: u64) -> io::Result<Self> {
+        if !offset.is_multiple_of(size_of::<AtomicU32>() as u64) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         if crate::file::size(&file)? < offset + WORDS_BYTES as u64 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let start = crate::fault::call("mmap", || {
+        let (base, len) = mapping_of(offset, crate::proc::page_bytes());
+        let mapped = crate::fault::call("mmap", || {
             let access = ProtFlags::READ | ProtFlags::WRITE;
-            let (hint, len) = (std::ptr::null_mut(), WORDS_BYTES);
+            let hint = std::ptr::null_mut();
             // SAFETY: a new mapping at an address chosen by the kernel touches no existing memory.
-            let start = unsafe { mmap(hint, len, access, MapFlags::SHARED, file.as_fd(), offset) }?;
+            let start = unsafe { mmap(hint, len, access, MapFlags::SHARED, file.as_fd(), base) }?;
             Ok(start)
         })?;
-        let start = NonNull::new(start.cast()).expect("mmap never returns null");
-        let guarded = guard(start.addr().get(), WORDS_BYTES)?;
-        Ok(Self { start, guarded })
+        let mapped = NonNull::new(mapped.cast::<u8>()).expect("mmap never returns null");
+        let guarded = guard(mapped.addr().get(), len)?;
+        // SAFETY: the words are the last bytes of the mapping.
+        let start = unsafe { mapped.add(len - WORDS_BYTES) }.cast();
+        Ok(Self { start, mapped, mapped_bytes: len, guarded })
     }
 
-    /// Checks that the page is still part of the file.
+    /// Checks that the words are still part of the file.
     ///
     /// # Errors
     /// Returns an error if an access failed, for example because the file was truncated. Other
@@ -152,12 +168,11 @@ impl Words {
     /// Returns a word.
     ///
     /// # Panics
-    /// Panics if the page has fewer words.
+    /// Panics if there are fewer words.
     #[inline]
     pub fn word(&self, index: usize) -> &AtomicU32 {
-        assert!(index < WORDS_BYTES / size_of::<AtomicU32>(), "the word must be in the page");
-        // SAFETY: the page is mapped until drop and aligned, and all processes access these words
-        // atomically.
+        assert!(index < WORDS_BYTES / size_of::<AtomicU32>(), "the word must be mapped");
+        // SAFETY: the words are mapped until drop and aligned, and all processes access them atomically.
         unsafe { self.start.add(index).as_ref() }
     }
 }
@@ -165,7 +180,7 @@ impl Words {
 impl Drop for Words {
     fn drop(&mut self) {
         // SAFETY: mapped in `new`; no reference outlives `self`.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), WORDS_BYTES) };
+        let _ = unsafe { munmap(self.mapped.as_ptr().cast(), self.mapped_bytes) };
     }
 }
 
@@ -191,10 +206,21 @@ mod tests {
         both[0].word(3).store(7, Ordering::SeqCst);
         assert_eq!(both[1].word(3).load(Ordering::SeqCst), 7);
         assert_eq!(std::fs::read(&path).unwrap()[4096 + 12..4096 + 16], 7u32.to_ne_bytes());
+        let between = Words::new(open(), 4096 - 64).unwrap();
+        assert_eq!(between.word(16 + 3).load(Ordering::SeqCst), 7, "not at the start of a page");
+        assert!(Words::new(open(), 4094).is_err(), "not aligned");
         let outside = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let _ = shared.write(6, b"abc");
         }));
         assert!(outside.is_err());
+    }
+
+    #[test]
+    fn mappings_start_at_a_page_of_any_size() {
+        assert_eq!(mapping_of(8192, 4096), (8192, 4096));
+        assert_eq!(mapping_of(8192, 16384), (0, 12288));
+        assert_eq!(mapping_of(8192, 65536), (0, 12288));
+        assert_eq!(mapping_of(65536 + 64, 65536), (65536, 4096 + 64));
     }
 
     #[test]
