@@ -250,7 +250,7 @@ fn background_movers() -> (CheckState, String) {
         found.push("swap is on".to_owned());
     }
     found.extend(
-        ioloom_sys::proc::memory_limit_bytes()
+        ioloom_sys::cgroup::memory_limit_bytes()
             .map(|bytes| format!("a control group limits memory to {} MiB", bytes >> 20)),
     );
     if found.is_empty() {

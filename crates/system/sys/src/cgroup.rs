@@ -1,7 +1,8 @@
-//! Limits on reads that control groups set for this process, and the memory pressure of its group.
+//! Limits on reads and memory that control groups set for this process, and the memory pressure of its
+//! group.
 //!
-//! Version 1 (`blkio.throttle.read_iops_device`) and version 2 (`io.max`). A limit of a group holds
-//! for those below it, so all groups above are read, too, as far as they are visible.
+//! Version 1 (such as `blkio.throttle.read_iops_device`) and version 2 (such as `io.max`). A limit of
+//! a group holds for those below it, so all groups above are read, too, as far as they are visible.
 
 use crate::disks::{disks_of, parse_number};
 use crate::mount::mount_of;
@@ -40,9 +41,7 @@ pub fn limits_of(path: &Path, groups: &str) -> ReadLimits {
 /// given the text of `/proc/PID/cgroup`.
 pub fn limits_in(root: &Path, groups: &str, disks: Option<&[(u32, u32)]>) -> ReadLimits {
     let mut limits = ReadLimits::default();
-    for line in groups.lines() {
-        let mut words = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(group)) = (words.next(), words.next()) else { continue };
+    for (controllers, group) in hierarchies(groups) {
         if controllers.split(',').any(|name| name == "blkio") {
             let least = |name| {
                 let texts = files(&root.join("blkio"), group, name);
@@ -61,6 +60,45 @@ pub fn limits_in(root: &Path, groups: &str, disks: Option<&[(u32, u32)]>) -> Rea
         }
     }
     limits
+}
+
+/// Returns the controllers, none in version 2, and the group for each hierarchy in the text of
+/// `/proc/PID/cgroup`.
+fn hierarchies(groups: &str) -> impl Iterator<Item = (&str, &str)> {
+    groups.lines().filter_map(|line| {
+        let mut words = line.splitn(3, ':').skip(1);
+        Some((words.next()?, words.next()?))
+    })
+}
+
+/// Returns the memory in bytes that the control groups of this process allow; `None` if they set no
+/// limit.
+pub fn memory_limit_bytes() -> Option<u64> {
+    memory_limit_in(Path::new(ROOT), &own_groups())
+}
+
+/// Returns the smallest memory limit in bytes that the hierarchies below `root` set, given the text of
+/// `/proc/PID/cgroup`.
+pub fn memory_limit_in(root: &Path, groups: &str) -> Option<u64> {
+    let mut limit = None;
+    for (controllers, group) in hierarchies(groups) {
+        // `max` is not a number.
+        let least = |point: &Path, name| {
+            files(point, group, name)
+                .iter()
+                .filter_map(|text| text.trim().parse::<u64>().ok())
+                .min()
+        };
+        if controllers.split(',').any(|name| name == "memory") {
+            keep(&mut limit, least(&root.join("memory"), "memory.limit_in_bytes"));
+        } else if controllers.is_empty() {
+            for point in [root.to_owned(), root.join("unified")] {
+                keep(&mut limit, least(&point, "memory.max"));
+            }
+        }
+    }
+    // Version 1 represents "no limit" as a huge number.
+    limit.filter(|bytes| *bytes < 1 << 60)
 }
 
 /// Returns the text of `/proc/self/cgroup`, empty if it cannot be read.
@@ -175,10 +213,35 @@ mod tests {
     }
 
     #[test]
+    fn memory_limits_of_all_groups_above_hold() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |groups| memory_limit_in(dir.path(), groups);
+        write(dir.path(), "a/memory.max", "1073741824\n");
+        write(dir.path(), "a/b/memory.max", "max\n");
+        assert_eq!(of("0::/a/b\n"), Some(1 << 30), "of the group above");
+        write(dir.path(), "a/b/memory.max", "4096\n");
+        assert_eq!(
+            (of("0::/a/b\n"), of("0::/a\n"), of("0::/\n")),
+            (Some(4096), Some(1 << 30), None)
+        );
+        let file = "memory.limit_in_bytes";
+        write(dir.path(), &format!("memory/{file}"), "9223372036854771712\n");
+        write(dir.path(), &format!("memory/c/{file}"), "8192\n");
+        write(dir.path(), &format!("memory/c/d/{file}"), "9223372036854771712\n");
+        assert_eq!(of("4:cpu:/\n3:memory:/c/d\n0::/\n"), Some(8192));
+        assert_eq!(of("3:memory:/\n"), None);
+        // In a container, the root of the visible hierarchy is the group of the container.
+        write(dir.path(), &format!("memory/{file}"), "12288\n");
+        assert_eq!(of("3:memory:/docker/x\n"), Some(12288));
+    }
+
+    #[test]
     fn odd_texts_are_no_limit() {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path(), "io.max", "254:0\n\nriops=5\n254:0 riops= rbps=x\n");
+        write(dir.path(), "memory.max", "\n");
         for groups in ["", "x", "0::/", "0:", "::"] {
+            assert_eq!(memory_limit_in(dir.path(), groups), None, "{groups:?}");
             assert_eq!(of(dir.path(), groups, (254, 0)), (None, None), "{groups:?}");
             assert_eq!(of_all(dir.path(), groups, None), (None, None), "{groups:?}");
         }

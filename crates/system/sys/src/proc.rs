@@ -513,15 +513,6 @@ pub fn ticks_per_second() -> u64 {
     configured(libc::_SC_CLK_TCK, 100)
 }
 
-/// Returns the memory limit in bytes of the cgroup at the root of the visible hierarchy, which is
-/// that of the container; `None` if unlimited. Groups below it are not considered.
-pub fn memory_limit_bytes() -> Option<u64> {
-    let places = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-    let limit = places.iter().find_map(|path| read_text(Path::new(path)).ok()?.trim().parse().ok());
-    // cgroup v1 represents "no limit" as a huge number.
-    limit.filter(|bytes| *bytes < 1 << 60)
-}
-
 /// Returns the page size in bytes.
 pub fn page_bytes() -> u64 {
     configured(libc::_SC_PAGESIZE, 4096)

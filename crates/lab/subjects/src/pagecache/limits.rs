@@ -8,8 +8,9 @@
 use ioloom_failure::reason;
 use ioloom_model::Measured;
 use ioloom_observe::counters::{Field, Reader, Sample, Scope};
+use ioloom_sys::cgroup;
 use ioloom_sys::clock::monotonic_ns;
-use ioloom_sys::proc::{self, page_bytes, read_text};
+use ioloom_sys::proc::{page_bytes, read_text};
 use ioloom_sys_lab::memory::{Pages, Region};
 use std::path::Path;
 
@@ -81,7 +82,7 @@ fn record(measured: &mut Measured, sample: &Sample, when: &str) {
 fn held(reader: &mut Reader, measured: &mut Measured) -> Result<(), String> {
     let Some(available) = measured.extra.get("available_bytes") else { return Ok(()) };
     let bytes = (*available as u64 / HELD_SHARE).min(HELD_BYTES_MAX);
-    if proc::memory_limit_bytes().is_some() {
+    if cgroup::memory_limit_bytes().is_some() {
         return Ok(());
     }
     let failed = |e| format!("cannot allocate {bytes} bytes of memory: {}", reason(&e));

@@ -70,7 +70,7 @@ fn limits_are_recorded_with_what_they_are_shares_of() {
     let Some(seen) = run_plan("pagecache:limits") else { return };
     assert!(seen.extra["dirty_limit_bytes"] > seen.extra["background_limit_bytes"]);
     assert!(seen.extra["available_bytes"] <= seen.extra["total_bytes"]);
-    if ioloom_sys::proc::memory_limit_bytes().is_none() {
+    if ioloom_sys::cgroup::memory_limit_bytes().is_none() {
         let held = seen.extra["held_bytes"];
         assert!(held > 0.0 && seen.extra["available_held_bytes"] < seen.extra["available_bytes"]);
         assert!(seen.extra["dirty_limit_held_bytes"] > 0.0);
