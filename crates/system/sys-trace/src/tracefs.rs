@@ -26,8 +26,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// Default page size of the trace ring in bytes; the instance reports larger ones.
-const PAGE_BYTES: usize = 4096;
+/// Maximum page size of the trace ring in bytes.
+const PAGE_BYTES_MAX: usize = 1 << 20;
 
 /// The tracefs file system, mounted globally or held only by this process.
 #[derive(Debug)]
@@ -110,6 +110,14 @@ fn is_running(owner_text: &str) -> bool {
     owner(pid).is_some_and(same)
 }
 
+/// Returns the page size of a trace ring in bytes: that of the system, unless the instance reports a
+/// larger one in KiB, which it does since Linux 6.8.
+fn ring_page_bytes(system: u64, reported: &str) -> usize {
+    let system = usize::try_from(system).unwrap_or(PAGE_BYTES_MAX).min(PAGE_BYTES_MAX);
+    let kib = reported.trim().parse::<usize>().unwrap_or(0);
+    kib.saturating_mul(1024).clamp(system, PAGE_BYTES_MAX)
+}
+
 fn write(path: &Path, text: &str) -> io::Result<()> {
     call("tracefs-write", || std::fs::write(path, text)).map_err(|e| {
         io::Error::new(e.kind(), format!("cannot write to {}: {}", quoted(path), reason(&e)))
@@ -179,14 +187,11 @@ impl Instance {
     }
 
     fn prepare(tree: Tree, dir: PathBuf, owned: bool, lock: Option<OwnedFd>) -> io::Result<Self> {
-        let mut instance =
-            Self { dir, owned, enabled: Vec::new(), page_bytes: PAGE_BYTES, lock, _tree: tree };
+        let reported = read(&dir.join("buffer_subbuf_size_kb")).unwrap_or_default();
+        let page_bytes = ring_page_bytes(ioloom_sys::proc::page_bytes(), &reported);
+        let instance = Self { dir, owned, enabled: Vec::new(), page_bytes, lock, _tree: tree };
         instance.set("tracing_on", "0")?;
         instance.set("trace_clock", "mono")?;
-        let sub = read(&instance.dir.join("buffer_subbuf_size_kb")).unwrap_or_default();
-        if let Ok(kib) = sub.trim().parse::<usize>() {
-            instance.page_bytes = (kib << 10).clamp(PAGE_BYTES, 1 << 20);
-        }
         Ok(instance)
     }
 

@@ -27,6 +27,16 @@ fn all(pipes: &mut [Pipe], decoder: &Decoder) -> Vec<Event> {
 }
 
 #[test]
+fn ring_pages_are_those_of_the_system_unless_larger_ones_are_reported() {
+    assert_eq!(ring_page_bytes(65536, ""), 65536, "before Linux 6.8");
+    assert_eq!(ring_page_bytes(65536, "64\n"), 65536);
+    assert_eq!(ring_page_bytes(4096, "4\n"), 4096);
+    assert_eq!(ring_page_bytes(4096, "16\n"), 16384);
+    assert_eq!(ring_page_bytes(4096, "0\n"), 4096);
+    assert_eq!(ring_page_bytes(4096, "18446744073709551615\n"), 1 << 20);
+}
+
+#[test]
 fn marks_switches_and_wakeups_have_the_right_times() {
     let Some(mut instance) = open_or_skip() else { return };
     let mut decoder = Decoder::default();
