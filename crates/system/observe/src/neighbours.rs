@@ -145,18 +145,21 @@ pub(crate) fn cpu_ns(usage: &proc::Usage) -> u64 {
 /// as `loop0`, `dm-0` or `md0` would count the same bytes again; memory is not a device.
 fn whole_devices(disks: &[DiskStat]) -> Moved {
     let stacked = ["loop", "dm-", "md", "ram", "zram", "drbd", "bcache"];
-    let is_partition = |name: &str| {
-        disks.iter().any(|other| {
-            let rest = name.strip_prefix(other.name.as_str()).unwrap_or("");
-            let digits = rest.strip_prefix('p').unwrap_or(rest);
-            !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
-        })
-    };
     let whole = |disk: &&DiskStat| {
-        !stacked.iter().any(|kind| disk.name.starts_with(kind)) && !is_partition(&disk.name)
+        !stacked.iter().any(|kind| disk.name.starts_with(kind))
+            && !disks.iter().any(|other| is_partition(&disk.name, &other.name))
     };
     let moved = |disk: &DiskStat| Moved { read: disk.read_bytes, written: disk.written_bytes };
     disks.iter().filter(whole).map(moved).fold(Moved::default(), Moved::plus)
+}
+
+/// Reports whether a name is that of a partition of `disk`. As in the kernel, a `p` separates the number
+/// of a partition from that of a disk: `nbd1p0`, but `sda10`.
+fn is_partition(name: &str, disk: &str) -> bool {
+    let Some(rest) = name.strip_prefix(disk) else { return false };
+    let has_number = disk.ends_with(|c: char| c.is_ascii_digit());
+    let digits = if has_number { rest.strip_prefix('p').unwrap_or("") } else { rest };
+    !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -178,6 +181,25 @@ mod tests {
         let disks: Vec<_> = names.iter().enumerate().map(|(i, n)| disk(n, 1 << i)).collect();
         let sum = 1 + 4 + 8 + 256;
         assert_eq!(whole_devices(&disks), Moved { read: sum, written: 2 * sum });
+    }
+
+    #[test]
+    fn disks_whose_number_continues_that_of_another_are_no_partitions() {
+        for (name, disk) in [("nbd1p2", "nbd1"), ("nvme0n1p12", "nvme0n1"), ("sda10", "sda")] {
+            assert!(is_partition(name, disk), "{name}");
+        }
+        for (name, disk) in [
+            ("nbd10", "nbd1"),
+            ("rbd10", "rbd1"),
+            ("mmcblk10", "mmcblk1"),
+            ("mmcblk10p1", "mmcblk1"),
+            ("nvme0n10", "nvme0n1"),
+            ("mmcblk0boot0", "mmcblk0"),
+            ("sdap1", "sda"),
+            ("sda", "sda"),
+        ] {
+            assert!(!is_partition(name, disk), "{name}");
+        }
     }
 
     #[test]
