@@ -10,7 +10,7 @@
 use crate::threads::spawn;
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::clock::monotonic_ns;
-use ioloom_sys::proc::parse::parse_disk_counters;
+use ioloom_sys::proc::parse::{grown_ms, parse_disk_counters};
 use ioloom_sys::proc::{DiskCounters, ProcFile};
 use ioloom_sys::{cache, file};
 use std::os::fd::AsFd;
@@ -56,7 +56,7 @@ pub(crate) fn count(path: &Path, bytes: usize) -> Result<[Flight; 2], &'static s
         let elapsed_ns = (monotonic_ns() - start) as f64;
         let after = counters(&mut stat)?;
         flight.by_calls = waited_ns as f64 / elapsed_ns;
-        let counted_ms = after.request_ms[0].saturating_sub(before.request_ms[0]);
+        let counted_ms = grown_ms(before.request_ms[0], after.request_ms[0]);
         flight.by_device = counted_ms as f64 * 1e6 / elapsed_ns;
     }
     Ok(flights)

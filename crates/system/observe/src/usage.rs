@@ -3,6 +3,7 @@
 use crate::neighbours::{Counters, Others, cpu_ns};
 use ioloom_model::Measured;
 use ioloom_model::record::CpuCount;
+use ioloom_sys::proc::parse::grown_ms;
 use ioloom_sys::proc::{self, UsageOf};
 
 /// Counters at one point in time; unreadable ones are `None`.
@@ -99,7 +100,7 @@ impl Usage {
         let faults = |usage: &proc::Usage| usage.minor_faults + usage.major_faults;
         let children = (cpu_ns(d).saturating_sub(cpu_ns(c)), faults(d).saturating_sub(faults(c)));
         let device_busy_ns = match (&before.block_device, &self.block_device) {
-            (Some((_, a)), Some((_, b))) => Some(b.saturating_sub(*a) * 1_000_000),
+            (Some((_, a)), Some((_, b))) => Some(grown_ms(*a, *b) * 1_000_000),
             _ => None,
         };
         UsageDelta {

@@ -3,6 +3,7 @@
 use super::field::Field;
 use super::read::Sample;
 use ioloom_sys::proc::DiskCounters;
+use ioloom_sys::proc::parse::grown_ms;
 use serde::Serialize;
 
 /// Paging per second: the columns of `sar -B` and related rates. A rate is `None` if its counter
@@ -154,7 +155,8 @@ pub fn devices(a: &Sample, b: &Sample, index: usize) -> Option<DeviceRates> {
     let each = |a: &[u64; 3], b: &[u64; 3]| [0, 1, 2].map(|i| grown(a[i], b[i]));
     let requests: f64 = each(&a.requests, &b.requests).iter().sum();
     let kib = each(&a.sectors, &b.sectors).map(|sectors| sectors / 2.0);
-    let waited_ms: f64 = each(&a.request_ms, &b.request_ms).iter().sum();
+    let ms = |a: u64, b: u64| grown_ms(a, b) as f64;
+    let waited_ms: f64 = [0, 1, 2].map(|i| ms(a.request_ms[i], b.request_ms[i])).iter().sum();
     let per_request = |sum: f64| if requests > 0.0 { sum / requests } else { 0.0 };
     Some(DeviceRates {
         tps: requests / seconds,
@@ -162,11 +164,11 @@ pub fn devices(a: &Sample, b: &Sample, index: usize) -> Option<DeviceRates> {
         wkb_per_s: kib[1] / seconds,
         dkb_per_s: kib[2] / seconds,
         areq_sz_kib: per_request(kib.iter().sum()),
-        aqu_sz: grown(a.weighted_ms, b.weighted_ms) / 1000.0 / seconds,
+        aqu_sz: ms(a.weighted_ms, b.weighted_ms) / 1000.0 / seconds,
         await_ms: per_request(waited_ms),
         // The kernel counts in ticks, so between two close readings the sum can exceed the elapsed
         // time.
-        util_percent: (grown(a.busy_ms, b.busy_ms) / 10.0 / seconds).min(100.0),
+        util_percent: (ms(a.busy_ms, b.busy_ms) / 10.0 / seconds).min(100.0),
         flushes_per_s: grown(a.flushes, b.flushes) / seconds,
     })
 }
@@ -198,6 +200,24 @@ mod tests {
         // Little's law: the queue length is the rate times the wait.
         assert!((seen.tps * seen.await_ms / 1000.0 - seen.aqu_sz).abs() < 0.1);
         assert_eq!(devices(&b, &a, 0), None, "out of order");
+        // The times of the kernel have 32 bits.
+        let before = u64::from(u32::MAX) - 499;
+        let wraps = |ms: u64| u64::from((before + ms) as u32);
+        let first = DiskCounters {
+            request_ms: [0, before, 0],
+            busy_ms: before,
+            weighted_ms: before,
+            ..zero
+        };
+        let second = DiskCounters {
+            request_ms: [0, wraps(205_909), 0],
+            busy_ms: wraps(1000),
+            weighted_ms: wraps(205_910),
+            ..later
+        };
+        let first = Sample::for_test(5_000_000_000, &[], Some(first));
+        let second = Sample::for_test(6_000_000_000, &[], Some(second));
+        assert_eq!(devices(&first, &second, 0), Some(seen));
         assert_eq!(devices(&a, &b, 1), None, "no such device");
     }
 

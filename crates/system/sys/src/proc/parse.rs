@@ -413,6 +413,19 @@ pub fn parse_disk_counters(text: &str) -> Option<DiskCounters> {
     })
 }
 
+/// Returns the growth of a time in the counters of a block device, in milliseconds. The kernel counts in
+/// 32 bits, which overflow after 50 days of requests. If a value decreased otherwise, another device got
+/// the name, and the growth is unknown: 0.
+pub fn grown_ms(before: u64, now: u64) -> u64 {
+    match (u32::try_from(before), u32::try_from(now)) {
+        (Ok(before), Ok(now)) if now < before => {
+            let grown = now.wrapping_sub(before);
+            if grown < 1 << 31 { grown.into() } else { 0 }
+        }
+        _ => now.saturating_sub(before),
+    }
+}
+
 /// Total time during which tasks were stalled (/proc/pressure/...), in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pressure {
@@ -550,6 +563,16 @@ mod tests {
                     7f00-7f01 rw-p 00000000 00:00 0\n7f02-7f03 r--s 00000000 00:1c 7  /dev/shm/x\n";
         let found: Vec<_> = parse_mapped_files(text).collect();
         assert_eq!(found, [((0xfe, 1), 1234), ((0, 0x1c), 7)]);
+    }
+
+    #[test]
+    fn times_of_disks_overflow_at_32_bits() {
+        let largest = u64::from(u32::MAX);
+        assert_eq!((grown_ms(5, 7), grown_ms(7, 7)), (2, 0));
+        assert_eq!(grown_ms(largest - 9, 20), 30);
+        assert_eq!(grown_ms(largest - 9, largest + 20), 29, "counted in more bits");
+        assert_eq!(grown_ms(largest + 20, 7), 0);
+        assert_eq!(grown_ms(90_000, 7), 0, "another device");
     }
 
     #[test]
