@@ -232,6 +232,13 @@ fn an_empty_tree_has_no_counters() {
     let sample = reader.read(Scope::All);
     assert!(Field::ALL.iter().all(|field| sample.get(*field).is_none()));
     assert!(reader.missing().iter().all(|line| line.contains("proc") || line.contains("sys")));
+    let dir = temp.path().join("sys/block");
+    let absent = format!("cannot read directory '{}': No such file or directory", dir.display());
+    assert!(reader.missing().contains(&absent), "{:?}", reader.missing());
+    fs::create_dir_all(&dir).unwrap();
+    let without = format!("no block devices in '{}'", dir.display());
+    let reader_without = Reader::open(temp.path());
+    assert!(reader_without.missing().contains(&without), "{:?}", reader_without.missing());
     assert_eq!(paging(&sample, &reader.read(Scope::All)), None);
 }
 

@@ -1,6 +1,7 @@
 //! Reads all counters once.
 
 use super::field::{Field, Origin};
+use ioloom_failure::{quoted, reason};
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::proc::parse::{parse_disk_counters, parse_io, parse_pressure};
 use ioloom_sys::proc::{DiskCounters, Keyed, Pressure, ProcFile};
@@ -214,8 +215,15 @@ impl Reader {
 
     fn find_devices(&mut self) {
         let dir = self.root.join("sys/block");
+        let entries = match std::fs::read_dir(&dir) {
+            Ok(entries) => entries,
+            Err(e) => {
+                let why = format!("cannot read directory {}: {}", quoted(&dir), reason(&e));
+                return self.missing.push(why);
+            }
+        };
         let mut found = Vec::new();
-        for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
+        for entry in entries.flatten() {
             let Ok(name) = entry.file_name().into_string() else { continue };
             let Ok(mut stat) = ProcFile::open(&entry.path().join("stat"), 512) else { continue };
             let counters = stat.read().ok().and_then(parse_disk_counters);
@@ -224,7 +232,7 @@ impl Reader {
         }
         found.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
         if found.is_empty() {
-            self.missing.push(format!("{} is not a block device", dir.display()));
+            self.missing.push(format!("no block devices in {}", quoted(&dir)));
         }
         let kept = found.into_iter().filter(|(moved, ..)| *moved > 0).take(DEVICES_MAX);
         self.devices = kept.map(|(_, name, stat)| (name, stat)).collect();
