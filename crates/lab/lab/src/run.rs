@@ -86,8 +86,10 @@ pub fn run_study(
             reason(&error)
         )));
     }
+    // Making the sets can take hours.
+    store.check_writable()?;
     let sets = Sets::prepare(&planned.comparisons, subject.sets(), options)?;
-    let (writer, session) = begin::begin(spec, subject, store, &planned, options)?;
+    let (writer, session) = begin::begin(spec, subject, store, &planned, &sets, options)?;
     // The newest sessions may not include the one that is resumed.
     history.learn(&session);
     let budget = plan::budget(spec, options);

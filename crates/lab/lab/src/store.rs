@@ -219,6 +219,19 @@ impl Store {
         Ok(whole)
     }
 
+    /// Checks that a session can be created, by creating and removing an empty file.
+    ///
+    /// # Errors
+    /// The file cannot be created.
+    pub(crate) fn check_writable(&self) -> Result<(), StoreError> {
+        let path = self.dir.join("sessions").join(format!(".writable-{}", std::process::id()));
+        let made = OpenOptions::new().create(true).append(true).open(&path);
+        made.map_err(io_error(Operation::Create, &path, ADVICE_READ))?;
+        // An empty file left over does no harm.
+        let _ = std::fs::remove_file(&path);
+        Ok(())
+    }
+
     /// Starts a session by writing and syncing its header. If the name in the header is taken,
     /// appends a number to it. Returns the writer and the header as written.
     ///
