@@ -74,6 +74,19 @@ pub struct Listing {
     pub errors: Vec<StoreError>,
 }
 
+/// Returns an error for each of these files, oldest first, whose session has the name of an older one, as
+/// if two machines had started it in the same second. [`Store::read`] leaves it out.
+pub fn namesakes(files: &[SessionFile]) -> Vec<StoreError> {
+    let mut oldest = BTreeMap::new();
+    let mut errors = Vec::new();
+    for SessionFile { path, header, .. } in files {
+        if !oldest.entry(&header.session).or_insert(header).is_of_same_session(header) {
+            errors.push(StoreError::SameName { path: path.clone() });
+        }
+    }
+    errors
+}
+
 /// Returns whether a path has the name of a file of a session, or of a part of its export.
 fn is_part(path: &Path, session: &str) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
