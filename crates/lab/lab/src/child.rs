@@ -6,11 +6,12 @@
 //! input and writes one JSON document ([`ChildAnswer`]) to standard output.
 //!
 //! The parent keeps the child's standard input open until the run is over. If the parent dies for
-//! any reason, the pipe closes and a watcher thread in the child kills its process group, so no orphan,
-//! such as a server that the run started, disturbs the next study. (The parent-death signal would do the same, but it can only be set
-//! between fork and exec, where almost nothing is safe to call.) The child leads its own process
-//! group. At the deadline, the whole group is killed, including all processes started by the child.
-//! An interrupt from the terminal therefore reaches only the parent, which decides what to do.
+//! any reason, the pipe closes and a watcher thread in the child kills its process group, so no
+//! orphan, such as a server that the run started, disturbs the next study. (The parent-death signal
+//! would do the same, but it can only be set between fork and exec, where almost nothing is safe to
+//! call.) The child leads its own process group. At the deadline, the whole group is killed,
+//! including all processes started by the child. An interrupt from the terminal therefore reaches
+//! only the parent, which decides what to do.
 //!
 //! Cost: one fork, exec and pipe per run, a few milliseconds outside the measured time.
 

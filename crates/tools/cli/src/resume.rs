@@ -1,10 +1,10 @@
 //! Selects the session or batch that `ioloom study --resume` continues.
 //!
 //! A single study continues its own session, which the laboratory selects. A command with several
-//! studies creates a batch, which only the same command continues. A batch is unfinished if one of its sessions has no end record or if some
-//! studies have no session yet. If the batch is finished, the command is refused: the user did not
-//! ask for hours of new runs. If nothing is stored, the first session starts, so the same command can
-//! be repeated until the batch is finished.
+//! studies creates a batch, which only the same command continues. A batch is unfinished if one of its
+//! sessions has no end record or if some studies have no session yet. If the batch is finished, the
+//! command is refused: the user did not ask for hours of new runs. If nothing is stored, the first
+//! session starts, so the same command can be repeated until the batch is finished.
 
 use crate::exit::Failure;
 use crate::sessions;

@@ -119,8 +119,8 @@ fn has_files(session: &Session, sets: &Sets, options: &RunOptions<'_>) -> bool {
 }
 
 /// Returns what decides how runs are made, besides the list of runs. Images and file systems in memory
-/// have device numbers that change. Directories of the user are listed as they were named, so a relative
-/// name is made absolute here.
+/// have device numbers that change. The list of runs has a directory of the user as it was named, which
+/// can be relative, so it is absolute here.
 fn circumstances(options: &RunOptions<'_>) -> Vec<String> {
     let of_disk = |number: &&str| !number.starts_with("0:") && !number.starts_with("7:");
     let media = options.workspaces.iter().map(|place| {
