@@ -6,11 +6,12 @@
 //! input and writes one JSON document ([`ChildAnswer`]) to standard output.
 //!
 //! The parent keeps the child's standard input open until the run is over. If the parent dies for
-//! any reason, the pipe closes and a watcher thread in the child exits the process, so no orphan
-//! disturbs the next study. (The parent-death signal would do the same, but it can only be set
-//! between fork and exec, where almost nothing is safe to call.) The child leads its own process
-//! group. At the deadline, the whole group is killed, including all processes started by the child.
-//! An interrupt from the terminal therefore reaches only the parent, which decides what to do.
+//! any reason, the pipe closes and a watcher thread in the child kills its process group, so no
+//! orphan, such as a server that the run started, disturbs the next study. (The parent-death signal
+//! would do the same, but it can only be set between fork and exec, where almost nothing is safe to
+//! call.) The child leads its own process group. At the deadline, the whole group is killed,
+//! including all processes started by the child. An interrupt from the terminal therefore reaches
+//! only the parent, which decides what to do.
 //!
 //! Cost: one fork, exec and pipe per run, a few milliseconds outside the measured time.
 
@@ -18,7 +19,7 @@ use ioloom_failure::{quoted, reason};
 use ioloom_model::record::RunOrder;
 use ioloom_model::{Measured, Outcome};
 use ioloom_sys_lab::cgroup::Throttle;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, getpgrp, getpid, kill_process_group};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io::{self, BufRead, Read, Write};
@@ -50,8 +51,8 @@ impl From<Result<Measured, String>> for ChildAnswer {
 }
 
 /// Handles one run in the child: reads the order from standard input, calls `run` and writes the
-/// answer to standard output. Exits the process if the parent dies. Fills in `device_bytes` unless
-/// `run` has done so.
+/// answer to standard output. Ends the process, and the group that it leads, if the parent dies. Fills in
+/// `device_bytes` unless `run` has done so.
 pub fn serve(run: impl FnOnce(&RunOrder) -> ChildAnswer) -> ExitCode {
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line);
@@ -71,10 +72,10 @@ pub fn serve(run: impl FnOnce(&RunOrder) -> ChildAnswer) -> ExitCode {
         let mut rest = [0u8; 64];
         loop {
             match io::stdin().lock().read(&mut rest) {
-                Ok(0) => std::process::exit(130),
+                Ok(0) => end_with_parent(),
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => std::process::exit(130),
+                Err(_) => end_with_parent(),
             }
         }
     });
@@ -94,6 +95,16 @@ pub fn serve(run: impl FnOnce(&RunOrder) -> ChildAnswer) -> ExitCode {
         done.device_bytes = before.zip(device_bytes()).map(|(b, a)| a.saturating_sub(b));
     }
     answer(&done)
+}
+
+/// Ends this process and all others of its group. If it does not lead the group, others may have started
+/// them, so it only exits.
+fn end_with_parent() -> ! {
+    let own = getpid();
+    if getpgrp() == own {
+        let _ = kill_process_group(own, Signal::KILL);
+    }
+    std::process::exit(130)
 }
 
 /// Name of the clock resolution metric in runs that time individual calls.
@@ -140,7 +151,7 @@ pub struct Runner {
 pub enum ChildEnd {
     /// It answered, or was killed at its deadline, as recorded in the outcome.
     Answered(Box<ChildAnswer>),
-    /// The study was stopped and the child was killed, so there is no result.
+    /// The study was stopped and the child was killed or failed, so there is no result.
     Stopped,
 }
 
@@ -150,6 +161,8 @@ const ANSWER_MAX: u64 = 256 << 20;
 const TAIL_MAX: usize = 2048;
 /// Interval for checking the stop flag.
 const TICK: Duration = Duration::from_millis(50);
+/// Longest wait for the stop flag after a child has died of a signal that stops a study.
+const STOP_WAIT: Duration = Duration::from_secs(1);
 
 impl Runner {
     /// Returns a runner for this program with one hidden subcommand.
@@ -272,8 +285,31 @@ fn attend(mut child: Child, order: String, deadline: Duration, stop: &AtomicBool
             outcome: Outcome::TimedOut { seconds: deadline.as_secs_f64() },
             device_bytes: None,
         })),
-        Waited::Finished(text) => judge(&text, status, &tail),
+        Waited::Finished(text) => match judge(&text, status, &tail) {
+            ChildEnd::Answered(answer)
+                if !matches!(answer.outcome, Outcome::Done { .. }) && stopped(status, stop) =>
+            {
+                ChildEnd::Stopped
+            }
+            end => end,
+        },
     }
+}
+
+/// Returns whether the study was stopped, so that a failure of its child means nothing. A signal that is
+/// sent to all processes can kill the child before this process has raised the flag.
+fn stopped(status: Option<ExitStatus>, stop: &AtomicBool) -> bool {
+    let signal = status.and_then(|s| s.signal()).and_then(Signal::from_named_raw);
+    let stops = matches!(signal, Some(Signal::TERM | Signal::INT | Signal::HUP));
+    let wait = if stops { STOP_WAIT } else { Duration::ZERO };
+    let start = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        if start.elapsed() >= wait {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    true
 }
 
 /// Waits for end of output, the deadline or the stop flag, whichever comes first.
@@ -511,6 +547,25 @@ mod tests {
         let stop = AtomicBool::new(true);
         let end = shell("sleep 1000").run(&order(), Duration::from_secs(100), &stop, None);
         assert!(matches!(end, ChildEnd::Stopped));
+    }
+
+    /// A signal to all processes can reach the child before the handler of this process runs.
+    #[test]
+    fn a_child_killed_by_a_stopping_signal_is_not_a_failure_if_the_study_stops() {
+        for signal in ["TERM", "INT", "HUP"] {
+            let stop = AtomicBool::new(false);
+            let end = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(Duration::from_millis(200));
+                    stop.store(true, Ordering::Relaxed);
+                });
+                let kill = shell(&format!("kill -{signal} $$; sleep 1000"));
+                kill.run(&order(), Duration::from_secs(100), &stop, None)
+            });
+            assert!(matches!(end, ChildEnd::Stopped), "{signal}: {end:?}");
+        }
+        // Without the flag, somewhat later, it is one.
+        assert!(reason("kill -TERM $$; sleep 1000").contains("terminated (SIGTERM)"));
     }
 
     #[test]

@@ -15,6 +15,9 @@ pub enum LabError {
     /// The study was stopped before the session started.
     #[error("interrupted before the first run; completed file sets are retained")]
     Interrupted,
+    /// Changed kernel settings could not be restored. The next runs would be made under them.
+    #[error("{0}")]
+    Settings(String),
     /// A file set could not be created or read.
     #[error("file set {name}: {reason}")]
     Set {
@@ -41,7 +44,11 @@ impl LabError {
             Self::Usage(_) => 2,
             Self::Refused(_) => 3,
             Self::Interrupted => 130,
-            Self::Set { .. } | Self::Files(_) | Self::Store(_) | Self::System(_) => 1,
+            Self::Settings(_)
+            | Self::Set { .. }
+            | Self::Files(_)
+            | Self::Store(_)
+            | Self::System(_) => 1,
         }
     }
 }

@@ -86,8 +86,10 @@ pub fn run_study(
             reason(&error)
         )));
     }
+    // Making the sets can take hours.
+    store.check_writable()?;
     let sets = Sets::prepare(&planned.comparisons, subject.sets(), options)?;
-    let (writer, session) = begin::begin(spec, subject, store, &planned, options)?;
+    let (writer, session) = begin::begin(spec, subject, store, &planned, &sets, options)?;
     // The newest sessions may not include the one that is resumed.
     history.learn(&session);
     let budget = plan::budget(spec, options);
@@ -326,7 +328,7 @@ impl Study<'_> {
             observe,
         };
         let started_unix_ms = clock::unix_ms();
-        let Some(ended) = self.execute(&order, (comparison, arm), set, &key) else {
+        let Some(ended) = self.execute(&order, (comparison, arm), set, &key)? else {
             return Ok(None);
         };
         let mut realised = set.realised.clone();
@@ -353,20 +355,21 @@ impl Study<'_> {
     }
 
     /// Probes the plan, establishes the condition, runs the child and proves the condition. Returns
-    /// `None` if the study was interrupted.
+    /// `None` if the study was interrupted. Fails if kernel settings stay changed.
     fn execute(
         &self,
         order: &RunOrder,
         (comparison, arm): (&Comparison, &ReadyArm),
         set: &ReadySet,
         key: &RunKey,
-    ) -> Option<Ended> {
+    ) -> Result<Option<Ended>, LabError> {
+        let without_proof = |outcome| Ok(Some(Ended::without_proof(outcome)));
         if self.subject.drops_caches(&order.plan) && !self.options.drop_caches {
             let reason = NOT_DROPPED.to_owned();
-            return Some(Ended::without_proof(Outcome::Refused { reason }));
+            return without_proof(Outcome::Refused { reason });
         }
         if let Err(reason) = self.subject.probe(&order.plan, &order.compute, &set.items) {
-            return Some(Ended::without_proof(Outcome::Refused { reason }));
+            return without_proof(Outcome::Refused { reason });
         }
         let image = self.options.images.iter().find(|i| i.word() == comparison.medium);
         let drop_all: DropAll = ioloom_sys::cache::flush_and_drop_caches;
@@ -379,27 +382,26 @@ impl Study<'_> {
         let second_read = self.second_read(condition, touches, arm, set);
         let made = maker.make(condition, &set.files, max, seed, self.options.stop);
         if self.options.stop.load(Ordering::Relaxed) {
-            return None;
+            return Ok(None);
         }
         let made = match made {
             Ok(made) => made,
             Err(ConditionError::Refused(reason)) => {
-                return Some(Ended::without_proof(Outcome::Refused { reason }));
+                return without_proof(Outcome::Refused { reason });
             }
             Err(error) => {
                 let reason = format!("cannot establish condition {}: {error}", key.condition);
-                return Some(Ended::without_proof(Outcome::Failed { reason }));
+                return without_proof(Outcome::Failed { reason });
             }
         };
         let changed = match change(&arm.settings, self.options.allow_sysctl) {
             Ok(changed) => changed,
-            Err(reason) => return Some(Ended::without_proof(Outcome::Refused { reason })),
+            Err(reason) => return without_proof(Outcome::Refused { reason }),
         };
         let end = self.child(order, set, image.and_then(OwnImage::throttle));
-        if let Some(Err(reason)) = changed.map(ChangedSettings::restore) {
-            return Some(Ended::without_proof(Outcome::Failed { reason }));
-        }
-        match end {
+        // The next runs, and the values that they restore, would be wrong.
+        changed.map_or(Ok(()), ChangedSettings::restore).map_err(LabError::Settings)?;
+        Ok(match end {
             ChildEnd::Stopped => None,
             ChildEnd::Answered(answer) => {
                 let mut ended = Ended::with(&made, *answer, order, set);
@@ -408,7 +410,7 @@ impl Study<'_> {
                 }
                 Some(ended)
             }
-        }
+        })
     }
 
     /// Probes for caches below this kernel before the first cold run of a set. A set that must stay

@@ -74,6 +74,19 @@ pub struct Listing {
     pub errors: Vec<StoreError>,
 }
 
+/// Returns an error for each of these files, oldest first, whose session has the name of an older one, as
+/// if two machines had started it in the same second. [`Store::read`] leaves it out.
+pub fn namesakes(files: &[SessionFile]) -> Vec<StoreError> {
+    let mut oldest = BTreeMap::new();
+    let mut errors = Vec::new();
+    for SessionFile { path, header, .. } in files {
+        if !oldest.entry(&header.session).or_insert(header).is_of_same_session(header) {
+            errors.push(StoreError::SameName { path: path.clone() });
+        }
+    }
+    errors
+}
+
 /// Returns whether a path has the name of a file of a session, or of a part of its export.
 fn is_part(path: &Path, session: &str) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -217,6 +230,19 @@ impl Store {
             }
         }
         Ok(whole)
+    }
+
+    /// Checks that a session can be created, by creating and removing an empty file.
+    ///
+    /// # Errors
+    /// The file cannot be created.
+    pub(crate) fn check_writable(&self) -> Result<(), StoreError> {
+        let path = self.dir.join("sessions").join(format!(".writable-{}", std::process::id()));
+        let made = OpenOptions::new().create(true).append(true).open(&path);
+        made.map_err(io_error(Operation::Create, &path, ADVICE_READ))?;
+        // An empty file left over does no harm.
+        let _ = std::fs::remove_file(&path);
+        Ok(())
     }
 
     /// Starts a session by writing and syncing its header. If the name in the header is taken,

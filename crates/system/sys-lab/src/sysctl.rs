@@ -3,8 +3,9 @@
 //! Such a setting affects the whole machine, so it must be restored even if this process is killed.
 //! A child process does that: a shell reads its standard input, a pipe from this process, until the
 //! end of file, and then writes the old values. The pipe is closed when [`ChangedSettings`] is
-//! dropped and also when this process dies, so there is only one way to restore. The shell has its
-//! own process group, so Ctrl-C does not reach it. A reboot resets all settings anyway.
+//! dropped and also when this process dies. The shell has its own process group, so Ctrl-C does not
+//! reach it, and it ignores the signals that stop a study or a whole service. If it is killed, this
+//! process writes the old values. A reboot resets all settings anyway.
 //!
 //! In a pair such as `dirty_ratio` and `dirty_bytes`, the kernel sets one to 0 when the other is
 //! written. Only the effective one is restored.
@@ -33,7 +34,7 @@ pub const KNOWN: [(&str, Option<&str>); 6] = [
 ];
 
 /// Shell script: waits for the end of its input, then writes each value to its file.
-const WAY_BACK: &str = "cat >/dev/null; while [ $# -gt 1 ]; do printf '%s\\n' \"$2\" > \"$1\" || \
+const WAY_BACK: &str = "trap '' HUP INT TERM; cat >/dev/null; while [ $# -gt 1 ]; do printf '%s\\n' \"$2\" > \"$1\" || \
                         failed=1; shift 2; done; [ -z \"$failed\" ]";
 
 /// Changed settings. Dropping the value restores them and waits for completion.
@@ -91,17 +92,18 @@ impl ChangedSettings {
 
     fn back(&mut self) -> Result<(), String> {
         drop(self.way_back.stdin.take());
-        match self.way_back.wait() {
-            Ok(status) if status.success() => Ok(()),
-            _ => {
-                let by_hand = self
-                    .old
-                    .iter()
-                    .map(|(path, value)| format!("echo {value} > {}", path.display()));
-                let by_hand = by_hand.collect::<Vec<_>>().join("; ");
-                Err(format!("cannot restore kernel settings; run: {by_hand}"))
-            }
+        if self.way_back.wait().is_ok_and(|status| status.success()) {
+            return Ok(());
         }
+        let write = |(path, value): &(PathBuf, u64)| std::fs::write(path, format!("{value}\n"));
+        // All of them, also after a failure.
+        if self.old.iter().map(write).filter(Result::is_err).count() == 0 {
+            return Ok(());
+        }
+        let by_hand =
+            self.old.iter().map(|(path, value)| format!("echo {value} > {}", path.display()));
+        let by_hand = by_hand.collect::<Vec<_>>().join("; ");
+        Err(format!("cannot restore kernel settings; run: {by_hand}"))
     }
 }
 
@@ -240,6 +242,41 @@ mod tests {
         let mut changed = ChangedSettings::set_in(home.path(), &values).unwrap();
         drop(changed.way_back.stdin.take());
         assert!(changed.way_back.wait().unwrap().success());
+        assert_eq!(now(&home, "dirty_expire_centisecs"), "3000");
+    }
+
+    /// A signal to all processes, as at the end of a service, must not keep it from restoring them.
+    #[test]
+    fn the_shell_ignores_signals_that_stop_a_study() {
+        let home = home(&USUAL);
+        let values = wanted(&[("dirty_expire_centisecs", 7)]);
+        let mut changed = ChangedSettings::set_in(home.path(), &values).unwrap();
+        let status = format!("/proc/{}/status", changed.way_back.id());
+        let ignored = || {
+            let text = std::fs::read_to_string(&status).unwrap();
+            let line = text.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+            u64::from_str_radix(line.trim(), 16).unwrap()
+        };
+        let signals = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
+        let bits: u64 = signals.iter().map(|signal| 1_u64 << (signal - 1)).sum();
+        // It sets them up after it has been started.
+        let set_up = (0..1000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            ignored() & bits == bits
+        });
+        assert!(set_up, "{:x}", ignored());
+        drop(changed.way_back.stdin.take());
+        assert!(changed.way_back.wait().unwrap().success());
+        assert_eq!(now(&home, "dirty_expire_centisecs"), "3000");
+    }
+
+    #[test]
+    fn the_settings_are_restored_without_the_shell() {
+        let home = home(&USUAL);
+        let values = wanted(&[("dirty_expire_centisecs", 7)]);
+        let mut changed = ChangedSettings::set_in(home.path(), &values).unwrap();
+        changed.way_back.kill().unwrap();
+        changed.restore().unwrap();
         assert_eq!(now(&home, "dirty_expire_centisecs"), "3000");
     }
 

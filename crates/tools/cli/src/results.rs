@@ -13,7 +13,7 @@ use ioloom_lab::store::{EndReason, Session};
 use ioloom_model::units::{format_count, format_ns, format_size, readable};
 use ioloom_model::{Doubt, Outcome};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// Version of the `--json` documents.
@@ -147,10 +147,15 @@ fn list(args: &ListArgs) -> Ended {
         }
         return Ok(exit);
     }
+    let verified = unfinished_verifications(&store)?;
     let mut table = out::table(out::columns());
     table.set_header(["session", "mode", "runs", "seed", "complete"]);
     for row in rows {
-        let ended = if row.ended { "yes" } else { "no: use --resume" };
+        let ended = match row.ended {
+            true => "yes",
+            false if verified.contains(&row.session) => "no: use --verify",
+            false => "no: use --resume",
+        };
         table.add_row(vec![
             Cell::new(readable(&row.session)),
             Cell::new(&row.mode),
@@ -161,6 +166,13 @@ fn list(args: &ListArgs) -> Ended {
         ]);
     }
     out::print(&out::table_text(&table)).map(|()| exit)
+}
+
+/// Returns the unfinished sessions of `claims --verify`, which `study --resume` does not continue.
+fn unfinished_verifications(store: &Store) -> Result<BTreeSet<String>, Failure> {
+    let files = store.list().map_err(Failure::failed)?.files.into_iter();
+    let verified = files.filter(|f| !f.ended && f.header.sequential.is_some());
+    Ok(verified.map(|f| f.header.session).collect())
 }
 
 fn show(args: &ShowArgs) -> Result<(), Failure> {
@@ -215,6 +227,9 @@ fn machine(session: &Session) -> String {
 
 fn ended(session: &Session) -> String {
     match &session.end {
+        None if session.header.sequential.is_some() => {
+            "no; continue with the same `ioloom claims --verify` command".to_owned()
+        }
         None => "no; continue with `ioloom study --resume` and the same options".to_owned(),
         Some(end) if end.reason == EndReason::Finished => "yes, all runs".to_owned(),
         Some(end) if end.reason == EndReason::Decided => format!(

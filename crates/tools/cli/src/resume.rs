@@ -1,10 +1,10 @@
 //! Selects the session or batch that `ioloom study --resume` continues.
 //!
 //! A single study continues its own session, which the laboratory selects. A command with several
-//! studies creates a batch. A batch is unfinished if one of its sessions has no end record or if some
-//! studies have no session yet. If the batch is finished, the command is refused: the user did not
-//! ask for hours of new runs. If nothing is stored, the first session starts, so the same command can
-//! be repeated until the batch is finished.
+//! studies creates a batch, which only the same command continues. A batch is unfinished if one of its
+//! sessions has no end record or if some studies have no session yet. If the batch is finished, the
+//! command is refused: the user did not ask for hours of new runs. If nothing is stored, the first
+//! session starts, so the same command can be repeated until the batch is finished.
 
 use crate::exit::Failure;
 use crate::sessions;
@@ -13,8 +13,13 @@ use ioloom_lab::{Mode, Store};
 use ioloom_model::StudySpec;
 use std::collections::BTreeSet;
 
-/// The flag that is ignored when comparing two command lines.
+/// The flag of this module.
 const FLAG: &str = "--resume";
+
+/// Flags that are ignored when comparing two command lines because they do not change the runs, and
+/// whether they have a value.
+const IGNORED: [(&str, bool); 5] =
+    [(FLAG, false), ("--json", false), ("--report", true), ("--export", true), ("--budget", true)];
 
 /// What to continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,17 +47,32 @@ impl Request<'_> {
             ("mode", header.mode == self.mode),
             ("machine", header.machine.fingerprint == self.machine),
             ("program version", header.version == self.version),
+            ("command line", self.is_command(header)),
         ];
         same.into_iter().filter(|(_, same)| !same).map(|(what, _)| what).collect()
     }
 
-    /// Returns whether a session was started by the same command line.
+    /// Returns whether a session was started by the same command line. Sessions of `claims --verify` have
+    /// another stopping rule.
     fn is_command(&self, header: &SessionHeader) -> bool {
-        let words = |line: &[String]| -> Vec<String> {
-            line.iter().filter(|word| *word != FLAG).cloned().collect()
-        };
-        words(&header.command) == words(self.command)
+        header.sequential.is_none() && deciding(&header.command) == deciding(self.command)
     }
+}
+
+/// Returns the words of a command line that decide which runs are made.
+fn deciding(line: &[String]) -> Vec<&str> {
+    let mut left = Vec::new();
+    let mut words = line.iter();
+    while let Some(word) = words.next() {
+        let flag = word.split_once('=').map_or(word.as_str(), |(flag, _)| flag);
+        match IGNORED.iter().find(|(ignored, _)| *ignored == flag) {
+            // Its value is the next word.
+            Some((_, true)) if flag == word => _ = words.next(),
+            Some(_) => {}
+            None => left.push(word.as_str()),
+        }
+    }
+    left
 }
 
 /// Returns the unfinished batch of a command with several studies, or prints why there is none.
@@ -71,8 +91,7 @@ pub(crate) fn of_several(
     if let Some(left) = files.iter().rev().filter(alike).find(|f| !f.ended) {
         return Ok(Resume::Batch(left.header.batch().to_owned()));
     }
-    let same = files.iter().rev().filter(alike).find(|f| request.is_command(&f.header));
-    if let Some(newest) = same {
+    if let Some(newest) = files.iter().rev().find(alike) {
         let batch = newest.header.batch();
         let in_batch = files.iter().filter(|f| f.header.batch() == batch);
         let ran: BTreeSet<&str> = in_batch.map(|f| f.header.study.as_str()).collect();
@@ -99,4 +118,25 @@ pub(crate) fn finished(session: &str) -> Failure {
         "nothing to resume: session {session} is finished (`ioloom report {session}` shows it); omit \
          {FLAG} to measure again"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::deciding;
+
+    #[test]
+    fn flags_that_do_not_change_the_runs_are_ignored() {
+        let of = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let plain = of("ioloom study --full --random 7");
+        for same in [
+            "ioloom study --resume --full --random 7 --json",
+            "ioloom study --full --budget 1h --random 7 --report a.html",
+            "ioloom study --budget=1h --full --export=x.json --random 7",
+        ] {
+            assert_eq!(deciding(&of(same)), deciding(&plain), "{same}");
+        }
+        for other in ["ioloom study --full", "ioloom study pipeline --full --random 7"] {
+            assert_ne!(deciding(&of(other)), deciding(&plain), "{other}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use crate::directories::{StoreArg, short};
 use crate::exit::{Exit, Failure};
 use ioloom_failure::quoted;
-use ioloom_lab::store::{Listing, SessionFile};
+use ioloom_lab::store::{Listing, SessionFile, namesakes};
 use ioloom_lab::{Session, Store, StoreError};
 use ioloom_model::units::{format_counted, readable};
 use std::collections::BTreeSet;
@@ -35,8 +35,10 @@ fn list(store: &Store) -> Result<Vec<SessionFile>, Failure> {
     Ok(once(files))
 }
 
-/// Returns the files of a store without further files of the same sessions.
+/// Returns the files of a store without further files of the same sessions. Other sessions of the same
+/// name are reported.
 fn once(mut files: Vec<SessionFile>) -> Vec<SessionFile> {
+    report_unreadable(&namesakes(&files));
     let mut seen = BTreeSet::new();
     files.retain(|file| seen.insert(file.header.session.clone()));
     files

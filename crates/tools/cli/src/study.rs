@@ -400,8 +400,12 @@ impl Bench {
             files: args.files.clone(),
             drop_caches: args.drop_caches,
             allow_sysctl: args.allow_sysctl,
-            resume: args.resume,
-            batch: sitting,
+            // Without a session of this command, those of others do not count.
+            resume: *go_on != Resume::Nothing,
+            batch: sitting.or_else(|| match go_on {
+                Resume::Batch(left) => Some(left.clone()),
+                Resume::Nothing | Resume::Session => None,
+            }),
             budget: self.budget,
             evidence: args.evidence.and_then(crate::evidence::level),
             version: crate::version::VERSION.to_owned(),

@@ -1,12 +1,13 @@
 //! Starts, resumes or looks up the session of a study.
 //!
-//! A session is resumed only with the same list of runs, machine and program. Otherwise its runs
+//! A session is resumed only with the same list of runs, files, machine and program. Otherwise its runs
 //! would not be comparable with the new ones.
 
 use super::options::RunOptions;
 use super::plan::{Planned, plan};
 use super::progress::Event;
 use crate::error::LabError;
+use crate::sets::Sets;
 use crate::spec::is_built_in;
 use crate::store::{Listing, STORE_SCHEMA, Session, SessionFile, SessionHeader, Store, Writer};
 use crate::subject::Subject;
@@ -19,35 +20,13 @@ pub(super) fn begin(
     subject: &dyn Subject,
     store: &Store,
     planned: &Planned,
+    sets: &Sets,
     options: &RunOptions<'_>,
 ) -> Result<(Writer, Session), LabError> {
-    if options.resume {
-        let Listing { files: mut unfinished, errors } = store.list()?;
-        for error in errors {
-            options.progress.event(&Event::Note(&error.to_string()));
-        }
-        unfinished.retain(|f| !f.ended && f.header.study == spec.name);
-        if let Some(file) = newest_alike(&unfinished, planned, options) {
-            let (mut writer, session) = store.reopen(&file.header.session)?;
-            if session.torn_bytes > 0 {
-                let text = format!("removed a torn last line of {} bytes", session.torn_bytes);
-                options.progress.event(&Event::Note(&text));
-            }
-            writer.note("resumed", clock::unix_ms())?;
-            let (done, all) = (session.runs.len(), session.header.order.len());
-            options.progress.event(&Event::Begun(&session.header.session, done, all));
-            return Ok((writer, session));
-        }
-        let text = match unfinished.last() {
-            None => "nothing to resume; starting a new session".to_owned(),
-            Some(f) => format!(
-                "nothing to resume: the unfinished session {} has a different {}; starting a new \
-                session",
-                f.header.session,
-                differs(&f.header, planned, options).join(" and a different ")
-            ),
-        };
-        options.progress.event(&Event::Note(&text));
+    if options.resume
+        && let Some(resumed) = resume(spec, store, planned, sets, options)?
+    {
+        return Ok(resumed);
     }
     let now = clock::unix_ms();
     let header = SessionHeader {
@@ -77,8 +56,71 @@ pub(super) fn begin(
     Ok((writer, Session::new(header)))
 }
 
+/// Continues the newest unfinished session that matches, or reports why there is none. Within a batch,
+/// sessions of other commands do not count.
+fn resume(
+    spec: &StudySpec,
+    store: &Store,
+    planned: &Planned,
+    sets: &Sets,
+    options: &RunOptions<'_>,
+) -> Result<Option<(Writer, Session)>, LabError> {
+    let Listing { files: mut unfinished, errors } = store.list()?;
+    for error in errors {
+        options.progress.event(&Event::Note(&error.to_string()));
+    }
+    let in_batch =
+        |header: &SessionHeader| options.batch.as_ref().is_none_or(|batch| header.batch() == batch);
+    unfinished.retain(|f| !f.ended && f.header.study == spec.name && in_batch(&f.header));
+    let alike = |f: &&SessionFile| differs(&f.header, planned, options).is_empty();
+    for file in unfinished.iter().rev().filter(alike) {
+        let name = &file.header.session;
+        if !has_files(&store.read(name)?, sets, options) {
+            continue;
+        }
+        let (mut writer, session) = store.reopen(name)?;
+        if session.torn_bytes > 0 {
+            let text = format!("removed a torn last line of {} bytes", session.torn_bytes);
+            options.progress.event(&Event::Note(&text));
+        }
+        writer.note("resumed", clock::unix_ms())?;
+        let (done, all) = (session.runs.len(), session.header.order.len());
+        options.progress.event(&Event::Begun(name, done, all));
+        return Ok(Some((writer, session)));
+    }
+    let text = match unfinished.last() {
+        None => "nothing to resume; starting a new session".to_owned(),
+        Some(f) => {
+            let different = match differs(&f.header, planned, options).as_slice() {
+                [] => "different files".to_owned(),
+                differences => format!("a different {}", differences.join(" and a different ")),
+            };
+            let name = &f.header.session;
+            format!(
+                "nothing to resume: the unfinished session {name} has {different}; starting a new \
+                session"
+            )
+        }
+    };
+    options.progress.event(&Event::Note(&text));
+    Ok(None)
+}
+
+/// Returns whether the runs of a session used the files that are there now.
+fn has_files(session: &Session, sets: &Sets, options: &RunOptions<'_>) -> bool {
+    let header = &session.header;
+    session.runs.iter().all(|run| {
+        let slot = header.order.get(run.key.position as usize);
+        let comparison = slot.and_then(|slot| header.comparisons.get(slot.0 as usize));
+        let arm = slot.zip(comparison).and_then(|(slot, of)| of.arms.get(slot.1 as usize));
+        let now = comparison.zip(arm).and_then(|(of, arm)| sets.of(of, arm, options));
+        now.is_none_or(|now| now.realised.hash == run.set.hash)
+    })
+}
+
 /// Returns what decides how runs are made, besides the list of runs. Images and file systems in memory
-/// have device numbers that change.
+/// have device numbers that change. The list of runs has a directory of the user as it was named, which
+/// can be relative, so it is absolute here.
 fn circumstances(options: &RunOptions<'_>) -> Vec<String> {
     let of_disk = |number: &&str| !number.starts_with("0:") && !number.starts_with("7:");
     let media = options.workspaces.iter().map(|place| {
@@ -89,7 +131,11 @@ fn circumstances(options: &RunOptions<'_>) -> Vec<String> {
     let evidence = options.evidence.map(|level| format!("evidence {}", level.number()));
     let permitted = [("drop caches", options.drop_caches), ("settings", options.allow_sysctl)];
     let permitted = permitted.into_iter().filter(|(_, yes)| *yes).map(|(what, _)| what.to_owned());
-    media.chain(evidence).chain(permitted).collect()
+    let files = options.files.as_ref().map(|dir| {
+        let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
+        format!("files {}", dir.display())
+    });
+    media.chain(evidence).chain(permitted).chain(files).collect()
 }
 
 /// Returns the differences between a session and the requested study; empty if it can be resumed.
@@ -107,7 +153,8 @@ fn differs(
         ("version of this program", header.version == options.version),
         ("stopping rule", header.sequential.as_ref() == rule),
         (
-            "medium, evidence level or permission to drop caches or change settings",
+            "medium, directory of files, evidence level or permission to drop caches or change \
+             settings",
             header.circumstances.is_empty() || header.circumstances == circumstances(options),
         ),
     ];

@@ -66,6 +66,12 @@ pub enum StoreError {
         /// Which file.
         path: PathBuf,
     },
+    /// A session has the name of an older one.
+    #[error("skipped {}: another session has the same name", quoted(.path))]
+    SameName {
+        /// Which file.
+        path: PathBuf,
+    },
     /// Another process is writing to this session.
     #[error("{}: another process is running this session; wait for it or stop it", quoted(.path))]
     Busy {
@@ -90,6 +96,7 @@ impl StoreError {
             | Self::Line { path, .. }
             | Self::Newer { path, .. }
             | Self::NoPart { path, .. }
+            | Self::SameName { path }
             | Self::Busy { path }
             | Self::Taken { path }
             | Self::NoSession { dir: path, .. } => path,

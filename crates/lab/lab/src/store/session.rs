@@ -54,8 +54,8 @@ pub struct SessionHeader {
     /// before they were recorded.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub claims: BTreeMap<String, String>,
-    /// The media of the runs, by name with file system and disk, and what the user permitted or asked for
-    /// that changes how runs are made. A session is resumed only with the same. Empty in sessions made
+    /// The media of the runs, by name with file system and disk, what the user permitted or asked for that
+    /// changes how runs are made, and the directory of the user's files. A session is resumed only with the same. Empty in sessions made
     /// before they were recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub circumstances: Vec<String>,

@@ -3,7 +3,8 @@
 use ioloom_lab::child::{ChildAnswer, ChildEnd, Runner, serve};
 use ioloom_model::record::RunOrder;
 use ioloom_model::{Measured, Outcome};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -17,6 +18,10 @@ fn a_child_of_a_run() {
     serve(|order| {
         if kind == "hang" {
             std::thread::sleep(Duration::from_secs(1000));
+        }
+        if kind == "server" {
+            let script = "echo $$ >&2; exec sleep 1000";
+            Command::new("/bin/sh").args(["-c", script]).status().unwrap();
         }
         let mut measured = Measured { files: order.files_max.unwrap_or(0), ..Measured::default() };
         for (name, value) in [("half", 0.5), ("none", f64::NAN), ("endless", f64::INFINITY)] {
@@ -78,4 +83,36 @@ fn a_child_ends_when_its_parent_is_gone() {
     writeln!(stdin, "{}", serde_json::to_string(&order()).unwrap()).unwrap();
     drop(stdin);
     assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+/// Waits until a process has ended. The kill is asynchronous, so this polls.
+fn has_ended(pid: u32) -> bool {
+    (0..1000).any(|_| match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Err(_) => true,
+        Ok(text) if text.contains(") Z ") || text.contains(") X ") => true,
+        Ok(_) => {
+            std::thread::sleep(Duration::from_millis(10));
+            false
+        }
+    })
+}
+
+#[test]
+fn a_server_that_a_child_started_ends_when_the_parent_is_gone() {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "serve::a_child_of_a_run", "--nocapture"])
+        .env(VARIABLE, "server")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    writeln!(stdin, "{}", serde_json::to_string(&order()).unwrap()).unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let server: u32 = lines.find_map(|line| line.unwrap().parse().ok()).unwrap();
+    drop(stdin);
+    assert!(has_ended(server), "the server is still running");
+    assert_eq!(child.wait().unwrap().signal(), Some(9));
 }

@@ -365,6 +365,32 @@ fn an_export_does_not_replace_another_session_of_the_same_name() {
 }
 
 #[test]
+fn another_session_of_the_same_name_is_reported() {
+    let bench = Bench::new();
+    let (session, path) = finished(&bench);
+    let store = bench.store();
+    // A further file of the same session is not another one.
+    std::fs::copy(&path, path.with_file_name("again.jsonl")).unwrap();
+    assert!(Index::open(&store).unwrap().unreadable().is_empty());
+    let text = std::fs::read_to_string(&path).unwrap();
+    let start = |ms: u64| format!("\"started_unix_ms\":{ms}");
+    let started = session.header.started_unix_ms;
+    let later = text.replacen(&start(started), &start(started + 1), 1);
+    assert_ne!(later, text);
+    let other = path.with_file_name("other.jsonl");
+    std::fs::write(&other, later).unwrap();
+    // A second index finds the same, though the first one exists.
+    for _ in 0..2 {
+        let index = Index::open(&store).unwrap();
+        let [StoreError::SameName { path }] = index.unreadable() else {
+            panic!("{:?}", index.unreadable())
+        };
+        assert_eq!(path, &other);
+        assert_eq!(index.runs(&RunFilter::default()).unwrap(), session.runs);
+    }
+}
+
+#[test]
 fn a_lost_part_of_an_export_is_an_error() {
     let bench = Bench::new();
     let (session, _) = finished(&bench);

@@ -208,6 +208,74 @@ fn files_of_the_user_replace_sets_even_with_a_path_that_is_not_utf8() {
     assert_eq!(bench.subject.prepared.load(Ordering::Relaxed), 0);
 }
 
+/// The name of the directory is not enough: it can be relative, and its files can change.
+#[test]
+fn a_session_over_other_files_is_not_resumed() {
+    let bench = Bench::new();
+    let store = bench.store();
+    let dir = bench.dir.join("user");
+    std::fs::create_dir(&dir).unwrap();
+    (0..FILES).for_each(|i| std::fs::write(dir.join(i.to_string()), "x").unwrap());
+    let flag = AtomicBool::new(false);
+    let listener = StopAfter(2, Mutex::new(0), &flag);
+    let mut options = bench.options(&listener);
+    (options.stop, options.files) = (&flag, Some(dir.clone()));
+    options.overrides.conditions = vec![Condition::Warm];
+    let first = run_study(&study(TWO_ARMS), &bench.subject, &store, &options).unwrap();
+    assert!(first.interrupted);
+    let first = first.session.header;
+    assert!(first.circumstances.contains(&format!("files {}", dir.display())), "{first:?}");
+    let resumed = || {
+        let notes = Notes::default();
+        let mut again = bench.options(&notes);
+        (again.resume, again.files) = (true, Some(dir.clone()));
+        again.overrides.conditions = vec![Condition::Warm];
+        let run = run_study(&study(TWO_ARMS), &bench.subject, &store, &again).unwrap();
+        (run.session.header.session, notes.0.into_inner().unwrap().join("\n"))
+    };
+    let more = dir.join("more");
+    std::fs::write(&more, "x").unwrap();
+    let (name, notes) = resumed();
+    assert_ne!(name, first.session);
+    assert!(notes.contains(&format!("{} has different files", first.session)), "{notes}");
+    std::fs::remove_file(&more).unwrap();
+    assert_eq!(resumed().0, first.session);
+}
+
+/// Within a batch, the session of another command is not continued, though it is alike.
+#[test]
+fn only_sessions_of_the_batch_are_resumed() {
+    let bench = Bench::new();
+    let store = bench.store();
+    let flag = AtomicBool::new(false);
+    let listener = StopAfter(2, Mutex::new(0), &flag);
+    let mut options = bench.options(&listener);
+    options.stop = &flag;
+    let first = run_study(&study(TWO_ARMS), &bench.subject, &store, &options).unwrap();
+    let first = first.session.header.session;
+    for (batch, is_resumed) in [("another", false), (first.as_str(), true)] {
+        let mut again = bench.silent();
+        (again.resume, again.batch) = (true, Some(batch.to_owned()));
+        let run = run_study(&study(TWO_ARMS), &bench.subject, &store, &again).unwrap();
+        assert_eq!(run.session.header.session == first, is_resumed, "{batch}");
+    }
+}
+
+#[test]
+fn an_unwritable_store_is_one_error_before_sets_are_made() {
+    let bench = Bench::new();
+    let store = bench.store();
+    std::fs::remove_dir(store.dir().join("sessions")).unwrap();
+    let error = run_study(&study(TWO_ARMS), &bench.subject, &store, &bench.silent()).unwrap_err();
+    assert!(matches!(error, LabError::Store(_)), "{error}");
+    assert!(error.to_string().contains("store/sessions/"), "{error}");
+    assert_eq!(bench.subject.prepared.load(Ordering::Relaxed), 0);
+    // The test leaves nothing.
+    let store = bench.store();
+    run_study(&study(TWO_ARMS), &bench.subject, &store, &bench.silent()).unwrap();
+    assert_eq!(std::fs::read_dir(store.dir().join("sessions")).unwrap().count(), 1);
+}
+
 #[test]
 fn each_medium_is_a_comparison_and_memory_refuses_cold() {
     let bench = Bench::new();

@@ -1,6 +1,8 @@
 //! Studies that stop early: killed, interrupted, or out of space.
 
 use crate::home::{Home, TINY};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -157,6 +159,39 @@ fn resuming_several_studies_starts_those_without_a_session() {
     assert_eq!(sessions().len(), 2, "one session exists and one was created");
     assert_eq!(sessions()[0], before);
     home.run(&all).one_error(3, &["is finished"]);
+}
+
+/// The newest unfinished session is that of a command with one study.
+#[test]
+fn resuming_several_studies_does_not_continue_another_command() {
+    let home = Home::new();
+    let studies = home.studies(TINY);
+    let first = TINY.replace("name = \"tiny\"", "name = \"before\"");
+    std::fs::write(home.path("studies/before.toml"), first).unwrap();
+    let sessions = || -> BTreeSet<PathBuf> {
+        let entries = std::fs::read_dir(home.store().join("sessions")).unwrap();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    };
+    let without_end = |path: &Path| {
+        let text = std::fs::read_to_string(path).unwrap();
+        let end = text.rfind("{\"end\":").unwrap();
+        std::fs::write(path, &text[..end]).unwrap();
+    };
+    home.run(&["study", "--studies", &studies]).well();
+    let both = sessions();
+    home.run(&["study", "tiny", "--studies", &studies]).well();
+    let all = sessions();
+    let [alone] = all.difference(&both).collect::<Vec<_>>()[..] else { panic!("{all:?}") };
+    let is_tiny = |path: &&PathBuf| path.file_name().unwrap().to_string_lossy().starts_with("tiny");
+    let tiny = both.iter().find(is_tiny).unwrap();
+    without_end(alone);
+    without_end(tiny);
+    let before = std::fs::read_to_string(alone).unwrap();
+    let ran = home.run(&["study", "--studies", &studies, "--resume"]).well();
+    assert!(ran.err.contains("Already complete in session before-"), "{}", ran.err);
+    assert_eq!(sessions(), all);
+    assert_eq!(std::fs::read_to_string(alone).unwrap(), before);
+    assert!(std::fs::read_to_string(tiny).unwrap().contains("{\"end\":"));
 }
 
 #[test]

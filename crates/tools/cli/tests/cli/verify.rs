@@ -148,6 +148,10 @@ fn a_killed_verification_continues_with_the_same_runs() {
         killed(&home, &args, least);
     }
     let before = home.lines();
+    let shown = home.run(&["results", "show", "latest"]).well().out;
+    assert!(shown.contains("continue with the same `ioloom claims --verify` command"), "{shown}");
+    let list = home.run(&["results", "list"]).well().out;
+    assert!(list.contains("no: use --verify"), "{list}");
     let ran = home.run(&args).well();
     assert!(ran.err.contains("Continues an unfinished session"), "{}", ran.err);
     assert_eq!(home.lines()[..before.len()], before);
