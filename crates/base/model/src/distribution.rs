@@ -101,7 +101,7 @@ impl Distribution {
     ///
     /// # Errors
     /// Fails if the text is no distribution, or has a size in it.
-    pub(crate) fn of_times(text: &str) -> Result<Self, ParseError> {
+    pub fn of_times(text: &str) -> Result<Self, ParseError> {
         parse(text, Numbers::Times)
     }
 
