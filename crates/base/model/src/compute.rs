@@ -168,7 +168,7 @@ impl FromStr for Compute {
         if let (Some(hash), None) = (Hash::ALL.into_iter().find(|hash| hash.name() == name), rest) {
             return Ok(Self::Hash(hash));
         }
-        let drawn = || rest.map(str::parse::<Distribution>).transpose();
+        let drawn = || rest.map(Distribution::of_times).transpose();
         match (name, rest) {
             ("none", None) => Ok(Self::None),
             ("touch", None) => Ok(Self::Touch),
@@ -194,11 +194,13 @@ mod tests {
         for text in ["none", "touch", "checksum:50", "spin", "sleep:exp(mean=400000)"] {
             assert_eq!(text.parse::<Compute>().unwrap().to_string(), text);
         }
+        let five: Compute = "sleep:5min".parse().unwrap();
+        assert_eq!(five.demand_ns(None, 1, 0), Some(300_000_000_000));
         for hash in Hash::ALL {
             assert_eq!(hash.to_string().parse(), Ok(Compute::Hash(hash)));
             assert!(Compute::NAMES.contains(hash.name()), "{hash}");
         }
-        for text in ["sha9", "checksum:0", "xxh3:4", "spin:fast"] {
+        for text in ["sha9", "checksum:0", "xxh3:4", "spin:fast", "sleep:5m", "spin:inf"] {
             assert!(text.parse::<Compute>().is_err(), "{text}");
         }
     }

@@ -9,7 +9,8 @@
 //! `exp(mean=4KiB,min=1KiB,max=1MiB)`, `lognormal(mu=8.2,sigma=1.6,max=64MiB)`,
 //! `pareto(min=64KiB,alpha=1.2,max=1GiB)`, `uniform(min=1,max=4KiB)`,
 //! `mix(0.9*exp(mean=4KiB)+0.1*1MiB)`, `list(1KiB;2KiB;4KiB)`. Numbers can have size or duration
-//! suffixes; durations are in nanoseconds.
+//! suffixes; durations are in nanoseconds. Times of simulated work have no size suffixes: `5m` would be
+//! taken for five minutes.
 
 use crate::units::{parse_duration_ns, parse_size};
 use crate::{ParseError, serialize_as_text};
@@ -95,6 +96,14 @@ impl Distribution {
     /// Number of draws after which truncation falls back to the nearest bound. This happens only if
     /// the bounds are far out in a tail; 1000 draws miss a 1 % window in one of 23 000 cases.
     const DRAWS_MAX: usize = 1000;
+
+    /// Parses a distribution of times, whose numbers have no size suffixes.
+    ///
+    /// # Errors
+    /// Fails if the text is no distribution, or has a size in it.
+    pub fn of_times(text: &str) -> Result<Self, ParseError> {
+        parse(text, Numbers::Times)
+    }
 
     /// Returns the value of item `index` in stream `seed`.
     pub fn value(&self, seed: u64, index: u64) -> u64 {
@@ -187,51 +196,82 @@ impl fmt::Display for Bounds {
     }
 }
 
-fn number(text: &str) -> Result<f64, ParseError> {
-    let text = text.trim();
-    if let Ok(value) = text.parse::<f64>() {
-        return Ok(value);
+/// What the numbers of a text are.
+#[derive(Debug, Clone, Copy)]
+enum Numbers {
+    /// Sizes or durations.
+    Any,
+    /// Durations only.
+    Times,
+}
+
+impl Numbers {
+    /// Parses a finite number. Without a suffix it is in bytes or nanoseconds, as a distribution prints it.
+    fn parse(self, text: &str) -> Result<f64, ParseError> {
+        let text = text.trim();
+        let refuse = |reason: &str| Err(ParseError::new("number", text, reason));
+        if let Ok(value) = text.parse::<f64>() {
+            return if value.is_finite() { Ok(value) } else { refuse("numbers must be finite") };
+        }
+        let (found, accepted) = match self {
+            Self::Any => (
+                parse_size(text).or_else(|_| parse_duration_ns(text)),
+                "use a number, a size (64KiB) or a duration (5ms)",
+            ),
+            Self::Times => {
+                (parse_duration_ns(text), "use a duration in ns, us, ms, s, min or h (5ms)")
+            }
+        };
+        found.map_or_else(|_| refuse(accepted), |value| Ok(value as f64))
     }
-    parse_size(text).or_else(|_| parse_duration_ns(text)).map(|v| v as f64).map_err(|_| {
-        ParseError::new("number", text, "use a number, a size (64KiB) or a duration (5ms)")
-    })
+
+    /// Parses a value, which is not negative.
+    fn value(self, text: &str) -> Result<u64, ParseError> {
+        match self.parse(text)? {
+            value if value >= 0.0 => Ok(value as u64),
+            _ => Err(ParseError::new("number", text.trim(), "must not be negative")),
+        }
+    }
 }
 
 impl FromStr for Distribution {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        let text = text.trim();
-        let refuse = |reason: &str| ParseError::new("distribution", text, reason);
-        let Some((name, rest)) = text.split_once('(') else {
-            let value = number(text).map_err(|_| {
-                refuse(
-                    "use a value, normal(), exp(), lognormal(), pareto(), uniform(), mix() or list()",
-                )
-            })?;
-            return if value >= 0.0 {
-                Ok(Self::Identical(value as u64))
-            } else {
-                Err(refuse("must not be negative"))
-            };
-        };
-        let inner = rest.strip_suffix(')').ok_or_else(|| refuse("missing ')'"))?;
-        match name.trim() {
-            "list" => {
-                let values: Result<Vec<_>, _> = inner.split(';').map(number).collect();
-                Ok(Self::List(values?.into_iter().map(|v| v as u64).collect()))
-            }
-            "mix" => parse_mixture(inner, &refuse),
-            name => parse_shape(name, inner, &refuse),
+        parse(text, Numbers::Any)
+    }
+}
+
+fn parse(text: &str, numbers: Numbers) -> Result<Distribution, ParseError> {
+    let text = text.trim();
+    let refuse = |reason: &str| ParseError::new("distribution", text, reason);
+    let Some((name, rest)) = text.split_once('(') else {
+        if text.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c)) {
+            return numbers.value(text).map(Distribution::Identical);
         }
+        return Err(refuse(
+            "use a value, normal(), exp(), lognormal(), pareto(), uniform(), mix() or list()",
+        ));
+    };
+    let inner = rest.strip_suffix(')').ok_or_else(|| refuse("missing ')'"))?;
+    match name.trim() {
+        "list" => {
+            let values: Result<Vec<_>, _> =
+                inner.split(';').map(|value| numbers.value(value)).collect();
+            values.map(Distribution::List)
+        }
+        "mix" => parse_mixture(inner, numbers, &refuse),
+        name => parse_shape(name, inner, numbers, &refuse),
     }
 }
 
 fn parse_mixture(
     inner: &str,
+    numbers: Numbers,
     refuse: &dyn Fn(&str) -> ParseError,
 ) -> Result<Distribution, ParseError> {
     let mut parts = Vec::new();
+    let mut sum = 0.0;
     for part in split_outside_parentheses(inner, '+') {
         let (weight, shape) = part
             .split_once('*')
@@ -240,10 +280,14 @@ fn parse_mixture(
         if !(weight.is_finite() && weight > 0.0) {
             return Err(refuse("weights must be above 0"));
         }
+        sum += weight;
         if shape.trim_start().starts_with("mix") {
             return Err(refuse("a mix cannot contain another mix"));
         }
-        parts.push((weight, shape.parse()?));
+        parts.push((weight, parse(shape, numbers)?));
+    }
+    if !f64::is_finite(sum) {
+        return Err(refuse("the sum of the weights must be finite"));
     }
     Ok(Distribution::Mixture(parts))
 }
@@ -268,16 +312,14 @@ fn split_outside_parentheses(text: &str, separator: char) -> Vec<&str> {
 fn parse_shape(
     name: &str,
     inner: &str,
+    numbers: Numbers,
     refuse: &dyn Fn(&str) -> ParseError,
 ) -> Result<Distribution, ParseError> {
     let mut bounds = Bounds::NONE;
     let (mut mean, mut sd, mut mu, mut sigma, mut alpha) = (None, None, None, None, None);
     for pair in inner.split(',').filter(|p| !p.trim().is_empty()) {
         let (key, value) = pair.split_once('=').ok_or_else(|| refuse("use key=value pairs"))?;
-        let value = number(value)?;
-        if !value.is_finite() {
-            return Err(refuse("numbers must be finite"));
-        }
+        let value = numbers.parse(value)?;
         match key.trim() {
             "mean" => mean = Some(value),
             "sd" => sd = Some(value),
@@ -363,9 +405,30 @@ mod tests {
             "-4",
             "list()",
             "mix(1*mix(1*2))",
+            "inf",
+            "1e999",
+            "NaN",
+            "list(1;NaN)",
+            "list(1;inf)",
+            "list(1;-2)",
+            "exp(mean=inf)",
+            "mix(1e308*1ms+1e308*2ms)",
         ] {
             assert!(text.parse::<Distribution>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn times_have_no_suffixes_of_sizes() {
+        for (text, ns) in [("5ms", 5_000_000), ("5min", 300_000_000_000), ("400", 400), ("0", 0)] {
+            assert_eq!(Distribution::of_times(text), Ok(Distribution::Identical(ns)), "{text}");
+        }
+        for text in ["5m", "5k", "1KiB", "list(1ms;5m)", "mix(1*5m)", "exp(mean=1ms,max=5M)"] {
+            assert!(Distribution::of_times(text).is_err(), "{text}");
+            assert!(text.parse::<Distribution>().is_ok(), "{text}");
+        }
+        let error = Distribution::of_times("5m").unwrap_err().to_string();
+        assert!(error.contains("min"), "{error}");
     }
 
     proptest! {
@@ -383,7 +446,7 @@ mod tests {
         }
         #[test]
         fn no_text_causes_a_panic(text in "[a-z0-9=(),;*+. ]{0,40}") {
-            if let Ok(d) = text.parse::<Distribution>() {
+            for d in [text.parse::<Distribution>(), Distribution::of_times(&text)].into_iter().flatten() {
                 let _ = d.value(1, 2);
             }
         }

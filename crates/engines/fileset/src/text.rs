@@ -168,7 +168,10 @@ impl Parts {
                 self.count = Some(count);
             }
             "size" => self.size = Some(drawn()?),
-            "compute" => self.compute = (value != "none").then(drawn).transpose()?,
+            "compute" => {
+                let times = || Distribution::of_times(value).map_err(|e| e.to_string());
+                self.compute = (value != "none").then(times).transpose()?;
+            }
             "layout" => {
                 self.layout = match value {
                     "flat" => DirectoryLayout::Flat,

@@ -184,11 +184,17 @@ fn measured(question: &Question, found: &Measured) -> Result<Answer, PredictErro
         ),
         enough: Answer::enough(&points),
         points,
-        notes: vec![format!(
-            "the interval covers a machine that is {UNKNOWN_DEVICE} times as fast or slow as in the \
-             probes"
-        )],
+        notes: measured_notes(question.one_device),
     })
+}
+
+/// Returns further remarks on an answer from probes.
+fn measured_notes(one_device: bool) -> Vec<String> {
+    let interval = format!(
+        "the interval covers a machine that is {UNKNOWN_DEVICE} times as fast or slow as in the probes"
+    );
+    let same = "the probes copied within one device, so source and target are answered as one";
+    std::iter::once(interval).chain((!one_device).then(|| same.to_owned())).collect()
 }
 
 fn device(question: &Question, class: Class) -> Result<Device, PredictError> {
@@ -301,6 +307,35 @@ mod tests {
         };
         assert_eq!(asked(Order::Device), Ok(()));
         assert_eq!(asked(Order::Shuffled), Err(PredictError::UnknownOrder));
+    }
+
+    #[test]
+    fn copies_between_two_measured_devices_have_a_note() {
+        let measured = super::super::fitting::tests::probed(vec![(1, 80e-6), (4, 30e-6)]);
+        let copy_s = vec![(1, 90e-6), (4, 40e-6)];
+        let measured = Some(Measured { copy_s, ..measured });
+        let noted = |one_device| {
+            let (from, measured) = (Class::Measured, measured.clone());
+            let question = question(Class::Measured, 4096);
+            let answer = answer(&Question { from, one_device, measured, ..question }).unwrap();
+            answer.notes.iter().any(|note| note.contains("within one device"))
+        };
+        assert_eq!([true, false].map(noted), [false, true]);
+    }
+
+    #[test]
+    fn a_large_file_is_read_as_fast_as_on_the_simulated_machine() {
+        use super::super::files;
+        for class in [Class::Nvme, Class::Sata] {
+            let (files, bytes) = (20, 64 << 20);
+            let sizes = crate::machine::Sizes::Fixed(bytes);
+            let small = files::Question::of_small_files(class);
+            let asked = files::Question { files, sizes, threads_max: 1, ..small };
+            let simulated = files::answer(&asked).unwrap().points[0].elapsed_s / files as f64;
+            let all = stations(&class.device().unwrap(), bytes as f64, Order::Device, 1);
+            let own = 1.0 / Network::new(all).unwrap().rate_per_s(1);
+            assert!((own / simulated - 1.0).abs() < 0.2, "{class:?}: {own} {simulated}");
+        }
     }
 
     #[test]

@@ -121,9 +121,8 @@ impl Runs<'_> {
     /// Corrects the limits: where twice the requests in flight are faster, their number is the limit. Only
     /// runs of the same files are compared.
     fn limits(&mut self, points: &mut [Point]) -> Result<(), PredictError> {
-        let all: Vec<u32> = points.iter().map(|point| point.threads).collect();
-        for (i, point) in points.iter_mut().enumerate() {
-            let more = all.get(i + 1).copied().unwrap_or(point.threads.saturating_mul(2));
+        for point in points {
+            let more = point.threads.saturating_mul(2);
             let files = self.files(SAMPLE_POINT, more);
             let after_s = self.elapsed_s(more, files)?;
             if after_s * (1.0 + DOUBLING) < self.elapsed_s(point.threads, files)? {
@@ -331,6 +330,16 @@ mod tests {
         assert!((one.elapsed_s / (4_000.0 * 0.0012) - 1.0).abs() < 0.08, "{one:?}");
         assert_eq!(one.limit, Limit::InFlight);
         assert_eq!(network.enough, 16);
+    }
+
+    #[test]
+    fn the_limit_follows_from_twice_as_many_at_each_point() {
+        let asked = Question { threads_max: 17, ..question(Class::Network) };
+        let points = answer(&asked).unwrap().points;
+        let [.., before, last] = &points[..] else { panic!("two points at least") };
+        assert_eq!((before.threads, last.threads), (16, 17));
+        // The next point is hardly faster, and twice as many are.
+        assert_eq!([before.limit, last.limit], [Limit::InFlight; 2]);
     }
 
     #[test]

@@ -280,17 +280,21 @@ fn most(probes: &[(u32, f64)]) -> u32 {
     probes.iter().map(|(n, _)| *n).max().unwrap_or(1)
 }
 
-/// Returns the stations of `disks` devices for requests of `bytes`.
+/// Returns the stations of `disks` devices for files of `bytes`, each on one of them.
 pub fn stations(device: &Device, bytes: f64, order: Order, disks: u32) -> Vec<Station> {
     let share = |demand_s: f64| Station::Servers { demand_s, servers: disks.max(1) };
     let mut all = match device.model {
         Model::Disk { .. } | Model::Stick { .. } => vec![share(device.request_s(bytes, order))],
         Model::Flash { units, piece_ns, command_ns, firmware_ns, bytes_per_s } => {
-            let pieces = (bytes / 32_768.0).ceil().max(1.0);
+            let (pieces, units) = ((bytes / 32_768.0).ceil().max(1.0), f64::from(units.max(1)));
+            // A file reads from as many units as it has pieces, in rounds of all of them. So a server
+            // consists of several units, and all servers together read as fast as all units.
+            let rounds = (pieces / units).ceil();
+            let servers = (rounds * units / pieces).ceil();
             vec![
                 Station::Servers {
-                    demand_s: pieces * piece_ns as f64 / 1e9,
-                    servers: units.saturating_mul(disks).max(1),
+                    demand_s: servers * pieces / units * piece_ns as f64 / 1e9,
+                    servers: (servers as u32).saturating_mul(disks).max(1),
                 },
                 share(command_ns as f64 / 1e9 + bytes / bytes_per_s),
                 Station::Delay { demand_s: firmware_ns as f64 / 1e9 },

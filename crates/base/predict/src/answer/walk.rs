@@ -40,6 +40,8 @@ struct Law {
     model: WalkModel,
     /// Servers of the device.
     servers: u32,
+    /// Time at the device that does not queue, in seconds.
+    delay_s: f64,
     /// Files and threads of the calibration.
     calibrated: Option<(f64, f64)>,
     parameters: String,
@@ -205,7 +207,7 @@ fn rate(law: &Law, cores: Option<u32>, threads: u32) -> Result<f64, PredictError
     Ok(Network::new(network(law, cores, threads))?.rate_per_s(threads))
 }
 
-/// Returns the processor and the device for one file.
+/// Returns the processor and the device for one file, and what delays it without a queue.
 fn network(law: &Law, cores: Option<u32>, threads: u32) -> Vec<Station> {
     let WalkModel { cpu_s, contention, .. } = law.model;
     let processor = match cores {
@@ -213,7 +215,11 @@ fn network(law: &Law, cores: Option<u32>, threads: u32) -> Vec<Station> {
         None => Station::Shared { demand_s: cpu_s, contention },
     };
     let demand_s = law.model.device_s_with(threads);
-    vec![processor, Station::Servers { demand_s, servers: law.servers }]
+    let mut all = vec![processor, Station::Servers { demand_s, servers: law.servers }];
+    if law.delay_s > 0.0 {
+        all.push(Station::Delay { demand_s: law.delay_s });
+    }
+    all
 }
 
 fn limit(law: &Law, cores: Option<u32>, threads: u32) -> Result<Limit, PredictError> {
@@ -287,6 +293,7 @@ fn law(question: &Question) -> Result<Law, PredictError> {
         return Ok(Law {
             model: fitted,
             servers: 1,
+            delay_s: 0.0,
             calibrated: Some((FILES, THREADS)),
             parameters: format!(
                 "source 001, medium {name}: {:.2} µs of processor and {:.2} µs of device per file, \
@@ -301,20 +308,21 @@ fn law(question: &Question) -> Result<Law, PredictError> {
 }
 
 /// A walk on a class that no source walked: the processor of source 001, and the device by its data
-/// sheet, with one request per block of inodes, or one per file over a network.
+/// sheet, with one request per block of inodes, or one per file over a network. Latencies and firmware
+/// delay each request at the same time.
 fn uncalibrated(class: Class, nvme: WalkModel) -> Result<Law, PredictError> {
     let device = class.device().ok_or(PredictError::NotCalibrated)?;
-    let (request_s, servers, each) = match device.model {
+    let (service_ns, delay_ns, servers, each) = match device.model {
         Model::Flash { units, piece_ns, firmware_ns, .. } => {
-            ((piece_ns + firmware_ns) as f64 / 1e9, units, INODES_PER_BLOCK)
+            (piece_ns, firmware_ns, units, INODES_PER_BLOCK)
         }
         Model::Network { latency_ns, servers, service_ns, .. } => {
-            ((latency_ns + service_ns) as f64 / 1e9, servers, 1.0)
+            (service_ns, latency_ns, servers, 1.0)
         }
         _ => return Err(PredictError::NotCalibrated),
     };
     let model = WalkModel {
-        device_s: request_s / each,
+        device_s: service_ns as f64 / 1e9 / each,
         interleave: 0.0,
         interleave_half_threads: HALF_THREADS,
         ..nvme
@@ -323,7 +331,8 @@ fn uncalibrated(class: Class, nvme: WalkModel) -> Result<Law, PredictError> {
         "not calibrated: the processor of source 001, and {} with {each:.0} files per request",
         class.source()
     );
-    Ok(Law { model, servers, calibrated: None, parameters })
+    let delay_s = delay_ns as f64 / 1e9 / each;
+    Ok(Law { model, servers, delay_s, calibrated: None, parameters })
 }
 
 #[cfg(test)]
@@ -389,6 +398,17 @@ mod tests {
             cores: None,
         };
         assert_eq!(answer(&question), Err(PredictError::NotCalibrated));
+    }
+
+    #[test]
+    fn a_latency_delays_a_request_and_does_not_limit_the_rate() {
+        let network = ask(Class::Network, 1_000_000);
+        // 1 ms of latency, 0.2 ms of service, and the processor.
+        let one_s = 1.0 / network.points[0].rate_per_s;
+        assert!((one_s / 1.21e-3 - 1.0).abs() < 0.02, "{one_s}");
+        let most = network.points.last().unwrap().rate_per_s;
+        assert!((most / (8.0 / 0.2e-3) - 1.0).abs() < 0.05, "{most}");
+        assert_eq!(network.points.last().unwrap().limit, Limit::Metadata);
     }
 
     #[test]

@@ -139,21 +139,28 @@ impl Job {
 
 impl Units {
     /// Assigns the files to the disks one after another and places them there: one after another for a list in
-    /// device order, and at `stretch` times the distance for other orders.
+    /// device order, and at `stretch` times the distance for other orders. The pieces of a file follow each
+    /// other.
     pub(super) fn spread(&mut self, disks: u32, stretch: f64, order: Order) {
         let mut next = vec![0; disks as usize];
         let mut disk = 0;
+        // Where the file begins, before and after.
+        let mut file: Option<(u64, u64)> = None;
         for unit in &mut self.units {
+            let at = unit.at;
             unit.device = disk as u8;
             unit.at = match order {
                 Order::Device => next[disk],
                 Order::Shuffled | Order::Walk => {
-                    (unit.at as f64 * stretch / f64::from(disks)) as u64
+                    let stretched = (at as f64 * stretch / f64::from(disks)) as u64;
+                    let (first, place) = *file.get_or_insert((at, stretched));
+                    place + (at - first)
                 }
             };
             next[disk] += unit.bytes + if unit.last { GAP } else { 0 };
             if unit.last {
                 disk = (disk + 1) % disks as usize;
+                file = None;
             }
         }
     }
@@ -174,21 +181,85 @@ fn shuffle(units: &mut Vec<Unit>, draws: Draws) {
     units.extend(files.into_iter().flatten());
 }
 
-/// Makes directories of the units: each has zero to eight children, which follow in order, at
-/// random places of the device.
+/// Makes directories of the files: each has zero to eight children, which follow in order and are known once
+/// its last piece was read, at random places of the device.
 fn tree(mut units: Vec<Unit>, draws: Draws) -> Units {
-    let count = units.len() as u32;
     let end = units.last().map_or(1, |unit| unit.at + unit.bytes);
     let span = end.max(TREE_SPAN);
+    // Where each directory begins, and the end of all.
+    let after = (1u32..).zip(&units).filter(|(_, unit)| unit.last).map(|(i, _)| i);
+    let starts: Vec<u32> = std::iter::once(0).chain(after).collect();
+    let count = starts.len() as u32 - 1;
     let mut next = 1;
     for i in 0..count {
-        units[i as usize].at = draws.below(2 * u64::from(i), span);
+        let own = &mut units[starts[i as usize] as usize..starts[i as usize + 1] as usize];
+        let (first, place) = (own[0].at, draws.below(2 * u64::from(i), span));
+        for unit in own.iter_mut() {
+            unit.at = place + (unit.at - first);
+        }
         // The last directory that is known must have a child as long as others remain.
         let wanted = draws.below(2 * u64::from(i) + 1, 9) as u32;
         let least = u32::from(next == i + 1);
         let children = wanted.max(least).min(count - next);
-        units[i as usize].children = (next, children);
+        let known = starts[next as usize];
+        own[own.len() - 1].children = (known, starts[(next + children) as usize] - known);
         next += children;
     }
-    Units { units, known: count.min(1), end }
+    let known = starts.get(1).copied().unwrap_or(0);
+    Units { units, known, end }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pieces_of_a_file_follow_each_other() {
+        for order in [Order::Device, Order::Shuffled, Order::Walk] {
+            let sizes = Sizes::Exponential(4 << 20);
+            let job = Job {
+                files: 200,
+                sizes,
+                order,
+                compute_ns: 0,
+                byte_ns: 0.0,
+                cached: [0.0; 2],
+                crosses: false,
+            };
+            for (disks, stretch) in [(1, 1.0), (1, 50.0), (3, 1.0), (8, 20.0)] {
+                let mut all = job.units(1);
+                all.spread(disks, stretch, order);
+                let pairs = || all.units.windows(2).filter(|pair| !pair[0].last);
+                assert!(pairs().count() > 200, "{order:?}");
+                let follows = |pair: &[Unit]| {
+                    pair[1].at == pair[0].at + pair[0].bytes && pair[1].device == pair[0].device
+                };
+                assert!(pairs().all(follows), "{order:?} on {disks} disks");
+            }
+        }
+    }
+
+    #[test]
+    fn the_pieces_of_a_directory_are_known_together() {
+        let job = Job {
+            files: 300,
+            sizes: Sizes::Exponential(3 << 20),
+            order: Order::Walk,
+            compute_ns: 0,
+            byte_ns: 0.0,
+            cached: [0.0; 2],
+            crosses: false,
+        };
+        let all = job.units(1);
+        let mut known = all.known;
+        assert!(all.units[known as usize - 1].last);
+        for (i, unit) in (0u32..).zip(&all.units) {
+            assert!(i < known, "{i} is never known");
+            let (first, count) = unit.children;
+            assert!(count == 0 || unit.last && first == known, "{i}");
+            known += count;
+            assert!(all.units[known as usize - 1].last, "{i}");
+        }
+        assert_eq!(known as usize, all.units.len());
+    }
 }

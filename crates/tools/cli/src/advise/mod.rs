@@ -153,12 +153,11 @@ fn advise(args: &AdviseArgs, profiles: Result<Profiles, Failure>) -> Ended {
         return Ok(Exit::Interrupted);
     }
     let Some(path) = search.sample.first().map(std::path::Path::to_owned) else {
-        let why = search.sample.errors.first().cloned();
-        return Err(Failure::failed(why.unwrap_or_else(|| "found no file to read".to_owned())));
+        return Err(Failure::failed(search.first_error().unwrap_or_else(|| none_found(&search))));
     };
     let key = |mean, condition| Key::new(&path, &args.compute, condition, mean);
     let mut learnt: Option<Plan> = None;
-    let (mut search, found) = search.compare(|mean, condition| {
+    let (mut search, mut found) = search.compare(|mean, condition| {
         let entry = profiles.as_ref().ok()?.find(&key(mean, condition));
         learnt = entry.and_then(|entry| entry.plan.parse().ok());
         learnt
@@ -169,16 +168,20 @@ fn advise(args: &AdviseArgs, profiles: Result<Profiles, Failure>) -> Ended {
     let Some(chosen) = found.chosen else {
         let small =
             || "the trial finished no file; raise --budget-time or --budget-bytes".to_owned();
-        return Err(Failure::failed(first_error(&search, &found).unwrap_or_else(small)));
+        return Err(Failure::failed(search.first_error().unwrap_or_else(small)));
     };
-    let unread = first_error(&search, &found);
     // The sweep would leave no time for it.
     let total = search.total();
+    if stop.load(Ordering::Relaxed) {
+        return Ok(Exit::Interrupted);
+    }
+    found.spent = search.spent();
     let plan = found.tried[chosen].plan;
     let (swept, failed) = match args.exhaustive {
         true => sweep(args, &mut search, (&found, plan), &stop),
         false => (None, None),
     };
+    let unread = search.first_error();
     let taught = found.teaches(learnt, args.evict);
     let costs = found.tried[0].cost().zip(found.tried[chosen].cost());
     let entry = Entry {
@@ -241,8 +244,31 @@ fn keep(profiles: Result<Profiles, Failure>, entry: Entry) {
     }
 }
 
-/// Returns the first directory or file that could not be read.
-fn first_error(search: &Search<'_>, found: &Found) -> Option<String> {
-    let files = || found.tried.iter().find_map(|one| one.all().error);
-    search.sample.errors.first().cloned().or_else(files)
+/// Returns why the list has no file.
+fn none_found(search: &Search<'_>) -> String {
+    match search.sample.complete {
+        true => "found no file to read".to_owned(),
+        false => "found no file within the time for the list; raise --budget-time".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_without_time_is_not_called_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("one"), "text").unwrap();
+        let listed = |time| {
+            let (paths, budget) = ([dir.path().to_owned()], Budget { time, bytes: 1 << 20 });
+            let compute = Compute::None;
+            let all = (false, false);
+            let search = Search::new(&paths, &compute, budget, all, Default::default()).unwrap();
+            (search.sample.len(), none_found(&search))
+        };
+        let (files, why) = listed(Duration::ZERO);
+        assert!(files == 0 && why.contains("--budget-time"), "{files} {why}");
+        assert_eq!(listed(Duration::from_secs(600)).1, "found no file to read");
+    }
 }

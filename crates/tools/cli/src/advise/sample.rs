@@ -202,24 +202,34 @@ impl Sample {
         (pages > 0).then(|| (resident as f64 / pages as f64).min(1.0))
     }
 
-    /// Adds up the sizes of files in random order, for at most `time`.
-    pub(super) fn total(&self, time: Duration) -> Total {
+    /// Adds up the sizes of files in random order, for at most `time` or until `stop` is raised.
+    pub(super) fn total(&self, time: Duration, stop: &AtomicBool) -> Total {
+        Total::estimate(&self.seen(time, stop), self.len())
+    }
+
+    /// Returns files and bytes of runs. When the time is over, one file of each of two runs is enough, which is
+    /// the least for an estimate with an error.
+    fn seen(&self, time: Duration, stop: &AtomicBool) -> Vec<(f64, f64)> {
         let start = Instant::now();
         let mut seen: Vec<(f64, f64)> = Vec::new();
-        'all: for (first, files) in &self.runs {
-            seen.push((0.0, 0.0));
+        for (first, files) in &self.runs {
+            if seen.len() > 1 && start.elapsed() > time {
+                break;
+            }
+            let mut run = (0.0, 0.0);
             for index in *first..first + files {
-                if start.elapsed() > time && seen.len() > 1 && seen[1].0 > 0.0 {
-                    break 'all;
+                if stop.load(Ordering::Relaxed) {
+                    return seen;
+                }
+                if run.0 > 0.0 && start.elapsed() > time {
+                    break;
                 }
                 let bytes = std::fs::metadata(self.list.path(index)).map_or(0, |m| m.len()) as f64;
-                if let Some(run) = seen.last_mut() {
-                    *run = (run.0 + 1.0, run.1 + bytes);
-                }
+                run = (run.0 + 1.0, run.1 + bytes);
             }
+            seen.push(run);
         }
-        seen.retain(|(files, _)| *files > 0.0);
-        Total::estimate(&seen, self.len())
+        seen
     }
 }
 
@@ -400,9 +410,18 @@ mod tests {
             std::fs::write(dir.path().join(i.to_string()), vec![0; 100 * i]).unwrap();
         }
         let sample = Sample::list(&Listing::of(dir.path()), 1).unwrap();
-        let total = sample.total(Duration::from_secs(60));
+        let go = AtomicBool::new(false);
+        let total = sample.total(Duration::from_secs(60), &go);
         assert_eq!((total.files, total.bytes, sample.complete), (20, 19_000.0, true));
         assert!(total.error < 1e-9);
-        assert!(sample.total(Duration::ZERO).error > 0.0, "two of twenty");
+        assert!(sample.total(Duration::ZERO, &go).error > 0.0, "two of twenty");
+    }
+
+    #[test]
+    fn the_total_ends_with_its_time_or_an_interrupt() {
+        let (sample, stop) = (sample(5_000), AtomicBool::new(false));
+        assert_eq!(sample.seen(Duration::ZERO, &stop), [(1.0, 0.0); 2], "one file of each run");
+        stop.store(true, Ordering::Relaxed);
+        assert!(sample.seen(Duration::from_secs(60), &stop).is_empty());
     }
 }

@@ -40,6 +40,8 @@ const LOOK: f64 = 0.03;
 const TOTAL_LEAST: Duration = Duration::from_millis(20);
 /// Longest run of a sweep.
 const SWEPT: Duration = Duration::from_secs(3600);
+/// Most that counts as read ahead of a file, in KiB.
+const AHEAD_KIB: u64 = 1 << 20;
 /// Share of bytes from a device from which files count as cold.
 const COLD: f64 = 0.95;
 
@@ -64,6 +66,11 @@ pub(super) struct Search<'a> {
     /// Time spent to evict files, and their number.
     evicting: Duration,
     evicted: usize,
+    /// Files that the runs of the trial could not read, and the first error of them or of a sweep.
+    pub(super) errors: u64,
+    error: Option<String>,
+    /// Bytes that the system reads ahead of a file.
+    ahead: u64,
     /// Seed of the random sample.
     pub(super) seed: u64,
     pub(super) sample: Sample,
@@ -123,6 +130,9 @@ impl<'a> Search<'a> {
             largest,
             evicting,
             evicted,
+            errors: 0,
+            error: None,
+            ahead: 0,
             seed,
             sample,
         };
@@ -139,17 +149,30 @@ impl<'a> Search<'a> {
             time: self.left(),
             bytes: self.rest(),
             largest: self.largest,
+            ahead: self.ahead,
             stop: &self.stop,
         };
         match trial::run(slice, plan, self.compute, limits) {
             Ok(trial) => {
                 self.bytes += trial.read_bytes();
                 self.largest = self.largest.max(trial.largest);
+                self.errors += trial.errors;
+                keep_first(&mut self.error, &trial);
                 Ok(Ok(trial))
             }
             Err(Error::Refused(reason)) => Ok(Err(reason)),
             Err(error) => Err(failed(error)),
         }
+    }
+
+    /// Returns the first directory or file that could not be read.
+    pub(super) fn first_error(&self) -> Option<String> {
+        self.sample.errors.first().or(self.error.as_ref()).cloned()
+    }
+
+    /// Returns the time since the start of the trial.
+    pub(super) fn spent(&self) -> Duration {
+        self.start.elapsed()
     }
 
     /// Evicts files. Returns whether the time sufficed.
@@ -173,7 +196,7 @@ impl<'a> Search<'a> {
 
     /// Returns the bytes in flight of a plan at most, in a run of so many files.
     fn flying(&self, plan: &Plan, files: usize) -> u64 {
-        flying(&in_pieces(*plan), files, self.largest)
+        flying(&in_pieces(*plan), files, self.largest, self.ahead)
     }
 
     fn over(&self) -> bool {
@@ -247,7 +270,7 @@ impl<'a> Search<'a> {
         }
         let among = self.all_rounds(&mut tried, files, mean)?;
         let chosen = best(&tried, &among);
-        let spent = self.start.elapsed();
+        let spent = self.spent();
         let cold = cold(total, &tried).filter(|_| counted);
         let condition = match self.evict {
             // Each file was met as it was, or was thought to be in memory.
@@ -287,12 +310,15 @@ impl<'a> Search<'a> {
         (counted && !self.evict).then(|| self.sample.resident(LOOKED_AT, time))?
     }
 
-    /// Reports whether the files are on one block device, whose reads the system counts.
-    fn on_disk(&self) -> bool {
+    /// Looks at the devices of the files. Reports whether they are on one block device, whose reads the system
+    /// counts.
+    fn on_disk(&mut self) -> bool {
         let time = self.budget.time.mul_f64(LOOK);
         let paths = self.sample.one_of_each_device(LOOKED_AT, time);
         let media: Vec<Option<Medium>> =
             paths.into_iter().map(|path| ioloom_sys::mount::medium(path).ok()).collect();
+        let ahead = media.iter().flatten().filter_map(|one| one.read_ahead_kib).max();
+        self.ahead = ahead.unwrap_or(0).min(AHEAD_KIB) << 10;
         is_counted(&media)
     }
 
@@ -327,7 +353,7 @@ impl<'a> Search<'a> {
     }
 
     fn piece(&self, plan: &Plan) -> f64 {
-        trial::piece_of(&in_pieces(*plan), self.largest) as f64
+        self.flying(plan, 1) as f64
     }
 
     /// Runs rounds in which each plan reads another part of the files. A round counts as a whole or not
@@ -405,7 +431,7 @@ impl<'a> Search<'a> {
     /// Returns the total size of the files, as far as the rest of the time allows.
     pub(super) fn total(&self) -> Total {
         let time = self.budget.time.saturating_sub(self.start.elapsed());
-        self.sample.total(time.max(TOTAL_LEAST))
+        self.sample.total(time.max(TOTAL_LEAST), &self.stop)
     }
 
     /// Runs all plans on all files, twice, in opposite orders.
@@ -431,8 +457,13 @@ impl<'a> Search<'a> {
                     one.refused = Some("not evicted within an hour".to_owned());
                     continue;
                 }
-                let limits = Limits { time: SWEPT, bytes: u64::MAX, largest: 0, stop: &self.stop };
-                match trial::run(all, one.plan, self.compute, limits) {
+                let (time, bytes) = (SWEPT, u64::MAX);
+                let limits = Limits { time, bytes, largest: 0, ahead: 0, stop: &self.stop };
+                let ran = trial::run(all, one.plan, self.compute, limits);
+                if let Ok(trial) = &ran {
+                    keep_first(&mut self.error, trial);
+                }
+                match ran {
                     Ok(trial) if trial.cut => {
                         one.trials.clear();
                         one.refused = Some("not finished within an hour".to_owned());
@@ -444,6 +475,13 @@ impl<'a> Search<'a> {
             }
         }
         Ok(tried)
+    }
+}
+
+/// Keeps the first error of a run, unless there is an earlier one.
+fn keep_first(first: &mut Option<String>, trial: &Trial) {
+    if first.is_none() {
+        first.clone_from(&trial.error);
     }
 }
 
@@ -570,6 +608,30 @@ mod tests {
         (search.evicting, search.evicted) = (Duration::from_secs(90), 10);
         let (with, _) = search.shares(&first, 4.0, &plans);
         assert!(with > 0 && 5 * with < without, "{with} {without}");
+    }
+
+    /// Runs that are not part of the comparison meet files as well.
+    #[test]
+    fn errors_of_all_runs_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        for i in 0..40 {
+            std::fs::write(dir.path().join(i.to_string()), "text").unwrap();
+        }
+        let budget = Budget { time: Duration::from_secs(1_000), bytes: 1 << 30 };
+        let (paths, compute, stop) = ([dir.path().to_owned()], Compute::None, Arc::default());
+        let mut search = Search::new(&paths, &compute, budget, (false, false), stop).unwrap();
+        assert_eq!(search.first_error(), None);
+        let first = search.sample.first().unwrap().to_owned();
+        std::fs::remove_file(&first).unwrap();
+        search.first_impression("read/threads:n=2".parse().unwrap()).unwrap();
+        let named = first.file_name().unwrap().to_str().unwrap();
+        assert!(search.first_error().unwrap().contains(named), "{:?}", search.first_error());
+        assert_eq!(search.errors, 1);
+        // A sweep has its own count.
+        search.error = None;
+        search.exhaustive(4.0, "read/threads:n=2".parse().unwrap()).unwrap();
+        assert!(search.first_error().is_some());
+        assert_eq!(search.errors, 1);
     }
 
     fn tried(ns: u64) -> Tried {

@@ -92,7 +92,6 @@ impl<'a> Advice<'a> {
         (learnt, taught): (Option<Plan>, bool),
         swept: Option<Swept>,
     ) -> Self {
-        let errors: u64 = found.tried.iter().map(|one| one.all().errors).sum();
         let spread = Spread::of(&found.tried);
         let all = found.tried[chosen].all();
         let expected = expected(&found.tried[chosen], total, spread);
@@ -106,7 +105,7 @@ impl<'a> Advice<'a> {
             complete: search.sample.complete,
             walk_ns: search.sample.walk_ns,
             unread: search.sample.errors.len() as u64
-                + errors.max(swept.as_ref().map_or(0, |swept| swept.errors)),
+                + search.errors.max(swept.as_ref().map_or(0, |swept| swept.errors)),
             seed: search.seed,
             budget,
             found,

@@ -27,6 +27,8 @@ pub(super) struct Limits<'a> {
     pub(super) bytes: u64,
     /// The largest piece that an earlier run received; zero if there was none.
     pub(super) largest: u64,
+    /// Bytes that the system reads ahead of a file.
+    pub(super) ahead: u64,
     /// Raised by an interrupt.
     pub(super) stop: &'a AtomicBool,
 }
@@ -111,15 +113,18 @@ pub(super) fn in_pieces(mut plan: Plan) -> Plan {
 }
 
 /// Returns the bytes of a piece at most: twice the largest one seen, as far as the plan allows.
-pub(super) fn piece_of(plan: &Plan, largest: u64) -> u64 {
+fn piece_of(plan: &Plan, largest: u64) -> u64 {
     let piece = plan.chunk_bytes.unwrap_or(CHUNK_BYTES);
     if largest == 0 { piece } else { piece.min(2 * largest) }
 }
 
-/// Returns the bytes in flight at most in a run of so many files.
-pub(super) fn flying(plan: &Plan, files: usize, largest: u64) -> u64 {
+/// Returns the bytes in flight at most in a run of so many files, with what the system reads ahead of each:
+/// `ahead`, unless the files seen so far end with their first piece.
+pub(super) fn flying(plan: &Plan, files: usize, largest: u64, ahead: u64) -> u64 {
     let at_once = u64::from(window(plan)).min(files as u64);
-    (at_once * piece_of(plan, largest)).min(plan.memory_bytes)
+    let whole = plan.chunk_bytes.unwrap_or(CHUNK_BYTES);
+    let ahead = if (1..whole).contains(&largest) { 0 } else { ahead };
+    (at_once * piece_of(plan, largest)).min(plan.memory_bytes) + at_once * ahead
 }
 
 /// Work that ends at the limits.
@@ -264,7 +269,8 @@ pub(super) fn run(
                     let largest = largest.fetch_max(own, Ordering::Relaxed).max(own);
                     // What is in flight arrives, too.
                     let after = read.fetch_add(own, Ordering::Relaxed) + own;
-                    let is_enough = after + flying(&plan, files, largest) >= limits.bytes;
+                    let flying = flying(&plan, files, largest, limits.ahead);
+                    let is_enough = after + flying >= limits.bytes;
                     if !work.piece(file, chunk.offset(), chunk.is_last(), bytes) || is_enough {
                         cancel.cancel();
                     }
@@ -349,7 +355,7 @@ mod tests {
             let sample = Sample::list(&Listing::of(dir.path()), 1).unwrap();
             let stop = AtomicBool::new(false);
             let time = Duration::from_millis(50);
-            let limits = Limits { time, bytes: u64::MAX, largest: 0, stop: &stop };
+            let limits = Limits { time, bytes: u64::MAX, largest: 0, ahead: 0, stop: &stop };
             let start = Instant::now();
             let plan = "read/threads:n=2".parse().unwrap();
             let trial = run(sample.all(), plan, &compute.parse().unwrap(), limits).unwrap();
@@ -361,12 +367,21 @@ mod tests {
     #[test]
     fn what_is_in_flight_follows_from_the_files_and_the_largest_piece() {
         let plan = in_pieces("read/window:l=128,p=2".parse().unwrap());
-        let flying = |files, largest| flying(&plan, files, largest);
+        let flying = |files, largest| flying(&plan, files, largest, 0);
         assert_eq!(flying(1_000, 0), 128 * CHUNK_BYTES, "no piece was seen");
         assert_eq!(flying(1_000, 4096), 128 * 8192);
         assert_eq!((flying(4, 4096), flying(4, 1 << 30)), (4 * 8192, 4 * CHUNK_BYTES));
         let plan = Plan { memory_bytes: 1 << 20, ..plan };
-        assert_eq!(super::flying(&plan, 1_000, 0), 1 << 20);
+        assert_eq!(super::flying(&plan, 1_000, 0, 0), 1 << 20);
+    }
+
+    #[test]
+    fn what_is_read_ahead_of_large_files_is_in_flight() {
+        let plan = in_pieces("read/window:l=8,p=2".parse().unwrap());
+        let flying = |largest| flying(&plan, 1_000, largest, 1 << 20);
+        assert_eq!(flying(CHUNK_BYTES), 8 * (CHUNK_BYTES + (1 << 20)));
+        assert_eq!(flying(0), flying(CHUNK_BYTES), "no piece was seen");
+        assert_eq!(flying(4096), 8 * 8192, "files end with a piece");
     }
 
     #[test]
@@ -377,7 +392,8 @@ mod tests {
         }
         let stop = AtomicBool::new(false);
         let time = Duration::from_secs(100);
-        let limits = Limits { time, bytes: 3 << 20, largest: 4096, stop: &stop };
+        let (largest, ahead) = (4096, 128 << 10);
+        let limits = Limits { time, bytes: 3 << 20, largest, ahead, stop: &stop };
         let plan = "nowait/window:l=512,p=2/memory=128MiB".parse().unwrap();
         let sample = Sample::list(&Listing::of(dir.path()), 1).unwrap();
         let trial = run(sample.all(), plan, &Compute::None, limits).unwrap();

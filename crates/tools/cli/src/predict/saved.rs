@@ -47,6 +47,18 @@ impl Calibration {
         if m.cores == 0 || m.files == 0 {
             return Some("it has no cores or no files".to_owned());
         }
+        if m.file_bytes == 0 || m.walk_files == 0 {
+            return Some("its files have no bytes, or it walked no file".to_owned());
+        }
+        let larger = [
+            ("medium", m.medium_bytes, [&m.medium_s, &m.copy_medium_s]),
+            ("large", m.large_bytes, [&m.large_s, &m.copy_large_s]),
+        ];
+        for (name, bytes, probes) in larger {
+            if bytes == 0 && probes.iter().any(|probes| !probes.is_empty()) {
+                return Some(format!("its {name} files have no bytes"));
+            }
+        }
         let finite = |value: f64| value.is_finite() && value > 0.0;
         if !finite(m.file_cpu_s) || !finite(m.walk_cpu_s) {
             return Some("a processor time is not above zero".to_owned());
@@ -127,4 +139,59 @@ pub(super) fn read(store: &StoreArg) -> Result<Option<Calibration>, Failure> {
         )));
     }
     Ok(Some(found))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ioloom_predict::answer::profile::Busy;
+
+    fn calibration() -> Calibration {
+        let times = || vec![(1, 80e-6), (4, 30e-6)];
+        let measured = Measured {
+            cores: 2,
+            files: 800,
+            file_bytes: 4096,
+            file_cpu_s: 10e-6,
+            cold_s: times(),
+            warm_s: times(),
+            medium_bytes: 128 << 10,
+            medium_s: times(),
+            large_bytes: 16 << 20,
+            large_s: times(),
+            walk_files: 8000,
+            walk_s: times(),
+            walk_cpu_s: 2e-6,
+            copy_s: times(),
+            copy_medium_s: Vec::new(),
+            copy_large_s: times(),
+            busy: Busy::default(),
+            exchange: None,
+        };
+        let text = String::new;
+        let (program, machine, at, dir) = (text(), text(), text(), text());
+        let conditions = Vec::new();
+        Calibration { schema: SCHEMA, program, machine, at, dir, conditions, measured }
+    }
+
+    #[test]
+    fn sizes_and_numbers_of_zero_are_invalid() {
+        assert_eq!(calibration().invalid(), None);
+        let changes: [fn(&mut Measured); 6] = [
+            |m| m.files = 0,
+            |m| m.file_bytes = 0,
+            |m| m.walk_files = 0,
+            |m| m.medium_bytes = 0,
+            |m| m.large_bytes = 0,
+            |m| (m.large_bytes, m.large_s) = (0, Vec::new()),
+        ];
+        for (i, change) in changes.into_iter().enumerate() {
+            let mut changed = calibration();
+            change(&mut changed.measured);
+            assert!(changed.invalid().is_some(), "{i}");
+        }
+        let mut none = calibration();
+        (none.measured.medium_bytes, none.measured.medium_s) = (0, Vec::new());
+        assert_eq!(none.invalid(), None, "no medium files were probed");
+    }
 }
