@@ -91,19 +91,19 @@ fn copy(args: &CpArgs) -> Ended {
     let copied = unless_stuck(&signals, may_block, stuck, run);
     watcher.finish();
     let report = copied.map_err(Failure::failed)?;
-    if args.flags.json {
-        out::print_json_to_slow_reader(&Document::of(&report))?;
+    let printed = if args.flags.json {
+        out::print_json_to_slow_reader(&Document::of(&report))
     } else {
         notes::print_notes(args, &report);
-    }
-    if let Some(failure) = watcher.unwritten() {
-        return Err(failure);
-    }
-    Ok(match report.cancelled {
+        Ok(())
+    };
+    let printed = watcher.unwritten().map_or(printed, Err);
+    let exit = match report.cancelled {
         true => signals.exit(),
         false if report.errors_count == 0 => Exit::Ok,
         false => Exit::Failed,
-    })
+    };
+    out::then(printed, Ok(exit))
 }
 
 /// How long an interrupted copy may make no progress: a write to a slow device can take seconds.
