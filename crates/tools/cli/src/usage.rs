@@ -1,10 +1,11 @@
 //! Command-line errors in the format of all other messages.
 
 use crate::exit::Exit;
-use crate::stderr;
+use crate::{out, stderr};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use ioloom_sys::stdio::Stream;
 use std::error::Error;
+use std::io::Write;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 
 /// The error if standard output was closed before the program started.
@@ -19,11 +20,7 @@ pub(crate) fn exit(error: &clap::Error) -> ! {
 /// The same with another code for errors.
 pub(crate) fn exit_with_code(error: &clap::Error, code: Exit) -> ! {
     if !error.use_stderr() {
-        if Stream::Output.was_closed() {
-            stderr::message(CLOSED);
-            std::process::exit(Exit::Failed as i32);
-        }
-        error.exit();
+        print(error);
     }
     match invalid_value(error).or_else(|| missing_command(error)) {
         Some(message) => stderr::message(&message),
@@ -42,7 +39,7 @@ pub(crate) fn exit_with_code(error: &clap::Error, code: Exit) -> ! {
 /// Like [`exit`], with the messages and the exit code of a GNU program.
 pub(crate) fn exit_as_gnu(error: &clap::Error, command: &str) -> ! {
     if !error.use_stderr() {
-        error.exit();
+        print(error);
     }
     if let Some(message) = gnu_message(error) {
         exit_with(&message, command);
@@ -54,6 +51,25 @@ pub(crate) fn exit_as_gnu(error: &clap::Error, command: &str) -> ! {
     let text = error.render().to_string();
     let message = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
     exit_with(message, command)
+}
+
+/// Prints help or a version and exits.
+fn print(text: &clap::Error) -> ! {
+    if Stream::Output.was_closed() {
+        stderr::message(CLOSED);
+        std::process::exit(Exit::Failed as i32);
+    }
+    let exit = match text.print().and_then(|()| std::io::stdout().flush()) {
+        Ok(()) => Exit::Ok,
+        Err(error) => {
+            let failure = out::unwritten(&error);
+            if !failure.is_quiet() {
+                stderr::message(&failure.message);
+            }
+            failure.exit
+        }
+    };
+    std::process::exit(exit as i32)
 }
 
 /// Prints an error in the command line of a GNU program and exits.
