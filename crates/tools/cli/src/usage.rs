@@ -6,6 +6,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use ioloom_sys::stdio::Stream;
 use std::error::Error;
 use std::io::Write;
+use std::net::AddrParseError;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 
 /// The error if standard output was closed before the program started.
@@ -116,10 +117,15 @@ fn invalid_value(error: &clap::Error) -> Option<String> {
         _ => None,
     };
     let (flag, value) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
-    if value.is_empty() && flag.starts_with(['[', '<']) {
+    let operand = flag.strip_prefix(['[', '<']);
+    if value.is_empty() && operand.is_some() && error.kind() == ErrorKind::InvalidValue {
         return Some("invalid operand '': a path must not be empty".to_owned());
     }
-    let flag = flag.split([' ', '=', '[']).next().unwrap_or(flag);
+    let name = match operand {
+        Some(operand) => operand.split([']', '>']).next(),
+        None => flag.split([' ', '=', '[']).next(),
+    };
+    let name = name.unwrap_or(flag);
     let why = match error.kind() {
         ErrorKind::ValueValidation => reason(error.source()?, value),
         ErrorKind::InvalidValue if value.is_empty() => "a value is required".to_owned(),
@@ -129,7 +135,7 @@ fn invalid_value(error: &clap::Error) -> Option<String> {
         },
         _ => return None,
     };
-    Some(format!("invalid value '{}' for {flag}: {why}", value.escape_debug()))
+    Some(format!("invalid value '{}' for {name}: {why}", value.escape_debug()))
 }
 
 /// Returns why a value is invalid. Errors of the standard library and of clap's ranges describe the
@@ -146,6 +152,9 @@ fn reason(source: &(dyn Error + 'static), value: &str) -> String {
     }
     if source.is::<ParseFloatError>() {
         return "must be a number".to_owned();
+    }
+    if source.is::<AddrParseError>() {
+        return "must be an IP address and a port, such as 127.0.0.1:7004".to_owned();
     }
     let text = source.to_string();
     range(&text).unwrap_or(text)
@@ -213,7 +222,12 @@ mod tests {
             .arg(arg("size").value_parser(value_parser!(usize)).allow_hyphen_values(true))
             .arg(arg("full").value_parser(value_parser!(std::num::NonZeroU64)))
             .arg(arg("share").value_parser(value_parser!(f64)))
-            .arg(arg("word").value_parser(["a", "b", "c"]));
+            .arg(arg("word").value_parser(["a", "b", "c"]))
+            .arg(
+                Arg::new("operand")
+                    .value_name("ADDRESS:PORT")
+                    .value_parser(value_parser!(std::net::SocketAddr)),
+            );
         invalid_value(&command.try_get_matches_from(args).unwrap_err())
     }
 
@@ -224,6 +238,19 @@ mod tests {
             "invalid value 'd\\n' for --word: must be a, b or c"
         );
         assert_eq!(message(&["x", "--unknown"]), None);
+    }
+
+    #[test]
+    fn a_wrong_operand_is_named_without_brackets() {
+        for value in ["localhost:7004", ""] {
+            assert_eq!(
+                message(&["x", value]).unwrap(),
+                format!(
+                    "invalid value '{value}' for ADDRESS:PORT: must be an IP address and a port, such as \
+                     127.0.0.1:7004"
+                )
+            );
+        }
     }
 
     #[test]

@@ -240,6 +240,8 @@ fn an_impossible_history_is_detected() {
 fn impossible_loads_are_refused_with_one_error() {
     let home = Home::new();
     home.run(&["load", "192.0.2.1:7004"]).one_error(3, &["--remote"]);
+    let address = "'localhost:7004' for ADDRESS:PORT: must be an IP address and a port, such as";
+    home.run(&["load", "localhost:7004"]).one_error(2, &[address]);
     home.run(&["load", "127.0.0.1:1"]).one_error(1, &["127.0.0.1:1", "ioloom serve"]);
     home.run(&["load", "--connections", "0"]).one_error(2, &["connections", "between 1 and"]);
     // Flags that have no effect in the selected loop are rejected.
