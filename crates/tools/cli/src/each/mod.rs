@@ -54,6 +54,8 @@ pub(crate) fn run(args: &EachArgs) -> Ended {
     }
     let job = Job::read(args)?;
     if job.plan.method.is_mmap() && !args.mapped_here && cfg!(feature = "lab") {
+        // In place of a closed standard input, the child would read /dev/null.
+        input::check_stdin(args)?;
         return isolate::run(args);
     }
     if args.sharding.queue.is_some() {

@@ -228,7 +228,13 @@ fn closed_streams_are_errors_and_not_silent() {
     }
     // What the runtime of Rust opens in place of a closed stream, but opened by the caller.
     ran("\"$ioloom\" each t 1<>/dev/null").ended(0);
-    for args in ["each - --quiet", "each --check -"] {
+    for args in [
+        "each - --quiet",
+        "each --check -",
+        "each - --method mmap:plain --compute touch",
+        "cache status -",
+        "cache drop -",
+    ] {
         let closed = ran(&format!("\"$ioloom\" {args} <&-")).ended(1);
         closed.one_error(&["cannot read standard input: it is closed"]);
     }
