@@ -55,6 +55,16 @@ pub(crate) fn begin(path: &Path) -> Result<Begun, Failure> {
     Ok(Begun { new, path: path.to_owned() })
 }
 
+/// Like [`begin`], if there is a path. Creates missing parent directories.
+///
+/// # Errors
+/// A directory cannot be created, or the file cannot be written.
+pub(crate) fn begin_with_parents(path: Option<&Path>) -> Result<Option<Begun>, Failure> {
+    let Some(path) = path else { return Ok(None) };
+    create_parents(path)?;
+    begin(path).map(Some)
+}
+
 impl Begun {
     /// Writes the output of `fill` and gives the file its name.
     ///

@@ -178,27 +178,28 @@ pub(crate) fn run(args: &ClaimsArgs) -> Ended {
     let mut verdicts = ledger.judge(&ledger.all().iter().collect::<Vec<_>>(), &evidence);
     verdicts.retain(|v| claims.iter().any(|c| c.id == v.id));
     verdicts.sort_by_key(|v| claims.iter().position(|c| c.id == v.id));
-    if args.json {
-        out::print_json(&VerdictList::new(verdicts))?;
+    let printed = if args.json {
+        out::print_json(&VerdictList::new(verdicts))
     } else if let ([claim], [verdict], true) =
         (claims.as_slice(), verdicts.as_slice(), !args.ids.is_empty())
     {
         let own = |run: &&RunRecord| verdict.evidence.sessions.contains(&run.key.session);
         let machine = evidence.records.iter().find(own).map(|run| run.machine.as_str());
-        out::print(&in_full(claim, verdict, machine, out::columns()))?;
+        out::print(&in_full(claim, verdict, machine, out::columns()))
     } else {
-        out::print(&table(&verdicts, out::columns()))?;
+        let printed = out::print(&table(&verdicts, out::columns()));
         if evidence.records.is_empty() {
             stderr::message(match stored {
                 true => "no stored runs can decide claims; those on files of yours never do",
                 false => "no stored runs; create some with `ioloom study`",
             });
         }
-    }
+        printed
+    };
     for line in &differing {
         stderr::message(line);
     }
-    Ok(if differing.is_empty() { exit } else { Exit::Failed })
+    out::then(printed, Ok(if differing.is_empty() { exit } else { Exit::Failed }))
 }
 
 /// Runs what the undecided ones of these claims need.

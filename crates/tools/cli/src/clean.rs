@@ -50,8 +50,7 @@ pub(crate) fn run(args: &CleanArgs) -> Ended {
         text.push_str(&format!("{}  {count} files, {size}\n", short(&set.dir)));
     }
     text.push_str(&summary(left, files, bytes));
-    out::print(&text)?;
-    Ok(if failed { Exit::Failed } else { Exit::Ok })
+    out::then(out::print(&text), Ok(if failed { Exit::Failed } else { Exit::Ok }))
 }
 
 /// Returns the last line, with the totals.

@@ -159,8 +159,7 @@ fn create(args: &CreateArgs) -> Ended {
         let elapsed_ns = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
         let document =
             CreateDocument { schema: SCHEMA, spec, set, elapsed_ns, files_made, files_per_s };
-        out::print_json(&document)?;
-        return Ok(exit);
+        return out::then(out::print_json(&document), Ok(exit));
     }
     let speed = if files_made == 0 {
         "all files already existed".to_owned()
@@ -169,8 +168,7 @@ fn create(args: &CreateArgs) -> Ended {
         let made = format_count(files_made);
         format!("created {made} files in {time}, {} files/s", format_count(files_per_s as u64))
     };
-    out::print(&format!("{}{speed}\n", described(&set)))?;
-    Ok(exit)
+    out::then(out::print(&format!("{}{speed}\n", described(&set))), Ok(exit))
 }
 
 /// Returns the description of a set. Entries of a tree that cannot be read are missing from it: they
@@ -219,12 +217,12 @@ fn verify(args: &DirArgs) -> Ended {
     let threads = CreateOptions::default().threads;
     let found = fileset::verify(&args.dir, threads).map_err(failure)?;
     let faults: Vec<String> = found.faults.iter().map(ToString::to_string).collect();
-    if args.json {
+    let printed = if args.json {
         out::print_json(&serde_json::json!({
             "schema": SCHEMA, "good": found.is_good(), "files_good": found.good,
             "files": found.files, "bytes": found.bytes, "faults_count": found.faults_count,
             "faults": faults,
-        }))?;
+        }))
     } else {
         out::print(&format!(
             "{}: {} of {} files match the description, {} compared\n",
@@ -232,24 +230,25 @@ fn verify(args: &DirArgs) -> Ended {
             format_count(found.good),
             format_count(found.files),
             format_size(found.bytes),
-        ))?;
-    }
+        ))
+    };
     for fault in faults.iter().take(FAULTS_PRINTED) {
         stderr::message(fault);
     }
-    if found.is_good() {
-        return Ok(Exit::Ok);
-    }
-    Err(Failure::failed(format!(
-        "{} does not match its description: {}",
-        quoted(&args.dir),
-        format_counted(found.faults_count, "fault", "faults")
-    )))
+    let ended = match found.is_good() {
+        true => Ok(Exit::Ok),
+        false => Err(Failure::failed(format!(
+            "{} does not match its description: {}",
+            quoted(&args.dir),
+            format_counted(found.faults_count, "fault", "faults")
+        ))),
+    };
+    out::then(printed, ended)
 }
 
 fn remove(args: &DirArgs) -> Ended {
     let removed = fileset::remove(&args.dir).map_err(failure)?;
-    if args.json {
+    let printed = if args.json {
         let mut document = serde_json::json!({
             "schema": SCHEMA, "files": removed.files,
             "left": removed.left.iter().map(|p| p.display().to_string()).collect::<Vec<_>>(),
@@ -258,13 +257,13 @@ fn remove(args: &DirArgs) -> Ended {
         if exact.iter().any(Option::is_some) {
             document["left_base64"] = serde_json::json!(exact);
         }
-        out::print_json(&document)?;
+        out::print_json(&document)
     } else {
         let files = format_count(removed.files);
-        out::print(&format!("{}: {files} files removed\n", quoted(&args.dir)))?;
-    }
+        out::print(&format!("{}: {files} files removed\n", quoted(&args.dir)))
+    };
     for dir in &removed.left {
         stderr::message(&format!("{} was not removed: it contains other files", quoted(dir)));
     }
-    Ok(Exit::Ok)
+    out::then(printed, Ok(Exit::Ok))
 }

@@ -119,9 +119,9 @@ const GRACE: Duration = Duration::from_secs(2);
 /// that no signal ends, as by a server that does not answer. If `may_block` returns true for two seconds
 /// after the first signal, `stuck` is called and must end the process.
 pub(crate) fn unless_stuck<T: Send>(
-    signals: &StopSignals,
+    stop: &AtomicBool,
     may_block: impl Fn() -> bool,
-    stuck: impl FnOnce(Exit) -> std::convert::Infallible,
+    stuck: impl FnOnce() -> std::convert::Infallible,
     f: impl FnOnce() -> T + Send,
 ) -> T {
     let (waiting, work) = (std::thread::current(), Mutex::new(Some(f)));
@@ -139,9 +139,9 @@ pub(crate) fn unless_stuck<T: Send>(
         // If it panics, it ends without that.
         while !done.load(Ordering::Acquire) && !thread.is_finished() {
             std::thread::park_timeout(LOOK);
-            let is_blocked = signals.flag.load(Ordering::Relaxed) && may_block();
+            let is_blocked = stop.load(Ordering::Relaxed) && may_block();
             if is_stuck(&mut since, is_blocked, Instant::now()) {
-                match stuck(signals.exit()) {}
+                match stuck() {}
             }
         }
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

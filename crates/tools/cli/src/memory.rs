@@ -5,7 +5,7 @@ mod text;
 
 pub(crate) use saved::saved;
 
-use crate::atomic_file;
+use crate::atomic_file::begin_with_parents;
 use crate::directories::{StoreArg, work_dir};
 use crate::exit::{Ended, Exit, Failure};
 use crate::values::{self, Choice};
@@ -136,7 +136,8 @@ pub(crate) fn run(args: &MemoryArgs) -> Ended {
         None
     };
     // Files that cannot be written are errors before the measurement.
-    let (svg, html) = (begun(args.svg.as_deref())?, begun(args.html.as_deref())?);
+    let svg = begin_with_parents(args.svg.as_deref())?;
+    let html = begin_with_parents(args.html.as_deref())?;
     let (result, stored) = match last {
         Some(result) => (result, Ok(())),
         None => {
@@ -167,13 +168,6 @@ pub(crate) fn run(args: &MemoryArgs) -> Ended {
         exit = failure.exit;
     }
     Ok(exit)
-}
-
-/// Begins a file if there is a path for one, and creates missing parent directories.
-fn begun(path: Option<&Path>) -> Result<Option<atomic_file::Begun>, Failure> {
-    let Some(path) = path else { return Ok(None) };
-    atomic_file::create_parents(path)?;
-    atomic_file::begin(path).map(Some)
 }
 
 fn named(machine: &MachineFacts) -> String {

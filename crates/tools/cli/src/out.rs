@@ -1,7 +1,7 @@
 //! Standard output, and the layout of text for terminals.
 
-use crate::exit::Failure;
-use crate::{interrupt, slow_reader};
+use crate::exit::{Ended, Failure};
+use crate::{interrupt, slow_reader, stderr};
 use base64::Engine;
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
@@ -26,7 +26,22 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| unwritten(&error))
 }
 
-fn unwritten(error: &io::Error) -> Failure {
+/// Returns how a command ends that has printed its output; `ended` is evaluated after it, and may print errors. A
+/// reader that has closed the pipe changes neither the exit code nor the errors. Another failure to print is an error.
+pub(crate) fn then(printed: Result<(), Failure>, ended: Ended) -> Ended {
+    let unprinted = printed.err().filter(|failure| !failure.is_quiet());
+    match (unprinted, ended) {
+        (Some(unprinted), Err(failure)) => {
+            stderr::message(&unprinted.message);
+            Err(failure)
+        }
+        (Some(unprinted), Ok(_)) => Err(unprinted),
+        (None, ended) => ended,
+    }
+}
+
+/// Returns the failure of a write to standard output, which is quiet if the reader has closed it.
+pub(crate) fn unwritten(error: &io::Error) -> Failure {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return Failure::quiet();
     }
@@ -172,6 +187,22 @@ pub(crate) fn columns_of(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exit::Exit;
+
+    #[test]
+    fn a_reader_that_leaves_does_not_change_how_a_command_ends() {
+        let full = || Err(Failure::failed("full"));
+        let end = |printed, ended| then(printed, ended).map_err(|failure| failure.message);
+        for printed in [Ok(()), Err(Failure::quiet())] {
+            assert_eq!(end(printed, Ok(Exit::Refused)), Ok(Exit::Refused));
+        }
+        assert_eq!(
+            end(Err(Failure::quiet()), Err(Failure::failed("lost"))),
+            Err("lost".to_owned())
+        );
+        assert_eq!(end(full(), Ok(Exit::Ok)), Err("full".to_owned()));
+        assert_eq!(end(full(), Err(Failure::failed("lost"))), Err("lost".to_owned()));
+    }
 
     #[test]
     fn text_is_wrapped_between_words() {

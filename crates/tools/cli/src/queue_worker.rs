@@ -72,12 +72,12 @@ pub(crate) fn run(
     if let Some(error) = error {
         return Err(interrupted(stop, error));
     }
-    print(&joining, &report, &ended)?;
-    Ok(match ended {
+    let exit = match ended {
         End::Stopped => Exit::Interrupted,
         End::Finished(counts) if counts.parked > 0 || report.errors > 0 => Exit::Failed,
         End::Finished(_) => Exit::Ok,
-    })
+    };
+    out::then(print(&joining, &report, &ended), Ok(exit))
 }
 
 /// Returns the failure of an operation on the queue, which is 130 if the user did not let it wait.

@@ -139,7 +139,8 @@ fn list(args: &ListArgs) -> Ended {
     let rows = index.sessions().map_err(Failure::failed)?;
     let exit = report_unreadable(&index);
     if args.json {
-        return out::print_json(&json!({"schema": SCHEMA, "sessions": rows})).map(|()| exit);
+        let document = json!({"schema": SCHEMA, "sessions": rows});
+        return out::then(out::print_json(&document), Ok(exit));
     }
     if rows.is_empty() {
         if exit == Exit::Ok {
@@ -165,7 +166,7 @@ fn list(args: &ListArgs) -> Ended {
             Cell::new(ended),
         ]);
     }
-    out::print(&out::table_text(&table)).map(|()| exit)
+    out::then(out::print(&out::table_text(&table)), Ok(exit))
 }
 
 /// Returns the unfinished sessions of `claims --verify`, which `study --resume` does not continue.
@@ -318,7 +319,8 @@ fn index(args: &IndexArgs) -> Ended {
     let runs = index.runs(&RunFilter::default()).map_err(Failure::failed)?.len() as u64;
     let (count, runs) = (format_count(count), format_count(runs));
     let exit = report_unreadable(&index);
-    out::print(&format!("{}  {count} sessions, {runs} runs\n", short(&path))).map(|()| exit)
+    let text = format!("{}  {count} sessions, {runs} runs\n", short(&path));
+    out::then(out::print(&text), Ok(exit))
 }
 
 #[cfg(test)]

@@ -159,12 +159,14 @@ fn read(file: &Path) -> Result<StoreFacts, Failure> {
 
 fn verify(args: &FileArgs) -> Ended {
     let facts = read(&args.file)?;
-    if args.json {
-        out::print_json(&described("store verify", &facts))?;
+    let printed = if args.json {
+        out::print_json(&described("store verify", &facts))
     } else if facts.problem().is_none() {
-        out::print(&format!("{}: {}\n", quoted(&args.file), summary(&facts)))?;
-    }
-    ended(&facts)
+        out::print(&format!("{}: {}\n", quoted(&args.file), summary(&facts)))
+    } else {
+        Ok(())
+    };
+    out::then(printed, ended(&facts))
 }
 
 fn inspect(args: &FileArgs) -> Ended {
@@ -191,8 +193,7 @@ fn backup(args: &BackupArgs) -> Ended {
 fn export(args: &ExportArgs) -> Ended {
     if args.stocks {
         let facts = read(&args.file)?;
-        out::print(&facts.stock_file)?;
-        return ended(&facts);
+        return out::then(out::print(&facts.stock_file), ended(&facts));
     }
     let mut lines = BufWriter::new(std::io::stdout().lock());
     let mut failed = None;
@@ -207,15 +208,8 @@ fn export(args: &ExportArgs) -> Ended {
         stocks.map_or(Ok(()), |stocks| write_line(&mut lines, &stocks))?;
         lines.flush()
     });
-    match written {
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => return Err(Failure::quiet()),
-        Err(e) => {
-            let reason = ioloom_failure::reason(&e);
-            return Err(Failure::failed(format!("cannot write to standard output: {reason}")));
-        }
-        Ok(()) => {}
-    }
-    ended(&facts.map_err(Failure::failed)?)
+    let printed = written.map_err(|error| out::unwritten(&error));
+    out::then(printed, facts.map_err(Failure::failed).and_then(|facts| ended(&facts)))
 }
 
 fn write_line(out: &mut impl Write, value: &serde_json::Value) -> std::io::Result<()> {

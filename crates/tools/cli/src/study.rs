@@ -221,10 +221,11 @@ pub(crate) fn run(args: &StudyArgs) -> Ended {
         }
     }
     let studies = bench.report(args, ran, files)?;
-    if args.json {
-        out::print_json(&Document { schema: SCHEMA, command: "study", studies })?;
-    }
-    failed.map_or(Ok(exit), Err)
+    let printed = match args.json {
+        true => out::print_json(&Document { schema: SCHEMA, command: "study", studies }),
+        false => Ok(()),
+    };
+    out::then(printed, failed.map_or(Ok(exit), Err))
 }
 
 /// Selects the studies that contain a requested experiment.
@@ -503,8 +504,8 @@ impl Bench {
         let page = ioloom_report::html_all(&inputs);
         let stored = atomic_file::write(&entries[0].report, &page);
         let asked = files.finish(&page, &inputs);
-        stored.and(asked).and(printed)?;
-        Ok(entries)
+        stored.and(asked)?;
+        out::then(printed, Ok(Exit::Ok)).map(|_| entries)
     }
 
     /// Returns the entry for a study in the `--json` document.

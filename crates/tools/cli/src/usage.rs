@@ -1,10 +1,12 @@
 //! Command-line errors in the format of all other messages.
 
 use crate::exit::Exit;
-use crate::stderr;
+use crate::{out, stderr};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use ioloom_sys::stdio::Stream;
 use std::error::Error;
+use std::io::Write;
+use std::net::AddrParseError;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 
 /// The error if standard output was closed before the program started.
@@ -19,11 +21,7 @@ pub(crate) fn exit(error: &clap::Error) -> ! {
 /// The same with another code for errors.
 pub(crate) fn exit_with_code(error: &clap::Error, code: Exit) -> ! {
     if !error.use_stderr() {
-        if Stream::Output.was_closed() {
-            stderr::message(CLOSED);
-            std::process::exit(Exit::Failed as i32);
-        }
-        error.exit();
+        print(error);
     }
     match invalid_value(error).or_else(|| missing_command(error)) {
         Some(message) => stderr::message(&message),
@@ -42,7 +40,7 @@ pub(crate) fn exit_with_code(error: &clap::Error, code: Exit) -> ! {
 /// Like [`exit`], with the messages and the exit code of a GNU program.
 pub(crate) fn exit_as_gnu(error: &clap::Error, command: &str) -> ! {
     if !error.use_stderr() {
-        error.exit();
+        print(error);
     }
     if let Some(message) = gnu_message(error) {
         exit_with(&message, command);
@@ -54,6 +52,25 @@ pub(crate) fn exit_as_gnu(error: &clap::Error, command: &str) -> ! {
     let text = error.render().to_string();
     let message = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
     exit_with(message, command)
+}
+
+/// Prints help or a version and exits.
+fn print(text: &clap::Error) -> ! {
+    if Stream::Output.was_closed() {
+        stderr::message(CLOSED);
+        std::process::exit(Exit::Failed as i32);
+    }
+    let exit = match text.print().and_then(|()| std::io::stdout().flush()) {
+        Ok(()) => Exit::Ok,
+        Err(error) => {
+            let failure = out::unwritten(&error);
+            if !failure.is_quiet() {
+                stderr::message(&failure.message);
+            }
+            failure.exit
+        }
+    };
+    std::process::exit(exit as i32)
 }
 
 /// Prints an error in the command line of a GNU program and exits.
@@ -100,10 +117,15 @@ fn invalid_value(error: &clap::Error) -> Option<String> {
         _ => None,
     };
     let (flag, value) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
-    if value.is_empty() && flag.starts_with(['[', '<']) {
+    let operand = flag.strip_prefix(['[', '<']);
+    if value.is_empty() && operand.is_some() && error.kind() == ErrorKind::InvalidValue {
         return Some("invalid operand '': a path must not be empty".to_owned());
     }
-    let flag = flag.split([' ', '=', '[']).next().unwrap_or(flag);
+    let name = match operand {
+        Some(operand) => operand.split([']', '>']).next(),
+        None => flag.split([' ', '=', '[']).next(),
+    };
+    let name = name.unwrap_or(flag);
     let why = match error.kind() {
         ErrorKind::ValueValidation => reason(error.source()?, value),
         ErrorKind::InvalidValue if value.is_empty() => "a value is required".to_owned(),
@@ -113,7 +135,7 @@ fn invalid_value(error: &clap::Error) -> Option<String> {
         },
         _ => return None,
     };
-    Some(format!("invalid value '{}' for {flag}: {why}", value.escape_debug()))
+    Some(format!("invalid value '{}' for {name}: {why}", value.escape_debug()))
 }
 
 /// Returns why a value is invalid. Errors of the standard library and of clap's ranges describe the
@@ -130,6 +152,9 @@ fn reason(source: &(dyn Error + 'static), value: &str) -> String {
     }
     if source.is::<ParseFloatError>() {
         return "must be a number".to_owned();
+    }
+    if source.is::<AddrParseError>() {
+        return "must be an IP address and a port, such as 127.0.0.1:7004".to_owned();
     }
     let text = source.to_string();
     range(&text).unwrap_or(text)
@@ -197,7 +222,12 @@ mod tests {
             .arg(arg("size").value_parser(value_parser!(usize)).allow_hyphen_values(true))
             .arg(arg("full").value_parser(value_parser!(std::num::NonZeroU64)))
             .arg(arg("share").value_parser(value_parser!(f64)))
-            .arg(arg("word").value_parser(["a", "b", "c"]));
+            .arg(arg("word").value_parser(["a", "b", "c"]))
+            .arg(
+                Arg::new("operand")
+                    .value_name("ADDRESS:PORT")
+                    .value_parser(value_parser!(std::net::SocketAddr)),
+            );
         invalid_value(&command.try_get_matches_from(args).unwrap_err())
     }
 
@@ -208,6 +238,19 @@ mod tests {
             "invalid value 'd\\n' for --word: must be a, b or c"
         );
         assert_eq!(message(&["x", "--unknown"]), None);
+    }
+
+    #[test]
+    fn a_wrong_operand_is_named_without_brackets() {
+        for value in ["localhost:7004", ""] {
+            assert_eq!(
+                message(&["x", value]).unwrap(),
+                format!(
+                    "invalid value '{value}' for ADDRESS:PORT: must be an IP address and a port, such as \
+                     127.0.0.1:7004"
+                )
+            );
+        }
     }
 
     #[test]

@@ -198,8 +198,7 @@ fn advise(args: &AdviseArgs, profiles: Result<Profiles, Failure>) -> Ended {
     if taught {
         keep(profiles, entry);
     }
-    printed?;
-    exit(stop.load(Ordering::Relaxed), failed, unread)
+    out::then(printed, exit(stop.load(Ordering::Relaxed), failed, unread))
 }
 
 /// Runs all plans on all files. Returns their times, or why it failed or is refused; neither after an

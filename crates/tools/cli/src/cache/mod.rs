@@ -11,13 +11,14 @@ mod strip;
 pub(crate) use args::CacheArgs;
 
 use crate::exit::{Ended, Exit, Failure};
-use crate::interrupt::{self, StopSignals, unless_stuck};
+use crate::interrupt::{self, unless_stuck};
 use crate::status_line::StatusLine;
 use crate::{atomic_file, out, stderr};
 use args::PathArgs;
 use ioloom_cache::{Action, CacheProgress, FileReport, Report, Scan};
 use ioloom_model::units::{format_count, format_size};
 use ioloom_walk::{Separator, read_list};
+use std::cell::Cell;
 use std::io::BufReader;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,25 +26,23 @@ use std::time::Instant;
 
 pub(crate) fn run(args: &CacheArgs) -> Ended {
     let (act, args) = (args.what.act(), args.what.paths());
-    let signals = StopSignals::catch();
-    interrupt::share(&signals.flag);
+    // A picture that cannot be written is an error before the work.
+    let svg = Cell::new(atomic_file::begin_with_parents(args.svg.as_deref())?);
+    let stop = interrupt::stop_flag();
     let started = Instant::now();
-    let stuck = |exit: Exit| {
+    let stuck = || {
         stderr::message("interrupted: standard input or a file system does not answer");
-        std::process::exit(exit as i32)
+        drop(svg.take());
+        std::process::exit(Exit::Interrupted as i32)
     };
     let progress = Arc::new(CacheProgress::default());
     // No signal ends the wait for a list from an idle pipe, or for a server. Writing back and dropping pages end, except
     // on a server that does not answer: then a second signal is needed.
     let may_block = || progress.writing.load(Ordering::Relaxed) == 0;
-    let scan = || scan(act, args, &signals.flag, &progress);
-    let (report, unread) = unless_stuck(&signals, may_block, stuck, scan)?;
+    let scan = || scan(act, args, &stop, &progress);
+    let (report, unread) = unless_stuck(&stop, may_block, stuck, scan)?;
     let elapsed_ns = started.elapsed().as_nanos() as u64;
     let strips = if args.map || args.svg.is_some() { strip::of(&report) } else { Vec::new() };
-    // A picture would be incomplete.
-    if let Some(file) = args.svg.as_ref().filter(|_| !unread) {
-        atomic_file::write(file, strip::picture(&strips))?;
-    }
     for error in &report.errors {
         stderr::message(&out::readable(error.as_bytes()));
     }
@@ -59,11 +58,15 @@ pub(crate) fn run(args: &CacheArgs) -> Ended {
         let text = show::Show { act, columns: out::columns(), map: args.map };
         out::print_to_slow_reader(&text.report(&report, &strips))
     };
-    match printed {
-        Err(failure) if !failure.is_quiet() => Err(failure),
-        // A reader that has closed the pipe does not change the exit code.
-        _ => Ok(exit_of(&report, &signals)),
-    }
+    // After the report, which must not be lost with the picture.
+    let drawn = match svg.take() {
+        Some(file) if !unread && !report.stopped => {
+            file.finish(|out| out.write_all(strip::picture(&strips).as_bytes()))
+        }
+        // It would be incomplete, and replace an earlier one.
+        _ => Ok(()),
+    };
+    out::then(printed, drawn.map(|()| exit_of(&report)))
 }
 
 /// Returns the report, and whether it is incomplete because the reader of a list has left.
@@ -124,10 +127,10 @@ fn scan(
     }
 }
 
-fn exit_of(report: &Report, signals: &StopSignals) -> Exit {
+fn exit_of(report: &Report) -> Exit {
     if report.stopped {
         stderr::message("interrupted: the totals are incomplete");
-        signals.exit()
+        Exit::Interrupted
     } else if report.errors_count > 0 || report.incomplete_count > 0 {
         Exit::Failed
     } else {

@@ -78,32 +78,32 @@ fn copy(args: &CpArgs) -> Ended {
     let progress = Arc::new(CopyCounters::default());
     let watcher = CopyProgress::start(args, Some((&sources, &target)), &options, progress.clone());
     // A thread that prints may hold the bar, which therefore stays.
-    let stuck = |exit: Exit| {
+    let stuck = || {
         stderr::message(
             "interrupted: a file system or the reader of the output does not answer; incomplete files may remain under \
              hidden names",
         );
-        std::process::exit(exit as i32)
+        std::process::exit(signals.exit() as i32)
     };
     let quiet = Cell::new(((u64::MAX, u64::MAX), Instant::now()));
     let may_block = || may_block(&options, &progress, &quiet, Instant::now());
     let run = || ioloom_copy::copy(&sources, &target, &options, &watcher, &progress);
-    let copied = unless_stuck(&signals, may_block, stuck, run);
+    let copied = unless_stuck(&signals.flag, may_block, stuck, run);
     watcher.finish();
     let report = copied.map_err(Failure::failed)?;
-    if args.flags.json {
-        out::print_json_to_slow_reader(&Document::of(&report))?;
+    let printed = if args.flags.json {
+        out::print_json_to_slow_reader(&Document::of(&report))
     } else {
         notes::print_notes(args, &report);
-    }
-    if let Some(failure) = watcher.unwritten() {
-        return Err(failure);
-    }
-    Ok(match report.cancelled {
+        Ok(())
+    };
+    let printed = watcher.unwritten().map_or(printed, Err);
+    let exit = match report.cancelled {
         true => signals.exit(),
         false if report.errors_count == 0 => Exit::Ok,
         false => Exit::Failed,
-    })
+    };
+    out::then(printed, Ok(exit))
 }
 
 /// How long an interrupted copy may make no progress: a write to a slow device can take seconds.

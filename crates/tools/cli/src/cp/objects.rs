@@ -43,12 +43,12 @@ pub(super) fn run(args: &CpArgs) -> Ended {
         download(&store, &place, &Options { recursive, stop, progress, ..Options::default() })
     });
     let done = done.map_err(|error| remote::failure(&error))?;
-    print(args, &done)?;
-    Ok(match done.run.failed {
+    let exit = match done.run.failed {
         _ if done.run.cancelled => signals.exit(),
         0 => Exit::Ok,
         _ => Exit::Failed,
-    })
+    };
+    out::then(print(args, &done), Ok(exit))
 }
 
 /// Runs a copy, and shows its progress meanwhile.

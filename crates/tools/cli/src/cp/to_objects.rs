@@ -27,12 +27,12 @@ pub(super) fn run(args: &CpArgs, source: &Path, target: &Path) -> Ended {
         upload(&store, source, &records, &options)
     });
     let done = done.map_err(|error| remote::failure(&error))?;
-    print(args, &done)?;
-    Ok(match done.failed {
+    let exit = match done.failed {
         _ if done.cancelled => signals.exit(),
         0 => Exit::Ok,
         _ => Exit::Failed,
-    })
+    };
+    out::then(print(args, &done), Ok(exit))
 }
 
 /// Returns the directory for the IDs of uploads.

@@ -33,13 +33,13 @@ pub(super) fn scan(args: &DuArgs, lines: &Lines, print: bool) -> Result<Scan, Fa
         return Err(Failure::usage("--interactive takes one directory"));
     }
     let (signals, progress) = (StopSignals::catch(), Arc::new(ScanProgress::default()));
-    let stuck = |exit: Exit| {
+    let stuck = || {
         stderr::message("interrupted: a file system does not answer, and nothing can be summed up");
-        std::process::exit(exit as i32)
+        std::process::exit(signals.exit() as i32)
     };
     signals.share();
     let scan = || scan_all(args, (lines, print), &operands, &signals, &progress);
-    unless_stuck(&signals, || progress.walking.load(Ordering::Relaxed), stuck, scan)
+    unless_stuck(&signals.flag, || progress.walking.load(Ordering::Relaxed), stuck, scan)
 }
 
 fn scan_all(

@@ -112,10 +112,7 @@ pub(crate) fn read(args: &EachArgs, plan: &Plan) -> Result<Input, Failure> {
             "-L, -x, --exclude, --ignore and --skip-hidden select files of directories; a list on \
              standard input names its files",
         )),
-        [only] if only.as_os_str() == "-" && Stream::Input.was_closed() => {
-            Err(Failure::failed("cannot read standard input: it is closed"))
-        }
-        [only] if only.as_os_str() == "-" => Ok(stdin(args)),
+        [only] if only.as_os_str() == "-" => check_stdin(args).map(|()| stdin(args)),
         paths if paths.iter().any(|p| p.as_os_str() == "-") => {
             Err(Failure::usage("- cannot be combined with other paths"))
         }
@@ -125,6 +122,16 @@ pub(crate) fn read(args: &EachArgs, plan: &Plan) -> Result<Input, Failure> {
             warnings.append(&mut input.warnings);
             Ok(Input { warnings, ..input })
         }
+    }
+}
+
+/// Refuses a list on standard input if that was closed, where it would seem to be empty.
+pub(super) fn check_stdin(args: &EachArgs) -> Result<(), Failure> {
+    match args.paths.as_slice() {
+        [only] if only.as_os_str() == "-" && Stream::Input.was_closed() => {
+            Err(Failure::failed("cannot read standard input: it is closed"))
+        }
+        _ => Ok(()),
     }
 }
 

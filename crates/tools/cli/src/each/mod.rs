@@ -33,7 +33,7 @@ pub(crate) use args::EachArgs;
 pub(crate) use shard_args::{Number, number};
 
 use crate::exit::{Ended, Exit};
-use crate::{interrupt, remote, stderr};
+use crate::{interrupt, out, remote, stderr};
 use job::Job;
 use run::{run_job, stop_flag_of};
 use std::sync::Arc;
@@ -54,6 +54,8 @@ pub(crate) fn run(args: &EachArgs) -> Ended {
     }
     let job = Job::read(args)?;
     if job.plan.method.is_mmap() && !args.mapped_here && cfg!(feature = "lab") {
+        // In place of a closed standard input, the child would read /dev/null.
+        input::check_stdin(args)?;
         return isolate::run(args);
     }
     if args.sharding.queue.is_some() {
@@ -75,8 +77,7 @@ pub(crate) fn run(args: &EachArgs) -> Ended {
         stderr::message(&output::one_line(line));
     }
     let result = run_job(&job, args, input, &stop)?;
-    output::print(args, &job, &result)?;
-    Ok(result.exit())
+    out::then(output::print(args, &job, &result), Ok(result.exit()))
 }
 
 /// Prints the result of a run that was interrupted while its files were listed, and exits: the

@@ -31,8 +31,7 @@ pub(super) fn run(args: &EachArgs, url: &str) -> Ended {
     let store = remote::open(url)?;
     let stop = stop_flag_of(args, &job)?;
     let outcome = run_job(&job, args, &store, &stop)?;
-    output::print(args, &job, &outcome)?;
-    Ok(outcome.exit())
+    crate::out::then(output::print(args, &job, &outcome), Ok(outcome.exit()))
 }
 
 /// Refuses flags that have no effect on objects.

@@ -3,7 +3,6 @@
 use super::args::EachArgs;
 use super::job::Job;
 use super::outcome::{Outcome, Remote};
-use super::sink::stdout_failed;
 use crate::exit::{Ended, Exit, Failure};
 use crate::{out, slow_reader, stderr};
 use ioloom::Plan;
@@ -12,7 +11,6 @@ use ioloom_model::table;
 use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
 use ioloom_model::{Measured, Method, Schedule};
 use serde_json::json;
-use std::io::ErrorKind;
 
 /// Version of the JSON document.
 pub(super) const SCHEMA: u32 = 1;
@@ -51,16 +49,14 @@ pub(super) fn print(args: &EachArgs, job: &Job, outcome: &Outcome) -> Result<(),
     }
 }
 
-/// Prints what ends the output. The exit code is that of the run even if the reader has gone.
+/// Prints what ends the output.
 fn print_last(text: &str, outcome: &Outcome) -> Result<(), Failure> {
     slow_reader::stdout(|out| out.write_all(text.as_bytes())).map_err(|error| {
         if slow_reader::is_given_up(&error) {
             let message = if outcome.cancelled { "" } else { "interrupted" };
             Failure::new(Exit::Interrupted, message)
-        } else if error.kind() == ErrorKind::BrokenPipe {
-            Failure::new(outcome.exit(), "")
         } else {
-            stdout_failed(&error)
+            out::unwritten(&error)
         }
     })
 }

@@ -12,7 +12,7 @@ use super::output;
 use super::run::{run_job, stop_flag_of};
 use crate::exit::{Ended, Exit, Failure};
 use crate::sharding::{absolute, enter, failure, now_ns, place, runner};
-use crate::{sharding, stderr};
+use crate::{out, sharding, stderr};
 use ioloom_failure::quoted;
 use ioloom_model::Method;
 use ioloom_model::units::format_counted;
@@ -55,14 +55,12 @@ pub(super) fn run(args: &EachArgs, job: &Job) -> Ended {
     if args.sharding.part.is_none() {
         let mut outcome = process(&args, job, &plan, names, &stop)?;
         outcome.shard = Some(document(&plan, &entry, None));
-        output::print(&args, job, &outcome)?;
-        return Ok(outcome.exit());
+        return out::then(output::print(&args, job, &outcome), Ok(outcome.exit()));
     }
     match one(&args, job, &plan, (&entry, names), &stop)? {
         Ran::Part { part, outcome: Some(outcome), late: false } => {
             debug_assert_eq!(part.shard, entry.shard);
-            output::print(&args, job, &outcome)?;
-            Ok(outcome.exit())
+            out::then(output::print(&args, job, &outcome), Ok(outcome.exit()))
         }
         Ran::Part { part, outcome, late } => {
             let path = part_path(&args, &entry);
@@ -73,8 +71,7 @@ pub(super) fn run(args: &EachArgs, job: &Job) -> Ended {
             not_counted(&args, &path, &part, late)
         }
         Ran::Interrupted(outcome) => {
-            output::print(&args, job, &outcome)?;
-            Ok(outcome.exit())
+            out::then(output::print(&args, job, &outcome), Ok(outcome.exit()))
         }
     }
 }
@@ -233,6 +230,7 @@ fn say_late(path: &Path, part: &PartHeader) {
 /// returns the exit code of its run. `late` means that this command ran the shard, too.
 fn not_counted(args: &EachArgs, path: &Path, part: &PartHeader, late: bool) -> Ended {
     let found = &part.found;
+    let exit = if found.errors > 0 { Exit::Failed } else { Exit::Ok };
     if args.json {
         let document = json!({
             "schema": output::SCHEMA,
@@ -249,9 +247,9 @@ fn not_counted(args: &EachArgs, path: &Path, part: &PartHeader, late: bool) -> E
                 "late": late,
             },
         });
-        crate::out::print_json(&document)?;
+        return out::then(out::print_json(&document), Ok(exit));
     }
-    Ok(if found.errors > 0 { Exit::Failed } else { Exit::Ok })
+    Ok(exit)
 }
 
 fn document(plan: &Plan, entry: &Entry, part: Option<&Path>) -> Value {

@@ -8,8 +8,7 @@
 
 use super::progress::Bar;
 use crate::exit::{Exit, Failure};
-use crate::{interrupt, slow_reader};
-use ioloom_failure::reason;
+use crate::{interrupt, out, slow_reader};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -148,7 +147,7 @@ impl<'a> Sink<'a> {
         self.flush(&mut out, Instant::now());
         match out.failed.take() {
             Some(e) if slow_reader::is_given_up(&e) => Ok(false),
-            Some(e) if e.kind() != ErrorKind::BrokenPipe => Err(stdout_failed(&e)),
+            Some(e) if e.kind() != ErrorKind::BrokenPipe => Err(out::unwritten(&e)),
             _ => Ok(true),
         }
     }
@@ -216,11 +215,6 @@ impl<'a> Sink<'a> {
     fn lock(&self) -> MutexGuard<'_, Out> {
         self.out.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Returns the failure to write to standard output.
-pub(super) fn stdout_failed(error: &io::Error) -> Failure {
-    Failure::failed(format!("cannot write to standard output: {}", reason(error)))
 }
 
 impl Out {

@@ -81,13 +81,11 @@ pub(crate) fn run(args: &LoadArgs) -> Ended {
         out::print(&text::text(&document, args, out::columns()))
     };
     let ended = end(args, &document, stop.load(Ordering::Relaxed));
-    // After the report, which must not be lost with the history. A reader that has closed the pipe does not
-    // change the exit code.
-    let unprinted = printed.err().filter(|failure| !failure.is_quiet());
-    let mut failures = failed.into_iter().chain(recorded.err()).chain(unprinted);
-    let Some(first) = failures.next() else { return ended };
+    // After the report, which must not be lost with the history.
+    let mut failures = failed.into_iter().chain(recorded.err());
+    let Some(first) = failures.next() else { return out::then(printed, ended) };
     failures.for_each(|failure| stderr::message(&failure.message));
-    Err(first)
+    out::then(printed, Err(first))
 }
 
 /// Checks a recorded history.
@@ -99,16 +97,16 @@ fn check(path: &std::path::Path, json: bool) -> Ended {
         _ => None,
     };
     let checked = Checked::new(&history, &atomic, per_stock.as_ref());
-    if json {
-        out::print_json(&checked)?;
-    } else {
-        out::print(&text::checked(&checked))?;
-    }
-    Ok(match atomic {
+    let printed = match json {
+        true => out::print_json(&checked),
+        false => out::print(&text::checked(&checked)),
+    };
+    let exit = match atomic {
         Verdict::Explained => Exit::Ok,
         Verdict::Violated { .. } => Exit::Failed,
         Verdict::Undecided { .. } => Exit::Refused,
-    })
+    };
+    out::then(printed, Ok(exit))
 }
 
 /// Chooses the exit code after the report.

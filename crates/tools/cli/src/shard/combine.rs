@@ -60,7 +60,7 @@ pub(super) fn combine(
     let work = census.work.as_ref().map(|work| &work.options);
     let reads = work.is_some_and(|o| o.contains_key("compute") && !o.contains_key("method"));
     let mut hashes = Some(Hashes::default()).filter(|_| digest && reads);
-    let mut text = Vec::new();
+    let (mut text, mut unread) = (Vec::new(), false);
     for (entry, complete) in plan.entries().zip(&census.parts) {
         let Some(complete) = complete else { continue };
         let changed = |why: &str| {
@@ -95,16 +95,27 @@ pub(super) fn combine(
                 }
             }
             if text.len() >= BUFFER {
-                out::print_bytes(&text)?;
-                text.clear();
+                print(&mut text, &mut unread)?;
             }
         }
     }
-    out::print_bytes(&text)?;
+    print(&mut text, &mut unread)?;
     all.errors.sort();
     let roots = Roots::new(plan.header.tree.as_ref().map(|tree| tree.path().to_owned()));
     all.digest = hashes.map(|hashes| hashes.digest(&PathList::new(), |path| roots.shown(path)));
     Ok(all)
+}
+
+/// Prints lines, unless the reader has closed the pipe: the results after that are still combined, for the exit code.
+fn print(text: &mut Vec<u8>, unread: &mut bool) -> Result<(), Failure> {
+    if !*unread {
+        match out::print_bytes(text) {
+            Err(failure) if failure.is_quiet() => *unread = true,
+            printed => printed?,
+        }
+    }
+    text.clear();
+    Ok(())
 }
 
 /// Writes the line of a file.

@@ -98,13 +98,13 @@ pub(super) fn merge(plan: &Plan, census: &Census, shown: Shown<'_>) -> Ended {
         errors: sum.copied.errors.clone(),
         errors_count: errors,
     })?;
-    match (shown.json, shown.quiet) {
-        (true, _) => out::print_json(&document(plan, census, &summary, (&sum, &finished)))?,
-        (false, true) => {}
-        (false, false) => out::print(&words(&summary, &sum, &finished, errors))?,
-    }
+    let printed = match (shown.json, shown.quiet) {
+        (true, _) => out::print_json(&document(plan, census, &summary, (&sum, &finished))),
+        (false, true) => Ok(()),
+        (false, false) => out::print(&words(&summary, &sum, &finished, errors)),
+    };
     let complete = errors == 0 && finished.new.is_empty();
-    Ok(if complete { Exit::Ok } else { Exit::Failed })
+    out::then(printed, Ok(if complete { Exit::Ok } else { Exit::Failed }))
 }
 
 /// Refuses to complete a copy to which a worker may still write: one that lost its lease, or whose shard another one

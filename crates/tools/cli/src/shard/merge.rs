@@ -131,8 +131,8 @@ pub(super) fn run(args: &MergeArgs) -> Ended {
         errors: combined.errors.clone(),
         errors_count: count,
     })?;
-    print(args, &plan, &census, (&summary, &combined, changes.as_ref()))?;
-    Ok(if count > 0 || changed { Exit::Failed } else { Exit::Ok })
+    let printed = print(args, &plan, &census, (&summary, &combined, changes.as_ref()));
+    out::then(printed, Ok(if count > 0 || changed { Exit::Failed } else { Exit::Ok }))
 }
 
 fn lines(args: &MergeArgs, census: &Census) -> Result<Lines, Failure> {
@@ -151,18 +151,20 @@ fn lines(args: &MergeArgs, census: &Census) -> Result<Lines, Failure> {
 
 /// Reports why the parts cannot be combined.
 fn incomplete(args: &MergeArgs, plan: &Plan, census: &Census) -> Ended {
-    if args.json {
-        out::print_json(&json!({
+    let printed = match args.json {
+        true => out::print_json(&json!({
             "schema": 1,
             "command": "shard merge",
             "plan": plan.checksum,
             "shards": plan.header.shards,
             "complete": false,
             "faults": text::faults_json(census),
-        }))?;
-    }
+        })),
+        false => Ok(()),
+    };
     let faults = text::faults(census).join("\n  ");
-    Err(Failure::failed(format!("cannot combine the parts of {}:\n  {faults}", quoted(&plan.path))))
+    let message = format!("cannot combine the parts of {}:\n  {faults}", quoted(&plan.path));
+    out::then(printed, Err(Failure::failed(message)))
 }
 
 fn print(

@@ -138,8 +138,8 @@ pub(super) fn run(args: &PlanArgs) -> Ended {
         version: crate::version::VERSION.to_owned(),
     };
     let plan = Plan::write(&out, header, &planned.paths).map_err(failure)?;
-    report(args, &plan, &out)?;
-    Ok(if plan.header.errors_count > 0 { Exit::Failed } else { Exit::Ok })
+    let exit = if plan.header.errors_count > 0 { Exit::Failed } else { Exit::Ok };
+    out::then(report(args, &plan, &out), Ok(exit))
 }
 
 /// Lists the files.

@@ -39,21 +39,21 @@ pub(super) fn watch(args: &WatchArgs) -> Ended {
     };
     loop {
         let status = read()?;
-        if args.json {
-            out::print(&format!("{}\n", document(&status)))?;
-        } else {
-            let line = line(&status);
-            if line != last {
-                out::print(&line)?;
-                last = line;
-            }
-        }
+        let mut text = match args.json {
+            true => format!("{}\n", document(&status)),
+            false => Some(line(&status)).filter(|line| *line != last).unwrap_or_default(),
+        };
         if status.is_finished() {
             if !args.json {
-                out::print(&words(&status))?;
+                text += &words(&status);
             }
             let failed = status.counts.parked > 0 || status.counts.with_errors > 0;
-            return Ok(if failed { Exit::Failed } else { Exit::Ok });
+            let exit = if failed { Exit::Failed } else { Exit::Ok };
+            return out::then(out::print(&text), Ok(exit));
+        }
+        if !text.is_empty() {
+            out::print(&text)?;
+            last = text;
         }
         if let Some(shards) = status.lost()
             && read()?.counts == status.counts

@@ -93,12 +93,12 @@ pub(super) fn merge(plan: &Plan, census: &Census, shown: Shown<'_>) -> Ended {
         errors: sum.errors.clone(),
         errors_count: errors,
     })?;
-    match (shown.json, shown.quiet) {
-        (true, _) => out::print_json(&document(plan, census, &summary, &sum))?,
-        (false, true) => {}
-        (false, false) => out::print(&words(&summary, &sum, errors))?,
-    }
-    Ok(if errors > 0 { Exit::Failed } else { Exit::Ok })
+    let printed = match (shown.json, shown.quiet) {
+        (true, _) => out::print_json(&document(plan, census, &summary, &sum)),
+        (false, true) => Ok(()),
+        (false, false) => out::print(&words(&summary, &sum, errors)),
+    };
+    out::then(printed, Ok(if errors > 0 { Exit::Failed } else { Exit::Ok }))
 }
 
 fn words(summary: &Summary, sum: &Sum, errors: u64) -> String {

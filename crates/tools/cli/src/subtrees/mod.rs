@@ -7,7 +7,7 @@ pub(crate) use args::{Others, Sharding, ShardingWith};
 use crate::exit::{Ended, Exit, Failure};
 use crate::interrupt::StopSignals;
 use crate::sharding::{absolute, check_kind, enter, failure, now_ns, place, runner};
-use crate::stderr;
+use crate::{out, stderr};
 use ioloom_failure::quoted;
 use ioloom_model::units::format_counted;
 use ioloom_shard::part::{Claim, Claimed, Committed, Found, PartHeader, Work};
@@ -101,8 +101,8 @@ pub(crate) fn run<C: SubtreeCommand>(command: &C) -> Ended {
             Ok(signals.exit())
         }
         Ran::Part { part, own } => {
-            command.print(&plan, &part, own)?;
-            Ok(if part.found.errors > 0 { Exit::Failed } else { Exit::Ok })
+            let exit = if part.found.errors > 0 { Exit::Failed } else { Exit::Ok };
+            out::then(command.print(&plan, &part, own), Ok(exit))
         }
     }
 }

@@ -82,14 +82,14 @@ pub(crate) fn run(args: &SelftestArgs) -> Ended {
     };
     let reports = selftest(&plan, &tell).map_err(Failure::failed)?;
     let refused = reports.iter().all(|report| report.refused.is_some());
-    if args.json {
+    let printed = if args.json {
         let (run_ms, tasks) = (args.length, args.tasks);
         let command = "trace selftest";
-        out::print_json(&Document { schema: SCHEMA, command, run_ms, tasks, levels: reports })?;
+        out::print_json(&Document { schema: SCHEMA, command, run_ms, tasks, levels: reports })
     } else {
-        out::print(&text(&reports, args, out::columns()))?;
-    }
-    Ok(if refused { Exit::Refused } else { Exit::Ok })
+        out::print(&text(&reports, args, out::columns()))
+    };
+    out::then(printed, Ok(if refused { Exit::Refused } else { Exit::Ok }))
 }
 
 fn text(reports: &[LevelReport], args: &SelftestArgs, width: usize) -> String {

@@ -140,12 +140,12 @@ fn lists_come_on_standard_input() {
 }
 
 #[test]
-fn one_interrupt_ends_the_wait_for_a_list() {
+fn one_signal_ends_the_wait_for_a_list() {
     let tree = Tree::new();
     tree.write("f", 10);
     let mut child = Command::new(PROGRAM)
         .current_dir(tree.path())
-        .args(["cache", "warm", "-a", "-"])
+        .args(["cache", "warm", "-a", "--svg", "map.svg", "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -156,7 +156,8 @@ fn one_interrupt_ends_the_wait_for_a_list() {
     // The program catches signals before it prints the first file.
     let mut printed = [0];
     child.stdout.as_mut().unwrap().read_exact(&mut printed).unwrap();
-    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    // Every signal that is handled gives the code of an interrupt.
+    let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
     // The list is still open. Without an end, the program is killed and has no exit code.
     for _ in 0..600 {
@@ -169,6 +170,7 @@ fn one_interrupt_ends_the_wait_for_a_list() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     assert!(text(&output.stderr).contains("interrupted"), "{output:?}");
+    assert_eq!(fs::read_dir(tree.path()).unwrap().count(), 1, "no part of a picture remains");
     drop(list);
 }
 
@@ -227,6 +229,13 @@ fn a_picture_is_written() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let picture = fs::read_to_string(tree.path().join("map.svg")).unwrap();
     assert!(picture.starts_with("<svg") && picture.contains("97.7 KiB"), "{picture}");
+    // A full device fails after the report, which is not lost, and a wrong path before the work.
+    for (file, shown) in [("/dev/full", true), ("f/map.svg", false)] {
+        let output = tree.run(&["status", "--svg", file, "f"]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(text(&output.stdout).contains("97.7 KiB"), shown, "{output:?}");
+        assert_eq!(text(&output.stderr).lines().count(), 1, "{output:?}");
+    }
 }
 
 #[test]

@@ -155,6 +155,13 @@ impl Home {
         }
     }
 
+    /// Runs the program with a standard output whose reader has closed it.
+    pub(crate) fn run_unread<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        self.command(args).stdout(writer).output().unwrap().into()
+    }
+
     /// Returns the lines of the only session in the store.
     pub(crate) fn lines(&self) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(self.store().join("sessions")) else {

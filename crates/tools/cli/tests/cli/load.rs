@@ -124,11 +124,9 @@ fn a_run_whose_stocks_cannot_be_compared_at_the_end_does_not_pass() {
 fn the_exit_code_of_a_load_survives_a_closed_pipe() {
     let home = Home::new();
     let target = server_that_vanishes().to_string();
-    let (reader, writer) = std::io::pipe().unwrap();
-    drop(reader);
     let args = ["load", &target, "--mix", "buy", "--requests", "20", "-c", "1", "--anyway"];
-    let output = home.command(&args).stdout(writer).output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let ran = home.run_unread(&args);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
 }
 
 #[test]
@@ -231,6 +229,9 @@ fn an_impossible_history_is_detected() {
     let ran = home.run(&["load", "--check", "h"]);
     assert_eq!(ran.code, Some(1), "{}", ran.err);
     assert!(ran.out.contains("VIOLATED") && ran.out.contains("need not be atomic"), "{}", ran.out);
+    for args in [&["load", "--check", "h"][..], &["load", "--check", "h", "--json"]] {
+        assert_eq!(home.run_unread(args).code, Some(1), "{args:?}");
+    }
     std::fs::write(home.path("h"), "no history\n").unwrap();
     home.run(&["load", "--check", "h"]).one_error(1, &["line 1", "h"]);
 }
@@ -239,6 +240,8 @@ fn an_impossible_history_is_detected() {
 fn impossible_loads_are_refused_with_one_error() {
     let home = Home::new();
     home.run(&["load", "192.0.2.1:7004"]).one_error(3, &["--remote"]);
+    let address = "'localhost:7004' for ADDRESS:PORT: must be an IP address and a port, such as";
+    home.run(&["load", "localhost:7004"]).one_error(2, &[address]);
     home.run(&["load", "127.0.0.1:1"]).one_error(1, &["127.0.0.1:1", "ioloom serve"]);
     home.run(&["load", "--connections", "0"]).one_error(2, &["connections", "between 1 and"]);
     // Flags that have no effect in the selected loop are rejected.

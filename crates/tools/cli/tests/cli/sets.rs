@@ -36,6 +36,11 @@ fn a_set_is_created_verified_and_removed() {
     assert_eq!(faulty.code, Some(1), "{}", faulty.err);
     assert!(faulty.out.contains("49 of 50"), "{}", faulty.out);
     assert!(faulty.err.contains(one.file_name().unwrap().to_str().unwrap()), "{}", faulty.err);
+    // A reader that closes the pipe hides neither.
+    for args in [&["fileset", "verify", "set"][..], &["fileset", "verify", "set", "--json"]] {
+        let unread = home.run_unread(args);
+        assert_eq!((unread.code, &unread.err), (Some(1), &faulty.err));
+    }
 
     let manifest = home.path("set").join(MANIFEST);
     let text = std::fs::read_to_string(&manifest).unwrap();

@@ -119,6 +119,16 @@ fn names_that_are_not_utf8_are_exact_in_json() {
     assert_eq!(hashes[1]["path_base64"], "dG8v/w==", "{document}");
 }
 
+#[test]
+fn a_closed_pipe_does_not_change_the_exit_code_of_json() {
+    let dir = place();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = ioloom();
+    command.current_dir(dir.path()).args(["cp", "--json", "missing", "to"]).stdout(writer);
+    assert_eq!(command.output().unwrap().status.code(), Some(1));
+}
+
 /// Copies as an unprivileged user. The program is copied next to the files, where all users have
 /// access.
 fn plain(dir: &Path, is_root: bool, args: &[&str]) -> Output {

@@ -302,6 +302,24 @@ fn a_part_is_written_although_the_reader_of_lines_has_gone() {
     shard(&place, &["merge", "t.shards", "parts", "--quiet"]).ended(0);
 }
 
+#[test]
+fn errors_of_a_merge_survive_a_closed_pipe() {
+    let place = quick();
+    place.write("t/a", "a");
+    place.write("t/b", "b");
+    plan(&place, 1, &[]);
+    fs::remove_file(place.at("t/b")).unwrap();
+    run_all(&place, 1, &["-q"], 1);
+    let forms: [&[&str]; 4] = [&[], &["--json"], &["--per-file"], &["--per-file", "--json"]];
+    for form in forms {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = place.ours(&["shard", "merge", "t.shards", "parts"]);
+        let ran: ProcessOutput = command.args(form).stdout(writer).output().unwrap().into();
+        assert!(ran.ended(1).err.contains("1 file failed in shard"), "{form:?}");
+    }
+}
+
 /// A worker that is killed at any moment leaves a part that counts, or none.
 #[test]
 fn killed_workers_leave_nothing_that_counts_wrongly() {

@@ -213,16 +213,28 @@ fn closed_streams_are_errors_and_not_silent() {
         "cp --explain t/a b",
         "--version",
         "each --help",
+        "cp --help",
+        "cp --version",
     ] {
         let closed = ran(&format!("\"$ioloom\" {args} >&-")).ended(1);
         closed.one_error(&["standard output is closed"]);
+    }
+    for args in ["--version", "each --help", "du --help", "cp --help", "cp --version"] {
+        let full = ran(&format!("\"$ioloom\" {args} > /dev/full")).ended(1);
+        full.one_error(&["cannot write to standard output: No space left on device"]);
     }
     for args in ["each t --quiet", "each --check sums --status", "cp t/a b"] {
         ran(&format!("\"$ioloom\" {args} >&-")).ended(0);
     }
     // What the runtime of Rust opens in place of a closed stream, but opened by the caller.
     ran("\"$ioloom\" each t 1<>/dev/null").ended(0);
-    for args in ["each - --quiet", "each --check -"] {
+    for args in [
+        "each - --quiet",
+        "each --check -",
+        "each - --method mmap:plain --compute touch",
+        "cache status -",
+        "cache drop -",
+    ] {
         let closed = ran(&format!("\"$ioloom\" {args} <&-")).ended(1);
         closed.one_error(&["cannot read standard input: it is closed"]);
     }
