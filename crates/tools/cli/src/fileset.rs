@@ -3,6 +3,7 @@
 use crate::bar_target;
 use crate::exit::{Ended, Exit, Failure};
 use crate::{out, stderr, values};
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use ioloom_failure::quoted;
@@ -70,7 +71,7 @@ Examples:
 #[derive(Debug, Args)]
 struct CreateArgs {
     /// Set description
-    #[arg(value_name = "SPEC", value_parser = values::spelled::<SetText>)]
+    #[arg(value_name = "SPEC", value_parser = set_text())]
     spec: SetText,
     /// A new or empty directory
     #[arg(value_name = "DIR")]
@@ -98,6 +99,13 @@ struct DirArgs {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Parses a description, whose directory need not be UTF-8.
+fn set_text() -> impl TypedValueParser<Value = SetText> {
+    OsStringValueParser::new().try_map(|text| {
+        SetText::from_os(&text).map_err(|error| values::reason(&text.to_string_lossy(), error))
+    })
 }
 
 pub(crate) fn run(args: &FilesetArgs) -> Ended {

@@ -12,7 +12,7 @@ use super::output;
 use super::run::{run_job, stop_flag_of};
 use crate::exit::{Ended, Exit, Failure};
 use crate::sharding::{absolute, enter, failure, now_ns, place, runner};
-use crate::{sharding, stderr};
+use crate::{out, sharding, stderr};
 use ioloom_failure::quoted;
 use ioloom_model::Method;
 use ioloom_model::units::format_counted;
@@ -161,7 +161,10 @@ fn check_present(plan: &Plan, records: &[Record]) -> Result<(), Failure> {
 pub(super) fn work(args: &EachArgs, job: &Job) -> Work {
     let mut options = std::collections::BTreeMap::new();
     match &args.exec {
-        Some(command) => options.insert("exec".to_owned(), command.clone()),
+        Some(command) => match out::base64_unless_utf8(Path::new(command)) {
+            Some(exact) => options.insert("exec_base64".to_owned(), exact),
+            None => options.insert("exec".to_owned(), command.to_string_lossy().into_owned()),
+        },
         None => options.insert("compute".to_owned(), job.compute.to_string()),
     };
     if job.plan.method == Method::Null && job.exec.is_none() {
