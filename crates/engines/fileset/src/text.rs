@@ -7,7 +7,9 @@
 
 use crate::{SetError, spec_from_tree};
 use ioloom_model::{Creation, DirectoryLayout, Distribution, FileSetSpec, ParseError};
+use std::ffi::OsStr;
 use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -54,6 +56,9 @@ const PRESETS: [(&str, &str); 10] = [
 const KEYS: &str = "count, size, compute, layout, data, order, links and seed, or begin with a preset \
                     (source000:A to source000:H, source001, tree) or like:DIR";
 
+/// Separates the directory of `like:` from the seed.
+const SEED: &str = ",seed=";
+
 /// A parsed file set: either complete or derived from a tree.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SetText {
@@ -85,6 +90,21 @@ impl SetText {
         }
     }
 
+    /// Parses a description whose directory need not be UTF-8.
+    ///
+    /// # Errors
+    /// It is invalid.
+    pub fn from_os(text: &OsStr) -> Result<Self, ParseError> {
+        let mut parsed: Self = text.to_string_lossy().parse()?;
+        let bytes = text.as_bytes().trim_ascii_end().strip_prefix(b"like:");
+        let exact = bytes.filter(|_| text.to_str().is_none());
+        if let (Self::Like { dir, .. }, Some(bytes)) = (&mut parsed, exact) {
+            let seed = bytes.windows(SEED.len()).rposition(|part| part == SEED.as_bytes());
+            *dir = OsStr::from_bytes(&bytes[..seed.unwrap_or(bytes.len())]).into();
+        }
+        Ok(parsed)
+    }
+
     /// Returns the presets: names and definitions.
     pub const fn presets() -> &'static [(&'static str, &'static str)] {
         &PRESETS
@@ -110,7 +130,7 @@ impl FromStr for SetText {
         let inner = inner.strip_prefix('{').and_then(|t| t.strip_suffix('}')).unwrap_or(inner);
         if let Some(dir) = inner.trim().strip_prefix("like:") {
             // Directory names can contain commas and equal signs.
-            let (dir, seed) = match dir.rsplit_once(",seed=") {
+            let (dir, seed) = match dir.rsplit_once(SEED) {
                 Some((dir, seed)) => (dir, number(seed).map_err(refuse)?),
                 None => (dir, 0),
             };
@@ -331,6 +351,20 @@ mod tests {
         let dir = PathBuf::from("/a,b=c (d)");
         assert_eq!(like("like:/a,b=c (d)"), SetText::Like { dir: dir.clone(), seed: 0 });
         assert_eq!(like("like:/a,b=c (d),seed=4"), SetText::Like { dir, seed: 4 });
+    }
+
+    #[test]
+    fn a_tree_name_need_not_be_utf8() {
+        for (text, name, seed) in [
+            (&b"like:/\xff\xa0"[..], &b"/\xff\xa0"[..], 0),
+            (b"like:/\xff,seed=1,seed=4", b"/\xff,seed=1", 4),
+            (b"like:/a,seed=4", b"/a", 4),
+        ] {
+            let dir = PathBuf::from(OsStr::from_bytes(name));
+            let parsed = SetText::from_os(OsStr::from_bytes(text)).unwrap();
+            assert_eq!(parsed, SetText::Like { dir, seed });
+        }
+        assert!(SetText::from_os(OsStr::from_bytes(b"like:/\xff,seed=\xff")).is_err());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::bar_target;
 use crate::exit::{Ended, Exit, Failure};
 use crate::{out, stderr, values};
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use ioloom_failure::quoted;
@@ -41,11 +42,12 @@ pub(crate) struct FilesetArgs {
 enum What {
     /// Create a file set, or complete a partial one
     ///
-    /// SPEC is count=N,size=SIZES[,compute=TIMES][,layout=flat|nested][,seed=N], where SIZES is a
-    /// size, normal(), exp(), lognormal(), pareto(), uniform(), mix() or list(). Alternatives are a
-    /// preset (tree, or source000:A to source000:H, the sets of source study 000), optionally followed
-    /// by changes such as count=4000, and like:DIR, which imitates the shape of an existing tree; files
-    /// of the tree that cannot be read are left out, and the exit code is 1.
+    /// SPEC is count=N,size=SIZES[,compute=TIMES][,layout=flat|nested][,seed=N], where SIZES is a size,
+    /// normal(), exp(), lognormal(), pareto(), uniform(), mix() or list(). Alternatives are a preset
+    /// (tree, or source000:A to source000:H, the sets of source study 000), optionally followed by
+    /// changes such as count=4000, and like:DIR, which has the number and sizes of the files of an
+    /// existing tree, in nested directories; files of the tree that cannot be read are left out, and
+    /// the exit code is 1.
     ///
     /// Existing files of the set are reused. Free space and inodes are checked first.
     #[command(after_long_help = "\
@@ -70,7 +72,7 @@ Examples:
 #[derive(Debug, Args)]
 struct CreateArgs {
     /// Set description
-    #[arg(value_name = "SPEC", value_parser = values::spelled::<SetText>)]
+    #[arg(value_name = "SPEC", value_parser = set_text())]
     spec: SetText,
     /// A new or empty directory
     #[arg(value_name = "DIR")]
@@ -82,7 +84,7 @@ struct CreateArgs {
     random: Option<u64>,
     /// Number of threads, 1 to 1024
     ///
-    /// Default: two per core.
+    /// Default: two per core, at most 16.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// Print the result as JSON
@@ -98,6 +100,13 @@ struct DirArgs {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Parses a description, whose directory need not be UTF-8.
+fn set_text() -> impl TypedValueParser<Value = SetText> {
+    OsStringValueParser::new().try_map(|text| {
+        SetText::from_os(&text).map_err(|error| values::reason(&text.to_string_lossy(), error))
+    })
 }
 
 pub(crate) fn run(args: &FilesetArgs) -> Ended {

@@ -3,7 +3,7 @@
 use crate::atomic_file;
 use crate::exit::{Ended, Exit, Failure};
 use crate::out;
-use clap::{Args, Command};
+use clap::{Arg, ArgGroup, Args, Command, Id};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
@@ -45,9 +45,39 @@ pub(crate) struct ManArgs {
 
 pub(crate) fn completions(args: &CompletionsArgs, mut command: Command) -> Ended {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut command, "ioloom", &mut text);
+    command.build();
+    clap_complete::generate(args.shell, &mut without_hidden(&command), "ioloom", &mut text);
     out::print_bytes(&text)?;
     Ok(Exit::Ok)
+}
+
+/// Returns a copy of a built command without hidden subcommands and arguments, which the generators of
+/// completions would list. The copy has only what they read.
+fn without_hidden(command: &Command) -> Command {
+    // Names must be static; the process ends after it has printed the script.
+    let text = |text: &str| -> &'static str { text.to_owned().leak() };
+    let hidden: Vec<&Id> =
+        command.get_arguments().filter(|arg| arg.is_hide_set()).map(Arg::get_id).collect();
+    // Arguments may conflict with groups.
+    let groups = command.get_groups().map(|group| {
+        let args = group.get_args().filter(|id| !hidden.contains(id)).cloned();
+        ArgGroup::new(group.get_id().clone()).args(args).multiple(true)
+    });
+    let subcommands = command.get_subcommands().filter(|sub| !sub.is_hide_set());
+    let mut copy = Command::new(text(command.get_name()))
+        .disable_help_flag(true)
+        .disable_version_flag(true)
+        .disable_help_subcommand(true)
+        .groups(groups)
+        .args(command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned())
+        .subcommands(subcommands.map(without_hidden));
+    if let Some(about) = command.get_about() {
+        copy = copy.about(about.clone());
+    }
+    if let Some(version) = command.get_version() {
+        copy = copy.version(text(version));
+    }
+    copy
 }
 
 pub(crate) fn man(args: &ManArgs, mut command: Command) -> Ended {
@@ -220,7 +250,6 @@ fn see_also(command: &Command, name: &str) -> Roff {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Arg;
 
     #[test]
     fn a_page_has_every_section_once() {

@@ -91,9 +91,17 @@ pub(crate) fn base64_unless_utf8(path: &Path) -> Option<String> {
 
 /// Returns the text width on standard output in columns.
 pub(crate) fn columns() -> usize {
+    columns_on(&console::Term::stdout())
+}
+
+/// Returns the text width on standard error in columns.
+pub(crate) fn columns_of_stderr() -> usize {
+    columns_on(&console::Term::stderr())
+}
+
+fn columns_on(terminal: &console::Term) -> usize {
     let from_variable = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    let from_terminal =
-        || console::Term::stdout().size_checked().map(|(_, columns)| columns.into());
+    let from_terminal = || terminal.size_checked().map(|(_, columns)| columns.into());
     from_variable.or_else(from_terminal).unwrap_or(COLUMNS).clamp(40, COLUMNS_MAX)
 }
 

@@ -126,7 +126,7 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
 }
 
 /// Returns only the reason if the message already quotes the value.
-fn reason(text: &str, error: ParseError) -> String {
+pub(crate) fn reason(text: &str, error: ParseError) -> String {
     if error.text == text { error.reason } else { error.to_string() }
 }
 

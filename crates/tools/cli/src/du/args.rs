@@ -176,7 +176,7 @@ pub(crate) struct DuArgs {
     /// WORD is atime, access or use for the time of the last access, and ctime or status for the last
     /// change of the inode. Default: the last modification.
     #[arg(long, value_name = "WORD", num_args = 0..=1, require_equals = true,
-          conflicts_with_all = ["tree", "json", "interactive", "diff"])]
+          conflicts_with_all = ["tree", "json", "interactive", "diff", "import"])]
     pub(crate) time: Option<Option<OsString>>,
 
     /// Format of times: full-iso, long-iso, iso, or +FORMAT
@@ -266,7 +266,7 @@ pub(crate) struct DuArgs {
     ///
     /// Compares OLD with a new scan, or with a second saved scan if the argument is one. The largest
     /// changes are printed first.
-    #[arg(long, value_name = "OLD", conflicts_with_all = ["tree", "import", "export_ncdu"])]
+    #[arg(long, value_name = "OLD", conflicts_with_all = ["tree", "import", "export_ncdu", "svg"])]
     pub(crate) diff: Option<PathBuf>,
 
     /// Write a treemap as SVG

@@ -75,6 +75,10 @@ pub(super) fn run(args: &DuArgs, old: &Path) -> Ended {
 /// Returns the saved scan named by the arguments, or `None` if they must be scanned.
 fn saved(args: &DuArgs) -> Result<Option<Document>, Failure> {
     match &args.paths[..] {
+        [file] if Path::new(file).is_file() && args.save.is_some() => Err(Failure::usage(format!(
+            "--save needs a scan, but {} is a saved one",
+            quoted(Path::new(file))
+        ))),
         [file] if Path::new(file).is_file() => read(Path::new(file)).map(Some),
         _ => Ok(None),
     }

@@ -40,7 +40,9 @@ pub(super) fn scan(args: &DuArgs, url: &str, lines: &Lines, print: bool) -> Resu
     });
     let location = store.location();
     let root = location.url();
-    let mut objects = Objects::new(root.trim_end_matches('/'), location.prefix(), args.all);
+    // As for files, an export and a treemap have all entries.
+    let files = args.all || args.export_ncdu.is_some() || args.svg.is_some();
+    let mut objects = Objects::new(root.trim_end_matches('/'), location.prefix(), files);
     let (mut stopped, mut errors, mut errors_count) = (false, Vec::new(), 0);
     let mut failed = |error: ObjectError| {
         errors_count += 1;

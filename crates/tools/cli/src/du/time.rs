@@ -97,7 +97,10 @@ fn zone(variable: Option<&str>) -> TimeZone {
     let with_rules = |text: &str| TimeZone::posix(&format!("{text},M3.2.0,M11.1.0"));
     match text {
         Some("") => TimeZone::UTC,
-        Some(text) => TimeZone::posix(text)
+        // Names of the database come first: some of them, such as EST5EDT, are rules of POSIX, too, which
+        // lack those of former years.
+        Some(text) => TimeZone::get(text)
+            .or_else(|_| TimeZone::posix(text))
             .or_else(|_| with_rules(text))
             .unwrap_or_else(|_| TimeZone::system()),
         None => TimeZone::system(),
@@ -412,6 +415,24 @@ mod tests {
             let spell = |seconds| format.spell(Newest((seconds, 0))).0;
             let shown = (spell(820_800), spell(15_638_400));
             assert_eq!(shown, (winter.to_owned(), summer.to_owned()), "{variable}");
+        }
+    }
+
+    #[test]
+    fn zones_of_the_database_have_the_rules_of_former_years() {
+        if TimeZone::get("EST5EDT").is_err() {
+            println!("skipped: the zone database is missing");
+            return;
+        }
+        // Before 2007, summer time began in April.
+        for (variable, expected) in [
+            ("EST5EDT", "2006-03-20 07:00 -0500"),
+            (":PST8PDT", "2006-03-20 04:00 -0800"),
+            ("EST5EDT,M3.2.0,M11.1.0", "2006-03-20 08:00 -0400"),
+        ] {
+            let style = TimeFormat::new(Some("+%Y-%m-%d %H:%M %z"), None).unwrap();
+            let format = TimeFormat { zone: zone(Some(variable)), ..style };
+            assert_eq!(format.spell(Newest((1_142_856_000, 0))).0, expected, "{variable}");
         }
     }
 

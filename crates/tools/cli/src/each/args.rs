@@ -8,6 +8,7 @@ use clap::Args;
 use ioloom::Plan;
 use ioloom_model::units::format_size;
 use ioloom_model::{Buffers, Compute, Hash, Method, ReadOrder, Schedule, Tuning};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// The least --memory that a plan accepts.
@@ -71,7 +72,7 @@ pub(crate) struct EachArgs {
     /// and SIGTERM are forwarded to all commands; the second one kills them. They stop and go on with
     /// ioloom (Ctrl-Z), and end with it (Ctrl-\).
     #[arg(long, value_name = "CMD", conflicts_with_all = ["compute", "per_file", "threads"])]
-    pub(crate) exec: Option<String>,
+    pub(crate) exec: Option<OsString>,
 
     /// Run at most N commands of --exec at once
     ///

@@ -20,7 +20,7 @@ use ioloom_model::units::format_counted;
 use ioloom_observe::waiting_for_child;
 use ioloom_sys::proc::{Waited, ended_by_now};
 use ioloom_sys::stream::{self, Ready};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
@@ -72,11 +72,11 @@ pub(crate) struct Running {
 }
 
 impl Exec {
-    pub(super) fn read(text: &str, to_stderr: bool) -> Result<Self, Failure> {
-        let words = shell_words::split(text).map_err(|_| {
+    pub(super) fn read(text: &OsStr, to_stderr: bool) -> Result<Self, Failure> {
+        let words = split(text.as_bytes()).ok_or_else(|| {
+            let text = text.to_string_lossy();
             Failure::usage(format!("invalid value '{text}' for --exec: unclosed quote"))
         })?;
-        let words: Vec<Vec<u8>> = words.into_iter().map(String::into_bytes).collect();
         if words.first().is_none_or(Vec::is_empty) {
             return Err(Failure::usage("--exec needs a command, for example --exec 'wc -c {}'"));
         }
@@ -297,6 +297,16 @@ fn is_shell_with_name_in_code(words: &[Vec<u8>]) -> bool {
     false
 }
 
+/// Splits a command at spaces outside quotes, or returns `None` if a quote is unclosed.
+fn split(text: &[u8]) -> Option<Vec<Vec<u8>>> {
+    // One character for each byte, because the text need not be UTF-8. What separates words is ASCII.
+    let text: String = text.iter().map(|byte| char::from(*byte)).collect();
+    let words = shell_words::split(&text).ok()?;
+    let bytes =
+        |word: String| -> Vec<u8> { word.chars().filter_map(|c| u8::try_from(c).ok()).collect() };
+    Some(words.into_iter().map(bytes).collect())
+}
+
 fn find(word: &[u8]) -> Option<usize> {
     word.windows(2).position(|w| w == b"{}")
 }
@@ -318,7 +328,7 @@ mod tests {
 
     #[test]
     fn commands_split_as_in_a_shell() {
-        let words = |text| Exec::read(text, false).map(|exec| exec.words);
+        let words = |text: &str| Exec::read(text.as_ref(), false).map(|exec| exec.words);
         let expected = |list: &[&str]| -> Vec<Vec<u8>> {
             list.iter().map(|word| word.as_bytes().to_vec()).collect()
         };
@@ -328,6 +338,10 @@ mod tests {
             expected(&["a", "b c", "d \" e", "f g", ""])
         );
         assert_eq!(words("sed \"s/a\\.b/c/\"").unwrap(), expected(&["sed", "s/a\\.b/c/"]));
+        let exec =
+            Exec::read(OsStr::from_bytes(b"cp {} '\xff \xa0' \xed\x8c\x8c\x85"), false).unwrap();
+        let expected: [&[u8]; 4] = [b"cp", b"{}", b"\xff \xa0", b"\xed\x8c\x8c\x85"];
+        assert_eq!(exec.words, expected);
         for refused in ["a 'b", "", "'' {}"] {
             assert!(words(refused).is_err(), "{refused}");
         }
@@ -346,7 +360,7 @@ mod tests {
             ("grep -c {}", false),
             ("sh -c", false),
         ] {
-            let exec = Exec::read(command, false).unwrap();
+            let exec = Exec::read(command.as_ref(), false).unwrap();
             assert_eq!(exec.names_in_code().is_some(), is_found, "{command}");
         }
     }

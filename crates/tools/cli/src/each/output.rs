@@ -201,6 +201,10 @@ pub(super) fn explain(args: &EachArgs) -> Ended {
         let layout = layout(&plan).map_err(Failure::refused)?;
         let sentence = wrap(&layout.sentence(), 76).join("\n  ");
         text += &format!("{plan}\n  {sentence}.\n");
+        if plan.method != Method::Null && !plan.method.is_mmap() {
+            let bound = format_size(plan.memory_bytes);
+            text += &format!("  At most {bound} of file data are buffered.\n");
+        }
     } else {
         for name in ["threads:n=4", "window:l=32,p=2", "roles:r=1,h=0,c=3,w=64"] {
             let schedule: Schedule = name.parse().map_err(Failure::usage)?;

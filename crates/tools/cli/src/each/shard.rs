@@ -158,7 +158,10 @@ fn check_present(plan: &Plan, records: &[Record]) -> Result<(), Failure> {
 pub(super) fn work(args: &EachArgs, job: &Job) -> Work {
     let mut options = std::collections::BTreeMap::new();
     match &args.exec {
-        Some(command) => options.insert("exec".to_owned(), command.clone()),
+        Some(command) => match out::base64_unless_utf8(Path::new(command)) {
+            Some(exact) => options.insert("exec_base64".to_owned(), exact),
+            None => options.insert("exec".to_owned(), command.to_string_lossy().into_owned()),
+        },
         None => options.insert("compute".to_owned(), job.compute.to_string()),
     };
     if job.plan.method == Method::Null && job.exec.is_none() {

@@ -26,7 +26,7 @@ pub(crate) struct ShowArgs {
 
     /// Width of the output
     ///
-    /// Default: the width of the terminal.
+    /// Default: the width of the terminal, from 40 to 100 columns.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..=1000))]
     width: Option<u16>,
 

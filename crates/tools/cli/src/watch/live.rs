@@ -1,14 +1,19 @@
 //! Displays counters in the last rows of the terminal while a command runs.
 //!
 //! The scroll region excludes these rows, so the command's output continues above and is not
-//! overwritten. Full-screen programs need `--no-live`.
+//! overwritten. Full-screen programs need `--no-live`. While the terminal has stopped the program (Ctrl-Z), the
+//! shell has the whole screen.
 
 use crate::out::fitted;
-use crate::stderr;
+use crate::{interrupt, stderr};
 use ioloom_model::units::{format_count, format_ns, format_size};
 use ioloom_observe::counters::{DeviceRates, Field, Sample, Sampler, devices, paging};
+use ioloom_sys::proc::stop_as_the_terminal_does;
+use signal_hook::consts::SIGTSTP;
+use signal_hook::iterator::Signals;
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Height of the display in rows.
@@ -28,21 +33,22 @@ pub(super) fn with_status<T>(sampler: Option<&Sampler>, work: impl FnOnce() -> T
     let Some(sampler) = sampler.filter(|_| looks && !dumb) else {
         return (work(), String::new());
     };
+    let screen = Arc::new(Mutex::new(Screen { size: None }));
+    clear_when_stopped(&screen);
     std::thread::scope(|scope| {
         let (end, ended) = mpsc::channel::<()>();
         let drawing = std::thread::Builder::new().name("watch-live".to_owned());
         // Without the thread there is no display, but the command continues.
         let drawn = drawing.spawn_scoped(scope, move || {
             let (started, names) = (Instant::now(), sampler.devices());
-            let mut screen = Screen { size: None };
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(EVERY) {
                 if stderr::has_room()
                     && let Some((a, b)) = sampler.recent(SPAN)
                 {
-                    screen.draw(&|width| lines(&a, &b, &names, started.elapsed(), width));
+                    locked(&screen).draw(&|width| lines(&a, &b, &names, started.elapsed(), width));
                 }
             }
-            let text = screen.clear();
+            let text = locked(&screen).clear();
             if !stderr::has_room() {
                 return text;
             }
@@ -54,6 +60,31 @@ pub(super) fn with_status<T>(sampler: Option<&Sampler>, work: impl FnOnce() -> T
         let rest = drawn.ok().and_then(|thread| thread.join().ok());
         (done, rest.unwrap_or_default())
     })
+}
+
+/// Clears the screen whenever the terminal stops this process. The first display after that splits it again.
+fn clear_when_stopped(screen: &Arc<Mutex<Screen>>) {
+    let signals = (!interrupt::ignores(SIGTSTP)).then(|| Signals::new([SIGTSTP]));
+    let Some(Ok(mut signals)) = signals else { return };
+    let screen = Arc::clone(screen);
+    let stop = move || {
+        for _ in signals.forever() {
+            // Nothing is drawn until this process goes on.
+            let mut screen = locked(&screen);
+            // A terminal without room (Ctrl-S) must not hold up the stop.
+            if stderr::has_room() {
+                write(&screen.clear());
+            }
+            stop_as_the_terminal_does();
+        }
+    };
+    // Without the thread, Ctrl-Z stops only the command. It runs until the process ends, because the default
+    // action of the signal does not come back.
+    let _ = std::thread::Builder::new().name("watch-stop".to_owned()).spawn(stop);
+}
+
+fn locked(screen: &Mutex<Screen>) -> MutexGuard<'_, Screen> {
+    screen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The bottom rows of the terminal on standard error.

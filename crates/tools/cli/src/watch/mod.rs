@@ -102,7 +102,7 @@ pub(crate) struct WatchArgs {
 
     /// Width of the output
     ///
-    /// Default: the width of the terminal.
+    /// Default: the width of the terminal, from 40 to 100 columns.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..=1000))]
     width: Option<u16>,
 
@@ -181,7 +181,7 @@ fn watch(args: &WatchArgs) -> Result<Done, Stop> {
     }
     trace.title = title(&args.command);
     trace.started_unix_ms = started.as_millis() as u64;
-    let width = args.width.map_or_else(out::columns, usize::from);
+    let width = args.width.map_or_else(out::columns_of_stderr, usize::from);
     let text = trace::text(&trace, width);
     let machine = counters.map_or_else(String::new, |counters| table::text(&counters, width));
     let report = format!("{restore}\n{text}{machine}\n{}", ended(status));

@@ -180,7 +180,12 @@ fn shells_complete_flags_and_their_words() {
     let home = Home::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let text = home.run(&["completions", shell]).well().out;
-        assert!(text.contains("drop-caches"), "{shell}");
+        for word in ["drop-caches", "skip-hidden", "version"] {
+            assert!(text.contains(word), "{shell}: {word}");
+        }
+        for hidden in ["run-order", "mapped-here", "progress-lines"] {
+            assert!(!text.contains(hidden), "{shell}: {hidden}");
+        }
     }
     let bash = home.run(&["completions", "bash"]).well().out;
     let each =

@@ -204,3 +204,27 @@ fn a_signal_for_the_command_does_not_lose_the_report() {
         assert!(ran.err.contains(&format!("exited with code {number}")), "{name}: {}", ran.err);
     }
 }
+
+#[test]
+fn a_stop_by_the_terminal_clears_the_live_rows_until_the_watch_goes_on() {
+    let home = Home::new();
+    // Of 24 rows, 19 scroll. A stop without a shell that could continue the program has no other effect.
+    let script = r"split() { [ $(grep -ao '\[1;19r' out | wc -l) -ge $1 ]; }
+        wait_for() { i=0; until split $1; do i=$((i+1)); [ $i -lt 300 ] || exit 9; sleep 0.1; done; }
+        wait_for 1; kill -TSTP $PPID; wait_for 2";
+    std::fs::write(home.path("command"), script).unwrap();
+    let program = home.program().display();
+    let watch = format!("stty rows 24 cols 80; exec {program} watch --evidence 0 -- sh ./command");
+    let mut terminal = home.with_home(Command::new("script"), &["-qefc", &watch, "out"]);
+    terminal.env("TERM", "xterm").stdin(Stdio::null()).stdout(Stdio::null());
+    let Ok(mut child) = terminal.spawn() else { return println!("skipped: script is missing") };
+    let status = ended(&mut child);
+    let out = std::fs::read(home.path("out")).unwrap();
+    let out = String::from_utf8_lossy(&out);
+    assert_eq!(status.code(), Some(0), "{out}");
+    let marks: Vec<&str> = out
+        .split('\x1b')
+        .filter(|part| part.starts_with("[r") || part.starts_with("[1;19r"))
+        .collect();
+    assert!(marks[..3].iter().map(|mark| mark.contains("1;19r")).eq([true, false, true]), "{out}");
+}

@@ -90,6 +90,21 @@ fn lines_of_an_import_and_the_largest_of_it() {
 }
 
 #[test]
+fn times_of_an_import_and_maps_of_a_comparison_are_refused() {
+    let place = imported();
+    place.du(&["--save", "s.json", "--import", "x.json"]).ended(1);
+    for args in [
+        &["--import", "x.json", "--time"][..],
+        &["--time=ctime", "--import", "x.json"],
+        &["--diff", "s.json", "--svg", "map.svg", "s.json"],
+    ] {
+        let ran = place.du(args).ended(1);
+        assert!(ran.err.contains("cannot be used with"), "{args:?}: {}", ran.err);
+        assert!(ran.out.is_empty(), "{args:?}: {}", ran.text());
+    }
+}
+
+#[test]
 fn an_export_imports_unchanged() {
     let place = fresh();
     place.odd_dirs("t");
@@ -136,6 +151,9 @@ fn a_saved_scan_shows_what_has_grown() {
     place.du(&["--save", "new.json", "t"]).ended(0);
     let kept = place.du(&["-b", "--diff", "old.json", "new.json"]).ended(0).text();
     assert_eq!(kept, text);
+    let ran = place.du(&["--diff", "old.json", "new.json", "--save", "third.json"]).ended(1);
+    assert_eq!(ran.err, "ioloom: --save needs a scan, but 'new.json' is a saved one\n");
+    assert!(!place.at("third.json").exists());
     let json = place.du(&["--json", "--diff", "old.json", "new.json"]).ended(0).json();
     assert_eq!(json["changes"].as_array().unwrap().len(), 4, "{json}");
     for words in [&["-t", "1M"][..], &["--top", "1"], &["-a"]] {

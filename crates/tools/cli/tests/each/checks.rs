@@ -423,6 +423,16 @@ fn help_and_the_table_of_plans_match_their_snapshots() {
     insta::assert_snapshot!("explain", place.each(&["--explain"]).ended(0).text());
     let one = place.each(&[".", "--explain"]).ended(0).text();
     assert!(one.lines().nth(1).unwrap().contains("worker"), "{one}");
+    for (args, bound) in [
+        (&["--memory", "1MiB"][..], Some("1.00 MiB")),
+        (&["--plan", "read/threads:n=2/memory=2MiB"], Some("2.00 MiB")),
+        (&["--method", "mmap:plain"], None),
+        (&["--exec", "cat {}"], None),
+    ] {
+        let text = place.each(&[&[".", "--explain"], args].concat()).ended(0).text();
+        let line = bound.map(|size| format!("  At most {size} of file data are buffered."));
+        assert_eq!(text.lines().find(|line| line.contains("buffered")), line.as_deref(), "{text}");
+    }
     for other in [&["--check", "sums"][..], &["--shard", "1/2", "--manifest", "plan"]] {
         let ran = place.each(&[&["--explain"], other].concat()).ended(2);
         assert!(ran.out.is_empty() && ran.err.contains("cannot be used with"), "{}", ran.err);

@@ -30,6 +30,17 @@ fn lines_are_those_of_du() {
 }
 
 #[test]
+fn an_export_has_the_objects_but_lines_only_directories() {
+    let server = server();
+    let out = run(&server, &["du", "--export-ncdu", "-", "s3://bucket/d"]).well().out;
+    assert!(out.contains("{\"name\":\"z\",\"asize\":4"), "{out}");
+    let dir = tempfile::tempdir().unwrap();
+    let map = dir.path().join("map.svg");
+    let args = ["du", "-b", "--svg", map.to_str().unwrap(), "s3://bucket/d/x"];
+    assert_eq!(run(&server, &args).well().out, "300\ts3://bucket/d/x/y\n320\ts3://bucket/d/x\n");
+}
+
+#[test]
 fn errors_fail_with_code_1() {
     let server = server();
     for (args, words) in [
