@@ -273,6 +273,8 @@ impl Target<'_> {
         }
         match options.overwrite {
             Overwrite::InPlace => return in_place,
+            // A link has no permissions that a file could take over.
+            Overwrite::Replace if there.kind == Kind::Symlink => return Ok(TargetState::Fresh),
             Overwrite::Replace => return Ok(TargetState::Replace(there)),
             Overwrite::Auto => {}
         }

@@ -234,6 +234,7 @@ impl Report {
 
     /// Adds the error from a part that could not start.
     pub(crate) fn failed(&mut self, error: CopyError) {
+        self.out_of_space |= error.is_out_of_space();
         self.errors_count += 1;
         self.errors.push(error);
     }
@@ -255,5 +256,24 @@ impl Report {
             Verify::Device | Verify::Cache if all => "verified-cache",
             _ => "not verified",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ioloom_failure::Operation;
+    use std::io;
+
+    /// Goal: a directory that cannot be created because the target is full counts as lack of space, as a file does.
+    #[test]
+    fn a_part_that_finds_a_full_target_is_out_of_space() {
+        let mut report = Report::empty(&CopyOptions::default());
+        for (code, is_full) in [(13, false), (28, true), (13, true)] {
+            let error = io::Error::from_raw_os_error(code);
+            report.failed(CopyError::io(Operation::CreateDir, "x".into(), error));
+            assert_eq!(report.out_of_space, is_full, "{code}");
+        }
+        assert_eq!(report.errors_count, 3);
     }
 }

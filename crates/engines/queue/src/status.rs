@@ -5,9 +5,11 @@ use crate::instance::Instance;
 use crate::link::{Link, Queue, now_ns};
 use crate::parked::{self, Parked};
 use crate::patience::patiently;
+use crate::stalled::Stalled;
 use crate::terms::{Terms, WorkerReport};
+use async_nats::datetime::parse_rfc3339;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::AtomicBool;
 
 /// Parked shards that a status describes.
@@ -46,6 +48,8 @@ pub struct Status {
     pub terms: Terms,
     /// Whether all shards were queued; otherwise the submission was interrupted or goes on.
     pub submitted: bool,
+    /// The last shard that was queued.
+    pub submitted_through: u64,
     /// The work, as the first worker announced it.
     pub work: Option<String>,
     /// Its counters.
@@ -55,7 +59,7 @@ pub struct Status {
     pub workers: Vec<WorkerReport>,
     /// The first parked shards.
     pub parked: Vec<Parked>,
-    /// When it was read, in nanoseconds since 1970.
+    /// When it was read by the clock of the server, in nanoseconds since 1970.
     pub now_ns: u64,
 }
 
@@ -70,6 +74,15 @@ impl Status {
     pub fn lost(&self) -> Option<u64> {
         let missing = self.terms.shards.saturating_sub(self.counts.finished());
         (self.submitted && self.counts.queued == 0 && missing > 0).then_some(missing)
+    }
+
+    /// Notes how far the submission is. Returns whether it has not gone on for too long while nothing is queued.
+    pub fn is_stalled(&self, stalled: &mut Stalled) -> bool {
+        if self.submitted || self.counts.queued > 0 {
+            stalled.renew();
+            return false;
+        }
+        stalled.note(self.submitted_through)
     }
 
     /// Returns the workers that have not ended and were heard of lately.
@@ -179,16 +192,37 @@ async fn status(queue: &Instance) -> Result<Status, QueueError> {
         }
     };
     let work = queue.last_in(&queue.names.base, &queue.work_of_subject()).await?;
-    let submitted = queue.submitted().await? >= queue.terms.shards;
+    let submitted_through = queue.submitted().await?;
     Ok(Status {
-        submitted,
+        submitted: submitted_through >= queue.terms.shards,
+        submitted_through,
         work: work.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
         counts,
         workers: workers(queue).await?,
         parked,
-        now_ns: now_ns(),
+        now_ns: server_now_ns(queue).await?,
         terms: queue.terms.clone(),
     })
+}
+
+/// What the client leaves out of an answer about a stream.
+#[derive(Debug, Deserialize)]
+struct Stamp {
+    ts: Option<String>,
+}
+
+/// Returns the time of the server, with whose clock reports are stored. Servers before 2.10 do not name it: then it is
+/// that of this host.
+async fn server_now_ns(queue: &Instance) -> Result<u64, QueueError> {
+    let about = format!("STREAM.INFO.{}", queue.names.base);
+    let stamp: Result<Stamp, _> = queue.context.request(about, &()).await;
+    let stamp = stamp.map_err(|e| queue.failed("read", e))?;
+    Ok(stamp.ts.as_deref().and_then(time_ns).unwrap_or_else(now_ns))
+}
+
+/// Reads a time as the server writes it.
+fn time_ns(text: &str) -> Option<u64> {
+    u64::try_from(parse_rfc3339(text).ok()?.unix_timestamp_nanos()).ok()
 }
 
 async fn workers(queue: &Instance) -> Result<Vec<WorkerReport>, QueueError> {
@@ -231,8 +265,8 @@ mod tests {
         let plan = String::new();
         let terms = Terms { plan, shards: 100, files: 1, lease_ms: 1000, tries: 1, created_ns: 1 };
         let counts = Counts { done: 10, ..Counts::default() };
-        let (submitted, work, parked) = (true, None, Vec::new());
-        Status { terms, submitted, work, counts, workers, parked, now_ns }
+        let (submitted, submitted_through, work, parked) = (true, 100, None, Vec::new());
+        Status { terms, submitted, submitted_through, work, counts, workers, parked, now_ns }
     }
 
     fn worker(started_s: u64, seen_s: u64, shards: u64) -> WorkerReport {
@@ -265,6 +299,28 @@ mod tests {
         assert_eq!(with(true, 0, 99), None);
         assert_eq!(with(true, 1, 90), None);
         assert_eq!(with(false, 0, 90), None);
+    }
+
+    #[test]
+    fn a_submission_is_stalled_if_nothing_is_queued_and_it_does_not_go_on() {
+        let with = |submitted, queued, submitted_through| {
+            let counts = Counts { queued, ..Counts::default() };
+            Status { submitted, submitted_through, counts, ..status(0, Vec::new()) }
+        };
+        let mut stalled = Stalled::new(std::time::Duration::ZERO);
+        let mut is_stalled = |status: Status| status.is_stalled(&mut stalled);
+        assert!(!is_stalled(with(false, 0, 50)));
+        assert!(is_stalled(with(false, 0, 50)));
+        assert!(!is_stalled(with(false, 1, 50)));
+        assert!(!is_stalled(with(false, 0, 50)));
+        assert!(!is_stalled(with(true, 0, 100)) && !is_stalled(with(true, 0, 100)));
+    }
+
+    #[test]
+    fn the_time_of_the_server_is_read() {
+        assert_eq!(time_ns("1970-01-01T00:00:02.000000003Z"), Some(2 * S + 3));
+        assert_eq!(time_ns("1970-01-01T01:00:02+01:00"), Some(2 * S));
+        assert_eq!(time_ns("now"), None);
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub struct Submitted {
     pub terms: Terms,
     /// Leases that were queued.
     pub leases: u64,
+    /// Shards in these leases.
+    pub shards: u64,
     /// Parked shards that were queued again.
     pub unparked: u64,
 }
@@ -56,8 +58,10 @@ async fn submit(link: &Link, terms: &Terms, unpark: bool) -> Result<Submitted, Q
     }
     create_consumer(&queue).await?;
     let shards = queue.terms.shards;
-    let mut submitted = Submitted { terms: queue.terms.clone(), leases: 0, unparked: 0 };
+    let terms = queue.terms.clone();
+    let mut submitted = Submitted { terms, leases: 0, shards: 0, unparked: 0 };
     if let Some(after) = missing_after(&queue).await? {
+        submitted.shards = shards.saturating_sub(after);
         submitted.leases = queue_after(&queue, after, shards).await?;
     }
     if unpark {

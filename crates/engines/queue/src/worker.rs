@@ -14,6 +14,7 @@ use crate::parked::{self, Parked};
 use crate::patience::{Patience, hurried, patiently};
 use crate::pause::pause;
 use crate::reporting::{keep_publishing, publish};
+use crate::stalled::Stalled;
 use crate::status::{Counts, counts};
 use crate::submit::{consumer, lease, store_first};
 use crate::terms::WorkerReport;
@@ -84,6 +85,8 @@ pub struct Worker {
     failed_here: BTreeSet<u64>,
     /// Commits so far, which distinguish those of a shard that comes twice.
     commits: u64,
+    /// Notices that the submission was interrupted.
+    stalled: Stalled,
     /// The task that publishes the report.
     publishing: JoinHandle<()>,
 }
@@ -146,6 +149,7 @@ impl Queue {
             empty,
             failed_here,
             commits,
+            stalled: Stalled::default(),
             publishing,
         })
     }
@@ -167,13 +171,18 @@ async fn announce(queue: &Instance, work: &str) -> Result<(), QueueError> {
 }
 
 impl Worker {
+    /// Sets how long a submission may queue nothing before the worker ends; the default is a minute.
+    pub fn wait_for_submission(&mut self, time: Duration) {
+        self.stalled = Stalled::new(time);
+    }
+
     /// Returns the next shard. The shards before must be committed, failed or given back; a commit can still be
     /// under way. Waits while other workers hold all shards that are left; if the flag is raised
     /// meanwhile, ends within about a second.
     ///
     /// # Errors
-    /// The queue was removed, its leases were lost, the server does not answer for two minutes, or an earlier
-    /// commit failed.
+    /// The queue was removed, its leases were lost, its submission was interrupted, the server does not answer for
+    /// two minutes, or an earlier commit failed.
     pub fn next_shard(&mut self) -> Result<Next, QueueError> {
         let (runtime, stop) = (self.runtime.clone(), self.stop.clone());
         runtime.block_on(async {
@@ -263,18 +272,29 @@ impl Worker {
         };
         let mut lease = Lease::new(queue, acker, &ticket, delivered);
         if lease.tries > 1 {
-            // After an error the lease is dropped, and comes again when it has run out.
-            self.resume(&mut lease).await?;
+            // The lease is extended meanwhile: to drop it would use up a try.
+            let stop = self.stop.clone();
+            let left = patiently(&self.queue, &stop, || self.resume(&lease)).await;
+            match left {
+                Ok(left) => lease.shards = left,
+                Err(error) => {
+                    // If the user wants the worker to end, it is given back.
+                    if stop.load(Ordering::Relaxed) {
+                        self.lease = Some(lease);
+                    }
+                    return Err(error);
+                }
+            }
         }
         self.lease = Some(lease);
         Ok(true)
     }
 
-    /// Leaves out of a lease that comes again what earlier holders have finished or parked. Queues the shards of a
-    /// range one by one, and parks a single shard that was begun too often.
-    async fn resume(&self, lease: &mut Lease) -> Result<(), QueueError> {
+    /// Returns what is left of a lease that comes again after what earlier holders have finished or parked. Queues
+    /// the shards of a range one by one, and parks a single shard that was begun too often. Can be repeated.
+    async fn resume(&self, lease: &Lease) -> Result<VecDeque<u64>, QueueError> {
         let mut left = VecDeque::new();
-        for shard in std::mem::take(&mut lease.shards) {
+        for &shard in &lease.shards {
             let is_over =
                 self.queue.committed(shard).await?.is_some() || self.queue.is_parked(shard).await?;
             if !is_over {
@@ -290,9 +310,9 @@ impl Worker {
                 self.park(shard, tries, error).await?;
             }
         } else {
-            lease.shards = left;
+            return Ok(left);
         }
-        Ok(())
+        Ok(VecDeque::new())
     }
 
     async fn lease_singly(
@@ -319,9 +339,18 @@ impl Worker {
         if found.finished() >= shards {
             return Ok(Some(found));
         }
-        if found.queued > 0 || self.queue.submitted().await? < shards {
-            // Others hold leases, or the submission goes on or will be repeated.
+        if found.queued > 0 {
+            // Others hold leases.
+            self.stalled.renew();
             return Ok(None);
+        }
+        let submitted = self.queue.submitted().await?;
+        if submitted < shards {
+            return match self.stalled.note(submitted) {
+                true => Err(QueueError::Unfinished { queue: self.queue.queue.clone() }),
+                // The submission goes on, or will be repeated.
+                false => Ok(None),
+            };
         }
         // Parked shards can have been queued again between two counters.
         let again = counts(&self.queue).await?;

@@ -618,6 +618,25 @@ fn a_queue_whose_submission_was_killed_says_so_and_can_be_completed() {
     assert_eq!(finish(&mut worker), (2, 0));
 }
 
+/// Goal: a submission that was killed does not let its workers wait for ever.
+#[test]
+fn a_submission_that_does_not_go_on_ends_its_workers() {
+    let Some(server) = Nats::start("") else { return };
+    let url = server.queue("stuck");
+    queue(&url).submit(&terms(3, 9), false).unwrap();
+    // As if it had been killed after the first shard, which was lost.
+    publish(&server, "ioloom.stuck.1.submitted", "1");
+    publish(&server, "$JS.API.STREAM.PURGE.ioloom-stuck-work", "");
+    let status = queue(&url).status().unwrap();
+    assert_eq!((status.submitted, status.submitted_through, status.counts.queued), (false, 1, 0));
+    let mut worker = join(&url, "waits");
+    worker.wait_for_submission(Duration::from_millis(200));
+    let next = worker.next_shard();
+    assert!(matches!(next, Err(QueueError::Unfinished { .. })), "{next:?}");
+    let again = queue(&url).submit(&terms(3, 9), false).unwrap();
+    assert_eq!((again.leases, again.shards), (2, 2));
+}
+
 /// Waits until the queue has this many shards done.
 fn wait_until_done(url: &str, shards: u64) {
     let start = Instant::now();

@@ -9,12 +9,11 @@ use ioloom_queue::{Counts, Next, Queue, QueueError, Worker, WorkerReport};
 use ioloom_shard::part::{PartHeader, Runner};
 use ioloom_shard::plan::{Entry, Plan};
 use serde_json::json;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A worker ends after so many shards in a row that could not be run: the cause is probably its host, and
-/// each failure is one of the few tries of a shard.
+/// A worker ends after so many failures in a row, of at least two shards: the cause is probably its host, and each failure is
+/// one of the few tries of a shard.
 const UNRUN_MAX: usize = 5;
 
 /// How a command joins a queue.
@@ -95,7 +94,7 @@ fn take_all(
     stop: &AtomicBool,
     mut run: impl FnMut(&Entry) -> Result<Step, Failure>,
 ) -> Result<End, Failure> {
-    let mut unrun = BTreeSet::new();
+    let mut unrun = Vec::new();
     loop {
         let next = worker.next_shard().map_err(|e| interrupted(stop, e))?;
         let number = match next {
@@ -111,12 +110,15 @@ fn take_all(
                 commit(worker, &part).map_err(|e| interrupted(stop, e))?;
             }
             Err(error) => {
-                unrun.insert(number);
-                if unrun.len() >= UNRUN_MAX {
+                unrun.push(number);
+                // If it is one shard only, that is parked with its error.
+                let are_several = unrun.iter().any(|other| *other != number);
+                if unrun.len() >= UNRUN_MAX && are_several {
                     give_back(worker);
                     return Err(Failure::failed(format!(
-                        "stopped after {UNRUN_MAX} shards in a row that could not be run here, the \
-                         last of which was given back: {}",
+                        "stopped after {} failed runs of shards in a row, the last of which was given \
+                         back: {}",
+                        unrun.len(),
                         error.message
                     )));
                 }

@@ -1,10 +1,14 @@
 //! What `--shard` of `each`, `du` and `cp` and `shard` have in common: errors, plans, this host and the time.
 
 use crate::exit::{Exit, Failure};
+use crate::stderr;
 use ioloom_failure::{Operation, PathError, quoted, reason};
-use ioloom_shard::part::Runner;
+use ioloom_shard::part::{PartHeader, Runner};
 use ioloom_shard::plan::Plan;
 use ioloom_shard::{Invalid, ShardError};
+use std::ffi::OsStr;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -71,7 +75,8 @@ pub(crate) fn place(path: &Path) -> String {
     quoted(path).to_string()
 }
 
-/// Changes to the directory in which the plan was made, and checks that its arguments exist.
+/// Changes to the directory in which the plan was made, and checks that its arguments exist. A file that was removed is an
+/// error of its shard.
 pub(crate) fn enter(plan: &Plan) -> Result<(), Failure> {
     let header = &plan.header;
     let advice = |error: PathError| {
@@ -83,15 +88,52 @@ pub(crate) fn enter(plan: &Plan) -> Result<(), Failure> {
         ))
     };
     let directory = header.directory.path();
+    let list = absolute(plan.path.clone())?;
     std::env::set_current_dir(directory)
         .map_err(PathError::on(Operation::OpenDir, directory))
         .map_err(advice)?;
-    for root in &header.roots {
-        std::fs::symlink_metadata(root.path())
-            .map_err(PathError::on(Operation::Stat, root.path()))
-            .map_err(advice)?;
+    let stat = |path: &Path| {
+        let found = std::fs::symlink_metadata(path);
+        found.map_err(PathError::on(Operation::Stat, path)).err()
+    };
+    let missing: Vec<PathError> =
+        header.roots.iter().filter_map(|root| stat(root.path())).collect();
+    let are_all = missing.len() == header.roots.len();
+    for error in missing {
+        let is_gone = error.source.kind() == ErrorKind::NotFound;
+        if are_all || !is_gone || was_directory(plan, &list, &error.path)? {
+            return Err(advice(error));
+        }
     }
     Ok(())
+}
+
+/// Returns whether a plan, whose list has an absolute path, has paths below an argument.
+fn was_directory(plan: &Plan, list: &Path, root: &Path) -> Result<bool, Failure> {
+    let mut plan = plan.clone();
+    plan.path = list.to_owned();
+    let is_below = |name: &[u8]| {
+        let path = Path::new(OsStr::from_bytes(name));
+        path != root && path.starts_with(root)
+    };
+    for entry in plan.entries() {
+        if plan.names(&entry).map_err(failure)?.iter().any(is_below) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Reports a result that does not count because another worker wrote the part during the run.
+pub(crate) fn say_late(path: &Path, part: &PartHeader) {
+    stderr::message(&format!(
+        "this run of shard {}/{} does not count: process {} on '{}' wrote {} first",
+        part.shard,
+        part.shards,
+        part.by.pid,
+        part.by.host,
+        quoted(path)
+    ));
 }
 
 pub(crate) fn absolute(path: PathBuf) -> Result<PathBuf, Failure> {

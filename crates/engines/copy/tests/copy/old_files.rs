@@ -8,7 +8,7 @@ use ioloom_copy::{
 use ioloom_sys::inode_flags::InodeFlags;
 use ioloom_sys_lab::image::can_mount_images;
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
@@ -63,6 +63,22 @@ fn a_file_with_other_flags_than_a_new_one_is_written_in_place() {
     let before = fs::metadata(dir.join("to")).unwrap().ino();
     assert_eq!(one(&from, &dir.join("to"), &CopyOptions::default()).errors_count, 0);
     assert_eq!(fs::metadata(dir.join("to")).unwrap().ino() == before, inherits);
+}
+
+/// Goal: the file in the place of a link is not open to all, as the link was.
+#[test]
+fn a_link_that_is_replaced_leaves_no_permissions() {
+    let place = TestDir::disk();
+    let at = |name: &str| place.path().join(name);
+    fs::write(at("from"), "new").unwrap();
+    fs::set_permissions(at("from"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(at("end"), "old").unwrap();
+    symlink("end", at("to")).unwrap();
+    let options = CopyOptions { overwrite: Overwrite::Replace, ..CopyOptions::default() };
+    assert_eq!(one(&at("from"), &at("to"), &options).errors_count, 0);
+    let found = fs::symlink_metadata(at("to")).unwrap();
+    assert_eq!((found.is_file(), found.mode() & 0o777), (true, 0o600));
+    assert_eq!(fs::read(at("end")).unwrap(), b"old");
 }
 
 /// A file system in an image that was made by `mkfs`, unmounted when dropped.

@@ -15,6 +15,8 @@ impl Others for Apart {
         "link",
         "symbolic_link",
         "attributes_only",
+        // A worker that lost its lease must not truncate files of a shard that is complete.
+        "in_place",
         "copy_contents",
         "parents",
         "strip_trailing_slashes",

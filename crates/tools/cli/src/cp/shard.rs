@@ -15,8 +15,8 @@ use crate::subtrees::{
 };
 use crate::{out, remote, stderr};
 use ioloom_copy::{
-    Attributes, CopyCounters, CopyOptions, Durable, Linked, Preserve, Subtree, SubtreesReport,
-    Target, copies_of, copy_subtrees,
+    Attributes, CopyCounters, CopyOptions, Durable, Linked, Overwrite, Preserve, Subtree,
+    SubtreesReport, Target, copies_of, copy_subtrees,
 };
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::units::{format_counted, format_ns, format_size};
@@ -112,6 +112,8 @@ impl SubtreeCommand for Copying<'_> {
         options.one_file_system = one_file_system(plan);
         // A shard that runs again finds its own read-only files.
         options.force = true;
+        // A worker that lost its lease must not truncate files of a shard that is complete.
+        options.overwrite = Overwrite::Replace;
         check_target(&self.target)?;
         let copies = copies(plan, &self.target)?;
         let (mut wanted, mut errors) = (Vec::new(), Vec::new());
@@ -126,6 +128,8 @@ impl SubtreeCommand for Copying<'_> {
         errors.iter().for_each(|error| stderr::message(error));
         let progress = Arc::new(CopyCounters::default());
         let watcher = CopyProgress::start(self.args, None, &options, progress.clone());
+        let mut systems = FileSystems::new();
+        open_file_systems(&mut systems, &self.target, &wanted);
         let copied = copy_subtrees(&wanted, &options, &watcher, &progress);
         watcher.finish();
         if let Some(failure) = watcher.unwritten() {
@@ -141,7 +145,7 @@ impl SubtreeCommand for Copying<'_> {
                 quoted(path)
             )));
         }
-        sync(&self.target, &wanted)?;
+        sync(systems, &self.target, &wanted)?;
         if !self.args.flags.json {
             print_notes(self.args, &copied.report);
         }
@@ -176,11 +180,13 @@ fn check_target(target: &Target) -> Result<(), Failure> {
     }
 }
 
-/// Syncs the file systems with the copies of subtrees. The part is durable and says that they are complete, so they
-/// must not be lost if the host loses power after it was written, with any `--durable`.
-fn sync(target: &Target, copied: &[Subtree]) -> Result<(), Failure> {
+/// A directory of each file system that a shard copies to, by device, or nothing if none can be opened.
+type FileSystems = BTreeMap<u64, Option<(PathBuf, File)>>;
+
+/// Opens a directory of each file system with copies of subtrees. A descriptor reports errors of the device only since
+/// it was opened, so those that exist are opened before the copy.
+fn open_file_systems(found: &mut FileSystems, target: &Target, copied: &[Subtree]) {
     let (Target::Into(path) | Target::As(path) | Target::Auto(path)) = target;
-    let mut found = BTreeMap::new();
     for path in std::iter::once(path.clone()).chain(copied.iter().map(Subtree::target)) {
         let mut existing = path.ancestors().filter_map(|path| Some((path, device_of(path)?)));
         let Some((path, device)) = existing.next() else { continue };
@@ -190,6 +196,13 @@ fn sync(target: &Target, copied: &[Subtree]) -> Result<(), Failure> {
             *of_device = std::iter::once(path).chain(above).find_map(opened);
         }
     }
+}
+
+/// Syncs the file systems with the copies of subtrees, which were opened before the copy. The part is durable and says
+/// that they are complete, so they must not be lost if the host loses power after it was written, with any `--durable`.
+fn sync(mut found: FileSystems, target: &Target, copied: &[Subtree]) -> Result<(), Failure> {
+    let (Target::Into(path) | Target::As(path) | Target::Auto(path)) = target;
+    open_file_systems(&mut found, target, copied);
     for (device, file) in found {
         let Some((path, file)) = file.or_else(|| copied_file(device, copied)) else {
             let denied = std::io::ErrorKind::PermissionDenied.into();

@@ -11,7 +11,7 @@ use super::outcome::Outcome;
 use super::output;
 use super::run::{run_job, stop_flag_of};
 use crate::exit::{Ended, Exit, Failure};
-use crate::sharding::{absolute, enter, failure, now_ns, place, runner};
+use crate::sharding::{absolute, enter, failure, now_ns, place, runner, say_late};
 use crate::{out, sharding, stderr};
 use ioloom_failure::quoted;
 use ioloom_model::Method;
@@ -213,18 +213,6 @@ fn say_skipped(args: &EachArgs, path: &Path, part: &PartHeader) {
         "shard {}/{} is complete in {}: skipped ({files}, {errors}){advice}",
         part.shard,
         part.shards,
-        quoted(path)
-    ));
-}
-
-/// Reports a result that does not count because another worker wrote the part during the run.
-fn say_late(path: &Path, part: &PartHeader) {
-    stderr::message(&format!(
-        "this run of shard {}/{} does not count: process {} on '{}' wrote {} first",
-        part.shard,
-        part.shards,
-        part.by.pid,
-        part.by.host,
         quoted(path)
     ));
 }

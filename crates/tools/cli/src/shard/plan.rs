@@ -20,6 +20,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Errors whose text a plan keeps.
@@ -94,9 +95,7 @@ pub(super) fn run(args: &PlanArgs) -> Ended {
         true => subtrees::planned(&args.paths, &args.selection, args.shards)?,
         false => list(args)?,
     };
-    if !args.subtrees {
-        check_outside(&out, &planned.once)?;
-    }
+    check_outside(&out, &planned.once, args.selection.one_file_system)?;
     for warning in &planned.warnings {
         stderr::message(&one_line(warning));
     }
@@ -194,19 +193,21 @@ fn read(list: &Path, zero: bool) -> Result<PathList, Failure> {
     Ok(paths)
 }
 
-/// Refuses a plan below a directory that it lists: the plan would be a new file of it.
-fn check_outside(out: &Path, roots: &[PathBuf]) -> Result<(), Failure> {
+/// Refuses a plan below a directory that it lists: the plan would be new in it.
+fn check_outside(out: &Path, roots: &[PathBuf], one_file_system: bool) -> Result<(), Failure> {
     let above = out.parent().filter(|above| !above.as_os_str().is_empty());
     // If the directory above does not exist, writing the plan reports it.
     let Ok(above) = above.unwrap_or(Path::new(".")).canonicalize() else { return Ok(()) };
+    let device = |path: &Path| std::fs::metadata(path).ok().map(|found| found.dev());
+    let is_left_out = |root: &Path| one_file_system && device(root) != device(&above);
     let out_is_below = |root: &&PathBuf| {
-        root.is_dir() && root.canonicalize().is_ok_and(|root| above.starts_with(root))
+        let is_inside = root.canonicalize().is_ok_and(|root| above.starts_with(root));
+        root.is_dir() && is_inside && !is_left_out(root)
     };
     match roots.iter().find(out_is_below) {
         None => Ok(()),
         Some(root) => Err(Failure::refused(format!(
-            "cannot create the plan {} below {}, whose files it lists; choose another directory with \
-             --out",
+            "cannot create the plan {} below {}, which it lists; choose another directory with --out",
             quoted(out),
             quoted(root)
         ))),

@@ -5,7 +5,7 @@ use crate::exit::{Ended, Exit, Failure};
 use crate::queueing::{address, failure as queue_failure};
 use crate::{interrupt, out};
 use ioloom_model::units::{format_count, format_counted, format_ns};
-use ioloom_queue::{Queue, QueueError, Status, WorkerReport};
+use ioloom_queue::{Queue, QueueError, Stalled, Status, WorkerReport};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -32,7 +32,7 @@ pub(super) fn watch(args: &WatchArgs) -> Ended {
     let stop = interrupt::stop_flag();
     let address = address(&args.queue)?;
     let queue = Queue::connect(&address).map_err(queue_failure)?;
-    let mut last = String::new();
+    let (mut last, mut stalled) = (String::new(), Stalled::default());
     let read = || match queue.status_patiently(&stop) {
         Err(_) if stop.load(Ordering::Relaxed) => Err(Failure::new(Exit::Interrupted, "")),
         status => status.map_err(queue_failure),
@@ -60,6 +60,9 @@ pub(super) fn watch(args: &WatchArgs) -> Ended {
         {
             return Err(queue_failure(QueueError::Lost { queue: address.to_string(), shards }));
         }
+        if status.is_stalled(&mut stalled) {
+            return Err(queue_failure(QueueError::Unfinished { queue: address.to_string() }));
+        }
         let until = Instant::now() + Duration::from_secs(u64::from(args.interval));
         while Instant::now() < until {
             if stop.load(Ordering::Relaxed) {
@@ -84,6 +87,14 @@ fn line(status: &Status) -> String {
     }
     if let Some(left) = status.left_ns().filter(|_| !status.is_finished()) {
         text += &format!(", {} left", format_ns(left));
+    }
+    let slow = status.stragglers();
+    if !slow.is_empty() {
+        let named: Vec<String> = slow.iter().take(ROWS).map(u64::to_string).collect();
+        text += &format!(", stragglers: {}", named.join(", "));
+    }
+    if slow.len() > ROWS {
+        text += &format!(" and {} more", format_count((slow.len() - ROWS) as u64));
     }
     text + "\n"
 }
@@ -116,7 +127,9 @@ fn hosts(status: &Status) -> BTreeMap<&str, Host> {
 
 fn words(status: &Status) -> String {
     let counts = status.counts;
-    let running: Vec<_> = status.running().collect();
+    let slow = status.stragglers();
+    let mut running: Vec<_> = status.running().collect();
+    running.sort_by_key(|(_, shard, _)| !slow.contains(shard));
     let waiting =
         status.terms.shards.saturating_sub(counts.done + counts.parked + running.len() as u64);
     let mut text = format!(
@@ -149,7 +162,6 @@ fn words(status: &Status) -> String {
             &format!("errors      {shards} with failed files; 'ioloom shard merge' names them\n");
     }
     text += &host_lines(status);
-    let slow = status.stragglers();
     for (worker, shard, ns) in running.iter().take(ROWS) {
         let mark = if slow.contains(shard) { ": a straggler" } else { "" };
         text += &format!(
@@ -251,6 +263,7 @@ mod tests {
         let status = Status {
             terms: Terms { plan, shards, files, lease_ms: 1, tries: 1, created_ns: 1 },
             submitted: true,
+            submitted_through: 1,
             work: None,
             counts: Counts::default(),
             workers: vec![report.clone(), report],
@@ -259,5 +272,32 @@ mod tests {
         };
         let text = words(&status);
         assert!(text.contains("limited by \\u{1b}[2J"), "{text}");
+    }
+
+    #[test]
+    fn stragglers_are_named_before_other_running_shards() {
+        const S: u64 = 1_000_000_000;
+        let worker = |shard: u64| WorkerReport {
+            seen_ns: 100 * S,
+            shards: 10,
+            busy_ns: 10 * S,
+            current: Some((shard, if shard == 12 { 90 * S } else { 99 * S })),
+            ..WorkerReport::default()
+        };
+        let (plan, shards, files) = ("p".to_owned(), 200, 200);
+        let status = Status {
+            terms: Terms { plan, shards, files, lease_ms: 1, tries: 1, created_ns: 1 },
+            submitted: true,
+            submitted_through: 200,
+            work: None,
+            counts: Counts::default(),
+            workers: (1..=12).map(worker).collect(),
+            parked: Vec::new(),
+            now_ns: 100 * S,
+        };
+        assert!(line(&status).contains(", stragglers: 12\n"), "{}", line(&status));
+        let text = words(&status);
+        let first = text.lines().find(|line| line.starts_with("running")).unwrap();
+        assert!(first.starts_with("running     shard 12 ") && first.ends_with("a straggler"));
     }
 }

@@ -42,14 +42,16 @@ pub(super) fn run(args: &SubmitArgs) -> Ended {
             "existed": existed,
             "terms": submitted.terms,
             "leases": submitted.leases,
+            "shards": submitted.shards,
             "unparked": submitted.unparked,
         }))?;
         return Ok(Exit::Ok);
     }
-    let shards = format_counted(submitted.terms.shards, "shard", "shards");
+    let counted = |shards| format_counted(shards, "shard", "shards");
+    let shards = counted(submitted.shards);
     let mut text = match submitted.leases {
-        0 => format!("{address} has all {shards} already\n"),
-        leases if leases == submitted.terms.shards => format!("queued {shards} in {address}\n"),
+        0 => format!("{address} has all {} already\n", counted(submitted.terms.shards)),
+        leases if leases == submitted.shards => format!("queued {shards} in {address}\n"),
         leases => format!("queued {shards} in {} leases in {address}\n", format_count(leases)),
     };
     let kept = submitted.terms.lease_ms != terms.lease_ms || submitted.terms.tries != terms.tries;

@@ -6,7 +6,7 @@ pub(crate) use args::{Others, Sharding, ShardingWith};
 
 use crate::exit::{Ended, Exit, Failure};
 use crate::interrupt::StopSignals;
-use crate::sharding::{absolute, check_kind, enter, failure, now_ns, place, runner};
+use crate::sharding::{absolute, check_kind, enter, failure, now_ns, place, runner, say_late};
 use crate::{out, stderr};
 use ioloom_failure::quoted;
 use ioloom_model::units::format_counted;
@@ -72,6 +72,8 @@ enum Ran {
         part: Box<PartHeader>,
         /// Whether this run wrote it.
         own: bool,
+        /// Errors of this run if another worker was first.
+        late_errors: u64,
     },
     /// The user stopped it; it has no part.
     Interrupted,
@@ -100,8 +102,9 @@ pub(crate) fn run<C: SubtreeCommand>(command: &C) -> Ended {
             stderr::message("interrupted: the shard has no part");
             Ok(signals.exit())
         }
-        Ran::Part { part, own } => {
-            let exit = if part.found.errors > 0 { Exit::Failed } else { Exit::Ok };
+        Ran::Part { part, own, late_errors } => {
+            let failed = part.found.errors > 0 || late_errors > 0;
+            let exit = if failed { Exit::Failed } else { Exit::Ok };
             out::then(command.print(&plan, &part, own), Ok(exit))
         }
     }
@@ -141,15 +144,20 @@ fn by_queue<C: SubtreeCommand>(command: &C, plan: &Plan, dir: &Path, url: &str) 
         json: command.json(),
         quiet: false,
     };
+    let mut failed_late = false;
     let ended = queue_worker::run(&queue, plan, joining, |entry| {
         Ok(match one(command, plan, entry, dir, &stop)? {
             Ran::Interrupted => Step::Interrupted,
-            Ran::Part { part, .. } => Step::Part(part),
+            Ran::Part { part, late_errors, .. } => {
+                failed_late |= late_errors > 0;
+                Step::Part(part)
+            }
         })
     });
     // A worker knows only that it was stopped.
     let exit = |exit| if exit == Exit::Interrupted { signals.exit() } else { exit };
     match ended {
+        Ok(Exit::Ok) if failed_late => Ok(Exit::Failed),
         Ok(ended) => Ok(exit(ended)),
         Err(failure) => Err(Failure { exit: exit(failure.exit), ..failure }),
     }
@@ -172,7 +180,7 @@ fn one<C: SubtreeCommand>(
     let work = command.work(plan);
     let claim = match Claim::take(plan, entry, work, by, dir, redo).map_err(failure)? {
         Claimed::Complete(part) => {
-            return Ok(Ran::Part { part: Box::new(part.header), own: false });
+            return Ok(Ran::Part { part: Box::new(part.header), own: false, late_errors: 0 });
         }
         Claimed::Run(claim) => claim,
     };
@@ -190,6 +198,9 @@ fn one<C: SubtreeCommand>(
     if !paths.is_empty() && paths.iter().all(|path| is_gone(&subtree(path).0)) {
         return Err(all_gone(plan, paths.len()));
     }
+    if let Some(root) = not_mounted(plan, &paths)? {
+        return Err(looks_empty(plan, &root));
+    }
     let found = Found {
         ended_ns: now_ns(),
         elapsed_ns: u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX),
@@ -201,10 +212,48 @@ fn one<C: SubtreeCommand>(
         limited_by: None,
         why: None,
     };
+    let (path, errors) = (claim.path().to_owned(), outcome.errors);
     Ok(match claim.commit(found, &outcome.body, redo).map_err(failure)? {
-        Committed::Counted(part) => Ran::Part { part, own: true },
-        Committed::Late(part) => Ran::Part { part: Box::new(part.header), own: false },
+        Committed::Counted(part) => Ran::Part { part, own: true, late_errors: 0 },
+        Committed::Late(part) => {
+            say_late(&path, &part.header);
+            Ran::Part { part: Box::new(part.header), own: false, late_errors: errors }
+        }
     })
+}
+
+/// Returns an argument of a shard that exists while no planned directory in it does. A mount point without its file
+/// system looks like an empty directory.
+fn not_mounted(plan: &Plan, paths: &[&[u8]]) -> Result<Option<PathBuf>, Failure> {
+    let alone = paths.iter().map(|name| subtree(name)).filter(|(_, alone)| *alone);
+    for (root, _) in alone.filter(|(path, _)| root_of(plan, path) == Some(path.as_path())) {
+        let exists = |name: &[u8]| {
+            let (path, _) = subtree(name);
+            (path != root && path.starts_with(&root)).then(|| !is_gone(&path))
+        };
+        let mut is_found = paths.iter().any(|&name| exists(name) == Some(true));
+        let mut is_planned = false;
+        let mut entries = plan.entries();
+        while !is_found && let Some(entry) = entries.next() {
+            let names = plan.names(&entry).map_err(failure)?;
+            let known: Vec<bool> = names.iter().filter_map(exists).collect();
+            is_found = known.contains(&true);
+            is_planned |= !known.is_empty();
+        }
+        if is_planned && !is_found {
+            return Ok(Some(root));
+        }
+    }
+    Ok(None)
+}
+
+fn looks_empty(plan: &Plan, root: &Path) -> Failure {
+    Failure::failed(format!(
+        "cannot complete the shard: no planned directory in {} exists; mount the tree of '{}' here, or plan \
+         again if they were removed",
+        quoted(root),
+        plan.header.host
+    ))
 }
 
 fn all_gone(plan: &Plan, paths: usize) -> Failure {

@@ -4,7 +4,7 @@ use crate::{ioloom, names, place, said};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
 fn run(dir: &Path, args: &[&str]) -> Output {
@@ -279,6 +279,63 @@ fn old_acls_are_replaced_and_a_shard_replaces_its_own_read_only_files() {
     }
 }
 
+/// Goal: a worker that lost its lease does not truncate a file of a shard that is complete. Method: a second name keeps the
+/// old file, which cp writes in place by default.
+#[test]
+fn a_shard_never_writes_old_files_in_place() {
+    let place = place();
+    let dir = place.path();
+    for name in ["t", "many/t", "parts"] {
+        fs::create_dir_all(dir.join(name)).unwrap();
+    }
+    fs::write(dir.join("t/file"), "new").unwrap();
+    fs::write(dir.join("many/t/file"), "old").unwrap();
+    fs::hard_link(dir.join("many/t/file"), dir.join("other")).unwrap();
+    assert_eq!(plan(dir, 1, &["t"]), 1);
+    copy_all(dir, "t.shards", 1, &["-r", "many"]);
+    assert_eq!(fs::read(dir.join("many/t/file")).unwrap(), b"new");
+    assert_eq!(fs::read(dir.join("other")).unwrap(), b"old");
+}
+
+/// Stops or continues a process.
+fn signal(process: &Child, name: &str) {
+    let sent = Command::new("kill").args([name, &process.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+}
+
+/// Goal: a worker whose result does not count says so. Method: it is stopped while it copies, until another one has run
+/// the shard.
+#[test]
+fn a_worker_that_is_late_says_so() {
+    let place = place();
+    let dir = place.path();
+    for name in ["t", "many", "parts"] {
+        fs::create_dir(dir.join(name)).unwrap();
+    }
+    (0..2000).for_each(|n| fs::write(dir.join(format!("t/{n}")), "x").unwrap());
+    assert_eq!(plan(dir, 1, &["t"]), 1);
+    let args = ["cp", "-r", "--shard", "1/1", "--manifest", "t.shards", "--part", "parts", "many"];
+    for _ in 0..20 {
+        let mut late = ioloom();
+        late.current_dir(dir).args(args).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut late = late.spawn().unwrap();
+        while names(&dir.join("parts")).is_empty() && late.try_wait().unwrap().is_none() {}
+        signal(&late, "-STOP");
+        let is_in_time = names(&dir.join("parts")).iter().all(|name| name != "part-000001");
+        let first = run(dir, &args);
+        signal(&late, "-CONT");
+        let late = late.wait_with_output().unwrap();
+        if is_in_time {
+            assert_eq!(first.status.code(), Some(0), "{}", said(&first));
+            assert_eq!(late.status.code(), Some(0), "{}", said(&late));
+            assert!(said(&late).contains("shard 1/1 does not count"), "{}", said(&late));
+            return;
+        }
+        fs::remove_file(dir.join("parts/part-000001")).unwrap();
+    }
+    panic!("no worker was stopped in time");
+}
+
 #[test]
 fn wrong_command_lines_name_the_flag() {
     let place = place();
@@ -296,6 +353,7 @@ fn wrong_command_lines_name_the_flag() {
         (&["-a", "many", "-x"], "--one-file-system"),
         (&["-aL", "many"], "--dereference"),
         (&["-a", "--parents", "many"], "--parents"),
+        (&["-a", "--in-place", "many"], "--in-place"),
         (&["-a", "absent"], "create it, or give its new name with -T"),
         (&["-a", "t/a1"], "itself"),
     ] {

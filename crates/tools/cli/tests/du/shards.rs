@@ -178,6 +178,28 @@ fn what_is_missing_is_an_error_of_its_shard() {
     assert!(!place.at("parts/part-000002").exists(), "{}", ran.err);
 }
 
+/// Goal: no shard is complete on a host without the tree, not even one that has only the directory at its top.
+#[test]
+fn an_empty_mount_point_completes_no_shard() {
+    let place = place();
+    let shards = plan(&place, 64, &["t"])["shards"].as_u64().unwrap();
+    fs::rename(place.at("t"), place.at("away")).unwrap();
+    fs::create_dir(place.at("t")).unwrap();
+    fs::create_dir(place.at("parts")).unwrap();
+    let mut all = String::new();
+    for number in 1..=shards {
+        let number = format!("{number}/{shards}");
+        let args = ["du", "--shard", &number, "--manifest", "t.shards", "--part", "parts"];
+        all += &run(&place, &args).ended(1).err;
+    }
+    assert!(all.contains("no planned directory in 't' exists; mount the tree of"), "{all}");
+    assert_eq!(fs::read_dir(place.at("parts")).unwrap().count(), 0);
+    fs::remove_dir(place.at("t")).unwrap();
+    fs::rename(place.at("away"), place.at("t")).unwrap();
+    run_all(&place, "t.shards", shards);
+    assert_eq!(numbers(&merged(&place, "t.shards")), whole(&place, &["t"]));
+}
+
 #[test]
 fn plans_and_flags_that_do_not_fit_are_refused() {
     let place = place();
@@ -204,6 +226,7 @@ fn plans_and_flags_that_do_not_fit_are_refused() {
     refused(&[&plan[..], &["t", "--exclude", "x"]].concat(), 2, &["--exclude=x", "only -x"]);
     refused(&[&plan[..], &["-"]].concat(), 2, &["not a list"]);
     refused(&[&plan[..], &["gone"]].concat(), 1, &["gone"]);
+    refused(&[&plan[..], &["."]].concat(), 3, &["choose another directory with --out"]);
     run_all(&place, "t.shards", 2);
     let merge = ["shard", "merge", "t.shards", "parts", "--per-file"];
     refused(&merge, 2, &["'ioloom each'"]);

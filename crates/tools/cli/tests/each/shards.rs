@@ -390,6 +390,27 @@ fn a_shard_without_any_of_its_files_is_not_complete() {
 }
 
 #[test]
+fn an_argument_that_was_a_file_and_is_removed_is_an_error_of_its_shard() {
+    let place = quick();
+    (0..3).for_each(|number| place.write(format!("t/{number}"), "x"));
+    (0..2).for_each(|number| place.write(format!("u/{number}"), "x"));
+    place.write("file", "x");
+    let plan = ["plan", "t", "u", "file", "--shards", "1"];
+    shard(&place, &plan).ended(0);
+    fs::create_dir(place.at("parts")).unwrap();
+    // Of a directory, it is more likely that it is not mounted.
+    fs::rename(place.at("u"), place.at("away")).unwrap();
+    place.each(&one(1, 1, &["-q"])).ended(1).one_error(&["cannot stat 'u'", "mount the files"]);
+    assert!(!place.at("parts/part-000001").exists());
+    fs::rename(place.at("away"), place.at("u")).unwrap();
+    fs::remove_file(place.at("file")).unwrap();
+    let ran = place.each(&one(1, 1, &["-q"])).ended(1);
+    assert!(!ran.err.contains("mount the files"), "{}", ran.err);
+    let merged = shard(&place, &["merge", "t.shards", "parts", "--json"]).ended(1).json();
+    assert_eq!((&merged["errors"], &merged["gone"]), (&1.into(), &1.into()));
+}
+
+#[test]
 fn a_plan_below_its_tree_and_plans_of_objects_are_refused() {
     let place = quick();
     place.odd_tree("t");

@@ -178,6 +178,10 @@ fn a_shard_whose_files_are_gone_is_parked_with_its_reason() {
     let away = scene.space.at("away");
     std::fs::rename(scene.space.at("tree"), &away).unwrap();
     std::fs::create_dir(scene.space.at("tree")).unwrap();
+    // A host that fails to run both is not the only one to park them.
+    let ran = ended(scene.worker(&[]).spawn().unwrap()).ended(1);
+    assert!(ran.err.contains("stopped after 5 failed runs of shards in a row"), "{}", ran.err);
+    assert_ne!(scene.status()["parked"], 2);
     let ran = ended(scene.worker(&[]).spawn().unwrap()).ended(1);
     assert!(
         ran.err.contains("is parked: cannot complete the shard: none of its 3 files"),
@@ -208,7 +212,7 @@ fn a_host_that_can_run_no_shard_parks_none() {
     for _ in 0..4 {
         let ran = scene.run(&args);
         assert_eq!(ran.code, Some(1));
-        assert!(ran.err.contains("stopped after 5 shards in a row"), "{}", ran.err);
+        assert!(ran.err.contains("stopped after 5 failed runs of shards in a row"), "{}", ran.err);
     }
     assert_eq!(scene.status()["parked"], 0);
     ended(scene.worker(&[]).spawn().unwrap()).ended(0);
