@@ -38,6 +38,33 @@ fn special_files_are_not_replaced_and_links_are_followed() {
 }
 
 #[test]
+fn a_file_keeps_the_permissions_of_the_one_that_it_replaces() {
+    use std::os::unix::fs::PermissionsExt;
+    let server = Server::start(Law::default());
+    server.put("d/new", "one");
+    server.put("d/old", "two");
+    let dir = tempfile::tempdir().unwrap();
+    let mode = |name: &str| {
+        std::fs::metadata(dir.path().join(name)).unwrap().permissions().mode() & 0o7777
+    };
+    for name in ["old", "as", "made"] {
+        std::fs::write(dir.path().join(name), "x").unwrap();
+    }
+    for (name, mode) in [("old", 0o640), ("as", 0o600)] {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(dir.path().join(name), permissions).unwrap();
+    }
+    let copy = |url, place: &Place| {
+        let copied = download(&store(&server, url), place, &one_at_a_time()).unwrap();
+        assert_eq!(copied.errors, [""; 0]);
+    };
+    copy("s3://bucket/d/", &Place::Below(dir.path().to_owned()));
+    copy("s3://bucket/d/new", &Place::As(dir.path().join("as")));
+    assert_eq!((mode("old"), mode("as"), mode("new")), (0o640, 0o600, mode("made")));
+    assert_eq!(std::fs::read_to_string(dir.path().join("as")).unwrap(), "one");
+}
+
+#[test]
 fn an_object_that_may_not_be_read_is_not_left_out() {
     for (key, failed) in [("p", 1), ("q", 0)] {
         let first = [Target::Describe, Target::Read].map(|target| {
