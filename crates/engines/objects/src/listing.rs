@@ -228,22 +228,24 @@ async fn of_the_prefix(store: &Store) -> Result<Option<Listed>, ObjectError> {
                 | Kind::Busy
                 | Kind::Server
                 | Kind::Interrupted => Err(unlisted(location, reason, 1)),
-                Kind::Denied => Ok(listed_itself(store).await),
-                _ => Ok(None),
+                // The listing reports these, if it fails for the same reason.
+                Kind::Missing | Kind::NoBucket | Kind::NoStore | Kind::Region => Ok(None),
+                _ => listed_itself(store).await,
             }
         }
     }
 }
 
-/// Returns the object that has the name of the prefix from a listing. Whether it may be described is
-/// another permission than whether it may be listed, so a refusal does not show that there is none; the
-/// request for its contents will fail, too, and report it.
-async fn listed_itself(store: &Store) -> Option<Listed> {
+/// Returns the object that has the name of the prefix from a listing. An object whose description is refused can
+/// exist: its description needs another permission than its listing, and that of an object encrypted with a key of
+/// the client needs the key. The request for its contents will fail, too, and report it.
+async fn listed_itself(store: &Store) -> Result<Option<Listed>, ObjectError> {
     let key = &store.location.key;
     let options = PaginatedListOptions { max_keys: Some(1), ..PaginatedListOptions::default() };
-    // The listing of what is below reports a failure.
-    let page = store.patient.list_paginated(Some(key.as_ref()), options).await.ok()?;
-    page.result.objects.into_iter().next().filter(|meta| meta.location == *key).map(Listed::of)
+    let (page, seen) = watched(store.patient.list_paginated(Some(key.as_ref()), options)).await;
+    let page = page.map_err(|error| unlisted(&store.location, Reason::of(&error, &seen), 1))?;
+    let first = page.result.objects.into_iter().next();
+    Ok(first.filter(|meta| meta.location == *key).map(Listed::of))
 }
 
 /// Returns the error of an object whose key the client cannot represent.

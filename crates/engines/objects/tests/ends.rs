@@ -66,10 +66,15 @@ fn a_file_keeps_the_permissions_of_the_one_that_it_replaces() {
 
 #[test]
 fn an_object_that_may_not_be_read_is_not_left_out() {
-    for (key, failed) in [("p", 1), ("q", 0)] {
+    for (fault, key, failed) in [
+        (Fault::Denied, "p", 1),
+        (Fault::Denied, "q", 0),
+        (Fault::Invalid, "p", 1),
+        (Fault::Invalid, "q", 0),
+    ] {
         let first = [Target::Describe, Target::Read].map(|target| {
             let count = if target == Target::Describe { u64::MAX } else { failed };
-            First::new(target, Fault::Denied, count)
+            First::new(target, fault, count)
         });
         let server = Server::start(Law { first: first.into(), ..Law::default() });
         server.put(key, "one");

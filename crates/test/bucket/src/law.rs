@@ -15,6 +15,8 @@ pub enum Fault {
     Broken,
     /// Refused with 403.
     Denied,
+    /// Refused with 400.
+    Invalid,
     /// The connection is closed in the middle of the contents.
     Cut,
     /// The response names another size of the object.
