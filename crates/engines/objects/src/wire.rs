@@ -12,7 +12,7 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
     HttpResponseBody, HttpService, ReqwestConnector,
 };
-use reqwest::header::HeaderMap;
+use reqwest::header::{HeaderMap, HeaderName};
 use std::cell::RefCell;
 use std::error::Error;
 use std::future::Future;
@@ -137,7 +137,7 @@ impl Noting {
         let for_credentials =
             matches!(host, "169.254.169.254" | "169.254.170.2" | "169.254.170.23")
                 || host.starts_with("sts.");
-        let response = match self.inner.execute(request).await {
+        let mut response = match self.inner.execute(request).await {
             Ok(response) => response,
             Err(error) => {
                 let transport = Some((error.kind(), innermost(&error)));
@@ -152,6 +152,7 @@ impl Noting {
         let seen = Seen { status: Some(status), region, no_md5, ..Seen::default() };
         let mut seen = Seen { for_credentials, writes, ..seen };
         if status < 300 {
+            remove_unreadable(response.headers_mut());
             return if is_list {
                 without_odd_keys(response, token, seen).await
             } else {
@@ -179,6 +180,27 @@ fn has_other_sum(headers: &HeaderMap) -> bool {
         || headers.contains_key("x-amz-server-side-encryption-customer-algorithm")
         || headers.contains_key("x-static-large-object")
         || headers.contains_key("x-object-manifest")
+}
+
+/// Removes the attributes of an object whose values are not visible ASCII. They are not used, and the client would
+/// take the response for a failure.
+fn remove_unreadable(headers: &mut HeaderMap) {
+    let is_attribute = |name: &HeaderName| match name.as_str() {
+        "cache-control"
+        | "content-disposition"
+        | "content-encoding"
+        | "content-language"
+        | "content-type" => true,
+        name => name.starts_with("x-amz-meta-"),
+    };
+    let unreadable: Vec<HeaderName> = headers
+        .iter()
+        .filter(|(name, value)| value.to_str().is_err() && is_attribute(name))
+        .map(|(name, _)| name.clone())
+        .collect();
+    for name in unreadable {
+        headers.remove(name);
+    }
 }
 
 /// What a page says that names no next one.
