@@ -30,6 +30,8 @@ use tokio::time::MissedTickBehavior;
 const RANGE: u64 = 8 << 20;
 /// Ranges that fit in the memory budget, at least.
 const RANGES_LEAST: u64 = 8;
+/// Memory that an object counts for with its first range, without its contents: many empty ones would else have no limit.
+const ITEM: u64 = 1 << 10;
 /// Listed objects that wait for their request.
 const LISTED_MAX: usize = 4096;
 /// Interval of progress reports.
@@ -443,8 +445,9 @@ async fn request(
         let mut offset = 0;
         loop {
             let end = size.min(offset + range);
-            let Some(started) = fetch.gate.enter(end - offset).await else { break 'listed };
-            let bytes = Bytes::new(end - offset, fetch.gate.clone());
+            let charged = end - offset + if offset == 0 { ITEM } else { 0 };
+            let Some(started) = fetch.gate.enter(charged).await else { break 'listed };
+            let bytes = Bytes::new(charged, fetch.gate.clone());
             let (queue, owner) = (queue.clone(), item.clone());
             let (lane, fetch) = open.next();
             let one = async move {

@@ -298,6 +298,16 @@ fn empty_objects_are_repeated_like_others_and_not_lost() {
 }
 
 #[test]
+fn empty_objects_count_towards_the_budget() {
+    let (server, all) = filled(Law::default(), 200, |_| 0);
+    let options = Options { memory: 1 << 16, ..small() };
+    let mapped = read(&store(&server, "s3://bucket/dir/"), &options);
+    assert_eq!(mapped.values.len(), all.len());
+    let peak = mapped.run.measured.budget_peak_bytes;
+    assert!((1 << 10..=1 << 16).contains(&peak), "{peak}");
+}
+
+#[test]
 fn what_cannot_be_listed_is_one_error_with_advice() {
     let server = Server::start(Law::default());
     server.put("bad//key", "x");
