@@ -46,7 +46,7 @@ pub(crate) struct Seen {
     pub(crate) for_credentials: bool,
     /// Whether a page of a listing names itself as the next one.
     pub(crate) is_repeated: bool,
-    /// What was removed from the pages of a listing, all of an operation.
+    /// What was removed from the page of a listing.
     pub(crate) removed: Removed,
 }
 
@@ -77,14 +77,8 @@ pub(crate) async fn watched<T>(operation: impl Future<Output = T>) -> (T, Seen) 
 }
 
 /// Notes how a request went, for [`watched`].
-pub(crate) fn note(mut seen: Seen) {
-    let _ = SEEN.try_with(|cell| {
-        // One operation may fetch several pages.
-        let mut removed = std::mem::take(&mut cell.borrow_mut().removed);
-        removed.append(seen.removed);
-        seen.removed = removed;
-        *cell.borrow_mut() = seen;
-    });
+pub(crate) fn note(seen: Seen) {
+    let _ = SEEN.try_with(|cell| cell.replace(seen));
 }
 
 /// Returns the text of the innermost cause.
@@ -207,8 +201,8 @@ fn remove_unreadable(headers: &mut HeaderMap) {
 const CUT: &str = "the server says that there are more objects, but not where the list goes on";
 
 const NO_LIST: &str = "the response is not a list of objects";
-/// What a page says that names itself as the next one.
-const REPEATED: &str = "the server sends the same page of the list again and again";
+/// What a listing says whose pages do not go forward.
+pub(crate) const REPEATED: &str = "the server sends the same page of the list again and again";
 
 /// Returns the token with which a page of a listing is requested.
 fn token_of(request: &HttpRequest) -> Option<String> {

@@ -103,8 +103,6 @@ pub enum Pages {
     Repeated,
     /// The first page follows the last one.
     Circular,
-    /// To its end, but every listing begins with the first key, whatever `start-after` is.
-    FromTheStart,
 }
 
 /// How a server behaves.

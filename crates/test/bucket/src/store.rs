@@ -196,11 +196,7 @@ impl Buckets {
     fn list(&self, request: &Request, page: usize) -> Response {
         let get = |name: &str| request.query.get(name).map(String::as_str).unwrap_or_default();
         let (prefix, token) = (get("prefix"), get("continuation-token"));
-        let after = match self.pages {
-            _ if !token.is_empty() => token,
-            Pages::FromTheStart => "",
-            _ => get("start-after"),
-        };
+        let after = if token.is_empty() { get("start-after") } else { token };
         let start =
             if after.is_empty() { Bound::Unbounded } else { Bound::Excluded(after.to_owned()) };
         let all = &self.buckets[&request.bucket];
