@@ -30,7 +30,8 @@ use tokio::time::MissedTickBehavior;
 const RANGE: u64 = 8 << 20;
 /// Ranges that fit in the memory budget, at least.
 const RANGES_LEAST: u64 = 8;
-/// Memory that an object counts for with its first range, without its contents: many empty ones would else have no limit.
+/// Memory that an object counts for with its first range, without its contents: many empty ones would else have no
+/// limit.
 const ITEM: u64 = 1 << 10;
 /// Listed objects that wait for their request.
 const LISTED_MAX: usize = 4096;
