@@ -1,7 +1,8 @@
 //! Copies objects to files.
 //!
 //! A file is written under a hidden name and renamed when it is complete, so a killed copy leaves no
-//! part of a file under its final name. The contents are compared with the MD5 in the `ETag` where it
+//! part of a file under its final name. The result of `close` is checked before that, because it can report
+//! that data was not stored. The contents are compared with the MD5 in the `ETag` where it
 //! is one: not for uploads in parts, and not for objects encrypted with keys of KMS or of the client.
 //! Otherwise only the length was verified. Some servers give versions that look like an MD5 and are
 //! none, of all objects or of those that consist of segments: where the sums differ, the object is read again,
@@ -10,6 +11,7 @@
 
 use crate::case::{Named, Published, folds_case};
 use crate::error::{Action, Kind, ObjectError};
+use crate::mode::Modes;
 use crate::options::{Options, until_set};
 use crate::reason::Reason;
 use crate::record::digits;
@@ -19,6 +21,8 @@ use crate::wire::watched;
 use crate::work::{Piece, Work, WorkError};
 use futures_util::TryStreamExt;
 use ioloom_failure::{Operation, PathError, quoted};
+use ioloom_sys::attr::umask;
+use ioloom_sys::descriptor;
 use ioloom_sys::fault::call;
 use ioloom_sys::make::random_number;
 use md5::{Digest, Md5};
@@ -26,6 +30,7 @@ use object_store::path::Path as Key;
 use object_store::{GetOptions, ObjectStore};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,6 +88,8 @@ pub fn download(
         stop: options.stop.clone(),
         own_name: AtomicBool::default(),
         published: Published::default(),
+        // If it is unknown, only the owner gets rights.
+        umask: umask().unwrap_or(0o077),
     };
     let mut run = run(store, options, &work)?;
     let mut all = Written::default();
@@ -110,6 +117,7 @@ struct Writing<'a> {
     /// same last segment would be one file.
     own_name: AtomicBool,
     published: Published,
+    umask: u32,
 }
 
 /// What a thread has done.
@@ -131,19 +139,30 @@ impl Written {
     }
 }
 
-/// A file that is not complete, which is removed when it is dropped.
+/// A file that is removed when it is dropped before it has its name.
 struct Partial {
     file: Option<File>,
     hidden: PathBuf,
     path: PathBuf,
+    modes: Modes,
+    is_published: bool,
     bytes: u64,
     sum: Md5,
     expected: Option<String>,
 }
 
+impl Partial {
+    /// Gives the complete file its permissions and closes it.
+    fn close(&mut self) -> Result<(), PathError> {
+        let Some(file) = self.file.take() else { return Ok(()) };
+        self.modes.apply(&file).map_err(PathError::on(Operation::ChangeMode, &self.path))?;
+        descriptor::close(file.into()).map_err(PathError::on(Operation::Close, &self.path))
+    }
+}
+
 impl Drop for Partial {
     fn drop(&mut self) {
-        if self.file.take().is_some() {
+        if !self.is_published {
             let _ = std::fs::remove_file(&self.hidden);
         }
     }
@@ -248,13 +267,14 @@ impl Writing<'_> {
         Ok(read.ok_or_else(|| failed(Kind::Changed, text))?)
     }
 
-    /// Gives a file its name.
+    /// Closes a file and gives it its name.
     fn publish(&self, url: &str, partial: &mut Partial) -> Result<(), WorkError> {
+        partial.close()?;
         let Partial { hidden, path, .. } = &*partial;
         let folds = matches!(self.place, Place::Below(_)) && folds_case(hidden);
         match self.published.rename(hidden, path, folds)? {
             Named::Done => {
-                partial.file = None;
+                partial.is_published = true;
                 Ok(())
             }
             Named::Taken => Err(format!(
@@ -268,12 +288,12 @@ impl Writing<'_> {
     }
 
     fn begin_file(&self, index: usize, url: &str) -> Result<Partial, WorkError> {
-        let path = match self.place {
+        let (path, old) = match self.place {
             Place::As(path) => replaced(path)?,
             Place::Below(_) => {
                 let path = self.path_of(url);
-                refuse_special(&path)?;
-                path
+                let old = refuse_special(&path)?;
+                (path, old)
             }
         };
         let directory = match path.parent() {
@@ -282,13 +302,15 @@ impl Writing<'_> {
         };
         self.claim(url, &path)?;
         self.create_directories(directory)?;
+        let modes = Modes::of(directory, old, self.umask);
         let mut tries = 0;
         let (hidden, file) = loop {
             let (process, random) = (std::process::id(), random_number());
             let hidden = directory.join(format!(".ioloom-{process}-{index}-{random:016x}"));
             // Never an existing file: it may be an object of this name, or a link.
-            let create = || OpenOptions::new().write(true).create_new(true).open(&hidden);
-            match call("create", create) {
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(modes.created);
+            match call("create", || options.open(&hidden)) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && tries < NAME_TRIES => {
                     tries += 1;
                 }
@@ -298,38 +320,44 @@ impl Writing<'_> {
                 }
             }
         };
-        Ok(Partial { file: Some(file), hidden, path, bytes: 0, sum: Md5::new(), expected: None })
+        let (file, sum) = (Some(file), Md5::new());
+        let (bytes, expected, is_published) = (0, None, false);
+        Ok(Partial { file, hidden, path, modes, is_published, bytes, sum, expected })
     }
 }
 
-/// Returns the file that a copy to `path` replaces: that of a symbolic link. A device, a pipe or
+/// Returns the file that a copy to `path` replaces, that of a symbolic link, and its mode. A device, a pipe or
 /// another special file would be lost, so it is refused.
-fn replaced(path: &Path) -> Result<PathBuf, WorkError> {
+fn replaced(path: &Path) -> Result<(PathBuf, Option<u32>), WorkError> {
     let found = match call("stat", || std::fs::metadata(path)) {
         // Also a link to a file that does not exist, which is replaced itself.
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(path.to_owned()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok((path.to_owned(), None)),
         found => found.map_err(PathError::on(Operation::Stat, path))?,
     };
     if !found.is_file() && !found.is_dir() {
         return Err(special(path));
     }
+    let old = found.is_file().then(|| found.mode());
     let link = call("stat", || std::fs::symlink_metadata(path))
         .map_err(PathError::on(Operation::Stat, path))?;
     if !link.is_symlink() {
-        return Ok(path.to_owned());
+        return Ok((path.to_owned(), old));
     }
-    Ok(call("resolve", || std::fs::canonicalize(path))
-        .map_err(PathError::on(Operation::Resolve, path))?)
+    let resolved = call("resolve", || std::fs::canonicalize(path))
+        .map_err(PathError::on(Operation::Resolve, path))?;
+    Ok((resolved, old))
 }
 
-/// Refuses to replace a device, a pipe or another special file. A symbolic link is replaced itself.
-fn refuse_special(path: &Path) -> Result<(), WorkError> {
+/// Refuses to replace a device, a pipe or another special file. A symbolic link is replaced itself. Returns the
+/// mode of a regular file.
+fn refuse_special(path: &Path) -> Result<Option<u32>, WorkError> {
     match call("stat", || std::fs::symlink_metadata(path)) {
         Ok(found) if !found.is_file() && !found.is_dir() && !found.is_symlink() => {
             Err(special(path))
         }
+        Ok(found) => Ok(found.is_file().then(|| found.mode())),
         // What cannot be queried cannot be replaced either, which is then reported.
-        _ => Ok(()),
+        Err(_) => Ok(None),
     }
 }
 

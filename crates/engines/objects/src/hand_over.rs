@@ -91,8 +91,8 @@ pub(crate) enum Ready {
     Range(Arc<Item>, u64, Bytes, bool),
     /// The object failed.
     Failed(Arc<Item>, ObjectError),
-    /// The listing ended early, or an object in it cannot be read.
-    Unlisted(ObjectError),
+    /// The listing ended early, or an object in it cannot be read, with memory that it counts for.
+    Unlisted(ObjectError, Option<Bytes>),
 }
 
 impl Item {

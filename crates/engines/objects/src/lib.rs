@@ -29,6 +29,7 @@ mod lanes;
 mod listing;
 mod location;
 mod map;
+mod mode;
 mod options;
 mod pace;
 mod paced;

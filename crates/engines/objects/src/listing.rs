@@ -6,18 +6,19 @@ use crate::options::until_set;
 use crate::reason::Reason;
 use crate::retries::Retries;
 use crate::store::Store;
-use crate::wire::{Seen, watched};
-use futures_util::StreamExt;
+use crate::wire::{REPEATED, Seen, watched};
 use object_store::aws::AmazonS3;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectMeta, ObjectStore};
-use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Most attempts of a page whose response breaks off or is not a list.
 const PAGE_ATTEMPTS: u32 = 4;
+
+/// What a listing says that goes in a circle.
+const AGAIN: &str = "the server lists an object again";
 
 /// Why an object cannot be read.
 const ODD_KEY: &str = "keys with a slash at either end, an empty segment (//), a segment . or .. \
@@ -58,7 +59,8 @@ pub(crate) async fn describe(client: &AmazonS3, key: &Path) -> object_store::Res
     Ok(client.get_opts(key, options).await?.meta)
 }
 
-/// Passes every object of the location to `each` in the order of the keys, until it returns false.
+/// Passes every object of the location to `each` in the order of the list, until it returns false. A page is passed on
+/// before the next one is requested, and one that breaks off is requested again.
 /// Objects with keys that the client cannot represent are errors, which come before the other objects
 /// of their page. Without an object below it, the location must be an object itself.
 pub(crate) async fn visit<F: Future<Output = bool>>(
@@ -78,48 +80,50 @@ pub(crate) async fn visit<F: Future<Output = bool>>(
             return Ok(());
         }
     }
+    let prefix = (!location.key.is_root()).then(|| format!("{}/", location.key));
     let retries = Retries::default();
-    let (mut order, mut attempts) = (Order::of(location), 0);
-    // Keys of the last pages that had such keys. A page that is requested again has them again.
-    let mut reported = HashSet::new();
-    'again: loop {
-        let mut pages = match &order.last {
-            None => store.patient.list(Some(&location.key)),
-            Some(last) => store.patient.list_with_offset(Some(&location.key), last),
+    let (mut keys, mut tokens) = (Circle::new(), Circle::new());
+    let (mut last, mut token, mut attempts) = (None, None, 0);
+    loop {
+        let options = PaginatedListOptions { page_token: token.clone(), ..Default::default() };
+        let page = store.patient.list_paginated(prefix.as_deref(), options);
+        let (page, seen) = watched(page).await;
+        let page = match page {
+            Ok(page) => page,
+            Err(error) => {
+                attempts += 1;
+                let reason = Reason::of(&error, &seen);
+                let repeats = broke_off(&reason, &seen) && attempts < PAGE_ATTEMPTS;
+                match repeats.then(|| retries.take(attempts)).flatten() {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    None => return Err(failed(reason, attempts)),
+                }
+                continue;
+            }
         };
-        order.resumed = order.last.is_some();
-        loop {
-            let (next, mut seen) = watched(pages.next()).await;
-            let removed = std::mem::take(&mut seen.removed);
-            found |= removed.markers || !removed.keys.is_empty();
-            if attempts == 0 && !removed.keys.is_empty() {
-                reported.clear();
+        attempts = 0;
+        let (removed, objects) = (seen.removed, page.result.objects);
+        found |= removed.markers || !removed.keys.is_empty() || !objects.is_empty();
+        for key in removed.keys {
+            if !each(Err(unsupported(location, &key))).await {
+                return Ok(());
             }
-            for key in removed.keys {
-                if reported.insert(key.clone()) && !each(Err(unsupported(location, &key))).await {
-                    return Ok(());
-                }
+        }
+        for meta in objects {
+            if last.as_ref() == Some(&meta.location) || keys.closes_with(&meta.location) {
+                return Err(failed(Reason::new(Kind::Response, AGAIN), 1));
             }
-            let meta = match next {
-                None => break 'again,
-                Some(Ok(meta)) => meta,
-                Some(Err(error)) => {
-                    attempts += 1;
-                    let reason = Reason::of(&error, &seen);
-                    let repeats = order.can_go_on(&reason, &seen) && attempts < PAGE_ATTEMPTS;
-                    match repeats.then(|| retries.take(attempts)).flatten() {
-                        Some(pause) => tokio::time::sleep(pause).await,
-                        None => return Err(failed(order.explained(reason, &seen), attempts)),
-                    }
-                    continue 'again;
-                }
-            };
-            (found, attempts) = (true, 0);
-            let taken = order.take(&meta.location);
-            taken.map_err(|text| failed(Reason::new(Kind::Response, text), 1))?;
+            last = Some(meta.location.clone());
             if !each(Ok(Listed::of(meta))).await {
                 return Ok(());
             }
+        }
+        match page.page_token.filter(|token| !token.is_empty()) {
+            None => break,
+            Some(next) if tokens.closes_with(&next) => {
+                return Err(failed(Reason::new(Kind::Response, REPEATED), 1));
+            }
+            next => token = next,
         }
     }
     if found || location.key.is_root() {
@@ -129,79 +133,38 @@ pub(crate) async fn visit<F: Future<Output = bool>>(
     Err(ObjectError { action: Action::Read, ..failed(reason, 1) })
 }
 
-/// Where a listing is, and whether it goes forward. A list whose keys are not in order is accepted, since not
-/// all servers sort, but cannot be requested from a key on.
-#[derive(Debug, Default)]
-struct Order {
-    last: Option<Path>,
-    /// A key that was listed. Where pages follow each other in a circle, it comes again.
-    mark: Option<Path>,
-    /// Keys until the next mark, and between the last mark and that one: so every circle is found, however
-    /// long it is.
-    left: u64,
-    distance: u64,
-    /// Whether the list of the server is not sorted, so that one from a key on can lack keys.
-    is_unsorted: bool,
-    /// Whether a key was smaller than the one before it.
-    is_mixed: bool,
-    /// Whether the next key is the first one after `last` in a new listing.
-    resumed: bool,
+/// Returns whether a page broke off or is not a list. Other failed requests were repeated already.
+fn broke_off(reason: &Reason, seen: &Seen) -> bool {
+    let began_well = seen.status.is_some_and(|status| status < 300);
+    began_well && !seen.is_repeated && reason.is_transient()
 }
 
-/// What a listing says that broke off and cannot be continued.
-const UNSORTED: &str =
-    "the list of a directory bucket is not sorted, so it cannot go on where it broke off";
+/// Finds out whether a sequence goes in a circle: it remembers one item, which then comes again, and replaces it after
+/// twice as many items as the one before. So it finds every circle, however long it is.
+#[derive(Debug)]
+struct Circle<T> {
+    mark: Option<T>,
+    /// Items until the next mark, and between the last mark and that one.
+    left: u64,
+    distance: u64,
+}
 
-impl Order {
-    fn of(location: &Location) -> Self {
-        Self { is_unsorted: location.is_directory_bucket(), ..Self::default() }
+impl<T: Clone + PartialEq> Circle<T> {
+    fn new() -> Self {
+        Self { mark: None, left: 0, distance: 0 }
     }
 
-    /// Returns the reason of a listing that ends because it cannot be continued.
-    fn explained(&self, reason: Reason, seen: &Seen) -> Reason {
-        if self.goes_on_from_a_key() || !Self::broke_off(&reason, seen) {
-            return reason;
+    /// Takes the next item. Returns whether it is the mark.
+    fn closes_with(&mut self, item: &T) -> bool {
+        if self.mark.as_ref() == Some(item) {
+            return true;
         }
-        Reason { text: format!("{}; {UNSORTED}", reason.text), ..reason }
-    }
-
-    /// Returns whether the list can be requested again, which begins after the last key.
-    fn goes_on_from_a_key(&self) -> bool {
-        !self.is_unsorted || self.last.is_none()
-    }
-
-    /// Requests were repeated already; only a page that broke off was not.
-    fn broke_off(reason: &Reason, seen: &Seen) -> bool {
-        let broke_off = seen.status.is_some_and(|status| status < 300);
-        broke_off && !seen.is_repeated && reason.is_transient()
-    }
-
-    /// Returns whether the list can be requested again from the last key on.
-    fn can_go_on(&self, reason: &Reason, seen: &Seen) -> bool {
-        Self::broke_off(reason, seen) && !self.is_mixed && self.goes_on_from_a_key()
-    }
-
-    /// Takes the next key.
-    ///
-    /// # Errors
-    /// Returns the reason if it was listed before.
-    fn take(&mut self, key: &Path) -> Result<(), &'static str> {
-        let is_back = self.last.as_ref().is_some_and(|last| key <= last);
-        if is_back && std::mem::take(&mut self.resumed) {
-            return Err("the server does not continue the list where it broke off");
-        }
-        self.resumed = false;
-        if self.mark.as_ref() == Some(key) || self.last.as_ref() == Some(key) {
-            return Err("the server lists an object again");
-        }
-        self.is_mixed |= is_back;
         if self.left == 0 {
             self.distance = (self.distance * 2).max(1);
-            (self.left, self.mark) = (self.distance, Some(key.clone()));
+            (self.left, self.mark) = (self.distance, Some(item.clone()));
         }
         self.left -= 1;
-        self.last = Some(key.clone());
-        Ok(())
+        false
     }
 }
 
@@ -228,22 +191,24 @@ async fn of_the_prefix(store: &Store) -> Result<Option<Listed>, ObjectError> {
                 | Kind::Busy
                 | Kind::Server
                 | Kind::Interrupted => Err(unlisted(location, reason, 1)),
-                Kind::Denied => Ok(listed_itself(store).await),
-                _ => Ok(None),
+                // The listing reports these, if it fails for the same reason.
+                Kind::Missing | Kind::NoBucket | Kind::NoStore | Kind::Region => Ok(None),
+                _ => listed_itself(store).await,
             }
         }
     }
 }
 
-/// Returns the object that has the name of the prefix from a listing. Whether it may be described is
-/// another permission than whether it may be listed, so a refusal does not show that there is none; the
-/// request for its contents will fail, too, and report it.
-async fn listed_itself(store: &Store) -> Option<Listed> {
+/// Returns the object that has the name of the prefix from a listing. An object whose description is refused can
+/// exist: its description needs another permission than its listing, and that of an object encrypted with a key of
+/// the client needs the key. The request for its contents will fail, too, and report it.
+async fn listed_itself(store: &Store) -> Result<Option<Listed>, ObjectError> {
     let key = &store.location.key;
     let options = PaginatedListOptions { max_keys: Some(1), ..PaginatedListOptions::default() };
-    // The listing of what is below reports a failure.
-    let page = store.patient.list_paginated(Some(key.as_ref()), options).await.ok()?;
-    page.result.objects.into_iter().next().filter(|meta| meta.location == *key).map(Listed::of)
+    let (page, seen) = watched(store.patient.list_paginated(Some(key.as_ref()), options)).await;
+    let page = page.map_err(|error| unlisted(&store.location, Reason::of(&error, &seen), 1))?;
+    let first = page.result.objects.into_iter().next();
+    Ok(first.filter(|meta| meta.location == *key).map(Listed::of))
 }
 
 /// Returns the error of an object whose key the client cannot represent.
@@ -309,46 +274,12 @@ pub fn list(
 mod tests {
     use super::*;
 
-    fn take(order: &mut Order, key: &str) -> Result<(), &'static str> {
-        order.take(&Path::from(key))
-    }
-
-    #[test]
-    fn a_list_in_any_order_is_accepted_and_only_one_in_order_can_go_on() {
-        let broke_off = Seen { status: Some(200), ..Seen::default() };
-        let reason = Reason::new(Kind::Interrupted, "");
-        for (keys, goes_on) in [(["a", "b", "c"], true), (["a", "c", "b"], false)] {
-            let mut order = Order::default();
-            assert!(keys.iter().all(|key| take(&mut order, key).is_ok()), "{keys:?}");
-            assert_eq!(order.can_go_on(&reason, &broke_off), goes_on, "{keys:?}");
-            order.resumed = true;
-            assert!(take(&mut order, "a").is_err(), "{keys:?}");
-        }
-    }
-
-    #[test]
-    fn the_list_of_a_directory_bucket_begins_again_and_is_not_continued() {
-        let broke_off = Seen { status: Some(200), ..Seen::default() };
-        let reason = Reason::new(Kind::Interrupted, "it broke off");
-        for (url, goes_on) in [("s3://data--use1-az4--x-s3/p/", false), ("s3://data-x-s3/p/", true)]
-        {
-            let mut order = Order::of(&Location::parse(url).unwrap());
-            assert!(order.can_go_on(&reason, &broke_off), "{url}: no key was listed");
-            take(&mut order, "p/a").unwrap();
-            take(&mut order, "p/b").unwrap();
-            assert_eq!(order.can_go_on(&reason, &broke_off), goes_on, "{url}");
-            let text = order.explained(reason.clone(), &broke_off).text;
-            assert_eq!(text.contains(UNSORTED), !goes_on, "{text}");
-        }
-    }
-
     #[test]
     fn every_circle_is_found() {
         for (start, len) in [(0, 1), (0, 2), (1, 3), (7, 1), (10, 100), (100, 7)] {
-            let mut order = Order::default();
-            let keys = (0..start).chain((start..start + len).cycle());
-            let taken = keys.map(|key| take(&mut order, &format!("{key:03}")));
-            let count = taken.take(10_000).take_while(Result::is_ok).count();
+            let mut circle = Circle::new();
+            let items = (0..start).chain((start..start + len).cycle());
+            let count = items.take(10_000).take_while(|item| !circle.closes_with(item)).count();
             assert!(count >= start + len && count <= 4 * (start + len), "{start} {len}: {count}");
         }
     }

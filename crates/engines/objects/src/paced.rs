@@ -143,7 +143,11 @@ impl Paced {
             attempts += 1;
             perhaps_done |= matches!(
                 reason.kind,
-                Kind::Server | Kind::Interrupted | Kind::Response | Kind::Configuration
+                Kind::Server
+                    | Kind::Interrupted
+                    | Kind::Response
+                    | Kind::Configuration
+                    | Kind::Unsupported
             );
             if silences >= SILENCES_MAX {
                 return Err(Unsent::Failed { reason, attempts, perhaps_done });

@@ -7,20 +7,13 @@
 
 use object_store::path::Path;
 
-/// What was removed from pages.
+/// What was removed from a page.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Removed {
     /// Keys that the client cannot represent.
     pub(crate) keys: Vec<String>,
     /// Whether there were markers of directories: empty objects whose keys end with a slash.
     pub(crate) markers: bool,
-}
-
-impl Removed {
-    pub(crate) fn append(&mut self, more: Self) {
-        self.keys.extend(more.keys);
-        self.markers |= more.markers;
-    }
 }
 
 const BEGIN: &str = "<Contents>";

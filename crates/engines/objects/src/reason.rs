@@ -2,8 +2,9 @@
 
 use crate::error::Kind;
 use crate::wire::{Seen, innermost};
-use object_store::client::HttpErrorKind;
+use object_store::client::{HttpError, HttpErrorKind};
 use object_store::{Error, path};
+use reqwest::header::ToStrError;
 
 /// Why an attempt failed.
 #[derive(Debug, Clone)]
@@ -45,8 +46,12 @@ impl Reason {
         }
         match seen.status {
             Some(status) if status >= 300 => of_status(status, seen),
+            // Another attempt would get the same header.
+            Some(_) if cause::<ToStrError>(error).is_some() => {
+                Self::new(Kind::Unsupported, "a header of the response is not ASCII")
+            }
             // The response began well.
-            Some(_) => match body_error(error) {
+            Some(_) => match cause::<HttpError>(error).map(HttpError::kind) {
                 Some(HttpErrorKind::Decode) | None => Self::new(Kind::Response, innermost(error)),
                 Some(_) => Self::new(Kind::Interrupted, innermost(error)),
             },
@@ -102,12 +107,12 @@ fn of_status(status: u16, seen: &Seen) -> Reason {
     Reason::new(kind, text)
 }
 
-/// Returns the kind of the HTTP error among the causes.
-fn body_error(error: &Error) -> Option<HttpErrorKind> {
+/// Returns the first error of a type among the causes.
+fn cause<T: std::error::Error + 'static>(error: &Error) -> Option<&T> {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref::<object_store::client::HttpError>() {
-            return Some(error.kind());
+        if let Some(found) = error.downcast_ref::<T>() {
+            return Some(found);
         }
         cause = error.source();
     }
@@ -134,6 +139,15 @@ mod tests {
         let code = Some(code.to_owned()).filter(|code| !code.is_empty());
         let message = code.as_ref().map(|_| "Text".to_owned());
         of_status(status, &Seen { code, message, writes, ..Seen::default() })
+    }
+
+    #[test]
+    fn a_header_that_cannot_be_read_is_not_requested_again() {
+        let header = reqwest::header::HeaderValue::from_bytes(b"\xff").unwrap();
+        let source = Box::new(header.to_str().unwrap_err());
+        let error = Error::Generic { store: "S3", source };
+        let reason = Reason::of(&error, &Seen { status: Some(200), ..Seen::default() });
+        assert_eq!((reason.kind, reason.is_transient()), (Kind::Unsupported, false));
     }
 
     #[test]

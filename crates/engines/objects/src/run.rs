@@ -30,6 +30,9 @@ use tokio::time::MissedTickBehavior;
 const RANGE: u64 = 8 << 20;
 /// Ranges that fit in the memory budget, at least.
 const RANGES_LEAST: u64 = 8;
+/// Memory that an object counts for with its first range, without its contents: many empty ones would else have no
+/// limit.
+const ITEM: u64 = 1 << 10;
 /// Listed objects that wait for their request.
 const LISTED_MAX: usize = 4096;
 /// Interval of progress reports.
@@ -281,7 +284,7 @@ impl<W: Work> Crew<'_, W> {
                     self.queue.ended();
                 }
             }
-            Ready::Unlisted(error) => {
+            Ready::Unlisted(error, _held) => {
                 failed();
                 self.work.failed(local, None, &error);
             }
@@ -374,26 +377,18 @@ fn progress(done: &Done) -> Progress {
 
 async fn list(
     (store, recursive): (Store, bool),
-    sender: mpsc::Sender<Listed>,
+    sender: mpsc::Sender<Result<Listed, ObjectError>>,
     queue: Arc<HandOver>,
     done: Arc<Done>,
 ) {
     let send = |listed: Result<Listed, ObjectError>| {
         done.found.fetch_add(1, Ordering::Relaxed);
-        let (sender, queue) = (sender.clone(), queue.clone());
-        async move {
-            match listed {
-                Ok(listed) => sender.send(listed).await.is_ok(),
-                Err(error) => {
-                    queue.push(Ready::Unlisted(error));
-                    !sender.is_closed()
-                }
-            }
-        }
+        let sender = sender.clone();
+        async move { sender.send(listed).await.is_ok() }
     };
     match visit(&store, recursive, send).await {
         Ok(()) => done.listed.store(true, Ordering::Relaxed),
-        Err(error) => queue.push(Ready::Unlisted(error)),
+        Err(error) => queue.push(Ready::Unlisted(error, None)),
     }
 }
 
@@ -410,7 +405,7 @@ impl Drop for InFlight<'_> {
 async fn request(
     open: Arc<Open>,
     fetch: Arc<Fetch>,
-    mut listed: mpsc::Receiver<Listed>,
+    mut listed: mpsc::Receiver<Result<Listed, ObjectError>>,
     queue: Arc<HandOver>,
     (range, copied_max): (u64, u64),
 ) {
@@ -424,11 +419,16 @@ async fn request(
                 listed.recv().await
             }
         };
-        let Some(Listed { key, size, e_tag, .. }) = next else { break };
+        let Some(next) = next else { break };
         fetch.gate.wait_for_list(false);
-        let Ok(path) = Path::parse(&key) else {
-            queue.push(Ready::Unlisted(unsupported(&fetch.store.location, &key)));
-            continue;
+        let (path, Listed { key, size, e_tag, .. }) = match parsed(&fetch.store, next) {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                let Some(()) = fetch.gate.hold(ITEM).await else { break };
+                let held = Bytes::new(ITEM, fetch.gate.clone());
+                queue.push(Ready::Unlisted(error, Some(held)));
+                continue;
+            }
         };
         let url = fetch.store.location.url_of(&key);
         let mut item = Item::new(index, url, path, (size, e_tag));
@@ -443,8 +443,9 @@ async fn request(
         let mut offset = 0;
         loop {
             let end = size.min(offset + range);
-            let Some(started) = fetch.gate.enter(end - offset).await else { break 'listed };
-            let bytes = Bytes::new(end - offset, fetch.gate.clone());
+            let charged = end - offset + if offset == 0 { ITEM } else { 0 };
+            let Some(started) = fetch.gate.enter(charged).await else { break 'listed };
+            let bytes = Bytes::new(charged, fetch.gate.clone());
             let (queue, owner) = (queue.clone(), item.clone());
             let (lane, fetch) = open.next();
             let one = async move {
@@ -466,6 +467,18 @@ async fn request(
     }
     while let Some(ended) = flight.join_next().await {
         pass_on(ended);
+    }
+}
+
+/// Returns a listed object with its parsed key, or why it cannot be read.
+fn parsed(
+    store: &Store,
+    listed: Result<Listed, ObjectError>,
+) -> Result<(Path, Listed), ObjectError> {
+    let listed = listed?;
+    match Path::parse(&listed.key) {
+        Ok(path) => Ok((path, listed)),
+        Err(_) => Err(unsupported(&store.location, &listed.key)),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::verify::{Contents, Sent};
 use crate::wire::watched;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use ioloom_failure::{Operation, PathError};
-use ioloom_sys::fault::call;
+use ioloom_sys::fault::{call, retry_on_interrupt};
 use md5::{Digest, Md5};
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path as Key;
@@ -218,20 +218,32 @@ impl Source {
         if source.before.len() == size { Ok(source) } else { Err(source.changed()) }
     }
 
-    /// Reads a part. Returns it and its MD5.
+    /// Reads a part. Returns it and its MD5. The file must end where its size says after the last part.
     async fn read(&self, offset: u64, len: u64) -> Result<(Vec<u8>, Vec<u8>), String> {
-        let file = self.file.clone();
+        let (file, size) = (self.file.clone(), self.before.len());
         let read = tokio::task::spawn_blocking(move || {
             let mut bytes = vec![0; len as usize];
             call("read", || file.read_exact_at(&mut bytes, offset))?;
             let sum = Md5::digest(&bytes).to_vec();
-            Ok((bytes, sum))
+            let after = || retry_on_interrupt(|| file.read_at(&mut [0], size));
+            let is_longer = offset + len == size && call("read", after)? > 0;
+            Ok((bytes, sum, is_longer))
         });
         let read = read.await.map_err(|error| error.to_string())?;
-        read.map_err(|error: std::io::Error| match error.kind() {
+        let (bytes, sum, is_longer) = read.map_err(|error: std::io::Error| match error.kind() {
             std::io::ErrorKind::UnexpectedEof => self.changed(),
             _ => PathError::on(Operation::Read, &self.path)(error).to_string(),
-        })
+        })?;
+        if is_longer { Err(self.longer()) } else { Ok((bytes, sum)) }
+    }
+
+    /// Returns the error of a file that has more than its size, as those of `/proc` and some of FUSE.
+    fn longer(&self) -> String {
+        let (shown, size) = (ioloom_failure::quoted(&self.path), self.before.len());
+        format!(
+            "cannot copy {shown}: it is longer than its size of {size} bytes; if it does not grow, copy it to a \
+             file in another file system first"
+        )
     }
 
     fn changed(&self) -> String {

@@ -7,6 +7,7 @@ use crate::wire::{Connector, innermost};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ const REGIONS: [&str; 2] = ["AWS_REGION", "AWS_DEFAULT_REGION"];
 const ENDPOINTS: [&str; 3] = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
 
 /// The clients of a bucket. Cheap to clone.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Store {
     pub(crate) location: Location,
     /// URL of the server, or nothing for that of the region.
@@ -46,6 +47,14 @@ pub struct Store {
     pub(crate) writing: Arc<AmazonS3>,
     /// Repeats what failed for a while.
     pub(crate) patient: Arc<AmazonS3>,
+}
+
+/// Without the settings, which have the keys.
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { location, endpoint, .. } = self;
+        write!(f, "Store {{ {}, endpoint {endpoint:?} }}", location.url())
+    }
 }
 
 impl Store {
@@ -108,16 +117,11 @@ impl Store {
         check_endpoint(&endpoint).map_err(wrong)?;
         // An endpoint with http: is a request for it.
         let plain = endpoint.starts_with("http://");
-        let options = |silence| {
-            ClientOptions::new()
-                .with_timeout_disabled()
-                .with_connect_timeout(CONNECT)
-                .with_read_timeout(silence)
-                .with_pool_max_idle_per_host(4096)
-                .with_http1_only()
-                .with_allow_http(plain)
-        };
-        let builder = builder.with_bucket_name(&location.bucket).with_http_connector(Connector);
+        let mut builder = builder.with_bucket_name(&location.bucket).with_http_connector(Connector);
+        // At Amazon: the address of the zone, and credentials of a session.
+        if location.is_directory_bucket() && endpoint.is_empty() {
+            builder = builder.with_s3_express(true);
+        }
         let none = || RetryConfig { max_retries: 0, ..RetryConfig::default() };
         let backoff = BackoffConfig {
             init_backoff: Duration::from_millis(100),
@@ -126,7 +130,7 @@ impl Store {
         };
         let some = RetryConfig { backoff, max_retries: RETRIES, retry_timeout: RETRY_TIME };
         let with = |retry, silence| {
-            builder.clone().with_retry(retry).with_client_options(options(silence))
+            builder.clone().with_retry(retry).with_client_options(connections(silence, plain))
         };
         let build = |builder: AmazonS3Builder| {
             builder.build().map(Arc::new).map_err(|error| wrong(innermost(&error)))
@@ -158,6 +162,17 @@ impl Store {
     pub fn location(&self) -> &Location {
         &self.location
     }
+}
+
+/// Returns the settings of connections. `plain`: without TLS.
+fn connections(silence: Duration, plain: bool) -> ClientOptions {
+    ClientOptions::new()
+        .with_timeout_disabled()
+        .with_connect_timeout(CONNECT)
+        .with_read_timeout(silence)
+        .with_pool_max_idle_per_host(4096)
+        .with_http1_only()
+        .with_allow_http(plain)
 }
 
 /// Leaves out variables that set nothing: empty ones, a signature that is not to be left out, and a token without
@@ -215,6 +230,36 @@ mod tests {
         assert_eq!(open(&other).unwrap().endpoint, "http://other:2");
         let error = open(&[]).unwrap_err().to_string();
         assert!(error.contains("sso_session, which is not supported"), "{error}");
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let variables = [
+            ("AWS_ACCESS_KEY_ID", "id"),
+            ("AWS_SECRET_ACCESS_KEY", "hidden secret"),
+            ("AWS_SESSION_TOKEN", "hidden token"),
+            ("AWS_ENDPOINT_URL", "http://server:1"),
+        ];
+        let store = Store::with_variables(Location::parse("s3://b/k").unwrap(), variables).unwrap();
+        assert_eq!(format!("{store:?}"), "Store { s3://b/k, endpoint \"http://server:1\" }");
+    }
+
+    #[test]
+    fn directory_buckets_have_the_address_of_their_zone_unless_an_endpoint_is_set() {
+        let dir = tempfile::tempdir().unwrap();
+        let none = dir.path().join("none");
+        let none = none.to_str().unwrap();
+        let files = [("AWS_CONFIG_FILE", none), ("AWS_SHARED_CREDENTIALS_FILE", none)];
+        let keys = [("AWS_ACCESS_KEY_ID", "id"), ("AWS_SECRET_ACCESS_KEY", "secret")];
+        for (more, zonal) in [(None, true), (Some(("AWS_ENDPOINT_URL", "http://server:1")), false)]
+        {
+            let location = Location::parse("s3://data--use1-az4--x-s3/p/").unwrap();
+            let variables = files.into_iter().chain(keys).chain(more);
+            let store = Store::with_variables(location, variables).unwrap();
+            let shown = format!("{:?}", store.reading);
+            let address = "https://data--use1-az4--x-s3.s3express-use1-az4.us-east-1.amazonaws.com";
+            assert_eq!(shown.contains(address), zonal, "{zonal}");
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ use object_store::multipart::MultipartStore;
 use object_store::path::Path as Key;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
@@ -198,7 +198,7 @@ async fn send_all(
         long_silence: LONG_SILENCE,
     };
     let sender = Arc::new(Sender { paced, records: records.to_owned() });
-    let mut files = Files::below(source, store);
+    let mut files = Files::below(source, store, &options.stop);
     let mut flight: JoinSet<(u64, Result<Sent, Problem>)> = JoinSet::new();
     let (mut found, mut listed) = (0, false);
     let mut interval = tokio::time::interval(INTERVAL);
@@ -255,14 +255,16 @@ fn steer(pilot: &mut Pilot, gate: &Gate, memory: u64, files: u64) {
 /// The files of a source, and their keys.
 struct Files<'a> {
     store: &'a Store,
+    /// Ends the walk, also between directories without files.
+    stop: &'a AtomicBool,
     root: PathBuf,
     /// Paths that were found and not returned yet.
     stack: Vec<PathBuf>,
 }
 
 impl<'a> Files<'a> {
-    fn below(source: &Path, store: &'a Store) -> Self {
-        Self { store, root: source.to_owned(), stack: vec![source.to_owned()] }
+    fn below(source: &Path, store: &'a Store, stop: &'a AtomicBool) -> Self {
+        Self { store, stop, root: source.to_owned(), stack: vec![source.to_owned()] }
     }
 
     fn key_of(&self, path: &Path) -> Result<Key, String> {
@@ -315,11 +317,35 @@ impl Iterator for Files<'_> {
     type Item = Result<(PathBuf, Key), String>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while let Some(path) = self.stack.pop() {
+        while !self.stop.load(Ordering::Relaxed)
+            && let Some(path) = self.stack.pop()
+        {
             if let Some(found) = self.visit(path).transpose() {
                 return Some(found);
             }
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::location::Location;
+
+    #[test]
+    fn a_stop_ends_the_walk_of_directories_without_files() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("a/b")).unwrap();
+        std::fs::write(dir.path().join("a/b/c"), "x").unwrap();
+        let location = Location::parse("s3://b/p/").unwrap();
+        let store = Store::with_variables(location, [("AWS_SKIP_SIGNATURE", "true")]).unwrap();
+        let stop = AtomicBool::new(true);
+        let mut files = Files::below(dir.path(), &store, &stop);
+        assert!(files.next().is_none());
+        assert_eq!(files.stack, [dir.path()], "nothing was listed");
+        stop.store(false, Ordering::Relaxed);
+        let (path, key) = files.next().unwrap().unwrap();
+        assert_eq!((path, key.as_ref()), (dir.path().join("a/b/c"), "p/a/b/c"));
     }
 }

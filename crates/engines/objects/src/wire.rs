@@ -12,7 +12,7 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
     HttpResponseBody, HttpService, ReqwestConnector,
 };
-use reqwest::header::HeaderMap;
+use reqwest::header::{HeaderMap, HeaderName};
 use std::cell::RefCell;
 use std::error::Error;
 use std::future::Future;
@@ -46,7 +46,7 @@ pub(crate) struct Seen {
     pub(crate) for_credentials: bool,
     /// Whether a page of a listing names itself as the next one.
     pub(crate) is_repeated: bool,
-    /// What was removed from the pages of a listing, all of an operation.
+    /// What was removed from the page of a listing.
     pub(crate) removed: Removed,
 }
 
@@ -77,14 +77,8 @@ pub(crate) async fn watched<T>(operation: impl Future<Output = T>) -> (T, Seen) 
 }
 
 /// Notes how a request went, for [`watched`].
-pub(crate) fn note(mut seen: Seen) {
-    let _ = SEEN.try_with(|cell| {
-        // One operation may fetch several pages.
-        let mut removed = std::mem::take(&mut cell.borrow_mut().removed);
-        removed.append(seen.removed);
-        seen.removed = removed;
-        *cell.borrow_mut() = seen;
-    });
+pub(crate) fn note(seen: Seen) {
+    let _ = SEEN.try_with(|cell| cell.replace(seen));
 }
 
 /// Returns the text of the innermost cause.
@@ -137,7 +131,7 @@ impl Noting {
         let for_credentials =
             matches!(host, "169.254.169.254" | "169.254.170.2" | "169.254.170.23")
                 || host.starts_with("sts.");
-        let response = match self.inner.execute(request).await {
+        let mut response = match self.inner.execute(request).await {
             Ok(response) => response,
             Err(error) => {
                 let transport = Some((error.kind(), innermost(&error)));
@@ -152,6 +146,7 @@ impl Noting {
         let seen = Seen { status: Some(status), region, no_md5, ..Seen::default() };
         let mut seen = Seen { for_credentials, writes, ..seen };
         if status < 300 {
+            remove_unreadable(response.headers_mut());
             return if is_list {
                 without_odd_keys(response, token, seen).await
             } else {
@@ -181,12 +176,33 @@ fn has_other_sum(headers: &HeaderMap) -> bool {
         || headers.contains_key("x-object-manifest")
 }
 
+/// Removes the attributes of an object whose values are not visible ASCII. They are not used, and the client would
+/// take the response for a failure.
+fn remove_unreadable(headers: &mut HeaderMap) {
+    let is_attribute = |name: &HeaderName| match name.as_str() {
+        "cache-control"
+        | "content-disposition"
+        | "content-encoding"
+        | "content-language"
+        | "content-type" => true,
+        name => name.starts_with("x-amz-meta-"),
+    };
+    let unreadable: Vec<HeaderName> = headers
+        .iter()
+        .filter(|(name, value)| value.to_str().is_err() && is_attribute(name))
+        .map(|(name, _)| name.clone())
+        .collect();
+    for name in unreadable {
+        headers.remove(name);
+    }
+}
+
 /// What a page says that names no next one.
 const CUT: &str = "the server says that there are more objects, but not where the list goes on";
 
 const NO_LIST: &str = "the response is not a list of objects";
-/// What a page says that names itself as the next one.
-const REPEATED: &str = "the server sends the same page of the list again and again";
+/// What a listing says whose pages do not go forward.
+pub(crate) const REPEATED: &str = "the server sends the same page of the list again and again";
 
 /// Returns the token with which a page of a listing is requested.
 fn token_of(request: &HttpRequest) -> Option<String> {

@@ -38,11 +38,43 @@ fn special_files_are_not_replaced_and_links_are_followed() {
 }
 
 #[test]
+fn a_file_keeps_the_permissions_of_the_one_that_it_replaces() {
+    use std::os::unix::fs::PermissionsExt;
+    let server = Server::start(Law::default());
+    server.put("d/new", "one");
+    server.put("d/old", "two");
+    let dir = tempfile::tempdir().unwrap();
+    let mode = |name: &str| {
+        std::fs::metadata(dir.path().join(name)).unwrap().permissions().mode() & 0o7777
+    };
+    for name in ["old", "as", "made"] {
+        std::fs::write(dir.path().join(name), "x").unwrap();
+    }
+    for (name, mode) in [("old", 0o640), ("as", 0o600)] {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(dir.path().join(name), permissions).unwrap();
+    }
+    let copy = |url, place: &Place| {
+        let copied = download(&store(&server, url), place, &one_at_a_time()).unwrap();
+        assert_eq!(copied.errors, [""; 0]);
+    };
+    copy("s3://bucket/d/", &Place::Below(dir.path().to_owned()));
+    copy("s3://bucket/d/new", &Place::As(dir.path().join("as")));
+    assert_eq!((mode("old"), mode("as"), mode("new")), (0o640, 0o600, mode("made")));
+    assert_eq!(std::fs::read_to_string(dir.path().join("as")).unwrap(), "one");
+}
+
+#[test]
 fn an_object_that_may_not_be_read_is_not_left_out() {
-    for (key, failed) in [("p", 1), ("q", 0)] {
+    for (fault, key, failed) in [
+        (Fault::Denied, "p", 1),
+        (Fault::Denied, "q", 0),
+        (Fault::Invalid, "p", 1),
+        (Fault::Invalid, "q", 0),
+    ] {
         let first = [Target::Describe, Target::Read].map(|target| {
             let count = if target == Target::Describe { u64::MAX } else { failed };
-            First::new(target, Fault::Denied, count)
+            First::new(target, fault, count)
         });
         let server = Server::start(Law { first: first.into(), ..Law::default() });
         server.put(key, "one");
@@ -97,20 +129,16 @@ fn an_error_instead_of_a_list_does_not_end_it() {
 fn a_list_that_does_not_go_forward_ends_with_one_error() {
     let same = "the server sends the same page of the list again and again";
     let again = "the server lists an object again";
-    let not_continued = "the server does not continue the list where it broke off";
     for (pages, page, words) in [
         (Pages::Repeated, 3, Some(same)),
-        (Pages::Circular, 3, Some(again)),
+        (Pages::Circular, 3, Some(same)),
         (Pages::Circular, 1, Some(again)),
         (Pages::Circular, 20, Some(same)),
-        (Pages::FromTheStart, 3, Some(not_continued)),
         (Pages::All, 3, None),
     ] {
-        // The second page is an error, so the list is requested again from the last key on.
+        // The second page is an error, so it is requested again.
         let first = match pages {
-            Pages::FromTheStart | Pages::All => {
-                vec![First::new(Target::List, Fault::LateError, 1).after(1)]
-            }
+            Pages::All => vec![First::new(Target::List, Fault::LateError, 1).after(1)],
             _ => Vec::new(),
         };
         let server = Server::start(Law { page, pages, first, ..Law::default() });
@@ -126,6 +154,24 @@ fn a_list_that_does_not_go_forward_ends_with_one_error() {
             }
         }
     }
+}
+
+#[test]
+fn a_list_of_unsupported_keys_is_passed_on_page_by_page_and_ends() {
+    let server = Server::start(Law { page: 2, pages: Pages::Circular, ..Law::default() });
+    (0..10).for_each(|number| server.put(&format!("/logs/{number}"), "x"));
+    let store = store(&server, "s3://bucket/");
+    let mut requests = Vec::new();
+    let each = |listed: Result<_, _>| {
+        assert!(listed.is_err());
+        requests.push(server.counts().requests);
+        true
+    };
+    let error = list(&store, &AtomicBool::new(false), each).unwrap_err().to_string();
+    assert!(error.contains("the same page of the list again and again"), "{error}");
+    assert_eq!(requests[..4], [1, 1, 2, 2]);
+    let read = objects(&store, &one_at_a_time(), |_| ()).unwrap();
+    assert!(read.errors.len() > 10 && read.values.is_empty(), "{:?}", read.errors);
 }
 
 #[test]

@@ -181,6 +181,21 @@ fn contents_that_always_fail_are_one_error_per_object() {
 }
 
 #[test]
+fn attributes_that_are_not_ascii_are_not_in_the_way() {
+    let server = Server::start(Law::default());
+    for (key, text, name) in [
+        ("d/a", "x", "content-disposition"),
+        ("d/b", "x", "x-amz-meta-name"),
+        ("d/empty", "", "x-amz-meta-name"),
+    ] {
+        server.put(key, Contents::from(text).with_header(name, "é"));
+    }
+    let mapped = read(&store(&server, "s3://bucket/d/"), &small());
+    assert!(mapped.errors.is_empty(), "{:?}", mapped.errors);
+    assert_eq!((mapped.values.len(), mapped.run.requests.repeated), (3, 0));
+}
+
+#[test]
 fn a_limit_is_found_and_kept() {
     let law = Law {
         cap_per_s: 400.0,
@@ -280,6 +295,16 @@ fn empty_objects_are_repeated_like_others_and_not_lost() {
     let mapped = read(&store(&server, "s3://bucket/dir/"), &small());
     assert!(mapped.errors.is_empty(), "{:?}", mapped.errors);
     assert_eq!(mapped.values.into_iter().collect::<BTreeMap<_, _>>(), all);
+}
+
+#[test]
+fn empty_objects_count_towards_the_budget() {
+    let (server, all) = filled(Law::default(), 200, |_| 0);
+    let options = Options { memory: 1 << 16, ..small() };
+    let mapped = read(&store(&server, "s3://bucket/dir/"), &options);
+    assert_eq!(mapped.values.len(), all.len());
+    let peak = mapped.run.measured.budget_peak_bytes;
+    assert!((1 << 10..=1 << 16).contains(&peak), "{peak}");
 }
 
 #[test]

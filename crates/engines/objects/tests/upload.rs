@@ -107,6 +107,16 @@ fn files_that_cannot_be_objects_are_one_error_each() {
     }
 }
 
+/// Files of /proc have contents, and their size is 0.
+#[test]
+fn a_file_that_is_longer_than_its_size_is_an_error() {
+    let (server, dir) = (Server::start(Law::default()), tempfile::tempdir().unwrap());
+    let done = send(&server, Path::new("/proc/self/status"), "s3://bucket/x", dir.path());
+    assert_eq!((done.files, done.failed), (0, 1), "{:?}", done.errors);
+    assert!(done.errors[0].contains("longer than its size of 0 bytes"), "{:?}", done.errors);
+    assert!(server.keys().is_empty());
+}
+
 /// A permission can be missing for one key, or for all.
 #[test]
 fn refused_files_end_the_run_only_if_all_are_refused() {

@@ -15,6 +15,8 @@ pub enum Fault {
     Broken,
     /// Refused with 403.
     Denied,
+    /// Refused with 400.
+    Invalid,
     /// The connection is closed in the middle of the contents.
     Cut,
     /// The response names another size of the object.
@@ -101,8 +103,6 @@ pub enum Pages {
     Repeated,
     /// The first page follows the last one.
     Circular,
-    /// To its end, but every listing begins with the first key, whatever `start-after` is.
-    FromTheStart,
 }
 
 /// How a server behaves.

@@ -239,6 +239,10 @@ fn answer(shared: &Shared, stream: &TcpStream, mut request: Request, number: u64
             return Response::error(403, "AccessDenied", "Access Denied")
                 .send(stream, request.is_head());
         }
+        Some(Fault::Invalid) => {
+            return Response::error(400, "InvalidRequest", "The request is invalid")
+                .send(stream, request.is_head());
+        }
         Some(Fault::NotFound) => {
             return Response { status: 404, ..Response::default() }.send(stream, request.is_head());
         }

@@ -18,24 +18,32 @@ pub struct Contents {
     pub(crate) data: Data,
     /// With quotation marks.
     e_tag: String,
+    /// Another header.
+    header: Option<(&'static str, String)>,
 }
 
 impl<T: Into<Vec<u8>>> From<T> for Contents {
     fn from(bytes: T) -> Self {
         let bytes: Vec<u8> = bytes.into();
-        Self { e_tag: format!("\"{}\"", hex(&Md5::digest(&bytes))), data: bytes.into() }
+        let e_tag = format!("\"{}\"", hex(&Md5::digest(&bytes)));
+        Self { e_tag, data: bytes.into(), header: None }
     }
 }
 
 impl Contents {
     /// Returns so many bytes of the pattern of [`crate::pattern`], which are not held in memory.
     pub fn pattern(len: u64) -> Self {
-        Self { data: Data::Pattern(len), e_tag: "\"pattern\"".to_owned() }
+        Self { data: Data::Pattern(len), e_tag: "\"pattern\"".to_owned(), header: None }
     }
 
     /// Returns the contents with another version than their MD5.
     pub fn with_version(self, version: &str) -> Self {
         Self { e_tag: format!("\"{version}\""), ..self }
+    }
+
+    /// Returns the contents with another header of the responses.
+    pub fn with_header(self, name: &'static str, value: &str) -> Self {
+        Self { header: Some((name, value.to_owned())), ..self }
     }
 }
 
@@ -165,6 +173,7 @@ impl Buckets {
             ("last-modified", "Tue, 01 Jul 2025 00:00:00 GMT".to_owned()),
             ("accept-ranges", "bytes".to_owned()),
         ];
+        headers.extend(contents.header.clone());
         if request.is_head() {
             // The response has no contents, so the length is set here.
             return Response { status: 200, headers, body: Body::all(contents.data.clone()) };
@@ -187,11 +196,7 @@ impl Buckets {
     fn list(&self, request: &Request, page: usize) -> Response {
         let get = |name: &str| request.query.get(name).map(String::as_str).unwrap_or_default();
         let (prefix, token) = (get("prefix"), get("continuation-token"));
-        let after = match self.pages {
-            _ if !token.is_empty() => token,
-            Pages::FromTheStart => "",
-            _ => get("start-after"),
-        };
+        let after = if token.is_empty() { get("start-after") } else { token };
         let start =
             if after.is_empty() { Bound::Unbounded } else { Bound::Excluded(after.to_owned()) };
         let all = &self.buckets[&request.bucket];
@@ -268,7 +273,7 @@ impl Buckets {
         }
         let e_tag = format!("\"{}-{}\"", hex(&Md5::digest(sums.concat())), sums.len());
         let data = if self.forgets { Data::Pattern(len) } else { bytes.into() };
-        let contents = Contents { data, e_tag: e_tag.clone() };
+        let contents = Contents { data, e_tag: e_tag.clone(), header: None };
         let (bucket, key) = (upload.bucket.clone(), upload.key.clone());
         self.uploads.remove(id);
         self.put(&bucket, &key, contents);
