@@ -74,7 +74,10 @@ fn hierarchies(groups: &str) -> impl Iterator<Item = (&str, &str)> {
 /// Returns the memory in bytes that the control groups of this process allow; `None` if they set no
 /// limit.
 pub fn memory_limit_bytes() -> Option<u64> {
-    memory_limit_in(Path::new(ROOT), &own_groups())
+    let groups = own_groups();
+    // Without its own group, the limits of all groups still hold.
+    let groups = if groups.is_empty() { "0::/\n1:memory:/\n" } else { &groups };
+    memory_limit_in(Path::new(ROOT), groups)
 }
 
 /// Returns the smallest memory limit in bytes that the hierarchies below `root` set, given the text of

@@ -385,11 +385,12 @@ fn conversation() -> impl Strategy<Value = Vec<u8>> {
     );
     let resp = prop::collection::vec(
         prop_oneof![
-            Just("*3\r\n$3\r\nBUY\r\n$1\r\n1\r\n$1\r\n2\r\n"),
-            Just("*1\r\n$4\r\nSHOW\r\n"),
-            Just("*1\r\n$4\r\nPING\r\n"),
-            Just("*0\r\n"),
-            Just("*00\r\n"),
+            8 => Just("*3\r\n$3\r\nBUY\r\n$1\r\n1\r\n$1\r\n2\r\n"),
+            8 => Just("*1\r\n$4\r\nSHOW\r\n"),
+            8 => Just("*1\r\n$4\r\nPING\r\n"),
+            4 => Just("*0\r\n"),
+            // Closes the connection.
+            1 => Just("*00\r\n"),
         ],
         0..12,
     );

@@ -32,7 +32,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 /// Suffix of the file name.
 pub(super) const SUFFIX: &str = ".mark";
 const MAGIC: [u8; 8] = *b"iomark 1";
-/// Slots are on separate pages, so a torn page write damages only one.
+/// Distance of the slots. Where a page is not larger, a torn page write damages only one.
 const PAGE: usize = 4096;
 /// Size of a slot in bytes, including its checksum.
 const SLOT: usize = 112;

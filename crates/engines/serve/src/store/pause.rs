@@ -1,6 +1,6 @@
 //! Stops the commits of a running server while another process copies its store.
 //!
-//! Between commits, the files of a store are consistent. Two words in the mark's last page, mapped
+//! Between commits, the files of a store are consistent. Two words in the mark's last 4096 bytes, mapped
 //! by both processes, keep them so: the server sets one during each commit and looks at the other;
 //! the backup sets the other and waits for the first. Each sets its own word before it reads the
 //! other's, so they cannot both proceed. A server without a backup pays for one atomic exchange per
@@ -16,7 +16,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Offset of the page for other processes in a mark file.
+/// Offset of the words for other processes in a mark file.
 pub(super) const WORDS_AT: u64 = 8192;
 /// Maximum time for which a backup stops commits.
 pub(super) const PAUSED_MAX: Duration = Duration::from_secs(30);

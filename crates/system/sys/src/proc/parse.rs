@@ -415,7 +415,7 @@ pub fn parse_disk_counters(text: &str) -> Option<DiskCounters> {
 
 /// Returns the growth of a time in the counters of a block device, in milliseconds. The kernel counts in
 /// 32 bits, which overflow after 50 days of requests. If a value decreased otherwise, another device got
-/// the name, and the growth is unknown: 0.
+/// the name, and the growth is unknown: usually 0.
 pub fn grown_ms(before: u64, now: u64) -> u64 {
     match (u32::try_from(before), u32::try_from(now)) {
         (Ok(before), Ok(now)) if now < before => {
