@@ -96,6 +96,10 @@ fn execute(args: &DuArgs) -> Ended {
     finish(args, &lines, &scan, terminal)?;
     if args.interactive {
         let exit = exit_of(&scan);
+        if matches!(exit, Exit::Terminated | Exit::Hangup) {
+            // An interrupt from the keyboard ends only the scan.
+            return Ok(exit);
+        }
         return Ok(browse::run(args, scan)?.unwrap_or(exit));
     }
     Ok(exit_of(&scan))
