@@ -14,7 +14,7 @@ use std::path::Path;
 /// Returns a test of whether a path leads to a mount. None does if another mount covers the mount, as an automatic
 /// mount covers the `autofs` that causes it, or covers a directory above it. The order of the table does not
 /// show which of two mounts is covered: mounts can be moved with those below them.
-fn visible(mounts: &[Mount]) -> impl Fn(&Mount) -> bool {
+pub(crate) fn visible(mounts: &[Mount]) -> impl Fn(&Mount) -> bool {
     let by_id: HashMap<u64, &Mount> = mounts.iter().map(|mount| (mount.id, mount)).collect();
     let on: HashMap<(u64, &Path), u64> =
         mounts.iter().map(|mount| ((mount.parent, mount.point.as_path()), mount.id)).collect();

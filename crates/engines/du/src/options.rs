@@ -164,6 +164,7 @@ pub struct ScanProgress {
     pub entries: AtomicU64,
     /// Disk usage in bytes. Files with several links are added at the end of their root.
     pub disk_bytes: AtomicU64,
-    /// Whether threads read directories, which can block for as long as a server does not answer.
+    /// Whether threads query arguments or read directories, which can block for as long as a server does not
+    /// answer.
     pub walking: AtomicBool,
 }

@@ -3,11 +3,14 @@
 //! Every directory is opened relative to the root's descriptor and never through a symbolic link,
 //! so concurrent changes cannot redirect the removal outside the tree. Symbolic links are removed,
 //! not their targets. The entry must still be the scanned inode. Directories on another device or
-//! mount are not entered. Depth consumes neither stack nor descriptors.
+//! mount are not entered; nothing is removed if the table of mounts contains one. Depth consumes
+//! neither stack nor descriptors.
 
 use crate::links::FileId;
+use crate::mounts::visible;
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_sys::dir::{Dir, Fields, Kind, ReadBuffer};
+use ioloom_sys::mount::mounts;
 use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -25,6 +28,23 @@ pub enum RemoveError {
     /// Another file system is mounted on or below the path.
     #[error("cannot remove {}: it is on another mount; unmount it first", quoted(.0))]
     Mounted(PathBuf),
+    /// The second path, at or below the first one, is on another device although nothing is mounted there: a
+    /// subvolume of btrfs, or a directory of a share of several file systems.
+    #[error("cannot remove {}: {} is a subvolume or another file system", quoted(.0), quoted(.1))]
+    Contains(PathBuf, PathBuf),
+    /// A directory on another device or mount was found during the removal.
+    #[error("cannot remove {}: it is a subvolume or another file system", quoted(.0))]
+    OtherDevice(PathBuf),
+    /// The caller stopped the removal.
+    #[error("stopped removing {}: a part remains", quoted(.0))]
+    Stopped(PathBuf),
+}
+
+impl RemoveError {
+    /// Returns whether a part of a directory may have been removed.
+    pub fn may_be_partial(&self) -> bool {
+        matches!(self, Self::Call(_) | Self::OtherDevice(_) | Self::Stopped(_))
+    }
 }
 
 fn call(operation: Operation, path: &[u8]) -> impl FnOnce(io::Error) -> RemoveError + '_ {
@@ -40,8 +60,13 @@ fn is_gone(error: &io::Error) -> bool {
 }
 
 /// Removes `path`, relative to the directory `root`, and everything below it. `id` is the inode
-/// that was scanned.
-pub fn remove(root: &Path, path: &[u8], id: FileId) -> Result<(), RemoveError> {
+/// that was scanned. `stop` is called for each name; the removal ends if it returns true.
+pub fn remove(
+    root: &Path,
+    path: &[u8],
+    id: FileId,
+    stop: &mut dyn FnMut() -> bool,
+) -> Result<(), RemoveError> {
     let base =
         Dir::open(root).map_err(call(Operation::OpenDir, root.as_os_str().as_encoded_bytes()))?;
     let (above, name) = split(path);
@@ -52,8 +77,15 @@ pub fn remove(root: &Path, path: &[u8], id: FileId) -> Result<(), RemoveError> {
     if FileId::new(meta.device, meta.inode) != id {
         return Err(RemoveError::Changed(as_path(path).to_owned()));
     }
+    let stopped = || RemoveError::Stopped(as_path(path).to_owned());
     if meta.kind != Kind::Directory {
+        if stop() {
+            return Err(stopped());
+        }
         return parent.remove_file_at(name).map_err(call(Operation::Remove, path));
+    }
+    if let Some(point) = mount_below(root, path) {
+        return Err(RemoveError::Mounted(point));
     }
     let root_meta = parent.meta(fields).map_err(call(Operation::Stat, above))?;
     let mount = (root_meta.device, root_meta.mount);
@@ -61,6 +93,9 @@ pub fn remove(root: &Path, path: &[u8], id: FileId) -> Result<(), RemoveError> {
     let mut waiting = vec![path.to_vec()];
     let mut buffer = ReadBuffer::new();
     while let Some(at) = waiting.last() {
+        if stop() {
+            return Err(stopped());
+        }
         let dir = match base.open_below(at) {
             Err(e) if is_gone(&e) => {
                 waiting.pop();
@@ -70,9 +105,11 @@ pub fn remove(root: &Path, path: &[u8], id: FileId) -> Result<(), RemoveError> {
         };
         let meta = dir.meta(fields).map_err(call(Operation::Stat, at))?;
         if (meta.device, meta.mount) != mount {
-            return Err(RemoveError::Mounted(as_path(at).to_owned()));
+            return Err(RemoveError::OtherDevice(as_path(at).to_owned()));
         }
-        let within = empty(&dir, at, &mut buffer)?;
+        let Some(within) = empty(&dir, at, &mut buffer, stop)? else {
+            return Err(stopped());
+        };
         if within.is_empty() {
             drop(dir);
             let (above, name) = split(at);
@@ -88,8 +125,25 @@ pub fn remove(root: &Path, path: &[u8], id: FileId) -> Result<(), RemoveError> {
     Ok(())
 }
 
-/// Removes all entries except directories; returns the paths of the directories.
-fn empty(dir: &Dir, at: &[u8], buffer: &mut ReadBuffer) -> Result<Vec<Vec<u8>>, RemoveError> {
+/// Returns the first mount point at or below `path`, both relative to `root`. `None` if the table of mounts
+/// cannot be read.
+fn mount_below(root: &Path, path: &[u8]) -> Option<PathBuf> {
+    let root = std::fs::canonicalize(root).ok()?;
+    let whole = root.join(as_path(path));
+    let all = mounts().ok()?;
+    let is_visible = visible(&all);
+    let mut within = all.iter().filter(|mount| mount.point.starts_with(&whole));
+    let found = within.find(|mount| is_visible(mount))?;
+    found.point.strip_prefix(&root).ok().map(Path::to_owned)
+}
+
+/// Removes all entries except directories; returns the paths of the directories, or `None` if it was stopped.
+fn empty(
+    dir: &Dir,
+    at: &[u8],
+    buffer: &mut ReadBuffer,
+    stop: &mut dyn FnMut() -> bool,
+) -> Result<Option<Vec<Vec<u8>>>, RemoveError> {
     let mut names: Vec<(Vec<u8>, Kind)> = Vec::new();
     dir.read(buffer, &mut |entry| {
         names.push((entry.name.to_vec(), entry.kind));
@@ -98,6 +152,9 @@ fn empty(dir: &Dir, at: &[u8], buffer: &mut ReadBuffer) -> Result<Vec<Vec<u8>>, 
     .map_err(call(Operation::ReadDir, at))?;
     let mut within = Vec::new();
     for (name, mut kind) in names {
+        if stop() {
+            return Ok(None);
+        }
         let path = [at, b"/", &name].concat();
         if kind == Kind::Unknown {
             kind = dir.stat_at(&name).map_err(call(Operation::Stat, &path))?.kind;
@@ -111,7 +168,7 @@ fn empty(dir: &Dir, at: &[u8], buffer: &mut ReadBuffer) -> Result<Vec<Vec<u8>>, 
             }
         }
     }
-    Ok(within)
+    Ok(Some(within))
 }
 
 /// Splits a path into its parent and last component.
@@ -127,6 +184,10 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::{MetadataExt, symlink};
+
+    fn remove(root: &Path, path: &[u8], id: FileId) -> Result<(), RemoveError> {
+        super::remove(root, path, id, &mut || false)
+    }
 
     fn id(path: &Path) -> FileId {
         let meta = fs::symlink_metadata(path).unwrap();
@@ -165,6 +226,32 @@ mod tests {
         let error = remove(temp.path(), b"t", seen).unwrap_err();
         assert!(matches!(error, RemoveError::Changed(_)), "{error}");
         assert!(temp.path().join("old").exists());
+    }
+
+    #[test]
+    fn a_stop_ends_it_before_the_next_name() {
+        let temp = tempfile::tempdir().unwrap();
+        fs::create_dir(temp.path().join("t")).unwrap();
+        for number in 0..10 {
+            fs::write(temp.path().join(format!("t/{number}")), "x").unwrap();
+        }
+        let mut calls = 0;
+        let mut stop = || {
+            calls += 1;
+            calls > 4
+        };
+        let error = super::remove(temp.path(), b"t", id(&temp.path().join("t")), &mut stop);
+        assert!(matches!(error, Err(RemoveError::Stopped(_))), "{error:?}");
+        assert_eq!(fs::read_dir(temp.path().join("t")).unwrap().count(), 7);
+    }
+
+    #[test]
+    fn mounts_at_and_below_a_path_are_found() {
+        let root = Path::new("/");
+        assert!(mount_below(root, b"proc").is_some_and(|point| point.starts_with("proc")));
+        assert_eq!(mount_below(root, b"proc/self"), None);
+        assert_eq!(mount_below(root, b"pro"), None, "names are compared whole");
+        assert_eq!(mount_below(tempfile::tempdir().unwrap().path(), b"t"), None);
     }
 
     #[test]

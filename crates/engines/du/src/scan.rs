@@ -131,10 +131,12 @@ impl Scanner {
         let several = each_once || options.follow == Follow::Always && !options.count_links;
         // Without /proc, file systems cannot be skipped by type.
         let mounts = mounts().unwrap_or_default();
+        progress.walking.store(true, Ordering::Relaxed);
         let watched = match each_once {
-            true => watched(roots, &mounts, options.follow != Follow::Never),
+            true => watched(roots, &mounts, options.follow != Follow::Never, &stop),
             false => HashSet::new(),
         };
+        progress.walking.store(false, Ordering::Relaxed);
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let scan = Scan {
             options: Some(Recorded::of(&options)),
@@ -174,6 +176,8 @@ impl Scanner {
             return Ok(None);
         }
         let started = Instant::now();
+        // Already the first call can block.
+        self.progress.walking.store(true, Ordering::Relaxed);
         let fields = Fields::IDENTITY | Fields::MOUNT;
         let meta = dir::meta(root.as_os_str().as_bytes(), true, fields).ok();
         let is_file = meta.as_ref().is_some_and(|meta| meta.kind != dir::Kind::Directory);
@@ -195,7 +199,6 @@ impl Scanner {
             progress: &self.progress,
         };
         let walk = self.settings(is_file);
-        self.progress.walking.store(true, Ordering::Relaxed);
         let walked = walk.run(&[root.to_owned()], |_| Worker::new(&common));
         self.progress.walking.store(false, Ordering::Relaxed);
         let (workers, report) = walked?;
@@ -300,13 +303,21 @@ impl Scanner {
 }
 
 /// Returns the files with one name that several roots can contain: roots that are files, and files that are
-/// mounted on others.
-fn watched(roots: &[PathBuf], mounts: &[Mount], follow: bool) -> HashSet<FileId> {
+/// mounted on others. Returns early if `stop` is set.
+fn watched(
+    roots: &[PathBuf],
+    mounts: &[Mount],
+    follow: bool,
+    stop: &AtomicBool,
+) -> HashSet<FileId> {
     let mut watched = HashSet::new();
     let mut devices = HashSet::new();
     let meta =
         |path: &Path, follow| dir::meta(path.as_os_str().as_bytes(), follow, Fields::IDENTITY).ok();
     for root in roots {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
         // An error is reported when this root is scanned.
         let Some(found) = meta(root, follow) else { continue };
         devices.insert(found.device);

@@ -293,6 +293,15 @@ impl Tree {
         })
     }
 
+    /// Returns the first directory, at or below a node, that is on another device than the parent of the node.
+    pub fn other_device(&self, index: usize) -> Option<usize> {
+        let node = &self.nodes[index];
+        let device = self.nodes[node.parent as usize].id.device;
+        // With overlayfs, the devices of files differ from that of their directory.
+        let differs = |node: &Node| node.kind == Kind::Directory && node.id.device != device;
+        (index..node.end as usize).find(|at| differs(&self.nodes[*at]))
+    }
+
     /// Returns all indices, with every directory after its contents, as du prints them.
     pub fn children_first(&self) -> impl Iterator<Item = usize> + '_ {
         let mut open: Vec<usize> = Vec::new();
@@ -509,6 +518,20 @@ mod tests {
             assert_eq!(tree.nodes()[b].total.disk_bytes, 1);
             assert_eq!(tree.root().total.disk_bytes, 3 + 4096);
         }
+    }
+
+    #[test]
+    fn directories_on_other_devices_are_found() {
+        let mut part = Part::default();
+        for (node, parent, name) in [(0, 0, "r"), (1, 0, "a"), (3, 0, "b")] {
+            dir(&mut part, node, parent, name);
+        }
+        let id = FileId::new((0, 2), 2);
+        part.make(2, 1, b"volume", Found { id, ..found(Kind::Directory, 1, 2, true) });
+        part.make(4, 3, b"file", Found { id, ..found(Kind::Regular, 1, 2, true) });
+        let tree = Tree::build(vec![part], &LinkSet::default()).unwrap();
+        assert_eq!(names(&tree, 0..5), ["r", "r/a", "r/a/volume", "r/b", "r/b/file"]);
+        assert_eq!([1, 2, 3].map(|at| tree.other_device(at)), [Some(2), Some(2), None]);
     }
 
     #[test]

@@ -48,11 +48,18 @@ impl<V: Visitor> Worker<'_, '_, V> {
 
     fn root_dir(&mut self, index: usize, path: &Path, meta: &Meta) {
         let opened = self.open_patiently(false, || Dir::open(path));
-        let meta = (!self.dir_fields.is_none()).then_some(meta);
+        let meta = match &opened {
+            // Opening it can mount a file system on it.
+            Ok(dir) if !self.dir_fields.is_none() => match dir.meta(self.dir_fields) {
+                Ok(meta) => Some(meta),
+                Err(error) => return self.fail(None, Operation::Stat, path.to_owned(), error),
+            },
+            _ => (!self.dir_fields.is_none()).then_some(*meta),
+        };
         let name = path.as_os_str().as_bytes();
-        let new = NewDir { name, meta, parent: None, root: index, linked: false };
+        let new = NewDir { name, meta: meta.as_ref(), parent: None, root: index, linked: false };
         let Some(data) = self.visitor.enter(&new) else { return };
-        let node = Node::new(None, name.into(), index as u32, meta.copied(), data);
+        let node = Node::new(None, name.into(), index as u32, meta, data);
         self.part.directories += 1;
         self.read(node, opened);
     }

@@ -1,11 +1,11 @@
-//! Pipes: whether anything still reads what is written.
+//! Pipes: whether anything still reads what is written. Terminals: whether they still exist.
 
 use crate::fault::call;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd;
 
-/// Reports whether the reader of a pipe or socket has closed it, without writing. False for other
-/// files, and if the call fails: the next write then reports the error.
+/// Reports whether the other end of a pipe or socket was closed, or a terminal was, without reading or writing.
+/// False for other files, and if the call fails: the next transfer then reports the error.
 pub fn reader_gone(out: impl AsFd) -> bool {
     let mut watched = [PollFd::from_borrowed_fd(out.as_fd(), PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };

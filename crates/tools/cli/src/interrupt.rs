@@ -1,6 +1,7 @@
 //! SIGINT, SIGTERM and SIGHUP as flags that a command polls.
 
 use crate::exit::Exit;
+use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -71,7 +72,8 @@ pub(crate) fn stop_flag_of(signals: impl IntoIterator<Item = i32>) -> Arc<Atomic
 /// Signals that stop a copy or a walk: SIGHUP, SIGINT and SIGTERM, unless they are ignored, as under
 /// `nohup`.
 pub(crate) struct StopSignals {
-    /// Raised by the first signal; the second terminates the program immediately.
+    /// Raised by the first signal; the second terminates the program immediately, unless
+    /// [`StopSignals::catch_every`] has installed the handlers.
     pub(crate) flag: Arc<AtomicBool>,
     /// The number of the signal.
     signal: Arc<AtomicUsize>,
@@ -81,22 +83,40 @@ impl StopSignals {
     /// Installs the handlers. What an earlier call has caught is settled: a signal from now on is the
     /// first again.
     pub(crate) fn catch() -> Self {
-        static EARLIER: Mutex<Vec<Arc<AtomicBool>>> = Mutex::new(Vec::new());
+        Self::install(true)
+    }
+
+    /// Like [`StopSignals::catch`], but no signal terminates the program: it could not restore its terminal.
+    pub(crate) fn catch_every() -> Self {
+        Self::install(false)
+    }
+
+    fn install(second_terminates: bool) -> Self {
+        /// The flags of earlier calls, and their handlers that terminate the program.
+        static EARLIER: Mutex<Vec<(Arc<AtomicBool>, Vec<SigId>)>> = Mutex::new(Vec::new());
         let mut earlier = EARLIER.lock().unwrap_or_else(PoisonError::into_inner);
-        earlier.iter().for_each(|flag| flag.store(false, Ordering::Relaxed));
+        for (flag, handlers) in earlier.iter_mut() {
+            for handler in handlers.drain(..) {
+                signal_hook::low_level::unregister(handler);
+            }
+            flag.store(false, Ordering::Relaxed);
+        }
+        let mut handlers = Vec::new();
         let (flag, signal) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         for number in caught_signals() {
-            // Order matters: the shutdown handler must see the flag before this signal raises it.
-            let _ = signal_hook::flag::register_conditional_shutdown(
-                number,
-                128 + number,
-                flag.clone(),
-            );
+            if second_terminates {
+                // Order matters: the shutdown handler must see the flag before this signal raises it.
+                handlers.extend(signal_hook::flag::register_conditional_shutdown(
+                    number,
+                    128 + number,
+                    flag.clone(),
+                ));
+            }
             let value = usize::try_from(number).unwrap_or_default();
             let _ = signal_hook::flag::register_usize(number, signal.clone(), value);
             let _ = signal_hook::flag::register(number, flag.clone());
         }
-        earlier.push(flag.clone());
+        earlier.push((flag.clone(), handlers));
         Self { flag, signal }
     }
 
@@ -235,6 +255,24 @@ mod tests {
         assert!(!is_stuck(&mut since, false, begun + GRACE * 9));
         assert!(!is_stuck(&mut since, true, begun + GRACE * 10));
         assert!(is_stuck(&mut since, true, begun + GRACE * 11));
+    }
+
+    /// Runs in a child, which a wrong handler would end with another code.
+    #[test]
+    fn no_signal_terminates_a_program_that_catches_every_one() {
+        const CHILD: &str = "IOLOOM_TEST_EVERY_SIGNAL";
+        if std::env::var_os(CHILD).is_some() {
+            let (_earlier, signals) = (StopSignals::catch(), StopSignals::catch_every());
+            for _ in 0..3 {
+                signal_hook::low_level::raise(SIGTERM).unwrap();
+            }
+            let is_noticed =
+                signals.flag.load(Ordering::Relaxed) && signals.exit() == Exit::Terminated;
+            std::process::exit(if is_noticed { 9 } else { 8 });
+        }
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["no_signal_terminates_a_program", "--nocapture"]).env(CHILD, "1");
+        assert_eq!(child.status().unwrap().code(), Some(9));
     }
 
     #[test]

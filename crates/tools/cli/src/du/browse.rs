@@ -4,52 +4,37 @@
 //! read the screen. Entries are removed only after the user confirms their names by typing `remove`;
 //! see [`ioloom_du::remove`].
 
+mod keyboard;
+
 use super::args::DuArgs;
 use super::picture::{bar, percent, size};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::StopSignals;
 use crate::out::{columns_of, fitted, readable};
-use ioloom_du::remove::remove;
+use ioloom_du::remove::{RemoveError, remove};
 use ioloom_du::tree::Kind;
 use ioloom_du::{Measure, Scan, Tree};
 use ioloom_failure::reason;
 use ioloom_model::units::{format_count, format_size};
 use ioloom_walk::Follow;
-use ratatui::Frame;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use keyboard::{HELP, KEYS, Keyboard, is_interrupt};
+use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
+use ratatui::{DefaultTerminal, Frame};
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 /// The word that confirms a removal.
 const WORD: &str = "remove";
-/// The keys, on one line of 80 columns.
-const KEYS: &str = "↑↓ move  →← go  snc sort  a unit  / find  space mark  d remove  ? help  q quit";
-/// Time between two looks for a signal.
-const LOOK: Duration = Duration::from_millis(200);
-/// The help that `?` shows.
-const HELP: [&str; 14] = [
-    "up, k / down, j       select the previous or next entry",
-    "page up / page down   ten entries up or down",
-    "home, g / end, G      select the first or last entry",
-    "right, enter, l       enter a directory",
-    "left, backspace, h    back to the parent directory",
-    "s / n / c             sort by size, name or number of entries",
-    "a                     disk usage, apparent size or number of entries",
-    "/                     find a name; / and enter find the next one",
-    "space                 mark an entry",
-    "d                     remove the marked or the selected entries",
-    "q, ctrl-c, esc        quit; esc asks before",
-    "",
-    "! could not be read   H hard links elsewhere   @ symbolic link",
-    "Press any key to close this help.",
-];
+/// Names that a removal processes between two looks at the keyboard.
+const NAMES: u32 = 64;
 
 /// The sort order of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +62,10 @@ struct Browser {
     line: usize,
     marked: BTreeSet<usize>,
     gone: BTreeSet<usize>,
+    /// Entries of which a part may have been removed.
+    partial: BTreeSet<usize>,
+    /// Returns true when a removal must stop.
+    stops: Box<dyn FnMut() -> bool>,
     question: Option<Question>,
     /// The name being typed after `/`.
     finding: Option<String>,
@@ -90,6 +79,8 @@ struct Browser {
     read_only: Option<&'static str>,
     complete: bool,
     colour: bool,
+    /// Whether the screen must be drawn from scratch.
+    redraw: bool,
     done: bool,
 }
 
@@ -107,24 +98,50 @@ pub(super) fn run(args: &DuArgs, mut scan: Scan) -> Result<Option<Exit>, Failure
     browser.colour = crate::out::colour();
     let failed =
         |e| Failure::failed(format!("cannot draw on the terminal: {}; try --lines", reason(&e)));
-    let signals = StopSignals::catch();
+    let signals = StopSignals::catch_every();
+    let keyboard = Rc::new(Keyboard::open().map_err(failed)?);
+    browser.stops = stop_test(signals.flag.clone(), keyboard.clone());
     let mut terminal = ratatui::try_init().map_err(failed)?;
-    let shown = loop {
-        if let Err(e) = terminal.draw(|frame| browser.draw(frame)) {
-            break Err(e);
+    let shown = show(&mut browser, &mut terminal, &keyboard, &signals.flag);
+    // `restore` prints errors, and panics if standard error is the closed terminal.
+    let _ = ratatui::try_restore();
+    let closed = keyboard.is_closed();
+    if closed {
+        // Its drop prints errors, too.
+        std::mem::forget(terminal);
+    }
+    let signalled = signals.flag.load(Ordering::Relaxed).then(|| signals.exit());
+    let exit = signalled.or(closed.then_some(Exit::Hangup));
+    match shown {
+        Ok(()) if browser.done => Ok(None),
+        Ok(()) => Ok(exit),
+        // A closed terminal cannot be drawn on.
+        Err(_) if exit.is_some() => Ok(exit),
+        Err(e) => Err(failed(e)),
+    }
+}
+
+/// Draws and handles keys until the user quits, the flag is raised or the terminal is closed.
+fn show(
+    browser: &mut Browser,
+    terminal: &mut DefaultTerminal,
+    keyboard: &Keyboard,
+    stop: &AtomicBool,
+) -> io::Result<()> {
+    while !browser.done {
+        if std::mem::take(&mut browser.redraw) {
+            // `clear` would query the position of the cursor, and wait for the answer.
+            let area = terminal.get_frame().area();
+            terminal.resize(area)?;
         }
-        match awaited(&signals.flag) {
-            Ok(Some(Event::Key(key))) if key.kind != KeyEventKind::Release => browser.key(key),
-            Ok(Some(_)) => {}
-            Ok(None) => break Ok(Some(signals.exit())),
-            Err(e) => break Err(e),
+        terminal.draw(|frame| browser.draw(frame))?;
+        match keyboard.wait_for_event(stop)? {
+            Some(Event::Key(key)) if key.kind != KeyEventKind::Release => browser.key(key),
+            Some(_) => {}
+            None => break,
         }
-        if browser.done {
-            break Ok(None);
-        }
-    };
-    ratatui::restore();
-    shown.map_err(failed)
+    }
+    Ok(())
 }
 
 /// Returns why removal is disabled: it could remove entries that the scan does not show.
@@ -140,14 +157,14 @@ fn read_only(args: &DuArgs) -> Option<&'static str> {
     }
 }
 
-/// Waits for an event. Returns `None` if the flag was raised.
-fn awaited(stop: &AtomicBool) -> io::Result<Option<Event>> {
-    while !stop.load(Ordering::Relaxed) {
-        if event::poll(LOOK)? {
-            return event::read().map(Some);
-        }
-    }
-    Ok(None)
+/// Returns the test of whether a removal must stop: after a signal, or if Ctrl-C was pressed. Looks at the
+/// keyboard once per [`NAMES`] calls.
+fn stop_test(flag: Arc<AtomicBool>, keyboard: Rc<Keyboard>) -> Box<dyn FnMut() -> bool> {
+    let mut names = 0_u32;
+    Box::new(move || {
+        names = names.wrapping_add(1);
+        flag.load(Ordering::Relaxed) || names.is_multiple_of(NAMES) && keyboard.is_interrupted()
+    })
 }
 
 impl Browser {
@@ -160,6 +177,8 @@ impl Browser {
             line: 0,
             marked: BTreeSet::new(),
             gone: BTreeSet::new(),
+            partial: BTreeSet::new(),
+            stops: Box::new(|| false),
             question: None,
             finding: None,
             found: String::new(),
@@ -169,6 +188,7 @@ impl Browser {
             read_only,
             complete,
             colour: false,
+            redraw: false,
             done: false,
         }
     }
@@ -187,10 +207,20 @@ impl Browser {
     }
 
     fn key(&mut self, key: KeyEvent) {
-        if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
+        if is_interrupt(&key) {
             self.done = true;
             return;
         }
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        let code = match key.code {
+            // The backspace key of some terminals.
+            KeyCode::Char('h') if control => KeyCode::Backspace,
+            KeyCode::Char(c) if control || key.modifiers.contains(KeyModifiers::ALT) => {
+                self.redraw |= control && c == 'l';
+                return;
+            }
+            code => code,
+        };
         if self.help {
             self.help = false;
             return;
@@ -198,19 +228,24 @@ impl Browser {
         if self.quitting {
             self.quitting = false;
             self.message.clear();
-            self.done = matches!(key.code, KeyCode::Char('y' | 'Y'));
+            self.done = matches!(code, KeyCode::Char('y' | 'Y'));
             return;
         }
         if self.finding.is_some() {
-            return self.type_name(key.code);
+            return self.type_name(code);
         }
         if self.question.is_some() {
-            return self.answer(key.code);
+            return self.answer(code);
         }
         self.message.clear();
+        self.command(code);
+    }
+
+    /// Handles a key that is not part of a question or a name.
+    fn command(&mut self, key: KeyCode) {
         let entries = self.entries();
         let last = entries.len().saturating_sub(1);
-        match key.code {
+        match key {
             KeyCode::Char('q') => self.done = true,
             KeyCode::Esc => {
                 self.quitting = true;
@@ -367,12 +402,7 @@ impl Browser {
     fn remove(&mut self, nodes: &[usize]) {
         let mut removed = 0;
         for at in nodes {
-            let root = self.tree.name(0).to_vec();
-            let whole = self.tree.path(*at);
-            let below = &whole[root.len()..];
-            let below = below.strip_prefix(b"/").unwrap_or(below);
-            let id = self.tree.nodes()[*at].id;
-            match remove(Path::new(OsStr::from_bytes(&root)), below, id) {
+            match self.remove_one(*at) {
                 Ok(()) => {
                     self.tree.forget(*at);
                     self.gone.insert(*at);
@@ -382,6 +412,9 @@ impl Browser {
                 Err(error) => {
                     self.message = readable(error.to_string().as_bytes());
                     self.complete = false;
+                    if error.may_be_partial() && self.tree.nodes()[*at].kind == Kind::Directory {
+                        self.partial.insert(*at);
+                    }
                     break;
                 }
             }
@@ -390,6 +423,25 @@ impl Browser {
             self.message = format!("removed {}", things(removed));
         }
         self.line = self.line.min(self.entries().len().saturating_sub(1));
+    }
+
+    /// Removes an entry with everything below it, unless a part is on another device.
+    fn remove_one(&mut self, at: usize) -> Result<(), RemoveError> {
+        let root = self.tree.name(0).to_vec();
+        let id = self.tree.nodes()[at].id;
+        let below = self.below_root(at);
+        if let Some(other) = self.tree.other_device(at) {
+            let path = |bytes: Vec<u8>| PathBuf::from(OsString::from_vec(bytes));
+            return Err(RemoveError::Contains(path(below), path(self.below_root(other))));
+        }
+        remove(Path::new(OsStr::from_bytes(&root)), &below, id, &mut *self.stops)
+    }
+
+    /// Returns the path of an entry, relative to the root.
+    fn below_root(&self, at: usize) -> Vec<u8> {
+        let whole = self.tree.path(at);
+        let below = &whole[self.tree.name(0).len()..];
+        below.strip_prefix(b"/").unwrap_or(below).to_vec()
     }
 
     // Drawing
@@ -455,6 +507,7 @@ impl Browser {
         let arrow = if chosen { '>' } else { ' ' };
         let mark = if self.marked.contains(&at) { '*' } else { ' ' };
         let flag = match (node.unreadable, node.shared_bytes > 0, node.kind) {
+            _ if self.partial.contains(&at) => '?',
             (true, ..) => '!',
             (_, true, _) => 'H',
             (.., Kind::Symlink) => '@',

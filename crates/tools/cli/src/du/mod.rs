@@ -24,7 +24,7 @@ mod time;
 pub(crate) use args::DuArgs;
 
 use crate::exit::{Ended, Exit, Failure};
-use crate::{atomic_file, out, remote};
+use crate::{atomic_file, interrupt, out, remote};
 use document::{comparable, document, not_written, save};
 use input::{exit_of, import, print_notes, scan};
 use ioloom_du::tree::Kind;
@@ -96,6 +96,11 @@ fn execute(args: &DuArgs) -> Ended {
     finish(args, &lines, &scan, terminal)?;
     if args.interactive {
         let exit = exit_of(&scan);
+        // A signal may also arrive after the scan. An interrupt from the keyboard ends only the scan.
+        let caught = if interrupt::is_raised() { interrupt::exit() } else { exit };
+        if matches!(caught, Exit::Terminated | Exit::Hangup) {
+            return Ok(caught);
+        }
         return Ok(browse::run(args, scan)?.unwrap_or(exit));
     }
     Ok(exit_of(&scan))

@@ -318,3 +318,45 @@ fn a_file_that_is_standard_output_is_written_and_not_replaced() {
     assert!(text.starts_with("kept\n") && text.ends_with("\nafter\n"), "{text}");
     assert!(text.contains("\tt\n") && text.contains("\n{\"schema\":"), "{text}");
 }
+
+/// Runs a script that runs the browser on a terminal of `script`. Prints a message and returns `None` if that
+/// program is missing.
+fn on_terminal(place: &Workspace, script: &str) -> Option<ProcessOutput> {
+    if Command::new("script").arg("--version").output().is_err() {
+        println!("skipped: script (util-linux) is missing");
+        return None;
+    }
+    Some(in_shell(place, script))
+}
+
+#[test]
+fn the_browser_ends_when_its_terminal_is_closed() {
+    let place = fresh();
+    place.write("t/f", "x");
+    // No signal reports it to a program that ignores SIGHUP.
+    let script = "
+mkfifo keys; export program=\"$1\"
+run='timeout --foreground -s KILL 20 \"$program\" du -i t'
+script -qfc \"stty rows 24 cols 80; trap '' HUP; $run; echo \\$? > code\" screen < keys > /dev/null 2>&1 &
+exec 3> keys
+for i in $(seq 400); do grep -q quit screen 2> /dev/null && break; sleep .05; done
+kill -KILL $!
+for i in $(seq 600); do test -s code && break; sleep .05; done
+cat code
+";
+    let Some(ran) = on_terminal(&place, script) else { return };
+    assert_eq!(ran.text(), "129\n", "{}", ran.err);
+}
+
+#[test]
+fn a_signal_during_the_scan_ends_it_before_the_browser() {
+    let place = fresh();
+    let script = "
+export program=\"$1\"
+run='timeout --foreground -s KILL 20 \"$program\" du -i --threads 1 /'
+script -qfc \"$run & sleep .3; kill -TERM \\$!; wait \\$!; echo \\$? > code\" screen < /dev/null > /dev/null 2>&1
+cat code
+";
+    let Some(ran) = on_terminal(&place, script) else { return };
+    assert_eq!(ran.text(), "143\n", "{}", ran.err);
+}

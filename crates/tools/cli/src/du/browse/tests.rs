@@ -191,6 +191,44 @@ fn a_replaced_file_stays() {
 }
 
 #[test]
+fn a_stopped_removal_is_shown_as_partial() {
+    let place = Place::new();
+    let mut browser = place.browser();
+    let mut calls = 0;
+    browser.stops = Box::new(move || {
+        calls += 1;
+        calls > 4
+    });
+    press(&mut browser, "n+dremove\n");
+    assert_eq!(fs::read_dir(place.0.path().join("t/b-many")).unwrap().count(), 5);
+    assert!(browser.message.contains("stopped removing 'b-many'"), "{}", browser.message);
+    let lines = screen(&browser);
+    let line = lines.iter().find(|line| line.ends_with("b-many/")).unwrap();
+    assert!(line.starts_with("> ?") && lines[9].ends_with("INCOMPLETE"), "{lines:?}");
+}
+
+#[test]
+fn control_and_alt_do_not_type_letters() {
+    let place = Place::new();
+    let mut browser = place.browser();
+    let with = |browser: &mut Browser, modifiers: KeyModifiers, letters: &str| {
+        for letter in letters.chars() {
+            browser.key(KeyEvent::new(KeyCode::Char(letter), modifiers));
+        }
+    };
+    for modifiers in [KeyModifiers::CONTROL, KeyModifiers::ALT] {
+        with(&mut browser, modifiers, "dq?/");
+        assert!(browser.question.is_none() && browser.finding.is_none());
+        assert!(!browser.done && !browser.help && !browser.redraw);
+    }
+    press(&mut browser, "/ab");
+    with(&mut browser, KeyModifiers::CONTROL, "uhl");
+    assert_eq!((browser.finding.as_deref(), browser.redraw), (Some("a"), true));
+    with(&mut browser, KeyModifiers::CONTROL, "c");
+    assert!(browser.done);
+}
+
+#[test]
 fn an_import_is_for_looking_only() {
     let place = Place::new();
     let mut browser = place.browser();
