@@ -25,6 +25,7 @@ use crate::judge::Judge;
 use ioloom_failure::Operation;
 use ioloom_model::RunRecord;
 use lines::{decode, encode};
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 use session::Line;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -232,17 +233,15 @@ impl Store {
         Ok(whole)
     }
 
-    /// Checks that a session can be created, by creating and removing an empty file.
+    /// Checks that a session can be created. Creates nothing.
     ///
     /// # Errors
-    /// The file cannot be created.
+    /// The directory of the sessions does not exist or cannot be written.
     pub(crate) fn check_writable(&self) -> Result<(), StoreError> {
-        let path = self.dir.join("sessions").join(format!(".writable-{}", std::process::id()));
-        let made = OpenOptions::new().create(true).append(true).open(&path);
-        made.map_err(io_error(Operation::Create, &path, ADVICE_READ))?;
-        // An empty file left over does no harm.
-        let _ = std::fs::remove_file(&path);
-        Ok(())
+        let dir = self.dir.join("sessions");
+        let access = Access::WRITE_OK | Access::EXEC_OK;
+        accessat(CWD, &dir, access, AtFlags::EACCESS)
+            .map_err(|error| io_error(Operation::CreateIn, &dir, ADVICE_READ)(error.into()))
     }
 
     /// Starts a session by writing and syncing its header. If the name in the header is taken,

@@ -432,7 +432,8 @@ impl Bench {
         progress.finish();
         let done = done.map_err(|error| {
             let mut failure = lab_failure(&error);
-            if matches!(error, LabError::Store(_) | LabError::Files(_)) {
+            let can_resume = matches!(error, LabError::Store(_) | LabError::Files(_));
+            if can_resume && progress.has_begun() {
                 let again = resume_line();
                 failure
                     .message
