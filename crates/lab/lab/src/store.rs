@@ -25,7 +25,7 @@ use crate::judge::Judge;
 use ioloom_failure::Operation;
 use ioloom_model::RunRecord;
 use lines::{decode, encode};
-use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::fs::{Access, AtFlags, CWD, access, accessat};
 use session::Line;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -250,8 +250,10 @@ impl Store {
     /// The directory of the sessions does not exist or cannot be written.
     pub(crate) fn check_writable(&self) -> Result<(), StoreError> {
         let dir = self.dir.join("sessions");
-        let access = Access::WRITE_OK | Access::EXEC_OK;
-        accessat(CWD, &dir, access, AtFlags::EACCESS)
+        let wanted = Access::WRITE_OK | Access::EXEC_OK;
+        // Old sandboxes refuse the first call; the second one ignores capabilities of ordinary users.
+        accessat(CWD, &dir, wanted, AtFlags::EACCESS)
+            .or_else(|_| access(&dir, wanted))
             .map_err(|error| io_error(Operation::CreateIn, &dir, ADVICE_READ)(error.into()))
     }
 

@@ -76,7 +76,7 @@ fn deciding(line: &[String]) -> Vec<&str> {
     left
 }
 
-/// Returns the latest batch, if it is unfinished, of a command with several studies, or prints why there is none.
+/// Returns the latest batch of a command with several studies, or prints why there is none.
 ///
 /// # Errors
 /// The store cannot be read, or the latest batch of the same command is finished.
