@@ -98,10 +98,10 @@ pub fn serve(run: impl FnOnce(&RunOrder) -> ChildAnswer) -> ExitCode {
 }
 
 /// Ends this process and all others of its group. If it does not lead the group, others may have started
-/// them, so it only exits.
+/// them, so it only exits. The number of the group of process 1 would mean all processes.
 fn end_with_parent() -> ! {
     let own = getpid();
-    if getpgrp() == own {
+    if getpgrp() == own && !own.is_init() {
         let _ = kill_process_group(own, Signal::KILL);
     }
     std::process::exit(130)
@@ -287,7 +287,8 @@ fn attend(mut child: Child, order: String, deadline: Duration, stop: &AtomicBool
         })),
         Waited::Finished(text) => match judge(&text, status, &tail) {
             ChildEnd::Answered(answer)
-                if !matches!(answer.outcome, Outcome::Done { .. }) && stopped(status, stop) =>
+                if !matches!(answer.outcome, Outcome::Done { .. })
+                    && stopped(status, stop, STOP_WAIT) =>
             {
                 ChildEnd::Stopped
             }
@@ -297,11 +298,11 @@ fn attend(mut child: Child, order: String, deadline: Duration, stop: &AtomicBool
 }
 
 /// Returns whether the study was stopped, so that a failure of its child means nothing. A signal that is
-/// sent to all processes can kill the child before this process has raised the flag.
-fn stopped(status: Option<ExitStatus>, stop: &AtomicBool) -> bool {
+/// sent to all processes can kill the child before this process has raised the flag, so it waits for that.
+fn stopped(status: Option<ExitStatus>, stop: &AtomicBool, wait: Duration) -> bool {
     let signal = status.and_then(|s| s.signal()).and_then(Signal::from_named_raw);
     let stops = matches!(signal, Some(Signal::TERM | Signal::INT | Signal::HUP));
-    let wait = if stops { STOP_WAIT } else { Duration::ZERO };
+    let wait = if stops { wait } else { Duration::ZERO };
     let start = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         if start.elapsed() >= wait {
@@ -552,18 +553,21 @@ mod tests {
     /// A signal to all processes can reach the child before the handler of this process runs.
     #[test]
     fn a_child_killed_by_a_stopping_signal_is_not_a_failure_if_the_study_stops() {
-        for signal in ["TERM", "INT", "HUP"] {
+        for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+            let status = Some(ExitStatus::from_raw(signal.as_raw()));
             let stop = AtomicBool::new(false);
-            let end = std::thread::scope(|scope| {
+            let is_stopped = std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    std::thread::sleep(Duration::from_millis(200));
+                    std::thread::sleep(Duration::from_millis(20));
                     stop.store(true, Ordering::Relaxed);
                 });
-                let kill = shell(&format!("kill -{signal} $$; sleep 1000"));
-                kill.run(&order(), Duration::from_secs(100), &stop, None)
+                stopped(status, &stop, Duration::MAX)
             });
-            assert!(matches!(end, ChildEnd::Stopped), "{signal}: {end:?}");
+            assert!(is_stopped, "{signal:?}");
         }
+        let stop = AtomicBool::new(true);
+        let end = shell("kill -TERM $$").run(&order(), Duration::from_secs(100), &stop, None);
+        assert!(matches!(end, ChildEnd::Stopped), "{end:?}");
         // Without the flag, somewhat later, it is one.
         assert!(reason("kill -TERM $$; sleep 1000").contains("terminated (SIGTERM)"));
     }

@@ -7,7 +7,7 @@
 //! memory, as it is if the directory is not writable, as with a read-only export. All of its contents
 //! come from the session files.
 
-use crate::store::{Listing, Store, StoreError, namesakes};
+use crate::store::{Listing, Store, StoreError};
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::{Outcome, RunRecord};
 use rusqlite::types::Value;
@@ -254,7 +254,7 @@ impl Index {
             }
         }
         let Listing { files, mut errors } = store.list()?;
-        errors.extend(namesakes(&files));
+        errors.extend(store.namesakes(&files));
         let mut now = BTreeMap::new();
         for file in &files {
             let name = file.path.strip_prefix(store.dir()).unwrap_or(&file.path);

@@ -25,6 +25,7 @@ use crate::judge::Judge;
 use ioloom_failure::Operation;
 use ioloom_model::RunRecord;
 use lines::{decode, encode};
+use rustix::fs::{Access, AtFlags, CWD, access, accessat};
 use session::Line;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -72,19 +73,6 @@ pub struct Listing {
     pub files: Vec<SessionFile>,
     /// Why others cannot be read.
     pub errors: Vec<StoreError>,
-}
-
-/// Returns an error for each of these files, oldest first, whose session has the name of an older one, as
-/// if two machines had started it in the same second. [`Store::read`] leaves it out.
-pub fn namesakes(files: &[SessionFile]) -> Vec<StoreError> {
-    let mut oldest = BTreeMap::new();
-    let mut errors = Vec::new();
-    for SessionFile { path, header, .. } in files {
-        if !oldest.entry(&header.session).or_insert(header).is_of_same_session(header) {
-            errors.push(StoreError::SameName { path: path.clone() });
-        }
-    }
-    errors
 }
 
 /// Returns whether a path has the name of a file of a session, or of a part of its export.
@@ -182,6 +170,30 @@ impl Store {
         Ok(Listing { files, errors })
     }
 
+    /// Returns an error for each of these files, oldest first, whose session has the name of another one,
+    /// as if two machines had started it in the same second, and which [`Store::read`] leaves out. That
+    /// reads the file of this name, or else the oldest.
+    pub fn namesakes(&self, files: &[SessionFile]) -> Vec<StoreError> {
+        let mut kept: BTreeMap<&str, &SessionFile> = BTreeMap::new();
+        for file in files {
+            let name = file.header.session.as_str();
+            if !kept.contains_key(name) || file.path == self.direct(name) {
+                kept.insert(name, file);
+            }
+        }
+        let is_left_out = |file: &&SessionFile| {
+            let kept = kept.get(file.header.session.as_str());
+            kept.is_some_and(|kept| !kept.header.is_of_same_session(&file.header))
+        };
+        let left_out = files.iter().filter(is_left_out);
+        left_out.map(|file| StoreError::SameName { path: file.path.clone() }).collect()
+    }
+
+    /// Returns the path of a session that was made in this store.
+    fn direct(&self, session: &str) -> PathBuf {
+        self.dir.join("sessions").join(format!("{session}.jsonl"))
+    }
+
     /// Reads a session from all of its files.
     ///
     /// # Errors
@@ -193,7 +205,7 @@ impl Store {
     }
 
     fn read_parts(&self, session: &str) -> Result<Session, StoreError> {
-        let direct = self.dir.join("sessions").join(format!("{session}.jsonl"));
+        let direct = self.direct(session);
         if !session.contains('/')
             && direct.is_file()
             && let Some(read) = read_file(&direct)?
@@ -232,17 +244,17 @@ impl Store {
         Ok(whole)
     }
 
-    /// Checks that a session can be created, by creating and removing an empty file.
+    /// Checks that a session can be created. Creates nothing.
     ///
     /// # Errors
-    /// The file cannot be created.
+    /// The directory of the sessions does not exist or cannot be written.
     pub(crate) fn check_writable(&self) -> Result<(), StoreError> {
-        let path = self.dir.join("sessions").join(format!(".writable-{}", std::process::id()));
-        let made = OpenOptions::new().create(true).append(true).open(&path);
-        made.map_err(io_error(Operation::Create, &path, ADVICE_READ))?;
-        // An empty file left over does no harm.
-        let _ = std::fs::remove_file(&path);
-        Ok(())
+        let dir = self.dir.join("sessions");
+        let wanted = Access::WRITE_OK | Access::EXEC_OK;
+        // Old sandboxes refuse the first call; the second one ignores capabilities of ordinary users.
+        accessat(CWD, &dir, wanted, AtFlags::EACCESS)
+            .or_else(|_| access(&dir, wanted))
+            .map_err(|error| io_error(Operation::CreateIn, &dir, ADVICE_READ)(error.into()))
     }
 
     /// Starts a session by writing and syncing its header. If the name in the header is taken,
@@ -281,7 +293,7 @@ impl Store {
     /// # Errors
     /// The session does not exist, is being written by another process, or cannot be read.
     pub fn reopen(&self, session: &str) -> Result<(Writer, Session), StoreError> {
-        let path = self.dir.join("sessions").join(format!("{session}.jsonl"));
+        let path = self.direct(session);
         let missing =
             || StoreError::NoSession { session: session.to_owned(), dir: self.dir.clone() };
         let file = match OpenOptions::new().read(true).append(true).open(&path) {

@@ -34,8 +34,10 @@ pub const KNOWN: [(&str, Option<&str>); 6] = [
 ];
 
 /// Shell script: waits for the end of its input, then writes each value to its file.
-const WAY_BACK: &str = "trap '' HUP INT TERM; cat >/dev/null; while [ $# -gt 1 ]; do printf '%s\\n' \"$2\" > \"$1\" || \
-                        failed=1; shift 2; done; [ -z \"$failed\" ]";
+const WAY_BACK: &str = "trap '' HUP INT TERM; cat >/dev/null; \
+                        while [ $# -gt 1 ]; do \
+                        printf '%s\\n' \"$2\" > \"$1\" || failed=1; shift 2; done; \
+                        [ -z \"$failed\" ]";
 
 /// Changed settings. Dropping the value restores them and waits for completion.
 #[derive(Debug)]

@@ -1,8 +1,9 @@
 //! Selects the session or batch that `ioloom study --resume` continues.
 //!
 //! A single study continues its own session, which the laboratory selects. A command with several
-//! studies creates a batch, which only the same command continues. A batch is unfinished if one of its
-//! sessions has no end record or if some studies have no session yet. If the batch is finished, the
+//! studies creates a batch, which only the same command continues. The latest batch counts: a study whose
+//! session in it does not match begins a new one. A batch is unfinished if one of its sessions has no
+//! end record or if some studies have no session yet. If the batch is finished, the
 //! command is refused: the user did not ask for hours of new runs. If nothing is stored, the first
 //! session starts, so the same command can be repeated until the batch is finished.
 
@@ -75,7 +76,7 @@ fn deciding(line: &[String]) -> Vec<&str> {
     left
 }
 
-/// Returns the unfinished batch of a command with several studies, or prints why there is none.
+/// Returns the latest batch of a command with several studies, or prints why there is none.
 ///
 /// # Errors
 /// The store cannot be read, or the latest batch of the same command is finished.
@@ -88,14 +89,12 @@ pub(crate) fn of_several(
     sessions::report_unreadable(&errors);
     files.retain(|f| specs.iter().any(|study| study.name == f.header.study));
     let alike = |f: &&SessionFile| request.differs(&f.header).is_empty();
-    if let Some(left) = files.iter().rev().filter(alike).find(|f| !f.ended) {
-        return Ok(Resume::Batch(left.header.batch().to_owned()));
-    }
     if let Some(newest) = files.iter().rev().find(alike) {
         let batch = newest.header.batch();
-        let in_batch = files.iter().filter(|f| f.header.batch() == batch);
-        let ran: BTreeSet<&str> = in_batch.map(|f| f.header.study.as_str()).collect();
-        if specs.iter().any(|study| !ran.contains(study.name.as_str())) {
+        let in_batch = || files.iter().filter(|f| f.header.batch() == batch);
+        let ran: BTreeSet<&str> = in_batch().map(|f| f.header.study.as_str()).collect();
+        let is_missing = |study: &StudySpec| !ran.contains(study.name.as_str());
+        if in_batch().filter(alike).any(|f| !f.ended) || specs.iter().any(is_missing) {
             return Ok(Resume::Batch(batch.to_owned()));
         }
         return Err(finished(batch));

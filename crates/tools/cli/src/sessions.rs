@@ -3,7 +3,7 @@
 use crate::directories::{StoreArg, short};
 use crate::exit::{Exit, Failure};
 use ioloom_failure::quoted;
-use ioloom_lab::store::{Listing, SessionFile, namesakes};
+use ioloom_lab::store::{Listing, SessionFile};
 use ioloom_lab::{Session, Store, StoreError};
 use ioloom_model::units::{format_counted, readable};
 use std::collections::BTreeSet;
@@ -30,18 +30,22 @@ fn no_results(dir: &Path) -> Failure {
 /// Returns the sessions of a store without duplicates, oldest first. Those that cannot be read are
 /// reported and left out.
 fn list(store: &Store) -> Result<Vec<SessionFile>, Failure> {
-    let Listing { files, errors } = store.list().map_err(Failure::failed)?;
+    let Listing { mut files, errors } = store.list().map_err(Failure::failed)?;
     report_unreadable(&errors);
-    Ok(once(files))
+    report_unreadable(&once(store, &mut files));
+    Ok(files)
 }
 
-/// Returns the files of a store without further files of the same sessions. Other sessions of the same
-/// name are reported.
-fn once(mut files: Vec<SessionFile>) -> Vec<SessionFile> {
-    report_unreadable(&namesakes(&files));
+/// Removes further files of the same sessions of a store, and other sessions of the same name. Returns an
+/// error for each of the latter.
+fn once(store: &Store, files: &mut Vec<SessionFile>) -> Vec<StoreError> {
+    let errors = store.namesakes(files);
     let mut seen = BTreeSet::new();
-    files.retain(|file| seen.insert(file.header.session.clone()));
-    files
+    files.retain(|file| {
+        let is_read = errors.iter().all(|error| error.path() != file.path);
+        is_read && seen.insert(file.header.session.clone())
+    });
+    errors
 }
 
 /// Reports sessions that cannot be read, each once.
@@ -167,7 +171,10 @@ pub(crate) fn all(arg: &StoreArg) -> Result<(Vec<Session>, Exit), Failure> {
     for dir in exports(Path::new(KEPT)) {
         let kept = Store::open_to_read(&dir).map_err(Failure::failed);
         match kept.and_then(|store| take(&store, &mut sessions)) {
-            Ok(errors) => errors.iter().for_each(|error| report_once(format!("skipped: {error}"))),
+            Ok(errors) => errors.iter().for_each(|error| match error {
+                StoreError::SameName { .. } => report_once(error.to_string()),
+                _ => report_once(format!("skipped: {error}")),
+            }),
             Err(failure) => report_once(format!("skipped: {}", failure.message)),
         }
     }
@@ -176,8 +183,9 @@ pub(crate) fn all(arg: &StoreArg) -> Result<(Vec<Session>, Exit), Failure> {
 
 /// Adds the sessions of a store. Returns why others cannot be read.
 fn take(store: &Store, into: &mut Vec<Session>) -> Result<Vec<StoreError>, Failure> {
-    let Listing { files, mut errors } = store.list().map_err(Failure::failed)?;
-    for file in once(files) {
+    let Listing { mut files, mut errors } = store.list().map_err(Failure::failed)?;
+    errors.extend(once(store, &mut files));
+    for file in files {
         let name = &file.header.session;
         if let Some(known) = into.iter().find(|s| s.header.session == *name) {
             if !known.header.is_of_same_session(&file.header) {

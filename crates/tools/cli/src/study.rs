@@ -107,7 +107,8 @@ pub(crate) struct StudyArgs {
 
     /// Run on the files in this directory
     ///
-    /// Uses your files instead of generated file sets. They are only read.
+    /// Uses your files instead of generated file sets. They are only read. --resume continues a session
+    /// only if they have not changed, so keep the store (--store) out of DIR.
     #[arg(long, value_name = "DIR", conflicts_with = "on")]
     files: Option<PathBuf>,
 
@@ -205,8 +206,9 @@ pub(crate) fn run(args: &StudyArgs) -> Ended {
     let mut ran = Vec::new();
     let (mut exit, mut failed) = (Exit::Ok, None);
     for study in &specs {
+        // If a study of the batch to be continued does not match, a new batch begins with it.
         let sitting: Option<String> =
-            ran.first().map(|first: &Ran| first.session.header.batch().to_owned());
+            ran.last().map(|last: &Ran| last.session.header.batch().to_owned());
         match bench.run(args, study, sitting, &go_on) {
             Ok(one) => {
                 exit = if one.interrupted { Exit::Interrupted } else { exit };
@@ -422,7 +424,7 @@ impl Bench {
         let mut options = RunOptions { images: &media.images, ..options };
         options.workspaces.clone_from(&media.places);
         options.overrides.ladders_on_further = media.further;
-        if let Some(session) = self.ended(study, &options, go_on)? {
+        if let Some(session) = self.ended(study, subject, &options, go_on)? {
             progress.finish();
             let name = &session.header.session;
             stderr::line(&format!("Already complete in session {name}."));
@@ -432,7 +434,8 @@ impl Bench {
         progress.finish();
         let done = done.map_err(|error| {
             let mut failure = lab_failure(&error);
-            if matches!(error, LabError::Store(_) | LabError::Files(_)) {
+            let can_resume = matches!(error, LabError::Store(_) | LabError::Files(_));
+            if can_resume && progress.has_begun() {
                 let again = resume_line();
                 failure
                     .message
@@ -455,13 +458,17 @@ impl Bench {
     fn ended(
         &self,
         study: &StudySpec,
+        subject: &dyn Subject,
         options: &RunOptions<'_>,
         go_on: &Resume,
     ) -> Result<Option<Session>, Failure> {
         let failure = |e: LabError| lab_failure(&e);
         match go_on {
             Resume::Nothing => Ok(None),
-            Resume::Batch(left) => finished(study, &self.store, options, left).map_err(failure),
+            Resume::Batch(left) => {
+                let batch = options.batch.as_ref().unwrap_or(left);
+                finished(study, subject, &self.store, options, batch).map_err(failure)
+            }
             Resume::Session => {
                 let ended = ended_before(study, &self.store, options).map_err(failure)?;
                 ended.map_or(Ok(None), |session| Err(resume::finished(&session)))

@@ -34,6 +34,8 @@ struct State {
     of: String,
     bar: Option<ProgressBar>,
     line_at: Option<Instant>,
+    /// Whether a session has started or continued.
+    has_begun: bool,
     /// Reasons for unsuccessful runs; each is printed once.
     reasons: BTreeSet<String>,
 }
@@ -68,6 +70,11 @@ impl StudyProgress {
     /// Removes the bar.
     pub(crate) fn finish(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Returns whether a session has started or continued.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).has_begun
     }
 
     /// Prints a line unless the previous one is more recent than `LINE_EVERY`.
@@ -132,6 +139,7 @@ impl Progress for StudyProgress {
                 self.preparing(&mut state, set, medium, *done, *all);
             }
             Event::Begun(session, done, all) => {
+                state.has_begun = true;
                 let text = if *done > 0 {
                     format!("continuing session {session}: {done} of {all} runs finished")
                 } else {
@@ -197,6 +205,14 @@ mod tests {
     use ioloom_lab::Room;
     use ioloom_lab::estimate::Range;
     use ioloom_lab::needs::WorkspaceNeeds;
+
+    #[test]
+    fn a_session_has_begun_after_its_event() {
+        let progress = StudyProgress::new();
+        assert!(!progress.has_begun());
+        progress.event(&Event::Begun("pipeline-1", 0, 9));
+        assert!(progress.has_begun());
+    }
 
     #[test]
     fn needs_name_time_space_and_place() {

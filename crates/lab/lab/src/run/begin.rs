@@ -13,6 +13,7 @@ use crate::store::{Listing, STORE_SCHEMA, Session, SessionFile, SessionHeader, S
 use crate::subject::Subject;
 use ioloom_model::StudySpec;
 use ioloom_sys::clock;
+use std::path::Path;
 
 /// Looks up the session to resume, or starts a new one.
 pub(super) fn begin(
@@ -29,6 +30,11 @@ pub(super) fn begin(
         return Ok(resumed);
     }
     let now = clock::unix_ms();
+    let batch = match &options.batch {
+        // The session of this study in the batch does not match, so this is another batch.
+        Some(batch) if options.resume && has_study(store, spec, batch)? => None,
+        batch => batch.clone(),
+    };
     let header = SessionHeader {
         schema: STORE_SCHEMA,
         session: format!("{}-{}", spec.name, time_word(now)),
@@ -45,7 +51,7 @@ pub(super) fn begin(
         started_unix_ms: now,
         part: 0,
         pictures: planned.pictures.clone(),
-        batch: options.batch.clone(),
+        batch,
         claims: options.claims.clone(),
         circumstances: circumstances(options),
         sequential: options.sequential.as_ref().map(|(rule, _)| rule.clone()),
@@ -56,8 +62,17 @@ pub(super) fn begin(
     Ok((writer, Session::new(header)))
 }
 
+/// Returns whether a batch has a session of this study.
+fn has_study(store: &Store, spec: &StudySpec, batch: &str) -> Result<bool, LabError> {
+    let files = store.list()?.files;
+    Ok(files.iter().any(|f| f.header.study == spec.name && f.header.batch() == batch))
+}
+
 /// Continues the newest unfinished session that matches, or reports why there is none. Within a batch,
 /// sessions of other commands do not count.
+///
+/// # Errors
+/// Only the files of the unfinished sessions differ, and one with the current files has finished.
 fn resume(
     spec: &StudySpec,
     store: &Store,
@@ -65,17 +80,20 @@ fn resume(
     sets: &Sets,
     options: &RunOptions<'_>,
 ) -> Result<Option<(Writer, Session)>, LabError> {
-    let Listing { files: mut unfinished, errors } = store.list()?;
+    let Listing { mut files, errors } = store.list()?;
     for error in errors {
         options.progress.event(&Event::Note(&error.to_string()));
     }
     let in_batch =
         |header: &SessionHeader| options.batch.as_ref().is_none_or(|batch| header.batch() == batch);
-    unfinished.retain(|f| !f.ended && f.header.study == spec.name && in_batch(&f.header));
+    files.retain(|f| f.header.study == spec.name && in_batch(&f.header));
+    let (mut ended, unfinished): (Vec<_>, Vec<_>) = files.into_iter().partition(|f| f.ended);
     let alike = |f: &&SessionFile| differs(&f.header, planned, options).is_empty();
+    let mut has_other_files = false;
     for file in unfinished.iter().rev().filter(alike) {
         let name = &file.header.session;
         if !has_files(&store.read(name)?, sets, options) {
+            has_other_files = true;
             continue;
         }
         let (mut writer, session) = store.reopen(name)?;
@@ -88,21 +106,66 @@ fn resume(
         options.progress.event(&Event::Begun(name, done, all));
         return Ok(Some((writer, session)));
     }
-    let text = match unfinished.last() {
-        None => "nothing to resume; starting a new session".to_owned(),
-        Some(f) => {
-            let different = match differs(&f.header, planned, options).as_slice() {
-                [] => "different files".to_owned(),
-                differences => format!("a different {}", differences.join(" and a different ")),
-            };
-            let name = &f.header.session;
-            format!(
-                "nothing to resume: the unfinished session {name} has {different}; starting a new \
-                session"
-            )
+    if has_other_files && options.files.is_some() {
+        ended.retain(|f| alike(&f));
+        if let Some(session) = newest_with_files(&ended, store, sets, options)? {
+            let name = session.header.session;
+            return Err(LabError::Refused(format!(
+                "nothing to resume: session {name} is finished (`ioloom report {name}` shows it); \
+                 omit --resume to measure again"
+            )));
         }
-    };
+    }
+    let text = nothing_to_resume(unfinished.last(), store, planned, options);
     options.progress.event(&Event::Note(&text));
+    Ok(None)
+}
+
+/// Returns why the newest unfinished session cannot be resumed.
+fn nothing_to_resume(
+    newest: Option<&SessionFile>,
+    store: &Store,
+    planned: &Planned,
+    options: &RunOptions<'_>,
+) -> String {
+    let Some(f) = newest else {
+        return "nothing to resume; starting a new session".to_owned();
+    };
+    let different = match differs(&f.header, planned, options).as_slice() {
+        [] => format!("different files{}", why_files_change(store, options)),
+        differences => format!("a different {}", differences.join(" and a different ")),
+    };
+    let name = &f.header.session;
+    format!(
+        "nothing to resume: the unfinished session {name} has {different}; starting a new session"
+    )
+}
+
+/// Returns why the files of the user change with every run, if they do.
+fn why_files_change(store: &Store, options: &RunOptions<'_>) -> &'static str {
+    let real = |dir: &Path| std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
+    match &options.files {
+        Some(dir) if real(store.dir()).starts_with(real(dir)) => {
+            ", because their directory contains the store, which grows with every run (use --store \
+             DIR to resume later sessions)"
+        }
+        _ => "",
+    }
+}
+
+/// Returns the newest session of these files whose runs used the files that are there now.
+fn newest_with_files(
+    files: &[SessionFile],
+    store: &Store,
+    sets: &Sets,
+    options: &RunOptions<'_>,
+) -> Result<Option<Session>, LabError> {
+    for file in files.iter().rev() {
+        let session = store.read(&file.header.session)?;
+        if has_files(&session, sets, options) {
+            return Ok(Some(session));
+        }
+    }
     Ok(None)
 }
 
@@ -165,19 +228,27 @@ fn differs(
 /// request. A resumed command over several studies does not repeat finished studies.
 ///
 /// # Errors
-/// The options specify something that does not exist, or the store cannot be read.
+/// The options specify something that does not exist, or the store or the directory of the user's files
+/// cannot be read.
 pub fn finished(
     spec: &StudySpec,
+    subject: &dyn Subject,
     store: &Store,
     options: &RunOptions<'_>,
     batch: &str,
 ) -> Result<Option<Session>, LabError> {
     let planned = plan(spec, options)?;
-    let found = store.list()?.files.into_iter().rev().find(|f| {
+    let mut files = store.list()?.files;
+    files.retain(|f| {
         let here = f.ended && f.header.study == spec.name && f.header.batch() == batch;
         here && differs(&f.header, &planned, options).is_empty()
     });
-    Ok(found.map(|f| store.read(&f.header.session)).transpose()?)
+    let Some(newest) = files.last() else { return Ok(None) };
+    if options.files.is_none() {
+        return Ok(Some(store.read(&newest.header.session)?));
+    }
+    let sets = Sets::prepare(&planned.comparisons, subject.sets(), options)?;
+    newest_with_files(&files, store, &sets, options)
 }
 
 /// Returns the newest session that matches the list, machine and program of this request.

@@ -66,7 +66,7 @@ pub enum StoreError {
         /// Which file.
         path: PathBuf,
     },
-    /// A session has the name of an older one.
+    /// A session has the name of another one, which is read.
     #[error("skipped {}: another session has the same name", quoted(.path))]
     SameName {
         /// Which file.

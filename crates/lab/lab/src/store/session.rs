@@ -55,8 +55,8 @@ pub struct SessionHeader {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub claims: BTreeMap<String, String>,
     /// The media of the runs, by name with file system and disk, what the user permitted or asked for that
-    /// changes how runs are made, and the directory of the user's files. A session is resumed only with the same. Empty in sessions made
-    /// before they were recorded.
+    /// changes how runs are made, and the directory of the user's files. A session is resumed only with the
+    /// same. Empty in sessions made before they were recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub circumstances: Vec<String>,
     /// The rule by which the session stops, if it does not run its whole list.

@@ -2,7 +2,7 @@
 
 use crate::bench::{Bench, TWO_ARMS, study};
 use ioloom_lab::export::{FILE_BYTES_MAX, export};
-use ioloom_lab::store::{Picture, SessionHeader};
+use ioloom_lab::store::{Listing, Picture, SessionHeader};
 use ioloom_lab::{Index, RunFilter, Session, Store, StoreError, run_study};
 use ioloom_model::record::Span;
 use ioloom_model::{CallKind, Outcome, RunRecord};
@@ -388,6 +388,16 @@ fn another_session_of_the_same_name_is_reported() {
         assert_eq!(path, &other);
         assert_eq!(index.runs(&RunFilter::default()).unwrap(), session.runs);
     }
+    // The session of this store is read, also if another one is older.
+    std::fs::remove_file(path.with_file_name("again.jsonl")).unwrap();
+    let earlier = text.replacen(&start(started), &start(started - 1), 1);
+    std::fs::write(&other, earlier).unwrap();
+    let Listing { files, .. } = store.list().unwrap();
+    assert_eq!((files.len(), &files[0].path), (2, &other));
+    let errors = store.namesakes(&files);
+    let left_out: Vec<_> = errors.iter().map(StoreError::path).collect();
+    assert_eq!(left_out, [other.as_path()]);
+    assert_eq!(store.read(&session.header.session).unwrap(), session);
 }
 
 #[test]

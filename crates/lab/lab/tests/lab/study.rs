@@ -2,12 +2,12 @@
 
 use crate::bench::{Bench, FILES, Mock, TWO_ARMS, study};
 use ioloom_lab::estimate::History;
-use ioloom_lab::run::{Event, ended_before, plan};
+use ioloom_lab::run::{Event, ended_before, finished, plan};
 use ioloom_lab::selection::Selection;
 use ioloom_lab::sequential::{Looks, Needed, at_looks};
 use ioloom_lab::store::{EndReason, Sequential};
 use ioloom_lab::{
-    LabError, Mode, Progress, RunFilter, RunOptions, Session, Workspace, clean, run_study,
+    LabError, Mode, Progress, RunFilter, RunOptions, Session, Store, Workspace, clean, run_study,
 };
 use ioloom_model::{Condition, Doubt, Outcome, RunRecord};
 use std::collections::BTreeSet;
@@ -230,16 +230,55 @@ fn a_session_over_other_files_is_not_resumed() {
         let mut again = bench.options(&notes);
         (again.resume, again.files) = (true, Some(dir.clone()));
         again.overrides.conditions = vec![Condition::Warm];
-        let run = run_study(&study(TWO_ARMS), &bench.subject, &store, &again).unwrap();
-        (run.session.header.session, notes.0.into_inner().unwrap().join("\n"))
+        let run = run_study(&study(TWO_ARMS), &bench.subject, &store, &again);
+        let name = run.map(|run| run.session.header.session);
+        (name, notes.0.into_inner().unwrap().join("\n"))
     };
     let more = dir.join("more");
     std::fs::write(&more, "x").unwrap();
     let (name, notes) = resumed();
+    let name = name.unwrap();
     assert_ne!(name, first.session);
-    assert!(notes.contains(&format!("{} has different files", first.session)), "{notes}");
+    assert!(notes.contains(&format!("{} has different files;", first.session)), "{notes}");
+    // The study is complete on these files, though another session is unfinished.
+    let error = resumed().0.unwrap_err();
+    assert_eq!(error.exit_code(), 3, "{error}");
+    assert!(error.to_string().contains(&format!("session {name} is finished")), "{error}");
+    let complete = || {
+        let mut options = bench.silent();
+        options.files = Some(dir.clone());
+        options.overrides.conditions = vec![Condition::Warm];
+        let found = finished(&study(TWO_ARMS), &bench.subject, &store, &options, &name).unwrap();
+        found.map(|session| session.header.session)
+    };
+    assert_eq!(complete(), Some(name.clone()));
     std::fs::remove_file(&more).unwrap();
-    assert_eq!(resumed().0, first.session);
+    assert_eq!(complete(), None);
+    assert_eq!(resumed().0.unwrap(), first.session);
+}
+
+#[test]
+fn a_store_among_the_files_is_named_as_the_reason() {
+    let bench = Bench::new();
+    let dir = bench.dir.join("user");
+    std::fs::create_dir(&dir).unwrap();
+    let store = Store::open(&dir.join("store")).unwrap();
+    let (flag, notes) = (AtomicBool::new(false), Notes::default());
+    let listener = StopAfter(2, Mutex::new(0), &flag);
+    let progresses: [&dyn Progress; 2] = [&listener, &notes];
+    for (is_first, progress) in [true, false].into_iter().zip(progresses) {
+        std::fs::write(dir.join(is_first.to_string()), "x").unwrap();
+        let mut options = bench.options(progress);
+        (options.resume, options.files) = (!is_first, Some(dir.clone()));
+        options.overrides.conditions = vec![Condition::Warm];
+        if is_first {
+            options.stop = &flag;
+        }
+        let run = run_study(&study(TWO_ARMS), &bench.subject, &store, &options).unwrap();
+        assert_eq!(run.interrupted, is_first);
+    }
+    let notes = notes.0.into_inner().unwrap().join("\n");
+    assert!(notes.contains("contains the store") && notes.contains("--store"), "{notes}");
 }
 
 /// Within a batch, the session of another command is not continued, though it is alike.
@@ -259,6 +298,14 @@ fn only_sessions_of_the_batch_are_resumed() {
         let run = run_study(&study(TWO_ARMS), &bench.subject, &store, &again).unwrap();
         assert_eq!(run.session.header.session == first, is_resumed, "{batch}");
     }
+    // A batch gets a session of a study that had not begun, but no second one.
+    for (batch, joined) in [(first.as_str(), None), ("third", Some("third".to_owned()))] {
+        let mut again = bench.silent();
+        (again.resume, again.batch) = (true, Some(batch.to_owned()));
+        again.overrides.seed = Some(77);
+        let run = run_study(&study(TWO_ARMS), &bench.subject, &store, &again).unwrap();
+        assert_eq!(run.session.header.batch, joined);
+    }
 }
 
 #[test]
@@ -268,9 +315,12 @@ fn an_unwritable_store_is_one_error_before_sets_are_made() {
     std::fs::remove_dir(store.dir().join("sessions")).unwrap();
     let error = run_study(&study(TWO_ARMS), &bench.subject, &store, &bench.silent()).unwrap_err();
     assert!(matches!(error, LabError::Store(_)), "{error}");
-    assert!(error.to_string().contains("store/sessions/"), "{error}");
+    let text = error.to_string();
+    assert!(text.starts_with("cannot create a file in "), "{text}");
+    assert!(text.contains(&store.dir().join("sessions").display().to_string()), "{text}");
+    assert!(!text.contains("writable"), "{text}");
     assert_eq!(bench.subject.prepared.load(Ordering::Relaxed), 0);
-    // The test leaves nothing.
+    // The check leaves nothing.
     let store = bench.store();
     run_study(&study(TWO_ARMS), &bench.subject, &store, &bench.silent()).unwrap();
     assert_eq!(std::fs::read_dir(store.dir().join("sessions")).unwrap().count(), 1);

@@ -161,6 +161,40 @@ fn resuming_several_studies_starts_those_without_a_session() {
     home.run(&all).one_error(3, &["is finished"]);
 }
 
+/// The unfinished session of the second study does not match: the definition of the study has changed.
+#[test]
+fn a_changed_study_begins_a_new_batch() {
+    let home = Home::new();
+    let studies = home.studies(TINY);
+    let first = TINY.replace("name = \"tiny\"", "name = \"before\"");
+    std::fs::write(home.path("studies/before.toml"), first).unwrap();
+    let sessions = || -> Vec<(PathBuf, String)> {
+        let entries = std::fs::read_dir(home.store().join("sessions")).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        let mut all: Vec<_> =
+            paths.map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect();
+        all.sort();
+        all
+    };
+    let all = ["study", "--studies", &studies, "--resume"];
+    home.run(&all).well();
+    let (stale, text) = sessions().pop().unwrap();
+    let end = text.rfind("{\"end\":").unwrap();
+    std::fs::write(&stale, &text[..end]).unwrap();
+    home.studies(&TINY.replace("blocks_quick = 3", "blocks_quick = 4"));
+    let ran = home.run(&all).well();
+    assert!(ran.err.contains("Already complete in session before-"), "{}", ran.err);
+    let now = sessions();
+    assert_eq!(now.len(), 3);
+    assert!(now.contains(&(stale, text[..end].to_owned())), "the old session was changed");
+    let batches = now.iter().filter(|(_, text)| text.contains("\"sitting\":")).count();
+    assert_eq!(batches, 1, "the new session is in the old batch");
+    // The new batch is completed, and then finished.
+    home.run(&all).well();
+    assert_eq!(sessions().len(), 4);
+    home.run(&all).one_error(3, &["nothing to resume", "is finished"]);
+}
+
 /// The newest unfinished session is that of a command with one study.
 #[test]
 fn resuming_several_studies_does_not_continue_another_command() {
