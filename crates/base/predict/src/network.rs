@@ -174,10 +174,7 @@ impl Network {
             return 0.0;
         }
         let all: Vec<Vec<f64>> = self.stations.iter().map(|s| weights(s, n)).collect();
-        let product = match &all[1..] {
-            [one] => one.clone(),
-            others => convolve_all(others.iter(), n),
-        };
+        let product = convolve_all(all[1..].iter(), n);
         let total = |n: usize| log_sum((0..=n).map(|j| all[0][j] + product[n - j]));
         (total(n as usize - 1) - total(n as usize)).exp()
     }
@@ -272,9 +269,12 @@ fn weights(station: &Station, n: u32) -> Vec<f64> {
 }
 
 /// Returns the logarithms of the convolution of several weights.
-fn convolve_all<'a>(all: impl Iterator<Item = &'a Vec<f64>>, n: u32) -> Vec<f64> {
-    let mut product = vec![f64::NEG_INFINITY; n as usize + 1];
-    product[0] = 0.0;
+fn convolve_all<'a>(mut all: impl Iterator<Item = &'a Vec<f64>>, n: u32) -> Vec<f64> {
+    let mut product = all.next().cloned().unwrap_or_else(|| {
+        let mut none = vec![f64::NEG_INFINITY; n as usize + 1];
+        none[0] = 0.0;
+        none
+    });
     for weights in all {
         product = (0..product.len())
             .map(|total| log_sum((0..=total).map(|j| weights[j] + product[total - j])))

@@ -10,6 +10,7 @@ use crate::knee::{self, Knee};
 use crate::network::{Network, Station};
 use crate::walk_media::{self, FILES, HALF_THREADS, Medium};
 use crate::{WalkModel, machine::Model};
+use std::collections::BTreeMap;
 
 /// Most threads of the published walks.
 const THREADS: f64 = 256.0;
@@ -61,9 +62,10 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
     let error = held_out_error()?;
     let files = question.files as f64;
     let mut points = Vec::new();
+    let mut rates = Rates::new(&law, question.cores);
     for threads in ladder(question.threads_max) {
         let busy = at_once(threads, question.files);
-        let elapsed_s = files / rate(&law, question.cores, busy)?;
+        let elapsed_s = files / rates.of(busy)?;
         let beyond = law.calibrated.map(|(known_files, known_threads)| Beyond {
             threads: (f64::from(threads) / known_threads).max(1.0),
             files: (files / known_files).max(1.0),
@@ -84,7 +86,7 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
             low_s: elapsed_s * (-half).exp(),
             high_s: elapsed_s * half.exp(),
             rate_per_s: files / elapsed_s,
-            limit: limit(&law, question.cores, busy)?,
+            limit: rates.limit(busy)?,
             beyond,
         });
     }
@@ -203,8 +205,64 @@ fn curve_note(error: f64) -> String {
     )
 }
 
-fn rate(law: &Law, cores: Option<u32>, threads: u32) -> Result<f64, PredictError> {
-    Ok(Network::new(network(law, cores, threads))?.rate_per_s(threads))
+/// Rates by the number of threads, each solved once.
+struct Rates<'a> {
+    law: &'a Law,
+    cores: Option<u32>,
+    known: BTreeMap<u32, f64>,
+}
+
+impl<'a> Rates<'a> {
+    const fn new(law: &'a Law, cores: Option<u32>) -> Self {
+        Self { law, cores, known: BTreeMap::new() }
+    }
+
+    /// Returns the stations with so many threads.
+    fn stations(&self, threads: u32) -> Vec<Station> {
+        network(self.law, self.cores, threads)
+    }
+
+    /// Returns the rate in files per second.
+    fn of(&mut self, threads: u32) -> Result<f64, PredictError> {
+        if let Some(rate) = self.known.get(&threads) {
+            return Ok(*rate);
+        }
+        let rate = Network::new(self.stations(threads))?.rate_per_s(threads);
+        self.known.insert(threads, rate);
+        Ok(rate)
+    }
+
+    /// Reports whether twice the threads are faster by more than [`DOUBLING`]. Their rate is solved only
+    /// if its upper bound does not answer that.
+    fn gains(&mut self, threads: u32) -> Result<bool, PredictError> {
+        let least = self.of(threads)? * (1.0 + DOUBLING);
+        let twice = threads.saturating_mul(2);
+        Ok(highest_per_s(&self.stations(twice), twice) > least && self.of(twice)? > least)
+    }
+
+    fn limit(&mut self, threads: u32) -> Result<Limit, PredictError> {
+        let one = self.of(threads)?;
+        let stations = self.stations(threads);
+        let busy = |station: &Station, servers: f64| one * station.demand_s() / servers;
+        let device = busy(&stations[1], f64::from(self.law.servers));
+        let speed = stations[0].speed(threads);
+        Ok(if device > 0.9 {
+            Limit::Metadata
+        } else if self.gains(threads)? {
+            Limit::InFlight
+        } else if busy(&stations[0], speed) > device {
+            Limit::Compute
+        } else {
+            Limit::Metadata
+        })
+    }
+}
+
+/// Returns an upper bound of the rate: that of the slowest station if all threads were at it. Speeds rise or
+/// fall steadily with the threads, so the highest is that of one thread or of all.
+fn highest_per_s(stations: &[Station], threads: u32) -> f64 {
+    let highest = |s: &Station| s.speed(1).max(s.speed(threads)) / s.demand_s();
+    stations.iter().map(highest).fold(f64::INFINITY, f64::min)
 }
 
 /// Returns the processor and the device for one file, and what delays it without a queue.
@@ -220,22 +278,6 @@ fn network(law: &Law, cores: Option<u32>, threads: u32) -> Vec<Station> {
         all.push(Station::Delay { demand_s: law.delay_s });
     }
     all
-}
-
-fn limit(law: &Law, cores: Option<u32>, threads: u32) -> Result<Limit, PredictError> {
-    let one = rate(law, cores, threads)?;
-    let stations = network(law, cores, threads);
-    let busy = |station: &Station, servers: f64| one * station.demand_s() / servers;
-    let speed = stations[0].speed(threads);
-    Ok(if busy(&stations[1], f64::from(law.servers)) > 0.9 {
-        Limit::Metadata
-    } else if rate(law, cores, threads.saturating_mul(2))? > one * (1.0 + DOUBLING) {
-        Limit::InFlight
-    } else if busy(&stations[0], speed) > busy(&stations[1], f64::from(law.servers)) {
-        Limit::Compute
-    } else {
-        Limit::Metadata
-    })
 }
 
 /// Returns the quantile [`COVERED`] of the absolute held-out errors of source 001.
@@ -368,6 +410,40 @@ mod tests {
     fn threads_without_a_file_gain_nothing() {
         let few = ask(Class::Hdd, 2);
         assert_eq!(few.points[1].elapsed_s, few.points[8].elapsed_s);
+    }
+
+    #[test]
+    fn no_rate_exceeds_its_upper_bound() {
+        for (class, cores) in [(Class::Sata, None), (Class::Network, Some(4)), (Class::Hdd, None)] {
+            let asked = Question { class, measured: None, files: 1, threads_max: 1, cores };
+            let law = law(&asked).unwrap();
+            let mut rates = Rates::new(&law, cores);
+            for threads in ladder(256) {
+                let bound = highest_per_s(&rates.stations(threads), threads);
+                let rate = rates.of(threads).unwrap();
+                assert!(rate < bound * (1.0 + 1e-9), "{class:?}, {threads}: {rate} {bound}");
+            }
+        }
+    }
+
+    #[test]
+    fn twice_the_threads_are_not_solved_where_they_cannot_gain() {
+        let model = WalkModel {
+            cpu_s: 100e-6,
+            device_s: 1e-6,
+            contention: 0.1,
+            interleave: 0.0,
+            interleave_half_threads: HALF_THREADS,
+        };
+        let (calibrated, parameters) = (None, String::new());
+        let law = Law { model, servers: 1, delay_s: 10e-6, calibrated, parameters };
+        let mut rates = Rates::new(&law, None);
+        assert_eq!(rates.limit(256), Ok(Limit::Compute));
+        assert_eq!(rates.known.len(), 1);
+        assert_eq!(rates.limit(1), Ok(Limit::InFlight));
+        assert_eq!(rates.known.keys().copied().collect::<Vec<_>>(), [1, 2, 256]);
+        rates.limit(2).unwrap();
+        assert_eq!(rates.known.len(), 4, "the rate of two is known");
     }
 
     #[test]

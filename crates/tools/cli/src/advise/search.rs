@@ -40,8 +40,6 @@ const LOOK: f64 = 0.03;
 const TOTAL_LEAST: Duration = Duration::from_millis(20);
 /// Longest run of a sweep.
 const SWEPT: Duration = Duration::from_secs(3600);
-/// Most that counts as read ahead of a file, in KiB.
-const AHEAD_KIB: u64 = 1 << 20;
 /// Share of bytes from a device from which files count as cold.
 const COLD: f64 = 0.95;
 
@@ -66,11 +64,9 @@ pub(super) struct Search<'a> {
     /// Time spent to evict files, and their number.
     evicting: Duration,
     evicted: usize,
-    /// Files that the runs of the trial could not read, and the first error of them or of a sweep.
+    /// Failed reads of files in all runs of the trial, and the first error of them or of a sweep.
     pub(super) errors: u64,
     error: Option<String>,
-    /// Bytes that the system reads ahead of a file.
-    ahead: u64,
     /// Seed of the random sample.
     pub(super) seed: u64,
     pub(super) sample: Sample,
@@ -132,7 +128,6 @@ impl<'a> Search<'a> {
             evicted,
             errors: 0,
             error: None,
-            ahead: 0,
             seed,
             sample,
         };
@@ -149,7 +144,6 @@ impl<'a> Search<'a> {
             time: self.left(),
             bytes: self.rest(),
             largest: self.largest,
-            ahead: self.ahead,
             stop: &self.stop,
         };
         match trial::run(slice, plan, self.compute, limits) {
@@ -196,7 +190,7 @@ impl<'a> Search<'a> {
 
     /// Returns the bytes in flight of a plan at most, in a run of so many files.
     fn flying(&self, plan: &Plan, files: usize) -> u64 {
-        flying(&in_pieces(*plan), files, self.largest, self.ahead)
+        flying(&in_pieces(*plan), files, self.largest)
     }
 
     fn over(&self) -> bool {
@@ -312,13 +306,11 @@ impl<'a> Search<'a> {
 
     /// Looks at the devices of the files. Reports whether they are on one block device, whose reads the system
     /// counts.
-    fn on_disk(&mut self) -> bool {
+    fn on_disk(&self) -> bool {
         let time = self.budget.time.mul_f64(LOOK);
         let paths = self.sample.one_of_each_device(LOOKED_AT, time);
         let media: Vec<Option<Medium>> =
             paths.into_iter().map(|path| ioloom_sys::mount::medium(path).ok()).collect();
-        let ahead = media.iter().flatten().filter_map(|one| one.read_ahead_kib).max();
-        self.ahead = ahead.unwrap_or(0).min(AHEAD_KIB) << 10;
         is_counted(&media)
     }
 
@@ -458,7 +450,7 @@ impl<'a> Search<'a> {
                     continue;
                 }
                 let (time, bytes) = (SWEPT, u64::MAX);
-                let limits = Limits { time, bytes, largest: 0, ahead: 0, stop: &self.stop };
+                let limits = Limits { time, bytes, largest: 0, stop: &self.stop };
                 let ran = trial::run(all, one.plan, self.compute, limits);
                 if let Ok(trial) = &ran {
                     keep_first(&mut self.error, trial);
@@ -610,12 +602,28 @@ mod tests {
         assert!(with > 0 && 5 * with < without, "{with} {without}");
     }
 
+    #[test]
+    fn one_large_file_leaves_no_plan_out() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("file"), "text").unwrap();
+        let budget = Budget { time: Duration::from_secs(10), bytes: 1 << 30 };
+        let (paths, compute, stop) = ([dir.path().to_owned()], Compute::None, Arc::default());
+        let mut search = Search::new(&paths, &compute, budget, (false, false), stop).unwrap();
+        // No property of the device changes that.
+        search.on_disk();
+        search.largest = 256 << 10;
+        for plan in candidates(4096.0, true, 4) {
+            let flying = search.flying(&plan, FILES_LEAST);
+            assert!(flying <= search.rest() / 2, "{plan}: {flying}");
+        }
+    }
+
     /// Runs that are not part of the comparison meet files as well.
     #[test]
     fn errors_of_all_runs_are_kept() {
         let dir = tempfile::tempdir().unwrap();
-        for i in 0..40 {
-            std::fs::write(dir.path().join(i.to_string()), "text").unwrap();
+        for i in 10..50 {
+            std::fs::write(dir.path().join(format!("file-{i}")), "text").unwrap();
         }
         let budget = Budget { time: Duration::from_secs(1_000), bytes: 1 << 30 };
         let (paths, compute, stop) = ([dir.path().to_owned()], Compute::None, Arc::default());

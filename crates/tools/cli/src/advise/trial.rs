@@ -27,8 +27,6 @@ pub(super) struct Limits<'a> {
     pub(super) bytes: u64,
     /// The largest piece that an earlier run received; zero if there was none.
     pub(super) largest: u64,
-    /// Bytes that the system reads ahead of a file.
-    pub(super) ahead: u64,
     /// Raised by an interrupt.
     pub(super) stop: &'a AtomicBool,
 }
@@ -118,13 +116,11 @@ fn piece_of(plan: &Plan, largest: u64) -> u64 {
     if largest == 0 { piece } else { piece.min(2 * largest) }
 }
 
-/// Returns the bytes in flight at most in a run of so many files, with what the system reads ahead of each:
-/// `ahead`, unless the files seen so far end with their first piece.
-pub(super) fn flying(plan: &Plan, files: usize, largest: u64, ahead: u64) -> u64 {
+/// Returns the bytes in flight at most in a run of so many files. What the system reads ahead is not among them: a
+/// file that is read to its end needs these bytes anyway.
+pub(super) fn flying(plan: &Plan, files: usize, largest: u64) -> u64 {
     let at_once = u64::from(window(plan)).min(files as u64);
-    let whole = plan.chunk_bytes.unwrap_or(CHUNK_BYTES);
-    let ahead = if (1..whole).contains(&largest) { 0 } else { ahead };
-    (at_once * piece_of(plan, largest)).min(plan.memory_bytes) + at_once * ahead
+    (at_once * piece_of(plan, largest)).min(plan.memory_bytes)
 }
 
 /// Work that ends at the limits.
@@ -269,7 +265,7 @@ pub(super) fn run(
                     let largest = largest.fetch_max(own, Ordering::Relaxed).max(own);
                     // What is in flight arrives, too.
                     let after = read.fetch_add(own, Ordering::Relaxed) + own;
-                    let flying = flying(&plan, files, largest, limits.ahead);
+                    let flying = flying(&plan, files, largest);
                     let is_enough = after + flying >= limits.bytes;
                     if !work.piece(file, chunk.offset(), chunk.is_last(), bytes) || is_enough {
                         cancel.cancel();
@@ -355,7 +351,7 @@ mod tests {
             let sample = Sample::list(&Listing::of(dir.path()), 1).unwrap();
             let stop = AtomicBool::new(false);
             let time = Duration::from_millis(50);
-            let limits = Limits { time, bytes: u64::MAX, largest: 0, ahead: 0, stop: &stop };
+            let limits = Limits { time, bytes: u64::MAX, largest: 0, stop: &stop };
             let start = Instant::now();
             let plan = "read/threads:n=2".parse().unwrap();
             let trial = run(sample.all(), plan, &compute.parse().unwrap(), limits).unwrap();
@@ -367,21 +363,27 @@ mod tests {
     #[test]
     fn what_is_in_flight_follows_from_the_files_and_the_largest_piece() {
         let plan = in_pieces("read/window:l=128,p=2".parse().unwrap());
-        let flying = |files, largest| flying(&plan, files, largest, 0);
+        let flying = |files, largest| flying(&plan, files, largest);
         assert_eq!(flying(1_000, 0), 128 * CHUNK_BYTES, "no piece was seen");
         assert_eq!(flying(1_000, 4096), 128 * 8192);
         assert_eq!((flying(4, 4096), flying(4, 1 << 30)), (4 * 8192, 4 * CHUNK_BYTES));
         let plan = Plan { memory_bytes: 1 << 20, ..plan };
-        assert_eq!(super::flying(&plan, 1_000, 0, 0), 1 << 20);
+        assert_eq!(super::flying(&plan, 1_000, 0), 1 << 20);
     }
 
     #[test]
-    fn what_is_read_ahead_of_large_files_is_in_flight() {
-        let plan = in_pieces("read/window:l=8,p=2".parse().unwrap());
-        let flying = |largest| flying(&plan, 1_000, largest, 1 << 20);
-        assert_eq!(flying(CHUNK_BYTES), 8 * (CHUNK_BYTES + (1 << 20)));
-        assert_eq!(flying(0), flying(CHUNK_BYTES), "no piece was seen");
-        assert_eq!(flying(4096), 8 * 8192, "files end with a piece");
+    fn a_few_files_of_several_pieces_finish_within_a_small_budget() {
+        let dir = tempfile::tempdir().unwrap();
+        for i in 0..4 {
+            std::fs::write(dir.path().join(i.to_string()), vec![1; 1 << 20]).unwrap();
+        }
+        let (stop, time) = (AtomicBool::new(false), Duration::from_secs(100));
+        let limits = Limits { time, bytes: 15 << 18, largest: 0, stop: &stop };
+        let sample = Sample::list(&Listing::of(dir.path()), 1).unwrap();
+        let plan = "read/threads:n=1".parse().unwrap();
+        let trial = run(sample.all(), plan, &Compute::None, limits).unwrap();
+        assert!(trial.files >= 3, "{trial:?}");
+        assert_eq!(trial.largest, CHUNK_BYTES);
     }
 
     #[test]
@@ -392,8 +394,7 @@ mod tests {
         }
         let stop = AtomicBool::new(false);
         let time = Duration::from_secs(100);
-        let (largest, ahead) = (4096, 128 << 10);
-        let limits = Limits { time, bytes: 3 << 20, largest, ahead, stop: &stop };
+        let limits = Limits { time, bytes: 3 << 20, largest: 4096, stop: &stop };
         let plan = "nowait/window:l=512,p=2/memory=128MiB".parse().unwrap();
         let sample = Sample::list(&Listing::of(dir.path()), 1).unwrap();
         let trial = run(sample.all(), plan, &Compute::None, limits).unwrap();
