@@ -95,10 +95,14 @@ impl SetText {
     /// # Errors
     /// It is invalid.
     pub fn from_os(text: &OsStr) -> Result<Self, ParseError> {
-        let mut parsed: Self = text.to_string_lossy().parse()?;
-        let bytes = text.as_bytes().trim_ascii_end().strip_prefix(b"like:");
-        let exact = bytes.filter(|_| text.to_str().is_none());
-        if let (Self::Like { dir, .. }, Some(bytes)) = (&mut parsed, exact) {
+        let lossy = text.to_string_lossy();
+        let mut parsed: Self = lossy.parse()?;
+        if let (Self::Like { dir, .. }, None) = (&mut parsed, text.to_str()) {
+            let inner = text.as_bytes().trim_ascii();
+            let braced = inner.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
+            let bytes = braced.unwrap_or(inner).trim_ascii().strip_prefix(b"like:");
+            let reason = "before a directory that is not UTF-8, only ASCII spaces are accepted";
+            let bytes = bytes.ok_or_else(|| ParseError::new("file set", &lossy, reason))?;
             let seed = bytes.windows(SEED.len()).rposition(|part| part == SEED.as_bytes());
             *dir = OsStr::from_bytes(&bytes[..seed.unwrap_or(bytes.len())]).into();
         }
@@ -359,12 +363,15 @@ mod tests {
             (&b"like:/\xff\xa0"[..], &b"/\xff\xa0"[..], 0),
             (b"like:/\xff,seed=1,seed=4", b"/\xff,seed=1", 4),
             (b"like:/a,seed=4", b"/a", 4),
+            (b" { like:/\xff,seed=4 } ", b"/\xff", 4),
         ] {
             let dir = PathBuf::from(OsStr::from_bytes(name));
             let parsed = SetText::from_os(OsStr::from_bytes(text)).unwrap();
             assert_eq!(parsed, SetText::Like { dir, seed });
         }
-        assert!(SetText::from_os(OsStr::from_bytes(b"like:/\xff,seed=\xff")).is_err());
+        for wrong in [&b"like:/\xff,seed=\xff"[..], b"\xe3\x80\x80like:/\xff"] {
+            assert!(SetText::from_os(OsStr::from_bytes(wrong)).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

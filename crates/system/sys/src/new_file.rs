@@ -108,6 +108,11 @@ impl NewFile {
         &self.file
     }
 
+    /// Returns whether the contents go to a temporary file, which others can see in the directory.
+    pub fn is_temporary(&self) -> bool {
+        self.part.is_some()
+    }
+
     /// Makes the contents durable. Pipes and devices are left as they are.
     ///
     /// # Errors
@@ -275,6 +280,9 @@ mod tests {
         std::fs::write(&path, "old").unwrap();
         drop(NewFile::create(&path).unwrap());
         let new = NewFile::create(&path).unwrap();
+        assert!(
+            new.is_temporary() && !NewFile::create(Path::new("/dev/null")).unwrap().is_temporary()
+        );
         new.file().write_all(b"new").unwrap();
         new.sync().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"old");

@@ -66,6 +66,11 @@ pub(crate) fn begin_with_parents(path: Option<&Path>) -> Result<Option<Begun>, F
 }
 
 impl Begun {
+    /// Returns whether there is a temporary file, which a scan of the directory would find.
+    pub(crate) fn is_temporary(&self) -> bool {
+        self.new.is_temporary()
+    }
+
     /// Writes the output of `fill` and gives the file its name.
     ///
     /// # Errors

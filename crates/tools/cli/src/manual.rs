@@ -52,7 +52,8 @@ pub(crate) fn completions(args: &CompletionsArgs, mut command: Command) -> Ended
 }
 
 /// Returns a copy of a built command without hidden subcommands and arguments, which the generators of
-/// completions would list. The copy has only what they read.
+/// completions would list. The copy has only what they read. A visible argument must not name a hidden one, as in
+/// `requires`: building the copy would panic in tests.
 fn without_hidden(command: &Command) -> Command {
     // Names must be static; the process ends after it has printed the script.
     let text = |text: &str| -> &'static str { text.to_owned().leak() };

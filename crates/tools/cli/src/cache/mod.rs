@@ -10,6 +10,7 @@ mod strip;
 
 pub(crate) use args::CacheArgs;
 
+use crate::atomic_file::Begun;
 use crate::exit::{Ended, Exit, Failure};
 use crate::interrupt::{self, unless_stuck};
 use crate::status_line::StatusLine;
@@ -18,21 +19,22 @@ use args::PathArgs;
 use ioloom_cache::{Action, CacheProgress, FileReport, Report, Scan};
 use ioloom_model::units::{format_count, format_size};
 use ioloom_walk::{Separator, read_list};
-use std::cell::Cell;
 use std::io::BufReader;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 pub(crate) fn run(args: &CacheArgs) -> Ended {
     let (act, args) = (args.what.act(), args.what.paths());
-    // A picture that cannot be written is an error before the work.
-    let svg = Cell::new(atomic_file::begin_with_parents(args.svg.as_deref())?);
+    args.is_list()?;
+    // A picture that cannot be written is an error before the work. The scan would count its temporary file.
+    let begun = atomic_file::begin_with_parents(args.svg.as_deref())?;
+    let begun = begun.filter(|picture| !picture.is_temporary());
     let stop = interrupt::stop_flag();
     let started = Instant::now();
     let stuck = || {
         stderr::message("interrupted: standard input or a file system does not answer");
-        drop(svg.take());
         std::process::exit(Exit::Interrupted as i32)
     };
     let progress = Arc::new(CacheProgress::default());
@@ -59,14 +61,21 @@ pub(crate) fn run(args: &CacheArgs) -> Ended {
         out::print_to_slow_reader(&text.report(&report, &strips))
     };
     // After the report, which must not be lost with the picture.
-    let drawn = match svg.take() {
-        Some(file) if !unread && !report.stopped => {
-            file.finish(|out| out.write_all(strip::picture(&strips).as_bytes()))
-        }
+    let drawn = match &args.svg {
+        Some(path) if !unread && !report.stopped => draw(begun, path, &strips),
         // It would be incomplete, and replace an earlier one.
         _ => Ok(()),
     };
     out::then(printed, drawn.map(|()| exit_of(&report)))
+}
+
+/// Writes the picture. A pipe, a device or a descriptor was opened before the scan.
+fn draw(begun: Option<Begun>, path: &Path, strips: &[strip::Strip]) -> Result<(), Failure> {
+    let picture = match begun {
+        Some(picture) => picture,
+        None => atomic_file::begin(path)?,
+    };
+    picture.finish(|out| out.write_all(strip::picture(strips).as_bytes()))
 }
 
 /// Returns the report, and whether it is incomplete because the reader of a list has left.

@@ -40,7 +40,7 @@ pub(super) fn run(
         return Err(Failure::usage("missing source operand"));
     };
     let explained = explain(source, target, options).map_err(Failure::failed)?;
-    if args.flags.json {
+    let printed = if args.flags.json {
         let line = |class: &ioloom_copy::Class| (class.plan.clone().ok(), class.plan.clone().err());
         let classes = explained.classes.iter().map(|class| {
             let (plan, refused) = line(class);
@@ -54,11 +54,11 @@ pub(super) fn run(
             tried_with_base64: out::base64_unless_utf8(&explained.tried_with),
             facts: &explained.facts,
             classes: classes.collect(),
-        })?;
+        })
     } else {
-        out::print_to_slow_reader(&text(&explained, out::columns()))?;
-    }
-    Ok(Exit::Ok)
+        out::print_to_slow_reader(&text(&explained, out::columns()))
+    };
+    out::then(printed, Ok(Exit::Ok))
 }
 
 fn text(explained: &Explanation, width: usize) -> String {

@@ -53,7 +53,7 @@ pub(crate) fn parse(
 }
 
 /// Runs the command. Like GNU du, it fails with code 1, whatever the reason, and a closed pipe ends it by
-/// SIGPIPE unless the caller ignores this signal.
+/// SIGPIPE unless the caller ignores this signal. Shards keep the exit code of their part.
 pub(crate) fn run(args: &DuArgs) -> Ended {
     execute(args).map_err(|failure| {
         if failure.is_quiet() {

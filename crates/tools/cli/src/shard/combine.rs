@@ -80,7 +80,9 @@ pub(super) fn combine(
             return Err(changed("its results are not those of its files"));
         }
         for (name, record) in names.iter().zip(records) {
-            write(&mut text, lines, name, &record);
+            if !unread {
+                write(&mut text, lines, name, &record);
+            }
             match record {
                 Record::Done { xxh3: Some(xxh3), .. } => {
                     hashes.iter_mut().for_each(|hashes| hashes.push(xxh3, name));

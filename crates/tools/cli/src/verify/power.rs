@@ -63,13 +63,12 @@ pub(super) fn report(bench: &Bench<'_>, verdicts: &[ClaimVerdict], json: bool) -
     let minutes = |claim: &ClaimNeed| claim.minutes.unwrap_or(f64::INFINITY);
     claims.sort_by(|a, b| minutes(a).total_cmp(&minutes(b)).then_with(|| a.id.cmp(&b.id)));
     add_sums(&mut claims, &candidates)?;
-    if json {
-        let document = Document { schema: SCHEMA, power: power::POWER, noise, claims };
-        out::print_json(&document)?;
+    let printed = if json {
+        out::print_json(&Document { schema: SCHEMA, power: power::POWER, noise, claims })
     } else {
-        out::print(&table(&claims, &noise, out::columns()))?;
-    }
-    Ok(Exit::Ok)
+        out::print(&table(&claims, &noise, out::columns()))
+    };
+    out::then(printed, Ok(Exit::Ok))
 }
 
 fn need(

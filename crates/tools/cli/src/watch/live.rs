@@ -1,9 +1,10 @@
 //! Displays counters in the last rows of the terminal while a command runs.
 //!
 //! The scroll region excludes these rows, so the command's output continues above and is not
-//! overwritten. Full-screen programs need `--no-live`. While the terminal has stopped the program (Ctrl-Z), the
-//! shell has the whole screen.
+//! overwritten. Full-screen programs need `--no-live`. While the terminal has stopped the program (Ctrl-Z), or it
+//! runs in the background, the shell has the whole screen.
 
+use super::foreground::is_in_foreground;
 use crate::out::fitted;
 use crate::{interrupt, stderr};
 use ioloom_model::units::{format_count, format_ns, format_size};
@@ -13,7 +14,7 @@ use signal_hook::consts::SIGTSTP;
 use signal_hook::iterator::Signals;
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// Height of the display in rows.
@@ -24,6 +25,10 @@ const ROWS_MIN: u16 = 16;
 const EVERY: Duration = Duration::from_millis(500);
 /// Averaging period for rates.
 const SPAN: Duration = Duration::from_secs(1);
+/// Time that a stop waits for the display, which a terminal without room can hold up.
+const STOP_WAIT: Duration = Duration::from_millis(100);
+/// Interval for checking whether the display is free.
+const STOP_POLL: Duration = Duration::from_millis(5);
 
 /// Runs `work` and displays samples if standard error is a terminal. Also returns the text that restores the
 /// terminal if that is stopped (Ctrl-S): it must not hold up the end of the observation.
@@ -45,10 +50,16 @@ pub(super) fn with_status<T>(sampler: Option<&Sampler>, work: impl FnOnce() -> T
                 if stderr::has_room()
                     && let Some((a, b)) = sampler.recent(SPAN)
                 {
-                    locked(&screen).draw(&|width| lines(&a, &b, &names, started.elapsed(), width));
+                    let mut screen = locked(&screen);
+                    // The wait for the screen can include a stop, after which the shell has the terminal.
+                    if is_in_foreground() {
+                        screen.draw(&|width| lines(&a, &b, &names, started.elapsed(), width));
+                    }
                 }
             }
-            let text = locked(&screen).clear();
+            // A stop in between must not come before the text is written.
+            let mut screen = locked(&screen);
+            let text = screen.clear();
             if !stderr::has_room() {
                 return text;
             }
@@ -70,9 +81,11 @@ fn clear_when_stopped(screen: &Arc<Mutex<Screen>>) {
     let stop = move || {
         for _ in signals.forever() {
             // Nothing is drawn until this process goes on.
-            let mut screen = locked(&screen);
+            let mut screen = locked_soon(&screen);
             // A terminal without room (Ctrl-S) must not hold up the stop.
-            if stderr::has_room() {
+            if let Some(screen) = &mut screen
+                && stderr::has_room()
+            {
                 write(&screen.clear());
             }
             stop_as_the_terminal_does();
@@ -85,6 +98,19 @@ fn clear_when_stopped(screen: &Arc<Mutex<Screen>>) {
 
 fn locked(screen: &Mutex<Screen>) -> MutexGuard<'_, Screen> {
     screen.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Like [`locked`], but gives up if another thread keeps the screen.
+fn locked_soon(screen: &Mutex<Screen>) -> Option<MutexGuard<'_, Screen>> {
+    let begun = Instant::now();
+    loop {
+        match screen.try_lock() {
+            Ok(screen) => return Some(screen),
+            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if begun.elapsed() >= STOP_WAIT => return None,
+            Err(TryLockError::WouldBlock) => std::thread::sleep(STOP_POLL),
+        }
+    }
 }
 
 /// The bottom rows of the terminal on standard error.
@@ -209,6 +235,15 @@ fn busiest(a: &Sample, b: &Sample, names: &[String]) -> String {
 mod tests {
     use super::*;
     use ioloom_observe::counters::SamplerOptions;
+
+    #[test]
+    fn a_display_that_is_held_up_does_not_hold_up_a_stop() {
+        let screen = Mutex::new(Screen { size: None });
+        let held = locked(&screen);
+        assert!(locked_soon(&screen).is_none());
+        drop(held);
+        assert!(locked_soon(&screen).is_some());
+    }
 
     #[test]
     fn the_rows_fit_every_terminal() {

@@ -4,6 +4,7 @@
 //! with `time`, the result is printed on standard error at the end, and the exit code is that of the
 //! command.
 
+mod foreground;
 mod live;
 mod outputs;
 mod table;
@@ -11,6 +12,7 @@ mod table;
 use crate::exit::{Exit, Failure};
 use crate::{interrupt, out, stderr, trace};
 use clap::Args;
+use foreground::is_in_foreground;
 use ioloom_failure::{quoted, reason};
 use ioloom_model::evidence::SourceReport;
 use ioloom_observe::collect::{TraceOptions, Watch};
@@ -23,7 +25,7 @@ use signal_hook::iterator::Signals;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -215,15 +217,6 @@ fn add(record: &counters::Record, start_ns: u64, trace: &mut Trace) {
     });
     let missing = record.missing.iter();
     trace.evidence.notes.extend(missing.map(|what| format!("counters: {what}")));
-}
-
-/// Returns whether a terminal sends its signals to this process, and so to the command.
-fn is_in_foreground() -> bool {
-    let text = ioloom_sys::proc::read_text(Path::new("/proc/self/stat")).unwrap_or_default();
-    // After the name: state, parent, group, session, terminal, and the group in the foreground.
-    let mut fields = text.rsplit(')').next().unwrap_or("").split_ascii_whitespace();
-    let group = fields.nth(2);
-    group.is_some() && group == fields.nth(2)
 }
 
 /// Waits for the command and forwards signals. A terminal sends SIGINT and SIGQUIT to both processes. Not

@@ -231,11 +231,24 @@ fn a_picture_is_written() {
     assert!(picture.starts_with("<svg") && picture.contains("97.7 KiB"), "{picture}");
     // A full device fails after the report, which is not lost, and a wrong path before the work.
     for (file, shown) in [("/dev/full", true), ("f/map.svg", false)] {
-        let output = tree.run(&["status", "--svg", file, "f"]);
+        let output = tree.run(&["status", "-a", "--svg", file, "f"]);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert_eq!(text(&output.stdout).contains("97.7 KiB"), shown, "{output:?}");
         assert_eq!(text(&output.stderr).lines().count(), 1, "{output:?}");
     }
+}
+
+#[test]
+fn a_picture_in_the_tree_is_not_counted_before_it_is_written() {
+    let tree = Tree::new();
+    tree.write("f", 10);
+    let seen = tree.json(&["status", "--svg", "map.svg", "--json", "."]);
+    assert_eq!(seen["total"]["files"], 1, "{seen}");
+    assert!(tree.path().join("map.svg").exists());
+    // Wrong operands are an error before a directory is created.
+    let output = tree.run(&["status", "--svg", "new/map.svg", "f", "-"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(!tree.path().join("new").exists());
 }
 
 #[test]

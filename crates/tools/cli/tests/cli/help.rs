@@ -194,6 +194,8 @@ fn shells_complete_flags_and_their_words() {
     for word in ["read", "nowait", "uring:registered", "direct:uring", "mmap:populate", "null"] {
         assert!(method.split(['"', ' ']).any(|listed| listed == word), "{word}: {method}");
     }
+    let zsh = home.run(&["completions", "zsh"]).well().out;
+    assert!(zsh.contains("'(--json)--all[Print every file]'"), "conflicts remain");
     let fish = home.run(&["completions", "fish"]).well().out;
     let durable = fish.split("-l durable").nth(1).unwrap().split("\ncomplete").next().unwrap();
     for word in ["none", "file", "full"] {

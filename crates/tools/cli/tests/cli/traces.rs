@@ -205,23 +205,41 @@ fn a_signal_for_the_command_does_not_lose_the_report() {
     }
 }
 
+/// Returns what a command of a shell writes to a terminal; `None` without the program that makes one.
+fn in_terminal(home: &Home, command: &str) -> Option<String> {
+    let command = format!("stty rows 24 cols 80; {command}");
+    let mut terminal = home.with_home(Command::new("script"), &["-qefc", &command, "out"]);
+    terminal.env("TERM", "xterm").stdin(Stdio::null()).stdout(Stdio::null());
+    let status = ended(&mut terminal.spawn().ok()?);
+    let out = std::fs::read(home.path("out")).unwrap();
+    let out = String::from_utf8_lossy(&out).into_owned();
+    assert_eq!(status.code(), Some(0), "{out}");
+    Some(out)
+}
+
+#[test]
+fn live_rows_are_not_shown_from_the_background() {
+    let home = Home::new();
+    let program = home.program().display();
+    let watch = format!("set -m; {program} watch --evidence 0 -- sleep 2 & wait $!");
+    let Some(out) = in_terminal(&home, &watch) else {
+        return println!("skipped: script is missing");
+    };
+    assert!(out.contains("exited with code 0") && !out.contains("\x1b[1;19r"), "{out}");
+}
+
 #[test]
 fn a_stop_by_the_terminal_clears_the_live_rows_until_the_watch_goes_on() {
     let home = Home::new();
     // Of 24 rows, 19 scroll. A stop without a shell that could continue the program has no other effect.
     let script = r"split() { [ $(grep -ao '\[1;19r' out | wc -l) -ge $1 ]; }
-        wait_for() { i=0; until split $1; do i=$((i+1)); [ $i -lt 300 ] || exit 9; sleep 0.1; done; }
+        wait_for() { i=0; until split $1; do i=$((i+1)); [ $i -lt 200 ] || exit 9; sleep 0.1; done; }
         wait_for 1; kill -TSTP $PPID; wait_for 2";
     std::fs::write(home.path("command"), script).unwrap();
-    let program = home.program().display();
-    let watch = format!("stty rows 24 cols 80; exec {program} watch --evidence 0 -- sh ./command");
-    let mut terminal = home.with_home(Command::new("script"), &["-qefc", &watch, "out"]);
-    terminal.env("TERM", "xterm").stdin(Stdio::null()).stdout(Stdio::null());
-    let Ok(mut child) = terminal.spawn() else { return println!("skipped: script is missing") };
-    let status = ended(&mut child);
-    let out = std::fs::read(home.path("out")).unwrap();
-    let out = String::from_utf8_lossy(&out);
-    assert_eq!(status.code(), Some(0), "{out}");
+    let watch = format!("exec {} watch --evidence 0 -- sh ./command", home.program().display());
+    let Some(out) = in_terminal(&home, &watch) else {
+        return println!("skipped: script is missing");
+    };
     let marks: Vec<&str> = out
         .split('\x1b')
         .filter(|part| part.starts_with("[r") || part.starts_with("[1;19r"))

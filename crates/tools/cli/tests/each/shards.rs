@@ -4,8 +4,10 @@
 use crate::place::{Each, PROGRAM, ProcessOutput, Workspace, fresh};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
+use std::os::unix::ffi::OsStringExt;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -318,6 +320,19 @@ fn errors_of_a_merge_survive_a_closed_pipe() {
         let ran: ProcessOutput = command.args(form).stdout(writer).output().unwrap().into();
         assert!(ran.ended(1).err.contains("1 file failed in shard"), "{form:?}");
     }
+}
+
+#[test]
+fn a_command_that_is_not_utf8_is_exact_in_parts() {
+    let place = quick();
+    place.write("t/a", "a");
+    plan(&place, 1, &[]);
+    fs::create_dir(place.at("parts")).unwrap();
+    let args = one(1, 1, &["-q", "--exec"]).into_iter().map(OsString::from);
+    let command = OsString::from_vec(b"true {} \xff".to_vec());
+    place.each(&args.chain([command]).collect::<Vec<_>>()).ended(0);
+    let merged = shard(&place, &["merge", "t.shards", "parts", "--json"]).ended(0).json();
+    assert_eq!(merged["work"]["options"]["exec_base64"], "dHJ1ZSB7fSD/", "{merged}");
 }
 
 /// A worker that is killed at any moment leaves a part that counts, or none.

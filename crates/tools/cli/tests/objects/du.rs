@@ -38,6 +38,8 @@ fn an_export_has_the_objects_but_lines_only_directories() {
     let map = dir.path().join("map.svg");
     let args = ["du", "-b", "--svg", map.to_str().unwrap(), "s3://bucket/d/x"];
     assert_eq!(run(&server, &args).well().out, "300\ts3://bucket/d/x/y\n320\ts3://bucket/d/x\n");
+    let picture = std::fs::read_to_string(map).unwrap();
+    assert!(picture.contains("y / b"), "{picture}");
 }
 
 #[test]
