@@ -11,7 +11,7 @@
 
 use crate::case::{Named, Published, folds_case};
 use crate::error::{Action, Kind, ObjectError};
-use crate::mode::Modes;
+use crate::mode::{DefaultAcl, Modes, Old};
 use crate::options::{Options, until_set};
 use crate::reason::Reason;
 use crate::record::digits;
@@ -30,7 +30,7 @@ use object_store::path::Path as Key;
 use object_store::{GetOptions, ObjectStore};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -88,6 +88,7 @@ pub fn download(
         stop: options.stop.clone(),
         own_name: AtomicBool::default(),
         published: Published::default(),
+        default_acl: DefaultAcl::default(),
         // If it is unknown, only the owner gets rights.
         umask: umask().unwrap_or(0o077),
     };
@@ -117,6 +118,7 @@ struct Writing<'a> {
     /// same last segment would be one file.
     own_name: AtomicBool,
     published: Published,
+    default_acl: DefaultAcl,
     umask: u32,
 }
 
@@ -302,7 +304,7 @@ impl Writing<'_> {
         };
         self.claim(url, &path)?;
         self.create_directories(directory)?;
-        let modes = Modes::of(directory, old, self.umask);
+        let modes = Modes::of(self.default_acl.is_in(directory), old, self.umask);
         let mut tries = 0;
         let (hidden, file) = loop {
             let (process, random) = (std::process::id(), random_number());
@@ -326,9 +328,9 @@ impl Writing<'_> {
     }
 }
 
-/// Returns the file that a copy to `path` replaces, that of a symbolic link, and its mode. A device, a pipe or
+/// Returns the file that a copy to `path` replaces, that of a symbolic link, and its permissions. A device, a pipe or
 /// another special file would be lost, so it is refused.
-fn replaced(path: &Path) -> Result<(PathBuf, Option<u32>), WorkError> {
+fn replaced(path: &Path) -> Result<(PathBuf, Option<Old>), WorkError> {
     let found = match call("stat", || std::fs::metadata(path)) {
         // Also a link to a file that does not exist, which is replaced itself.
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok((path.to_owned(), None)),
@@ -337,7 +339,7 @@ fn replaced(path: &Path) -> Result<(PathBuf, Option<u32>), WorkError> {
     if !found.is_file() && !found.is_dir() {
         return Err(special(path));
     }
-    let old = found.is_file().then(|| found.mode());
+    let old = Old::of(&found);
     let link = call("stat", || std::fs::symlink_metadata(path))
         .map_err(PathError::on(Operation::Stat, path))?;
     if !link.is_symlink() {
@@ -349,13 +351,13 @@ fn replaced(path: &Path) -> Result<(PathBuf, Option<u32>), WorkError> {
 }
 
 /// Refuses to replace a device, a pipe or another special file. A symbolic link is replaced itself. Returns the
-/// mode of a regular file.
-fn refuse_special(path: &Path) -> Result<Option<u32>, WorkError> {
+/// permissions of a regular file.
+fn refuse_special(path: &Path) -> Result<Option<Old>, WorkError> {
     match call("stat", || std::fs::symlink_metadata(path)) {
         Ok(found) if !found.is_file() && !found.is_dir() && !found.is_symlink() => {
             Err(special(path))
         }
-        Ok(found) => Ok(found.is_file().then(|| found.mode())),
+        Ok(found) => Ok(Old::of(&found)),
         // What cannot be queried cannot be replaced either, which is then reported.
         Err(_) => Ok(None),
     }

@@ -76,7 +76,7 @@ pub(crate) async fn visit<F: Future<Output = bool>>(
     let mut found = false;
     if let Some(listed) = of_the_prefix(store).await? {
         found = true;
-        if !each(Ok(listed)).await {
+        if !each(listed).await {
             return Ok(());
         }
     }
@@ -93,8 +93,7 @@ pub(crate) async fn visit<F: Future<Output = bool>>(
             Err(error) => {
                 attempts += 1;
                 let reason = Reason::of(&error, &seen);
-                let repeats = broke_off(&reason, &seen) && attempts < PAGE_ATTEMPTS;
-                match repeats.then(|| retries.take(attempts)).flatten() {
+                match pause_after(&reason, &seen, &retries, attempts) {
                     Some(pause) => tokio::time::sleep(pause).await,
                     None => return Err(failed(reason, attempts)),
                 }
@@ -133,10 +132,13 @@ pub(crate) async fn visit<F: Future<Output = bool>>(
     Err(ObjectError { action: Action::Read, ..failed(reason, 1) })
 }
 
-/// Returns whether a page broke off or is not a list. Other failed requests were repeated already.
-fn broke_off(reason: &Reason, seen: &Seen) -> bool {
+/// Returns the pause before a page is requested again that broke off or is not a list. Other failed requests were
+/// repeated already.
+fn pause_after(reason: &Reason, seen: &Seen, retries: &Retries, attempts: u32) -> Option<Duration> {
     let began_well = seen.status.is_some_and(|status| status < 300);
-    began_well && !seen.is_repeated && reason.is_transient()
+    let broke_off = began_well && !seen.is_repeated && reason.is_transient();
+    let repeats = broke_off && attempts < PAGE_ATTEMPTS;
+    repeats.then(|| retries.take(attempts)).flatten()
 }
 
 /// Finds out whether a sequence goes in a circle: it remembers one item, which then comes again, and replaces it after
@@ -173,15 +175,15 @@ fn unlisted(location: &Location, reason: Reason, attempts: u32) -> ObjectError {
     ObjectError { attempts, ..error }
 }
 
-/// Returns the object that has the name of the prefix, if there is one.
-async fn of_the_prefix(store: &Store) -> Result<Option<Listed>, ObjectError> {
+/// Returns the object that has the name of the prefix, if there is one, or why it cannot be read.
+async fn of_the_prefix(store: &Store) -> Result<Option<Result<Listed, ObjectError>>, ObjectError> {
     let location = &store.location;
     if location.is_prefix {
         return Ok(None);
     }
     // Without an answer it may be there.
     match watched(describe(&store.patient, &location.key)).await {
-        (Ok(meta), _) => Ok(Some(Listed::of(meta))),
+        (Ok(meta), _) => Ok(Some(Ok(Listed::of(meta)))),
         (Err(error), seen) => {
             let reason = Reason::of(&error, &seen);
             match reason.kind {
@@ -193,7 +195,12 @@ async fn of_the_prefix(store: &Store) -> Result<Option<Listed>, ObjectError> {
                 | Kind::Interrupted => Err(unlisted(location, reason, 1)),
                 // The listing reports these, if it fails for the same reason.
                 Kind::Missing | Kind::NoBucket | Kind::NoStore | Kind::Region => Ok(None),
-                _ => listed_itself(store).await,
+                // Lists are not sorted there, and only prefixes with a slash at their end can be listed.
+                _ if location.is_directory_bucket() => {
+                    let Reason { kind, text } = reason;
+                    Ok(Some(Err(ObjectError::new(Action::Read, location.url(), kind, text))))
+                }
+                _ => Ok(listed_itself(store).await?.map(Ok)),
             }
         }
     }
@@ -201,14 +208,33 @@ async fn of_the_prefix(store: &Store) -> Result<Option<Listed>, ObjectError> {
 
 /// Returns the object that has the name of the prefix from a listing. An object whose description is refused can
 /// exist: its description needs another permission than its listing, and that of an object encrypted with a key of
-/// the client needs the key. The request for its contents will fail, too, and report it.
+/// the client needs the key. The request for its contents will fail, too, and report it. A policy can permit only the
+/// listing of what is below it, so a refusal of this listing is not an error.
 async fn listed_itself(store: &Store) -> Result<Option<Listed>, ObjectError> {
     let key = &store.location.key;
-    let options = PaginatedListOptions { max_keys: Some(1), ..PaginatedListOptions::default() };
-    let (page, seen) = watched(store.patient.list_paginated(Some(key.as_ref()), options)).await;
-    let page = page.map_err(|error| unlisted(&store.location, Reason::of(&error, &seen), 1))?;
-    let first = page.result.objects.into_iter().next();
-    Ok(first.filter(|meta| meta.location == *key).map(Listed::of))
+    let (retries, mut attempts) = (Retries::default(), 0);
+    loop {
+        let options = PaginatedListOptions { max_keys: Some(1), ..Default::default() };
+        let page = store.patient.list_paginated(Some(key.as_ref()), options);
+        let (page, seen) = watched(page).await;
+        let error = match page {
+            Ok(page) => {
+                let first = page.result.objects.into_iter().next();
+                return Ok(first.filter(|meta| meta.location == *key).map(Listed::of));
+            }
+            Err(error) => error,
+        };
+        attempts += 1;
+        let reason = Reason::of(&error, &seen);
+        match pause_after(&reason, &seen, &retries, attempts) {
+            Some(pause) => tokio::time::sleep(pause).await,
+            None if reason.is_transient() => {
+                return Err(unlisted(&store.location, reason, attempts));
+            }
+            // The listing of what is below reports it, if it fails for the same reason.
+            None => return Ok(None),
+        }
+    }
 }
 
 /// Returns the error of an object whose key the client cannot represent.
@@ -250,7 +276,8 @@ async fn visit_one<F: Future<Output = bool>>(
 }
 
 /// Lists every object of the location until `each` returns false or `stop` is set. `each` gets an error
-/// of the kind [`Kind::Unsupported`] for each object with a key that the client cannot represent.
+/// of the kind [`Kind::Unsupported`] for each object with a key that the client cannot represent, and one of another
+/// kind for an object with the name of the location of which the server does not say whether it exists.
 ///
 /// # Errors
 ///

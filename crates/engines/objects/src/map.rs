@@ -61,7 +61,7 @@ pub fn objects<T: Send>(
     options: &Options<'_>,
     function: impl Fn(Object<'_>) -> T + Sync,
 ) -> Result<Mapped<T>, ObjectError> {
-    let work = Whole { function, largest: options.memory / 4 };
+    let work = Whole { function, largest: options.budget() / 4 };
     let mut run = run(store, options, &work)?;
     let (mut values, mut errors) = (Vec::new(), Vec::new());
     for local in std::mem::take(&mut run.locals) {

@@ -6,9 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// Least memory of a run.
+const MEMORY_LEAST: u64 = 1 << 16;
+
 /// How a run proceeds.
 pub struct Options<'a> {
-    /// Bytes in flight and ready, at most. At least 64 KiB.
+    /// Bytes in flight and ready, at most. Less than 64 KiB count as 64 KiB.
     pub memory: u64,
     /// Threads that run the function.
     pub threads: u32,
@@ -27,6 +30,13 @@ pub struct Options<'a> {
     pub stop: Arc<AtomicBool>,
     /// Called about ten times a second.
     pub progress: &'a (dyn Fn(&Progress) + Sync),
+}
+
+impl Options<'_> {
+    /// Returns the bytes in flight and ready, at most.
+    pub(crate) fn budget(&self) -> u64 {
+        self.memory.max(MEMORY_LEAST)
+    }
 }
 
 impl Default for Options<'_> {

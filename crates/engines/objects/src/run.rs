@@ -95,7 +95,7 @@ pub fn run<W: Work>(
     let waiting = waiting.map_err(|error| store.no_client(&error))?;
     let (began, usage) = (Instant::now(), proc::usage(UsageOf::Process).unwrap_or_default());
     let mut pilot = Pilot::new(options);
-    let gate = Arc::new(Gate::new(options.memory, pilot.limit(0, false)));
+    let gate = Arc::new(Gate::new(options.budget(), pilot.limit(0, false)));
     let (mut lanes, queue, retries) = start(store, options, work, &gate)?;
     let crew = Crew {
         work,
@@ -329,8 +329,8 @@ async fn drive<W: Work>(
         queue.clone(),
         done.clone(),
     ));
-    let range = RANGE.min(options.memory / RANGES_LEAST).max(1);
-    let copied_max = crew.work.copied_max().min(options.memory / 4);
+    let range = RANGE.min(options.budget() / RANGES_LEAST).max(1);
+    let copied_max = crew.work.copied_max().min(options.budget() / 4);
     let sizes = (range, copied_max);
     let mut requests = first.spawn(request(open, fetch.clone(), receiver, queue, sizes));
     let mut interval = tokio::time::interval(INTERVAL);

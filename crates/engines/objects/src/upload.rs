@@ -155,11 +155,15 @@ async fn abort_left(store: &Store, records: &Path, options: &Options<'_>, done: 
         let key = url.strip_prefix(&store.location.url_of("")).and_then(|key| Key::parse(key).ok());
         let Some(key) = key else { continue };
         if options.stop.load(Ordering::Relaxed) {
+            done.cancelled = true;
             return;
         }
         let (aborted, seen) = tokio::select! {
             aborted = watched(store.patient.abort_multipart(&key, &id)) => aborted,
-            () = until_set(&options.stop) => return,
+            () = until_set(&options.stop) => {
+                done.cancelled = true;
+                return;
+            }
         };
         match aborted {
             Ok(()) => done.aborted += 1,
@@ -188,7 +192,7 @@ async fn send_all(
     options: &Options<'_>,
     done: &mut Uploaded,
 ) {
-    let memory = options.memory.max(1 << 16);
+    let memory = options.budget();
     let mut pilot = Pilot::new(options);
     let gate = Arc::new(Gate::new(memory.min(FIRST_BYTES), pilot.limit(0, false)));
     let paced = Paced {
@@ -199,15 +203,15 @@ async fn send_all(
     };
     let sender = Arc::new(Sender { paced, records: records.to_owned() });
     let mut files = Files::below(source, store, &options.stop);
+    files.stopped = done.cancelled;
     let mut flight: JoinSet<(u64, Result<Sent, Problem>)> = JoinSet::new();
     let (mut found, mut listed) = (0, false);
     let mut interval = tokio::time::interval(INTERVAL);
     let mut reported = Instant::now();
-    let stops = || options.stop.load(Ordering::Relaxed);
     loop {
-        while !listed && !done.gave_up && flight.len() < FILES && !stops() {
+        while !listed && !done.gave_up && flight.len() < FILES && !files.is_stopped() {
             match files.next() {
-                None => listed = true,
+                None => listed = !files.is_stopped(),
                 Some(Err(message)) => done.fail(message),
                 Some(Ok((path, key))) => {
                     found += 1;
@@ -227,7 +231,7 @@ async fn send_all(
             },
             _ = interval.tick() => {
                 steer(&mut pilot, &gate, memory, done.files);
-                if stops() || done.gave_up {
+                if files.is_stopped() || done.gave_up {
                     gate.stop();
                 }
             }
@@ -238,7 +242,7 @@ async fn send_all(
         }
     }
     done.give_up();
-    done.cancelled = stops();
+    done.cancelled = files.is_stopped();
     let counts = gate.look().0;
     let repeated = sender.paced.retries.taken();
     done.requests = Requests { sent: counts.sent, refused: counts.refused, repeated };
@@ -257,6 +261,8 @@ struct Files<'a> {
     store: &'a Store,
     /// Ends the walk, also between directories without files.
     stop: &'a AtomicBool,
+    /// Whether the flag was seen. A flag that is lowered again starts nothing.
+    stopped: bool,
     root: PathBuf,
     /// Paths that were found and not returned yet.
     stack: Vec<PathBuf>,
@@ -264,7 +270,14 @@ struct Files<'a> {
 
 impl<'a> Files<'a> {
     fn below(source: &Path, store: &'a Store, stop: &'a AtomicBool) -> Self {
-        Self { store, stop, root: source.to_owned(), stack: vec![source.to_owned()] }
+        let (root, stack) = (source.to_owned(), vec![source.to_owned()]);
+        Self { store, stop, stopped: false, root, stack }
+    }
+
+    /// Returns whether the run was stopped.
+    fn is_stopped(&mut self) -> bool {
+        self.stopped |= self.stop.load(Ordering::Relaxed);
+        self.stopped
     }
 
     fn key_of(&self, path: &Path) -> Result<Key, String> {
@@ -317,7 +330,7 @@ impl Iterator for Files<'_> {
     type Item = Result<(PathBuf, Key), String>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while !self.stop.load(Ordering::Relaxed)
+        while !self.is_stopped()
             && let Some(path) = self.stack.pop()
         {
             if let Some(found) = self.visit(path).transpose() {
@@ -345,6 +358,8 @@ mod tests {
         assert!(files.next().is_none());
         assert_eq!(files.stack, [dir.path()], "nothing was listed");
         stop.store(false, Ordering::Relaxed);
+        assert!(files.next().is_none() && files.is_stopped(), "it stays stopped");
+        let mut files = Files::below(dir.path(), &store, &stop);
         let (path, key) = files.next().unwrap().unwrap();
         assert_eq!((path, key.as_ref()), (dir.path().join("a/b/c"), "p/a/b/c"));
     }

@@ -1,7 +1,7 @@
 //! How runs end: stops, panics, refusals, and targets that cannot be replaced.
 
 use ioloom_bucket::{Fault, First, Law, Pages, Server, Target};
-use ioloom_objects::{Location, Options, Place, Progress, Store, download, list, objects};
+use ioloom_objects::{Kind, Location, Options, Place, Progress, Store, download, list, objects};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -88,6 +88,41 @@ fn an_object_that_may_not_be_read_is_not_left_out() {
             assert!(error.to_string().contains("cannot read 's3://bucket/p'"), "{error}");
         }
     }
+}
+
+#[test]
+fn what_is_below_is_listed_where_the_object_itself_may_not_be() {
+    let both = ["s3://bucket/p", "s3://bucket/p/a"];
+    for (fault, expected) in
+        [(Fault::Denied, &both[1..]), (Fault::Invalid, &both[1..]), (Fault::LateError, &both[..])]
+    {
+        let first = vec![
+            First::new(Target::Describe, Fault::Denied, u64::MAX),
+            First::new(Target::List, fault, 1),
+        ];
+        let server = Server::start(Law { first, ..Law::default() });
+        server.put("p", "one");
+        server.put("p/a", "two");
+        let store = store(&server, "s3://bucket/p");
+        let read = objects(&store, &one_at_a_time(), |_| ()).unwrap();
+        assert!(read.errors.is_empty(), "{fault:?}: {:?}", read.errors);
+        let urls: Vec<String> = read.values.into_iter().map(|(url, ())| url).collect();
+        assert_eq!(urls, expected, "{fault:?}");
+    }
+}
+
+#[test]
+fn an_object_of_a_directory_bucket_that_may_not_be_described_is_an_error() {
+    let first = vec![First::new(Target::Describe, Fault::Denied, u64::MAX)];
+    let server = Server::start(Law { first, ..Law::default() });
+    let store = store(&server, "s3://data--use1-az4--x-s3/p");
+    let mut kinds = Vec::new();
+    let error = list(&store, &AtomicBool::new(false), |listed| {
+        kinds.push(listed.unwrap_err().kind);
+        true
+    });
+    // The server has no such bucket, which the listing of what is below reports.
+    assert_eq!((kinds, error.unwrap_err().kind), (vec![Kind::Denied], Kind::NoBucket));
 }
 
 #[test]

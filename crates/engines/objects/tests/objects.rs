@@ -308,6 +308,14 @@ fn empty_objects_count_towards_the_budget() {
 }
 
 #[test]
+fn a_budget_below_the_least_one_counts_as_that() {
+    let (server, all) = filled(Law::default(), 20, |_| 1000);
+    let options = Options { memory: 1, ..small() };
+    let mapped = read(&store(&server, "s3://bucket/dir/"), &options);
+    assert_eq!((mapped.values.len(), mapped.errors.len()), (all.len(), 0));
+}
+
+#[test]
 fn what_cannot_be_listed_is_one_error_with_advice() {
     let server = Server::start(Law::default());
     server.put("bad//key", "x");
