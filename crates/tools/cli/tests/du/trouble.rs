@@ -362,10 +362,10 @@ fn a_signal_during_the_scan_ends_it_before_the_browser() {
     let script = "
 export program=\"$1\"
 run='timeout --foreground -s KILL 60 \"$program\" du -i --threads 1 /'
-wait='for i in $(seq 400); do grep -aqE \"entrie[s],|q qui[t]\" screen && break; sleep .05; done'
-early='grep -aq \"q qui[t]\" screen && echo early > early'
+wait='for i in $(seq 400); do grep -aqE \"entrie[s],|qui[t]\" screen && break; sleep .05; done'
+early='grep -aq \"qui[t]\" screen && echo early > early'
 script -qfc \"$run & $wait; $early; kill -TERM \\$!; wait \\$!; echo \\$? > code\" screen < /dev/null > /dev/null 2>&1
-cat code; grep -ac 'interrupted: the totals' screen; grep -ac 'q quit' screen; cat early
+cat code; grep -ac 'interrupted: the totals' screen; grep -ac quit screen; cat early
 ";
     let Some(ran) = on_terminal(&place, script) else { return };
     let text = ran.text();
