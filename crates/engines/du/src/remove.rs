@@ -2,9 +2,9 @@
 //!
 //! Every directory is opened relative to the root's descriptor and never through a symbolic link,
 //! so concurrent changes cannot redirect the removal outside the tree. Symbolic links are removed,
-//! not their targets. The entry must still be the scanned inode. Directories on another device or
-//! mount are not entered; nothing is removed if the table of mounts contains one. Depth consumes
-//! neither stack nor descriptors.
+//! not their targets. The entry must still be the scanned inode. All directories are read before the
+//! first removal: nothing is removed if one is on another device or mount, or cannot be read. Those that
+//! appear later are not entered. Depth consumes neither stack nor descriptors.
 
 use crate::links::FileId;
 use crate::mounts::visible;
@@ -22,13 +22,16 @@ pub enum RemoveError {
     /// A call failed.
     #[error(transparent)]
     Call(#[from] PathError),
+    /// A call failed before anything was removed.
+    #[error(transparent)]
+    Unread(PathError),
     /// The path now refers to another file.
     #[error("cannot remove {}: it changed since the scan; scan again", quoted(.0))]
     Changed(PathBuf),
     /// Another file system is mounted on or below the path.
     #[error("cannot remove {}: it is on another mount; unmount it first", quoted(.0))]
     Mounted(PathBuf),
-    /// The second path, at or below the first one, is on another device although nothing is mounted there: a
+    /// The second path, at or below the first one, is a directory on another device, but not another mount: a
     /// subvolume of btrfs, or a directory of a share of several file systems.
     #[error("cannot remove {}: {} is a subvolume or another file system", quoted(.0), quoted(.1))]
     Contains(PathBuf, PathBuf),
@@ -38,6 +41,9 @@ pub enum RemoveError {
     /// The caller stopped the removal.
     #[error("stopped removing {}: a part remains", quoted(.0))]
     Stopped(PathBuf),
+    /// The caller stopped it before anything was removed.
+    #[error("stopped: {} was not removed", quoted(.0))]
+    NotBegun(PathBuf),
 }
 
 impl RemoveError {
@@ -51,6 +57,14 @@ fn call(operation: Operation, path: &[u8]) -> impl FnOnce(io::Error) -> RemoveEr
     move |source| PathError::new(operation, as_path(path), source).into()
 }
 
+/// Turns errors of calls before the first removal into [`RemoveError::Unread`].
+fn unread(error: RemoveError) -> RemoveError {
+    match error {
+        RemoveError::Call(error) => RemoveError::Unread(error),
+        other => other,
+    }
+}
+
 fn as_path(path: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(path))
 }
@@ -59,36 +73,138 @@ fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
 }
 
-/// Removes `path`, relative to the directory `root`, and everything below it. `id` is the inode
-/// that was scanned. `stop` is called for each name; the removal ends if it returns true.
+/// An entry to remove.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry<'a> {
+    /// The path, relative to the root.
+    pub path: &'a [u8],
+    /// The inode that was scanned.
+    pub id: FileId,
+    /// A directory at or below the path that was on another device during the scan, relative to the root.
+    pub other_device: Option<&'a [u8]>,
+}
+
+/// Device and mount of a directory.
+type Place = ((u32, u32), Option<u64>);
+
+/// Removes an entry of the directory `root` and everything below it. `stop` is called for each directory that is
+/// read, and for each name that is removed; the removal ends if it returns true.
 pub fn remove(
     root: &Path,
-    path: &[u8],
-    id: FileId,
+    entry: &Entry<'_>,
     stop: &mut dyn FnMut() -> bool,
 ) -> Result<(), RemoveError> {
-    let base =
-        Dir::open(root).map_err(call(Operation::OpenDir, root.as_os_str().as_encoded_bytes()))?;
+    let base = Dir::open(root)
+        .map_err(call(Operation::OpenDir, root.as_os_str().as_encoded_bytes()))
+        .map_err(unread)?;
+    let (above, name) = split(entry.path);
+    let parent = base.open_below(above).map_err(call(Operation::OpenDir, above)).map_err(unread)?;
+    match check(root, &base, &parent, entry, stop).map_err(unread)? {
+        Some(place) => remove_tree(&base, entry.path, place, stop),
+        None => parent.remove_file_at(name).map_err(call(Operation::Remove, entry.path)),
+    }
+}
+
+/// Returns the device and mount of a directory that may be removed; `None` for another file.
+fn check(
+    root: &Path,
+    base: &Dir,
+    parent: &Dir,
+    entry: &Entry<'_>,
+    stop: &mut dyn FnMut() -> bool,
+) -> Result<Option<Place>, RemoveError> {
+    let path = entry.path;
     let (above, name) = split(path);
-    let parent = base.open_below(above).map_err(call(Operation::OpenDir, above))?;
-    let fields = Fields::IDENTITY | Fields::MOUNT;
     let c_name = CString::new(name).map_err(|e| call(Operation::Stat, path)(e.into()))?;
-    let meta = parent.meta_at(&c_name, false, fields).map_err(call(Operation::Stat, path))?;
-    if FileId::new(meta.device, meta.inode) != id {
+    let meta =
+        parent.meta_at(&c_name, false, Fields::MOUNT).map_err(call(Operation::Stat, path))?;
+    if FileId::new(meta.device, meta.inode) != entry.id {
         return Err(RemoveError::Changed(as_path(path).to_owned()));
     }
-    let stopped = || RemoveError::Stopped(as_path(path).to_owned());
     if meta.kind != Kind::Directory {
-        if stop() {
-            return Err(stopped());
-        }
-        return parent.remove_file_at(name).map_err(call(Operation::Remove, path));
+        return if stop() {
+            Err(RemoveError::NotBegun(as_path(path).to_owned()))
+        } else {
+            Ok(None)
+        };
     }
     if let Some(point) = mount_below(root, path) {
         return Err(RemoveError::Mounted(point));
     }
-    let root_meta = parent.meta(fields).map_err(call(Operation::Stat, above))?;
-    let mount = (root_meta.device, root_meta.mount);
+    let meta = parent.meta(Fields::MOUNT).map_err(call(Operation::Stat, above))?;
+    let place = (meta.device, meta.mount);
+    check_below(base, path, place, stop)?;
+    match entry.other_device {
+        // What it covered during the scan was not scanned.
+        Some(other) => Err(RemoveError::Changed(as_path(other).to_owned())),
+        None => Ok(Some(place)),
+    }
+}
+
+/// Refuses a directory if it, or one below it, is on another device or mount.
+fn check_below(
+    base: &Dir,
+    path: &[u8],
+    place: Place,
+    stop: &mut dyn FnMut() -> bool,
+) -> Result<(), RemoveError> {
+    let mut waiting = vec![path.to_vec()];
+    let mut buffer = ReadBuffer::new();
+    while let Some(at) = waiting.pop() {
+        if stop() {
+            return Err(RemoveError::NotBegun(as_path(path).to_owned()));
+        }
+        let dir = match base.open_below(&at) {
+            Err(e) if is_gone(&e) => continue,
+            dir => dir.map_err(call(Operation::OpenDir, &at))?,
+        };
+        let meta = dir.meta(Fields::MOUNT).map_err(call(Operation::Stat, &at))?;
+        if meta.mount != place.1 {
+            return Err(RemoveError::Mounted(as_path(&at).to_owned()));
+        }
+        if meta.device != place.0 {
+            let (path, at) = (as_path(path).to_owned(), as_path(&at).to_owned());
+            return Err(RemoveError::Contains(path, at));
+        }
+        waiting.extend(directories(&dir, &at, &mut buffer)?);
+    }
+    Ok(())
+}
+
+/// Returns the paths of the directories in a directory.
+fn directories(dir: &Dir, at: &[u8], buffer: &mut ReadBuffer) -> Result<Vec<Vec<u8>>, RemoveError> {
+    let mut names: Vec<(Vec<u8>, Kind)> = Vec::new();
+    dir.read(buffer, &mut |entry| {
+        if matches!(entry.kind, Kind::Directory | Kind::Unknown) {
+            names.push((entry.name.to_vec(), entry.kind));
+        }
+        true
+    })
+    .map_err(call(Operation::ReadDir, at))?;
+    let mut paths = Vec::new();
+    for (name, mut kind) in names {
+        let path = [at, b"/", &name].concat();
+        if kind == Kind::Unknown {
+            kind = match dir.stat_at(&name) {
+                Err(e) if is_gone(&e) => continue,
+                stat => stat.map_err(call(Operation::Stat, &path))?.kind,
+            };
+        }
+        if kind == Kind::Directory {
+            paths.push(path);
+        }
+    }
+    Ok(paths)
+}
+
+/// Removes a directory and everything below it.
+fn remove_tree(
+    base: &Dir,
+    path: &[u8],
+    place: Place,
+    stop: &mut dyn FnMut() -> bool,
+) -> Result<(), RemoveError> {
+    let stopped = || RemoveError::Stopped(as_path(path).to_owned());
     // Directories not yet emptied, relative to the root.
     let mut waiting = vec![path.to_vec()];
     let mut buffer = ReadBuffer::new();
@@ -103,8 +219,8 @@ pub fn remove(
             }
             dir => dir.map_err(call(Operation::OpenDir, at))?,
         };
-        let meta = dir.meta(fields).map_err(call(Operation::Stat, at))?;
-        if (meta.device, meta.mount) != mount {
+        let meta = dir.meta(Fields::MOUNT).map_err(call(Operation::Stat, at))?;
+        if (meta.device, meta.mount) != place {
             return Err(RemoveError::OtherDevice(as_path(at).to_owned()));
         }
         let Some(within) = empty(&dir, at, &mut buffer, stop)? else {
@@ -186,7 +302,11 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, symlink};
 
     fn remove(root: &Path, path: &[u8], id: FileId) -> Result<(), RemoveError> {
-        super::remove(root, path, id, &mut || false)
+        super::remove(root, &entry(path, id), &mut || false)
+    }
+
+    fn entry(path: &[u8], id: FileId) -> Entry<'_> {
+        Entry { path, id, other_device: None }
     }
 
     fn id(path: &Path) -> FileId {
@@ -240,9 +360,39 @@ mod tests {
             calls += 1;
             calls > 4
         };
-        let error = super::remove(temp.path(), b"t", id(&temp.path().join("t")), &mut stop);
+        let t = entry(b"t", id(&temp.path().join("t")));
+        let error = super::remove(temp.path(), &t, &mut stop);
         assert!(matches!(error, Err(RemoveError::Stopped(_))), "{error:?}");
-        assert_eq!(fs::read_dir(temp.path().join("t")).unwrap().count(), 7);
+        assert_eq!(fs::read_dir(temp.path().join("t")).unwrap().count(), 8);
+        let error = super::remove(temp.path(), &t, &mut || true).unwrap_err();
+        assert!(matches!(error, RemoveError::NotBegun(_)) && !error.may_be_partial(), "{error}");
+        assert_eq!(fs::read_dir(temp.path().join("t")).unwrap().count(), 8);
+    }
+
+    #[test]
+    fn directories_elsewhere_are_found_before_anything_is_removed() {
+        let temp = tempfile::tempdir().unwrap();
+        fs::create_dir_all(temp.path().join("t/a/b")).unwrap();
+        fs::write(temp.path().join("t/f"), "x").unwrap();
+        let base = Dir::open(temp.path()).unwrap();
+        let meta = base.meta(Fields::MOUNT).unwrap();
+        let mut calls = 0;
+        let mut count = || {
+            calls += 1;
+            false
+        };
+        check_below(&base, b"t", (meta.device, meta.mount), &mut count).unwrap();
+        assert_eq!(calls, 3, "every directory is checked");
+        let check = |place: Place| check_below(&base, b"t", place, &mut || false).unwrap_err();
+        let error = check(((u32::MAX, 1), meta.mount));
+        assert!(matches!(error, RemoveError::Contains(..)) && !error.may_be_partial(), "{error}");
+        let error = check((meta.device, Some(u64::MAX)));
+        assert!(matches!(error, RemoveError::Mounted(_)) && !error.may_be_partial(), "{error}");
+        // It was a mount during the scan, which did not read what it covered.
+        let seen = Entry { other_device: Some(b"t/a"), ..entry(b"t", id(&temp.path().join("t"))) };
+        let error = super::remove(temp.path(), &seen, &mut || false).unwrap_err();
+        assert!(error.to_string().contains("'t/a': it changed since the scan"), "{error}");
+        assert!(temp.path().join("t/f").exists());
     }
 
     #[test]

@@ -86,38 +86,45 @@ impl StopSignals {
         Self::install(true)
     }
 
-    /// Like [`StopSignals::catch`], but no signal terminates the program: it could not restore its terminal.
+    /// Like [`StopSignals::catch`], but no signal terminates the program: it could not restore its terminal. A
+    /// SIGTERM or SIGHUP that an earlier call has caught raises the flag.
     pub(crate) fn catch_every() -> Self {
         Self::install(false)
     }
 
     fn install(second_terminates: bool) -> Self {
-        /// The flags of earlier calls, and their handlers that terminate the program.
-        static EARLIER: Mutex<Vec<(Arc<AtomicBool>, Vec<SigId>)>> = Mutex::new(Vec::new());
+        /// Earlier calls, and their handlers that terminate the program.
+        static EARLIER: Mutex<Vec<(StopSignals, Vec<SigId>)>> = Mutex::new(Vec::new());
         let mut earlier = EARLIER.lock().unwrap_or_else(PoisonError::into_inner);
-        for (flag, handlers) in earlier.iter_mut() {
-            for handler in handlers.drain(..) {
-                signal_hook::low_level::unregister(handler);
-            }
-            flag.store(false, Ordering::Relaxed);
+        for handler in earlier.iter_mut().flat_map(|(_, handlers)| handlers.drain(..)) {
+            signal_hook::low_level::unregister(handler);
         }
+        let new = Self { flag: Arc::default(), signal: Arc::default() };
         let mut handlers = Vec::new();
-        let (flag, signal) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         for number in caught_signals() {
             if second_terminates {
                 // Order matters: the shutdown handler must see the flag before this signal raises it.
                 handlers.extend(signal_hook::flag::register_conditional_shutdown(
                     number,
                     128 + number,
-                    flag.clone(),
+                    new.flag.clone(),
                 ));
             }
             let value = usize::try_from(number).unwrap_or_default();
-            let _ = signal_hook::flag::register_usize(number, signal.clone(), value);
-            let _ = signal_hook::flag::register(number, flag.clone());
+            let _ = signal_hook::flag::register_usize(number, new.signal.clone(), value);
+            let _ = signal_hook::flag::register(number, new.flag.clone());
         }
-        earlier.push((flag.clone(), handlers));
-        Self { flag, signal }
+        // After the registration, so no signal is lost between the two.
+        for (old, _) in earlier.iter() {
+            let was_raised = old.flag.swap(false, Ordering::Relaxed);
+            let ends = matches!(old.exit(), Exit::Terminated | Exit::Hangup);
+            if was_raised && ends && !second_terminates {
+                new.signal.store(old.signal.load(Ordering::Relaxed), Ordering::Relaxed);
+                new.flag.store(true, Ordering::Relaxed);
+            }
+        }
+        earlier.push((Self { flag: new.flag.clone(), signal: new.signal.clone() }, handlers));
+        new
     }
 
     /// Returns the exit code: 128 plus the number of the signal.
@@ -257,22 +264,42 @@ mod tests {
         assert!(is_stuck(&mut since, true, begun + GRACE * 11));
     }
 
-    /// Runs in a child, which a wrong handler would end with another code.
+    /// Runs `check` in a child, which a wrong handler would end with another code, and expects true. `test` is the
+    /// name of the calling test.
+    fn in_child(test: &str, check: impl FnOnce() -> bool) {
+        const CHILD: &str = "IOLOOM_TEST_SIGNALS";
+        if std::env::var_os(CHILD).is_some() {
+            std::process::exit(if check() { 9 } else { 8 });
+        }
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args([test, "--nocapture"]).env(CHILD, "1");
+        assert_eq!(child.status().unwrap().code(), Some(9));
+    }
+
     #[test]
     fn no_signal_terminates_a_program_that_catches_every_one() {
-        const CHILD: &str = "IOLOOM_TEST_EVERY_SIGNAL";
-        if std::env::var_os(CHILD).is_some() {
+        in_child("no_signal_terminates_a_program", || {
             let (_earlier, signals) = (StopSignals::catch(), StopSignals::catch_every());
             for _ in 0..3 {
                 signal_hook::low_level::raise(SIGTERM).unwrap();
             }
-            let is_noticed =
-                signals.flag.load(Ordering::Relaxed) && signals.exit() == Exit::Terminated;
-            std::process::exit(if is_noticed { 9 } else { 8 });
-        }
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        child.args(["no_signal_terminates_a_program", "--nocapture"]).env(CHILD, "1");
-        assert_eq!(child.status().unwrap().code(), Some(9));
+            signals.flag.load(Ordering::Relaxed) && signals.exit() == Exit::Terminated
+        });
+    }
+
+    #[test]
+    fn a_signal_before_every_one_is_caught_is_not_lost_unless_it_is_an_interrupt() {
+        in_child("a_signal_before_every_one", || {
+            let caught_after = |number: i32| {
+                let earlier = StopSignals::catch();
+                signal_hook::low_level::raise(number).unwrap();
+                let signals = StopSignals::catch_every();
+                let is_settled = !earlier.flag.load(Ordering::Relaxed);
+                (is_settled, signals.flag.load(Ordering::Relaxed), signals.exit())
+            };
+            caught_after(SIGINT) == (true, false, Exit::Interrupted)
+                && caught_after(SIGTERM) == (true, true, Exit::Terminated)
+        });
     }
 
     #[test]

@@ -11,30 +11,27 @@ use super::picture::{bar, percent, size};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::StopSignals;
 use crate::out::{columns_of, fitted, readable};
-use ioloom_du::remove::{RemoveError, remove};
+use ioloom_du::remove::{Entry, RemoveError, remove};
 use ioloom_du::tree::Kind;
 use ioloom_du::{Measure, Scan, Tree};
 use ioloom_failure::reason;
 use ioloom_model::units::{format_count, format_size};
 use ioloom_walk::Follow;
-use keyboard::{HELP, KEYS, Keyboard, is_interrupt};
+use keyboard::{HELP, KEYS, Keyboard, is_interrupt, stop_test};
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::{DefaultTerminal, Frame};
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The word that confirms a removal.
 const WORD: &str = "remove";
-/// Names that a removal processes between two looks at the keyboard.
-const NAMES: u32 = 64;
 
 /// The sort order of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,6 +96,10 @@ pub(super) fn run(args: &DuArgs, mut scan: Scan) -> Result<Option<Exit>, Failure
     let failed =
         |e| Failure::failed(format!("cannot draw on the terminal: {}; try --lines", reason(&e)));
     let signals = StopSignals::catch_every();
+    if signals.flag.load(Ordering::Relaxed) {
+        // It arrived after the caller looked.
+        return Ok(Some(signals.exit()));
+    }
     let keyboard = Rc::new(Keyboard::open().map_err(failed)?);
     browser.stops = stop_test(signals.flag.clone(), keyboard.clone());
     let mut terminal = ratatui::try_init().map_err(failed)?;
@@ -157,16 +158,6 @@ fn read_only(args: &DuArgs) -> Option<&'static str> {
     }
 }
 
-/// Returns the test of whether a removal must stop: after a signal, or if Ctrl-C was pressed. Looks at the
-/// keyboard once per [`NAMES`] calls.
-fn stop_test(flag: Arc<AtomicBool>, keyboard: Rc<Keyboard>) -> Box<dyn FnMut() -> bool> {
-    let mut names = 0_u32;
-    Box::new(move || {
-        names = names.wrapping_add(1);
-        flag.load(Ordering::Relaxed) || names.is_multiple_of(NAMES) && keyboard.is_interrupted()
-    })
-}
-
 impl Browser {
     fn new(tree: Tree, measure: Measure, read_only: Option<&'static str>, complete: bool) -> Self {
         Self {
@@ -217,7 +208,7 @@ impl Browser {
             KeyCode::Char('h') if control => KeyCode::Backspace,
             KeyCode::Char(c) if control || key.modifiers.contains(KeyModifiers::ALT) => {
                 self.redraw |= control && c == 'l';
-                return;
+                KeyCode::Null
             }
             code => code,
         };
@@ -229,6 +220,9 @@ impl Browser {
             self.quitting = false;
             self.message.clear();
             self.done = matches!(code, KeyCode::Char('y' | 'Y'));
+            return;
+        }
+        if code == KeyCode::Null {
             return;
         }
         if self.finding.is_some() {
@@ -411,8 +405,8 @@ impl Browser {
                 }
                 Err(error) => {
                     self.message = readable(error.to_string().as_bytes());
-                    self.complete = false;
                     if error.may_be_partial() && self.tree.nodes()[*at].kind == Kind::Directory {
+                        self.complete = false;
                         self.partial.insert(*at);
                     }
                     break;
@@ -428,13 +422,14 @@ impl Browser {
     /// Removes an entry with everything below it, unless a part is on another device.
     fn remove_one(&mut self, at: usize) -> Result<(), RemoveError> {
         let root = self.tree.name(0).to_vec();
-        let id = self.tree.nodes()[at].id;
         let below = self.below_root(at);
-        if let Some(other) = self.tree.other_device(at) {
-            let path = |bytes: Vec<u8>| PathBuf::from(OsString::from_vec(bytes));
-            return Err(RemoveError::Contains(path(below), path(self.below_root(other))));
-        }
-        remove(Path::new(OsStr::from_bytes(&root)), &below, id, &mut *self.stops)
+        let other_device = self.tree.other_device(at).map(|other| self.below_root(other));
+        let entry = Entry {
+            path: &below,
+            id: self.tree.nodes()[at].id,
+            other_device: other_device.as_deref(),
+        };
+        remove(Path::new(OsStr::from_bytes(&root)), &entry, &mut *self.stops)
     }
 
     /// Returns the path of an entry, relative to the root.

@@ -463,3 +463,41 @@ fn inode_tables_need_root() {
     assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
     assert!(ran.err.contains("use statx"), "{}", ran.err);
 }
+
+/// Goal: a directory that contains another file system is not removed, not even in part. Method: a mount that the
+/// scan enters, and a subvolume that `-x` hides from it. The browser draws words, not spaces.
+#[test]
+fn the_browser_removes_nothing_of_a_directory_with_another_file_system() {
+    if Command::new("script").arg("--version").output().is_err() {
+        println!("skipped: script (util-linux) is missing");
+        return;
+    }
+    let btrfs = "
+truncate -s 128M image; mkfs.btrfs -q image >&2 && mount -o loop image t || { echo cannot; exit 0; }
+mkdir t/d; btrfs subvolume create t/d/m >&2 || { echo cannot; exit 0; }";
+    let tmpfs = "mkdir -p t/d/m; mount -t tmpfs none t/d/m";
+    for (make, flags, word) in [(tmpfs, "", "unmount"), (btrfs, "-x", "subvolume")] {
+        let place = fresh();
+        let script = format!(
+            "
+mkdir t; {make}
+echo x > t/d/file; echo x > t/d/m/f
+mkfifo keys; export program=\"$1\" SHELL=/bin/sh
+shows() {{ for i in $(seq 200); do grep -aq \"$1\" screen 2> /dev/null && break; sleep .05; done; }}
+run='timeout --foreground -s KILL 30 \"$program\" du -i {flags} t'
+script -qfc \"stty rows 24 cols 120; $run\" screen < keys > /dev/null 2>&1 &
+exec 3> keys
+shows quit; printf 'dremove\\r' >&3
+shows cannot; printf q >&3
+wait $!
+grep -ao -e unmount -e subvolume -e INCOMPLETE screen; cat t/d/file t/d/m/f
+"
+        );
+        let Some(ran) = in_own_mounts(&place, &script) else { return };
+        if ran.text() == "cannot\n" {
+            println!("skipped: no btrfs here: {}", ran.err.trim());
+            continue;
+        }
+        assert_eq!(ran.text(), format!("{word}\nx\nx\n"), "{}", ran.err);
+    }
+}

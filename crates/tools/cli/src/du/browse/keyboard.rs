@@ -1,15 +1,18 @@
 //! The keys of the browser, and the terminal that they come from.
 //!
-//! When a terminal is closed, crossterm reads it in an endless loop. So it is called only after `poll` has
-//! found that the terminal still exists, and never waits itself.
+//! crossterm blocks until it has a whole event, as after the first byte of a key whose other bytes are missing,
+//! and reads a closed terminal in an endless loop. So a thread calls it, which ends with the process.
 
 use ioloom_sys::pipe::reader_gone;
-use ioloom_sys::stream::{Ready, wait};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::thread::Builder;
 use std::time::Duration;
 
 /// The keys, on one line of 80 columns.
@@ -33,62 +36,85 @@ pub(super) const HELP: [&str; 15] = [
     "! not read   ? partly removed   H hard links elsewhere   @ symbolic link",
     "Press any key to close this help.",
 ];
-/// Time between two looks for a signal and for a new size of the terminal.
+/// Time between two looks for a signal and for the end of the terminal.
 const LOOK: Duration = Duration::from_millis(200);
-/// Time to wait for the rest of a key.
-const REST: Duration = Duration::from_millis(20);
+/// Names that a removal processes between two looks at the keyboard.
+const NAMES: u32 = 64;
 
-/// The terminal that crossterm reads.
+/// The terminal that crossterm reads, and its events.
 #[derive(Debug)]
-pub(super) struct Keyboard(File);
+pub(super) struct Keyboard {
+    terminal: File,
+    events: Receiver<io::Result<Event>>,
+}
 
 impl Keyboard {
-    /// Opens the terminal: standard input, or `/dev/tty` if standard input is another file.
+    /// Opens the terminal: standard input, or `/dev/tty` if standard input is another file. Starts the thread that
+    /// reads it.
     pub(super) fn open() -> io::Result<Self> {
         let stdin = io::stdin();
-        if stdin.is_terminal() {
-            return Ok(Self(File::from(stdin.as_fd().try_clone_to_owned()?)));
-        }
-        File::open("/dev/tty").map(Self)
+        let terminal = if stdin.is_terminal() {
+            File::from(stdin.as_fd().try_clone_to_owned()?)
+        } else {
+            File::open("/dev/tty")?
+        };
+        let (sender, events) = channel();
+        Builder::new().name("du-keys".to_owned()).spawn(move || read_events(&sender))?;
+        Ok(Self { terminal, events })
     }
 
     /// Reports whether the terminal was closed.
     pub(super) fn is_closed(&self) -> bool {
-        reader_gone(&self.0)
+        reader_gone(&self.terminal)
     }
 
     /// Waits for an event. Returns `None` if the flag was raised or the terminal was closed.
     pub(super) fn wait_for_event(&self, stop: &AtomicBool) -> io::Result<Option<Event>> {
-        // crossterm may have read several keys at once.
-        let mut most = Duration::ZERO;
-        while !stop.load(Ordering::Relaxed) {
-            let is_ready = wait(&self.0, Ready::Read, most)?;
-            if self.is_closed() {
-                return Ok(None);
+        while !stop.load(Ordering::Relaxed) && !self.is_closed() {
+            match self.events.recv_timeout(LOOK) {
+                Ok(event) => return event.map(Some),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
             }
-            if event::poll(Duration::ZERO)? {
-                return event::read().map(Some);
-            }
-            if is_ready {
-                std::thread::sleep(REST);
-            }
-            most = LOOK;
         }
         Ok(None)
     }
 
-    /// Drops the events that have arrived. Returns true if one is Ctrl-C, or if the terminal was closed.
+    /// Drops the events that have arrived. Returns true if one is Ctrl-C, or if no more can arrive.
     pub(super) fn is_interrupted(&self) -> bool {
         while !self.is_closed() {
-            match event::poll(Duration::ZERO).and_then(|found| found.then(event::read).transpose())
-            {
-                Ok(Some(Event::Key(key))) if is_interrupt(&key) => return true,
-                Ok(Some(_)) => {}
-                Ok(None) | Err(_) => return false,
+            match self.events.try_recv() {
+                Ok(Ok(Event::Key(key))) if is_interrupt(&key) => return true,
+                Ok(Ok(_)) => {}
+                Err(TryRecvError::Empty) => return false,
+                Ok(Err(_)) | Err(TryRecvError::Disconnected) => return true,
             }
         }
         true
     }
+}
+
+/// Reads events until one cannot be read.
+fn read_events(sender: &Sender<io::Result<Event>>) {
+    loop {
+        let event = event::read();
+        let is_last = event.is_err();
+        if sender.send(event).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+/// Returns the test of whether a removal must stop: after a signal, or if Ctrl-C was pressed. Looks at the
+/// keyboard once per [`NAMES`] calls.
+pub(super) fn stop_test(flag: Arc<AtomicBool>, keyboard: Rc<Keyboard>) -> Box<dyn FnMut() -> bool> {
+    let mut names = 0_u32;
+    Box::new(move || {
+        names = names.wrapping_add(1);
+        flag.load(Ordering::Relaxed) || names.is_multiple_of(NAMES) && keyboard.is_interrupted()
+    })
 }
 
 /// Returns whether a key is Ctrl-C.
@@ -101,14 +127,41 @@ mod tests {
     use super::*;
     use std::os::fd::OwnedFd;
 
-    #[test]
-    fn a_closed_terminal_ends_the_wait() {
-        // The writer of a pipe that closes it has the effect of a terminal that is closed.
+    /// Returns the reader of a pipe as the terminal, and the sender of its events. A writer of the pipe that closes
+    /// it has the effect of a terminal that is closed.
+    fn keyboard() -> (Keyboard, io::PipeWriter, Sender<io::Result<Event>>) {
         let (reader, writer) = io::pipe().unwrap();
-        let keyboard = Keyboard(File::from(OwnedFd::from(reader)));
-        assert!(!keyboard.is_closed());
+        let (sender, events) = channel();
+        (Keyboard { terminal: File::from(OwnedFd::from(reader)), events }, writer, sender)
+    }
+
+    #[test]
+    fn a_closed_terminal_ends_the_wait_although_its_reader_is_blocked() {
+        let (keyboard, writer, _sender) = keyboard();
+        assert!(!keyboard.is_closed() && !keyboard.is_interrupted());
         drop(writer);
         assert!(keyboard.is_closed() && keyboard.is_interrupted());
         assert!(keyboard.wait_for_event(&AtomicBool::new(false)).unwrap().is_none());
+    }
+
+    #[test]
+    fn ctrl_c_is_found_among_other_keys() {
+        let (keyboard, _writer, sender) = keyboard();
+        let press = |code: char, modifiers: KeyModifiers| {
+            sender.send(Ok(Event::Key(KeyEvent::new(KeyCode::Char(code), modifiers)))).unwrap();
+        };
+        press('c', KeyModifiers::NONE);
+        assert!(!keyboard.is_interrupted());
+        press('x', KeyModifiers::CONTROL);
+        press('c', KeyModifiers::CONTROL);
+        press('d', KeyModifiers::NONE);
+        assert!(keyboard.is_interrupted());
+        let event = keyboard.wait_for_event(&AtomicBool::new(false)).unwrap();
+        assert!(matches!(event, Some(Event::Key(key)) if key.code == KeyCode::Char('d')));
+        assert!(keyboard.wait_for_event(&AtomicBool::new(true)).unwrap().is_none());
+        // Without its reader, Ctrl-C could not stop a removal.
+        drop(sender);
+        assert!(keyboard.is_interrupted());
+        assert!(keyboard.wait_for_event(&AtomicBool::new(false)).is_err());
     }
 }

@@ -188,6 +188,7 @@ fn a_replaced_file_stays() {
     press(&mut browser, "n++dremove\n");
     assert!(t.join("c").exists(), "{}", browser.message);
     assert!(browser.message.contains("changed since the scan"), "{}", browser.message);
+    assert!(browser.complete, "nothing was removed");
 }
 
 #[test]
@@ -200,7 +201,7 @@ fn a_stopped_removal_is_shown_as_partial() {
         calls > 4
     });
     press(&mut browser, "n+dremove\n");
-    assert_eq!(fs::read_dir(place.0.path().join("t/b-many")).unwrap().count(), 5);
+    assert_eq!(fs::read_dir(place.0.path().join("t/b-many")).unwrap().count(), 6);
     assert!(browser.message.contains("stopped removing 'b-many'"), "{}", browser.message);
     let lines = screen(&browser);
     let line = lines.iter().find(|line| line.ends_with("b-many/")).unwrap();
@@ -220,6 +221,14 @@ fn control_and_alt_do_not_type_letters() {
         with(&mut browser, modifiers, "dq?/");
         assert!(browser.question.is_none() && browser.finding.is_none());
         assert!(!browser.done && !browser.help && !browser.redraw);
+    }
+    // Any key closes the help and the question whether to quit.
+    for modifiers in [KeyModifiers::CONTROL, KeyModifiers::ALT] {
+        press(&mut browser, "?");
+        with(&mut browser, modifiers, "x");
+        press(&mut browser, "^");
+        with(&mut browser, modifiers, "y");
+        assert!(!browser.help && !browser.quitting && !browser.done);
     }
     press(&mut browser, "/ab");
     with(&mut browser, KeyModifiers::CONTROL, "uhl");
