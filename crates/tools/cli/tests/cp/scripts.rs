@@ -22,7 +22,7 @@ const SCRIPTS: &[(&str, User, bool, &str, &str)] = &[
         "a pipe is written through a link that --replace would replace by a file",
         User::Any,
         false,
-        "echo old > f; ln -s f l; echo new | $CP --replace /dev/stdin l; readlink l; cat f",
+        "echo longer > f; ln -s f l; echo new | $CP --replace /dev/stdin l; readlink l; cat f",
         "f\nnew\n",
     ),
     (
