@@ -273,8 +273,12 @@ impl Target<'_> {
         }
         match options.overwrite {
             Overwrite::InPlace => return in_place,
-            // A link has no permissions that a file could take over.
-            Overwrite::Replace if there.kind == Kind::Symlink => return Ok(TargetState::Fresh),
+            // A link has no permissions that a file could take over. What a pipe or device has can be read only once,
+            // so it is written through the link.
+            Overwrite::Replace if there.kind == Kind::Symlink => {
+                let is_stream = self.source.kind != Kind::Regular;
+                return if is_stream { in_place } else { Ok(TargetState::Fresh) };
+            }
             Overwrite::Replace => return Ok(TargetState::Replace(there)),
             Overwrite::Auto => {}
         }

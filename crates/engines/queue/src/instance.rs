@@ -66,11 +66,16 @@ impl Instance {
     /// removed only if its terms are gone, too: JetStream can be off for a while.
     pub(crate) async fn store(&self, subject: &str, payload: Vec<u8>) -> Result<(), QueueError> {
         match self.link.store(subject, payload).await {
-            Err(gone @ QueueError::Removed { .. }) => match self.check().await {
-                Err(removed @ QueueError::Removed { .. }) => Err(removed),
-                _ => Err(self.unless_removed(gone)),
-            },
+            Err(gone @ QueueError::Removed { .. }) => Err(self.cause(gone).await),
             stored => stored,
+        }
+    }
+
+    /// Returns the cause of an error: the server does not say whether the queue was removed.
+    pub(crate) async fn cause(&self, error: QueueError) -> QueueError {
+        match self.check().await {
+            Err(removed @ QueueError::Removed { .. }) => removed,
+            _ => self.unless_removed(error),
         }
     }
 

@@ -47,6 +47,23 @@ impl<'a> Patience<'a> {
             () = tokio::time::sleep(pause(self.attempts)) => Ok(()),
         }
     }
+
+    /// Repeats an operation while the server does not answer, as [`patiently`] does.
+    pub(crate) async fn repeat<T, F>(
+        &mut self,
+        link: &Link,
+        mut operation: impl FnMut() -> F,
+    ) -> Result<T, QueueError>
+    where
+        F: Future<Output = Result<T, QueueError>>,
+    {
+        loop {
+            match hurried(link, self.stop, operation()).await {
+                Ok(done) => return Ok(done),
+                Err(error) => self.bear(error).await?,
+            }
+        }
+    }
 }
 
 /// Ends an operation a second after the flag was raised.
@@ -69,18 +86,12 @@ pub(crate) async fn hurried<T>(
 pub(crate) async fn patiently<T, F>(
     link: &Link,
     stop: &AtomicBool,
-    mut operation: impl FnMut() -> F,
+    operation: impl FnMut() -> F,
 ) -> Result<T, QueueError>
 where
     F: Future<Output = Result<T, QueueError>>,
 {
-    let mut patience = Patience::new(stop);
-    loop {
-        match hurried(link, stop, operation()).await {
-            Ok(done) => return Ok(done),
-            Err(error) => patience.bear(error).await?,
-        }
-    }
+    Patience::new(stop).repeat(link, operation).await
 }
 
 /// Waits until a flag is raised.

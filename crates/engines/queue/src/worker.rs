@@ -19,8 +19,8 @@ use crate::status::{Counts, counts};
 use crate::submit::{consumer, lease, store_first};
 use crate::terms::WorkerReport;
 use crate::ticket::{History, Ticket};
-use async_nats::jetstream::AckKind;
 use async_nats::jetstream::consumer::{PullConsumer, pull};
+use async_nats::jetstream::{AckKind, Message};
 use futures_util::StreamExt;
 use serde_json::Value;
 use std::collections::{BTreeSet, VecDeque};
@@ -196,8 +196,9 @@ impl Worker {
                     self.note(|report| report.current = Some((shard, now_ns())));
                     return Ok(Next::Shard(shard));
                 }
-                let found = match self.find().await {
+                let found = match self.find(&mut patience).await {
                     Ok(true) => {
+                        self.stalled.renew();
                         // A lease that came again can have nothing left.
                         if let Some(over) = self.lease.take_if(|lease| lease.shards.is_empty()) {
                             self.acknowledge(over);
@@ -223,20 +224,20 @@ impl Worker {
     }
 
     /// Takes a lease, unless there is none now.
-    async fn find(&mut self) -> Result<bool, QueueError> {
-        match self.pull().await {
-            // The server does not say why: the queue can be gone.
-            Err(error) => match self.queue.check().await {
-                Err(gone @ QueueError::Removed { .. }) => Err(gone),
-                _ => Err(self.queue.unless_removed(error)),
-            },
-            pulled => pulled,
-        }
+    async fn find(&mut self, patience: &mut Patience<'_>) -> Result<bool, QueueError> {
+        let message = match self.pull().await {
+            Ok(Some(message)) => message,
+            Ok(None) => return Ok(false),
+            Err(error) if self.stop.load(Ordering::Relaxed) => return Err(error),
+            Err(error) => return Err(self.queue.cause(error).await),
+        };
+        patience.renew();
+        self.open(message, patience).await.map(|()| true)
     }
 
-    /// Takes a lease, if there is one within a second. Is not interrupted: a message that was delivered and
-    /// dropped would count as a try.
-    async fn pull(&mut self) -> Result<bool, QueueError> {
+    /// Returns the message of a lease, if there is one within a second. Is not interrupted: a message that was
+    /// delivered and dropped would count as a try.
+    async fn pull(&mut self) -> Result<Option<Message>, QueueError> {
         let queue = self.queue.clone();
         let pulling = async {
             let one = match self.empty {
@@ -256,11 +257,21 @@ impl Worker {
             Ok(Some(Err(e))) => return Err(queue.failed("read", e)),
             Ok(None) => {
                 self.empty = self.empty.saturating_add(1);
-                return Ok(false);
+                return Ok(None);
             }
             Err(_) => return Err(queue.failed("read", "no answer")),
         };
         self.empty = 0;
+        Ok(Some(message))
+    }
+
+    /// Takes the lease of a message.
+    async fn open(
+        &mut self,
+        message: Message,
+        patience: &mut Patience<'_>,
+    ) -> Result<(), QueueError> {
+        let queue = self.queue.clone();
         let delivered = message.info().map_or(1, |info| u32::try_from(info.delivered).unwrap_or(1));
         let ticket = Ticket::parse(&message.payload, queue.terms.shards);
         let (_, acker) = message.split();
@@ -268,18 +279,17 @@ impl Worker {
         let Some(ticket) = ticket else {
             // It is not a message of ours.
             let _ = acker.ack_with(AckKind::Term).await;
-            return Ok(true);
+            return Ok(());
         };
         let mut lease = Lease::new(queue, acker, &ticket, delivered);
         if lease.tries > 1 {
             // The lease is extended meanwhile: to drop it would use up a try.
-            let stop = self.stop.clone();
-            let left = patiently(&self.queue, &stop, || self.resume(&lease)).await;
+            let left = patience.repeat(&self.queue, || self.resume(&lease)).await;
             match left {
                 Ok(left) => lease.shards = left,
                 Err(error) => {
                     // If the user wants the worker to end, it is given back.
-                    if stop.load(Ordering::Relaxed) {
+                    if self.stop.load(Ordering::Relaxed) {
                         self.lease = Some(lease);
                     }
                     return Err(error);
@@ -287,12 +297,20 @@ impl Worker {
             }
         }
         self.lease = Some(lease);
-        Ok(true)
+        Ok(())
+    }
+
+    /// Returns what is left of a lease that comes again, unless the queue was removed. Can be repeated.
+    async fn resume(&self, lease: &Lease) -> Result<VecDeque<u64>, QueueError> {
+        match self.left_of(lease).await {
+            Err(error @ QueueError::Removed { .. }) => Err(self.queue.cause(error).await),
+            left => left,
+        }
     }
 
     /// Returns what is left of a lease that comes again after what earlier holders have finished or parked. Queues
     /// the shards of a range one by one, and parks a single shard that was begun too often. Can be repeated.
-    async fn resume(&self, lease: &Lease) -> Result<VecDeque<u64>, QueueError> {
+    async fn left_of(&self, lease: &Lease) -> Result<VecDeque<u64>, QueueError> {
         let mut left = VecDeque::new();
         for &shard in &lease.shards {
             let is_over =

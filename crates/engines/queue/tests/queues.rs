@@ -31,14 +31,26 @@ fn join_until(url: &str, stop: &Arc<AtomicBool>) -> Worker {
 
 /// Publishes a message without the client.
 fn publish(server: &Nats, subject: &str, payload: &str) {
-    let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+    exchange(server, &format!("PUB {subject} {}\r\n{payload}\r\nPING\r\n", payload.len()), "PONG");
+}
+
+/// Publishes a message and waits until `JetStream` has stored or done it.
+fn publish_and_wait(server: &Nats, subject: &str, payload: &str) {
     let words = format!(
-        "CONNECT {{\"verbose\":false}}\r\nPUB {subject} {}\r\n{payload}\r\nPING\r\n",
+        "SUB _INBOX.test 1\r\nPUB {subject} _INBOX.test {}\r\n{payload}\r\n",
         payload.len()
     );
+    exchange(server, &words, "MSG _INBOX.test");
+}
+
+/// Sends words of the protocol and waits for an answer.
+fn exchange(server: &Nats, words: &str, answer: &str) {
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let words = format!("CONNECT {{\"verbose\":false}}\r\n{words}");
     stream.write_all(words.as_bytes()).unwrap();
     let mut said = String::new();
-    while !said.contains("PONG") {
+    while !said.contains(answer) {
         let mut buffer = [0; 4096];
         let count = stream.read(&mut buffer).unwrap();
         assert!(count > 0, "{said}");
@@ -625,8 +637,8 @@ fn a_submission_that_does_not_go_on_ends_its_workers() {
     let url = server.queue("stuck");
     queue(&url).submit(&terms(3, 9), false).unwrap();
     // As if it had been killed after the first shard, which was lost.
-    publish(&server, "ioloom.stuck.1.submitted", "1");
-    publish(&server, "$JS.API.STREAM.PURGE.ioloom-stuck-work", "");
+    publish_and_wait(&server, "ioloom.stuck.1.submitted", "1");
+    publish_and_wait(&server, "$JS.API.STREAM.PURGE.ioloom-stuck-work", "");
     let status = queue(&url).status().unwrap();
     assert_eq!((status.submitted, status.submitted_through, status.counts.queued), (false, 1, 0));
     let mut worker = join(&url, "waits");

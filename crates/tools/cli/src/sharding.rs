@@ -6,6 +6,7 @@ use ioloom_failure::{Operation, PathError, quoted, reason};
 use ioloom_shard::part::{PartHeader, Runner};
 use ioloom_shard::plan::Plan;
 use ioloom_shard::{Invalid, ShardError};
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
@@ -75,8 +76,8 @@ pub(crate) fn place(path: &Path) -> String {
     quoted(path).to_string()
 }
 
-/// Changes to the directory in which the plan was made, and checks that its arguments exist. A file that was removed is an
-/// error of its shard.
+/// Changes to the directory in which the plan was made, and checks that its arguments exist. A file that was removed
+/// from a directory with others is an error of its shard.
 pub(crate) fn enter(plan: &Plan) -> Result<(), Failure> {
     let header = &plan.header;
     let advice = |error: PathError| {
@@ -98,30 +99,72 @@ pub(crate) fn enter(plan: &Plan) -> Result<(), Failure> {
     };
     let missing: Vec<PathError> =
         header.roots.iter().filter_map(|root| stat(root.path())).collect();
-    let are_all = missing.len() == header.roots.len();
-    for error in missing {
-        let is_gone = error.source.kind() == ErrorKind::NotFound;
-        if are_all || !is_gone || was_directory(plan, &list, &error.path)? {
-            return Err(advice(error));
-        }
-    }
-    Ok(())
+    not_mounted(plan, list, missing)?.map_or(Ok(()), |error| Err(advice(error)))
 }
 
-/// Returns whether a plan, whose list has an absolute path, has paths below an argument.
-fn was_directory(plan: &Plan, list: &Path, root: &Path) -> Result<bool, Failure> {
+/// Returns an argument that is absent but was probably not removed, because its file system can be the one that is
+/// absent: it was a directory, or nothing that was planned is left next to it. `list` is the absolute path of the plan.
+fn not_mounted(
+    plan: &Plan,
+    list: PathBuf,
+    mut missing: Vec<PathError>,
+) -> Result<Option<PathError>, Failure> {
+    let are_all = missing.len() == plan.header.roots.len();
+    let is_lasting = |error: &PathError| are_all || error.source.kind() != ErrorKind::NotFound;
+    if let Some(at) = missing.iter().position(is_lasting) {
+        return Ok(Some(missing.swap_remove(at)));
+    }
+    if missing.is_empty() {
+        return Ok(None);
+    }
+    let absent: HashSet<PathBuf> = missing.iter().map(|error| error.path.clone()).collect();
+    let mut deserted = deserted(plan, &absent);
     let mut plan = plan.clone();
-    plan.path = list.to_owned();
-    let is_below = |name: &[u8]| {
-        let path = Path::new(OsStr::from_bytes(name));
-        path != root && path.starts_with(root)
-    };
+    plan.path = list;
     for entry in plan.entries() {
-        if plan.names(&entry).map_err(failure)?.iter().any(is_below) {
-            return Ok(true);
+        let names = plan.names(&entry).map_err(failure)?;
+        for name in names.iter() {
+            let path = Path::new(OsStr::from_bytes(name));
+            if let Some(root) = path.ancestors().skip(1).find(|above| absent.contains(*above)) {
+                return Ok(missing.into_iter().find(|error| error.path == root));
+            }
+            if deserted.is_empty() {
+                continue;
+            }
+            let directory = directory_of(&plan, path);
+            if deserted.contains(&directory) && path.symlink_metadata().is_ok() {
+                deserted.remove(&directory);
+            }
         }
     }
-    Ok(false)
+    let is_deserted = |error: &PathError| deserted.contains(&directory_of(&plan, &error.path));
+    Ok(missing.into_iter().find(is_deserted))
+}
+
+/// Returns the directories whose arguments are all absent. From a directory with a single argument, this one can have
+/// been removed if something else is left.
+fn deserted(plan: &Plan, absent: &HashSet<PathBuf>) -> HashSet<PathBuf> {
+    let mut directories: HashMap<PathBuf, (u64, bool)> = HashMap::new();
+    for root in &plan.header.roots {
+        let path = root.path();
+        let (arguments, exists) = directories.entry(directory_of(plan, path)).or_default();
+        *arguments += 1;
+        *exists |= !absent.contains(path);
+    }
+    let is_empty = |directory: &Path| match std::fs::read_dir(directory) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) => error.kind() == ErrorKind::NotFound,
+    };
+    let all = directories.into_iter().filter(|(directory, (arguments, exists))| {
+        !*exists && (*arguments > 1 || is_empty(directory))
+    });
+    all.map(|(directory, _)| directory).collect()
+}
+
+/// Returns the directory that has a path of a plan.
+fn directory_of(plan: &Plan, path: &Path) -> PathBuf {
+    let path = plan.header.directory.path().join(path);
+    path.parent().unwrap_or(&path).to_owned()
 }
 
 /// Reports a result that does not count because another worker wrote the part during the run.

@@ -15,6 +15,7 @@ use ioloom_shard::plan::{Entry, Plan};
 use ioloom_sys::clock::process_cpu_ns;
 use ioloom_sys::dir::{self, Meta};
 use ioloom_walk::Fields;
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
@@ -222,29 +223,29 @@ fn one<C: SubtreeCommand>(
     })
 }
 
-/// Returns an argument of a shard that exists while no planned directory in it does. A mount point without its file
-/// system looks like an empty directory.
+/// Returns a directory of a shard that is processed alone and is empty, though the plan has directories in it. A mount
+/// point without its file system looks like this. Reads the manifests only if there is such a directory.
 fn not_mounted(plan: &Plan, paths: &[&[u8]]) -> Result<Option<PathBuf>, Failure> {
     let alone = paths.iter().map(|name| subtree(name)).filter(|(_, alone)| *alone);
-    for (root, _) in alone.filter(|(path, _)| root_of(plan, path) == Some(path.as_path())) {
-        let exists = |name: &[u8]| {
+    let empty: HashSet<PathBuf> =
+        alone.map(|(path, _)| path).filter(|path| is_empty(path)).collect();
+    if empty.is_empty() {
+        return Ok(None);
+    }
+    for entry in plan.entries() {
+        let names = plan.names(&entry).map_err(failure)?;
+        for name in names.iter() {
             let (path, _) = subtree(name);
-            (path != root && path.starts_with(&root)).then(|| !is_gone(&path))
-        };
-        let mut is_found = paths.iter().any(|&name| exists(name) == Some(true));
-        let mut is_planned = false;
-        let mut entries = plan.entries();
-        while !is_found && let Some(entry) = entries.next() {
-            let names = plan.names(&entry).map_err(failure)?;
-            let known: Vec<bool> = names.iter().filter_map(exists).collect();
-            is_found = known.contains(&true);
-            is_planned |= !known.is_empty();
-        }
-        if is_planned && !is_found {
-            return Ok(Some(root));
+            if let Some(found) = path.ancestors().skip(1).find_map(|above| empty.get(above)) {
+                return Ok(Some(found.clone()));
+            }
         }
     }
     Ok(None)
+}
+
+fn is_empty(path: &Path) -> bool {
+    std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 fn looks_empty(plan: &Plan, root: &Path) -> Failure {

@@ -19,6 +19,13 @@ const SCRIPTS: &[(&str, User, bool, &str, &str)] = &[
         "6\n",
     ),
     (
+        "a pipe is written through a link that --replace would replace by a file",
+        User::Any,
+        false,
+        "echo longer > f; ln -s f l; echo new | $CP --replace /dev/stdin l; readlink l; cat f",
+        "f\nnew\n",
+    ),
+    (
         "a resumable copy keeps owner and mode of the file that it replaces",
         User::Root,
         false,

@@ -303,6 +303,18 @@ fn signal(process: &Child, name: &str) {
     assert!(sent.unwrap().success());
 }
 
+/// Stops a process and waits until it is stopped or has ended.
+fn stop(process: &Child) {
+    signal(process, "-STOP");
+    let state = || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
+        stat.rsplit(") ").next().and_then(|rest| rest.chars().next())
+    };
+    while !matches!(state(), Some('T' | 'Z')) {
+        std::thread::yield_now();
+    }
+}
+
 /// Goal: a worker whose result does not count says so. Method: it is stopped while it copies, until another one has run
 /// the shard.
 #[test]
@@ -320,7 +332,7 @@ fn a_worker_that_is_late_says_so() {
         late.current_dir(dir).args(args).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut late = late.spawn().unwrap();
         while names(&dir.join("parts")).is_empty() && late.try_wait().unwrap().is_none() {}
-        signal(&late, "-STOP");
+        stop(&late);
         let is_in_time = names(&dir.join("parts")).iter().all(|name| name != "part-000001");
         let first = run(dir, &args);
         signal(&late, "-CONT");

@@ -200,6 +200,29 @@ fn an_empty_mount_point_completes_no_shard() {
     assert_eq!(numbers(&merged(&place, "t.shards")), whole(&place, &["t"]));
 }
 
+/// Goal: the same of a mount further below.
+#[test]
+fn an_empty_mount_point_in_the_tree_completes_no_shard() {
+    let place = place();
+    let shards = plan(&place, 64, &["t"])["shards"].as_u64().unwrap();
+    let entries = |dir: &str| fs::read_dir(place.at(dir)).unwrap().count() as u64;
+    assert_eq!(shards, 1 + 5 + 20 + 20, "one directory per shard");
+    fs::rename(place.at("t/a3"), place.at("away")).unwrap();
+    fs::create_dir(place.at("t/a3")).unwrap();
+    // It was empty before, or has files only.
+    fs::remove_file(place.at("t/a0/b 1\n/c/file")).unwrap();
+    fs::create_dir(place.at("parts")).unwrap();
+    let mut all = String::new();
+    for number in 1..=shards {
+        let number = format!("{number}/{shards}");
+        let args = ["du", "--shard", &number, "--manifest", "t.shards", "--part", "parts"];
+        all += &run(&place, &args).err;
+    }
+    assert_eq!(all.matches("no planned directory in 't/a3' exists").count(), 1, "{all}");
+    // Neither it nor the eight directories in it have a part.
+    assert_eq!(entries("parts"), shards - 9, "{all}");
+}
+
 #[test]
 fn plans_and_flags_that_do_not_fit_are_refused() {
     let place = place();

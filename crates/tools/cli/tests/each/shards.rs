@@ -425,6 +425,43 @@ fn an_argument_that_was_a_file_and_is_removed_is_an_error_of_its_shard() {
     assert_eq!((&merged["errors"], &merged["gone"]), (&1.into(), &1.into()));
 }
 
+/// Goal: files of a file system that is not mounted are not taken for removed ones.
+#[test]
+fn absent_files_with_nothing_next_to_them_complete_no_shard() {
+    let place = quick();
+    for name in ["a/x", "b/y", "b/other", "c/1", "c/2", "c/other"] {
+        place.write(name, "x");
+    }
+    let files = ["a/x", "b/y", "c/1", "c/2"];
+    shard(&place, &[&["plan", "--shards", "1", "--out", "p"], &files[..]].concat()).ended(0);
+    fs::create_dir(place.at("parts")).unwrap();
+    let args = ["--shard", "1/1", "--manifest", "p", "--part", "parts", "-q"].map(String::from);
+    let refused = |name: &str| {
+        let ran = place.each(&args).ended(1);
+        ran.one_error(&[&format!("cannot stat '{name}'"), "mount the files"]);
+        assert!(!place.at("parts/part-000001").exists());
+    };
+    let hide = |name: &str| fs::rename(place.at(name), place.at("away")).unwrap();
+    let show = |name: &str| fs::rename(place.at("away"), place.at(name)).unwrap();
+    hide("b");
+    refused("b/y");
+    fs::create_dir(place.at("b")).unwrap();
+    refused("b/y");
+    fs::remove_dir(place.at("b")).unwrap();
+    show("b");
+    // Not even another file is one of the plan.
+    fs::remove_file(place.at("c/1")).unwrap();
+    hide("c/2");
+    refused("c/1");
+    show("c/2");
+    // One of two, and one that was the only argument in its directory.
+    fs::remove_file(place.at("b/y")).unwrap();
+    let ran = place.each(&args).ended(1);
+    assert!(!ran.err.contains("mount the files"), "{}", ran.err);
+    let merged = shard(&place, &["merge", "p", "parts", "--json"]).ended(1).json();
+    assert_eq!((&merged["errors"], &merged["gone"]), (&2.into(), &2.into()));
+}
+
 #[test]
 fn a_plan_below_its_tree_and_plans_of_objects_are_refused() {
     let place = quick();
