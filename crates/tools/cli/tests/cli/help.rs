@@ -213,7 +213,7 @@ fn a_wrong_value_is_one_error_before_anything_is_opened() {
         (&["cache", "status", "--threads", "257", "absent"], "--threads"),
         (&["memory", "--max", "1KiB"], "--max"),
         (&["memory", "--only", "disk"], "--only"),
-        (&["fileset", "create", "count=many", "absent/set"], "<SPEC>"),
+        (&["fileset", "create", "count=many", "absent/set"], "SPEC"),
     ] {
         let ran = home.run(args);
         // As GNU cp does.
