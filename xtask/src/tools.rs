@@ -108,10 +108,10 @@ pub(crate) const GIVEN: [&str; 8] = [
 
 /// Programs that are part of every Debian system, for use by the crates and their tests.
 #[cfg(test)]
-const ESSENTIAL: [&str; 47] = [
+const ESSENTIAL: [&str; 48] = [
     "bash", "cat", "chmod", "chown", "cmp", "cp", "dd", "diff", "du", "env", "false", "find",
     "grep", "head", "kill", "ln", "losetup", "ls", "md5sum", "mkdir", "mkfifo", "mknod", "mount",
-    "mv", "printf", "prlimit", "rm", "sed", "seq", "setpriv", "sh", "sleep", "sort", "stat",
+    "mv", "printf", "prlimit", "rm", "script", "sed", "seq", "setpriv", "sh", "sleep", "sort", "stat",
     "sync", "tail", "tar", "taskset", "tee", "timeout", "touch", "true", "truncate", "umount",
     "unshare", "xargs", "yes",
 ];

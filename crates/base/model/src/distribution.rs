@@ -100,7 +100,7 @@ impl Distribution {
     /// Parses a distribution of times, whose numbers have no size suffixes.
     ///
     /// # Errors
-    /// Fails if the text is no distribution, or has a size in it.
+    /// Fails if the text is not a distribution, or contains a size.
     pub fn of_times(text: &str) -> Result<Self, ParseError> {
         parse(text, Numbers::Times)
     }
