@@ -2,7 +2,8 @@
 //!
 //! A single study continues its own session, which the laboratory selects. A command with several
 //! studies creates a batch, which only the same command continues. The latest batch counts: a study whose
-//! session in it does not match begins a new one. A batch is unfinished if one of its sessions has no
+//! session in it does not match begins a new one. Studies that such a new batch lacks count as complete if
+//! they are complete in the batch that it replaces. A batch is unfinished if one of its sessions has no
 //! end record or if some studies have no session yet. If the batch is finished, the
 //! command is refused: the user did not ask for hours of new runs. If nothing is stored, the first
 //! session starts, so the same command can be repeated until the batch is finished.
@@ -12,7 +13,6 @@ use crate::sessions;
 use ioloom_lab::store::{Listing, SessionFile, SessionHeader};
 use ioloom_lab::{Mode, Store};
 use ioloom_model::StudySpec;
-use std::collections::BTreeSet;
 
 /// The flag of this module.
 const FLAG: &str = "--resume";
@@ -29,8 +29,24 @@ pub(crate) enum Resume {
     Nothing,
     /// The unfinished session of a single study, if it exists.
     Session,
-    /// The batch with this name.
-    Batch(String),
+    /// The batch with the first name. The others are those that it replaced, newest first.
+    Batch(Vec<String>),
+}
+
+impl Resume {
+    /// Returns the batch of the next study, given those of the sessions of this command so far: the one to be
+    /// continued, unless a study that did not match began another one.
+    pub(crate) fn batch<'a>(
+        &self,
+        so_far: impl DoubleEndedIterator<Item = &'a str>,
+    ) -> Option<String> {
+        let batches: &[String] = match self {
+            Self::Batch(batches) => batches,
+            Self::Nothing | Self::Session => &[],
+        };
+        let is_new = |batch: &&str| !batches.iter().any(|known| known.as_str() == *batch);
+        so_far.rev().find(is_new).map(str::to_owned).or_else(|| batches.first().cloned())
+    }
 }
 
 /// The properties that a session must share with this command.
@@ -88,16 +104,14 @@ pub(crate) fn of_several(
     let Listing { mut files, errors } = store.list().map_err(Failure::failed)?;
     sessions::report_unreadable(&errors);
     files.retain(|f| specs.iter().any(|study| study.name == f.header.study));
-    let alike = |f: &&SessionFile| request.differs(&f.header).is_empty();
-    if let Some(newest) = files.iter().rev().find(alike) {
-        let batch = newest.header.batch();
-        let in_batch = || files.iter().filter(|f| f.header.batch() == batch);
-        let ran: BTreeSet<&str> = in_batch().map(|f| f.header.study.as_str()).collect();
-        let is_missing = |study: &StudySpec| !ran.contains(study.name.as_str());
-        if in_batch().filter(alike).any(|f| !f.ended) || specs.iter().any(is_missing) {
-            return Ok(Resume::Batch(batch.to_owned()));
+    let alike: Vec<&SessionFile> =
+        files.iter().filter(|f| request.differs(&f.header).is_empty()).collect();
+    let batches = batches(&alike);
+    if let Some(newest) = batches.first() {
+        if specs.iter().any(|study| is_left(&study.name, &batches, &alike)) {
+            return Ok(Resume::Batch(batches));
         }
-        return Err(finished(batch));
+        return Err(finished(newest));
     }
     let why = match files.iter().rev().find(|f| !f.ended) {
         Some(f) => format!(
@@ -111,6 +125,33 @@ pub(crate) fn of_several(
     Ok(Resume::Nothing)
 }
 
+/// Returns the latest batch of one command, whose sessions are given oldest first, and the batches that it
+/// replaced, newest first. A batch that was not begun by `--resume` replaces none: the user asked for new runs.
+fn batches(alike: &[&SessionFile]) -> Vec<String> {
+    let mut batches: Vec<String> = Vec::new();
+    for SessionFile { header, .. } in alike {
+        let batch = header.batch();
+        let is_known = batches.iter().any(|known| known == batch);
+        if !is_known && !header.command.iter().any(|word| word == FLAG) {
+            batches.clear();
+        }
+        batches.retain(|known| known != batch);
+        batches.push(batch.to_owned());
+    }
+    batches.reverse();
+    batches
+}
+
+/// Returns whether a study is not complete in the newest batch that has it.
+fn is_left(study: &str, batches: &[String], alike: &[&SessionFile]) -> bool {
+    let own = |batch: &str| {
+        let is_own = |f: &SessionFile| f.header.study == study && f.header.batch() == batch;
+        let ended: Vec<bool> = alike.iter().filter(|f| is_own(f)).map(|f| f.ended).collect();
+        (!ended.is_empty()).then(|| ended.iter().all(|ended| *ended))
+    };
+    batches.iter().find_map(|batch| own(batch)) != Some(true)
+}
+
 /// Returns the error for a finished session.
 pub(crate) fn finished(session: &str) -> Failure {
     Failure::refused(format!(
@@ -121,7 +162,7 @@ pub(crate) fn finished(session: &str) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::deciding;
+    use super::{Resume, deciding};
 
     #[test]
     fn flags_that_do_not_change_the_runs_are_ignored() {
@@ -137,5 +178,17 @@ mod tests {
         for other in ["ioloom study --full", "ioloom study pipeline --full --random 7"] {
             assert_ne!(deciding(&of(other)), deciding(&plain), "{other}");
         }
+    }
+
+    #[test]
+    fn a_complete_study_of_a_replaced_batch_does_not_change_the_batch() {
+        let resume = Resume::Batch(vec!["b".to_owned(), "a".to_owned()]);
+        for (so_far, batch) in
+            [(vec![], "b"), (vec!["a"], "b"), (vec!["a", "b"], "b"), (vec!["a", "c", "a"], "c")]
+        {
+            assert_eq!(resume.batch(so_far.iter().copied()).as_deref(), Some(batch), "{so_far:?}");
+        }
+        assert_eq!(Resume::Nothing.batch(["a"].into_iter()).as_deref(), Some("a"));
+        assert_eq!(Resume::Session.batch(std::iter::empty()), None);
     }
 }

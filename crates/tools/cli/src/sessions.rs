@@ -153,8 +153,8 @@ pub(crate) fn batch_names(store: &Store, word: &str) -> Result<Vec<String>, Fail
 }
 
 /// Returns the sessions of the store, if it exists, and of the exports in `./results`. The store takes
-/// precedence. What cannot be read is skipped with a message; the exit code says whether that was a session
-/// of the store.
+/// precedence. What cannot be read is skipped with a message; the exit code says whether that was a damaged
+/// session of the store.
 pub(crate) fn all(arg: &StoreArg) -> Result<(Vec<Session>, Exit), Failure> {
     let (mut sessions, mut exit) = (Vec::new(), Exit::Ok);
     let dir = arg.dir()?;
@@ -162,7 +162,8 @@ pub(crate) fn all(arg: &StoreArg) -> Result<(Vec<Session>, Exit), Failure> {
         let store = Store::open_to_read(&dir).map_err(Failure::failed)?;
         let errors = take(&store, &mut sessions)?;
         report_unreadable(&errors);
-        if !errors.is_empty() {
+        // A session that has the name of another one is not damaged.
+        if errors.iter().any(|error| !matches!(error, StoreError::SameName { .. })) {
             exit = Exit::Failed;
         }
     } else if arg.store.is_some() {

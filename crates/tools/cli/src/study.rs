@@ -203,13 +203,12 @@ pub(crate) fn run(args: &StudyArgs) -> Ended {
     let specs = with_the_experiments(specs, &args.experiment)?;
     let go_on = bench.go_on(args, &specs)?;
     let files = StudyFiles::begin(args.report.as_deref(), args.export.as_deref())?;
-    let mut ran = Vec::new();
+    let mut ran: Vec<Ran> = Vec::new();
     let (mut exit, mut failed) = (Exit::Ok, None);
     for study in &specs {
         // If a study of the batch to be continued does not match, a new batch begins with it.
-        let sitting: Option<String> =
-            ran.last().map(|last: &Ran| last.session.header.batch().to_owned());
-        match bench.run(args, study, sitting, &go_on) {
+        let batch = go_on.batch(ran.iter().map(|one| one.session.header.batch()));
+        match bench.run(args, study, batch, &go_on) {
             Ok(one) => {
                 exit = if one.interrupted { Exit::Interrupted } else { exit };
                 ran.push(one);
@@ -379,7 +378,7 @@ impl Bench {
         &self,
         args: &StudyArgs,
         study: &StudySpec,
-        sitting: Option<String>,
+        batch: Option<String>,
         go_on: &Resume,
     ) -> Result<Ran, Failure> {
         let subject = ioloom_subjects::named(&study.subject)
@@ -405,10 +404,7 @@ impl Bench {
             allow_sysctl: args.allow_sysctl,
             // Without a session of this command, those of others do not count.
             resume: *go_on != Resume::Nothing,
-            batch: sitting.or_else(|| match go_on {
-                Resume::Batch(left) => Some(left.clone()),
-                Resume::Nothing | Resume::Session => None,
-            }),
+            batch,
             budget: self.budget,
             evidence: args.evidence.and_then(crate::evidence::level),
             version: crate::version::VERSION.to_owned(),
@@ -451,7 +447,8 @@ impl Bench {
         Ok(Ran { session: done.session, study: study.clone(), interrupted: done.interrupted })
     }
 
-    /// Returns the complete session of a study in the batch that is being continued.
+    /// Returns the complete session of a study in the batch that is being continued, or in one that it
+    /// replaced.
     ///
     /// # Errors
     /// The only study is already complete, so there is nothing to continue.
@@ -465,9 +462,9 @@ impl Bench {
         let failure = |e: LabError| lab_failure(&e);
         match go_on {
             Resume::Nothing => Ok(None),
-            Resume::Batch(left) => {
-                let batch = options.batch.as_ref().unwrap_or(left);
-                finished(study, subject, &self.store, options, batch).map_err(failure)
+            Resume::Batch(batches) => {
+                let batches: Vec<String> = options.batch.iter().chain(batches).cloned().collect();
+                finished(study, subject, &self.store, options, &batches).map_err(failure)
             }
             Resume::Session => {
                 let ended = ended_before(study, &self.store, options).map_err(failure)?;

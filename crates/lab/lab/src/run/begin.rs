@@ -116,12 +116,16 @@ fn resume(
             )));
         }
     }
-    let text = nothing_to_resume(unfinished.last(), store, planned, options);
+    // A finished session counts within a batch only, and if it differs.
+    let in_question =
+        |f: &&SessionFile| options.batch.is_some() && (options.files.is_some() || !alike(f));
+    let newest = unfinished.last().or_else(|| ended.last().filter(in_question));
+    let text = nothing_to_resume(newest, store, planned, options);
     options.progress.event(&Event::Note(&text));
     Ok(None)
 }
 
-/// Returns why the newest unfinished session cannot be resumed.
+/// Returns why the newest session cannot be resumed.
 fn nothing_to_resume(
     newest: Option<&SessionFile>,
     store: &Store,
@@ -135,10 +139,8 @@ fn nothing_to_resume(
         [] => format!("different files{}", why_files_change(store, options)),
         differences => format!("a different {}", differences.join(" and a different ")),
     };
-    let name = &f.header.session;
-    format!(
-        "nothing to resume: the unfinished session {name} has {different}; starting a new session"
-    )
+    let (name, state) = (&f.header.session, if f.ended { "finished" } else { "unfinished" });
+    format!("nothing to resume: the {state} session {name} has {different}; starting a new session")
 }
 
 /// Returns why the files of the user change with every run, if they do.
@@ -224,8 +226,8 @@ fn differs(
     same.into_iter().filter(|(_, same)| !same).map(|(what, _)| what).collect()
 }
 
-/// Returns the session in which a study of this batch has finished, if it matches the current
-/// request. A resumed command over several studies does not repeat finished studies.
+/// Returns the session in which a study has finished, if it matches the current request. The first batch
+/// that has the study counts. A resumed command over several studies does not repeat finished studies.
 ///
 /// # Errors
 /// The options specify something that does not exist, or the store or the directory of the user's files
@@ -235,12 +237,15 @@ pub fn finished(
     subject: &dyn Subject,
     store: &Store,
     options: &RunOptions<'_>,
-    batch: &str,
+    batches: &[String],
 ) -> Result<Option<Session>, LabError> {
     let planned = plan(spec, options)?;
     let mut files = store.list()?.files;
+    files.retain(|f| f.header.study == spec.name);
+    let has = |batch: &&String| files.iter().any(|f| f.header.batch() == batch.as_str());
+    let Some(batch) = batches.iter().find(has) else { return Ok(None) };
     files.retain(|f| {
-        let here = f.ended && f.header.study == spec.name && f.header.batch() == batch;
+        let here = f.ended && f.header.batch() == batch;
         here && differs(&f.header, &planned, options).is_empty()
     });
     let Some(newest) = files.last() else { return Ok(None) };

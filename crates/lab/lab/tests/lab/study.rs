@@ -248,7 +248,9 @@ fn a_session_over_other_files_is_not_resumed() {
         let mut options = bench.silent();
         options.files = Some(dir.clone());
         options.overrides.conditions = vec![Condition::Warm];
-        let found = finished(&study(TWO_ARMS), &bench.subject, &store, &options, &name).unwrap();
+        // The first batch has no session of this study, and the last one does not count.
+        let batches = ["none".to_owned(), name.clone(), first.session.clone()];
+        let found = finished(&study(TWO_ARMS), &bench.subject, &store, &options, &batches).unwrap();
         found.map(|session| session.header.session)
     };
     assert_eq!(complete(), Some(name.clone()));
@@ -266,6 +268,7 @@ fn a_store_among_the_files_is_named_as_the_reason() {
     let (flag, notes) = (AtomicBool::new(false), Notes::default());
     let listener = StopAfter(2, Mutex::new(0), &flag);
     let progresses: [&dyn Progress; 2] = [&listener, &notes];
+    let mut batch = None;
     for (is_first, progress) in [true, false].into_iter().zip(progresses) {
         std::fs::write(dir.join(is_first.to_string()), "x").unwrap();
         let mut options = bench.options(progress);
@@ -276,9 +279,22 @@ fn a_store_among_the_files_is_named_as_the_reason() {
         }
         let run = run_study(&study(TWO_ARMS), &bench.subject, &store, &options).unwrap();
         assert_eq!(run.interrupted, is_first);
+        batch = Some(run.session.header.session);
     }
     let notes = notes.0.into_inner().unwrap().join("\n");
     assert!(notes.contains("contains the store") && notes.contains("--store"), "{notes}");
+    // A finished session of a batch is not continued for the same reason.
+    std::fs::write(dir.join("more"), "x").unwrap();
+    let notes = Notes::default();
+    let mut options = bench.options(&notes);
+    (options.resume, options.files, options.batch) = (true, Some(dir.clone()), batch);
+    options.overrides.conditions = vec![Condition::Warm];
+    run_study(&study(TWO_ARMS), &bench.subject, &store, &options).unwrap();
+    let notes = notes.0.into_inner().unwrap().join("\n");
+    assert!(
+        notes.contains("the finished session") && notes.contains("contains the store"),
+        "{notes}"
+    );
 }
 
 /// Within a batch, the session of another command is not continued, though it is alike.

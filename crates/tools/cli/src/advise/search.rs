@@ -602,22 +602,6 @@ mod tests {
         assert!(with > 0 && 5 * with < without, "{with} {without}");
     }
 
-    #[test]
-    fn one_large_file_leaves_no_plan_out() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("file"), "text").unwrap();
-        let budget = Budget { time: Duration::from_secs(10), bytes: 1 << 30 };
-        let (paths, compute, stop) = ([dir.path().to_owned()], Compute::None, Arc::default());
-        let mut search = Search::new(&paths, &compute, budget, (false, false), stop).unwrap();
-        // No property of the device changes that.
-        search.on_disk();
-        search.largest = 256 << 10;
-        for plan in candidates(4096.0, true, 4) {
-            let flying = search.flying(&plan, FILES_LEAST);
-            assert!(flying <= search.rest() / 2, "{plan}: {flying}");
-        }
-    }
-
     /// Runs that are not part of the comparison meet files as well.
     #[test]
     fn errors_of_all_runs_are_kept() {

@@ -378,12 +378,13 @@ mod tests {
             std::fs::write(dir.path().join(i.to_string()), vec![1; 1 << 20]).unwrap();
         }
         let (stop, time) = (AtomicBool::new(false), Duration::from_secs(100));
-        let limits = Limits { time, bytes: 15 << 18, largest: 0, stop: &stop };
+        // The files and one piece for each thread fit, but nothing that is read ahead of each file.
+        let bytes = (4 << 20) + 4 * CHUNK_BYTES + (64 << 10);
+        let limits = Limits { time, bytes, largest: 0, stop: &stop };
         let sample = Sample::list(&Listing::of(dir.path()), 1).unwrap();
-        let plan = "read/threads:n=1".parse().unwrap();
+        let plan = "read/threads:n=4".parse().unwrap();
         let trial = run(sample.all(), plan, &Compute::None, limits).unwrap();
-        assert!(trial.files >= 3, "{trial:?}");
-        assert_eq!(trial.largest, CHUNK_BYTES);
+        assert_eq!((trial.files, trial.cut, trial.largest), (4, false, CHUNK_BYTES));
     }
 
     #[test]

@@ -178,7 +178,8 @@ fn a_changed_study_begins_a_new_batch() {
     };
     let all = ["study", "--studies", &studies, "--resume"];
     home.run(&all).well();
-    let (stale, text) = sessions().pop().unwrap();
+    let old = sessions();
+    let (stale, text) = old.last().unwrap().clone();
     let end = text.rfind("{\"end\":").unwrap();
     std::fs::write(&stale, &text[..end]).unwrap();
     home.studies(&TINY.replace("blocks_quick = 3", "blocks_quick = 4"));
@@ -189,10 +190,24 @@ fn a_changed_study_begins_a_new_batch() {
     assert!(now.contains(&(stale, text[..end].to_owned())), "the old session was changed");
     let batches = now.iter().filter(|(_, text)| text.contains("\"sitting\":")).count();
     assert_eq!(batches, 1, "the new session is in the old batch");
-    // The new batch is completed, and then finished.
-    home.run(&all).well();
-    assert_eq!(sessions().len(), 4);
+    // With the study that was complete before, the new batch is finished.
     home.run(&all).one_error(3, &["nothing to resume", "is finished"]);
+    // If it is not, its session is continued, in the same batch.
+    let is_new = |path: &Path| old.iter().all(|(known, _)| known != path);
+    let (new, text) = now.iter().find(|(path, _)| is_new(path)).unwrap();
+    std::fs::write(new, &text[..text.rfind("{\"end\":").unwrap()]).unwrap();
+    let ran = home.run(&all).well();
+    assert!(ran.err.contains("Already complete in session before-"), "{}", ran.err);
+    assert_eq!(sessions().len(), 3);
+    assert!(std::fs::read_to_string(new).unwrap().contains("{\"end\":"));
+    home.run(&all).one_error(3, &["nothing to resume", "is finished"]);
+    // Earlier sessions do not count for a command that began without --resume.
+    home.run(&["study", "--studies", &studies]).well();
+    let (last, _) = sessions().into_iter().rfind(|(path, _)| is_new(path) && path != new).unwrap();
+    std::fs::remove_file(last).unwrap();
+    assert_eq!(sessions().len(), 4);
+    home.run(&all).well();
+    assert_eq!(sessions().len(), 5);
 }
 
 /// The newest unfinished session is that of a command with one study.

@@ -149,6 +149,17 @@ fn exports_next_to_other_lines(home: &Home) {
     assert_eq!(ran.code, Some(1), "{}", ran.err);
     assert!(ran.out.contains("000-P01") && ran.err.contains("damaged.jsonl"), "{}", ran.err);
     std::fs::remove_file(&damaged).unwrap();
+    // A session that has the name of another one is skipped with a message only.
+    let sessions = home.store().join("sessions");
+    let path = std::fs::read_dir(&sessions).unwrap().next().unwrap().unwrap().path();
+    let text = std::fs::read_to_string(path).unwrap();
+    let later = text.replacen("\"started_unix_ms\":1", "\"started_unix_ms\":2", 1);
+    assert_ne!(later, text);
+    let other = sessions.join("other.jsonl");
+    std::fs::write(&other, later).unwrap();
+    let ran = home.run(&["claims", "000-P01"]).well();
+    assert!(ran.err.contains("another session has the same name"), "{}", ran.err);
+    std::fs::remove_file(&other).unwrap();
 }
 
 /// Removes the study from the only session, as in sessions of older versions.
