@@ -101,7 +101,7 @@ impl SetText {
             let inner = text.as_bytes().trim_ascii();
             let braced = inner.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
             let bytes = braced.unwrap_or(inner).trim_ascii().strip_prefix(b"like:");
-            let reason = "before a directory that is not UTF-8, only ASCII spaces are accepted";
+            let reason = "around a directory that is not UTF-8, only ASCII spaces are accepted";
             let bytes = bytes.ok_or_else(|| ParseError::new("file set", &lossy, reason))?;
             let seed = bytes.windows(SEED.len()).rposition(|part| part == SEED.as_bytes());
             *dir = OsStr::from_bytes(&bytes[..seed.unwrap_or(bytes.len())]).into();

@@ -8,7 +8,7 @@ use crate::retries::Retries;
 use crate::store::Store;
 use crate::wire::{REPEATED, Seen, watched};
 use object_store::aws::AmazonS3;
-use object_store::list::{PaginatedListOptions, PaginatedListStore};
+use object_store::list::{PaginatedListOptions, PaginatedListResult, PaginatedListStore};
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectMeta, ObjectStore};
 use std::sync::atomic::AtomicBool;
@@ -62,7 +62,8 @@ pub(crate) async fn describe(client: &AmazonS3, key: &Path) -> object_store::Res
 /// Passes every object of the location to `each` in the order of the list, until it returns false. A page is passed on
 /// before the next one is requested, and one that breaks off is requested again.
 /// Objects with keys that the client cannot represent are errors, which come before the other objects
-/// of their page. Without an object below it, the location must be an object itself.
+/// of their page. So is the object that has the name of the location, if it is unknown whether it exists.
+/// Without an object below it, the location must be an object itself.
 pub(crate) async fn visit<F: Future<Output = bool>>(
     store: &Store,
     recursive: bool,
@@ -73,34 +74,34 @@ pub(crate) async fn visit<F: Future<Output = bool>>(
     if !recursive {
         return visit_one(store, each).await;
     }
-    let mut found = false;
-    if let Some(listed) = of_the_prefix(store).await? {
-        found = true;
-        if !each(listed).await {
-            return Ok(());
+    let (mut found, mut unknown) = (false, None);
+    match of_the_prefix(store).await? {
+        Named::Absent => {}
+        Named::Unknown(error, refusal) => unknown = Some((error, refusal)),
+        Named::Found(listed) => {
+            found = true;
+            if !each(Ok(listed)).await {
+                return Ok(());
+            }
         }
     }
     let prefix = (!location.key.is_root()).then(|| format!("{}/", location.key));
     let retries = Retries::default();
     let (mut keys, mut tokens) = (Circle::new(), Circle::new());
-    let (mut last, mut token, mut attempts) = (None, None, 0);
+    let (mut last, mut token) = (None, None);
     loop {
-        let options = PaginatedListOptions { page_token: token.clone(), ..Default::default() };
-        let page = store.patient.list_paginated(prefix.as_deref(), options);
-        let (page, seen) = watched(page).await;
-        let page = match page {
-            Ok(page) => page,
-            Err(error) => {
-                attempts += 1;
-                let reason = Reason::of(&error, &seen);
-                match pause_after(&reason, &seen, &retries, attempts) {
-                    Some(pause) => tokio::time::sleep(pause).await,
-                    None => return Err(failed(reason, attempts)),
-                }
-                continue;
+        let options = PaginatedListOptions { page_token: token, ..Default::default() };
+        let page = request_page(store, prefix.as_deref(), options, &retries).await;
+        let cause = page.as_ref().err().map(|(reason, _)| reason.kind);
+        if let Some((error, refusal)) = unknown.take()
+            && cause.is_none_or(|kind| kind != error.kind && Some(kind) != refusal)
+        {
+            found = true;
+            if !each(Err(error)).await {
+                return Ok(());
             }
-        };
-        attempts = 0;
+        }
+        let (page, seen) = page.map_err(|(reason, attempts)| failed(reason, attempts))?;
         let (removed, objects) = (seen.removed, page.result.objects);
         found |= removed.markers || !removed.keys.is_empty() || !objects.is_empty();
         for key in removed.keys {
@@ -130,6 +131,31 @@ pub(crate) async fn visit<F: Future<Output = bool>>(
     }
     let reason = Reason::new(Kind::Missing, "No such object or prefix");
     Err(ObjectError { action: Action::Read, ..failed(reason, 1) })
+}
+
+/// Requests a page of a list, and again if it breaks off or is not a list. If it fails, returns the reason and the number
+/// of attempts.
+async fn request_page(
+    store: &Store,
+    prefix: Option<&str>,
+    options: PaginatedListOptions,
+    retries: &Retries,
+) -> Result<(PaginatedListResult, Seen), (Reason, u32)> {
+    let mut attempts = 0;
+    loop {
+        let page = store.patient.list_paginated(prefix, options.clone());
+        let (page, seen) = watched(page).await;
+        let error = match page {
+            Ok(page) => return Ok((page, seen)),
+            Err(error) => error,
+        };
+        attempts += 1;
+        let reason = Reason::of(&error, &seen);
+        match pause_after(&reason, &seen, retries, attempts) {
+            Some(pause) => tokio::time::sleep(pause).await,
+            None => return Err((reason, attempts)),
+        }
+    }
 }
 
 /// Returns the pause before a page is requested again that broke off or is not a list. Other failed requests were
@@ -175,15 +201,29 @@ fn unlisted(location: &Location, reason: Reason, attempts: u32) -> ObjectError {
     ObjectError { attempts, ..error }
 }
 
-/// Returns the object that has the name of the prefix, if there is one, or why it cannot be read.
-async fn of_the_prefix(store: &Store) -> Result<Option<Result<Listed, ObjectError>>, ObjectError> {
+fn undescribed(location: &Location, Reason { kind, text }: Reason) -> ObjectError {
+    ObjectError::new(Action::Read, location.url(), kind, text)
+}
+
+/// What is known of the object that has the name of the prefix.
+enum Named {
+    /// It does not exist, or the listing of what is below it fails for the same reason.
+    Absent,
+    Found(Listed),
+    /// It can exist: the error of its description, and why it could not be listed alone, if that was requested. If the
+    /// listing of what is below it fails for one of both reasons, that is the only error.
+    Unknown(ObjectError, Option<Kind>),
+}
+
+/// Describes the object that has the name of the prefix.
+async fn of_the_prefix(store: &Store) -> Result<Named, ObjectError> {
     let location = &store.location;
     if location.is_prefix {
-        return Ok(None);
+        return Ok(Named::Absent);
     }
     // Without an answer it may be there.
     match watched(describe(&store.patient, &location.key)).await {
-        (Ok(meta), _) => Ok(Some(Ok(Listed::of(meta)))),
+        (Ok(meta), _) => Ok(Named::Found(Listed::of(meta))),
         (Err(error), seen) => {
             let reason = Reason::of(&error, &seen);
             match reason.kind {
@@ -194,46 +234,35 @@ async fn of_the_prefix(store: &Store) -> Result<Option<Result<Listed, ObjectErro
                 | Kind::Server
                 | Kind::Interrupted => Err(unlisted(location, reason, 1)),
                 // The listing reports these, if it fails for the same reason.
-                Kind::Missing | Kind::NoBucket | Kind::NoStore | Kind::Region => Ok(None),
+                Kind::Missing | Kind::NoBucket | Kind::NoStore | Kind::Region => Ok(Named::Absent),
                 // Lists are not sorted there, and only prefixes with a slash at their end can be listed.
                 _ if location.is_directory_bucket() => {
-                    let Reason { kind, text } = reason;
-                    Ok(Some(Err(ObjectError::new(Action::Read, location.url(), kind, text))))
+                    Ok(Named::Unknown(undescribed(location, reason), None))
                 }
-                _ => Ok(listed_itself(store).await?.map(Ok)),
+                _ => listed_itself(store, reason).await,
             }
         }
     }
 }
 
-/// Returns the object that has the name of the prefix from a listing. An object whose description is refused can
+/// Finds the object that has the name of the prefix in a listing. An object whose description is refused for `reason` can
 /// exist: its description needs another permission than its listing, and that of an object encrypted with a key of
 /// the client needs the key. The request for its contents will fail, too, and report it. A policy can permit only the
-/// listing of what is below it, so a refusal of this listing is not an error.
-async fn listed_itself(store: &Store) -> Result<Option<Listed>, ObjectError> {
-    let key = &store.location.key;
-    let (retries, mut attempts) = (Retries::default(), 0);
-    loop {
-        let options = PaginatedListOptions { max_keys: Some(1), ..Default::default() };
-        let page = store.patient.list_paginated(Some(key.as_ref()), options);
-        let (page, seen) = watched(page).await;
-        let error = match page {
-            Ok(page) => {
-                let first = page.result.objects.into_iter().next();
-                return Ok(first.filter(|meta| meta.location == *key).map(Listed::of));
-            }
-            Err(error) => error,
-        };
-        attempts += 1;
-        let reason = Reason::of(&error, &seen);
-        match pause_after(&reason, &seen, &retries, attempts) {
-            Some(pause) => tokio::time::sleep(pause).await,
-            None if reason.is_transient() => {
-                return Err(unlisted(&store.location, reason, attempts));
-            }
-            // The listing of what is below reports it, if it fails for the same reason.
-            None => return Ok(None),
+/// listing of what is below it, so a refusal of this listing does not end the other one.
+async fn listed_itself(store: &Store, reason: Reason) -> Result<Named, ObjectError> {
+    let location = &store.location;
+    let options = PaginatedListOptions { max_keys: Some(1), ..Default::default() };
+    let prefix = Some(location.key.as_ref());
+    match request_page(store, prefix, options, &Retries::default()).await {
+        Ok((page, _)) => {
+            let first = page.result.objects.into_iter().next();
+            let itself = first.filter(|meta| meta.location == location.key);
+            Ok(itself.map_or(Named::Absent, |meta| Named::Found(Listed::of(meta))))
         }
+        Err((refusal, attempts)) if refusal.is_transient() => {
+            Err(unlisted(location, refusal, attempts))
+        }
+        Err((refusal, _)) => Ok(Named::Unknown(undescribed(location, reason), Some(refusal.kind))),
     }
 }
 

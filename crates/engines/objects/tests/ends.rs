@@ -93,11 +93,15 @@ fn an_object_that_may_not_be_read_is_not_left_out() {
 #[test]
 fn what_is_below_is_listed_where_the_object_itself_may_not_be() {
     let both = ["s3://bucket/p", "s3://bucket/p/a"];
-    for (fault, expected) in
-        [(Fault::Denied, &both[1..]), (Fault::Invalid, &both[1..]), (Fault::LateError, &both[..])]
-    {
+    let (denied, refused) = (Some(Kind::Denied), Some(Kind::Refused));
+    for (description, fault, expected, kind) in [
+        (Fault::Denied, Fault::Denied, &both[1..], denied),
+        (Fault::Denied, Fault::Invalid, &both[1..], denied),
+        (Fault::Invalid, Fault::Denied, &both[1..], refused),
+        (Fault::Denied, Fault::LateError, &both[..], None),
+    ] {
         let first = vec![
-            First::new(Target::Describe, Fault::Denied, u64::MAX),
+            First::new(Target::Describe, description, u64::MAX),
             First::new(Target::List, fault, 1),
         ];
         let server = Server::start(Law { first, ..Law::default() });
@@ -105,9 +109,33 @@ fn what_is_below_is_listed_where_the_object_itself_may_not_be() {
         server.put("p/a", "two");
         let store = store(&server, "s3://bucket/p");
         let read = objects(&store, &one_at_a_time(), |_| ()).unwrap();
-        assert!(read.errors.is_empty(), "{fault:?}: {:?}", read.errors);
+        let kinds: Vec<Kind> = read.errors.iter().map(|error| error.kind).collect();
+        assert_eq!(kinds, Vec::from_iter(kind), "{fault:?}: {:?}", read.errors);
+        for error in &read.errors {
+            assert!(error.to_string().contains("cannot read 's3://bucket/p'"), "{error}");
+        }
         let urls: Vec<String> = read.values.into_iter().map(|(url, ())| url).collect();
         assert_eq!(urls, expected, "{fault:?}");
+    }
+}
+
+#[test]
+fn an_object_that_may_not_be_described_is_not_missing_and_one_error() {
+    // The listings that are refused: that of the object, or that of what is below it as well.
+    for (description, refused, word) in
+        [(Fault::Denied, 1, "read"), (Fault::Denied, 2, "list"), (Fault::Invalid, 2, "list")]
+    {
+        let first = vec![
+            First::new(Target::Describe, description, u64::MAX),
+            First::new(Target::List, Fault::Denied, refused),
+        ];
+        let server = Server::start(Law { first, ..Law::default() });
+        let store = store(&server, "s3://bucket/p");
+        let read = objects(&store, &one_at_a_time(), |_| ()).unwrap();
+        let errors: Vec<String> = read.errors.iter().map(ToString::to_string).collect();
+        let begin = format!("cannot {word} 's3://bucket/p': ");
+        assert!(errors.len() == 1 && errors[0].starts_with(&begin), "{errors:?}");
+        assert_eq!(read.errors[0].kind, Kind::Denied);
     }
 }
 

@@ -4,7 +4,7 @@
 //! overwritten. Full-screen programs need `--no-live`. While the terminal has stopped the program (Ctrl-Z), or it
 //! runs in the background, the shell has the whole screen.
 
-use super::foreground::is_in_foreground;
+use super::foreground::may_use_rows;
 use crate::out::fitted;
 use crate::{interrupt, stderr};
 use ioloom_model::units::{format_count, format_ns, format_size};
@@ -47,12 +47,14 @@ pub(super) fn with_status<T>(sampler: Option<&Sampler>, work: impl FnOnce() -> T
         let drawn = drawing.spawn_scoped(scope, move || {
             let (started, names) = (Instant::now(), sampler.devices());
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(EVERY) {
-                if stderr::has_room()
+                // Read before the lock, which a stop waits for.
+                if may_use_rows()
+                    && stderr::has_room()
                     && let Some((a, b)) = sampler.recent(SPAN)
                 {
                     let mut screen = locked(&screen);
                     // The wait for the screen can include a stop, after which the shell has the terminal.
-                    if is_in_foreground() {
+                    if may_use_rows() {
                         screen.draw(&|width| lines(&a, &b, &names, started.elapsed(), width));
                     }
                 }

@@ -123,12 +123,14 @@ fn names_that_are_not_utf8_are_exact_in_json() {
 fn a_closed_pipe_does_not_change_the_exit_code() {
     let dir = place();
     fs::write(dir.path().join("file"), "abc").unwrap();
-    for flag in ["--json", "--explain"] {
+    for (flag, from, code) in
+        [("--json", "file", 0), ("--explain", "file", 0), ("--json", "missing", 1)]
+    {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let mut command = ioloom();
-        command.current_dir(dir.path()).args(["cp", flag, "file", "to"]).stdout(writer);
-        assert_eq!(command.output().unwrap().status.code(), Some(0), "{flag}");
+        command.current_dir(dir.path()).args(["cp", flag, from, "to"]).stdout(writer);
+        assert_eq!(command.output().unwrap().status.code(), Some(code), "{flag} {from}");
     }
 }
 
