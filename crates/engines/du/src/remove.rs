@@ -2,9 +2,10 @@
 //!
 //! Every directory is opened relative to the root's descriptor and never through a symbolic link,
 //! so concurrent changes cannot redirect the removal outside the tree. Symbolic links are removed,
-//! not their targets. The entry must still be the scanned inode. All directories are read before the
-//! first removal: nothing is removed if one is on another device or mount, or cannot be read. Those that
-//! appear later are not entered. Depth consumes neither stack nor descriptors.
+//! not their targets. The entry must still be the scanned inode, also when the removal begins. Directories
+//! below it are opened from its descriptor, so one that replaces it stays. All directories are read before the
+//! first removal: nothing is removed if one is on another device or mount, or cannot be read. Mounts and
+//! subvolumes that appear later are not entered. Depth consumes neither stack nor descriptors.
 
 use crate::links::FileId;
 use crate::mounts::visible;
@@ -38,6 +39,9 @@ pub enum RemoveError {
     /// A directory on another device or mount was found during the removal.
     #[error("cannot remove {}: it is a subvolume or another file system", quoted(.0))]
     OtherDevice(PathBuf),
+    /// The path refers to another file since the removal began.
+    #[error("stopped removing {}: it was replaced during the removal", quoted(.0))]
+    Replaced(PathBuf),
     /// The caller stopped the removal.
     #[error("stopped removing {}: a part remains", quoted(.0))]
     Stopped(PathBuf),
@@ -49,7 +53,7 @@ pub enum RemoveError {
 impl RemoveError {
     /// Returns whether a part of a directory may have been removed.
     pub fn may_be_partial(&self) -> bool {
-        matches!(self, Self::Call(_) | Self::OtherDevice(_) | Self::Stopped(_))
+        matches!(self, Self::Call(_) | Self::OtherDevice(_) | Self::Replaced(_) | Self::Stopped(_))
     }
 }
 
@@ -100,7 +104,7 @@ pub fn remove(
     let (above, name) = split(entry.path);
     let parent = base.open_below(above).map_err(call(Operation::OpenDir, above)).map_err(unread)?;
     match check(root, &base, &parent, entry, stop).map_err(unread)? {
-        Some(place) => remove_tree(&base, entry.path, place, stop),
+        Some(place) => remove_tree(&base, entry, place, stop),
         None => parent.remove_file_at(name).map_err(call(Operation::Remove, entry.path)),
     }
 }
@@ -200,19 +204,28 @@ fn directories(dir: &Dir, at: &[u8], buffer: &mut ReadBuffer) -> Result<Vec<Vec<
 /// Removes a directory and everything below it.
 fn remove_tree(
     base: &Dir,
-    path: &[u8],
+    entry: &Entry<'_>,
     place: Place,
     stop: &mut dyn FnMut() -> bool,
 ) -> Result<(), RemoveError> {
+    let path = entry.path;
     let stopped = || RemoveError::Stopped(as_path(path).to_owned());
     // Directories not yet emptied, relative to the root.
     let mut waiting = vec![path.to_vec()];
+    // The entry: its path may refer to another directory by then.
+    let mut top: Option<Dir> = None;
     let mut buffer = ReadBuffer::new();
     while let Some(at) = waiting.last() {
         if stop() {
             return Err(stopped());
         }
-        let dir = match base.open_below(at) {
+        let within_entry = at.get(path.len() + 1..).unwrap_or_default();
+        let is_entry = within_entry.is_empty();
+        let (from, below) = match &top {
+            Some(top) if !is_entry => (top, within_entry),
+            _ => (base, &at[..]),
+        };
+        let dir = match from.open_below(below) {
             Err(e) if is_gone(&e) => {
                 waiting.pop();
                 continue;
@@ -220,6 +233,15 @@ fn remove_tree(
             dir => dir.map_err(call(Operation::OpenDir, at))?,
         };
         let meta = dir.meta(Fields::MOUNT).map_err(call(Operation::Stat, at))?;
+        if is_entry && FileId::new(meta.device, meta.inode) != entry.id {
+            let path = as_path(path).to_owned();
+            let begun = top.is_some();
+            return Err(if begun {
+                RemoveError::Replaced(path)
+            } else {
+                RemoveError::Changed(path)
+            });
+        }
         if (meta.device, meta.mount) != place {
             return Err(RemoveError::OtherDevice(as_path(at).to_owned()));
         }
@@ -228,13 +250,20 @@ fn remove_tree(
         };
         if within.is_empty() {
             drop(dir);
-            let (above, name) = split(at);
-            let parent = base.open_below(above).map_err(call(Operation::OpenDir, above))?;
+            let (above, name) = split(below);
+            let parent = from.open_below(above).map_err(call(Operation::OpenDir, split(at).0))?;
+            if is_entry {
+                // Some file systems do not remove an open directory.
+                top = None;
+            }
             match parent.remove_dir_at(name) {
                 Err(e) if !is_gone(&e) => return Err(call(Operation::Remove, at)(e)),
                 _ => waiting.pop(),
             };
         } else {
+            if is_entry {
+                top = Some(dir);
+            }
             waiting.extend(within);
         }
     }
@@ -346,6 +375,37 @@ mod tests {
         let error = remove(temp.path(), b"t", seen).unwrap_err();
         assert!(matches!(error, RemoveError::Changed(_)), "{error}");
         assert!(temp.path().join("old").exists());
+    }
+
+    #[test]
+    fn a_directory_that_replaces_the_entry_during_the_removal_stays() {
+        // At the first directory that is read, and when `t/a` is to be emptied.
+        for (replaced_at, partial) in [(1, false), (5, true)] {
+            let temp = tempfile::tempdir().unwrap();
+            let (t, old) = (temp.path().join("t"), temp.path().join("old"));
+            fs::create_dir_all(t.join("a")).unwrap();
+            fs::write(t.join("a/f"), "x").unwrap();
+            let seen = id(&t);
+            let mut calls = 0;
+            let mut replace = || {
+                calls += 1;
+                if calls == replaced_at {
+                    fs::rename(&t, &old).unwrap();
+                    fs::create_dir_all(t.join("a")).unwrap();
+                    fs::write(t.join("a/f"), "new").unwrap();
+                }
+                false
+            };
+            let error = super::remove(temp.path(), &entry(b"t", seen), &mut replace).unwrap_err();
+            let expected = match error {
+                RemoveError::Changed(_) => !partial,
+                RemoveError::Replaced(_) => partial,
+                _ => false,
+            };
+            assert!(expected && error.may_be_partial() == partial, "{error}");
+            assert_eq!(fs::read(t.join("a/f")).unwrap(), b"new");
+            assert_eq!(old.join("a/f").exists(), !partial);
+        }
     }
 
     #[test]

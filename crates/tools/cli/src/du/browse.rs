@@ -106,6 +106,9 @@ pub(super) fn run(args: &DuArgs, mut scan: Scan) -> Result<Option<Exit>, Failure
     let shown = show(&mut browser, &mut terminal, &keyboard, &signals.flag);
     // `restore` prints errors, and panics if standard error is the closed terminal.
     let _ = ratatui::try_restore();
+    let done = browser.done;
+    // The thread of the keyboard takes keys from the shell until the process ends, and a large tree is freed slowly.
+    std::mem::forget(browser);
     let closed = keyboard.is_closed();
     if closed {
         // Its drop prints errors, too.
@@ -114,7 +117,7 @@ pub(super) fn run(args: &DuArgs, mut scan: Scan) -> Result<Option<Exit>, Failure
     let signalled = signals.flag.load(Ordering::Relaxed).then(|| signals.exit());
     let exit = signalled.or(closed.then_some(Exit::Hangup));
     match shown {
-        Ok(()) if browser.done => Ok(None),
+        Ok(()) if done => Ok(None),
         Ok(()) => Ok(exit),
         // A closed terminal cannot be drawn on.
         Err(_) if exit.is_some() => Ok(exit),

@@ -2,6 +2,7 @@
 //!
 //! crossterm blocks until it has a whole event, as after the first byte of a key whose other bytes are missing,
 //! and reads a closed terminal in an endless loop. So a thread calls it, which ends with the process.
+//! Keys that are typed until then are lost, so the process must end soon after the browser.
 
 use ioloom_sys::pipe::reader_gone;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
