@@ -62,7 +62,8 @@ pub enum Overwrite {
     /// create files.
     #[default]
     Auto,
-    /// Atomically by a new file, always; fail if that is impossible.
+    /// Atomically by a new file, always; fail if that is impossible. Only the content of a pipe or
+    /// device is written in place.
     Replace,
     /// In place, always, like GNU cp.
     InPlace,

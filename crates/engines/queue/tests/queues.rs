@@ -613,7 +613,7 @@ fn a_queue_whose_submission_was_killed_says_so_and_can_be_completed() {
     let join = || queue(&url).join("a-plan", "count", WorkerReport::default(), Arc::default());
     for missing in ["STREAM.DELETE.ioloom-half-work", "CONSUMER.DELETE.ioloom-half-work.workers-1"]
     {
-        publish(&server, &format!("$JS.API.{missing}"), "");
+        publish_and_wait(&server, &format!("$JS.API.{missing}"), "");
         let refused = join().map(drop);
         assert!(matches!(refused, Err(QueueError::Unfinished { .. })), "{refused:?}");
         if missing.starts_with("STREAM") {

@@ -77,7 +77,7 @@ pub(crate) fn place(path: &Path) -> String {
 }
 
 /// Changes to the directory in which the plan was made, and checks that its arguments exist. A file that was removed
-/// from a directory with others is an error of its shard.
+/// while other planned files in its directory remain is an error of its shard.
 pub(crate) fn enter(plan: &Plan) -> Result<(), Failure> {
     let header = &plan.header;
     let advice = |error: PathError| {
@@ -103,7 +103,8 @@ pub(crate) fn enter(plan: &Plan) -> Result<(), Failure> {
 }
 
 /// Returns an argument that is absent but was probably not removed, because its file system can be the one that is
-/// absent: it was a directory, or nothing that was planned is left next to it. `list` is the absolute path of the plan.
+/// absent: it was a directory, or nothing that was planned is left in its directory. `list` is the absolute path of the
+/// plan.
 fn not_mounted(
     plan: &Plan,
     list: PathBuf,
@@ -131,9 +132,13 @@ fn not_mounted(
             if deserted.is_empty() {
                 continue;
             }
-            let directory = directory_of(&plan, path);
-            if deserted.contains(&directory) && path.symlink_metadata().is_ok() {
-                deserted.remove(&directory);
+            let full = plan.header.directory.path().join(path);
+            if above(&full).any(|directory| deserted.contains(directory))
+                && full.symlink_metadata().is_ok()
+            {
+                for directory in above(&full) {
+                    deserted.remove(directory);
+                }
             }
         }
     }
@@ -141,24 +146,35 @@ fn not_mounted(
     Ok(missing.into_iter().find(is_deserted))
 }
 
-/// Returns the directories whose arguments are all absent. From a directory with a single argument, this one can have
-/// been removed if something else is left.
+/// Returns the directories of arguments that contain none that exists, at any depth. From a directory with a single
+/// argument, this one can have been removed if something else is left.
 fn deserted(plan: &Plan, absent: &HashSet<PathBuf>) -> HashSet<PathBuf> {
-    let mut directories: HashMap<PathBuf, (u64, bool)> = HashMap::new();
-    for root in &plan.header.roots {
-        let path = root.path();
-        let (arguments, exists) = directories.entry(directory_of(plan, path)).or_default();
-        *arguments += 1;
-        *exists |= !absent.contains(path);
+    let mut directories: HashMap<PathBuf, u64> = HashMap::new();
+    let roots = || plan.header.roots.iter().map(|root| root.path());
+    for path in roots() {
+        *directories.entry(directory_of(plan, path)).or_default() += 1;
+    }
+    for path in roots().filter(|path| !absent.contains(*path)) {
+        for directory in above(&plan.header.directory.path().join(path)) {
+            directories.remove(directory);
+        }
     }
     let is_empty = |directory: &Path| match std::fs::read_dir(directory) {
         Ok(mut entries) => entries.next().is_none(),
         Err(error) => error.kind() == ErrorKind::NotFound,
     };
-    let all = directories.into_iter().filter(|(directory, (arguments, exists))| {
-        !*exists && (*arguments > 1 || is_empty(directory))
-    });
+    let all = directories
+        .into_iter()
+        .filter(|(directory, arguments)| *arguments > 1 || is_empty(directory));
     all.map(|(directory, _)| directory).collect()
+}
+
+/// Returns the directories that contain an absolute path. Ends after `..`, because the path before it is not that of a
+/// directory above.
+fn above(path: &Path) -> impl Iterator<Item = &Path> {
+    let mut is_last = path.ends_with("..");
+    let directories = path.ancestors().skip(1);
+    directories.take_while(move |above| !std::mem::replace(&mut is_last, above.ends_with("..")))
 }
 
 /// Returns the directory that has a path of a plan.

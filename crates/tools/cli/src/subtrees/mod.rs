@@ -15,8 +15,9 @@ use ioloom_shard::plan::{Entry, Plan};
 use ioloom_sys::clock::process_cpu_ns;
 use ioloom_sys::dir::{self, Meta};
 use ioloom_walk::Fields;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::fs::DirEntry;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -223,29 +224,46 @@ fn one<C: SubtreeCommand>(
     })
 }
 
-/// Returns a directory of a shard that is processed alone and is empty, though the plan has directories in it. A mount
-/// point without its file system looks like this. Reads the manifests only if there is such a directory.
+/// Returns a directory of a shard that is processed alone and contains no directory, though the plan has some in it,
+/// of which none exists. A mount point without its file system looks like this; it can contain a marker file. Reads the
+/// manifests only if a directory without directories was found.
 fn not_mounted(plan: &Plan, paths: &[&[u8]]) -> Result<Option<PathBuf>, Failure> {
     let alone = paths.iter().map(|name| subtree(name)).filter(|(_, alone)| *alone);
-    let empty: HashSet<PathBuf> =
-        alone.map(|(path, _)| path).filter(|path| is_empty(path)).collect();
-    if empty.is_empty() {
+    let flat = alone.map(|(path, _)| path).filter(|path| is_flat(path));
+    // Whether the plan has directories in it.
+    let mut flat: HashMap<PathBuf, bool> = flat.map(|path| (path, false)).collect();
+    if flat.is_empty() {
         return Ok(None);
     }
     for entry in plan.entries() {
         let names = plan.names(&entry).map_err(failure)?;
         for name in names.iter() {
             let (path, _) = subtree(name);
-            if let Some(found) = path.ancestors().skip(1).find_map(|above| empty.get(above)) {
-                return Ok(Some(found.clone()));
+            let above = || path.ancestors().skip(1);
+            if !above().any(|above| flat.contains_key(above)) {
+                continue;
+            }
+            let exists = !is_gone(&path);
+            for above in above() {
+                if exists {
+                    flat.remove(above);
+                } else if let Some(is_planned) = flat.get_mut(above) {
+                    *is_planned = true;
+                }
             }
         }
     }
-    Ok(None)
+    let planned = flat.into_iter().filter(|(_, is_planned)| *is_planned);
+    Ok(planned.map(|(path, _)| path).min())
 }
 
-fn is_empty(path: &Path) -> bool {
-    std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
+/// Returns whether it is a directory, not a link to one, and contains no directory.
+fn is_flat(path: &Path) -> bool {
+    let is_file = |entry: io::Result<DirEntry>| {
+        entry.and_then(|entry| entry.file_type()).is_ok_and(|kind| !kind.is_dir())
+    };
+    meta(path).is_ok_and(|found| found.kind == dir::Kind::Directory)
+        && std::fs::read_dir(path).is_ok_and(|mut entries| entries.all(is_file))
 }
 
 fn looks_empty(plan: &Plan, root: &Path) -> Failure {

@@ -5,7 +5,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 fn run(dir: &Path, args: &[&str]) -> Output {
     ioloom().current_dir(dir).args(args).output().unwrap()
@@ -303,7 +303,7 @@ fn signal(process: &Child, name: &str) {
     assert!(sent.unwrap().success());
 }
 
-/// Stops a process and waits until it is stopped or has ended.
+/// Stops a process that was not waited for, and waits until it is stopped or has ended.
 fn stop(process: &Child) {
     signal(process, "-STOP");
     let state = || {
@@ -330,8 +330,11 @@ fn a_worker_that_is_late_says_so() {
     for _ in 0..20 {
         let mut late = ioloom();
         late.current_dir(dir).args(args).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut late = late.spawn().unwrap();
-        while names(&dir.join("parts")).is_empty() && late.try_wait().unwrap().is_none() {}
+        let late = late.spawn().unwrap();
+        let start = Instant::now();
+        while names(&dir.join("parts")).is_empty() {
+            assert!(start.elapsed() < Duration::from_secs(60), "the worker begins no part");
+        }
         stop(&late);
         let is_in_time = names(&dir.join("parts")).iter().all(|name| name != "part-000001");
         let first = run(dir, &args);

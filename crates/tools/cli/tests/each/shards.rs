@@ -429,10 +429,10 @@ fn an_argument_that_was_a_file_and_is_removed_is_an_error_of_its_shard() {
 #[test]
 fn absent_files_with_nothing_next_to_them_complete_no_shard() {
     let place = quick();
-    for name in ["a/x", "b/y", "b/other", "c/1", "c/2", "c/other"] {
+    for name in ["a/x", "b/y", "b/other", "c/1", "c/2", "c/other", "d/1", "d/2", "d/sub/g"] {
         place.write(name, "x");
     }
-    let files = ["a/x", "b/y", "c/1", "c/2"];
+    let files = ["a/x", "b/y", "c/1", "c/2", "d/1", "d/2", "d/sub/g"];
     shard(&place, &[&["plan", "--shards", "1", "--out", "p"], &files[..]].concat()).ended(0);
     fs::create_dir(place.at("parts")).unwrap();
     let args = ["--shard", "1/1", "--manifest", "p", "--part", "parts", "-q"].map(String::from);
@@ -454,12 +454,17 @@ fn absent_files_with_nothing_next_to_them_complete_no_shard() {
     hide("c/2");
     refused("c/1");
     show("c/2");
-    // One of two, and one that was the only argument in its directory.
-    fs::remove_file(place.at("b/y")).unwrap();
+    hide("d");
+    refused("d/1");
+    show("d");
+    // One of two, one that was the only argument in its directory, and two of three at different depths.
+    for name in ["b/y", "d/1", "d/2"] {
+        fs::remove_file(place.at(name)).unwrap();
+    }
     let ran = place.each(&args).ended(1);
     assert!(!ran.err.contains("mount the files"), "{}", ran.err);
     let merged = shard(&place, &["merge", "p", "parts", "--json"]).ended(1).json();
-    assert_eq!((&merged["errors"], &merged["gone"]), (&2.into(), &2.into()));
+    assert_eq!((&merged["errors"], &merged["gone"]), (&4.into(), &4.into()));
 }
 
 #[test]
