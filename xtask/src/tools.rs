@@ -111,9 +111,9 @@ pub(crate) const GIVEN: [&str; 8] = [
 const ESSENTIAL: [&str; 48] = [
     "bash", "cat", "chmod", "chown", "cmp", "cp", "dd", "diff", "du", "env", "false", "find",
     "grep", "head", "kill", "ln", "losetup", "ls", "md5sum", "mkdir", "mkfifo", "mknod", "mount",
-    "mv", "printf", "prlimit", "rm", "script", "sed", "seq", "setpriv", "sh", "sleep", "sort", "stat",
-    "sync", "tail", "tar", "taskset", "tee", "timeout", "touch", "true", "truncate", "umount",
-    "unshare", "xargs", "yes",
+    "mv", "printf", "prlimit", "rm", "script", "sed", "seq", "setpriv", "sh", "sleep", "sort",
+    "stat", "sync", "tail", "tar", "taskset", "tee", "timeout", "touch", "true", "truncate",
+    "umount", "unshare", "xargs", "yes",
 ];
 
 /// Returns the name of a program that may be started.
