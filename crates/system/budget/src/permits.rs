@@ -213,6 +213,16 @@ impl Permits {
         self.sleeps.load(Ordering::Relaxed)
     }
 
+    /// Returns the number of permits.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Returns how many threads sleep until a permit is free.
+    pub fn waiting(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
     /// Returns how many permits are held.
     pub fn held(&self) -> u64 {
         self.count - self.free.load(Ordering::Relaxed).min(self.count)

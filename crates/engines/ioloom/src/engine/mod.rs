@@ -23,6 +23,7 @@ mod remaining;
 #[cfg(test)]
 mod resized;
 mod roles;
+mod sharing;
 mod threads;
 mod traced;
 mod work;

@@ -12,6 +12,7 @@
 
 use super::blocking_crew::BlockingCrew;
 use super::pilot::Pilot;
+use super::sharing::Sharing;
 use super::traced::{Sampled, Traced};
 use super::work::{Executed, ProgressNow, RunOptions, Work, Worker};
 use super::{blocking, looped, ready, roles, traced};
@@ -281,6 +282,8 @@ struct Crew<'e> {
     blocking: Option<BlockingCrew<'e>>,
     waits: ReadWaits<'e>,
     pilot: Option<Pilot<'e>>,
+    /// Absent if no worker can be superfluous.
+    sharing: Option<Sharing>,
     /// Places that the table of open files may need, until they are asked for.
     places: Option<u32>,
 }
@@ -311,6 +314,7 @@ impl<'e> Crew<'e> {
             blocking: BlockingCrew::new(shared, pilot.is_some()),
             waits: ReadWaits::new(shared),
             pilot,
+            sharing: Sharing::of(shared, workers_max),
             places: match layout.window {
                 ReadAhead::Files(files) => {
                     Some(files.min(MANY_FILES).saturating_add(PLACES_OF_OTHERS))
@@ -357,9 +361,13 @@ impl<'e> Crew<'e> {
         }
         let Ok(usage) = proc::usage(UsageOf::Process) else { return };
         let (files, waits) = (shared.gauges.files(), self.waits.for_reads(&usage));
+        if let Some(sharing) = &mut self.sharing {
+            sharing.check(shared, files);
+        }
         if !self.workers.is_full() {
             let done = files + shared.failed.load(Ordering::Relaxed);
-            if shared.methods.is_ring() {
+            let is_few = self.sharing.as_ref().is_some_and(Sharing::is_few);
+            if is_few || shared.methods.is_ring() {
                 // Workers with rings wait for them, and more workers would rest.
                 self.workers.skip(done, waits);
             } else {

@@ -1,0 +1,187 @@
+//! How many workers share the window while functions are long.
+//!
+//! `nowait` has more workers than permits, because its calls may block. While functions are long and take all
+//! permits, the others only wait for one. On two processors, 16 such threads lost a seventh of the time: a
+//! permit was often taken on a processor where another function ran, while the other processor stayed idle until
+//! the scheduler noticed. So the window is then divided among as many workers as there are permits, and
+//! the others rest. If permits stay free after that, because the workers wait for reads, all share it again, and
+//! the next attempt comes later.
+//!
+//! The watching thread looks at the permits at each of its checks. It costs two relaxed loads.
+
+use crate::shared::Shared;
+use ioloom_model::Method;
+use ioloom_sys::clock::monotonic_ns;
+
+/// Mean time of a function from which it counts as long: a wake-up on a busy processor takes more.
+const LONG_NS: u64 = 200_000;
+/// Checks in a row that find threads waiting for permits before few workers share the window.
+const CROWDED: u32 = 3;
+/// Points at which all workers share the window again. A check that finds a permit free adds
+/// [`FREE_POINTS`], another takes away one, so it needs more than a third of the checks.
+const FREE_MAX: u32 = 6;
+const FREE_POINTS: u32 = 2;
+/// Checks without another attempt after the first one was in vain; doubled each time.
+const FIRST_PAUSE: u32 = 25;
+const PAUSE_MAX: u32 = 1_600;
+
+/// What one check found.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    now_ns: u64,
+    /// Files processed since the start of the run.
+    files: u64,
+    permits: u64,
+    held: u64,
+    /// Threads that sleep until a permit is free.
+    waiting: u64,
+}
+
+/// Decides whether only as many workers as permits share the window.
+#[derive(Debug)]
+pub(super) struct Sharing {
+    few: bool,
+    crowded: u32,
+    free: u32,
+    /// Checks until the next attempt.
+    pause: u32,
+    next_pause: u32,
+    /// Time and files at the last check.
+    before: Option<(u64, u64)>,
+}
+
+impl Sharing {
+    /// Returns `None` if no worker of the run can be superfluous.
+    pub(super) fn of(shared: &Shared<'_>, workers_max: usize) -> Option<Self> {
+        let permits = shared.permits.as_ref()?.count();
+        let can_spare = shared.plan.method == Method::Nowait && workers_max as u64 > permits;
+        can_spare.then(Self::new)
+    }
+
+    fn new() -> Self {
+        let (crowded, free, pause) = (0, 0, 0);
+        Self { few: false, crowded, free, pause, next_pause: FIRST_PAUSE, before: None }
+    }
+
+    /// Reports whether few workers share the window.
+    pub(super) fn is_few(&self) -> bool {
+        self.few
+    }
+
+    /// Looks at the permits, and sets how many workers share the window. `files`: processed since the
+    /// start of the run.
+    pub(super) fn check(&mut self, shared: &Shared<'_>, files: u64) {
+        let Some(permits) = &shared.permits else { return };
+        if shared.methods.is_ring() {
+            return self.reset();
+        }
+        let found = Found {
+            now_ns: monotonic_ns(),
+            files,
+            permits: permits.count(),
+            held: permits.held(),
+            waiting: permits.waiting(),
+        };
+        if let Some(few) = self.observe(found) {
+            shared.window.set_sharers(if few { permits.count() as u32 } else { u32::MAX });
+            // Those that have a part again.
+            shared.spare_bell.ring_all();
+        }
+    }
+
+    /// Forgets what it has found, because another decision has set the number of workers.
+    fn reset(&mut self) {
+        (self.few, self.crowded, self.before) = (false, 0, None);
+    }
+
+    /// Takes what a check found. Returns whether few workers share the window from now on, if that is to be set.
+    fn observe(&mut self, found: Found) -> Option<bool> {
+        let before = self.before.replace((found.now_ns, found.files));
+        self.pause = self.pause.saturating_sub(1);
+        let is_crowded = found.held >= found.permits
+            && found.waiting >= found.permits
+            && before.is_some_and(|before| mean_ns(before, found) >= LONG_NS);
+        self.crowded = if is_crowded { self.crowded + 1 } else { 0 };
+        if self.few {
+            let is_free = found.held < found.permits;
+            self.free = if is_free { self.free + FREE_POINTS } else { self.free.saturating_sub(1) };
+            if self.free >= FREE_MAX {
+                self.few = false;
+                self.pause = self.next_pause;
+                self.next_pause = (self.next_pause * 2).min(PAUSE_MAX);
+                return Some(false);
+            }
+        }
+        if self.crowded < CROWDED || self.pause > 0 {
+            return None;
+        }
+        // Set again if it did not last.
+        (self.few, self.crowded, self.free) = (true, 0, 0);
+        Some(true)
+    }
+}
+
+/// Returns the mean time of a function, if all permits were held since `before`.
+fn mean_ns((since_ns, files): (u64, u64), found: Found) -> u64 {
+    let elapsed_ns = found.now_ns.saturating_sub(since_ns);
+    elapsed_ns.saturating_mul(found.permits) / found.files.saturating_sub(files).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns what a check every 10 ms finds, while functions take `function_ns` on two processors.
+    fn found(check: u64, function_ns: u64, held: u64, waiting: u64) -> Found {
+        let now_ns = check * 10_000_000;
+        Found { now_ns, files: 2 * now_ns / function_ns, permits: 2, held, waiting }
+    }
+
+    #[test]
+    fn few_workers_share_while_long_functions_take_all_permits() {
+        let mut sharing = Sharing::new();
+        let decided: Vec<_> =
+            (0..5).map(|check| sharing.observe(found(check, 1_000_000, 2, 5))).collect();
+        assert_eq!(decided, [None, None, None, Some(true), None], "the first has no mean");
+        // They work on: nothing changes, also if a permit is free now and then.
+        for check in 5..200 {
+            let held = if check % 5 == 0 { 1 } else { 2 };
+            assert_eq!(sharing.observe(found(check, 1_000_000, held, 0)), None);
+        }
+        assert!(sharing.is_few());
+    }
+
+    #[test]
+    fn short_functions_and_free_permits_change_nothing() {
+        let mut sharing = Sharing::new();
+        for check in 0..100 {
+            assert_eq!(sharing.observe(found(check, 50_000, 2, 9)), None, "short");
+            assert_eq!(sharing.observe(found(check, 1_000_000, 1, 9)), None, "a free permit");
+            assert_eq!(sharing.observe(found(check, 1_000_000, 2, 1)), None, "few wait");
+        }
+    }
+
+    #[test]
+    fn all_share_again_if_permits_stay_free_and_attempts_become_rare() {
+        let mut sharing = Sharing::new();
+        let mut attempts = Vec::new();
+        for check in 0..1_000 {
+            // Few workers wait for reads; many take all permits.
+            let (held, waiting) = if sharing.is_few() { (check % 2, 0) } else { (2, 9) };
+            if sharing.observe(found(check, 1_000_000, held, waiting)) == Some(true) {
+                attempts.push(check);
+            }
+        }
+        let gaps: Vec<_> = attempts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(gaps.len() >= 4 && gaps.windows(2).all(|pair| pair[1] > pair[0]), "{gaps:?}");
+    }
+
+    #[test]
+    fn a_decision_that_did_not_last_is_taken_again() {
+        let mut sharing = Sharing::new();
+        let again = (0..9).filter_map(|check| sharing.observe(found(check, 1_000_000, 2, 5)));
+        assert_eq!(again.collect::<Vec<_>>(), [true, true]);
+        sharing.reset();
+        assert!(!sharing.is_few());
+    }
+}
