@@ -1,35 +1,39 @@
 //! How many workers share the window while functions are long.
 //!
 //! `nowait` has more workers than permits, because its calls may block. While functions are long and take all
-//! permits, the others only wait for one. On two processors, 16 such threads lost a seventh of the time: a
-//! permit was often taken on a processor where another function ran, while the other processor stayed idle until
-//! the scheduler noticed. So the window is then divided among as many workers as there are permits, and
-//! the others rest. If permits stay free after that, because the workers wait for reads, all share it again, and
-//! the next attempt comes later.
+//! permits, the others only wait for one. On two processors, runs with 16 such workers often lost a seventh of the
+//! time: permits were taken on a processor where another function ran, while the other processor stayed idle until the
+//! scheduler noticed. So the window is then divided among as many workers as there are permits, and the
+//! others rest until the last path is taken. If permits are often free after that, because the workers wait for
+//! reads, all share it again, and the next attempt comes later.
 //!
-//! The watching thread looks at the permits at each of its checks. It costs two relaxed loads.
+//! The watching thread looks at the permits, at most every [`INTERVAL_NS`]. It costs a few relaxed loads. On file
+//! systems without `RWF_NOWAIT` blocking threads take permits, too, and nothing is decided.
 
 use crate::shared::Shared;
 use ioloom_model::Method;
 use ioloom_sys::clock::monotonic_ns;
+use std::sync::atomic::Ordering;
 
-/// Mean time of a function from which it counts as long: a wake-up on a busy processor takes more.
+/// Least time between two looks.
+const INTERVAL_NS: u64 = 10_000_000;
+/// Mean time of the functions of a file from which they count as long: a wake-up on a busy processor takes more.
 const LONG_NS: u64 = 200_000;
-/// Checks in a row that find threads waiting for permits before few workers share the window.
+/// Looks in a row that find threads waiting for permits before few workers share the window.
 const CROWDED: u32 = 3;
-/// Points at which all workers share the window again. A check that finds a permit free adds
-/// [`FREE_POINTS`], another takes away one, so it needs more than a third of the checks.
+/// Points at which all workers share the window again. A look that finds permits free adds
+/// [`FREE_POINTS`], another takes away one, but never below zero.
 const FREE_MAX: u32 = 6;
 const FREE_POINTS: u32 = 2;
-/// Checks without another attempt after the first one was in vain; doubled each time.
+/// Looks without another attempt after the first one was in vain; doubled each time.
 const FIRST_PAUSE: u32 = 25;
 const PAUSE_MAX: u32 = 1_600;
 
-/// What one check found.
+/// What one look found.
 #[derive(Debug, Clone, Copy)]
 struct Found {
     now_ns: u64,
-    /// Files processed since the start of the run.
+    /// Files processed since the start of the run, also those whose function failed.
     files: u64,
     permits: u64,
     held: u64,
@@ -43,10 +47,10 @@ pub(super) struct Sharing {
     few: bool,
     crowded: u32,
     free: u32,
-    /// Checks until the next attempt.
+    /// Looks until the next attempt.
     pause: u32,
     next_pause: u32,
-    /// Time and files at the last check.
+    /// Time and files at the last look.
     before: Option<(u64, u64)>,
 }
 
@@ -75,6 +79,12 @@ impl Sharing {
         if shared.methods.is_ring() {
             return self.reset();
         }
+        if shared.unanswered.load(Ordering::Relaxed) > 0 {
+            if self.few {
+                set(shared, u32::MAX);
+            }
+            return self.reset();
+        }
         let found = Found {
             now_ns: monotonic_ns(),
             files,
@@ -83,9 +93,7 @@ impl Sharing {
             waiting: permits.waiting(),
         };
         if let Some(few) = self.observe(found) {
-            shared.window.set_sharers(if few { permits.count() as u32 } else { u32::MAX });
-            // Those that have a part again.
-            shared.spare_bell.ring_all();
+            set(shared, if few { permits.count() as u32 } else { u32::MAX });
         }
     }
 
@@ -94,16 +102,20 @@ impl Sharing {
         (self.few, self.crowded, self.before) = (false, 0, None);
     }
 
-    /// Takes what a check found. Returns whether few workers share the window from now on, if that is to be set.
+    /// Takes what a look found. Returns whether few workers share the window from now on, if that is to be set.
     fn observe(&mut self, found: Found) -> Option<bool> {
+        let is_early = |(at_ns, _)| found.now_ns.saturating_sub(at_ns) < INTERVAL_NS;
+        if self.before.is_some_and(is_early) {
+            return None;
+        }
         let before = self.before.replace((found.now_ns, found.files));
         self.pause = self.pause.saturating_sub(1);
         let is_crowded = found.held >= found.permits
-            && found.waiting >= found.permits
+            && found.waiting >= (found.permits / 2).max(2)
             && before.is_some_and(|before| mean_ns(before, found) >= LONG_NS);
         self.crowded = if is_crowded { self.crowded + 1 } else { 0 };
         if self.few {
-            let is_free = found.held < found.permits;
+            let is_free = found.held + (found.permits / 8).max(1) <= found.permits;
             self.free = if is_free { self.free + FREE_POINTS } else { self.free.saturating_sub(1) };
             if self.free >= FREE_MAX {
                 self.few = false;
@@ -121,7 +133,16 @@ impl Sharing {
     }
 }
 
-/// Returns the mean time of a function, if all permits were held since `before`.
+/// Sets how many workers share the window.
+fn set(shared: &Shared<'_>, workers: u32) {
+    shared.window.set_sharers(workers);
+    if workers == u32::MAX {
+        // Those that have a part again.
+        shared.spare_bell.ring_all();
+    }
+}
+
+/// Returns the mean time of the functions of a file, if all permits were held since `before`.
 fn mean_ns((since_ns, files): (u64, u64), found: Found) -> u64 {
     let elapsed_ns = found.now_ns.saturating_sub(since_ns);
     elapsed_ns.saturating_mul(found.permits) / found.files.saturating_sub(files).max(1)
@@ -153,12 +174,35 @@ mod tests {
 
     #[test]
     fn short_functions_and_free_permits_change_nothing() {
+        let ever = |function_ns, held, waiting| {
+            let mut sharing = Sharing::new();
+            (0..100)
+                .any(|check| sharing.observe(found(check, function_ns, held, waiting)).is_some())
+        };
+        assert!(!ever(50_000, 2, 9), "short");
+        assert!(!ever(1_000_000, 1, 9), "a free permit");
+        assert!(!ever(1_000_000, 2, 1), "one waits");
+        assert!(ever(1_000_000, 2, 2));
+    }
+
+    #[test]
+    fn looks_that_follow_at_once_count_once() {
         let mut sharing = Sharing::new();
         for check in 0..100 {
-            assert_eq!(sharing.observe(found(check, 50_000, 2, 9)), None, "short");
-            assert_eq!(sharing.observe(found(check, 1_000_000, 1, 9)), None, "a free permit");
-            assert_eq!(sharing.observe(found(check, 1_000_000, 2, 1)), None, "few wait");
+            let at = Found { now_ns: 10_000_000 + check * 100_000, ..found(1, 1_000_000, 2, 5) };
+            assert_eq!(sharing.observe(at), None, "less than 10 ms");
         }
+    }
+
+    #[test]
+    fn of_many_permits_some_may_be_free() {
+        let mut sharing = Sharing::new();
+        let many =
+            |check, held, waiting| Found { permits: 64, ..found(check, 1_000_000, held, waiting) };
+        let few = (0..4).filter_map(|check| sharing.observe(many(check, 64, 32)));
+        assert_eq!(few.collect::<Vec<_>>(), [true]);
+        assert!((4..100).all(|check| sharing.observe(many(check, 57, 0)).is_none()));
+        assert!((100..110).any(|check| sharing.observe(many(check, 56, 0)) == Some(false)));
     }
 
     #[test]

@@ -362,7 +362,7 @@ impl<'e> Crew<'e> {
         let Ok(usage) = proc::usage(UsageOf::Process) else { return };
         let (files, waits) = (shared.gauges.files(), self.waits.for_reads(&usage));
         if let Some(sharing) = &mut self.sharing {
-            sharing.check(shared, files);
+            sharing.check(shared, files + shared.failed.load(Ordering::Relaxed));
         }
         if !self.workers.is_full() {
             let done = files + shared.failed.load(Ordering::Relaxed);
