@@ -1,9 +1,8 @@
 //! How many workers share the window while functions are long.
 //!
 //! `nowait` has more workers than permits, because its calls may block. While functions are long and take all
-//! permits, the others only wait for one. On two processors, runs with 16 such workers often lost a seventh of the
-//! time: permits were taken on a processor where another function ran, while the other processor stayed idle until the
-//! scheduler noticed. So the window is then divided among as many workers as there are permits, and the
+//! permits, the others only wait for one. On two processors, such runs often took a sixth longer: in a trace, threads
+//! waited for other threads while a processor was idle for 1 to 4 ms at a time (decision 052). So the window is then divided among as many workers as there are permits, and the
 //! others rest until the last path is taken. If permits are often free after that, because the workers wait for
 //! reads, all share it again, and the next attempt comes later.
 //!
