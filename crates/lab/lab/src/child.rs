@@ -151,7 +151,7 @@ pub struct Runner {
 pub enum ChildEnd {
     /// It answered, or was killed at its deadline, as recorded in the outcome.
     Answered(Box<ChildAnswer>),
-    /// The study was stopped and the child was killed or failed, so there is no result.
+    /// The study was stopped, and the child was killed or failed before it had a result.
     Stopped,
 }
 

@@ -164,6 +164,14 @@ fn way_back(old: &[(PathBuf, u64)], lock: &File) -> io::Result<Child> {
 mod tests {
     use super::*;
 
+    /// Returns a directory with settings, one of which was changed from 3000 to 7.
+    fn changed() -> (tempfile::TempDir, ChangedSettings) {
+        let home = home(&USUAL);
+        let values = wanted(&[("dirty_expire_centisecs", 7)]);
+        let changed = ChangedSettings::set_in(home.path(), &values).unwrap();
+        (home, changed)
+    }
+
     fn home(values: &[(&str, &str)]) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         for (name, value) in values {
@@ -239,9 +247,7 @@ mod tests {
     /// The pipe is closed when the process exits; this test closes only the pipe.
     #[test]
     fn the_shell_restores_settings_by_itself() {
-        let home = home(&USUAL);
-        let values = wanted(&[("dirty_expire_centisecs", 7)]);
-        let mut changed = ChangedSettings::set_in(home.path(), &values).unwrap();
+        let (home, mut changed) = changed();
         drop(changed.way_back.stdin.take());
         assert!(changed.way_back.wait().unwrap().success());
         assert_eq!(now(&home, "dirty_expire_centisecs"), "3000");
@@ -250,9 +256,7 @@ mod tests {
     /// A signal to all processes, as at the end of a service, must not keep it from restoring them.
     #[test]
     fn the_shell_ignores_signals_that_stop_a_study() {
-        let home = home(&USUAL);
-        let values = wanted(&[("dirty_expire_centisecs", 7)]);
-        let mut changed = ChangedSettings::set_in(home.path(), &values).unwrap();
+        let (home, mut changed) = changed();
         let status = format!("/proc/{}/status", changed.way_back.id());
         let ignored = || {
             let text = std::fs::read_to_string(&status).unwrap();
@@ -274,9 +278,7 @@ mod tests {
 
     #[test]
     fn the_settings_are_restored_without_the_shell() {
-        let home = home(&USUAL);
-        let values = wanted(&[("dirty_expire_centisecs", 7)]);
-        let mut changed = ChangedSettings::set_in(home.path(), &values).unwrap();
+        let (home, mut changed) = changed();
         changed.way_back.kill().unwrap();
         changed.restore().unwrap();
         assert_eq!(now(&home, "dirty_expire_centisecs"), "3000");
