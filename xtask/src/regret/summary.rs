@@ -3,6 +3,7 @@
 use super::arms::Plan;
 use super::cell::Cell;
 use super::raw::{Raw, file_of};
+use ioloom_stats::median;
 use std::path::Path;
 
 /// Final runs of a plan in one cell.
@@ -10,6 +11,13 @@ struct Times {
     plan: String,
     /// Nanoseconds by block.
     ns: Vec<Option<f64>>,
+}
+
+impl Times {
+    fn median_ns(&self) -> Option<f64> {
+        let ns: Vec<f64> = self.ns.iter().flatten().copied().collect();
+        ns.first().map(|_| median(&ns))
+    }
 }
 
 /// Prints one row per cell that has final runs.
@@ -38,12 +46,11 @@ pub(super) fn print(cells: &[&Cell], out: &Path) -> anyhow::Result<()> {
         );
         regrets.push(row.auto.0);
     }
-    regrets.sort_by(f64::total_cmp);
-    if let (Some(worst), count) = (regrets.last(), regrets.len()) {
+    if let (Some(worst), count) = (regrets.iter().copied().reduce(f64::max), regrets.len()) {
         let within = regrets.iter().filter(|regret| **regret <= 0.05).count();
         println!(
             "\n{count} cells: median {:.1} %, {within} within 5 %, worst {:.1} %; {missing} without final runs",
-            100.0 * regrets[count / 2],
+            100.0 * median(&regrets),
             100.0 * worst
         );
     } else {
@@ -72,7 +79,7 @@ impl Row {
         let best = times
             .iter()
             .filter(|times| is_fixed(&times.plan))
-            .filter_map(|times| Some((times, median(&times.ns)?)))
+            .filter_map(|times| Some((times, times.median_ns()?)))
             .min_by(|a, b| a.1.total_cmp(&b.1))?;
         let ratios = |times: &Times| -> Vec<f64> {
             let pairs = times.ns.iter().zip(&best.0.ns);
@@ -86,13 +93,13 @@ impl Row {
         let enough = times
             .iter()
             .filter(|times| is_fixed(&times.plan))
-            .filter(|times| median(&times.ns).is_some_and(|ns| ns <= 1.005 * best.1));
+            .filter(|times| times.median_ns().is_some_and(|ns| ns <= 1.005 * best.1));
         let least = enough.filter_map(|times| p90(raw, &times.plan)).min_by(f64::total_cmp);
         Some(Self {
             best: best.0.plan.clone(),
             best_ns: best.1,
-            auto: (*auto.get(auto.len() / 2)?, *auto.first()?, *auto.last()?),
-            today: *today.get(today.len() / 2)?,
+            auto: (median(&auto), *auto.first()?, *auto.last()?),
+            today: today.first().map(|_| median(&today))?,
             neighbour: p90(raw, "auto").zip(least).map(|(auto, least)| auto / least),
         })
     }
@@ -120,17 +127,11 @@ fn times(raw: &Raw) -> Vec<Times> {
     all
 }
 
-fn median(values: &[Option<f64>]) -> Option<f64> {
-    let mut values: Vec<f64> = values.iter().flatten().copied().collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
-}
-
 /// Returns the median over the blocks of the neighbour's 90th percentile.
 fn p90(raw: &Raw, plan: &str) -> Option<f64> {
     let runs = raw.runs.iter().filter(|run| run["phase"] == "final" && run["plan"] == plan);
-    let values: Vec<Option<f64>> = runs.map(|run| run["neighbour"]["p90_ns"].as_f64()).collect();
-    median(&values)
+    let values: Vec<f64> = runs.filter_map(|run| run["neighbour"]["p90_ns"].as_f64()).collect();
+    values.first().map(|_| median(&values))
 }
 
 #[cfg(test)]
@@ -155,5 +156,20 @@ mod tests {
         assert_eq!(row.best, "read/threads:n=2");
         assert!((row.auto.0 - 0.1).abs() < 1e-9 && (row.today - 0.2).abs() < 1e-9);
         assert_eq!(row.neighbour, Some(1.5));
+    }
+
+    #[test]
+    fn the_median_of_two_blocks_is_between_them() {
+        let run = |plan: &str, block: u32, ns: u64| {
+            json!({"phase": "final", "block": block, "plan": plan, "wall_ns": ns, "failure": null})
+        };
+        let mut runs = Vec::new();
+        for (block, auto) in [(0, 110), (1, 130)] {
+            runs.push(run("auto", block, auto));
+            runs.push(run("default", block, 2 * auto));
+            runs.push(run("read/threads:n=2", block, 100));
+        }
+        let row = Row::of(&Raw { path: PathBuf::new(), runs }).unwrap();
+        assert!((row.auto.0 - 0.2).abs() < 1e-9 && (row.today - 1.4).abs() < 1e-9);
     }
 }

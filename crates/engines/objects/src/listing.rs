@@ -17,8 +17,8 @@ use std::time::{Duration, UNIX_EPOCH};
 /// Most attempts of a page whose response breaks off or is not a list.
 const PAGE_ATTEMPTS: u32 = 4;
 
-/// What a listing says that goes in a circle.
-const AGAIN: &str = "the server lists an object again";
+/// Why a listing ends that goes in a circle.
+const AGAIN: &str = "the server listed the same object twice";
 
 /// Why an object cannot be read.
 const ODD_KEY: &str = "keys with a slash at either end, an empty segment (//), a segment . or .. \

@@ -197,12 +197,12 @@ fn remove_unreadable(headers: &mut HeaderMap) {
     }
 }
 
-/// What a page says that names no next one.
-const CUT: &str = "the server says that there are more objects, but not where the list goes on";
+/// Why a page is no use that names no next one.
+const CUT: &str = "the server reports more objects, but not where the list continues";
 
 const NO_LIST: &str = "the response is not a list of objects";
-/// What a listing says whose pages do not go forward.
-pub(crate) const REPEATED: &str = "the server sends the same page of the list again and again";
+/// Why a listing ends whose pages do not advance.
+pub(crate) const REPEATED: &str = "the server keeps sending the same page of the list";
 
 /// Returns the token with which a page of a listing is requested.
 fn token_of(request: &HttpRequest) -> Option<String> {

@@ -181,12 +181,15 @@ impl Store {
                 kept.insert(name, file);
             }
         }
-        let is_left_out = |file: &&SessionFile| {
-            let kept = kept.get(file.header.session.as_str());
-            kept.is_some_and(|kept| !kept.header.is_of_same_session(&file.header))
+        let error = |file: &SessionFile| {
+            let kept = kept.get(file.header.session.as_str())?;
+            let is_other = !kept.header.is_of_same_session(&file.header);
+            is_other.then(|| StoreError::SameName {
+                path: file.path.clone(),
+                kept: kept.path.clone(),
+            })
         };
-        let left_out = files.iter().filter(is_left_out);
-        left_out.map(|file| StoreError::SameName { path: file.path.clone() }).collect()
+        files.iter().filter_map(error).collect()
     }
 
     /// Returns the path of a session that was made in this store.

@@ -97,15 +97,15 @@ impl ChangedSettings {
         if self.way_back.wait().is_ok_and(|status| status.success()) {
             return Ok(());
         }
-        let write = |(path, value): &(PathBuf, u64)| std::fs::write(path, format!("{value}\n"));
         // All of them, also after a failure.
-        if self.old.iter().map(write).filter(Result::is_err).count() == 0 {
+        let failed: Vec<String> = self.old.iter().filter_map(write_back).collect();
+        if failed.is_empty() {
             return Ok(());
         }
         let by_hand =
             self.old.iter().map(|(path, value)| format!("echo {value} > {}", path.display()));
         let by_hand = by_hand.collect::<Vec<_>>().join("; ");
-        Err(format!("cannot restore kernel settings; run: {by_hand}"))
+        Err(format!("{}; run as root: {by_hand}", failed.join(", ")))
     }
 }
 
@@ -115,6 +115,12 @@ impl Drop for ChangedSettings {
             let _ = self.back();
         }
     }
+}
+
+/// Restores one setting. Returns why that is impossible.
+fn write_back((path, value): &(PathBuf, u64)) -> Option<String> {
+    let error = std::fs::write(path, format!("{value}\n")).err()?;
+    Some(format!("cannot restore {} to {value}: {}", quoted(path), reason(&error)))
 }
 
 /// Returns the file and value that restore the currently effective setting.

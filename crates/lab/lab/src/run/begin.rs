@@ -136,20 +136,20 @@ fn nothing_to_resume(
         return "nothing to resume; starting a new session".to_owned();
     };
     let different = match differs(&f.header, planned, options).as_slice() {
-        [] => format!("different files{}", why_files_change(store, options)),
+        [] => format!("different files{}", files_that_change(store, options)),
         differences => format!("a different {}", differences.join(" and a different ")),
     };
     let (name, state) = (&f.header.session, if f.ended { "finished" } else { "unfinished" });
     format!("nothing to resume: the {state} session {name} has {different}; starting a new session")
 }
 
-/// Returns why the files of the user change with every run, if they do.
-fn why_files_change(store: &Store, options: &RunOptions<'_>) -> &'static str {
+/// Returns a note if the files of the user change with every run.
+fn files_that_change(store: &Store, options: &RunOptions<'_>) -> &'static str {
     let real = |dir: &Path| std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
     match &options.files {
         Some(dir) if real(store.dir()).starts_with(real(dir)) => {
-            ", because their directory contains the store, which grows with every run (use --store \
-             DIR to resume later sessions)"
+            "; their directory contains the store, which grows with every run (use --store DIR to \
+             resume later sessions)"
         }
         _ => "",
     }

@@ -67,10 +67,12 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// A session has the name of another one, which is read.
-    #[error("skipped {}: another session has the same name", quoted(.path))]
+    #[error("skipped {}: it contains another session of the same name as {}", quoted(.path), quoted(.kept))]
     SameName {
         /// Which file.
         path: PathBuf,
+        /// File of the session that is read.
+        kept: PathBuf,
     },
     /// Another process is writing to this session.
     #[error("{}: another process is running this session; wait for it or stop it", quoted(.path))]
@@ -96,7 +98,7 @@ impl StoreError {
             | Self::Line { path, .. }
             | Self::Newer { path, .. }
             | Self::NoPart { path, .. }
-            | Self::SameName { path }
+            | Self::SameName { path, .. }
             | Self::Busy { path }
             | Self::Taken { path }
             | Self::NoSession { dir: path, .. } => path,

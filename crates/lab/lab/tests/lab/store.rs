@@ -382,10 +382,10 @@ fn another_session_of_the_same_name_is_reported() {
     // A second index finds the same, though the first one exists.
     for _ in 0..2 {
         let index = Index::open(&store).unwrap();
-        let [StoreError::SameName { path }] = index.unreadable() else {
+        let [StoreError::SameName { path: left_out, kept }] = index.unreadable() else {
             panic!("{:?}", index.unreadable())
         };
-        assert_eq!(path, &other);
+        assert_eq!((left_out, kept), (&other, &path));
         assert_eq!(index.runs(&RunFilter::default()).unwrap(), session.runs);
     }
     // The session of this store is read, also if another one is older.

@@ -17,6 +17,7 @@ use crate::exit::{Ended, Exit, Failure};
 use crate::{interrupt, out, stderr, values};
 use clap::{Args, ValueEnum};
 use ioloom::Plan;
+use ioloom_failure::quoted;
 use ioloom_model::Compute;
 use profile::{Condition, Entry, Key, Profiles};
 use search::{Budget, Found, Search};
@@ -153,7 +154,7 @@ fn advise(args: &AdviseArgs, profiles: Result<Profiles, Failure>) -> Ended {
         return Ok(Exit::Interrupted);
     }
     let Some(path) = search.sample.first().map(std::path::Path::to_owned) else {
-        return Err(Failure::failed(search.first_error().unwrap_or_else(|| none_found(&search))));
+        return Err(Failure::failed(search.first_error().unwrap_or_else(|| none_found(&args.paths, &search))));
     };
     let key = |mean, condition| Key::new(&path, &args.compute, condition, mean);
     let mut learnt: Option<Plan> = None;
@@ -244,10 +245,16 @@ fn keep(profiles: Result<Profiles, Failure>, entry: Entry) {
 }
 
 /// Returns why the list has no file.
-fn none_found(search: &Search<'_>) -> String {
+fn none_found(paths: &[PathBuf], search: &Search<'_>) -> String {
+    let shown = match paths {
+        [path] => quoted(path).to_string(),
+        _ => format!("the {} arguments", paths.len()),
+    };
     match search.sample.complete {
-        true => "found no file to read".to_owned(),
-        false => "found no file within the time for the list; raise --budget-time".to_owned(),
+        true => format!("found no file to read in {shown}"),
+        false => {
+            format!("found no file in {shown} within the time for the list; raise --budget-time")
+        }
     }
 }
 
@@ -264,10 +271,14 @@ mod tests {
             let compute = Compute::None;
             let all = (false, false);
             let search = Search::new(&paths, &compute, budget, all, Default::default()).unwrap();
-            (search.sample.len(), none_found(&search))
+            (search.sample.len(), none_found(&paths, &search))
         };
         let (files, why) = listed(Duration::ZERO);
         assert!(files == 0 && why.contains("--budget-time"), "{files} {why}");
-        assert_eq!(listed(Duration::from_secs(600)).1, "found no file to read");
+        let shown = quoted(dir.path());
+        assert_eq!(
+            listed(Duration::from_secs(600)).1,
+            format!("found no file to read in {shown}")
+        );
     }
 }

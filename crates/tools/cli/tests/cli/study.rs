@@ -158,7 +158,7 @@ fn exports_next_to_other_lines(home: &Home) {
     let other = sessions.join("other.jsonl");
     std::fs::write(&other, later).unwrap();
     let ran = home.run(&["claims", "000-P01"]).well();
-    assert!(ran.err.contains("another session has the same name"), "{}", ran.err);
+    assert!(ran.err.contains("contains another session of the same name as"), "{}", ran.err);
     std::fs::remove_file(&other).unwrap();
 }
 
