@@ -160,9 +160,7 @@ mod tests {
 
     #[test]
     fn the_median_of_two_blocks_is_between_them() {
-        let run = |plan: &str, block: u32, ns: u64| {
-            json!({"phase": "final", "block": block, "plan": plan, "wall_ns": ns, "failure": null})
-        };
+        let run = |plan: &str, block: u32, ns: u64| json!({"phase": "final", "block": block, "plan": plan, "wall_ns": ns, "failure": null});
         let mut runs = Vec::new();
         for (block, auto) in [(0, 110), (1, 130)] {
             runs.push(run("auto", block, auto));

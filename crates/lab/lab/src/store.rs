@@ -184,10 +184,8 @@ impl Store {
         let error = |file: &SessionFile| {
             let kept = kept.get(file.header.session.as_str())?;
             let is_other = !kept.header.is_of_same_session(&file.header);
-            is_other.then(|| StoreError::SameName {
-                path: file.path.clone(),
-                kept: kept.path.clone(),
-            })
+            is_other
+                .then(|| StoreError::SameName { path: file.path.clone(), kept: kept.path.clone() })
         };
         files.iter().filter_map(error).collect()
     }

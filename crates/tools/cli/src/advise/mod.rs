@@ -154,7 +154,9 @@ fn advise(args: &AdviseArgs, profiles: Result<Profiles, Failure>) -> Ended {
         return Ok(Exit::Interrupted);
     }
     let Some(path) = search.sample.first().map(std::path::Path::to_owned) else {
-        return Err(Failure::failed(search.first_error().unwrap_or_else(|| none_found(&args.paths, &search))));
+        return Err(Failure::failed(
+            search.first_error().unwrap_or_else(|| none_found(&args.paths, &search)),
+        ));
     };
     let key = |mean, condition| Key::new(&path, &args.compute, condition, mean);
     let mut learnt: Option<Plan> = None;
@@ -276,9 +278,6 @@ mod tests {
         let (files, why) = listed(Duration::ZERO);
         assert!(files == 0 && why.contains("--budget-time"), "{files} {why}");
         let shown = quoted(dir.path());
-        assert_eq!(
-            listed(Duration::from_secs(600)).1,
-            format!("found no file to read in {shown}")
-        );
+        assert_eq!(listed(Duration::from_secs(600)).1, format!("found no file to read in {shown}"));
     }
 }
