@@ -171,14 +171,14 @@ fn has_crate(tree: &str, name: &str) -> bool {
 /// Runs all tests. Retries up to [`UNSTEADY_MAX`] failed tests individually: most tests that fail
 /// observe shared machine state (page cache, devices, counters), where a `sync` by another process
 /// can make a correct program fail. The summary lists a test that passes on retry as unsteady; a
-/// test that fails again is a failure.
+/// test that fails again is a failure. Nothing is retried if a test program aborted.
 fn tests(repo: &Repo) -> anyhow::Result<Outcome> {
     let args = ["test", "--locked", "--workspace", "--features", OPTIONAL, "--no-fail-fast"];
     let ended = Job::new("cargo", &args, &repo.root, 2000).run()?;
-    let failed = &ended.tests.failed;
-    if ended.fine() || ended.killed.is_some() || !(1..=UNSTEADY_MAX).contains(&failed.len()) {
+    if ended.fine() || !can_retry(&ended) {
         return Ok(judge_tests(&ended));
     }
+    let failed = &ended.tests.failed;
     println!("retrying individually: {}", failed.join(", "));
     let mut passed = Vec::new();
     for name in failed {
@@ -197,9 +197,33 @@ fn tests(repo: &Repo) -> anyhow::Result<Outcome> {
     })
 }
 
+/// Returns whether the failed tests with names, and few of them, are all that failed.
+fn can_retry(ended: &Ended) -> bool {
+    let is_few = (1..=UNSTEADY_MAX).contains(&ended.tests.failed.len());
+    ended.killed.is_none() && is_few && ended.tests.names_all_failures()
+}
+
+/// Downloads the dependencies of a workspace outside the main one. Returns an outcome if this failed:
+/// skipped if the registry is unreachable.
+fn fetch(repo: &Repo, manifest: &str) -> anyhow::Result<Option<Outcome>> {
+    let args = ["fetch", "--locked", "--manifest-path", manifest];
+    Ok(judge_fetch(&Job::new("cargo", &args, &repo.root, 600).run()?))
+}
+
+fn judge_fetch(ended: &Ended) -> Option<Outcome> {
+    if ended.fine() {
+        return None;
+    }
+    let lines = ended.lines.iter().map(String::as_str);
+    Some(package::unreachable(lines).unwrap_or_else(|| judge(ended)))
+}
+
 /// Runs the programs of the library's guide. They are outside the workspace, so they compile as a
 /// user's would: with the default features of the library and nothing else of this repository.
 fn guide(repo: &Repo) -> anyhow::Result<Outcome> {
+    if let Some(outcome) = fetch(repo, "guide/Cargo.toml")? {
+        return Ok(outcome);
+    }
     let args = ["test", "--locked", "--manifest-path", "guide/Cargo.toml"];
     let ended = Job::new("cargo", &args, &repo.root, 900)
         .env("CARGO_TARGET_DIR", repo.target_dir()?.join("guide").to_string_lossy())
@@ -210,6 +234,9 @@ fn guide(repo: &Repo) -> anyhow::Result<Outcome> {
 /// Checks that the comparisons with peers compile. They are outside the workspace, which keeps the
 /// peers' dependencies out of the product.
 fn comparisons(repo: &Repo) -> anyhow::Result<Outcome> {
+    if let Some(outcome) = fetch(repo, "comparisons/Cargo.toml")? {
+        return Ok(outcome);
+    }
     cargo(repo, "check --locked --workspace --manifest-path comparisons/Cargo.toml", 900)
 }
 
@@ -237,8 +264,9 @@ fn judge_tests(ended: &Ended) -> Outcome {
     if ended.fine() && passed > 0 {
         return Outcome::Passed(format!("{passed} tests"));
     }
-    let failed = ended.tests.failed.join(", ");
-    Outcome::Failed(format!("{} {failed} ({passed} passed)", ended.word()))
+    let aborted = ended.tests.aborted().into_iter().map(|name| format!("no result: {name}"));
+    let failed: Vec<String> = ended.tests.failed.iter().cloned().chain(aborted).collect();
+    Outcome::Failed(format!("{} {} ({passed} passed)", ended.word(), failed.join(", ")))
 }
 
 fn documents(repo: &Repo) -> anyhow::Result<Outcome> {
@@ -252,6 +280,45 @@ fn documents(repo: &Repo) -> anyhow::Result<Outcome> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::guard::Tests;
+
+    fn ended(lines: &[&str]) -> Ended {
+        let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+        Ended { code: 101, killed: None, tests: Tests::of(&lines), lines: lines.into() }
+    }
+
+    #[test]
+    fn nothing_is_retried_after_an_abort() {
+        let flaky = [
+            "     Running tests/a.rs (target/debug/deps/a-1)",
+            "running 2 tests",
+            "test steady ... ok",
+            "test flaky ... FAILED",
+            "test result: FAILED. 1 passed; 1 failed; 0 ignored",
+        ];
+        let aborted = ["     Running tests/b.rs (target/debug/deps/b-1)", "running 1 test"];
+        assert!(can_retry(&ended(&flaky)));
+        let both = ended(&[&flaky[..], &aborted].concat());
+        assert!(!can_retry(&both));
+        let Outcome::Failed(text) = judge_tests(&both) else { panic!("not a failure") };
+        assert!(text.contains("flaky, no result: tests/b.rs"), "{text}");
+        assert!(!can_retry(&ended(&aborted)));
+    }
+
+    #[test]
+    fn only_an_unreachable_registry_is_skipped() {
+        for offline in [
+            "error: failed to download from `https://x.invalid/api/v1/crates/a/1.0.0/download`",
+            "warning: spurious network error (3 tries remaining): [28] Timeout was reached",
+        ] {
+            let outcome = judge_fetch(&ended(&["   Updating crates.io index", offline]));
+            assert!(matches!(outcome, Some(Outcome::Skipped(_))), "{outcome:?}");
+        }
+        let lock = "error: the lock file Cargo.lock needs to be updated but --locked was passed";
+        assert!(matches!(judge_fetch(&ended(&[lock])), Some(Outcome::Failed(_))));
+        let fine = Ended { code: 0, ..ended(&[]) };
+        assert_eq!(judge_fetch(&fine), None);
+    }
 
     #[test]
     fn crates_of_a_tree_are_found_by_whole_name() {

@@ -107,6 +107,8 @@ struct Options {
     count: u64,
     seed: u64,
     file_systems: Vec<String>,
+    /// Whether the user named the file systems; all of them must then be mounted.
+    named: bool,
     /// Whether only the plain user's cases run.
     plain: bool,
     program: Option<PathBuf>,
@@ -122,16 +124,23 @@ impl Options {
         let number = |word: &str| word.parse().with_context(|| format!("'{word}': {}", usage()));
         let file_systems = what.file_systems().iter().map(|name| (*name).to_owned()).collect();
         let (count, seed) = (number(count)?, number(seed)?);
-        let mut options = Self { count, seed, file_systems, plain: false, program: None };
+        let mut options =
+            Self { count, seed, file_systems, named: false, plain: false, program: None };
         let mut rest = rest.iter();
         while let Some(word) = rest.next() {
             let mut value = || rest.next().with_context(usage);
             match *word {
                 "--user" => options.plain = true,
-                "--fs" => options.file_systems = value()?.split(',').map(str::to_owned).collect(),
+                "--fs" => {
+                    options.file_systems = value()?.split(',').map(str::to_owned).collect();
+                    options.named = true;
+                }
                 "--program" => options.program = Some(PathBuf::from(value()?)),
                 _ => bail!("{word}: unknown option; {}", usage()),
             }
+        }
+        for name in &options.file_systems {
+            place::check_name(name)?;
         }
         Ok(options)
     }
@@ -170,6 +179,9 @@ fn cases(what: What, options: &Options, program: &Path) -> anyhow::Result<Outcom
     for name in &options.file_systems {
         match Place::mount(name) {
             Ok(place) => places.push(place),
+            Err(error) if options.named => {
+                return Err(error).with_context(|| format!("cannot mount {name}"));
+            }
             Err(error) => missing.push(format!("{name} ({error:#})")),
         }
     }
@@ -234,4 +246,20 @@ fn report(
     println!("DIFFERENT: seed {seed} on {}\n{}", places.0.name, case.describe());
     found.iter().for_each(|line| println!("  {line}"));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_file_systems_are_refused() {
+        let parse = |words: &[&str]| Options::parse(What::Du, words);
+        let named = parse(&["3", "1", "--fs", "tmpfs,fuse"]).unwrap();
+        assert!(named.named && named.file_systems == ["tmpfs", "fuse"]);
+        assert!(!parse(&["3", "1"]).unwrap().named);
+        for unknown in ["ext5", "tmpfs,ext5", ""] {
+            assert!(parse(&["3", "1", "--fs", unknown]).is_err(), "{unknown}");
+        }
+    }
 }

@@ -150,7 +150,9 @@ pub(crate) fn run(repo: &Repo, words: &[&str]) -> anyhow::Result<Step> {
     verdict(&tests, &columns)
 }
 
-/// A test fails the command if ours fails it and the system's program does not.
+/// A test fails the command if ours fails it and the system's program does not. A test that ours skips
+/// passes only if the system's is skipped or fails, or did not run: a reason can be a feature that ours
+/// lacks.
 fn verdict(tests: &[String], columns: &[Column]) -> anyhow::Result<Step> {
     let mut worse = Vec::new();
     for ours in columns.iter().filter(|column| column.subject == Subject::Ours) {
@@ -161,7 +163,14 @@ fn verdict(tests: &[String], columns: &[Column]) -> anyhow::Result<Step> {
                 ours.ran[at].outcome != Outcome::Pass || ours.ran[at].calls > 0,
                 "{test} passed without running the program"
             );
-            if !passed(&ours.ran[at]) && system.is_none_or(|system| passed(&system.ran[at])) {
+            let is_worse = match system.map(|system| &system.ran[at]) {
+                None => !passed(&ours.ran[at]),
+                Some(system) if system.outcome == Outcome::Pass => {
+                    ours.ran[at].outcome != Outcome::Pass
+                }
+                Some(system) => passed(system) && !passed(&ours.ran[at]),
+            };
+            if is_worse {
                 worse.push(format!("{test} ({})", ours.user));
             }
         }
@@ -255,6 +264,9 @@ mod tests {
         for (system, ours, fine) in [
             (Outcome::Pass, Outcome::Pass, true),
             (Outcome::Pass, Outcome::Fail, false),
+            (Outcome::Pass, Outcome::Skip, false),
+            (Outcome::Skip, Outcome::Skip, true),
+            (Outcome::Fail, Outcome::Skip, true),
             (Outcome::Skip, Outcome::Timeout, false),
             (Outcome::Fail, Outcome::Fail, true),
             (Outcome::Pass, Outcome::Frame, false),
@@ -268,7 +280,7 @@ mod tests {
     fn a_pass_without_a_run_of_the_program_is_an_error() {
         let tests = ["tests/cp/a.sh".to_owned()];
         assert!(verdict(&tests, &columns(Outcome::Pass, Outcome::Pass, 0)).is_err());
-        assert!(verdict(&tests, &columns(Outcome::Pass, Outcome::Skip, 0)).is_ok());
+        assert!(verdict(&tests, &columns(Outcome::Skip, Outcome::Skip, 0)).is_ok());
     }
 
     #[test]

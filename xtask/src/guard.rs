@@ -87,6 +87,14 @@ pub(crate) struct Tests {
     pub(crate) passed: u64,
     /// Names of failed tests.
     pub(crate) failed: Vec<String>,
+    /// Number of failed tests in the results.
+    failures: u64,
+    /// Test programs that ended without a result.
+    aborted: Vec<String>,
+    /// The test program that cargo started last, without a result so far.
+    started: Option<String>,
+    /// Number of lists of tests that began and have no result so far.
+    unfinished: u64,
     /// Announcements of slow tests.
     slow: Vec<String>,
     /// The test that finished last.
@@ -94,19 +102,57 @@ pub(crate) struct Tests {
 }
 
 impl Tests {
+    /// Reads complete output.
+    #[cfg(test)]
+    pub(crate) fn of(lines: &[String]) -> Self {
+        let mut tests = Self::default();
+        lines.iter().for_each(|line| tests.see(line));
+        tests
+    }
+
     fn see(&mut self, line: &str) {
-        if line.contains("has been running for over") {
+        // Cargo indents these words, so output of tests hardly begins with them.
+        let program =
+            line.strip_prefix("     Running ").or_else(|| line.strip_prefix("   Doc-tests "));
+        let is_list = |count: &str| count.ends_with(" test") || count.ends_with(" tests");
+        if let Some(program) = program {
+            self.aborted = self.aborted();
+            self.started = Some(program.to_owned());
+            self.unfinished = 0;
+        } else if line.strip_prefix("running ").is_some_and(is_list) {
+            self.unfinished += 1;
+        } else if line.contains("has been running for over") {
             self.slow.push(line.trim_start_matches("test ").to_owned());
         } else if let Some(rest) = line.strip_prefix("test result: ") {
-            let count = rest.split("; ").next().and_then(|r| r.strip_suffix(" passed"));
-            let count = count.and_then(|r| r.rsplit(' ').next()?.parse::<u64>().ok());
-            self.passed += count.unwrap_or(0);
+            let count = |at: usize, word: &str| {
+                let words = rest.split("; ").nth(at)?.strip_suffix(word)?.trim_end();
+                words.rsplit(' ').next()?.parse::<u64>().ok()
+            };
+            self.passed += count(0, "passed").unwrap_or(0);
+            self.failures += count(1, "failed").unwrap_or(0);
+            self.unfinished = self.unfinished.saturating_sub(1);
+            // The tests of one document can run in several programs, one after another.
+            if self.unfinished == 0 {
+                self.started = None;
+            }
         } else if let Some(rest) = line.strip_prefix("test ") {
             if let Some(name) = rest.strip_suffix(" ... FAILED") {
                 self.failed.push(name.to_owned());
             }
             self.last = Some(rest.to_owned());
         }
+    }
+
+    /// Returns the test programs that ended without a result, as after an abort.
+    pub(crate) fn aborted(&self) -> Vec<String> {
+        let is_open = self.unfinished > 0 || self.started.is_some();
+        let last = is_open.then(|| self.started.clone().unwrap_or_else(|| "a program".to_owned()));
+        self.aborted.iter().cloned().chain(last).collect()
+    }
+
+    /// Returns whether the names in [`Self::failed`] are all that failed.
+    pub(crate) fn names_all_failures(&self) -> bool {
+        self.aborted().is_empty() && self.failures == self.failed.len() as u64
     }
 }
 
@@ -452,6 +498,28 @@ mod tests {
         ];
         let tests = ended(None, &lines).tests;
         assert_eq!((tests.passed, tests.failed), (41, vec!["b".to_owned()]));
+    }
+
+    #[test]
+    fn programs_without_a_result_are_found() {
+        let one = ["     Running unittests src/lib.rs (target/debug/deps/a-1)", "running 1 test"];
+        let failed = ["test a ... FAILED", "test result: FAILED. 0 passed; 1 failed; 0 ignored"];
+        let other = ["     Running tests/b.rs (target/debug/deps/b-1)", "running 2 tests"];
+        let fine = ["test result: ok. 2 passed; 0 failed; 0 ignored"];
+        let of = |parts: &[&[&str]]| ended(None, &parts.concat()).tests;
+        let both =
+            of(&[&one, &failed, &other, &fine, &["   Doc-tests a", "running 0 tests"], &fine]);
+        assert!(both.aborted().is_empty() && both.names_all_failures());
+        let second = of(&[&one, &failed, &other]);
+        assert_eq!(second.aborted(), ["tests/b.rs (target/debug/deps/b-1)"]);
+        assert!(!second.names_all_failures());
+        let first = of(&[&other[..1], &one, &failed]);
+        assert_eq!(first.aborted(), ["tests/b.rs (target/debug/deps/b-1)"]);
+        // The first program of a document aborts, and the second one has a result.
+        let part = of(&[&["   Doc-tests a", "running 3 tests"], &one[1..], &failed]);
+        assert_eq!(part.aborted(), ["a"]);
+        // A name is missing, because another line was printed between its words.
+        assert!(!of(&[&one, &failed[1..]]).names_all_failures());
     }
 
     #[test]

@@ -67,8 +67,9 @@ cargo xtask COMMAND
                    tmpfs, overlay and FUSE (as root, in private mounts); every third case, and
                    with --user every case, runs as a plain user
   sweep [--program PATH] [--out DIR]
-                   every call of `ioloom cp` on its files fails once, injected by strace; check
-                   that nothing is lost silently; --out stores the table
+                   inject an error into each call of `ioloom cp` on its files with strace, and
+                   check that nothing is lost silently; rounds in which the program did not
+                   start or the call was not made are counted separately; --out stores the table
   damage [N [SEED]]
                    open copies of every store with a flipped bit, cut or zeroed page, N of each
                    per store and durability (default: 200), and print how many were intact,

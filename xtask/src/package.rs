@@ -15,6 +15,16 @@ use std::path::{Path, PathBuf};
 /// Files that each package must contain.
 const FILES: [&str; 4] = ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "Cargo.toml"];
 
+/// Messages of cargo that indicate a missing network rather than a bug.
+const NO_NETWORK: [&str; 6] = [
+    "Could not resolve host",
+    "Couldn't connect",
+    "download of config.json",
+    "failed to download",
+    "spurious network error",
+    "Operation timed out",
+];
+
 /// Runs the publication without building or uploading; skipped if the registry is unreachable.
 pub(crate) fn dry_run(repo: &Repo) -> anyhow::Result<Outcome> {
     let args = ["publish", "--dry-run", "--workspace", "--no-verify", "--allow-dirty", "--locked"];
@@ -31,7 +41,6 @@ pub(crate) fn dry_run(repo: &Repo) -> anyhow::Result<Outcome> {
 
 /// `None` is a failure that the lines describe.
 fn judge(fine: bool, lines: &[&str], uploaded: usize, published: usize) -> Option<Outcome> {
-    let unreachable = ["Could not resolve host", "Couldn't connect", "download of config.json"];
     if fine && uploaded == published {
         return Some(Outcome::Passed(format!("{published} crates")));
     }
@@ -39,7 +48,12 @@ fn judge(fine: bool, lines: &[&str], uploaded: usize, published: usize) -> Optio
         let text = format!("{uploaded} crates instead of {published}");
         return Some(Outcome::Failed(text));
     }
-    let is_offline = lines.iter().any(|line| unreachable.iter().any(|word| line.contains(word)));
+    unreachable(lines.iter().copied())
+}
+
+/// Returns the outcome of a job whose lines contain network errors of cargo; `None` without such a line.
+pub(crate) fn unreachable<'a>(mut lines: impl Iterator<Item = &'a str>) -> Option<Outcome> {
+    let is_offline = lines.any(|line| NO_NETWORK.iter().any(|word| line.contains(word)));
     is_offline.then(|| Outcome::Skipped("the registry cannot be reached".to_owned()))
 }
 
@@ -169,6 +183,8 @@ mod tests {
         assert!(matches!(of(true, "", 2), Some(Outcome::Failed(_))));
         let offline = "  [6] Could not resolve hostname (Could not resolve host: x.invalid)";
         assert!(matches!(of(false, offline, 0), Some(Outcome::Skipped(_))));
+        let slow = "error: failed to download from `https://x.invalid/`: Operation timed out";
+        assert!(matches!(of(false, slow, 0), Some(Outcome::Skipped(_))));
         assert!(of(false, "error: readme `README.md` does not appear to exist", 0).is_none());
     }
 

@@ -22,11 +22,12 @@ impl Outcome {
         }
     }
 
-    /// Prints one line. Returns false for a failure.
+    /// Prints one line. Returns whether the check ran and passed: a command run alone has a purpose, so
+    /// a skipped check is not a success.
     pub(crate) fn print_alone(&self, name: &str) -> bool {
         let (word, note) = self.words();
         println!("{name}: {word} {note}");
-        !matches!(self, Self::Failed(_))
+        matches!(self, Self::Passed(_))
     }
 }
 
@@ -117,6 +118,13 @@ mod tests {
         let summary = steps.summary();
         assert!(summary.ends_with("steps: 1 passed, 1 failed, 1 skipped\n"), "{summary}");
         assert!(summary.contains("FAILED   no such file"), "{summary}");
+    }
+
+    #[test]
+    fn a_check_that_is_skipped_alone_is_not_a_success() {
+        assert!(Outcome::Passed(String::new()).print_alone("gate"));
+        assert!(!Outcome::Failed("1 of 3".into()).print_alone("gate"));
+        assert!(!Outcome::Skipped("valgrind is not installed".into()).print_alone("gate"));
     }
 
     #[test]

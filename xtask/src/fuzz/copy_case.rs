@@ -1,7 +1,7 @@
 //! A case of `fuzz-copy`: trees, options and operands, drawn from a seed.
 
 use super::random::Random;
-use super::tree::{Limits, Tree, What};
+use super::tree::{Limits, OLD, Tree, What};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ impl Case {
     /// Draws the case of a seed.
     pub(super) fn draw(seed: u64, root: bool) -> Self {
         let mut random = Random::new(seed);
-        let limits = Limits { root, entries_max: 25, special: true, closed: !root };
+        let limits = Limits { root, entries_max: 25, special: true, closed: !root, earliest: OLD };
         let source = Tree::draw(&mut random, b"source", limits);
         let existing = random.chance(55);
         let target = existing.then(|| {

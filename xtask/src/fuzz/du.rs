@@ -5,7 +5,7 @@
 use super::place::{Place, remove};
 use super::program::{Ended, run};
 use super::random::Random;
-use super::tree::{Entry, Limits, Tree, What};
+use super::tree::{Entry, Limits, OLD, Tree, What};
 use anyhow::Context;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -26,8 +26,8 @@ pub(super) const ACCEPTED: [&str; 10] = [
     "a dangling link with -L: GNU du 9.1 leaves out the reason, 'No such file or directory'",
     "a name with a quote and, at its end, an escaped character: GNU du 9.1 begins it with two more quotes, \
      which a shell reads as nothing",
-    "--time before 1970: GNU's prints 1970 for the directories that it enters first, and sizes and names are \
-     compared",
+    "--time before 1970: GNU's prints 1970 for the directories that it enters first. Of lines with times until \
+     then, sizes and names are compared",
     "quotes of names in messages: GNU's are curved in a UTF-8 locale, ours are those that a shell reads, so that a name \
      can be copied from a message",
     "a failed write: GNU du 9.1 leaves out the reason; a directory below itself: ours is one line, and is reported \
@@ -38,12 +38,29 @@ pub(super) const ACCEPTED: [&str; 10] = [
 /// Orders of creation that are tried for a difference that can depend on the order.
 const ORDERS: usize = 12;
 
-/// Removes the time between the size and the name.
-fn remove_time(line: &mut Vec<u8>) {
+/// How many of 100 trees contain times before 1970. They hide differences between times.
+const OLD_PERCENT: u64 = 10;
+
+/// What times before 1970, and those that GNU's prints instead, begin with in all styles.
+const EARLY: [&[u8]; 4] = [b"1969-", b"1970-01-01", b"-", b"0."];
+
+/// Spellings of options.
+const TOTAL: [&str; 3] = ["-c", "--total", "--to"];
+const SEPARATE: [&str; 3] = ["-S", "--separate-dirs", "--sep"];
+const CHANGE_TIME: [&str; 3] = ["--time=ctime", "--time=status", "--time=c"];
+
+/// Removes the time between the size and the name if it passes a test.
+fn remove_time(line: &mut Vec<u8>, test: impl Fn(&[u8]) -> bool) {
     let mut tabs = line.iter().enumerate().filter(|(_, byte)| **byte == b'\t').map(|(at, _)| at);
-    if let (Some(first), Some(second)) = (tabs.next(), tabs.next()) {
+    if let (Some(first), Some(second)) = (tabs.next(), tabs.next())
+        && test(&line[first + 1..second])
+    {
         line.drain(first..second);
     }
+}
+
+fn is_early(time: &[u8]) -> bool {
+    EARLY.iter().any(|start| time.starts_with(start))
 }
 
 /// A case: a tree, options and arguments, and variables.
@@ -60,7 +77,8 @@ impl Case {
     /// Draws the case of a seed.
     pub(super) fn draw(seed: u64, root: bool) -> Self {
         let mut random = Random::new(seed);
-        let limits = Limits { root, entries_max: 40, special: true, closed: !root };
+        let earliest = if Random::new(!seed).chance(OLD_PERCENT) { OLD } else { 1 };
+        let limits = Limits { root, entries_max: 40, special: true, closed: !root, earliest };
         let tree = Tree::draw(&mut random, b"tree", limits);
         let mut options = draw_options(&mut random);
         // Lines of such names are distinguishable only if they end with a zero byte.
@@ -92,7 +110,26 @@ impl Case {
         if random.chance(8) {
             variables.push(("POSIXLY_CORRECT", "1"));
         }
-        Self { tree, options, operands, variables, root }
+        let mut case = Self { tree, options, operands, variables, root };
+        if case.compares_nothing() {
+            case.options.push("-c".to_owned());
+        }
+        case
+    }
+
+    /// Returns true if the accepted differences include the lines of all arguments, and no total is
+    /// printed.
+    fn compares_nothing(&self) -> bool {
+        let end = if self.has(&["-0", "--null"]) { 0 } else { b'\n' };
+        let mut out = Vec::new();
+        let total = self.has(&TOTAL).then_some(OsStr::new("total"));
+        let there = self.operands.iter().filter(|operand| *operand != Path::new("absent"));
+        for name in there.map(|operand| operand.as_os_str()).chain(total) {
+            out.extend_from_slice(b"4\t");
+            out.extend_from_slice(name.as_bytes());
+            out.push(end);
+        }
+        self.lines(&out).iter().all(Vec::is_empty)
     }
 
     /// Runs both programs and returns the differences.
@@ -107,9 +144,7 @@ impl Case {
         let in_order: Vec<usize> = (0..self.tree.entries.len()).collect();
         let ended = self.run(place, number, &in_order, &[&["du"], &ours])?;
         let found = self.compare(&ended[0], &ended[1]);
-        let depends_on_order = self.has(&["-L", "--dereference"])
-            && self.options.iter().any(|word| word.starts_with("--exclude="));
-        if found.is_empty() || !depends_on_order {
+        if found.is_empty() || !self.depends_on_order() {
             return Ok(found);
         }
         let ours = self.run(reference, number, &in_order, &[&ours])?;
@@ -125,6 +160,12 @@ impl Case {
             }
         }
         Ok(found)
+    }
+
+    /// Returns true if the output can depend on the order in which entries were created.
+    fn depends_on_order(&self) -> bool {
+        self.has(&["-L", "--dereference"])
+            && self.options.iter().any(|word| word.starts_with("--exclude="))
     }
 
     /// Runs programs on the tree, its entries created in an order.
@@ -193,9 +234,11 @@ impl Case {
                 self.mask_links(&mut lines);
             }
         }
-        let with_time = self.options.iter().any(|word| word.starts_with("--time"));
-        if with_time && self.tree.entries.iter().any(Entry::is_old) {
-            lines.iter_mut().for_each(remove_time);
+        if self.has(&CHANGE_TIME) && self.depends_on_order() {
+            // The trees were created at different times.
+            lines.iter_mut().for_each(|line| remove_time(line, |_| true));
+        } else if self.has(&["--time"]) && self.tree.entries.iter().any(Entry::is_old) {
+            lines.iter_mut().for_each(|line| remove_time(line, is_early));
         }
         lines.sort();
         lines
@@ -218,7 +261,7 @@ impl Case {
             path == b"total" || self.operands.iter().any(|own| own.as_os_str().as_bytes() == path)
         });
         // The path decides which argument an entry belongs to, and with -S, which directory.
-        if self.operands.len() > 1 || self.has(&["-S", "--separate-dirs", "--sep"]) {
+        if self.operands.len() > 1 || self.has(&SEPARATE) {
             lines.retain(|line| path_of(line) == b"total");
         }
     }
@@ -226,7 +269,7 @@ impl Case {
     /// Replaces names of linked files by their group, and removes directories that contain only
     /// some of the links of a file.
     fn mask_links(&self, lines: &mut Vec<Vec<u8>>) {
-        let separate = self.has(&["-S", "--separate-dirs", "--sep"]);
+        let separate = self.has(&SEPARATE);
         let mut names: BTreeMap<PathBuf, usize> = BTreeMap::new();
         let mut masked: Vec<PathBuf> = Vec::new();
         for (number, group) in self.tree.link_groups().iter().enumerate() {
@@ -366,8 +409,8 @@ fn draw_options(random: &mut Random) -> Vec<String> {
         ];
         add(random, 60, &units);
     }
-    add(random, 20, &["-S", "--separate-dirs", "--sep"]);
-    add(random, 20, &["-c", "--total", "--to"]);
+    add(random, 20, &SEPARATE);
+    add(random, 20, &TOTAL);
     add(random, 25, &["-l", "--count-links"]);
     add(
         random,
@@ -409,4 +452,44 @@ fn draw_options(random: &mut Random) -> Vec<String> {
         &["--time-style=full-iso", "--time-style=iso", "--time-style=+%s.%N", "--time-style=x"],
     );
     options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_case_compares_something() {
+        let mut old = 0;
+        for seed in 0..200_u64 {
+            let case = Case::draw(seed, !seed.is_multiple_of(3));
+            assert!(!case.compares_nothing(), "seed {seed}: {}", case.describe());
+            old += u32::from(case.tree.entries.iter().any(Entry::is_old));
+        }
+        assert!((1..60).contains(&old), "{old} of 200 trees have times before 1970");
+    }
+
+    #[test]
+    fn only_times_before_1970_are_not_compared() {
+        let is_old = |case: &Case| case.tree.entries.iter().any(Entry::is_old);
+        let draw = |old: bool, options: &[&str]| {
+            let case = (0..).map(|seed| Case::draw(seed, true)).find(|case| is_old(case) == old);
+            let options = options.iter().map(|word| (*word).to_owned()).collect();
+            Case { options, operands: vec!["tree".into()], ..case.unwrap() }
+        };
+        let differs = |case: &Case, times: [&str; 2]| {
+            let [one, other] =
+                times.map(|time| case.lines(format!("4\t{time}\ttree\n").as_bytes()));
+            one != other
+        };
+        let early = ["1969-01-01 00:00", "1970-01-01 00:00"];
+        let late = ["1975-01-01 00:00", "1976-01-01 00:00"];
+        let old = draw(true, &["--time", "-l"]);
+        assert!(!differs(&old, early) && differs(&old, late));
+        assert!(!differs(&old, ["-31536000.999999999", "0.000000000"]));
+        assert!(differs(&draw(false, &["--time", "-l"]), early));
+        assert!(differs(&draw(true, &["--time=ctime", "-l"]), early));
+        let ordered = draw(true, &["--time=ctime", "-l", "-L", "--exclude=x"]);
+        assert!(!differs(&ordered, late));
+    }
 }

@@ -4,7 +4,7 @@
 //! outside, and all of them end with it; loop devices detach with their mounts. Without root, trees
 //! are created on the file system of the temporary directory.
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
@@ -16,6 +16,9 @@ const IMAGE_BYTES: u64 = 512 << 20;
 
 /// The file systems by name.
 pub(super) const ALL: [&str; 6] = ["ext4", "xfs", "btrfs", "tmpfs", "overlay", "fuse"];
+
+/// The directory of the temporary directory, without a mount.
+const HERE: &str = "here";
 
 /// A mounted file system, or a directory of the temporary directory.
 #[derive(Debug)]
@@ -44,6 +47,13 @@ pub(crate) fn enter(words: &[&str]) -> anyhow::Result<Option<ExitCode>> {
     Ok(Some(ExitCode::from(status.code().unwrap_or(1) as u8)))
 }
 
+/// Refuses names of unknown file systems.
+pub(super) fn check_name(name: &str) -> anyhow::Result<()> {
+    let is_known = name == HERE || ALL.contains(&name);
+    ensure!(is_known, "unknown file system '{name}'; known: {}, {HERE}", ALL.join(", "));
+    Ok(())
+}
+
 impl Place {
     /// Mounts a file system by its name.
     pub(super) fn mount(name: &str) -> anyhow::Result<Self> {
@@ -58,18 +68,18 @@ impl Place {
         fs::create_dir(&dir).context("create a mount point")?;
         let mut place = Self { name: name.to_owned(), dir, base, mounts: Vec::new() };
         if !rustix::process::getuid().is_root() {
-            "here".clone_into(&mut place.name);
+            HERE.clone_into(&mut place.name);
             return Ok(place);
         }
         match name {
-            "here" => {}
+            HERE => {}
             "tmpfs" => place.run_mount(&["-t", "tmpfs", "-o", "noatime", "tmpfs"], "fs")?,
             "ext4" => place.image(&["mkfs.ext4", "-q", "-F"])?,
             "xfs" => place.image(&["mkfs.xfs", "-q", "-f"])?,
             "btrfs" => place.image(&["mkfs.btrfs", "-q", "-f"])?,
             "overlay" => place.overlay()?,
             "fuse" => place.fuse()?,
-            _ => bail!("unknown file system '{name}'; known: {}", ALL.join(", ")),
+            _ => check_name(name)?,
         }
         Ok(place)
     }

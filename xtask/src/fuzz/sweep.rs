@@ -1,9 +1,10 @@
-//! `cargo xtask sweep`: every call of `ioloom cp` on its files fails once, in the built program.
+//! `cargo xtask sweep`: an error in each call of `ioloom cp` on its files, in the built program.
 //!
 //! The list of calls comes from `strace` of the same copy, so no call can be forgotten, and the errors
 //! are injected by `strace`, so the program is the one that users run. After each round: exit code 0
 //! means that the copy equals its source; any other code means that every missing path is named; and
-//! nothing outside the target has changed. The checker is that of the random copies.
+//! nothing outside the target has changed. The checker is that of the random copies. Rounds that test
+//! nothing are counted separately: the program did not start, or its calls differed and none failed.
 //!
 //! Cost: about 0.1 seconds per round.
 
@@ -17,7 +18,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 const USAGE: &str = "usage: sweep [--program PATH] [--out DIR]";
 
@@ -85,8 +86,40 @@ struct Round {
     code: Option<i32>,
     /// Number of hidden files and directories left behind.
     left: usize,
+    /// Whether the trace shows the injected error.
+    injected: bool,
     /// What is wrong; `None` if the promises hold.
     wrong: Option<String>,
+}
+
+impl Round {
+    /// Returns the column of the table that counts it.
+    const fn column(&self) -> usize {
+        match (&self.wrong, self.code) {
+            (Some(_), _) => WRONG,
+            (None, _) if !self.injected => NOT_INJECTED,
+            (None, Some(0)) => EQUAL,
+            (None, Some(LOADER_FAILED)) => NO_START,
+            (None, _) => REPORTED,
+        }
+    }
+}
+
+/// Number of rounds in each column of the table.
+type Counts = [u32; 5];
+
+const EQUAL: usize = 0;
+const REPORTED: usize = 1;
+const WRONG: usize = 2;
+const NO_START: usize = 3;
+const NOT_INJECTED: usize = 4;
+
+/// What all rounds showed.
+struct Swept {
+    /// One JSON record per round.
+    records: String,
+    table: String,
+    counts: Counts,
 }
 
 /// Runs all rounds, prints the table and stores it with `--out`.
@@ -107,7 +140,7 @@ pub(crate) fn run(repo: &Repo, words: &[&str]) -> anyhow::Result<Outcome> {
     let place = std::env::temp_dir().join(format!("ioloom-sweep-{}", std::process::id()));
     let swept = sweep(&program, &place);
     let _ = remove(&place);
-    let (records, table, wrong) = swept?;
+    let Swept { records, table, counts } = swept?;
     print!("{table}");
     if let Some(out) = out {
         fs::create_dir_all(&out).with_context(|| format!("create {}", out.display()))?;
@@ -115,18 +148,24 @@ pub(crate) fn run(repo: &Repo, words: &[&str]) -> anyhow::Result<Outcome> {
             fs::write(out.join(name), text).with_context(|| format!("write {name}"))?;
         }
     }
-    let rounds = records.lines().count();
-    Ok(if wrong == 0 {
-        Outcome::Passed(format!("{rounds} rounds"))
-    } else {
-        Outcome::Failed(format!("{wrong} of {rounds} rounds"))
-    })
+    Ok(outcome(counts))
 }
 
-/// Returns one record per round, the table, and the number of broken promises.
-fn sweep(program: &Path, place: &Path) -> anyhow::Result<(String, String, usize)> {
-    let (mut records, mut wrong) = (String::new(), 0);
-    let mut counts: BTreeMap<(usize, String, &str), [u32; 4]> = BTreeMap::new();
+fn outcome(counts: Counts) -> Outcome {
+    let rounds: u32 = counts.iter().sum();
+    let untested = format!("{} no start, {} not injected", counts[NO_START], counts[NOT_INJECTED]);
+    match counts[WRONG] {
+        0 if counts[EQUAL] + counts[REPORTED] == 0 => {
+            Outcome::Failed(format!("no error was injected in {rounds} rounds: {untested}"))
+        }
+        0 => Outcome::Passed(format!("{rounds} rounds, of which {untested}")),
+        wrong => Outcome::Failed(format!("{wrong} of {rounds} rounds; {untested}")),
+    }
+}
+
+fn sweep(program: &Path, place: &Path) -> anyhow::Result<Swept> {
+    let (mut records, mut total) = (String::new(), Counts::default());
+    let mut counts: BTreeMap<(usize, String, &str), Counts> = BTreeMap::new();
     for (at, scenario) in SCENARIOS.iter().enumerate() {
         let calls = calls(program, place, scenario)?;
         println!("{}: {} calls", scenario.name, calls.len());
@@ -136,14 +175,9 @@ fn sweep(program: &Path, place: &Path) -> anyhow::Result<(String, String, usize)
             for error in ["EIO"].into_iter().chain(is_space.then_some(space)) {
                 let round = round(program, place, scenario, call, error)?;
                 let count = counts.entry((at, call.name.clone(), error)).or_default();
-                count[match (&round.wrong, round.code) {
-                    (Some(_), _) => 2,
-                    (None, Some(0)) => 0,
-                    (None, Some(LOADER_FAILED)) => 3,
-                    (None, _) => 1,
-                }] += 1;
+                count[round.column()] += 1;
+                total[round.column()] += 1;
                 if let Some(text) = &round.wrong {
-                    wrong += 1;
                     println!(
                         "WRONG: {}, {} {} {error}: {text}",
                         scenario.name, call.name, call.number
@@ -151,29 +185,29 @@ fn sweep(program: &Path, place: &Path) -> anyhow::Result<(String, String, usize)
                 }
                 let record = json!({
                     "scenario": scenario.name, "call": call.name, "number": call.number,
-                    "error": error, "code": round.code, "left": round.left, "wrong": round.wrong,
+                    "error": error, "code": round.code, "left": round.left,
+                    "injected": round.injected, "wrong": round.wrong,
                 });
                 records += &format!("{record}\n");
             }
         }
     }
-    Ok((records, table(&counts), wrong))
+    Ok(Swept { records, table: table(&counts), counts: total })
 }
 
-fn table(counts: &BTreeMap<(usize, String, &str), [u32; 4]>) -> String {
+fn table(counts: &BTreeMap<(usize, String, &str), Counts>) -> String {
     let mut text = format!(
-        "{:<24} {:<16} {:<7} {:>7} {:>9} {:>6} {:>8}\n",
-        "copy", "call", "error", "equal", "reported", "wrong", "no start"
+        "{:<24} {:<16} {:<7} {:>7} {:>9} {:>6} {:>8} {:>12}\n",
+        "copy", "call", "error", "equal", "reported", "wrong", "no start", "not injected"
     );
-    for ((at, call, error), [equal, reported, wrong, unstarted]) in counts {
+    for ((at, call, error), [equal, reported, wrong, unstarted, missed]) in counts {
         let name = SCENARIOS[*at].name;
-        text += &format!(
-            "{name:<24} {call:<16} {error:<7} {equal:>7} {reported:>9} {wrong:>6} {unstarted:>8}\n"
-        );
+        text += &format!("{name:<24} {call:<16} {error:<7} {equal:>7} {reported:>9} ");
+        text += &format!("{wrong:>6} {unstarted:>8} {missed:>12}\n");
     }
     text + "\nequal: exit code 0, and the copy equals its source. reported: another exit code, and \
             every missing path is named.\nno start: the same call of the loader failed first, because calls are \
-            counted per thread.\n"
+            counted per thread.\nnot injected: the copy ended without this call.\n"
 }
 
 /// Creates the source, what is outside, and what is at the target.
@@ -231,21 +265,37 @@ fn traced(program: &Path, place: &Path, scenario: &Scenario, strace: &[&str]) ->
 /// Returns the calls of a copy that name or use a file below the place.
 fn calls(program: &Path, place: &Path, scenario: &Scenario) -> anyhow::Result<Vec<Call>> {
     prepare(place)?;
-    let trace = place.with_extension("trace");
-    let trace_word = trace.to_string_lossy().into_owned();
-    let output =
-        traced(program, place, scenario, &["-o", &trace_word]).output().context("strace")?;
+    let (output, trace) = run_traced(program, place, scenario, &[])?;
     ensure!(
         output.status.success(),
         "{}: {}",
         scenario.name,
         String::from_utf8_lossy(&output.stderr)
     );
-    let text = fs::read_to_string(&trace).context("read a trace")?;
-    fs::remove_file(&trace).context("remove a trace")?;
-    let found = parse(&text, &place.to_string_lossy());
+    let found = parse(&trace, &place.to_string_lossy());
     ensure!(!found.is_empty(), "strace shows no call on a file");
     Ok(found)
+}
+
+/// Runs one copy. Returns its output and the trace.
+fn run_traced(
+    program: &Path,
+    place: &Path,
+    scenario: &Scenario,
+    strace: &[&str],
+) -> anyhow::Result<(Output, String)> {
+    let trace = place.with_extension("trace");
+    let word = trace.to_string_lossy().into_owned();
+    let strace = [&["-o", word.as_str()], strace].concat();
+    let output = traced(program, place, scenario, &strace).output().context("strace")?;
+    let bytes = fs::read(&trace).context("read a trace")?;
+    fs::remove_file(&trace).context("remove a trace")?;
+    Ok((output, String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// Returns whether a trace shows an injected error.
+fn is_injected(trace: &str) -> bool {
+    trace.lines().any(|line| line.ends_with("(INJECTED)"))
 }
 
 /// Reads a trace: `PID name(…`, or `PID <... name resumed>` for the end of a call.
@@ -279,8 +329,7 @@ fn round(
     let before = take(place, i64::MAX)?;
     let filter = format!("trace={}", call.name);
     let inject = format!("inject={}:error={error}:when={}", call.name, call.number);
-    let strace = ["-o", "/dev/null", "-e", &filter, "-e", &inject];
-    let output = traced(program, place, scenario, &strace).output().context("strace")?;
+    let (output, trace) = run_traced(program, place, scenario, &["-e", &filter, "-e", &inject])?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let after = take(place, i64::MAX)?;
     let code = output.status.code();
@@ -291,7 +340,7 @@ fn round(
         Some(0) if left > 0 => Some("exit code 0, but hidden files were left behind".to_owned()),
         Some(code) => broken(scenario, &before, &after, code, &said),
     };
-    Ok(Round { code, left, wrong })
+    Ok(Round { code, left, injected: is_injected(&trace), wrong })
 }
 
 /// Returns the promise that does not hold.
@@ -378,6 +427,33 @@ mod tests {
         let call = |name: &str, number| Call { name: name.to_owned(), number };
         let found = parse(trace, "/p");
         assert_eq!(found, [call("close", 1), call("close", 2), call("close", 3)]);
+    }
+
+    #[test]
+    fn a_round_without_an_injected_error_is_not_counted_as_equal() {
+        let fine = "7 close(3</p/a>) = 0\n7 close(4</p/b>) = 0\n";
+        let failed = "7 close(3</p/a>) = 0\n8 close(4 <unfinished ...>\n7 close(5</p/(INJECTED)>) = 0\n\
+            8 <... close resumed>) = -1 EIO (Input/output error) (INJECTED)\n";
+        assert!(is_injected(failed) && !is_injected(fine));
+        assert!(!is_injected("7 close(5</p/(INJECTED)>) = 0\n"));
+        let column = |code, trace, wrong: Option<&str>| {
+            let wrong = wrong.map(str::to_owned);
+            Round { code, left: 0, injected: is_injected(trace), wrong }.column()
+        };
+        assert_eq!(column(Some(0), fine, None), NOT_INJECTED);
+        assert_eq!(column(Some(1), fine, None), NOT_INJECTED);
+        assert_eq!(column(Some(0), fine, Some("it differs")), WRONG);
+        assert_eq!(column(Some(0), failed, None), EQUAL);
+        assert_eq!(column(Some(LOADER_FAILED), failed, None), NO_START);
+        assert_eq!(column(Some(1), failed, None), REPORTED);
+    }
+
+    #[test]
+    fn rounds_that_test_nothing_are_reported() {
+        let Outcome::Passed(text) = outcome([3, 2, 0, 1, 4]) else { panic!("not passed") };
+        assert_eq!(text, "10 rounds, of which 1 no start, 4 not injected");
+        assert!(matches!(outcome([3, 2, 1, 0, 0]), Outcome::Failed(_)));
+        assert!(matches!(outcome([0, 0, 0, 1, 4]), Outcome::Failed(_)));
     }
 
     #[test]

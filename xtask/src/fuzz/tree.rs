@@ -61,9 +61,10 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Returns true if it was read or changed before 1970.
+    /// Returns true if it was changed before 1970.
     pub(super) fn is_old(&self) -> bool {
-        self.times.iter().any(|(seconds, _)| *seconds < 0)
+        let [_, (seconds, _)] = self.times;
+        seconds < 0
     }
 
     /// Returns true if an access list takes the place of the mode.
@@ -88,7 +89,12 @@ pub(super) struct Limits {
     pub(super) special: bool,
     /// Whether some directories and files are closed to their owner.
     pub(super) closed: bool,
+    /// The earliest time, in seconds since 1970; some times are in this second.
+    pub(super) earliest: i64,
 }
+
+/// An earliest time before 1970.
+pub(super) const OLD: i64 = -86_400 * 365;
 
 const NAMES: [&[u8]; 14] = [
     b"a",
@@ -377,7 +383,7 @@ fn entry(random: &mut Random, parent: usize, name: Vec<u8>, what: What, limits: 
     };
     let mut time = || match random.below(8) {
         0 => (0, 0),
-        1 => (-86_400 * 365, 999_999_999),
+        1 => (limits.earliest, 999_999_999),
         _ => (random.below(1_700_000_000) as i64, random.below(1_000_000_000) as u32),
     };
     let times = [time(), time()];
