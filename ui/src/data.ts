@@ -68,11 +68,11 @@ function rowsOfMarks(chart: Element): Row[] {
     const [label, ...lines] = wordsOf(mark).split("\n");
     rows.push({ mark: label ?? "", text: lines.join("; ") });
   }
-  // A curve over time has its steps in an attribute.
+  // The curve of reads in flight has its steps in an attribute; close steps are merged to their maximum.
   for (const curve of chart.querySelectorAll<SVGElement>("[data-steps]")) {
     for (const step of (curve.dataset["steps"] ?? "").split(" ")) {
       const [time, value] = step.split(",").map(Number);
-      rows.push({ time_us: time ?? null, value: value ?? null });
+      rows.push({ time_us: time ?? null, max_reads_in_flight: value ?? null });
     }
   }
   return rows;

@@ -1,6 +1,16 @@
 // Opens folded chapters that a link leads to, and all of them for printing.
+function targetOf(hash: string): HTMLElement | null {
+  const name = hash.slice(1);
+  try {
+    return document.getElementById(decodeURIComponent(name));
+  } catch {
+    // A percent sign that encodes nothing, as in `#50%`.
+    return document.getElementById(name);
+  }
+}
+
 function open(hash: string): void {
-  const target = hash.length > 1 ? document.getElementById(decodeURIComponent(hash.slice(1))) : null;
+  const target = targetOf(hash);
   if (target === null) {
     return;
   }

@@ -44,19 +44,17 @@ export function showTips(): void {
   };
   const markOf = (event: Event): Element | null =>
     event.target instanceof Element ? event.target.closest(".pt") : null;
-  document.addEventListener("pointermove", (event) => {
+  const follow = (event: PointerEvent): void => {
     const mark = markOf(event);
     if (mark) {
       show(mark, event.clientX, event.clientY);
     } else {
       hide();
     }
-  });
-  document.addEventListener("pointerdown", (event) => {
-    if (!markOf(event)) {
-      hide();
-    }
-  });
+  };
+  document.addEventListener("pointermove", follow);
+  // A tap does not move the pointer.
+  document.addEventListener("pointerdown", follow);
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") {
       hide();

@@ -1,11 +1,14 @@
-// Shared by the tests and the benchmark of the pages: a browser without network, pages with synthetic
-// numbers made by cargo, and counted checks.
+// Shared by the tests and the benchmark of the pages: a browser without network, and pages with
+// synthetic numbers made by cargo.
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
+import { same } from "./checks.mjs";
+
+export { check, judge, same } from "./checks.mjs";
 
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const FLAGS = [
@@ -69,28 +72,6 @@ export async function accessible(page, what) {
   const { violations } = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
   const words = violations.map((v) => `${v.id} (${v.nodes.length}): ${v.nodes[0]?.html.slice(0, 160)}`);
   same(words, [], `axe-core, ${what}`);
-}
-
-let failures = 0;
-
-export function check(fine, what) {
-  if (!fine) {
-    failures += 1;
-    console.error(`FAILED: ${what}`);
-  }
-}
-
-export function same(found, wanted, what) {
-  const [a, b] = [JSON.stringify(found), JSON.stringify(wanted)];
-  check(a === b, `${what}: found ${a}, wanted ${b}`);
-}
-
-/** Exits with an error if a check has failed. */
-export function judge() {
-  if (failures > 0) {
-    console.error(`${failures} checks failed`);
-    process.exit(1);
-  }
 }
 
 export function launch() {

@@ -175,12 +175,18 @@ async function tips(page) {
   check(/over .*\d blocks/s.test(words), `the words say the count: ${words}`);
   await page.keyboard.press("Escape");
   check(!(await page.isVisible("#tip")), "Escape hides it");
+  // A tap does not move the pointer.
+  const tap = { bubbles: true, pointerType: "touch", clientX: 40, clientY: 40 };
+  await page.locator("svg.wide .pt .mk").first().dispatchEvent("pointerdown", tap);
+  check(await page.isVisible("#tip"), "a tap on a mark shows its tooltip");
+  await page.locator("h1").first().dispatchEvent("pointerdown", tap);
+  check(!(await page.isVisible("#tip")), "a tap elsewhere hides it");
 }
 
 // The answer is at most one screen and the page at most twelve before unfolding; a link opens its chapter,
 // and everything is printed.
 async function folded(browser) {
-  const { page, close } = await open(browser, page_path, { height: 768, lanes: false, unfold: false });
+  const { page, seen, close } = await open(browser, page_path, { height: 768, lanes: false, unfold: false });
   const screens = await page.evaluate(() => document.documentElement.scrollHeight / 768);
   check(screens <= 12, `the folded page has ${screens} screens`);
   const open_ones = () => page.locator("details.fold[open]").count();
@@ -192,6 +198,11 @@ async function folded(browser) {
   same(await open_ones(), await page.locator("details.fold").count(), "everything is printed");
   await page.evaluate(() => window.dispatchEvent(new Event("afterprint")));
   same(await open_ones(), 1, "and folded again");
+  await page.evaluate(() => new Promise((done) => {
+    window.addEventListener("hashchange", () => setTimeout(done), { once: true });
+    location.hash = "#50%";
+  }));
+  same(seen.errors, [], "a link with a percent sign");
   await close();
 }
 
@@ -250,6 +261,8 @@ async function data(page) {
     const [head, ...lines] = text.trim().split("\r\n");
     return lines.map((line) => Number(line.match(/("[^"]*"|[^,]*)(,|$)/g)[head.split(",").indexOf("value")].replace(",", "")));
   };
+  const curves = saved.filter(([name]) => name.startsWith("reads-in-flight-") && name.endsWith(".csv"));
+  same([...new Set(curves.map(([, text]) => text.split("\r\n")[0]))], ["time_us,max_reads_in_flight"], "the columns of reads in flight");
   same(column(saved[2 * at][1]), values, "the CSV of a comparison");
   const rows = JSON.parse(saved[2 * at + 1][1]);
   same(rows.map((row) => row.value), values, "its JSON");

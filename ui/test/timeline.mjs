@@ -127,6 +127,16 @@ async function keyboard(page) {
   same((await state(page)).lane, now.wake.fromId, "w goes to the lane of the waker");
   await page.keyboard.press("Escape");
   same((await state(page)).selected, null, "Escape clears the selection");
+  const end_of = await page.evaluate(() => {
+    const { viewer } = document.querySelector(".tl-root").timeline;
+    const { thread } = viewer.row("A:t4102");
+    viewer.goTo("A:t4102");
+    viewer.marked.cursor = thread.end + 1;
+    return thread.end;
+  });
+  await page.keyboard.press(",");
+  same((await state(page)).selected?.to, end_of, "after the end of a thread, a comma goes to its last segment");
+  await page.keyboard.press("Escape");
   await page.keyboard.press("?");
   check(await page.isVisible(".tl-keys"), "the question mark lists the keys");
   await page.keyboard.press("?");
@@ -164,6 +174,106 @@ async function filters(page) {
   await page.selectOption('.tl-choice select[data-run="B"]', "1");
   await page.waitForFunction(() => document.querySelector(".tl-root").timeline.viewer.runs[1]?.trace.title.startsWith("Overlapped"));
   check(!(await page.isVisible('[data-finding="page-fault-stalls"]')), "findings of other runs are hidden");
+}
+
+/** A run that cannot be decoded leaves the choice of runs and the static drawings. */
+async function choices(page) {
+  const seen = await page.evaluate(async () => {
+    const root = document.querySelector(".tl-root");
+    const choose = (value) => {
+      const select = root.querySelector('.tl-choice select[data-run="B"]');
+      select.value = value;
+      select.dispatchEvent(new Event("change"));
+    };
+    const wait = () => new Promise((done) => setTimeout(done, 500));
+    const visible = (selector) => (root.querySelector(selector)?.getClientRects().length ?? 0) > 0;
+    const [, second, third] = root.querySelectorAll("script.tl-trace");
+    third.textContent = "!";
+    choose("2");
+    await wait();
+    const failed = [visible(".tl-failed"), visible(".tl-choice"), visible(".tl-still")];
+    choose("1");
+    await wait();
+    const again = [visible(".tl-failed"), visible(".tl-canvas"), visible(".tl-still")];
+    return { failed, again, title: root.timeline.viewer.runs[1].trace.title === second.dataset.title };
+  });
+  same(seen, { failed: [true, true, true], again: [false, true, false], title: true }, "a run that cannot be decoded");
+}
+
+/** Of two choices, the later one is shown, even if the earlier one is decoded later. */
+async function race(page) {
+  const [title, wanted] = await page.evaluate(async () => {
+    const root = document.querySelector(".tl-root");
+    const select = root.querySelector('.tl-choice select[data-run="B"]');
+    for (const value of ["2", "1"]) {
+      select.value = value;
+      select.dispatchEvent(new Event("change"));
+    }
+    await new Promise((done) => setTimeout(done, 500));
+    return [root.timeline.viewer.runs[1].trace.title, root.querySelectorAll("script.tl-trace")[1].dataset.title];
+  });
+  same(title, wanted, "the later choice is shown");
+}
+
+/** In a range after the end of the shorter run, its devices and processors have no values. */
+async function beyond(page) {
+  const words = await page.evaluate(async () => {
+    const { viewer } = document.querySelector(".tl-root").timeline;
+    const [a, b] = viewer.runs.map((run) => run.trace.elapsed);
+    const settled = new Promise((done) => viewer.root.addEventListener("timeline-settled", done, { once: true }));
+    viewer.range.set(Math.min(a, b), Math.max(a, b));
+    viewer.changed();
+    await settled;
+    const list = document.querySelectorAll(".tl-machine dl")[a < b ? 0 : 1];
+    return a === b ? [] : Array.from(list.querySelectorAll("dd"), (d) => d.textContent);
+  });
+  check(words.length > 2, `the shorter run has only ${words.length} lines`);
+  same([...new Set(words)], ["not in this range"], "a range after the end of a run");
+}
+
+/** The strip of the whole run shows the threads of the legend, without those of the kernel. */
+async function strip(page) {
+  const [without, alone, all] = await page.evaluate(() => {
+    const { viewer } = document.querySelector(".tl-root").timeline;
+    const { trace } = viewer.runs[0];
+    const pixels = () => {
+      viewer.recolour();
+      viewer.drawNow();
+      return document.querySelector(".tl-overview").toDataURL();
+    };
+    const { threads } = trace;
+    const roles = threads.map((t) => t.role);
+    const all = pixels();
+    for (const t of threads) t.role = t.tid === 4101 ? t.role : "kernel-worker";
+    const without = pixels();
+    trace.threads = threads.filter((t) => t.tid === 4101);
+    const alone = pixels();
+    trace.threads = threads;
+    threads.forEach((t, i) => (t.role = roles[i]));
+    return [without, alone, all];
+  });
+  check(alone !== all, "the strip shows several threads");
+  check(without === alone, "the strip leaves out the threads that the legend leaves out");
+}
+
+/** Thousands of roles have at most 64 buttons and bars. */
+async function roles(page) {
+  const counts = await page.evaluate(async () => {
+    const root = document.querySelector(".tl-root");
+    const { trace } = root.timeline.viewer.runs[0];
+    const [first] = trace.threads;
+    trace.threads = Array.from({ length: 2000 }, (_, i) => ({ ...first, tid: i + 1, role: `role-${i}` }));
+    const ready = new Promise((done) => root.addEventListener("timeline-ready", done, { once: true }));
+    const select = root.querySelector('.tl-choice select[data-run="B"]');
+    select.value = "-1";
+    select.dispatchEvent(new Event("change"));
+    await ready;
+    const bars = root.querySelector(".tl-rows:not(.tl-threads)");
+    const note = (box) => box.querySelector(".tl-quiet")?.textContent;
+    const box = root.querySelector(".tl-roles");
+    return [box.querySelectorAll("button").length, note(box), bars.querySelectorAll(".tl-row").length, note(bars)];
+  });
+  same(counts, [64, "1936 more roles have no button.", 64, "1936 more roles are in the lanes above."], "2000 roles");
 }
 
 /** Mouse: wheel, drag, tooltip, a click on a segment. */
@@ -250,14 +360,22 @@ try {
   }
   const one = await open(browser, join(dir, "one.html"));
   await keyboard(one.page);
+  await strip(one.page);
   await mouse(one.page);
   await shot(one.page, "one-selected");
   same(one.seen.errors, [], "console after use");
   await one.close();
   const pair = await open(browser, join(dir, "pair.html"));
+  await beyond(pair.page);
+  await race(pair.page);
   await filters(pair.page);
+  await roles(pair.page);
   same(pair.seen.errors, [], "console after filters");
   await pair.close();
+  const broken = await open(browser, join(dir, "pair.html"));
+  await choices(broken.page);
+  same(broken.seen.errors, [], "console after a failed choice");
+  await broken.close();
   const account = await open(browser, join(dir, "account.html"));
   const text = await account.page.textContent(".tl-legend");
   check(text.includes("not measured: needs switch events: sysctl kernel.perf_event_paranoid=2"), "an unmeasured state has its reason");

@@ -132,6 +132,21 @@ export function lastAtOrBefore(values: Float64Array, t: number): number {
   return low - 1;
 }
 
+/**
+ * Returns the interval after (`by` 1) or before (`by` -1) interval `chosen`, or after or before `t` if
+ * none is chosen (-1). Without a further one, it returns the interval at `t`, or -1. Empty intervals are skipped.
+ */
+export function neighbour(starts: Float64Array, endOf: (i: number) => number, chosen: number, t: number, by: 1 | -1): number {
+  const last = lastAtOrBefore(starts, t);
+  const here = chosen >= 0 ? chosen : last >= 0 && t < endOf(last) ? last : -1;
+  // After the end of `last`, that interval is the previous one.
+  let i = here >= 0 ? here + by : by > 0 ? last + 1 : last;
+  while (i >= 0 && i < starts.length && endOf(i) <= starts[i]!) {
+    i += by;
+  }
+  return i >= 0 && i < starts.length ? i : here;
+}
+
 /** Returns intervals with gaps as one lane; gaps and both ends have the class `gap`. */
 export function withGaps(
   starts: ArrayLike<number>,

@@ -185,9 +185,13 @@ export function spanFact(run: Run, thread: Thread, t: number): Fact | null {
   return { head: first!.replace(/^in: /, ""), lines, from, to };
 }
 
-/** Returns the facts of a row at `t`; `pixel` is the time of one pixel. */
+/** Returns the facts of a row at `t`, or `null` after the end of its run; `pixel` is the time of one pixel. */
 export function factOf(row: Row, t: number, pixel: number, deep = false): Fact | null {
-  const [from, to] = [t - pixel / 2, t + pixel / 2];
+  const { elapsed } = row.run.trace;
+  if (t >= elapsed) {
+    return null;
+  }
+  const [from, to] = [Math.max(0, t - pixel / 2), Math.min(elapsed, t + pixel / 2)];
   switch (row.kind) {
     case "thread":
       return threadFact(row.run, row.thread, t, pixel, deep);
@@ -207,7 +211,7 @@ export function factOf(row: Row, t: number, pixel: number, deep = false): Fact |
     case "series": {
       const e = row.series.steps.extent(from, to);
       const words = quantity(row.series.steps.at(t), row.series.unit);
-      const lines = e.max > e.min ? [`${quantity(e.min, row.series.unit)} to ${quantity(e.max, row.series.unit)} in this pixel`] : [];
+      const lines = e && e.max > e.min ? [`${quantity(e.min, row.series.unit)} to ${quantity(e.max, row.series.unit)} in this pixel`] : [];
       return { head: `${row.series.name}: ${words} at ${at(t, pixel * 100)}`, lines, from, to };
     }
     case "core": {
@@ -224,7 +228,7 @@ export function factOf(row: Row, t: number, pixel: number, deep = false): Fact |
     case "use": {
       const out = new Float64Array(USE.length);
       row.use.range(from, to, out);
-      const lines = USE.slice(0, row.use.whole ? 3 : 1).map((name, i) => `${name}: ${(out[i]! / pixel).toFixed(2)} processors`);
+      const lines = USE.slice(0, row.use.whole ? 3 : 1).map((name, i) => `${name}: ${(out[i]! / (to - from)).toFixed(2)} processors`);
       return { head: `processors at ${at(t, pixel * 100)}`, lines: row.use.whole ? lines : [...lines, "other programs and idle: not measured at this level"], from, to };
     }
     case "both": {

@@ -14,12 +14,14 @@ export interface Handle {
 
 class Timeline {
   private readonly live: HTMLElement;
+  private readonly still: HTMLElement | null;
   private readonly texts: HTMLElement[];
   private readonly decoded = new Map<number, Promise<Trace>>();
   private chosen: number[];
 
   constructor(private readonly root: HTMLElement) {
     this.texts = Array.from(root.querySelectorAll<HTMLElement>("script.tl-trace"));
+    this.still = root.querySelector<HTMLElement>(".tl-still");
     this.live = element("div", "tl-live");
     this.live.dataset["wheel"] = root.dataset["wheel"] ?? "always";
     this.chosen = this.texts.length > 1 ? [0, 1] : [0];
@@ -29,13 +31,9 @@ class Timeline {
     if (this.texts.length === 0) {
       return;
     }
-    const still = this.root.querySelector<HTMLElement>(".tl-still");
-    still?.before(this.live);
-    await this.show();
-    if (still) {
-      still.hidden = true;
-    }
+    this.still?.before(this.live);
     this.watchTheme();
+    await this.show();
   }
 
   private trace(i: number): Promise<Trace> {
@@ -50,10 +48,25 @@ class Timeline {
 
   private viewer: Viewer | null = null;
 
+  /** Shows the selected runs, unless others are selected before their traces are decoded. */
   private async show(): Promise<void> {
-    const started = performance.now();
-    const traces = await Promise.all(this.chosen.map((i) => this.trace(i)));
+    const wanted = this.chosen;
+    try {
+      const started = performance.now();
+      const traces = await Promise.all(wanted.map((i) => this.trace(i)));
+      if (wanted === this.chosen) {
+        this.make(traces, started);
+      }
+    } catch (e: unknown) {
+      if (wanted === this.chosen) {
+        this.fail(e);
+      }
+    }
+  }
+
+  private make(traces: readonly Trace[], started: number): void {
     this.live.replaceChildren();
+    this.hideStill(true);
     const viewer = new Viewer(this.live, traces);
     this.viewer = viewer;
     const bar = toolbar(viewer);
@@ -64,7 +77,7 @@ class Timeline {
     listen(viewer, bar.help);
     viewer.arrange();
     viewer.drawNow();
-    this.words();
+    this.words(this.chosen);
     const handle: Handle = { viewer, loadMs: performance.now() - started };
     (this.root as HTMLElement & { timeline?: Handle }).timeline = handle;
     this.root.dispatchEvent(new CustomEvent("timeline-ready"));
@@ -91,7 +104,7 @@ class Timeline {
       select.addEventListener("change", () => {
         const [a, b] = Array.from(box.querySelectorAll("select"), (s) => Number(s.value));
         this.chosen = b === undefined || b < 0 ? [a ?? 0] : [a ?? 0, b];
-        void this.show().catch((e: unknown) => this.fail(e));
+        void this.show();
       });
       label.append(select);
       box.append(label);
@@ -99,21 +112,34 @@ class Timeline {
     return box;
   }
 
-  /** The page has findings and evidence of every run; shows those of the selected ones. */
-  private words(): void {
+  /** The page has findings and evidence of every run; shows those of the selected ones, or all. */
+  private words(chosen: readonly number[] | null): void {
     for (const part of this.root.querySelectorAll<HTMLElement>("[data-trace]")) {
-      const place = this.chosen.indexOf(Number(part.dataset["trace"]));
-      part.hidden = place < 0;
+      const place = chosen?.indexOf(Number(part.dataset["trace"])) ?? -1;
+      part.hidden = chosen !== null && place < 0;
       const letter = part.querySelector(".tl-letter");
       if (letter) {
-        letter.textContent = this.chosen.length > 1 ? "AB".charAt(place) : "";
+        letter.textContent = chosen !== null && chosen.length > 1 ? "AB".charAt(place) : "";
       }
     }
   }
 
-  fail(error: unknown): void {
+  private hideStill(hidden: boolean): void {
+    if (this.still) {
+      this.still.hidden = hidden;
+    }
+  }
+
+  /** Shows the static drawings, and the selection of runs, of which others may work. */
+  private fail(error: unknown): void {
     const words = error instanceof Error ? error.message : String(error);
+    this.viewer = null;
     this.live.replaceChildren(element("p", "tl-failed", `Cannot show the lanes: ${words}.`));
+    if (this.texts.length > 1) {
+      this.live.prepend(this.choice());
+    }
+    this.hideStill(false);
+    this.words(null);
   }
 
   private watchTheme(): void {
@@ -130,6 +156,5 @@ class Timeline {
 
 // A page includes this script once, after its last timeline.
 for (const root of document.querySelectorAll<HTMLElement>(".tl-root")) {
-  const timeline = new Timeline(root);
-  timeline.start().catch((e: unknown) => timeline.fail(e));
+  void new Timeline(root).start();
 }

@@ -61,6 +61,20 @@ export function rolesOf(runs: readonly Run[]): string[] {
   return [...new Set(runs.flatMap((r) => r.trace.threads.map((t) => t.role)))];
 }
 
+/** Returns the threads of each role, in the order of their first thread. */
+export function byRole(run: Run): Map<string, Thread[]> {
+  const roles = new Map<string, Thread[]>();
+  for (const thread of run.trace.threads) {
+    const known = roles.get(thread.role);
+    if (known) {
+      known.push(thread);
+    } else {
+      roles.set(thread.role, [thread]);
+    }
+  }
+  return roles;
+}
+
 export function threadId(run: Run, thread: Thread): string {
   return `${run.letter}:t${thread.tid}`;
 }
@@ -94,11 +108,10 @@ function lanesOf(run: Run, choice: Choice, several: boolean): [string, Lane][] {
       trace.series.forEach((series, i) => out.push([`${letter}:s${i}`, { kind: "series", run, series }]));
     });
   }
-  for (const role of rolesOf([run])) {
+  for (const [role, threads] of byRole(run)) {
     if (choice.rolesOff.has(role)) {
       continue;
     }
-    const threads = trace.threads.filter((t) => t.role === role);
     group(role, threads.length === 1 ? "1 thread" : `${threads.length} threads`, () => {
       for (const thread of threads) {
         const id = threadId(run, thread);

@@ -1,7 +1,6 @@
 // A strip above the lanes that shows the whole run and the visible range; dragging moves the range.
 import type { Palette } from "./colours";
-import type { Run } from "./layout";
-import { UNPLACED_FROM } from "./payload";
+import { UNPLACED_FROM, type Thread } from "./payload";
 import { Raster } from "./raster";
 import { STATES } from "./states";
 
@@ -31,14 +30,14 @@ export class Overview {
     });
   }
 
-  /** Draws the shares of all shown threads over the whole run; cached until the input changes. */
-  draw(runs: readonly Run[], rolesOff: ReadonlySet<string>, end: number, range: { from: number; to: number }, width: number, scale: number, colours: Palette, version: number): void {
+  /** Draws the shares of the shown threads of each run over the whole run; cached until the input changes. */
+  draw(runs: readonly (readonly Thread[])[], end: number, range: { from: number; to: number }, width: number, scale: number, colours: Palette, version: number): void {
     const height = runs.length * EACH + (runs.length - 1) * GAP;
     this.canvas.style.height = `${height}px`;
     const key = `${width} ${scale} ${version}`;
     if (this.key !== key || !this.drawn) {
       this.key = key;
-      this.drawn = whole(runs, rolesOff, end, Math.round(width * scale), Math.round(EACH * scale), Math.round(height * scale), scale, colours);
+      this.drawn = whole(runs, end, Math.round(width * scale), Math.round(EACH * scale), Math.round(height * scale), scale, colours);
     }
     [this.canvas.width, this.canvas.height] = [Math.round(width * scale), Math.round(height * scale)];
     const c = this.canvas.getContext("2d")!;
@@ -58,14 +57,13 @@ export class Overview {
   }
 }
 
-function whole(runs: readonly Run[], rolesOff: ReadonlySet<string>, end: number, n: number, each: number, height: number, scale: number, colours: Palette): HTMLCanvasElement {
+function whole(runs: readonly (readonly Thread[])[], end: number, n: number, each: number, height: number, scale: number, colours: Palette): HTMLCanvasElement {
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [n, height];
   const raster = new Raster(n, height, scale);
   raster.fill(colours.panel);
-  runs.forEach((run, r) => {
+  runs.forEach((threads, r) => {
     const sum = new Float64Array(n * STATES.length);
-    const threads = run.trace.threads.filter((t) => !rolesOff.has(t.role) && t.role !== "tool");
     const scratch = new Float64Array(n * 2 * UNPLACED_FROM);
     for (const { segments } of threads) {
       segments.columns(0, end, n, scratch);

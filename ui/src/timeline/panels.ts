@@ -1,11 +1,13 @@
 // The tables below the lanes: shares of the visible range by state, by role and by thread, devices,
 // and CPU usage. All numbers are for the visible range and the roles that are not hidden.
+import type { ClassIndex } from "./classes";
 import { swatch, type Palette, type Tile } from "./colours";
 import { count, shares, size, tenths, time } from "./format";
-import { rolesOf, shortName, threadId, type Run } from "./layout";
+import { byRole, shortName, threadId, type Run } from "./layout";
 import { UNPLACED_FROM, type StateTime, type Thread } from "./payload";
 import { FAMILY_NAMES, FAMILY_WORDS, STATES } from "./states";
-import { BOTH, USE } from "./use";
+import type { Steps } from "./steps";
+import { BOTH, USE, type Use } from "./use";
 
 export interface Range {
   from: number;
@@ -16,7 +18,10 @@ export interface Hooks {
   showThread(id: string): void;
 }
 
+/** The maximum number of roles with a button, and with a bar in each run. */
+export const ROLES_SHOWN = 64;
 const THREADS_SHOWN = 200;
+const OUTSIDE = "not in this range";
 
 export function element<K extends keyof HTMLElementTagNameMap>(
   name: K,
@@ -201,12 +206,15 @@ export class Bars {
   private readonly lines: { threads: Thread[]; parts: HTMLElement[]; text: HTMLElement; root: HTMLElement; role: string; run: Run }[] = [];
 
   constructor(runs: readonly Run[], hooks: Hooks) {
-    let shown = 0;
+    let [shown, left] = [0, 0];
     for (const run of runs) {
       const letter = runs.length > 1 ? `${run.letter} ` : "";
-      for (const role of rolesOf([run])) {
-        const threads = run.trace.threads.filter((t) => t.role === role);
-        this.line(this.roles, run, role, threads, `${letter}${role}`, `${threads.length}`, null);
+      const roles = byRole(run);
+      left += Math.max(0, roles.size - ROLES_SHOWN);
+      [...roles].forEach(([role, threads], i) => {
+        if (i < ROLES_SHOWN) {
+          this.line(this.roles, run, role, threads, `${letter}${role}`, `${threads.length}`, null);
+        }
         for (const thread of threads) {
           if (shown < THREADS_SHOWN) {
             const jump = (): void => hooks.showThread(threadId(run, thread));
@@ -214,7 +222,10 @@ export class Bars {
           }
           shown += 1;
         }
-      }
+      });
+    }
+    if (left > 0) {
+      this.roles.append(element("p", "tl-quiet", `${left} more roles are in the lanes above.`));
     }
     if (shown > THREADS_SHOWN) {
       this.threads.append(element("p", "tl-quiet", `${shown - THREADS_SHOWN} more threads are in the lanes above.`));
@@ -242,7 +253,7 @@ export class Bars {
       const values = shares(statesOf(line.threads, range));
       paint(line.parts, values);
       const said = words(values);
-      line.text.textContent = said === "" ? "not in this range" : said;
+      line.text.textContent = said === "" ? OUTSIDE : said;
     }
   }
 }
@@ -285,38 +296,50 @@ export class Machine {
   update(range: Range): void {
     this.root.replaceChildren();
     for (const run of this.runs) {
+      const { trace } = run;
       const list = element("dl");
-      const add = (name: string, value: string): void => {
-        list.append(element("dt", "", this.runs.length > 1 ? `${run.letter} ${name}` : name), element("dd", "", value));
+      // The other run can be longer.
+      const outside = range.from >= trace.elapsed;
+      const part = { from: range.from, to: Math.min(range.to, trace.elapsed) };
+      const add = (name: string, words: () => string): void => {
+        list.append(element("dt", "", this.runs.length > 1 ? `${run.letter} ${name}` : name), element("dd", "", outside ? OUTSIDE : words()));
       };
-      this.processors(run, range, add);
-      for (const { device, write, requests: r } of run.trace.channels) {
-        add(`${device} ${write ? "write" : "read"}`, channelWords(r, range));
+      const { use, both } = run;
+      if (use) {
+        add("processors", () => useWords(use, part));
       }
-      for (const s of run.trace.series) {
-        const e = s.steps.extent(range.from, Math.min(range.to, run.trace.elapsed));
-        const unit = s.unit === "bytes" ? (v: number): string => size(v) : (v: number): string => `${v.toFixed(1)} ${s.unit}`;
-        add(s.name, `mean ${unit(e.mean)}, ${unit(e.min)} to ${unit(e.max)}`);
+      if (both) {
+        add("overlap", () => bothWords(both, part));
+      }
+      for (const { device, write, requests } of trace.channels) {
+        add(`${device} ${write ? "write" : "read"}`, () => channelWords(requests, part));
+      }
+      for (const { name, unit, steps } of trace.series) {
+        add(name, () => seriesWords(steps, unit, part));
       }
       this.root.append(list);
     }
   }
+}
 
-  private processors(run: Run, range: Range, add: (name: string, value: string) => void): void {
-    const to = Math.min(range.to, run.trace.elapsed);
-    if (run.use && to > range.from) {
-      const out = new Float64Array(USE.length);
-      run.use.range(range.from, to, out);
-      const parts = Array.from(out, (v) => (v / (to - range.from)).toFixed(2));
-      add("processors", run.use.whole ? `of ${run.use.processors}: this program ${parts[0]}, others ${parts[1]}, idle ${parts[2]}` : `this program ${parts[0]} of ${run.use.processors}; others and idle not measured`);
-    }
-    if (run.both) {
-      const out = new Float64Array(BOTH.length);
-      run.both.between(range.from, range.to, out);
-      const parts = shares(out);
-      add("overlap", BOTH.map((name, i) => `${name} ${tenths(parts[i]!)}`).join(" · "));
-    }
-  }
+function useWords(use: Use, range: Range): string {
+  const out = new Float64Array(USE.length);
+  use.range(range.from, range.to, out);
+  const [ours, others, idle] = Array.from(out, (v) => (v / (range.to - range.from)).toFixed(2));
+  return use.whole ? `of ${use.processors}: this program ${ours}, others ${others}, idle ${idle}` : `this program ${ours} of ${use.processors}; others and idle not measured`;
+}
+
+function bothWords(both: ClassIndex, range: Range): string {
+  const out = new Float64Array(BOTH.length);
+  both.between(range.from, range.to, out);
+  const parts = shares(out);
+  return BOTH.map((name, i) => `${name} ${tenths(parts[i]!)}`).join(" · ");
+}
+
+function seriesWords(steps: Steps, name: string, range: Range): string {
+  const e = steps.extent(range.from, range.to);
+  const unit = name === "bytes" ? size : (v: number): string => `${v.toFixed(1)} ${name}`;
+  return e === null ? OUTSIDE : `mean ${unit(e.mean)}, ${unit(e.min)} to ${unit(e.max)}`;
 }
 
 function channelWords(r: Run["trace"]["channels"][number]["requests"], range: Range): string {
@@ -334,8 +357,9 @@ function channelWords(r: Run["trace"]["channels"][number]["requests"], range: Ra
   }
   const sorted = Float64Array.from(delays).sort();
   const at = (q: number): string => time(sorted[Math.min(sorted.length - 1, Math.ceil(q * sorted.length) - 1)]!);
-  const depth = r.depth.extent(range.from, Math.min(range.to, r.depth.end));
+  const e = r.depth.extent(range.from, range.to);
+  const depth = e === null ? "" : `, in flight mean ${e.mean.toFixed(1)}, max ${e.max}`;
   const latency = sorted.length > 0 ? `, latency p50 ${at(0.5)}, p99 ${at(0.99)}, max ${at(1)}` : "";
   const lost = unseen > 0 ? `; ${unseen} without a seen completion` : "";
-  return `${count(delays.length + unseen)} requests, ${size(bytes)}, in flight mean ${depth.mean.toFixed(1)}, max ${depth.max}${latency}${lost}`;
+  return `${count(delays.length + unseen)} requests, ${size(bytes)}${depth}${latency}${lost}`;
 }

@@ -70,10 +70,10 @@ export class Raster {
     const level = (v: number): number => bottom - Math.round((Math.max(0, v) / most) * height + 1e-6);
     for (let x = 0; x < n; x += 1) {
       const left = from + x * step;
-      if (left >= steps.end) {
+      const e = steps.extent(left, left + step);
+      if (e === null) {
         break;
       }
-      const e = steps.extent(left, Math.min(steps.end, left + step));
       const [mean, top] = [level(e.mean), level(e.max)];
       this.rect(x, top, 1, mean - top, band);
       const shown = Math.min(mean, bottom - (e.mean > 0 ? 1 : 0));

@@ -42,8 +42,12 @@ export class Steps {
     return this.integral[i]! + this.values[i]! * (Math.min(t, this.end) - this.times[i]!);
   }
 
-  /** Returns the time-weighted mean and the extremes in `from..to`. */
-  extent(from: number, to: number): Extent {
+  /** Returns the time-weighted mean and the extremes in `from..until`, or `null` after the end. */
+  extent(from: number, until: number): Extent | null {
+    if (from >= this.end) {
+      return null;
+    }
+    const to = Math.min(until, this.end);
     const first = lastAtOrBefore(this.times, from);
     const last = lastAtOrBefore(this.times, to);
     let min = first < 0 ? 0 : this.values[first]!;

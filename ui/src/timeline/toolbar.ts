@@ -1,7 +1,7 @@
 // The controls above the lanes: range, zoom, roles, calls, colours, keys.
 import { parseTime } from "./format";
 import { rolesOf } from "./layout";
-import { element } from "./panels";
+import { element, ROLES_SHOWN } from "./panels";
 import type { Viewer } from "./viewer";
 
 const KEYS: readonly (readonly [string, string])[] = [
@@ -65,7 +65,7 @@ function rangeFields(viewer: Viewer): HTMLElement {
 function roleButtons(viewer: Viewer): HTMLElement {
   const box = element("span", "tl-roles");
   const roles = rolesOf(viewer.runs);
-  for (const role of roles) {
+  for (const role of roles.slice(0, ROLES_SHOWN)) {
     const made = button(role, `show or hide the role ${role}`, () => {
       viewer.toggleRole(role);
       made.setAttribute("aria-pressed", viewer.rolesOff.has(role) ? "false" : "true");
@@ -73,6 +73,9 @@ function roleButtons(viewer: Viewer): HTMLElement {
     made.dataset["role"] = role;
     made.setAttribute("aria-pressed", "true");
     box.append(made);
+  }
+  if (roles.length > ROLES_SHOWN) {
+    box.append(element("span", "tl-quiet", `${roles.length - ROLES_SHOWN} more roles have no button.`));
   }
   return box;
 }

@@ -50,6 +50,9 @@ class Sum implements Use {
 export function useOf(trace: Trace): Use | null {
   if (trace.cores.length > 0) {
     const lanes = trace.cores.map((c) => c.index);
+    // Without kernel events, only this program's threads are known to use cores, and a core that ran
+    // none of them has no lane.
+    const whole = trace.evidence.level === "kernel";
     return new Sum(
       lanes,
       (classes, at, out, to) => {
@@ -57,9 +60,8 @@ export function useOf(trace: Trace): Use | null {
           out[to + k]! += classes[at + k]!;
         }
       },
-      trace.cores.length,
-      // Without kernel events, only this program's threads are known to use cores.
-      trace.evidence.level === "kernel",
+      whole ? lanes.length : (trace.processors ?? lanes.length),
+      whole,
     );
   }
   const threads = trace.threads.filter((t) => t.role !== "tool");

@@ -1,7 +1,8 @@
 // The viewer: manages the visible range and the selection, redraws at most once per frame, and
 // draws only the visible lanes. Input is in input.ts.
+import { neighbour } from "./classes";
 import { palette, type Palette } from "./colours";
-import { drawAxis, lowerBound, Painter, type Marked } from "./draw";
+import { drawAxis, Painter, spanAt, type Marked } from "./draw";
 import { factOf, wakeOf, type Fact } from "./facts";
 import { time } from "./format";
 import { labelOf, layout, rowAt, runOf, threadId, type Row, type Run } from "./layout";
@@ -41,6 +42,8 @@ export class Viewer {
   private asked = false;
   private tables = 0;
   private version = 0;
+  /** The index of the selected segment or call in its lane. */
+  private place: { id: string; index: number } | null = null;
 
   constructor(
     readonly root: HTMLElement,
@@ -151,9 +154,10 @@ export class Viewer {
     this.canvas.style.height = this.labels.style.height = `${height}px`;
     this.painter.draw(visible, this.rows, view, this.colours, this.marked);
     drawAxis(this.axis, view, this.colours);
-    this.overview.draw(this.runs, this.rolesOff, this.range.end, this.range, width, scale, this.colours, this.version);
+    const shown = this.runs.map((r) => this.shown(r));
+    this.overview.draw(shown, this.range.end, this.range, width, scale, this.colours, this.version);
     this.writeLabels(visible, top);
-    this.legend.update(this.runs.map((r) => this.shown(r)), this.range);
+    this.legend.update(shown, this.range);
   }
 
   private writeLabels(visible: readonly Row[], top: number): void {
@@ -236,8 +240,10 @@ export class Viewer {
     this.marked.cursor = t;
     this.marked.selected = fact ? { id: row.id, from: fact.from, to: fact.to } : null;
     this.marked.wake = null;
+    const index = row.kind === "thread" ? row.thread.segments.at(t) : row.kind === "spans" ? spanAt(row.thread, t) : -1;
+    this.place = index < 0 ? null : { id: row.id, index };
     if (row.kind === "thread" && fact) {
-      const woken = wakeOf(row.run, row.thread, row.thread.segments.at(t));
+      const woken = wakeOf(row.run, row.thread, index);
       if (woken) {
         const fromId = woken.waker ? threadId(row.run, woken.waker) : null;
         this.marked.wake = { fromId, toId: row.id, at: woken.at, words: woken.words };
@@ -247,21 +253,23 @@ export class Viewer {
     this.redraw();
   }
 
-  /** Selects the next or the previous segment of the current lane. */
-  step(by: number): void {
+  /** Selects the next or the previous segment or call of the current lane. */
+  step(by: 1 | -1): void {
     const row = this.row(this.marked.lane);
-    const index = row?.kind === "thread" ? row.thread.segments : null;
-    const spans = row?.kind === "spans" ? row.thread.spans : null;
-    const t = this.marked.cursor ?? (this.range.from + this.range.to) / 2;
-    if (row && index) {
-      const i = Math.min(index.length - 1, Math.max(0, index.at(t) + by));
-      this.select(row, middle(index.starts[i]!, index.endOf(i)));
-    } else if (row && spans && spans.start.length > 0) {
-      const here = lowerBound(spans.end, t + 0.5);
-      const i = Math.min(spans.start.length - 1, Math.max(0, here + by));
-      this.select(row, middle(spans.start[i]!, spans.end[i]!));
+    if (row?.kind !== "thread" && row?.kind !== "spans") {
+      return;
     }
-    this.reveal();
+    const { segments, spans } = row.thread;
+    const starts = row.kind === "thread" ? segments.starts : spans.start;
+    const endOf = row.kind === "thread" ? (i: number): number => segments.endOf(i) : (i: number): number => spans.end[i]!;
+    const chosen = this.place?.id === row.id ? this.place.index : -1;
+    const t = this.marked.cursor ?? (this.range.from + this.range.to) / 2;
+    const i = neighbour(starts, endOf, chosen, t, by);
+    if (i >= 0) {
+      this.select(row, middle(starts[i]!, endOf(i)));
+      this.place = { id: row.id, index: i };
+      this.reveal();
+    }
   }
 
   private reveal(): void {
@@ -295,6 +303,7 @@ export class Viewer {
 
   clear(): void {
     this.marked.selected = this.marked.wake = this.marked.cursor = null;
+    this.place = null;
     this.say(null);
     this.redraw();
   }

@@ -1,0 +1,63 @@
+// Tests the arithmetic of the timeline without a browser: steps from segment to segment, counters, and
+// the use of processors.
+import { build } from "esbuild";
+import { fileURLToPath } from "node:url";
+import { judge, same } from "./checks.mjs";
+
+const { outputFiles } = await build({
+  absWorkingDir: fileURLToPath(new URL("..", import.meta.url)),
+  stdin: {
+    contents: ["classes", "facts", "steps", "use"].map((name) => `export * from "./src/timeline/${name}";`).join(""),
+    resolveDir: fileURLToPath(new URL("..", import.meta.url)),
+  },
+  bundle: true,
+  format: "esm",
+  write: false,
+});
+const source = Buffer.from(outputFiles[0].text).toString("base64");
+const { ClassIndex, factOf, neighbour, Steps, useOf } = await import(`data:text/javascript;base64,${source}`);
+
+/** Presses a key `n` times; each step selects the middle of an interval. */
+function walk(starts, ends, t, by, n) {
+  const out = [];
+  for (let [k, at, chosen] = [0, t, -1]; k < n; k += 1) {
+    const i = neighbour(Float64Array.from(starts), (j) => ends[j], chosen, at, by);
+    out.push(i);
+    if (i >= 0) [chosen, at] = [i, starts[i] + (ends[i] - starts[i]) / 2];
+  }
+  return out;
+}
+
+const segments = [[0, 10, 10, 10, 30], [10, 10, 10, 30, 40]];
+same(walk(...segments, 5, 1, 3), [3, 4, 4], "forward, empty segments are skipped");
+same(walk(...segments, 35, -1, 3), [3, 0, 0], "backward, empty segments are skipped");
+same(walk(...segments, 90, -1, 2), [4, 3], "the last segment is before a time after the end");
+same(walk(...segments, 90, 1, 1), [-1], "no segment is after the end");
+const calls = [[10, 30, 30, 50], [20, 30, 40, 60]];
+same(walk(...calls, 25, 1, 2), [2, 3], "forward from a gap");
+same(walk(...calls, 45, -1, 2), [2, 0], "backward from a gap");
+same(walk(...calls, 5, 1, 1), [0], "forward from before the first");
+same(walk(...calls, 5, -1, 1), [-1], "nothing is before the first");
+same(walk([10, 12], [20, 14], 25, -1, 2), [1, 0], "the selected call counts, not the one at its middle");
+same(walk([], [], 5, 1, 1), [-1], "an empty lane");
+
+const steps = new Steps(Float64Array.of(0, 10), Float64Array.of(4, 8), 20);
+same(steps.extent(0, 20), { mean: 6, min: 4, max: 8 }, "a counter");
+same(steps.extent(10, 40), { mean: 8, min: 8, max: 8 }, "its mean does not include time after its end");
+same(steps.extent(20, 40), null, "it has no value after its end");
+
+const core = { index: new ClassIndex(Float64Array.of(0, 4), Uint8Array.of(0, 2), 20, 3) };
+const trace = (level, processors) => ({ cores: [core, core], threads: [], processors, evidence: { level }, elapsed: 20 });
+const use = (level, processors) => {
+  const { processors: n, whole } = useOf(trace(level, processors));
+  return [n, whole];
+};
+same(use("switch", 8), [8, false], "processors without a thread of this program count");
+same(use("switch", null), [2, false], "an unknown number of processors");
+same(use("kernel", 8), [2, true], "kernel events: every processor has a lane");
+const row = { kind: "use", run: { trace: trace("kernel", 2) }, use: useOf(trace("kernel", 2)) };
+same(factOf(row, 20, 2), null, "no facts after the end of a run");
+same(factOf(row, 19.5, 2).lines, ["this program: 0.00 processors", "others: 0.00 processors", "idle: 2.00 processors"], "the last pixel of a run");
+
+judge();
+console.log("the arithmetic of the timeline passes");
