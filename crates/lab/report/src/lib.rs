@@ -63,19 +63,25 @@ pub fn tables(input: &Input) -> Vec<Table> {
     out
 }
 
-/// Returns the chart of an experiment as an SVG file, or the chart of gains if no name is given.
+/// Returns the first chart of an experiment as an SVG file, or the chart of gains if no name is given.
 /// Returns `None` if the records do not contain the data.
 pub fn picture(input: &Input, experiment: Option<&str>) -> Option<String> {
+    if let Some(name) = experiment {
+        return pictures(input, name).into_iter().next().map(|(_, svg)| svg);
+    }
     let groups = group::groups(input);
-    let figure = match experiment {
-        Some(name) => groups
-            .iter()
-            .filter(|g| g.experiment.name == name)
-            .find_map(|g| figures::of_group(g).into_iter().next()),
-        None => {
-            let headlines = headline::headlines(&groups);
-            figures::overview(&headline::chosen(&headlines))
-        }
-    };
-    Some(figure?.draw(svg::WIDE).standalone())
+    let figure = figures::overview(&headline::chosen(&headline::headlines(&groups)))?;
+    Some(figure.draw(svg::WIDE).standalone())
+}
+
+/// Returns the chart of each comparison of an experiment as an SVG file, after its place: file set,
+/// condition, compute and medium.
+pub fn pictures(input: &Input, experiment: &str) -> Vec<(String, String)> {
+    let groups = group::groups(input);
+    let of_experiment = groups.iter().filter(|group| group.experiment.name == experiment);
+    let drawn = of_experiment.filter_map(|group| {
+        let figure = figures::of_group(group).into_iter().next()?;
+        Some((group.place(), figure.draw(svg::WIDE).standalone()))
+    });
+    drawn.collect()
 }

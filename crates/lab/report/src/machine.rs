@@ -5,8 +5,8 @@
 //! that could show a latency say `not measured`, and a note names the command.
 
 use ioloom_model::memory::{MemoryLevel, MemoryResult};
-use ioloom_model::topology::{CacheFacts, Topology};
-use ioloom_model::units::{format_ns, format_size};
+use ioloom_model::topology::{CacheFacts, CpuFacts, Topology};
+use ioloom_model::units::{format_counted, format_ns, format_size};
 
 /// Maximum number of cores drawn per group; the rest are only counted.
 const CORES_DRAWN: usize = 16;
@@ -40,8 +40,12 @@ pub struct Group {
 pub struct Drawing {
     /// Text of the memory box.
     pub memory: String,
-    /// Groups of cores.
+    /// The groups of cores drawn.
     pub groups: Vec<Group>,
+    /// Number of all groups.
+    pub groups_total: usize,
+    /// Number of all cores in all groups.
+    pub cores_total: usize,
     /// Lines below the boxes.
     pub notes: Vec<String>,
 }
@@ -67,15 +71,18 @@ impl Drawing {
             groups.push(group(topology, cpus, measured, &mut notes));
         }
         if all.len() > GROUPS_DRAWN {
-            notes.push(format!("and {} more groups", all.len() - GROUPS_DRAWN));
+            let rest = (all.len() - GROUPS_DRAWN) as u64;
+            notes.push(format!("and {}", format_counted(rest, "more group", "more groups")));
         }
-        Self { memory, groups, notes }
+        let cores_total = all.iter().map(|cpus| cores_of(topology, cpus).len()).sum();
+        Self { memory, groups, groups_total: all.len(), cores_total, notes }
     }
 
     /// Returns the machine in one line.
     pub fn sentence(&self) -> String {
-        let cores: usize = self.groups.iter().map(|g| g.cores.len()).sum();
-        format!("{cores} cores in {} groups; {}", self.groups.len(), self.memory)
+        let cores = format_counted(self.cores_total as u64, "core", "cores");
+        let groups = format_counted(self.groups_total as u64, "group", "groups");
+        format!("{cores} in {groups}; {}", self.memory)
     }
 
     /// Returns the boxes as text of at most `width` columns.
@@ -177,25 +184,35 @@ fn groups_of(topology: &Topology) -> Vec<Vec<u32>> {
     groups
 }
 
+fn facts_of(topology: &Topology, cpu: u32) -> Option<&CpuFacts> {
+    topology.cpus.iter().find(|facts| facts.cpu == cpu)
+}
+
+/// Returns the processors of each core of a group. A processor without known siblings is a core.
+fn cores_of(topology: &Topology, cpus: &[u32]) -> Vec<Vec<u32>> {
+    let siblings = |cpu: &u32| {
+        let known = facts_of(topology, *cpu).map(|facts| facts.siblings.clone());
+        known.filter(|siblings| !siblings.is_empty()).unwrap_or_else(|| vec![*cpu])
+    };
+    let mut cores: Vec<Vec<u32>> = cpus.iter().map(siblings).collect();
+    cores.sort();
+    cores.dedup();
+    cores
+}
+
 fn group(
     topology: &Topology,
     cpus: &[u32],
     measured: Option<&MemoryResult>,
     notes: &mut Vec<String>,
 ) -> Group {
-    let facts = |cpu: u32| topology.cpus.iter().find(|c| c.cpu == cpu);
+    let facts = |cpu: u32| facts_of(topology, cpu);
     let first = cpus.first().and_then(|cpu| facts(*cpu));
     let package = first.and_then(|c| c.package).map_or(String::new(), |p| format!("socket {p}"));
     let node = first.and_then(|c| c.node).map_or(String::new(), |n| format!("NUMA node {n}"));
     let name = [package, node].into_iter().filter(|t| !t.is_empty()).collect::<Vec<_>>().join(", ");
-    let mut cores: Vec<Vec<u32>> = cpus
-        .iter()
-        .map(|cpu| facts(*cpu).map(|c| c.siblings.clone()).unwrap_or_default())
-        .zip(cpus)
-        .map(|(siblings, cpu)| if siblings.is_empty() { vec![*cpu] } else { siblings })
-        .collect();
-    cores.sort();
-    cores.dedup();
+    let name = if name.is_empty() { "processors".to_owned() } else { name };
+    let cores = cores_of(topology, cpus);
     let of_all = |c: &&&CacheFacts| cores.len() > 1 && c.shared.len() >= cpus.len();
     let caches: Vec<&CacheFacts> = topology
         .caches
@@ -204,7 +221,9 @@ fn group(
         .collect();
     let shared: Vec<String> = caches.iter().filter(of_all).map(|c| cache(c, measured)).collect();
     if cores.len() > CORES_DRAWN {
-        notes.push(format!("{name}: {} more cores not drawn", cores.len() - CORES_DRAWN));
+        let rest = (cores.len() - CORES_DRAWN) as u64;
+        let more = format_counted(rest, "more core", "more cores");
+        notes.push(format!("{name}: {more} not drawn"));
     }
     let core = |core: &Vec<u32>| {
         let number = facts(core[0]).and_then(|c| c.core);
@@ -227,7 +246,6 @@ fn group(
             threads: core.iter().map(outside).collect(),
         }
     };
-    let name = if name.is_empty() { "processors".to_owned() } else { name };
     Group { name, shared, cores: cores.iter().take(CORES_DRAWN).map(core).collect() }
 }
 
@@ -255,5 +273,38 @@ fn cache(cache: &CacheFacts, measured: Option<&MemoryResult>) -> String {
             format!("{name} · {}, measured {found}", format_ns(l.latency_ns))
         }
         (Some(_), None) => format!("{name} · not visible in the curve"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the drawing of single-threaded cores, `per_package` of them in each socket.
+    fn drawing(cores: u32, per_package: u32) -> Drawing {
+        let cpu = |cpu: u32| CpuFacts {
+            cpu,
+            online: true,
+            package: (per_package < cores).then_some(cpu / per_package),
+            ..CpuFacts::default()
+        };
+        let topology = Topology { cpus: (0..cores).map(cpu).collect(), ..Topology::default() };
+        Drawing::of(&topology, None, None)
+    }
+
+    #[test]
+    fn cores_and_groups_that_are_not_drawn_are_counted() {
+        for (cores, per_package, words, note) in [
+            (64, 64, "64 cores in 1 group; memory", Some("processors: 48 more cores not drawn")),
+            (17, 17, "17 cores in 1 group; memory", Some("processors: 1 more core not drawn")),
+            (9, 1, "9 cores in 9 groups; memory", Some("and 1 more group")),
+            (34, 17, "34 cores in 2 groups; memory", Some("socket 1: 1 more core not drawn")),
+            (1, 1, "1 core in 1 group; memory", None),
+        ] {
+            let drawing = drawing(cores, per_package);
+            assert!(drawing.sentence().starts_with(words), "{}", drawing.sentence());
+            let last = drawing.notes.iter().rfind(|note| note.contains("more"));
+            assert_eq!(last.map(String::as_str), note);
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::estimate::Estimate;
 use crate::group::{ArmRuns, Group};
 use crate::input::Input;
 use crate::quantity::{Unit, bracketed, percent};
-use crate::table::Table;
+use crate::table::{Cell, Table};
 use ioloom_model::Schedule;
 
 /// Returns tables with a row per thread count and a column per medium, as in source 001: one table
@@ -44,7 +44,8 @@ pub fn medium_by_threads(groups: &[Group<'_>]) -> Vec<Table> {
                 m.arms
                     .iter()
                     .find(|a| a.plan.method() == method && threads(a) == Some(n))
-                    .map_or(String::new(), |a| cell(a, g.unit()))
+                    .map(|a| cell(a, g.unit()))
+                    .unwrap_or_default()
             };
             let mut counts: Vec<u32> = media
                 .iter()
@@ -57,20 +58,17 @@ pub fn medium_by_threads(groups: &[Group<'_>]) -> Vec<Table> {
             if counts.len() < 2 {
                 continue;
             }
-            out.push(Table {
-                title: format!("{}: {method} on {}", g.experiment.name, g.work_place()),
-                columns: std::iter::once("threads".to_owned())
-                    .chain(media.iter().map(|m| m.medium.to_owned()))
-                    .collect(),
-                rows: counts
-                    .into_iter()
-                    .map(|n| {
-                        std::iter::once(n.to_string())
-                            .chain(media.iter().map(|m| cells(m, n)))
-                            .collect()
-                    })
-                    .collect(),
-            });
+            let columns = std::iter::once("threads".to_owned())
+                .chain(media.iter().map(|m| m.medium.to_owned()));
+            let row = |n: u32| -> Vec<Cell> {
+                let cells = media.iter().map(|m| cells(m, n));
+                std::iter::once((n.to_string(), None)).chain(cells).collect()
+            };
+            out.push(Table::of_cells(
+                format!("{}: {method} on {}", g.experiment.name, g.work_place()),
+                columns.collect(),
+                counts.into_iter().map(row).collect(),
+            ));
         }
     }
     out
@@ -80,11 +78,9 @@ fn threads(arm: &ArmRuns<'_>) -> Option<u32> {
     arm.plan.plain_threads()
 }
 
-fn cell(arm: &ArmRuns<'_>, unit: Unit) -> String {
-    arm.estimate.as_ref().map_or_else(
-        || arm.unusable.first().map_or(String::new(), |(why, _, _)| why.name().to_owned()),
-        |e| with_ends(unit, e),
-    )
+fn cell(arm: &ArmRuns<'_>, unit: Unit) -> Cell {
+    let why = || arm.unusable.first().map_or(String::new(), |(why, _, _)| why.name().to_owned());
+    arm.estimate.as_ref().map_or_else(|| (why(), None), |e| (with_ends(unit, e), Some(e.median)))
 }
 
 fn with_ends(unit: Unit, e: &Estimate) -> String {
@@ -110,11 +106,11 @@ pub fn roles(groups: &[Group<'_>], input: &Input) -> Vec<Table> {
         let rows = arms.into_iter().map(|a| role_row(a, input.seed)).collect();
         let columns =
             ["readers", "hybrids", "compute threads", "calls end", "waiting", "elapsed", "n"];
-        out.push(Table {
-            title: format!("{}: roles on {}", g.experiment.name, g.place()),
-            columns: columns.map(str::to_owned).to_vec(),
+        out.push(Table::of_cells(
+            format!("{}: roles on {}", g.experiment.name, g.place()),
+            columns.map(str::to_owned).to_vec(),
             rows,
-        });
+        ));
     }
     out
 }
@@ -127,27 +123,27 @@ fn roles_of(arm: &ArmRuns<'_>) -> Option<(u32, u32, u32)> {
     }
 }
 
-fn role_row(arm: &ArmRuns<'_>, seed: u64) -> Vec<String> {
+fn role_row(arm: &ArmRuns<'_>, seed: u64) -> Vec<Cell> {
     let Some((readers, hybrids, computers)) = roles_of(arm) else {
         return Vec::new();
     };
     let show = |metric: &str, format: &dyn Fn(f64) -> String| {
-        arm.metric(metric, seed).map_or_else(
-            || "not measured".to_owned(),
-            |e| match e.ends {
-                Some(ends) => format!("{} {}", format(e.median), bracketed(ends, format)),
-                None => format!("{} no interval", format(e.median)),
-            },
-        )
+        let Some(e) = arm.metric(metric, seed) else { return ("not measured".to_owned(), None) };
+        let ends = match e.ends {
+            Some(ends) => bracketed(ends, format),
+            None => "no interval".to_owned(),
+        };
+        (format!("{} {ends}", format(e.median)), Some(e.median))
     };
     let time = |v: f64| Unit::Time.format(v);
+    let plain = |text: String| (text, None);
     vec![
-        readers.to_string(),
-        hybrids.to_string(),
-        computers.to_string(),
+        plain(readers.to_string()),
+        plain(hybrids.to_string()),
+        plain(computers.to_string()),
         show("calls_end_ns", &time),
         show("share.io", &percent),
         show("elapsed_ns", &time),
-        arm.runs.len().to_string(),
+        plain(arm.runs.len().to_string()),
     ]
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// A table.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Table {
     /// Title for display.
     pub title: String,
@@ -11,9 +11,22 @@ pub struct Table {
     pub columns: Vec<String>,
     /// Rows with one cell per column.
     pub rows: Vec<Vec<String>>,
+    /// Numbers by which a page sorts the cells, by row and column. Cells without one are sorted by their
+    /// text.
+    pub numbers: Vec<Vec<Option<f64>>>,
 }
 
+/// The text of a cell, and the number by which it is sorted unless the text is that number.
+pub(crate) type Cell = (String, Option<f64>);
+
 impl Table {
+    /// Returns a table of cells.
+    pub(crate) fn of_cells(title: String, columns: Vec<String>, cells: Vec<Vec<Cell>>) -> Self {
+        let split = |row: Vec<Cell>| row.into_iter().unzip::<_, _, Vec<_>, Vec<_>>();
+        let (rows, numbers) = cells.into_iter().map(split).unzip();
+        Self { title, columns, rows, numbers }
+    }
+
     /// Returns the table as CSV (RFC 4180) with a header line.
     pub fn csv(&self) -> String {
         let mut writer = csv::Writer::from_writer(Vec::new());
@@ -72,6 +85,7 @@ mod tests {
             title: "a|b".to_owned(),
             columns: vec!["x".to_owned(), "y".to_owned()],
             rows: vec![vec!["1,5 \"s\"".to_owned(), "=cmd|'x'".to_owned()]],
+            ..Table::default()
         };
         assert_eq!(table.csv(), "x,y\n\"1,5 \"\"s\"\"\",'=cmd|'x'\n");
         assert_eq!(

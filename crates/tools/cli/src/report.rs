@@ -79,7 +79,8 @@ pub(crate) struct ReportArgs {
 
     /// Write one chart as SVG
     ///
-    /// Writes only the chart of this experiment instead of the report.
+    /// Writes only the chart of this experiment instead of the report. If it ran in several places, such as
+    /// on two media, the first is drawn and the others are listed; EXPERIMENT:PLACE draws one of them.
     #[arg(long, value_name = "EXPERIMENT")]
     picture: Option<String>,
 }
@@ -127,6 +128,32 @@ fn merge(args: &ReportArgs) -> Ended {
     }
 }
 
+/// Returns the chart of `EXPERIMENT` or `EXPERIMENT:PLACE`. Of several charts, it reports which one is drawn.
+fn picture(inputs: &[Input], wanted: &str, session: &str) -> Result<String, Failure> {
+    let (experiment, place) =
+        wanted.split_once(':').map_or((wanted, None), |(name, place)| (name, Some(place.trim())));
+    let drawn = inputs.iter().flat_map(|input| ioloom_report::pictures(input, experiment));
+    let (mut places, mut charts): (Vec<_>, Vec<_>) = drawn.unzip();
+    if charts.is_empty() {
+        let words = format!("session {session} has no runs of experiment '{experiment}'");
+        return Err(Failure::failed(words));
+    }
+    let Some(at) = place.map_or(Some(0), |place| places.iter().position(|of| of == place)) else {
+        let places = places.join("; ");
+        return Err(Failure::usage(format!(
+            "no chart of '{wanted}'; {experiment} ran on {places}"
+        )));
+    };
+    let chosen = places.remove(at);
+    if place.is_none() && !places.is_empty() {
+        crate::stderr::message(&format!(
+            "the chart shows {chosen}; --picture '{experiment}:PLACE' draws one of the others: {}",
+            places.join("; ")
+        ));
+    }
+    Ok(charts.swap_remove(at))
+}
+
 pub(crate) fn run(args: &ReportArgs) -> Ended {
     if !args.merge.is_empty() {
         return merge(args);
@@ -146,11 +173,8 @@ pub(crate) fn run(args: &ReportArgs) -> Ended {
     let made = session_report::inputs(sitting, studies, &ledger, store.dir());
     let mut inputs: Vec<_> = made.into_iter().map(|(input, _)| input).collect();
     let to_stdout = args.output.as_ref().is_some_and(|path| path.as_os_str() == "-");
-    if let Some(experiment) = &args.picture {
-        let picture = |input| ioloom_report::picture(input, Some(experiment));
-        let svg = inputs.iter().find_map(picture).ok_or_else(|| {
-            Failure::failed(format!("session {name} has no runs of experiment '{experiment}'"))
-        })?;
+    if let Some(wanted) = &args.picture {
+        let svg = picture(&inputs, wanted, &name)?;
         return match &args.output {
             Some(path) if !to_stdout => {
                 atomic_file::write(path, &svg)?;

@@ -205,7 +205,10 @@ fn published_tables(claims: &[&Claim]) -> BTreeMap<String, Table> {
     let names = ioloom_claims::data::TABLES.iter().map(|(name, _)| *name).filter(|name| of(name));
     let read = names.filter_map(|name| Some((name, ioloom_claims::data::table(name).ok()?)));
     read.map(|(name, table)| {
-        (name.to_owned(), Table { title: name.to_owned(), columns: table.header, rows: table.rows })
+        let title = name.to_owned();
+        let published =
+            Table { columns: table.header, rows: table.rows, title, ..Table::default() };
+        (name.to_owned(), published)
     })
     .collect()
 }

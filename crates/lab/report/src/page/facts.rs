@@ -100,8 +100,8 @@ pub(crate) fn conditions(input: &Input) -> Markup {
                 m.tag("td").text(&metadata.into_iter().collect::<Vec<_>>().join(", "));
                 let resident = |r: &&RunRecord| r.proof.as_ref()?.resident_before;
                 let device = |r: &&RunRecord| r.proof.as_ref()?.device_share;
-                m.tag("td").a("class", "r").text(&range(runs.iter().filter_map(resident)));
-                m.tag("td").a("class", "r").text(&range(runs.iter().filter_map(device)));
+                range_cell(m, runs.iter().filter_map(resident).collect());
+                range_cell(m, runs.iter().filter_map(device).collect());
                 m.tag("td").text(&why(runs));
             });
         }
@@ -181,6 +181,14 @@ fn range(values: impl Iterator<Item = f64>) -> String {
     } else {
         format!("{} to {}", percent(low), percent(high))
     }
+}
+
+/// Writes a cell with a range, which is sorted by its lower end.
+fn range_cell(m: &mut Markup, values: Vec<f64>) {
+    let low = values.iter().copied().filter(|v| v.is_finite()).reduce(f64::min);
+    parts::number_cell(m, low, |m| {
+        m.text(&range(values.into_iter()));
+    });
 }
 
 /// Writes the tables in the layout of the sources. Ladders on one medium are collapsed because they
@@ -334,7 +342,9 @@ fn sets(m: &mut Markup, inputs: &[Input]) {
                 parts::number_cell(m, set.bytes_mean, |m| {
                     m.text(&format_size(set.bytes_mean.round() as u64));
                 });
-                m.tag("td").a("class", "r").text(&compute);
+                parts::number_cell(m, set.compute_ns_mean, |m| {
+                    m.text(&compute);
+                });
                 m.tag("td").text(about);
                 m.tag("td").a("class", "nb").body(|m| m.tag("code").text(&set.hash));
             });

@@ -67,8 +67,10 @@ pub fn html_all(inputs: &[Input]) -> String {
     } else if studies.len() > 1 {
         sections.push((FIRST.to_owned(), "Answer", all_answers(&studies)));
     }
+    let mut traces_left = timelines::TRACES_BYTES_MAX;
     let written = |s: &Study<'_>| {
-        let mut sections = chapter(s, studies.len() > 1, first_page.is_some());
+        let shown = timelines::timelines(s.input, &mut traces_left);
+        let mut sections = chapter(s, studies.len() > 1, first_page.is_some(), shown);
         sections.retain(|(_, _, body)| !body.as_str().is_empty());
         sections
     };
@@ -85,19 +87,7 @@ pub fn html_all(inputs: &[Input]) -> String {
         let words: Vec<String> = shortened.iter().cloned().chain(words).collect();
         whole(inputs, title, &sections, document.clone(), without, &words)
     };
-    for count in 0..=Part::ALL.len() {
-        let without = &Part::ALL[..count];
-        let words: Vec<String> = weight::left_out(without).into_iter().collect();
-        let page = write(without, words.clone());
-        if page.len() <= weight::PAGE_MAX {
-            return page;
-        }
-        if count == Part::ALL.len() {
-            let words = words.into_iter().chain([weight::too_large(page.len())]).collect();
-            return write(without, words);
-        }
-    }
-    String::new()
+    weight::within_limit(write)
 }
 
 /// Returns the page without the named parts.
@@ -144,7 +134,8 @@ fn whole(
         true => weight::without_narrow(m.as_str()),
         false => m.into_string(),
     };
-    if numbers { page } else { weight::without_references(&page) }
+    let page = if numbers { page } else { weight::without_references(&page) };
+    weight::without_dead_links(&page)
 }
 
 /// Writes a section. The first one answers and is open; the others are opened by those who ask why.
@@ -175,7 +166,9 @@ fn starts_chapter(input: &Input, id: &str) -> bool {
 fn contents(m: &mut Markup, inputs: &[Input], sections: &[&Section]) {
     m.tag("nav").a("aria-label", "Contents").body(|m| {
         for (id, name, _) in sections {
-            let own = inputs.iter().find(|i| !i.prefix.is_empty() && id.starts_with(&i.prefix));
+            let of = inputs.iter().filter(|i| !i.prefix.is_empty() && id.starts_with(&i.prefix));
+            // The name of a study can start with that of another.
+            let own = of.max_by_key(|i| i.prefix.len());
             let starts = own.is_some_and(|i| starts_chapter(i, id));
             let class = match own {
                 Some(_) if starts => Some("part"),
@@ -201,7 +194,7 @@ fn all_answers(studies: &[Study<'_>]) -> Markup {
 }
 
 /// Returns the sections of one study. The page may have answered its question before.
-fn chapter(study: &Study<'_>, of_several: bool, answered: bool) -> Vec<Section> {
+fn chapter(study: &Study<'_>, of_several: bool, answered: bool, timelines: Markup) -> Vec<Section> {
     let Study { input, groups, headlines } = study;
     let mut first = Markup::new();
     if of_several {
@@ -217,7 +210,7 @@ fn chapter(study: &Study<'_>, of_several: bool, answered: bool) -> Vec<Section> 
         (named("experiments"), "Experiments", charts::experiments(input, groups)),
         (named("costs"), "Cost of calls", charts::costs(input, groups)),
         (named("time"), "Time", charts::time(headlines)),
-        (named("timelines"), "Timelines", timelines::timelines(input)),
+        (named("timelines"), "Timelines", timelines),
         (named("doubts"), "Doubts", chapters::doubts(input)),
         (named("conditions"), "Conditions", facts::conditions(input)),
         (

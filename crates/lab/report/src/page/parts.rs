@@ -252,9 +252,14 @@ pub(crate) fn table(
     });
 }
 
-/// Writes a cell that is sorted by a number.
-pub(crate) fn number_cell(m: &mut Markup, sort: f64, fill: impl FnOnce(&mut Markup)) {
-    m.tag("td").a("class", "r").a("data-sort", sort.to_string()).body(fill);
+/// Writes a cell that is sorted by a number, or by its text without one.
+pub(crate) fn number_cell(
+    m: &mut Markup,
+    sort: impl Into<Option<f64>>,
+    fill: impl FnOnce(&mut Markup),
+) {
+    let sort = sort.into().map(|number| number.to_string());
+    m.tag("td").a("class", "r").maybe("data-sort", sort).body(fill);
 }
 
 /// Writes a text table below its title; the first column contains row names.
@@ -262,10 +267,13 @@ pub(crate) fn plain_table(m: &mut Markup, t: &Table) {
     m.tag("h3").text(&t.title);
     let columns: Vec<_> = t.columns.iter().map(|c| (c.as_str(), true)).collect();
     table(m, "sort plain", &columns, |m| {
-        for row in &t.rows {
+        for (at, row) in t.rows.iter().enumerate() {
+            let numbers = t.numbers.get(at).map_or(&[][..], Vec::as_slice);
             m.tag("tr").body(|m| {
-                for cell in row {
-                    m.tag("td").a("class", "r").text(cell);
+                for (column, cell) in row.iter().enumerate() {
+                    number_cell(m, numbers.get(column).copied().flatten(), |m| {
+                        m.text(cell);
+                    });
                 }
             });
         }

@@ -1,21 +1,23 @@
 //! The section on traced runs: the states of every thread over time, with two runs on one axis.
 //!
-//! Traces are the largest part of a page, so they share a byte budget; a trace that does not fit is
-//! listed and remains a separate file. Traced runs are not part of the blocks or of any statistics,
-//! which the section states.
+//! Traces are the largest part of a page, so all traces of a page share a byte budget; a trace that
+//! does not fit is listed and remains a separate file. Traced runs are not part of the blocks or of
+//! any statistics, which the section states.
 
+use super::weight::{EXPORT, PAGE_MAX};
 use crate::input::{Input, PictureRow};
 use crate::markup::Markup;
 use crate::timeline;
 use ioloom_model::Compute;
 use ioloom_trace::{Trace, viewer};
 
-/// Maximum total size of the traces in one page, in bytes of text. It keeps the page of a full
-/// study below 5 MiB.
-const TRACES_BYTES_MAX: usize = 1 << 20;
+/// Maximum total size of the traces in one page, in bytes of text. It leaves most of a page to its charts
+/// and numbers.
+pub(super) const TRACES_BYTES_MAX: usize = PAGE_MAX / 3;
 
-/// Writes the timelines; empty if no run was traced.
-pub(crate) fn timelines(input: &Input) -> Markup {
+/// Writes the timelines; empty if no run was traced. `left` is the number of bytes that this and the
+/// following studies can use for traces.
+pub(crate) fn timelines(input: &Input, left: &mut usize) -> Markup {
     let mut m = Markup::new();
     if input.pictures.is_empty() {
         return m;
@@ -36,11 +38,10 @@ pub(crate) fn timelines(input: &Input) -> Markup {
             separate CPU: this machine has fewer CPUs than these runs have threads.",
         );
     }
-    let (shown, left_out) = within_budget(&input.pictures);
+    let (shown, left_out) = within_budget(&input.pictures, left);
     for picture in left_out {
         m.tag("p").a("class", "tl-warning").text(&format!(
-            "The trace of {} is too large for this page; `ioloom trace export` writes a page for \
-            it.",
+            "The trace of {} is too large for this page; `{EXPORT}` writes a page for it.",
             picture.trace.title
         ));
     }
@@ -64,14 +65,17 @@ fn questions(input: &Input) -> Vec<(&str, &str)> {
     all
 }
 
-/// Returns the traces that fit and the runs whose traces do not, in order.
-fn within_budget(pictures: &[PictureRow]) -> (Vec<Trace>, Vec<&PictureRow>) {
-    let mut left = TRACES_BYTES_MAX;
+/// Returns the traces that fit and the runs whose traces do not, in order, and subtracts the size of the
+/// former from `left`.
+fn within_budget<'p>(
+    pictures: &'p [PictureRow],
+    left: &mut usize,
+) -> (Vec<Trace>, Vec<&'p PictureRow>) {
     let (mut shown, mut left_out) = (Vec::new(), Vec::new());
     for picture in pictures {
         match left.checked_sub(viewer::embedded(&picture.trace, &[]).len()) {
             Some(rest) => {
-                left = rest;
+                *left = rest;
                 shown.push(picture.trace.clone());
             }
             None => left_out.push(picture),

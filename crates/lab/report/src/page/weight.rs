@@ -1,16 +1,19 @@
 //! Limits the size of a page.
 //!
 //! The page of a full study can have hundreds of charts. If it would exceed [`PAGE_MAX`], the parts
-//! that fewest readers need are left out one after another, in the order of [`Part::ALL`], and the page
-//! names them. The store has all runs, and `ioloom report --format json` writes all numbers. A page that
-//! is too large without them says so. If the folded sections would take more than twelve screens,
-//! studies lose all sections but the first and their doubts, the last study first, and the page names them
-//! too.
+//! that fewest readers need are left out one after another, in the order of [`Part::ALL`]. If the
+//! last one makes enough space, earlier ones are added again. The page names what it leaves out. The
+//! store has all runs, and `ioloom report --format json` writes all numbers. A page that is too large
+//! without them says so. If the folded sections would take more than twelve screens, studies lose all
+//! sections but the first and their doubts, the last study first, and the page names them too.
 
 use super::parts::Section;
+use std::collections::BTreeSet;
 
 /// Maximum length of a page in bytes.
 pub(super) const PAGE_MAX: usize = 1_500_000;
+/// The command that writes the page of one trace.
+pub(super) const EXPORT: &str = "ioloom trace export FILE --format html -o OUT";
 /// Maximum number of folded sections. Each takes about 60 pixels of twelve screens of 768.
 pub(super) const SECTIONS_MAX: usize = 120;
 
@@ -88,20 +91,50 @@ impl Part {
 }
 
 /// Returns a sentence that names the parts, or `None` if there are none.
-pub(super) fn left_out(parts: &[Part]) -> Option<String> {
+fn left_out(parts: &[Part]) -> Option<String> {
     let names: Vec<&str> = parts.iter().map(|part| part.words()).collect();
+    let traces = match parts.contains(&Part::Timelines) {
+        true => format!(" {EXPORT} writes the timeline of one run."),
+        false => String::new(),
+    };
     (!names.is_empty()).then(|| {
         format!(
             "To keep the page below {} MB, it does not contain {}. ioloom report --format json writes \
-             the data of all comparisons, and ioloom report --picture EXPERIMENT draws one chart.",
+             the data of all comparisons, and ioloom report --picture EXPERIMENT draws one \
+             chart.{traces}",
             PAGE_MAX as f64 / 1e6,
             names.join(", ")
         )
     })
 }
 
+/// Returns the page with as many parts as [`PAGE_MAX`] allows. `write` returns the page without the given
+/// parts and with the given sentences.
+pub(super) fn within_limit(write: impl Fn(&[Part], Vec<String>) -> String) -> String {
+    let page = |without: &[Part]| write(without, left_out(without).into_iter().collect());
+    let mut bytes = 0;
+    for count in 0..=Part::ALL.len() {
+        let mut without = Part::ALL[..count].to_vec();
+        let mut best = page(&without);
+        bytes = best.len();
+        if bytes > PAGE_MAX {
+            continue;
+        }
+        // The page is too large with the last of these parts, but may have space for earlier ones.
+        for part in Part::ALL[..count].iter().rev().skip(1) {
+            let fewer: Vec<Part> = without.iter().copied().filter(|other| other != part).collect();
+            let larger = page(&fewer);
+            if larger.len() <= PAGE_MAX {
+                (without, best) = (fewer, larger);
+            }
+        }
+        return best;
+    }
+    write(&Part::ALL, left_out(&Part::ALL).into_iter().chain([too_large(bytes)]).collect())
+}
+
 /// Returns a sentence about a page that is too large without all parts.
-pub(super) fn too_large(bytes: usize) -> String {
+fn too_large(bytes: usize) -> String {
     format!(
         "The page has {:.1} MB, more than the limit of {} MB, although it contains only answers.",
         bytes as f64 / 1e6,
@@ -158,6 +191,25 @@ pub(super) fn fitting(
 
 /// Maximum number of studies named in a sentence.
 const NAMES_MAX: usize = 10;
+
+/// Removes the targets of links to sections that were left out; their text stays.
+pub(super) fn without_dead_links(page: &str) -> String {
+    const LINK: &str = " href=\"#";
+    let ids = page.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let ids: BTreeSet<&str> = ids.collect();
+    let mut out = String::with_capacity(page.len());
+    let mut rest = page;
+    while let Some((before, after)) = rest.split_once(LINK) {
+        out.push_str(before);
+        let (id, tail) = after.split_once('"').unwrap_or((after, ""));
+        if ids.contains(id) {
+            out.extend([LINK, id, "\""]);
+        }
+        rest = tail;
+    }
+    out.push_str(rest);
+    out
+}
 
 /// Removes the references to embedded numbers.
 pub(super) fn without_references(page: &str) -> String {
@@ -242,6 +294,36 @@ mod tests {
         assert!(
             words.is_some_and(|words| words.contains("only the best plans, limits and doubts."))
         );
+    }
+
+    /// A large part left out late makes space for small ones left out before it.
+    #[test]
+    fn parts_that_fit_are_added_again() {
+        let size = |part: &Part| -> usize {
+            match part {
+                Part::Runs | Part::Costs | Part::Time | Part::Narrow | Part::Tables => 100_000,
+                Part::Timelines => 1_000_001,
+                _ => 0,
+            }
+        };
+        let write = |without: &[Part], words: Vec<String>| {
+            let parts = Part::ALL.iter().filter(|part| !without.contains(part));
+            let bytes = 500_000 + parts.map(size).sum::<usize>();
+            format!("{without:?} {}{}", words.join(" "), " ".repeat(bytes))
+        };
+        let page = within_limit(write);
+        assert!(page.starts_with("[Timelines] "), "{}", page.trim_end());
+        assert!(page.contains("ioloom trace export FILE --format html -o OUT writes the timeline"));
+        assert!(page.len() <= PAGE_MAX);
+        let page = within_limit(|_, words| words.join(" ") + &"x".repeat(PAGE_MAX + 1));
+        assert!(page.contains("the table of claims") && page.contains("The page has 1.5 MB"));
+    }
+
+    #[test]
+    fn links_without_a_target_are_removed() {
+        let page = "<p id=\"a\"><a href=\"#a\">1</a><a href=\"#b\" class=\"c\">2</a></p>";
+        let kept = "<p id=\"a\"><a href=\"#a\">1</a><a class=\"c\">2</a></p>";
+        assert_eq!(without_dead_links(page), kept);
     }
 
     #[test]

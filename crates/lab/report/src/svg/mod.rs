@@ -262,7 +262,11 @@ pub(crate) const fn series_class(index: usize) -> &'static str {
     }
 }
 
-/// Returns the tooltip text of a mark: name, median, ends, count and raw values.
+/// Maximum number of raw values in a tooltip.
+const TIP_VALUES_MAX: usize = 64;
+
+/// Returns the tooltip text of a mark: name, median and ends, and the count and raw values if there are
+/// any. A published or computed number has none.
 pub fn tip(what: &str, unit: Unit, e: &Estimate) -> String {
     let mut out = format!("{what}\nmedian {}", unit.format(e.median));
     match e.ends {
@@ -272,8 +276,11 @@ pub fn tip(what: &str, unit: Unit, e: &Estimate) -> String {
         }
         None => out.push_str(", no interval"),
     }
+    if e.values.is_empty() {
+        return out;
+    }
     out.push_str(&format!("\nn = {}: ", e.values.len()));
-    let shown = e.values.iter().take(16).map(|v| unit.format(*v)).collect::<Vec<_>>();
+    let shown: Vec<_> = e.values.iter().take(TIP_VALUES_MAX).map(|v| unit.format(*v)).collect();
     out.push_str(&shown.join(", "));
     if e.values.len() > shown.len() {
         out.push_str(&format!(" and {} more", e.values.len() - shown.len()));
@@ -362,6 +369,17 @@ mod tests {
         assert!(sorted.windows(2).all(|w| w[1] - w[0] >= 10.0 - 1e-9), "{sorted:?}");
         assert!(out.iter().all(|y| (0.0..=95.0).contains(y)));
         assert_eq!(spread(&[50.0], 10.0, 0.0, 95.0), [50.0]);
+    }
+
+    #[test]
+    fn tooltips_list_the_values_that_exist() {
+        let of = |count: u32| {
+            let values: Vec<f64> = (1..=count).map(f64::from).collect();
+            tip("arm", Unit::Number, &Estimate { values, median: 1.0, ends: None })
+        };
+        assert_eq!(of(0), "arm\nmedian 1, no interval");
+        assert!(of(20).ends_with(", 19, 20"), "{}", of(20));
+        assert!(of(70).ends_with(" and 6 more"), "{}", of(70));
     }
 
     #[test]

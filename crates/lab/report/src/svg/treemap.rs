@@ -74,10 +74,14 @@ fn large(m: &mut Markup, chart: &Treemap, tiles: &[&Tile], at: Place, total: f64
     let value: f64 = tiles.iter().map(|t| worth(t.value)).sum();
     let name = name_of(tiles);
     let (x, y, w, h) = inset(at, 1.0);
-    m.tag("title").text(&tip(&name, chart.unit, value, total));
-    rect(m, "mk", at, 1.0, Some(0.18));
     let head = h >= HEAD + 4.0 && w >= 34.0;
-    if head {
+    // The tiles inside are marks of their own: a mark in a mark would have two tooltips.
+    m.tag("g").a("class", "pt").body(|m| {
+        m.tag("title").text(&tip(&name, chart.unit, value, total));
+        rect(m, "mk", at, 1.0, Some(0.18));
+        if !head {
+            return;
+        }
         let size = chart.unit.format(value);
         // Falls back to the name alone if size and share do not fit.
         let words =
@@ -86,7 +90,7 @@ fn large(m: &mut Markup, chart: &Treemap, tiles: &[&Tile], at: Place, total: f64
                 .find(|words| text_width(words, 12.5) <= w - 10.0)
                 .unwrap_or_else(|| name.clone());
         label(m, "b", x + 6.0, y + 14.0, &fitted(&words, 12.5, w - 10.0));
-    }
+    });
     let [tile] = tiles else { return };
     let top = if head { HEAD } else { 2.0 };
     let inner = (x + 2.0, y + top, w - 4.0, h - top - 2.0);
@@ -260,6 +264,26 @@ mod tests {
         for (_, _, w, h) in out {
             assert!((w / h).max(h / w) < 3.0, "{w}×{h}");
         }
+    }
+
+    /// The data of a chart are the words of its marks.
+    #[test]
+    fn every_tile_is_one_mark() {
+        let chart = Treemap {
+            title: "Sizes".into(),
+            description: "Sizes below /x".into(),
+            tiles: vec![
+                tile("directory", 100.0, vec![tile("a", 60.0, vec![]), tile("b", 40.0, vec![])]),
+                tile("file", 50.0, vec![]),
+            ],
+            unit: Unit::Bytes,
+            height: 300.0,
+        };
+        let text = draw(&chart, 600.0).standalone();
+        let marks = text.split("<g class=\"pt\"><title>").skip(1);
+        let names: Vec<&str> = marks.filter_map(|mark| mark.split('\n').next()).collect();
+        assert_eq!(names, ["directory", "directory / a", "directory / b", "file"]);
+        assert_eq!(text.matches("<title>").count(), 1 + names.len(), "{text}");
     }
 
     #[test]

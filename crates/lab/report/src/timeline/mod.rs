@@ -22,6 +22,9 @@ pub use text::timeline_text;
 
 use ioloom_model::State;
 
+/// Maximum number of roles with lanes or shares; the rest are counted. A build has one role per process.
+const ROLES: usize = 64;
+
 /// Returns the letter of a state for lanes without colour; the viewer uses the same letters.
 pub const fn letter(state: State) -> char {
     match state {

@@ -5,7 +5,7 @@
 //! zooming is available.
 
 use super::svg::{self, SvgOptions};
-use super::words;
+use super::{ROLES, words};
 use crate::markup::Markup;
 use crate::page::frame::{Lanes, document_frame};
 use ioloom_model::State;
@@ -119,9 +119,10 @@ fn introduction(m: &mut Markup, i: usize, trace: &Trace, findings: &[Finding], t
     });
 }
 
-/// Writes the shares of the whole run by role.
+/// Writes the shares of the whole run by role, and counts the roles beyond [`ROLES`].
 fn share_table(m: &mut Markup, trace: &Trace) {
-    let roles = shares::roles(trace);
+    let mut roles = shares::roles(trace);
+    let rest = roles.split_off(roles.len().min(ROLES));
     m.tag("div").a("class", "scroll").a("tabindex", "0").body(|m| {
         m.tag("table").body(|m| {
             m.tag("thead").body(|m| {
@@ -150,6 +151,9 @@ fn share_table(m: &mut Markup, trace: &Trace) {
             });
         });
     });
+    if let Some(more) = words::more_roles(rest.iter().map(|role| role.threads as usize)) {
+        m.tag("p").text(&format!("{more}, not in this table."));
+    }
 }
 
 /// Writes sources, checks and notes.

@@ -5,12 +5,13 @@
 //! in a lane form one path. A lane of a thousand columns takes a few KiB regardless of trace
 //! length.
 
-use super::{letter, share_text, tenths, words};
+use super::{ROLES, letter, share_text, tenths, words};
 use crate::markup::{Markup, coordinate};
 use crate::quantity::Unit;
 use crate::svg::scale::Scale;
 use crate::svg::{Pattern, fitted, label, line, palette_css, text_width, unseen};
 use ioloom_model::State;
+use ioloom_model::units::format_counted;
 use ioloom_trace::shares::{self, Lane, Shares, is_program_thread};
 use ioloom_trace::{Device, Thread, Trace};
 use std::fmt::Write as _;
@@ -306,22 +307,35 @@ impl Plot {
         }
     }
 
+    /// Draws up to `most` threads by role. Roles without room for a lane are counted in one line.
     fn threads(&mut self, trace: &Trace, most: usize) {
         let mut drawn = 0;
-        for role in shares::roles(trace) {
-            self.heading(&format!("{} ({})", role.role, role.threads));
-            let mine: Vec<_> = trace.threads.iter().filter(|t| t.role == role.role).collect();
+        let mut roles = shares::threads_by_role(&trace.threads).into_iter().peekable();
+        for _ in 0..ROLES {
+            let Some((role, mine)) = roles.next_if(|_| drawn < most) else { break };
+            self.heading(&format!("{role} ({})", mine.len()));
             let shown = mine.len().min(most - drawn);
             for thread in &mine[..shown] {
                 self.thread(thread);
             }
             drawn += shown;
             if shown < mine.len() {
-                let text = format!("and {} more threads, not drawn", mine.len() - shown);
-                label(&mut self.m, "q", 4.0, self.y + 12.0, &text);
-                self.y += 18.0;
+                let rest = (mine.len() - shown) as u64;
+                self.not_drawn(&format!(
+                    "and {}",
+                    format_counted(rest, "more thread", "more threads")
+                ));
             }
         }
+        if let Some(more) = words::more_roles(roles.map(|(_, mine)| mine.len())) {
+            self.not_drawn(&more);
+        }
+    }
+
+    fn not_drawn(&mut self, what: &str) {
+        let text = fitted(&format!("{what}, not drawn"), 11.0, self.width);
+        label(&mut self.m, "q", 4.0, self.y + 12.0, &text);
+        self.y += 18.0;
     }
 
     /// Draws one lane: a path per state, overlaid with its pattern.
@@ -354,10 +368,11 @@ impl Plot {
         for mark in trace.marks.iter().filter(|m| m.at_ns >= self.from && m.at_ns <= self.to) {
             let x = self.x(mark.at_ns);
             line(&mut self.m, "mark", (x, top), (x, self.y - 10.0));
-            let wide = text_width(&mark.name, 11.0);
-            let left = (x - wide / 2.0).clamp(self.left, self.width - wide);
+            let name = fitted(&mark.name, 11.0, self.width - self.left);
+            let wide = text_width(&name, 11.0);
+            let left = (x - wide / 2.0).min(self.width - wide).max(self.left);
             if left >= free {
-                label(&mut self.m, "q", left, self.y, &mark.name);
+                label(&mut self.m, "q", left, self.y, &name);
                 free = left + wide + 10.0;
             }
         }

@@ -1,8 +1,8 @@
 //! Lanes for a terminal: one letter per column and thread, and the shares in numbers.
 
-use super::{letter, share_text, tenths, words};
+use super::{ROLES, letter, share_text, tenths, words};
 use ioloom_model::State;
-use ioloom_model::units::{format_count, format_ns, readable};
+use ioloom_model::units::{format_counted, format_ns, readable};
 use ioloom_trace::shares::{self, Lane, Shares, threads_by_role};
 use ioloom_trace::{Thread, Trace};
 
@@ -10,8 +10,6 @@ use ioloom_trace::{Thread, Trace};
 const NAMES: usize = 18;
 /// Maximum number of threads per role that get a line each; the rest are summed up.
 const THREADS: usize = 32;
-/// Maximum number of roles with lanes; the rest are counted. A build has one role per process.
-const ROLES: usize = 64;
 
 /// Returns the trace as plain text of `width` columns (at least 40). Each column of a lane shows
 /// the letter of the state with the largest share; the shares below are exact.
@@ -36,15 +34,14 @@ pub fn timeline_text(trace: &Trace, width: usize) -> String {
         out.push_str(&format!("{} ({})\n", readable(role), threads.len()));
         push_lanes(&mut out, trace, threads, names, columns);
         if threads.len() > THREADS {
-            let more = format!("and {} more threads, summed up below", threads.len() - THREADS);
-            push_folded(&mut out, &more, width);
+            let rest = (threads.len() - THREADS) as u64;
+            let more = format_counted(rest, "more thread", "more threads");
+            push_folded(&mut out, &format!("and {more}, summed up below"), width);
         }
         out.push_str(&shares_line(trace, threads, width));
     }
-    if let Some(rest) = roles.get(ROLES..).filter(|rest| !rest.is_empty()) {
-        let threads: usize = rest.iter().map(|(_, threads)| threads.len()).sum();
-        let (roles, threads) = (format_count(rest.len() as u64), format_count(threads as u64));
-        push_folded(&mut out, &format!("and {roles} more roles with {threads} threads"), width);
+    if let Some(more) = words::more_roles(roles.iter().skip(ROLES).map(|(_, of)| of.len())) {
+        push_folded(&mut out, &more, width);
     }
     out.push('\n');
     for line in not_measured(trace) {

@@ -2,7 +2,7 @@
 
 use super::share_text;
 use crate::quantity::count;
-use ioloom_model::units::format_ns;
+use ioloom_model::units::{format_counted, format_ns};
 use ioloom_model::{State, StateTable, StateTime};
 use ioloom_trace::Trace;
 
@@ -26,6 +26,14 @@ pub(super) fn evidence_line(trace: &Trace) -> String {
         count(lost(trace)),
         e.overhead_pct,
     )
+}
+
+/// Counts the roles that are not shown, given the number of threads of each; `None` if there are none.
+pub(super) fn more_roles(threads: impl Iterator<Item = usize>) -> Option<String> {
+    let (roles, threads) = threads.fold((0, 0), |(roles, sum), of| (roles + 1, sum + of as u64));
+    let roles_text = format_counted(roles, "more role", "more roles");
+    let threads_text = format_counted(threads, "thread", "threads");
+    (roles > 0).then(|| format!("and {roles_text} with {threads_text}"))
 }
 
 /// Returns the number of records reported as lost by the sources.

@@ -187,6 +187,7 @@ fn kernel_settings_are_listed_with_the_published_ones() {
         title: String::new(),
         columns: row("name", "value"),
         rows: vec![row("vm.dirty_ratio", "40"), row("vm.dirty_writeback_centisecs", "500")],
+        ..Default::default()
     };
     input.published.insert("002_sysctl".to_owned(), table);
     let page = html(&input);
@@ -274,6 +275,7 @@ fn page_of(experiment: &str, arm: &str, plan: &str, numbers: &[(&str, f64)]) -> 
             row(&["before drop", "2702600", "526436"]),
             row(&["after drop", "991112", "527360"]),
         ],
+        ..Default::default()
     };
     input.published.insert("002_free".to_owned(), free);
     html(&input).replace("<wbr>", "")

@@ -9,6 +9,7 @@ mod markdown;
 mod page;
 #[path = "../../examples/sample/records.rs"]
 mod records;
+mod sections;
 #[path = "../../examples/timeline/synthetic.rs"]
 mod synthetic;
 mod timeline;

@@ -107,16 +107,49 @@ fn the_text_has_no_control_characters_of_a_trace() {
     assert!(text.contains("\\u{1b}]0;x"), "{text}");
 }
 
-#[test]
-fn more_roles_than_are_drawn_are_counted() {
+/// Returns the trace of a build, each process of which is a role with one thread.
+fn build(processes: u32) -> Trace {
     let mut trace = sync_threads();
     let thread = trace.threads[0].clone();
     let of_process =
         |pid: u32| Thread { tid: pid, role: format!("process {pid}"), ..thread.clone() };
-    trace.threads = (0..1100).map(of_process).collect();
-    let text = timeline_text(&trace, 80);
+    trace.threads = (0..processes).map(of_process).collect();
+    trace
+}
+
+#[test]
+fn more_roles_than_are_drawn_are_counted() {
+    let text = timeline_text(&build(1100), 80);
     assert!(text.contains("process 63 (1)") && !text.contains("process 64 (1)"), "{text}");
     assert!(text.contains("and 1 036 more roles with 1 036 threads"), "{text}");
+    let text = timeline_text(&build(65), 80);
+    assert!(text.contains("and 1 more role with 1 thread\n"), "{text}");
+}
+
+#[test]
+fn drawings_and_tables_do_not_grow_with_the_roles() {
+    let height = |trace: &Trace, threads: usize| {
+        let svg = timeline_svg(trace, &SvgOptions { threads, ..light() });
+        svg.split(" height=\"").nth(1).and_then(|rest| rest.split('"').next()).map(str::to_owned)
+    };
+    for threads in [24, 1000] {
+        assert_eq!(height(&build(500), threads), height(&build(900), threads));
+    }
+    let svg = timeline_svg(&build(500), &light());
+    assert!(svg.contains("and 476 more roles with 476 threads, not drawn"), "{svg}");
+    let page = timeline_page(&[build(500)]);
+    assert_eq!(page.matches(" (1)</th>").count(), 64);
+    assert!(page.contains("and 436 more roles with 436 threads, not in this table."));
+}
+
+#[test]
+fn names_of_marks_fit() {
+    let mut trace = sync_threads();
+    trace.marks[0].name = "m".repeat(300);
+    for width in [320.0, 1100.0] {
+        let svg = timeline_svg(&trace, &SvgOptions { width, ..light() });
+        assert!(svg.contains("mm…</text>") && !svg.contains(&trace.marks[0].name), "{width}");
+    }
 }
 
 #[test]
@@ -155,6 +188,8 @@ fn empty_and_tiny_traces_can_be_drawn() {
 fn more_threads_than_are_drawn_are_counted() {
     let svg = timeline_svg(&reader_and_computers(), &SvgOptions { threads: 2, ..light() });
     assert!(svg.contains("and 2 more threads, not drawn"), "the rest is counted");
+    let svg = timeline_svg(&reader_and_computers(), &SvgOptions { threads: 3, ..light() });
+    assert!(svg.contains("and 1 more thread, not drawn"), "one is singular");
 }
 
 #[test]

@@ -122,6 +122,8 @@ fn shown_again(home: &Home, studies: &str) {
     assert!(page.starts_with("<!doctype html>") || page.starts_with("<!DOCTYPE html>"));
     let svg = home.run(&["report", "--studies", studies, "--picture", "two"]).well().out;
     assert!(svg.contains("<svg"), "{svg}");
+    home.run(&["report", "--studies", studies, "--picture", "two:nowhere"])
+        .one_error(2, &["no chart of 'two:nowhere'"]);
     // The session contains its study. For older sessions without it the comparisons are shown.
     let page = home.run(&["report", "-o", "-"]).well().out;
     assert!(page.contains("Which of two plans is faster") && !page.contains("--studies DIR"));
