@@ -526,7 +526,7 @@ impl<'a, K> Files<'a, K> {
             cancel: self.cancel.clone(),
             progress: report.as_ref().map(|report| report as &(dyn Fn(engine::ProgressNow) + Sync)),
             tracing: self.lab.tracing.or(wanted.as_ref().map(TraceWanted::tracing)),
-            on_demand: self.on_demand.unwrap_or(!self.pinned),
+            on_demand: self.on_demand.unwrap_or(!self.pinned || plan.tuning != Tuning::Fixed),
             mmap: self.lab.mmap,
             detail: measure.detail(),
             sample: measure.in_flight,

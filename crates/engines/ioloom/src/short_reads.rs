@@ -37,6 +37,8 @@ enum Mounted {
 struct MadeUp {
     /// Mount points, each ending with a slash.
     points: Vec<Vec<u8>>,
+    /// The last names of mount points that are files.
+    files: Vec<OsString>,
     /// Whether relative paths are below one.
     here: bool,
 }
@@ -44,6 +46,11 @@ struct MadeUp {
 impl MadeUp {
     fn of(mounts: &[Mount]) -> Self {
         let made_up = mounts.iter().filter(|mount| mount.is_made_up());
+        let is_file = |mount: &&Mount| {
+            std::fs::symlink_metadata(&mount.point).is_ok_and(|found| !found.is_dir())
+        };
+        let name = |mount: &Mount| mount.point.file_name().unwrap_or_default().to_owned();
+        let files = made_up.clone().filter(is_file).map(name).collect();
         let with_slash = |mount: &Mount| {
             let mut point = mount.point.clone().into_os_string().into_vec();
             point.push(b'/');
@@ -53,13 +60,16 @@ impl MadeUp {
         points.sort_unstable();
         // /sys/kernel/debug is below /sys.
         points.dedup_by(|later, earlier| later.starts_with(earlier));
-        let mut all = Self { points, here: false };
+        let mut all = Self { points, files, here: false };
         all.here = std::env::current_dir().is_ok_and(|dir| all.contain(&dir.join("a file")));
         all
     }
 
     #[inline]
     fn contain(&self, path: &Path) -> bool {
+        if !self.files.is_empty() && self.files.iter().any(|file| path.ends_with(file)) {
+            return true;
+        }
         let path = path.as_os_str().as_bytes();
         match path.first() {
             Some(b'/') => self.points.iter().any(|point| path.starts_with(point)),
@@ -125,6 +135,8 @@ mod tests {
         {
             assert_eq!(made_up.contain(Path::new(path)), expected, "{path}");
         }
+        let one = MadeUp { points: Vec::new(), files: vec!["uptime".into()], here: false };
+        assert!(one.contain(Path::new("here/uptime")) && !one.contain(Path::new("here/downtime")));
         let below = |points: &[Vec<u8>], point: &[u8]| points.iter().any(|p| point.starts_with(p));
         assert!(below(&made_up.points, b"/sys/fs/cgroup/"));
         assert!(!made_up.points.iter().any(|point| point.starts_with(b"/sys/f")));

@@ -8,8 +8,9 @@
 use crate::fault::{call, cut};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, openat, statx};
 use rustix::io::Errno;
+use std::ffi::OsStr;
 use std::io::{self, IoSliceMut};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 /// File types.
@@ -114,16 +115,29 @@ impl OpenHow {
 /// Opens a file for reading. If another program has a lease on it, waits until that is given up.
 #[inline]
 pub fn open(path: &Path, how: OpenHow) -> io::Result<OwnedFd> {
-    open_and_wait("open", path, how.flags())
+    open_and_wait("open", CWD, path, how.flags())
+}
+
+/// Opens a file of a directory, as [`open`] does.
+#[inline]
+pub fn open_in(dir: impl AsFd, name: &OsStr, how: OpenHow) -> io::Result<OwnedFd> {
+    open_and_wait("open", dir.as_fd(), name, how.flags())
+}
+
+/// Returns a reference to a directory, by which [`open_in`] opens its files. It cannot be listed.
+pub fn reference_to_dir(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    retry("open-dir-path", || openat(CWD, path, flags, Mode::empty()))
 }
 
 #[inline]
 fn open_and_wait(
     call: &'static str,
+    dir: BorrowedFd<'_>,
     path: impl rustix::path::Arg + Copy,
     flags: OFlags,
 ) -> io::Result<OwnedFd> {
-    let open = |flags| retry(call, || openat(CWD, path, flags, Mode::empty()));
+    let open = |flags| retry(call, || openat(dir, path, flags, Mode::empty()));
     match open(flags) {
         // Only regular files have leases, so it does not wait for a pipe.
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => open(flags - OFlags::NONBLOCK),
@@ -156,7 +170,7 @@ impl Found {
     pub fn open(&self) -> io::Result<OwnedFd> {
         let link = format!("/proc/self/fd/{}", self.handle.as_raw_fd());
         let flags = OpenHow::default().flags();
-        open_and_wait("reopen", link.as_str(), flags)
+        open_and_wait("reopen", CWD, link.as_str(), flags)
     }
 }
 

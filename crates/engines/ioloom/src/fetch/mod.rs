@@ -12,6 +12,7 @@ mod interface;
 mod lease;
 mod map;
 mod missed;
+mod neighbours;
 mod nowait;
 mod opening;
 mod piece;

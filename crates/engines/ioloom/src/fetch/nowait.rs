@@ -10,7 +10,8 @@
 use super::after_read::{ended, next_piece};
 use super::interface::{Cx, Fetch, Reaped, SHORT_FUNCTION_NS, Started};
 use super::missed::Missed;
-use super::opening::{begin, failed_on};
+use super::neighbours::{Neighbours, Unsupported};
+use super::opening::{begin_among, failed_on};
 use super::piece::{Begun, PieceProgress, READ_MAX, is_end, piece_limit};
 use super::pread::{Parked, charged, read_on, unpark};
 use crate::arena::Lease;
@@ -23,16 +24,21 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
+/// A read of a file in memory that takes longer has waited for a device.
+const SWAPPED_NS: u64 = 50_000;
+
 /// A window of files whose readahead was started.
 pub(crate) struct NowaitWindow<'p, S> {
     window: usize,
     missed: VecDeque<Missed<'p, S>>,
     parked: Parked<'p, S>,
+    neighbours: Neighbours,
 }
 
 impl<S> NowaitWindow<'_, S> {
     pub(crate) fn new(window: u32) -> Self {
-        Self { window: window as usize, missed: VecDeque::new(), parked: Parked::new() }
+        let (missed, parked) = (VecDeque::new(), Parked::new());
+        Self { window: window as usize, missed, parked, neighbours: Neighbours::default() }
     }
 }
 
@@ -70,23 +76,45 @@ impl<'p, S> NowaitWindow<'p, S> {
                 self.missed.push_back(Missed { item, file, lease, progress });
                 Started::Pending
             }
-            Ok(answer @ (Nowait::Unsupported | Nowait::Refused)) => {
+            Ok(Nowait::Unsupported) => {
+                let how = self.neighbours.note(item.path.as_path(), &file);
+                self.read_unasked(cx, item, Begun { file, lease, progress }, how)
+            }
+            Ok(Nowait::Refused) => {
                 // File systems whose reads may be short anywhere are among those.
                 progress.cut = true;
-                // Counted before the read, which may take long: the count brings more threads.
-                let is_refused = answer == Nowait::Refused;
-                if !is_refused {
-                    cx.shared.unanswered.fetch_add(1, Ordering::Relaxed);
-                }
                 let started = read_on(cx, item, file, lease, progress, (false, &mut self.parked));
                 // A refusal may be that of a single file.
-                if is_refused && !matches!(started, Started::Failed(_)) {
+                if !matches!(started, Started::Failed(_)) {
                     cx.shared.unanswered.fetch_add(1, Ordering::Relaxed);
                 }
                 started
             }
             Err(error) => Started::Failed(failed_on(&item, &file, Operation::Read, error)),
         }
+    }
+
+    /// Reads a file whose file system does not support reads that do not wait.
+    fn read_unasked(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        item: Item<'p, S>,
+        begun: Begun,
+        how: Unsupported,
+    ) -> Started<'p, S> {
+        let Begun { file, lease, mut progress } = begun;
+        if how == Unsupported::Waiting {
+            // File systems whose reads may be short anywhere are among those.
+            progress.cut = true;
+            // Counted before the read, which may take long: the count brings more threads.
+            cx.shared.unanswered.fetch_add(1, Ordering::Relaxed);
+        }
+        let started = read_on(cx, item, file, lease, progress, (false, &mut self.parked));
+        // Memory that was swapped out. If the last read finds nothing, an earlier one has waited.
+        if how == Unsupported::InMemory && cx.meter.last_lap_ns() > SWAPPED_NS {
+            cx.shared.unanswered.fetch_add(1, Ordering::Relaxed);
+        }
+        started
     }
 }
 
@@ -142,9 +170,16 @@ impl<'p, S> Fetch<'p, S> for NowaitWindow<'p, S> {
         item: Item<'p, S>,
         lease: Option<Lease>,
     ) -> Started<'p, S> {
-        match begin(cx, &item, lease, false) {
-            Ok(Begun { file, lease, progress }) => self.attempt(cx, item, file, lease, progress),
-            Err(not) => not.started(item),
+        let begun = match begin_among(cx, &item, lease, &mut self.neighbours) {
+            Ok(begun) => begun,
+            Err(not) => return not.started(item),
+        };
+        match self.neighbours.unsupported() {
+            Some(how) if item.known_regular => self.read_unasked(cx, item, begun, how),
+            _ => {
+                let Begun { file, lease, progress } = begun;
+                self.attempt(cx, item, file, lease, progress)
+            }
         }
     }
 

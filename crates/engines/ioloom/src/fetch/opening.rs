@@ -12,6 +12,7 @@
 
 use super::interface::{Cx, Started};
 use super::lease::lease_waiting;
+use super::neighbours::Neighbours;
 use super::piece::{Begun, PieceProgress, first_buffer};
 use crate::arena::Lease;
 use crate::error::{FileError, Operation};
@@ -21,6 +22,7 @@ use ioloom_model::CallKind;
 use ioloom_sys::file::{self, Kind, OpenHow};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -69,7 +71,36 @@ pub(crate) fn begin<S>(
     lease: Option<Lease>,
     direct: bool,
 ) -> Result<Begun, NotOpen> {
-    let Opened { file, size } = open(cx, item, direct)?;
+    let opened = open(cx, item, direct)?;
+    begun(cx, item, lease, opened)
+}
+
+/// Begins as [`begin`] does; a file that a walk found to be regular is opened among its neighbours.
+#[inline]
+pub(crate) fn begin_among<S>(
+    cx: &mut Cx<'_, '_>,
+    item: &Item<'_, S>,
+    lease: Option<Lease>,
+    neighbours: &mut Neighbours,
+) -> Result<Begun, NotOpen> {
+    if !item.known_regular {
+        return begin(cx, item, lease, false);
+    }
+    let opened = open_by(cx, item, false, |path, how| {
+        neighbours.enter(path);
+        neighbours.open(path, how)
+    })?;
+    begun(cx, item, lease, opened)
+}
+
+#[inline]
+fn begun<S>(
+    cx: &mut Cx<'_, '_>,
+    item: &Item<'_, S>,
+    lease: Option<Lease>,
+    opened: Opened,
+) -> Result<Begun, NotOpen> {
+    let Opened { file, size } = opened;
     let lease = first_lease(cx, item, lease, size)?;
     Ok(Begun { file, lease, progress: PieceProgress { size, ..PieceProgress::default() } })
 }
@@ -96,6 +127,17 @@ pub(crate) fn open<S>(
     item: &Item<'_, S>,
     direct: bool,
 ) -> Result<Opened, NotOpen> {
+    open_by(cx, item, direct, file::open)
+}
+
+/// Opens a file with `first`, or with further attempts by its path.
+#[inline]
+fn open_by<S>(
+    cx: &mut Cx<'_, '_>,
+    item: &Item<'_, S>,
+    direct: bool,
+    first: impl FnOnce(&Path, OpenHow) -> io::Result<OwnedFd>,
+) -> Result<Opened, NotOpen> {
     cx.shared.polite.reads(item.path.as_path());
     if !item.known_regular
         && !direct
@@ -106,7 +148,7 @@ pub(crate) fn open<S>(
     }
     let size = if item.known_regular && !direct { None } else { ask_first(cx, item, direct)? };
     let how = OpenHow { direct, nofollow: item.known_regular };
-    let opened = file::open(item.path.as_path(), how);
+    let opened = first(item.path.as_path(), how);
     cx.meter.lap(CallKind::Open, item.index);
     match opened {
         Ok(file) => Ok(Opened { file, size }),

@@ -425,6 +425,14 @@ impl EachArgs {
         self.plan.is_some() || self.method_given() || self.schedule.is_some()
     }
 
+    /// Reports whether the plan fits itself to the job: no flag chooses it, or it is `auto` as it is.
+    pub(crate) fn may_be_fitted(&self) -> bool {
+        let is_auto = |plan: Plan| {
+            plan.tuning != Tuning::Fixed && plan.schedule == Plan::auto(plan.tuning).schedule
+        };
+        !self.is_pinned() || self.plan.is_some_and(is_auto)
+    }
+
     /// Returns whether a flag selects a method.
     pub(crate) fn method_given(&self) -> bool {
         self.method.is_some() || self.plan.is_some()

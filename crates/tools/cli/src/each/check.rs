@@ -191,7 +191,7 @@ fn verify(args: &EachArgs, listed: &mut Listed, stop: &Arc<AtomicBool>) -> Resul
     let work = EachWork::new(&job, Lines::Compare(&sink, comparison), false);
     let files = Files::from(std::mem::take(&mut listed.paths))
         .pin(plan)
-        .start_on_demand(!args.is_pinned())
+        .start_on_demand(args.may_be_fitted())
         .cancel(&Cancel::from_flag(stop.clone()))
         .partial(true)
         .progress(|_| sink.tick());

@@ -71,9 +71,9 @@ pub(super) fn stream(plan: &mut Plan) {
     }
 }
 
-/// Makes a plan that no flag pins fit its memory budget and the limit on open files.
+/// Makes a plan that no flag pins, or `auto`, fit its memory budget and the limit on open files.
 pub(super) fn fit(plan: &mut Plan, args: &EachArgs) {
-    if !args.is_pinned() {
+    if args.may_be_fitted() {
         *plan = ioloom::fitted_plan(*plan);
     }
 }

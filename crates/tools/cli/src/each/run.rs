@@ -59,7 +59,7 @@ pub(super) fn run_job(
     let files = files
         .pin(job.plan)
         // Without reads, nothing shows that files wait for a thread.
-        .start_on_demand(!args.is_pinned() && job.plan.method != Method::Null)
+        .start_on_demand(args.may_be_fitted() && job.plan.method != Method::Null)
         .cancel(&Cancel::from_flag(stop.clone()))
         .partial(true)
         .progress(|progress| {

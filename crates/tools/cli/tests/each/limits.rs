@@ -48,6 +48,12 @@ fn any_number_of_threads_fits_without_a_plan() {
         let permits = format!("p={}", args[3]);
         assert!(json["plan"].as_str().unwrap().contains(&permits), "{args:?}: {json}");
     }
+    // A plan that adjusts itself is no number of files that was asked for, unless one is in it.
+    for limit in [1024, 64] {
+        let auto = limited(&place, limit, &["t", "--plan", "auto", "--json"]).ended(0).json();
+        assert!(!auto["plan"].as_str().unwrap().contains("l=512"), "{limit}: {auto}");
+    }
+    limited(&place, 64, &["t", "--plan", "nowait/window:l=300,p=2/auto"]).ended(3);
     let list = place.each(&["t", "--per-file"]).ended(0).text();
     place.write("list", list);
     limited(&place, 1024, &["--check", "list", "--threads", "64"]).ended(0);
