@@ -12,7 +12,7 @@ mod naive;
 mod place;
 mod score;
 
-use crate::regret::raw::Raw;
+use crate::regret::raw::{self, Raw};
 use crate::repo::Repo;
 use anyhow::{Context, bail, ensure};
 use list::Cell;
@@ -89,10 +89,13 @@ pub(crate) fn run(repo: &Repo, words: &[&str]) -> anyhow::Result<ExitCode> {
         }
         measure(&cells, &options)?;
     }
-    let raw = Raw::open(options.out.join("runs.jsonl"))?;
-    let text = score::summary(&cells, &raw.runs);
+    let runs = raw::read(&options.out.join("runs.jsonl"))?;
+    let text = score::summary(&cells, &runs);
     print!("{text}");
-    std::fs::write(options.out.join("summary.md"), text).context("write the summary")?;
+    // The file is about all cells.
+    if options.cells.is_empty() {
+        std::fs::write(options.out.join("summary.md"), text).context("write the summary")?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -3,7 +3,7 @@
 //! Everything longer than one command line is here rather than in shell scripts: typed, tested and
 //! the same on every machine. This crate is built before anything else can be checked, so it
 //! depends only on `anyhow`, `serde_json`, `rustix`, `signal-hook` and the small crates `control`,
-//! `predict` and `testbed`.
+//! `predict`, `stats` and `testbed`.
 
 #![expect(clippy::print_stdout, reason = "printing is the purpose of this program")]
 
@@ -86,7 +86,8 @@ cargo xtask COMMAND
                    [--dir DIR] [--program PATH] [--drop-caches]
                    the time of the plan auto in the cells of comparisons/regret/cells.json,
                    divided by that of the best fixed plan of a sweep; continues where it was
-                   interrupted. Limits, traps and images need root, as --drop-caches does
+                   interrupted. Limits, traps and images need root, as --drop-caches does.
+                   The exit code is 1 if a cell failed or could not be measured
   predict-cells [--summary] [--cell NAME]… [--runs N] [--out DIR] [--dir DIR]
                    [--program PATH] [--delayfs PATH]
                    calibrate, predict the cells of results/predict-cells, measure them, and print

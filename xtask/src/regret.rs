@@ -5,10 +5,14 @@
 //! (`comparisons/regret/cells.json`). Three phases: a coarse sweep of methods and windows in steps of
 //! four, a finer one by two around the best two, and the best three, the default and `auto` in blocks
 //! with a random order. Every run is a line of `CELL.jsonl` before the next one starts; a repeated
-//! command continues where the last one ended.
+//! command continues where the last one ended. A run that fails, or whose condition is not proved, is
+//! recorded with the reason and tried again.
 
 mod arms;
 mod cell;
+pub(crate) mod command;
+mod neighbour;
+pub(crate) mod proof;
 pub(crate) mod raw;
 mod setting;
 mod summary;
@@ -87,7 +91,7 @@ impl Options {
 /// Runs `regret …`.
 pub(crate) fn run(repo: &Repo, words: &[&str]) -> anyhow::Result<ExitCode> {
     if let ["neighbour", file] = words {
-        return setting::neighbour(Path::new(file)).map(|()| ExitCode::SUCCESS);
+        return neighbour::read_until_input_ends(Path::new(file)).map(|()| ExitCode::SUCCESS);
     }
     let options = Options::parse(repo, words)?;
     let cells = cell::read(&repo.root.join("comparisons/regret/cells.json"))?;
@@ -104,6 +108,7 @@ pub(crate) fn run(repo: &Repo, words: &[&str]) -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
+    let mut unmeasured = 0;
     if !options.summary {
         let mut again = vec!["regret"];
         again.extend(words);
@@ -119,23 +124,29 @@ pub(crate) fn run(repo: &Repo, words: &[&str]) -> anyhow::Result<ExitCode> {
         for cell in &selected {
             println!("{}", cell.name);
             if let Err(error) = measure(cell, &options) {
-                println!("  skipped: {error:#}");
+                println!("  not measured: {error:#}");
+                unmeasured += 1;
             }
         }
     }
-    summary::print(&selected, &options.out)?;
-    Ok(ExitCode::SUCCESS)
+    let failed = summary::print(&selected, &options.out)?;
+    if unmeasured > 0 {
+        println!("{unmeasured} cells could not be measured to the end");
+    }
+    Ok(if failed + unmeasured > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
 fn measure(cell: &Cell, options: &Options) -> anyhow::Result<()> {
     let mut raw = Raw::open(file_of(&options.out, cell))?;
     let mut setting = Setting::prepare(cell, &options.dir, &options.program, options.drop_caches)?;
-    if raw.runs.is_empty() {
-        let cell = cell.json.clone();
-        raw.push(
-            json!({"phase": "setup", "cell": cell, "seed": SEED, "version": setting.version()?}),
-        )?;
-    }
+    raw.begin(json!({
+        "phase": "setup",
+        "cell": cell.json.clone(),
+        "seed": SEED,
+        "version": setting.version()?,
+        "drop_caches": options.drop_caches,
+        "kernel": rustix::system::uname().release().to_string_lossy(),
+    }))?;
     let cores = setting.cores();
     phase("coarse", SWEEP_BLOCKS, &coarse(cores), &mut raw, &mut setting)?;
     let best = raw.ranking(&["coarse"]);
@@ -167,19 +178,21 @@ fn phase(
         }
         for i in order {
             let plan = plans[i].to_string();
-            if raw.has(name, block, &plan) {
-                continue;
+            while !raw.has(name, block, &plan) {
+                let mut run = setting.run(&plans[i])?;
+                run["phase"] = name.into();
+                run["block"] = block.into();
+                run["plan"] = plan.clone().into();
+                if run["failure"].is_null() {
+                    run["failure"] = raw.difference(&run).into();
+                }
+                let ms = run["wall_ns"].as_f64().unwrap_or(f64::NAN) / 1e6;
+                println!(
+                    "  {name} {block} {ms:9.1} ms {plan} {}",
+                    run["failure"].as_str().unwrap_or("")
+                );
+                raw.push(run)?;
             }
-            let mut run = setting.run(&plans[i])?;
-            run["phase"] = name.into();
-            run["block"] = block.into();
-            run["plan"] = plan.clone().into();
-            let ms = run["wall_ns"].as_f64().unwrap_or(f64::NAN) / 1e6;
-            println!(
-                "  {name} {block} {ms:9.1} ms {plan} {}",
-                run["failure"].as_str().unwrap_or("")
-            );
-            raw.push(run)?;
         }
     }
     Ok(())

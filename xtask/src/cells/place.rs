@@ -2,6 +2,8 @@
 //! system, and to drop names and attributes before a cold walk.
 
 use super::list::Cell as Listed;
+use crate::regret::command::remove_old_groups;
+use crate::regret::proof;
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 use std::cell::Cell;
@@ -39,10 +41,6 @@ const COPIED_MAX: usize = 512 << 20;
 const LOAD_S: u32 = 2;
 /// Seconds to establish the condition of a run, and to start and stop what it needs; for an estimate.
 const SETUP_S: f64 = 1.5;
-/// Attempts to evict a set, and the pause between two: pages that another processor is adding to its
-/// lists survive the first.
-const EVICTIONS: u32 = 5;
-const EVICTION_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 /// Names of the limited groups. One that a killed command left is removed.
 const GROUP: &str = "ioloom-cells-";
 
@@ -89,7 +87,7 @@ impl Place {
         run(&mut Command::new("sync"))?;
         let device = fs::metadata(&dir)?.dev();
         let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
-        remove_old_groups();
+        remove_old_groups(Path::new(BLKIO), GROUP);
         let group = |name| Path::new(BLKIO).join(format!("{GROUP}{}-{name}", std::process::id()));
         let groups = [group("free"), group("capped")];
         for group in &groups {
@@ -97,7 +95,7 @@ impl Place {
         }
         let limit = groups[1].join("blkio.throttle.read_iops_device");
         if let Err(error) = fs::write(limit, format!("{device} {CAP}")) {
-            remove_old_groups();
+            remove_old_groups(Path::new(BLKIO), GROUP);
             return Err(error).context("limit the device");
         }
         let at = dir.join("fuse");
@@ -251,15 +249,8 @@ impl Place {
     }
 
     fn cache(&self, what: &str, source: &str) -> anyhow::Result<()> {
-        let mut attempt = 1;
-        loop {
-            let done = run(Command::new(&self.program).args(["cache", what, "--json", source]));
-            if done.is_ok() || attempt == EVICTIONS {
-                return done.map(drop);
-            }
-            attempt += 1;
-            std::thread::sleep(EVICTION_PAUSE);
-        }
+        proof::cache(&self.program, what, &[PathBuf::from(source)])?;
+        Ok(())
     }
 
     /// Runs a server on one processor and a load on another.
@@ -326,14 +317,6 @@ impl Drop for Place {
 fn forget() -> anyhow::Result<()> {
     run(&mut Command::new("sync"))?;
     fs::write("/proc/sys/vm/drop_caches", "1").context("drop the page cache")
-}
-
-fn remove_old_groups() {
-    let groups = fs::read_dir(BLKIO).into_iter().flatten().flatten();
-    for group in groups.filter(|group| group.file_name().to_string_lossy().starts_with(GROUP)) {
-        // Fails while a process is in the group.
-        let _ = fs::remove_dir(group.path());
-    }
 }
 
 /// Waits for the address of a server, and loads it.

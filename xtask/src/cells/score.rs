@@ -1,6 +1,7 @@
 //! The scored table.
 
 use super::list::Cell;
+use ioloom_stats::median;
 use serde_json::Value;
 use std::fmt::Write as _;
 
@@ -31,7 +32,7 @@ fn scored(cell: &Cell, raw: &[Value]) -> Result<Scored, String> {
         raw.iter().filter(move |run| run["phase"] == phase && run["cell"] == cell.name.as_str())
     };
     let predicted = of("predicted").next().ok_or("not predicted")?;
-    let mut times: Vec<f64> = of("run")
+    let times: Vec<f64> = of("run")
         .filter(|run| run["failure"].is_null())
         .filter_map(|run| run["seconds"].as_f64())
         .collect();
@@ -39,15 +40,8 @@ fn scored(cell: &Cell, raw: &[Value]) -> Result<Scored, String> {
         let failure = of("run").find_map(|run| run["failure"].as_str());
         return Err(failure.unwrap_or("not measured").to_owned());
     }
-    times.sort_by(f64::total_cmp);
-    let half = times.len() / 2;
-    let measured = if times.len() % 2 == 1 {
-        times[half]
-    } else {
-        f64::midpoint(times[half - 1], times[half])
-    };
     Ok(Scored {
-        measured,
+        measured: median(&times),
         runs: times.len(),
         predicted: predicted["elapsed_s"].as_f64().ok_or("not predicted")?,
         naive: predicted["naive_s"].as_f64(),
@@ -91,13 +85,11 @@ pub(super) fn summary(cells: &[&Cell], raw: &[Value]) -> String {
     );
     let line = |name: &str, errors: &[f64], of: usize| {
         let good = errors.iter().filter(|error| error.abs() <= GOOD).count();
-        let mut sorted: Vec<f64> = errors.iter().map(|error| error.abs()).collect();
-        sorted.sort_by(f64::total_cmp);
-        let median = sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN);
+        let sizes: Vec<f64> = errors.iter().map(|error| error.abs()).collect();
         format!(
             "{name}: {good} of {of} cells within 10 % ({:.0} %), median error {:.1} %\n",
             100.0 * good as f64 / of.max(1) as f64,
-            100.0 * median
+            100.0 * median(&sizes)
         )
     };
     all += &line("predicted", &law, cells.len());
@@ -153,5 +145,14 @@ mod tests {
         assert!(text.contains("not scored: not warm"), "{text}");
         assert!(text.contains("predicted: 1 of 2 cells within 10 % (50 %)"), "{text}");
         assert!(text.contains("MISSED; 1 cells not scored"), "{text}");
+        // Errors of 50 % and 10 %: the median of two is between them.
+        let raw = [
+            json!({"phase": "predicted", "cell": "a", "elapsed_s": 2.0, "naive_s": null}),
+            json!({"phase": "predicted", "cell": "b", "elapsed_s": 1.0, "naive_s": null}),
+            run("a", 1.0, Value::Null),
+            run("b", 0.9, Value::Null),
+        ];
+        let text = summary(&[&a, &b], &raw);
+        assert!(text.contains("median error 30.0 %"), "{text}");
     }
 }

@@ -1,4 +1,7 @@
-//! The plans of a sweep: everything that `auto` may choose, and what other programs do.
+//! The plans of a sweep: methods and windows, and the plans of other programs.
+//!
+//! `auto` may also choose other numbers of permits and sizes of chunks. The sweep varies these little:
+//! its windows have one permit per core, and one of them has larger chunks.
 
 use std::fmt;
 

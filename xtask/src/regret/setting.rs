@@ -4,26 +4,29 @@
 
 use super::arms::Plan;
 use super::cell::Cell;
+use super::command::{grouped, remove_old_groups, run};
+use super::neighbour::{Neighbour, make_file};
+use super::proof::{bytes_read, cache, cold_failure, device_of, resident_failure};
 use anyhow::{Context, ensure};
-use rustix::fs::{Mode, OFlags};
 use serde_json::{Value, json};
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-/// Pause of the neighbour between two reads, and its file.
-const THINK: Duration = Duration::from_millis(30);
-const NEIGHBOUR_BYTES: u64 = 256 << 20;
 /// Size of an image.
 const IMAGE_BYTES: u64 = 8 << 30;
-/// Longest run, for `timeout`.
+/// Longest run, and the time to end after it, for `timeout`.
 const DEADLINE: &str = "600s";
+const KILL_AFTER: &str = "--kill-after=10s";
 /// Factor by which a cap falls.
 const FALL: u64 = 10;
+/// Control groups of version 1, and the names of those for limits.
+const GROUPS: &str = "/sys/fs/cgroup";
+const GROUP: &str = "ioloom-regret-";
 
 /// A prepared cell.
 pub(super) struct Setting<'a> {
@@ -31,7 +34,12 @@ pub(super) struct Setting<'a> {
     program: PathBuf,
     /// The directories of the files, the second one for `crosses`.
     dirs: Vec<PathBuf>,
+    /// The files of the first one, in the order of their paths, and their bytes.
+    files: Vec<PathBuf>,
     bytes: u64,
+    /// A list of the files that all plans get instead of the directories, if the condition depends on
+    /// the order in which files are read.
+    list: Option<PathBuf>,
     /// Control groups of the run.
     groups: Vec<PathBuf>,
     device: Option<String>,
@@ -53,7 +61,9 @@ impl<'a> Setting<'a> {
             cell,
             program: program.canonicalize().context("the program")?,
             dirs: Vec::new(),
+            files: Vec::new(),
             bytes: 0,
+            list: None,
             groups: Vec::new(),
             device: None,
             neighbour_file: dir.join("neighbour"),
@@ -69,16 +79,27 @@ impl<'a> Setting<'a> {
                 setting.place("delay --files 3000 --size 4KiB --open 2ms --read 2ms", dir)?;
             setting.dirs.push(second);
         }
-        setting.bytes =
-            setting.dirs.iter().map(|dir| bytes_of(dir)).sum::<std::io::Result<u64>>()?;
-        let device = fs::metadata(&setting.dirs[0])?.dev();
-        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-        setting.device = (major != 0).then(|| format!("{major}:{minor}"));
+        setting.files = files_of(&setting.dirs[0])?;
+        setting.files.sort();
+        for file in &setting.files {
+            setting.bytes += fs::metadata(file)?.len();
+        }
+        if matches!(cell.condition.as_str(), "second-half-warm" | "first-tenth-warm") {
+            let list = dir.join("list");
+            write_list(&list, &setting.files)?;
+            setting.list = Some(list);
+        }
+        setting.device = device_of(&setting.dirs[0]);
         setting.limits()?;
         if cell.trap.as_deref() == Some("neighbour-io") {
-            make_neighbour(&setting.neighbour_file)?;
+            make_file(&setting.neighbour_file)?;
         }
         Ok(setting)
+    }
+
+    /// Returns true if the medium never caches files.
+    fn is_uncached(&self) -> bool {
+        self.cell.medium.starts_with("delay ")
     }
 
     /// Returns the directory with the files on a medium.
@@ -106,9 +127,7 @@ impl<'a> Setting<'a> {
             fs_name => {
                 let image = dir.join(format!("{fs_name}.image"));
                 if !image.exists() {
-                    fs::File::create(&image)?.set_len(IMAGE_BYTES).context("size an image")?;
-                    let force = if fs_name == "ext4" { "-F" } else { "-f" };
-                    run(Command::new(format!("mkfs.{fs_name}")).args(["-q", force]).arg(&image))?;
+                    make_image(fs_name, &image)?;
                 }
                 let looped = run(Command::new("losetup")
                     .args(["--find", "--show", "--direct-io=on"])
@@ -136,7 +155,10 @@ impl<'a> Setting<'a> {
             "{} is missing; run cargo build --release -p ioloom-delayfs --example delayfs",
             server.display()
         );
-        let mut child = Command::new(server)
+        // A command that is killed takes the file system with it.
+        let mut child = Command::new("setpriv")
+            .args(["--pdeathsig", "TERM"])
+            .arg(server)
             .arg(&at)
             .args(words.split_whitespace())
             .stdout(Stdio::piped())
@@ -159,15 +181,18 @@ impl<'a> Setting<'a> {
     /// Creates the control groups of version 1 for the limits.
     fn limits(&mut self) -> anyhow::Result<()> {
         let cell = self.cell;
-        let name = format!("ioloom-regret-{}", std::process::id());
+        let name = format!("{GROUP}{}", std::process::id());
+        for kind in ["blkio", "cpu"] {
+            remove_old_groups(&Path::new(GROUPS).join(kind), GROUP);
+        }
         if cell.iops.is_some() || cell.bytes_per_s.is_some() {
-            let group = Path::new("/sys/fs/cgroup/blkio").join(&name);
+            let group = Path::new(GROUPS).join("blkio").join(&name);
             fs::create_dir(&group).context("create a blkio group; needs root and version 1")?;
             self.groups.push(group);
             self.cap(1)?;
         }
         if let Some(cpus) = cell.cpus {
-            let group = Path::new("/sys/fs/cgroup/cpu").join(&name);
+            let group = Path::new(GROUPS).join("cpu").join(&name);
             fs::create_dir(&group).context("create a cpu group; needs root and version 1")?;
             self.groups.push(group.clone());
             fs::write(group.join("cpu.cfs_quota_us"), ((cpus * 1e5) as u64).to_string())?;
@@ -201,50 +226,48 @@ impl<'a> Setting<'a> {
 
     /// Establishes the condition, runs a plan and returns the record.
     pub(super) fn run(&mut self, plan: &Plan) -> anyhow::Result<Value> {
-        self.condition()?;
+        if let Some(failure) = self.condition()? {
+            return Ok(json!({"failure": failure}));
+        }
         self.cap_if_any()?;
-        let before = self.device_sectors();
-        let (start, mut record) = (Instant::now(), json!({}));
-        let commands = match self.cell.trap.as_deref() {
-            Some("two") => 2,
-            _ => 1,
-        };
-        let mut children = Vec::new();
-        for _ in 0..commands {
+        let before = self.device_bytes();
+        let start = Instant::now();
+        let mut children = vec![self.spawn(plan)?];
+        if self.cell.trap.as_deref() == Some("two") {
             children.push(self.spawn(plan)?);
         }
-        let outputs = self.attend(children, start, &mut record)?;
-        record["wall_ns"] = (start.elapsed().as_nanos() as u64).into();
-        let read = before.zip(self.device_sectors()).map(|(before, after)| (after - before) * 512);
-        record["device_bytes"] = read.into();
-        let mut failure = None;
-        for output in &outputs {
-            if !output.status.success() {
-                failure = Some(String::from_utf8_lossy(&output.stderr).trim().to_owned());
-                continue;
+        let ended = self.attend(children, start)?;
+        let read = before.zip(self.device_bytes()).map(|(before, after)| after - before);
+        let mut record = json!({
+            "wall_ns": ended.wall.as_nanos() as u64,
+            "device_bytes": read,
+            "neighbour": ended.neighbour,
+        });
+        let mut failure = ended.failure;
+        let mut instances = Vec::new();
+        for output in &ended.outputs {
+            if output.status.success() {
+                instances.push(seen(&output.stdout)?);
+            } else {
+                failure = Some(reason(output));
             }
-            let text: Value = serde_json::from_slice(&output.stdout).context("the JSON of each")?;
-            for field in ["elapsed_ns", "files", "bytes", "digest", "memory_peak_bytes"] {
-                record[field] = text[field].clone();
+        }
+        if let Some(Value::Object(last)) = instances.last() {
+            for (field, value) in last {
+                record[field.as_str()] = value.clone();
             }
-            record["tuned"] = json!({
-                "decisions": text["tuned"]["decisions"],
-                "points": text["tuned"]["points"],
-                "probing_ns": text["tuned"]["probing_ns"],
-                "choice_ns": text["tuned"]["choice_ns"],
-            });
         }
-        if record["tuned"]["decisions"].is_null() {
-            record["tuned"] = Value::Null;
+        let differ = |field: &str| instances.iter().any(|one| one[field] != instances[0][field]);
+        if failure.is_none() && (differ("files") || differ("bytes")) {
+            failure = Some("the instances read different files".to_owned());
         }
-        let cold = self.cell.condition == "cold" && self.device.is_some();
-        if failure.is_none()
-            && cold
-            && read.is_some_and(|read| (read as f64) < 0.95 * self.bytes as f64)
-        {
-            failure = Some("not cold: the device read too little".to_owned());
+        if failure.is_none() && self.cell.condition == "cold" && !self.is_uncached() {
+            failure = cold_failure(read, self.bytes);
         }
-        record["failure"] = failure.map_or(Value::Null, Into::into);
+        if instances.len() > 1 {
+            record["instances"] = instances.into();
+        }
+        record["failure"] = failure.into();
         Ok(record)
     }
 
@@ -256,36 +279,31 @@ impl<'a> Setting<'a> {
         }
     }
 
-    /// Returns a command that runs in the control groups.
-    fn grouped(&self, program: &Path) -> Command {
-        let mut command = Command::new("sh");
-        let mut script = String::new();
-        for group in &self.groups {
-            script += &format!("echo $$ > {}/cgroup.procs && ", group.display());
-        }
-        command.args(["-c", &(script + "exec \"$@\""), "sh"]).arg(program);
-        command
-    }
-
     fn spawn(&self, plan: &Plan) -> anyhow::Result<Child> {
-        let mut command = self.grouped(Path::new("timeout"));
-        command.arg(DEADLINE).arg(&self.program);
+        // In the foreground, an interrupt reaches the run too.
+        let words = ["timeout", "--foreground", KILL_AFTER, DEADLINE];
+        let mut command = grouped(&self.groups, "TERM", &words);
+        command.arg(&self.program);
         command.args(["each", "--json", "--compute", &self.cell.compute]).args(plan.words());
-        command.args(&self.dirs).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        match &self.list {
+            Some(list) => {
+                let list = fs::File::open(list).context("open the list of the files")?;
+                command.arg("-").stdin(list);
+            }
+            None => {
+                command.args(&self.dirs).stdin(Stdio::null());
+            }
+        }
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().context("start each")
     }
 
     /// Waits for the runs, and springs the trap when it is due.
-    fn attend(
-        &self,
-        children: Vec<Child>,
-        start: Instant,
-        record: &mut Value,
-    ) -> anyhow::Result<Vec<Output>> {
-        let (send, ended) = channel();
+    fn attend(&self, children: Vec<Child>, start: Instant) -> anyhow::Result<Ended> {
+        let (send, done) = channel();
         let count = children.len();
         let mut outputs = Vec::new();
-        let mut neighbour = None;
+        let (mut neighbour, mut failure) = (None, None);
         std::thread::scope(|scope| -> anyhow::Result<()> {
             for child in children {
                 let send = send.clone();
@@ -293,94 +311,89 @@ impl<'a> Setting<'a> {
             }
             let due = Duration::from_secs_f64(self.cell.after_s);
             if self.cell.trap.is_some() {
-                match ended.recv_timeout(due.saturating_sub(start.elapsed())) {
-                    Ok(output) => outputs.push(output.context("wait for each")?),
+                match done.recv_timeout(due.saturating_sub(start.elapsed())) {
+                    Ok(output) => {
+                        outputs.push(output.context("wait for each")?);
+                        if self.cell.after_s > 0.0 {
+                            failure = Some("the trap did not begin".to_owned());
+                        }
+                    }
                     Err(_) => neighbour = self.spring()?,
                 }
             }
             while outputs.len() < count {
-                let output = ended.recv().context("wait for each")?;
+                let output = done.recv().context("wait for each")?;
                 outputs.push(output.context("wait for each")?);
             }
             Ok(())
         })?;
-        if let Some(mut child) = neighbour {
-            // It ends with its input.
-            drop(child.stdin.take());
-            if self.cell.trap.as_deref() == Some("neighbour-cpu") {
-                child.kill().context("stop the neighbour")?;
-            }
-            let output = child.wait_with_output().context("wait for the neighbour")?;
-            let seen: Value = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
-            record["neighbour"] = seen;
+        let wall = start.elapsed();
+        let mut seen = Value::Null;
+        if let Some(running) = neighbour {
+            (seen, failure) = Neighbour::end(running)?;
         }
-        Ok(outputs)
+        Ok(Ended { outputs, wall, neighbour: seen, failure })
     }
 
     /// Begins the trap. Returns the neighbour, if that is one.
-    fn spring(&self) -> anyhow::Result<Option<Child>> {
-        let mut command = match self.cell.trap.as_deref() {
-            Some("cap-falls") => {
-                self.cap(FALL)?;
-                return Ok(None);
-            }
+    fn spring(&self) -> anyhow::Result<Option<Neighbour>> {
+        match self.cell.trap.as_deref() {
+            Some("cap-falls") => self.cap(FALL).map(|()| None),
             Some("neighbour-io") => {
-                let mut command = self.grouped(&std::env::current_exe()?);
-                command.args(["regret", "neighbour"]).arg(&self.neighbour_file);
-                command.stdin(Stdio::piped()).stdout(Stdio::piped());
-                command
+                Neighbour::reading(&self.groups, &self.neighbour_file).map(Some)
             }
-            Some("neighbour-cpu") => {
-                let mut command = Command::new("yes");
-                command.stdin(Stdio::piped()).stdout(Stdio::null());
-                command
-            }
-            _ => return Ok(None),
-        };
-        Ok(Some(command.spawn().context("start the neighbour")?))
+            Some("neighbour-cpu") => Neighbour::computing().map(Some),
+            _ => Ok(None),
+        }
     }
 
-    /// Establishes the condition of the cell.
-    fn condition(&self) -> anyhow::Result<()> {
-        let cache = |what: &str, paths: &[PathBuf]| -> anyhow::Result<()> {
-            for part in paths.chunks(2_000) {
-                run(Command::new(&self.program).args(["cache", what, "--json"]).args(part))?;
-            }
-            Ok(())
-        };
+    /// Establishes the condition of the cell, and returns the reason if it is not proved.
+    fn condition(&self) -> anyhow::Result<Option<String>> {
+        let cache = |what: &str, paths: &[PathBuf]| cache(&self.program, what, paths);
         if self.cell.condition == "warm" {
-            return cache("warm", &self.dirs);
+            cache("warm", &self.dirs)?;
+            if self.is_uncached() {
+                return Ok(None);
+            }
+            return Ok(resident_failure(1.0, cache("status", &self.dirs)?.share()));
         }
-        // Files of the delay file system are never cached.
-        if self.device.is_some() {
-            cache("drop", &self.dirs[..1])?;
-        }
+        let dropped = if self.is_uncached() { None } else { Some(cache("drop", &self.dirs[..1])?) };
         if self.drop_caches {
             run(&mut Command::new("sync"))?;
             fs::write("/proc/sys/vm/drop_caches", "3").context("drop the caches; needs root")?;
         }
-        let mut files = files_of(&self.dirs[0])?;
-        files.sort();
-        let count = files.len();
-        let warm: Vec<PathBuf> = match self.cell.condition.as_str() {
-            "half" => files.into_iter().step_by(2).collect(),
-            "second-half-warm" => files.split_off(count / 2),
-            "first-tenth-warm" => files.into_iter().take(count / 10).collect(),
-            _ => Vec::new(),
-        };
-        cache("warm", &warm)
+        if let Some(list) = &self.list {
+            // The list itself is not what is measured.
+            drop(fs::read(list).context("read the list of the files")?);
+        }
+        let Some(mut pages) = dropped else { return Ok(None) };
+        let warm = warm_part(&self.cell.condition, &self.files);
+        let mut wanted = 0.0;
+        if !warm.is_empty() {
+            cache("warm", &warm)?;
+            // Querying the other files would load their attributes. They were queried when dropped.
+            let loaded = cache("status", &warm)?;
+            wanted = loaded.all as f64 / pages.all.max(1) as f64;
+            pages.resident += loaded.resident;
+            pages.unknown += loaded.unknown;
+        }
+        Ok(resident_failure(wanted, pages.share()))
     }
 
-    /// Returns the sectors that the device has read.
-    fn device_sectors(&self) -> Option<u64> {
-        let (major, minor) = self.device.as_ref()?.split_once(':')?;
-        let text = fs::read_to_string("/proc/diskstats").ok()?;
-        let line = text.lines().find(|line| {
-            let mut words = line.split_whitespace();
-            words.next() == Some(major) && words.next() == Some(minor)
-        })?;
-        line.split_whitespace().nth(5)?.parse().ok()
+    /// Returns the bytes that the device has read.
+    fn device_bytes(&self) -> Option<u64> {
+        bytes_read(self.device.as_ref()?)
     }
+}
+
+/// Runs that ended.
+struct Ended {
+    outputs: Vec<Output>,
+    /// From the start of the first to the end of the last one.
+    wall: Duration,
+    neighbour: Value,
+    /// Why the trap did not work.
+    failure: Option<String>,
 }
 
 impl Drop for Setting<'_> {
@@ -403,15 +416,58 @@ impl Drop for Setting<'_> {
     }
 }
 
-fn run(command: &mut Command) -> anyhow::Result<Output> {
-    let shown = format!("{:?}", command.get_program());
-    let output = command.output().with_context(|| format!("start {shown}"))?;
-    ensure!(
-        output.status.success(),
-        "{shown} failed: {}",
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
-    Ok(output)
+/// Returns what is recorded of the JSON of `each`.
+fn seen(json: &[u8]) -> anyhow::Result<Value> {
+    let text: Value = serde_json::from_slice(json).context("the JSON of each")?;
+    let mut seen = json!({"tuned": null});
+    for field in ["elapsed_ns", "files", "bytes", "digest", "memory_peak_bytes"] {
+        seen[field] = text[field].clone();
+    }
+    let tuned = &text["tuned"];
+    if !tuned["decisions"].is_null() {
+        for field in ["decisions", "points", "probing_ns", "choice_ns"] {
+            seen["tuned"][field] = tuned[field].clone();
+        }
+    }
+    Ok(seen)
+}
+
+/// Returns why a run failed.
+fn reason(output: &Output) -> String {
+    let message = String::from_utf8_lossy(&output.stderr);
+    match message.trim() {
+        "" => output.status.to_string(),
+        message => message.to_owned(),
+    }
+}
+
+/// Returns the files that a condition loads, of all in the order of their paths.
+fn warm_part(condition: &str, files: &[PathBuf]) -> Vec<PathBuf> {
+    match condition {
+        "half" => files.iter().step_by(2).cloned().collect(),
+        "second-half-warm" => files[files.len() / 2..].to_vec(),
+        "first-tenth-warm" => files[..files.len() / 10].to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+/// Writes a list of files for `each -`.
+fn write_list(list: &Path, files: &[PathBuf]) -> anyhow::Result<()> {
+    let mut text = Vec::new();
+    for file in files {
+        text.extend_from_slice(file.as_os_str().as_bytes());
+        text.push(b'\n');
+    }
+    fs::write(list, text).context("write the list of the files")
+}
+
+/// Makes an image with a file system. It has its name only when it is complete.
+fn make_image(fs_name: &str, image: &Path) -> anyhow::Result<()> {
+    let new = image.with_extension("image.new");
+    fs::File::create(&new)?.set_len(IMAGE_BYTES).context("size an image")?;
+    let force = if fs_name == "ext4" { "-F" } else { "-f" };
+    run(Command::new(format!("mkfs.{fs_name}")).args(["-q", force]).arg(&new))?;
+    fs::rename(&new, image).context("name an image")
 }
 
 fn files_of(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
@@ -430,53 +486,25 @@ fn files_of(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn bytes_of(dir: &Path) -> std::io::Result<u64> {
-    files_of(dir)?.iter().map(|file| Ok(fs::metadata(file)?.len())).sum()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn make_neighbour(path: &Path) -> anyhow::Result<()> {
-    if fs::metadata(path).is_ok_and(|file| file.len() == NEIGHBOUR_BYTES) {
-        return Ok(());
+    #[test]
+    fn the_files_that_are_read_last_or_first_are_warm() {
+        let files: Vec<PathBuf> = (10..30).map(|n| PathBuf::from(n.to_string())).collect();
+        assert_eq!(warm_part("second-half-warm", &files), files[10..]);
+        assert_eq!(warm_part("first-tenth-warm", &files), files[..2]);
+        assert_eq!(warm_part("half", &files).len(), 10);
+        assert!(warm_part("cold", &files).is_empty());
     }
-    let mut file = fs::File::create(path).context("create the file of the neighbour")?;
-    for _ in 0..NEIGHBOUR_BYTES >> 20 {
-        file.write_all(&[1; 1 << 20])?;
-    }
-    file.sync_all()?;
-    Ok(())
-}
 
-/// Memory aligned for direct reads.
-#[repr(align(4096))]
-struct Page([u8; 4096]);
-
-/// Reads 4 KiB at random places past the page cache, with pauses, until the input ends, and prints
-/// the latencies.
-pub(super) fn neighbour(path: &Path) -> anyhow::Result<()> {
-    let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path, flags, Mode::empty()).context("open for direct reads")?;
-    let file = fs::File::from(file);
-    let (send, input) = channel::<()>();
-    std::thread::spawn(move || {
-        let _ = std::io::stdin().read_to_end(&mut Vec::new());
-        drop(send);
-    });
-    let (mut page, mut state, mut latencies) = (Box::new(Page([0; 4096])), 1u64, Vec::new());
-    while input.recv_timeout(THINK) == Err(RecvTimeoutError::Timeout) {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let at = (state >> 33) % (NEIGHBOUR_BYTES / 4096) * 4096;
-        let start = Instant::now();
-        file.read_exact_at(&mut page.0, at).context("read")?;
-        latencies.push(start.elapsed().as_nanos() as u64);
+    #[test]
+    fn tuning_is_recorded_only_if_there_was_any() {
+        let run = seen(br#"{"elapsed_ns": 7, "files": 1, "bytes": 2}"#).unwrap();
+        assert_eq!((&run["elapsed_ns"], &run["tuned"]), (&json!(7), &Value::Null));
+        let run = seen(br#"{"tuned": {"decisions": 3, "points": [], "other": 1}}"#).unwrap();
+        let tuned = json!({"decisions": 3, "points": [], "probing_ns": null, "choice_ns": null});
+        assert_eq!(run["tuned"], tuned);
     }
-    latencies.sort_unstable();
-    let at = |share: f64| {
-        latencies
-            .get(((latencies.len() as f64 * share) as usize).min(latencies.len().saturating_sub(1)))
-    };
-    println!(
-        "{}",
-        json!({"reads": latencies.len(), "p50_ns": at(0.5), "p90_ns": at(0.9), "max_ns": latencies.last()})
-    );
-    Ok(())
 }

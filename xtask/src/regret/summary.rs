@@ -2,36 +2,52 @@
 
 use super::arms::Plan;
 use super::cell::Cell;
-use super::raw::{Raw, file_of};
+use super::raw::{file_of, read};
 use ioloom_stats::median;
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Final runs of a plan in one cell.
 struct Times {
     plan: String,
-    /// Nanoseconds by block.
-    ns: Vec<Option<f64>>,
+    /// Nanoseconds by block; `None` if all runs of a block failed.
+    ns: BTreeMap<u64, Option<f64>>,
+    runs: usize,
+    failed: usize,
 }
 
 impl Times {
     fn median_ns(&self) -> Option<f64> {
-        let ns: Vec<f64> = self.ns.iter().flatten().copied().collect();
+        let ns: Vec<f64> = self.ns.values().flatten().copied().collect();
         ns.first().map(|_| median(&ns))
+    }
+
+    /// Returns true if the plan has a time in every block.
+    fn is_complete(&self) -> bool {
+        !self.ns.is_empty() && self.ns.values().all(Option::is_some)
     }
 }
 
-/// Prints one row per cell that has final runs.
-pub(super) fn print(cells: &[&Cell], out: &Path) -> anyhow::Result<()> {
+/// Prints one row per cell that has final runs. Returns the number of cells that failed.
+pub(super) fn print(cells: &[&Cell], out: &Path) -> anyhow::Result<usize> {
     println!(
         "\n{:44} {:>7} {:>22} {:>8} {:>9}  best fixed plan",
         "cell", "best, s", "auto, % (range)", "today, %", "p90 ratio"
     );
-    let (mut regrets, mut missing) = (Vec::new(), 0);
+    let (mut regrets, mut missing, mut failed) = (Vec::new(), 0, 0);
     for cell in cells {
-        let raw = Raw::open(file_of(out, cell))?;
-        let Some(row) = Row::of(&raw) else {
-            missing += 1;
-            continue;
+        let row = match outcome(&read(&file_of(out, cell))?) {
+            Outcome::Missing => {
+                missing += 1;
+                continue;
+            }
+            Outcome::Failed(reason) => {
+                println!("{:44} failed: {reason}", cell.name);
+                failed += 1;
+                continue;
+            }
+            Outcome::Measured(row) => row,
         };
         println!(
             "{:44} {:7.2} {:>8.1} ({:>4.1} to {:>4.1}) {:8.1} {:>9}  {}",
@@ -44,19 +60,54 @@ pub(super) fn print(cells: &[&Cell], out: &Path) -> anyhow::Result<()> {
             row.neighbour.map_or("–".to_owned(), |ratio| format!("{ratio:.2}")),
             row.best
         );
+        if !row.failures.is_empty() {
+            println!("{:44} {}", "", row.failures);
+        }
         regrets.push(row.auto.0);
     }
     if let (Some(worst), count) = (regrets.iter().copied().reduce(f64::max), regrets.len()) {
         let within = regrets.iter().filter(|regret| **regret <= 0.05).count();
         println!(
-            "\n{count} cells: median {:.1} %, {within} within 5 %, worst {:.1} %; {missing} without final runs",
+            "\n{count} cells: median {:.1} %, {within} within 5 %, worst {:.1} %; {failed} failed, {missing} without final runs",
             100.0 * median(&regrets),
             100.0 * worst
         );
     } else {
-        println!("no cell has final runs yet");
+        println!("no cell has complete final runs yet; {failed} failed");
     }
-    Ok(())
+    Ok(failed)
+}
+
+/// What the raw data of a cell show.
+enum Outcome {
+    /// No block of final runs has ended.
+    Missing,
+    Failed(String),
+    Measured(Row),
+}
+
+fn outcome(runs: &[Value]) -> Outcome {
+    let times = times(runs);
+    if times.iter().all(|times| times.ns.is_empty()) {
+        return Outcome::Missing;
+    }
+    let compared = ["auto", "default"];
+    let of = |name: &str| times.iter().find(|times| times.plan == name);
+    let failures: Vec<String> = compared
+        .iter()
+        .filter_map(|name| of(name).filter(|times| times.failed > 0))
+        .map(|times| format!("{} failed {} of {}", times.plan, times.failed, times.runs))
+        .collect();
+    let failures = failures.join(", ");
+    if let Some(name) = compared.into_iter().find(|name| !of(name).is_some_and(Times::is_complete))
+    {
+        let reason = if failures.is_empty() { format!("no runs of {name}") } else { failures };
+        return Outcome::Failed(reason);
+    }
+    match Row::of(&times, runs, failures) {
+        Some(row) => Outcome::Measured(row),
+        None => Outcome::Failed("no fixed plan has a time in every block".to_owned()),
+    }
 }
 
 struct Row {
@@ -69,20 +120,23 @@ struct Row {
     /// The neighbour's 90th percentile with `auto`, divided by the least of the fixed plans that lose
     /// no more than 0.5 %.
     neighbour: Option<f64>,
+    /// Failed runs of `auto` and the default that were repeated.
+    failures: String,
 }
 
 impl Row {
-    fn of(raw: &Raw) -> Option<Self> {
-        let times = times(raw);
+    fn of(times: &[Times], runs: &[Value], failures: String) -> Option<Self> {
         let of = |name: &str| times.iter().find(|times| times.plan == name);
-        let is_fixed = |plan: &str| !matches!(plan, "auto" | "auto:polite");
-        let best = times
-            .iter()
-            .filter(|times| is_fixed(&times.plan))
+        let fixed = || {
+            let is_fixed = |times: &&Times| !matches!(times.plan.as_str(), "auto" | "auto:polite");
+            // A plan that failed in a block may owe its median to the others.
+            times.iter().filter(is_fixed).filter(|times| times.is_complete())
+        };
+        let best = fixed()
             .filter_map(|times| Some((times, times.median_ns()?)))
             .min_by(|a, b| a.1.total_cmp(&b.1))?;
         let ratios = |times: &Times| -> Vec<f64> {
-            let pairs = times.ns.iter().zip(&best.0.ns);
+            let pairs = times.ns.values().zip(best.0.ns.values());
             let mut ratios: Vec<f64> =
                 pairs.filter_map(|(a, b)| Some((*a)? / (*b)? - 1.0)).collect();
             ratios.sort_by(f64::total_cmp);
@@ -90,46 +144,56 @@ impl Row {
         };
         let auto = ratios(of("auto")?);
         let today = ratios(of("default")?);
-        let enough = times
-            .iter()
-            .filter(|times| is_fixed(&times.plan))
-            .filter(|times| times.median_ns().is_some_and(|ns| ns <= 1.005 * best.1));
-        let least = enough.filter_map(|times| p90(raw, &times.plan)).min_by(f64::total_cmp);
+        let enough =
+            fixed().filter(|times| times.median_ns().is_some_and(|ns| ns <= 1.005 * best.1));
+        let least = enough.filter_map(|times| p90(runs, &times.plan)).min_by(f64::total_cmp);
         Some(Self {
             best: best.0.plan.clone(),
             best_ns: best.1,
             auto: (median(&auto), *auto.first()?, *auto.last()?),
             today: today.first().map(|_| median(&today))?,
-            neighbour: p90(raw, "auto").zip(least).map(|(auto, least)| auto / least),
+            neighbour: p90(runs, "auto").zip(least).map(|(auto, least)| auto / least),
+            failures,
         })
     }
 }
 
-fn times(raw: &Raw) -> Vec<Times> {
+/// Returns the final runs of each plan, in the blocks in which every plan ran.
+fn times(runs: &[Value]) -> Vec<Times> {
     let mut all: Vec<Times> = Vec::new();
-    for run in raw.runs.iter().filter(|run| run["phase"] == "final" && run["failure"].is_null()) {
-        let (Some(plan), Some(block), Some(ns)) =
-            (run["plan"].as_str(), run["block"].as_u64(), run["wall_ns"].as_f64())
-        else {
+    for run in runs.iter().filter(|run| run["phase"] == "final") {
+        let (Some(plan), Some(block)) = (run["plan"].as_str(), run["block"].as_u64()) else {
             continue;
         };
         if Plan::parse(plan).is_none() {
             continue;
         }
         let at = all.iter().position(|times| times.plan == plan).unwrap_or_else(|| {
-            all.push(Times { plan: plan.to_owned(), ns: Vec::new() });
+            all.push(Times { plan: plan.to_owned(), ns: BTreeMap::new(), runs: 0, failed: 0 });
             all.len() - 1
         });
-        let ns_of = &mut all[at].ns;
-        ns_of.resize(ns_of.len().max(block as usize + 1), None);
-        ns_of[block as usize] = Some(ns);
+        let times = &mut all[at];
+        times.runs += 1;
+        let ns_of = times.ns.entry(block).or_default();
+        match run["wall_ns"].as_f64().filter(|_| run["failure"].is_null()) {
+            Some(ns) => *ns_of = Some(ns),
+            None => times.failed += 1,
+        }
+    }
+    let blocks: Vec<u64> = all.iter().flat_map(|times| times.ns.keys().copied()).collect();
+    let ended = |block: u64| all.iter().all(|times| times.ns.contains_key(&block));
+    let unfinished: Vec<u64> = blocks.into_iter().filter(|block| !ended(*block)).collect();
+    for times in &mut all {
+        times.ns.retain(|block, _| !unfinished.contains(block));
     }
     all
 }
 
 /// Returns the median over the blocks of the neighbour's 90th percentile.
-fn p90(raw: &Raw, plan: &str) -> Option<f64> {
-    let runs = raw.runs.iter().filter(|run| run["phase"] == "final" && run["plan"] == plan);
+fn p90(runs: &[Value], plan: &str) -> Option<f64> {
+    let runs = runs
+        .iter()
+        .filter(|run| run["phase"] == "final" && run["plan"] == plan && run["failure"].is_null());
     let values: Vec<f64> = runs.filter_map(|run| run["neighbour"]["p90_ns"].as_f64()).collect();
     values.first().map(|_| median(&values))
 }
@@ -138,7 +202,14 @@ fn p90(raw: &Raw, plan: &str) -> Option<f64> {
 mod tests {
     use super::*;
     use serde_json::json;
-    use std::path::PathBuf;
+
+    fn row(runs: &[Value]) -> Row {
+        match outcome(runs) {
+            Outcome::Measured(row) => row,
+            Outcome::Failed(reason) => panic!("{reason}"),
+            Outcome::Missing => panic!("no final runs"),
+        }
+    }
 
     #[test]
     fn regret_is_paired_by_block() {
@@ -152,7 +223,7 @@ mod tests {
             runs.push(run("default", block, 12 * scale, 900));
             runs.push(run("read/threads:n=2", block, 10 * scale, 60));
         }
-        let row = Row::of(&Raw { path: PathBuf::new(), runs }).unwrap();
+        let row = row(&runs);
         assert_eq!(row.best, "read/threads:n=2");
         assert!((row.auto.0 - 0.1).abs() < 1e-9 && (row.today - 0.2).abs() < 1e-9);
         assert_eq!(row.neighbour, Some(1.5));
@@ -167,7 +238,43 @@ mod tests {
             runs.push(run("default", block, 2 * auto));
             runs.push(run("read/threads:n=2", block, 100));
         }
-        let row = Row::of(&Raw { path: PathBuf::new(), runs }).unwrap();
+        let row = row(&runs);
         assert!((row.auto.0 - 0.2).abs() < 1e-9 && (row.today - 1.4).abs() < 1e-9);
+    }
+    fn final_run(plan: &str, block: u32, ns: u64, failure: Value) -> Value {
+        json!({"phase": "final", "block": block, "plan": plan, "wall_ns": ns, "failure": failure})
+    }
+
+    #[test]
+    fn the_best_plan_has_a_time_in_every_block() {
+        let mut runs = Vec::new();
+        for block in 0..2 {
+            for (plan, ns) in [("auto", 110), ("default", 120), ("read/threads:n=2", 100)] {
+                runs.push(final_run(plan, block, ns, Value::Null));
+            }
+            let failure = if block == 0 { Value::Null } else { "not cold".into() };
+            runs.push(final_run("read/threads:n=4", block, 10, failure));
+        }
+        // The next block has begun.
+        runs.push(final_run("auto", 2, 1, Value::Null));
+        let row = row(&runs);
+        assert_eq!((row.best.as_str(), row.best_ns), ("read/threads:n=2", 100.0));
+        assert!((row.auto.1 - 0.1).abs() < 1e-9, "only blocks that ended count");
+        assert_eq!(row.failures, "");
+    }
+
+    #[test]
+    fn failures_are_shown_and_a_block_without_a_time_fails_the_cell() {
+        let mut runs = Vec::new();
+        for plan in ["auto", "default", "read/threads:n=2"] {
+            runs.push(final_run(plan, 0, 100, Value::Null));
+        }
+        assert!(matches!(outcome(&[]), Outcome::Missing));
+        assert!(matches!(outcome(&runs[..1]), Outcome::Failed(_)), "no default");
+        runs.insert(0, final_run("auto", 0, 100, "not cold".into()));
+        assert_eq!(row(&runs).failures, "auto failed 1 of 2");
+        runs.retain(|run| run["plan"] != "auto" || !run["failure"].is_null());
+        let Outcome::Failed(reason) = outcome(&runs) else { panic!("auto has no time") };
+        assert_eq!(reason, "auto failed 1 of 1");
     }
 }
