@@ -111,7 +111,8 @@ impl<'p, S> NowaitWindow<'p, S> {
         }
         let started = read_on(cx, item, file, lease, progress, (false, &mut self.parked));
         // Memory that was swapped out. If the last read finds nothing, an earlier one has waited.
-        if how == Unsupported::InMemory && cx.meter.last_lap_ns() > SWAPPED_NS {
+        if how == Unsupported::InMemory && cx.meter.last_lap_ns().is_some_and(|ns| ns > SWAPPED_NS)
+        {
             cx.shared.unanswered.fetch_add(1, Ordering::Relaxed);
         }
         started
