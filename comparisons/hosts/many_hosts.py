@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """Compares shards of ioloom with GNU parallel and Dask on one machine: time, and what a killed worker costs.
 
-    python3 many_hosts.py PROGRAM NATS_SERVER DIR BLOCKS
+    python3 many_hosts.py PROGRAM NATS_SERVER DIR BLOCKS [SEED]
 
 DIR/tree is a tree, DIR/tree.shards its plan. Two workers compute SHA-256 of every file. Arms of each block, in an order
-that changes from block to block; the page cache is warm:
+drawn from the seed for each block; the page cache is warm:
   static    a shell loop per worker over `each --shard`
   queue     `each --queue`; the server runs before the clock starts, and the submission is inside
   parallel  `parallel -j2 xargs -0 sha256sum`, a job per shard, with a job log
   dask      LocalCluster(n_workers=2, threads_per_worker=1) that runs before the clock starts; a task per shard with hashlib
 Then each arm runs three times while one of its workers is killed with SIGKILL at a third of its usual time. `complete` is whether every file
-has a hash at the end without a second command. Prints JSON. Dask needs PYTHONPATH.
+has a hash at the end without a second command. BLOCKS is at least 2. Prints JSON. Dask needs PYTHONPATH.
 """
 import hashlib, json, math, os, pathlib, random, shutil, signal, statistics, subprocess, sys, threading, time
 
@@ -18,7 +18,31 @@ program, server, directory, blocks = sys.argv[1], sys.argv[2], pathlib.Path(sys.
 os.chdir(directory)
 url = "nats://127.0.0.1:4778/hosts"
 WORKERS = 2
-T95 = {5: 2.571, 9: 2.262, 11: 2.201, 14: 2.145}
+seed = int(sys.argv[5]) if len(sys.argv) > 5 else 1
+draw = random.Random(seed)
+
+
+def within(t, freedom):
+    """Returns the probability that Student's t is between -t and t (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+    angle = math.atan(t / math.sqrt(freedom))
+    sine, cosine = math.sin(angle), math.cos(angle)
+    odd = freedom % 2
+    term, total = (cosine, cosine) if odd else (1.0, 1.0)
+    if freedom == 1:
+        total = 0.0
+    for k in range(2 + odd, freedom - 1, 2):
+        term *= cosine ** 2 * (k - 1) / k
+        total += term
+    return 2 / math.pi * (angle + sine * total) if odd else sine * total
+
+
+def t95(freedom):
+    """Returns the t of a 95 % interval."""
+    low, high = 0.0, 13.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if within(middle, freedom) < 0.95 else (low, middle)
+    return high
 
 
 def manifests():
@@ -48,23 +72,31 @@ def kill_one(find, after):
         time.sleep(after)
         pids = find()
         if pids:
-            os.kill(random.choice(pids), signal.SIGKILL)
+            os.kill(draw.choice(pids), signal.SIGKILL)
     thread = threading.Thread(target=later)
     thread.start()
     return thread
 
 
-def pids_of(words):
-    found = []
+def started_by(roots, program):
+    """Returns the processes below those in `roots` that run `program`."""
+    parents, names = {}, {}
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                line = (entry / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
+                # The name in parentheses may contain anything; the state and the parent follow it.
+                parents[int(entry.name)] = int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1])
+                names[int(entry.name)] = os.path.basename((entry / "cmdline").read_bytes().split(b"\0")[0])
             except OSError:
                 continue
-            if all(word in line for word in words) and "many_hosts" not in line:
-                found.append(int(entry.name))
-    return found
+
+    def is_below(pid):
+        while (pid := parents.get(pid)) is not None:
+            if pid in roots:
+                return True
+        return False
+
+    return [pid for pid, name in names.items() if name == os.path.basename(program).encode() and is_below(pid)]
 
 
 def merged():
@@ -80,7 +112,7 @@ def static(kill):
         loop = f'for i in $(seq {worker + 1} {WORKERS} {shards}); do "{program}" each --compute sha256 --shard $i/{shards} --manifest tree.shards --part parts --quiet; done'
         loops.append(subprocess.Popen(["sh", "-c", loop], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
     if kill:
-        kill_one(lambda: pids_of(["--shard", "tree.shards"]), kill)
+        kill_one(lambda: started_by([loop.pid for loop in loops], program), kill)
     for loop in loops:
         loop.wait()
     return time.monotonic() - start, merged
@@ -108,7 +140,7 @@ def parallel(kill):
         + [":::"] + sorted(str(p) for p in pathlib.Path("lists").iterdir()),
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     if kill:
-        kill_one(lambda: pids_of(["sha256sum"]), kill)
+        kill_one(lambda: started_by([running.pid], "sha256sum"), kill)
     running.wait()
     took = time.monotonic() - start
     return took, lambda: sum(len(p.read_bytes().splitlines()) for p in pathlib.Path("out").glob("0*")) == files
@@ -155,15 +187,15 @@ def main():
         assert complete(), name
     for block in range(blocks):
         print(f"block {block + 1} of {blocks}", file=sys.stderr, flush=True)
-        for name in random.sample(list(arms), len(arms)):
+        for name in draw.sample(list(arms), len(arms)):
             took, complete = arms[name](None)
             assert complete(), name
             seconds[name].append(took)
-    result = {"files": files, "shards": shards, "blocks": blocks, "arms": {}}
+    result = {"files": files, "shards": shards, "blocks": blocks, "seed": seed, "arms": {}}
     for name, times in seconds.items():
         logs = [math.log(a / b) for a, b in zip(seconds["queue"], times)]
         mean, sd = statistics.mean(logs), statistics.stdev(logs)
-        half = T95.get(blocks - 1, 2.2) * sd / math.sqrt(blocks)
+        half = t95(blocks - 1) * sd / math.sqrt(blocks)
         ratio = [round(math.exp(v), 3) for v in (mean, mean - half, mean + half)]
         killed = []
         for _ in range(3):

@@ -8,7 +8,8 @@ The server and two workers run in network namespaces of their own, which are cre
 The lease of 1 s runs out, so b is given the same shard. In half of the rounds (`late`) b has committed it before the link is
 up again; in the others (`first`) b takes longer, and the commit of a comes first. Each round has a new queue and a new
 directory for parts. Prints a line of JSON for each round and one for all: `counted` is the number of
-shards done, `twice` the parts or commits beyond one for each shard, `same` whether the merged digest is that of one run.
+shards done, `twice` the parts or commits beyond one for each shard, `same_files` whether
+the merged result has as many files as the tree.
 """
 import json, os, pathlib, random, shutil, subprocess, sys, time
 
@@ -96,7 +97,7 @@ def one(number, order, expected):
     row = {"round": number, "order": order, "down_s": round(down, 2), "workers": ends, "done": found["done"],
            "parked": found["parked"], "counted": sum(end["shards"] or 0 for end in ends.values()),
            "late": sum(end["late"] or 0 for end in ends.values()),
-           "same": merge.returncode == 0 and merged.get("files") == expected}
+           "same_files": merge.returncode == 0 and merged.get("files") == expected}
     print(json.dumps(row), flush=True)
     subprocess.run(["ip", "netns", "exec", "iol-server", program, "shard", "submit", "--remove", "--queue", url("a", queue)],
                    stdout=subprocess.DEVNULL)
@@ -129,7 +130,7 @@ def main():
         "twice": sum(row["counted"] - row["done"] for row in rows),
         "refused": {order: sum(row["late"] for row in rows if row["order"] == order) for order in ("late", "first")},
         "refused_of": {name: sum(row["workers"][name]["late"] or 0 for row in rows) for name in ("a", "b")},
-        "same": sum(row["same"] for row in rows),
+        "same_files": sum(row["same_files"] for row in rows),
     }))
 
 

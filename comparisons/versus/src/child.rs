@@ -2,19 +2,60 @@
 //!
 //! Wall time runs from before the start until after the exit. CPU time and bytes read are
 //! differences of the totals over all exited children: only one child runs at a time, so the
-//! difference is that child's. A program that exceeds its deadline is killed through a pidfd, which
-//! cannot affect another process.
+//! difference is that child's. Each program has a process group of its own, which is killed at the
+//! deadline, and after the program has exited, so nothing that it started disturbs the next run.
+//! The exited program is reaped last, so its number cannot belong to another group. An interrupt
+//! from the terminal does not reach the group, so a guard kills it when this process ends.
 
 use anyhow::{Context, Result};
 use ioloom_peers::usage::nanos;
 use nix::sys::resource::{Usage, UsageWho, getrusage};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use std::ffi::OsString;
 use std::fs::File;
-use std::process::{Command, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// Time for the output of a program to end after its exit. Processes that it left running may hold
+/// it open.
+const OUTPUT_GRACE: Duration = Duration::from_secs(1);
+
+/// What was read from a program.
+type Output = io::Result<Vec<u8>>;
+
+/// A shell that kills the last process group it was given, if its input ends before the next line.
+struct Guard(Child);
+
+/// The guard of the only program that runs at a time.
+static GUARD: Mutex<Option<Guard>> = Mutex::new(None);
+
+impl Guard {
+    const SCRIPT: &str = "while read -r next; do group=$next; done; \
+                          [ -z \"$group\" ] || kill -s KILL -- \"-$group\"";
+
+    fn start() -> Result<Self> {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", Self::SCRIPT]).env_remove("group").process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().map(Self).context("cannot start a shell")
+    }
+
+    /// Sets the group to kill when this process ends; `None` for none.
+    fn watch(&mut self, group: Option<u32>) {
+        let group = group.map(|number| number.to_string()).unwrap_or_default();
+        if let Some(input) = &mut self.0.stdin {
+            // Without a guard, a program only goes on after an interrupt.
+            let _ = writeln!(input, "{group}");
+        }
+    }
+}
 
 /// External measurements of a run.
 #[derive(Debug)]
@@ -38,40 +79,76 @@ pub fn run(argv: &[OsString], stdin: Option<File>, deadline: Duration) -> Result
     let (program, args) = argv.split_first().context("a command without a program")?;
     let mut command = Command::new(program);
     command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.stdin(stdin.map_or_else(Stdio::null, Stdio::from));
+    command.stdin(stdin.map_or_else(Stdio::null, Stdio::from)).process_group(0);
+    let mut guard = GUARD.lock().unwrap_or_else(PoisonError::into_inner);
+    if guard.is_none() {
+        *guard = Some(Guard::start()?);
+    }
+    let mut watch = |group| guard.iter_mut().for_each(|guard| guard.watch(group));
     let before = usage()?;
     let start = Instant::now();
-    let child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
-    let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())
-        .context("cannot open a process descriptor")?;
-    let (done, waiting) = mpsc::channel::<()>();
-    let watchdog = thread::spawn(move || match waiting.recv_timeout(deadline) {
+    let mut child =
+        command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
+    watch(Some(child.id()));
+    let group = Pid::from_child(&child);
+    let process =
+        pidfd_open(group, PidfdFlags::empty()).context("cannot open a process descriptor")?;
+    let stdout = reader(child.stdout.take().context("no standard output")?);
+    let stderr = reader(child.stderr.take().context("no standard error")?);
+    let exited = exits_within(&process, deadline)?;
+    if !exited {
         // An error means that it has just exited.
-        Err(RecvTimeoutError::Timeout) => pidfd_send_signal(&process, Signal::KILL).is_ok(),
-        _ => false,
-    });
-    let output = child.wait_with_output();
+        let _ = kill_process_group(group, Signal::KILL);
+    }
     let wall_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    drop(done);
-    let killed = watchdog.join().unwrap_or(false);
-    let output = output.with_context(|| format!("cannot wait for {}", program.display()))?;
+    let ended = |output: &Receiver<Output>| output.recv_timeout(OUTPUT_GRACE).ok();
+    let (out, errors) = (ended(&stdout), ended(&stderr));
+    let held = out.is_none() || errors.is_none();
+    let _ = kill_process_group(group, Signal::KILL);
+    watch(None);
+    let late = |output: Option<Output>, receiver: &Receiver<Output>| {
+        output.or_else(|| ended(receiver)).unwrap_or(Ok(Vec::new()))
+    };
+    let (out, errors) = (late(out, &stdout), late(errors, &stderr));
+    let status = child.wait().with_context(|| format!("cannot wait for {}", program.display()))?;
+    let out = out.with_context(|| format!("cannot read from {}", program.display()))?;
     let after = usage()?;
-    let failure = if output.status.success() {
-        None
-    } else if killed {
+    let failure = if !exited {
         Some(format!("killed at its deadline of {} s", deadline.as_secs()))
+    } else if !status.success() {
+        let errors = errors.unwrap_or_default();
+        let said = String::from_utf8_lossy(&errors);
+        Some(format!("{status}: {}", said.lines().next().unwrap_or("nothing on stderr")))
     } else {
-        let said = String::from_utf8_lossy(&output.stderr);
-        Some(format!("{}: {}", output.status, said.lines().next().unwrap_or("nothing on stderr")))
+        held.then(|| "processes that it started held its output open after its exit".to_owned())
     };
     Ok(Finished {
         wall_ns,
         cpu_user_ns: nanos(after.user_time()).saturating_sub(nanos(before.user_time())),
         cpu_kernel_ns: nanos(after.system_time()).saturating_sub(nanos(before.system_time())),
         read_bytes: sectors(&after).saturating_sub(sectors(&before)) * 512,
-        stdout: output.stdout,
+        stdout: out,
         failure,
     })
+}
+
+/// Waits until a process has exited, and leaves it to be reaped. Returns false at the deadline.
+fn exits_within(process: &OwnedFd, deadline: Duration) -> Result<bool> {
+    let deadline = Timespec::try_from(deadline).context("the deadline is too late")?;
+    let mut exit = [PollFd::new(process, PollFlags::IN)];
+    let ready = rustix::io::retry_on_intr(|| poll(&mut exit, Some(&deadline)));
+    Ok(ready.context("cannot wait for a process")? > 0)
+}
+
+/// Reads an output to its end.
+fn reader(mut pipe: impl Read + Send + 'static) -> Receiver<Output> {
+    let (send, receive) = mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // If the receiver is gone, the output came too late.
+        let _ = send.send(pipe.read_to_end(&mut bytes).map(|_| bytes));
+    });
+    receive
 }
 
 fn usage() -> Result<Usage> {
@@ -122,6 +199,33 @@ mod tests {
     fn a_program_that_hangs_is_killed() {
         let hung = sh("exec sleep 600", Duration::from_millis(50));
         assert!(hung.failure.is_some_and(|f| f.contains("deadline")));
+    }
+
+    #[test]
+    fn the_children_of_a_program_that_hangs_are_killed_too() {
+        let start = Instant::now();
+        let hung = sh("sleep 600; echo out", Duration::from_millis(50));
+        assert!(hung.failure.is_some_and(|f| f.contains("deadline")));
+        assert!(start.elapsed() < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn a_process_that_holds_the_output_open_is_not_waited_for() {
+        let left = sh("sleep 600 & echo out", Duration::from_secs(60));
+        assert_eq!(left.stdout, b"out\n");
+        assert!(left.failure.is_some_and(|f| f.contains("held its output open")));
+        assert!(left.wall_ns < 60_000_000_000);
+    }
+
+    #[test]
+    fn a_running_program_does_not_survive_this_process() {
+        let mut guard = Guard::start().expect("starts a shell");
+        let mut running =
+            Command::new("sleep").arg("600").process_group(0).spawn().expect("starts a program");
+        guard.watch(Some(running.id()));
+        drop(guard.0.stdin.take());
+        assert!(!running.wait().expect("ends").success());
+        assert!(guard.0.wait().expect("ends").success());
     }
 
     #[test]

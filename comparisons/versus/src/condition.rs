@@ -3,8 +3,8 @@
 //! Cold: the data is evicted, a seeded sample of files is checked with cachestat for remaining
 //! pages, and the device must have read at least 95 % of the data by the end of the run. The check
 //! opens the sampled files, which loads several inodes at a time; so if the whole cache is dropped,
-//! it is dropped again after the check. Then the arm's program is started once with `--version` and
-//! the list is read, because loading them from the device is not part of the work.
+//! it is dropped again after the check. Then the arm's programs are loaded and the list is read,
+//! because loading them from the device is not part of the work.
 //!
 //! If requested, memory is written to and released before each cold run, the same for every arm.
 //!
@@ -18,9 +18,10 @@ use crate::record::Proof;
 use crate::set::FileSet;
 use anyhow::{Context, Result};
 use ioloom_sys::cache;
-use ioloom_versus::before::{start_once, touch_memory};
+use ioloom_versus::before::{load_programs, touch_memory};
 use ioloom_versus::device::Medium;
 use ioloom_versus::order::Draws;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -96,8 +97,12 @@ impl<'a> Maker<'a> {
         Ok(())
     }
 
-    /// Prepares a run of `program` and returns the evidence so far.
-    pub(crate) fn before_run(&self, program: &Path, list: Option<&PathBuf>) -> Result<Before> {
+    /// Prepares a run of `command` and returns the evidence so far.
+    pub(crate) fn before_run(
+        &self,
+        command: &[OsString],
+        list: Option<&PathBuf>,
+    ) -> Result<Before> {
         if self.condition == Condition::Cold {
             self.drop_data()?;
         }
@@ -106,7 +111,7 @@ impl<'a> Maker<'a> {
             self.drop_data()?;
         }
         touch_memory(self.touch_memory_bytes);
-        start_once(program);
+        load_programs(command);
         if let Some(list) = list {
             std::fs::read(list).with_context(|| format!("cannot read {}", list.display()))?;
         }

@@ -14,7 +14,6 @@ use ioloom_versus::{child, order};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::path::Path;
 use std::time::Duration;
 
 /// Measures a plan. Writes README.md and the raw data to the result directory.
@@ -90,8 +89,7 @@ fn one(
     cores: u32,
     (block, position): (u32, u32),
 ) -> Result<Run> {
-    let before =
-        maker.before_run(Path::new(&arm.argv[0]), arm.stdin.as_ref().or(arm.list.as_ref()))?;
+    let before = maker.before_run(&arm.argv, arm.stdin.as_ref().or(arm.list.as_ref()))?;
     let started_unix_ms = unix_ms();
     let busy_before = child::machine_busy_ns();
     let finished = start(arm, deadline)?;

@@ -7,7 +7,7 @@
 //! read from the device. Every run is written to `raw.jsonl` before the next one starts; the
 //! summary is generated from that file alone.
 
-use crate::before::{start_once, touch_memory};
+use crate::before::{load_programs, touch_memory};
 use crate::facts::{self, Facts};
 use crate::kept::{self, Raw};
 use crate::neighbour::Neighbours;
@@ -29,6 +29,9 @@ const COLD_MIN: f64 = 0.95;
 /// of 4 KiB files, which also read the inode tables of their targets: 256 bytes each, 6 % of the
 /// data.
 const WARM_MAX: f64 = 0.10;
+
+/// Random stream for the arms that load the input.
+const LOADERS: u64 = 4;
 
 /// Minimum share of a run's time that a busy neighbour must have run; a run of more threads than
 /// processors leaves it less than a whole one.
@@ -116,6 +119,9 @@ pub struct Setup {
     /// Number of bytes that the device must read in a cold run, if arms may share blocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cold_bytes: Option<u64>,
+    /// Number of bytes that the device may read in a warm run, if not a share of `bytes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    warm_bytes: Option<u64>,
     condition: Condition,
     blocks: u32,
     seed: u64,
@@ -193,6 +199,15 @@ pub trait Work {
     /// [`Self::bytes`].
     fn cold_bytes(&self) -> Option<u64> {
         None
+    }
+
+    /// Returns the number of bytes that the device reads at most in a warm run; `None` for little of
+    /// [`Self::bytes`].
+    ///
+    /// # Errors
+    /// A directory cannot be listed.
+    fn warm_bytes(&self) -> Result<Option<u64>> {
+        Ok(None)
     }
 
     /// Returns the medium of the input if it changes between runs.
@@ -286,6 +301,10 @@ fn setup<W: Work>(work: &W, order: &Order) -> Result<Setup> {
         tree: order.what.clone(),
         bytes: work.bytes()?,
         cold_bytes: work.cold_bytes(),
+        warm_bytes: match order.condition {
+            Condition::Warm => work.warm_bytes()?,
+            Condition::Cold => None,
+        },
         condition: order.condition,
         blocks: order.blocks,
         seed: order.seed,
@@ -312,8 +331,8 @@ fn run_one(
             .context("cannot drop the caches of the machine")?;
     }
     touch_memory(order.touch_memory_mib << 20);
-    // Loading the program from the device is not part of the work.
-    start_once(&setup.arms[arm].command[0]);
+    // Loading the programs from the device is not part of the work.
+    load_programs(&setup.arms[arm].command);
     let medium = work.medium().unwrap_or_else(|| setup.facts.medium.clone());
     let (read, busy) = (medium.read_bytes(), child::machine_busy_ns());
     let neighbours_ns = neighbours.cpu_ns();
@@ -359,12 +378,15 @@ fn measure<W: Work>(work: &W, order: &Order, out: &Path) -> Result<()> {
     kept::claim(out)?;
     let mut raw = Raw::create(out, &readme::<W>(&setup)?, &setup)?;
     let neighbours = Neighbours::start(setup.busy)?;
+    let mut loaders = order::Draws::new(setup.seed, LOADERS);
     let run_one = |block, arm| run_one(work, (order, &setup), &neighbours, block, arm);
     for (block, arms) in (0..).zip(order::blocks(setup.seed, setup.blocks, setup.arms.len())) {
         work.begin_block()?;
         if !cold && work.warm()?.is_none() {
-            // Without this, the first run would have less in memory than the others.
-            run_one(block, 0)?;
+            // Without this, the first run would have less in memory than the others. The arm is
+            // drawn, because the order in which it loads the input may favour it.
+            let loader = loaders.sample(setup.arms.len(), 1)[0];
+            run_one(block, loader)?;
         }
         for arm in arms {
             let run = run_one(block, arm)?;
@@ -409,8 +431,13 @@ fn readme<W: Work>(setup: &Setup) -> Result<String> {
     Ok(text)
 }
 
-/// Returns why a run does not count; `first` is the number of bytes the device read in the first
-/// run.
+/// Returns the number of bytes the device read in the first run that did not fail.
+fn first_read(runs: &[Run]) -> u64 {
+    let read = |run: &Run| run.device_bytes.filter(|_| run.failure.is_none());
+    runs.iter().find_map(read).unwrap_or(0)
+}
+
+/// Returns why a run does not count; `first` is the result of [`first_read`].
 fn why_not(setup: &Setup, run: &Run, first: u64) -> Option<String> {
     if let Some(failure) = &run.failure {
         return Some(failure.clone());
@@ -427,7 +454,8 @@ fn why_not(setup: &Setup, run: &Run, first: u64) -> Option<String> {
     // If the amount of data is unknown, a run must read at least half as much as the first one.
     let most_of = |bytes: u64| (bytes as f64 * COLD_MIN) as u64;
     let least = setup.cold_bytes.or(all.map(most_of)).unwrap_or(first / 2);
-    let most = all.map_or(u64::MAX, |bytes| (bytes as f64 * WARM_MAX) as u64);
+    let little_of = |bytes: u64| (bytes as f64 * WARM_MAX) as u64;
+    let most = setup.warm_bytes.or(all.map(little_of)).unwrap_or(u64::MAX);
     match setup.condition {
         Condition::Cold if read < least => Some(format!("not cold: the device read {read} bytes")),
         Condition::Warm if read > most => Some(format!("not warm: the device read {read} bytes")),
@@ -436,7 +464,7 @@ fn why_not(setup: &Setup, run: &Run, first: u64) -> Option<String> {
 }
 
 fn summary<W: Work>(setup: &Setup, runs: &[Run]) -> Result<(String, bool)> {
-    let first = runs.iter().find_map(|run| run.device_bytes).unwrap_or(0);
+    let first = first_read(runs);
     let (lost, counted): (Vec<_>, Vec<_>) =
         runs.iter().partition(|run| why_not(setup, run, first).is_some());
     let durable = runs.iter().any(|run| run.durable_ns.is_some());
@@ -478,8 +506,22 @@ fn summary<W: Work>(setup: &Setup, runs: &[Run]) -> Result<(String, bool)> {
         let why = why_not(setup, run, first).unwrap_or_default();
         writeln!(text, "- {}, block {}: {why}", setup.arms[run.arm].name, run.block)?;
     }
-    let all = setup.arms.len() * setup.blocks as usize;
-    Ok((text, lost.is_empty() && runs.len() == all))
+    Ok((text, are_complete(setup, runs)))
+}
+
+/// Returns whether every run of every arm exists and counts.
+fn are_complete(setup: &Setup, runs: &[Run]) -> bool {
+    let (first, all) = (first_read(runs), setup.arms.len() * setup.blocks as usize);
+    runs.len() == all && runs.iter().all(|run| why_not(setup, run, first).is_none())
+}
+
+/// Returns whether every run of a kept result exists and counts.
+///
+/// # Errors
+/// The raw data cannot be read.
+pub fn is_complete(out: &Path) -> Result<bool> {
+    let (setup, runs) = kept::read(out)?;
+    Ok(are_complete(&setup, &runs))
 }
 
 /// Returns the ratio of an arm's runs to those of the first arm, paired by block.
@@ -549,99 +591,4 @@ pub fn main<W: Work>(order: &Order, work: impl FnOnce() -> Result<W>) -> ExitCod
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Nothing;
-
-    impl Work for Nothing {
-        const TITLE: &'static str = "Nothing";
-        const PROGRAM: &'static str = "nothing";
-        const SCHEMA: &'static str = "nothing-1";
-
-        fn subject(&self) -> &Path {
-            Path::new("/")
-        }
-
-        fn fill(&self, word: &str) -> String {
-            word.replace("{dir}", "/")
-        }
-    }
-
-    fn run(block: u32, arm: usize, seconds: [u64; 2], device_bytes: u64) -> Run {
-        let [wall, durable] = seconds.map(|s| s * 1_000_000_000);
-        Run {
-            block,
-            arm,
-            wall_ns: wall,
-            durable_ns: (durable > 0).then_some(durable),
-            cpu_user_ns: wall,
-            cpu_kernel_ns: 0,
-            device_bytes: Some(device_bytes),
-            machine_busy_ns: None,
-            neighbours_ns: wall / 2,
-            failure: None,
-        }
-    }
-
-    fn set_up(condition: Condition, bytes: Option<u64>) -> Setup {
-        let arms = ["one=a {dir}", "two=b"].iter();
-        Setup {
-            schema: "nothing-1".to_owned(),
-            dir: "/".to_owned(),
-            tree: String::new(),
-            bytes,
-            cold_bytes: None,
-            condition,
-            blocks: 2,
-            seed: 1,
-            commit: "none".to_owned(),
-            facts: Facts::default(),
-            busy: 1,
-            state: String::new(),
-            arms: arms.flat_map(|arm| arms_of(&Nothing, arm, true, &[1]).unwrap()).collect(),
-        }
-    }
-
-    #[test]
-    fn a_template_becomes_an_arm_for_each_number_of_threads() {
-        let arms = arms_of(&Nothing, "x=p -j {threads} {dir}", false, &[1, 4]).unwrap();
-        let text: Vec<_> = arms.iter().map(|a| (a.name.as_str(), a.command.join(" "))).collect();
-        assert_eq!(text, [("x -j1", "p -j 1 /".to_owned()), ("x -j4", "p -j 4 /".to_owned())]);
-        assert!(arms_of(&Nothing, "no command", false, &[1]).is_err());
-    }
-
-    #[test]
-    fn only_runs_that_were_cold_or_warm_count() {
-        let (cold, warm) =
-            (set_up(Condition::Cold, Some(1000)), set_up(Condition::Warm, Some(1000)));
-        for (setup, read, counts) in
-            [(&cold, 950, true), (&cold, 949, false), (&warm, 100, true), (&warm, 101, false)]
-        {
-            assert_eq!(why_not(setup, &run(0, 0, [1, 0], read), 0).is_none(), counts, "{read}");
-        }
-        let alone = Run { neighbours_ns: 199_999_999, ..run(0, 0, [1, 0], 950) };
-        assert!(why_not(&cold, &alone, 0).is_some_and(|why| why.starts_with("not busy")));
-        let shared = Setup { cold_bytes: Some(40), ..set_up(Condition::Cold, Some(1000)) };
-        assert!(why_not(&shared, &run(0, 0, [1, 0], 40), 0).is_none());
-        assert!(why_not(&shared, &run(0, 0, [1, 0], 39), 0).is_some());
-        let blind = Run { device_bytes: None, ..run(0, 0, [1, 0], 0) };
-        assert!(why_not(&cold, &blind, 0).is_some() && why_not(&warm, &blind, 0).is_none());
-        let unknown = set_up(Condition::Cold, None);
-        assert!(why_not(&unknown, &run(0, 0, [1, 0], 50), 100).is_none());
-        assert!(why_not(&unknown, &run(0, 0, [1, 0], 49), 100).is_some());
-    }
-
-    #[test]
-    fn arms_are_compared_by_the_time_until_all_was_done() {
-        let setup = set_up(Condition::Warm, None);
-        let runs: Vec<_> =
-            (0..2).flat_map(|block| [run(block, 0, [1, 2], 0), run(block, 1, [1, 6], 0)]).collect();
-        let (text, complete) = summary::<Nothing>(&setup, &runs).unwrap();
-        assert!(complete);
-        let row = text.lines().find(|line| line.starts_with("| two")).unwrap();
-        assert!(row.contains("| 3.00 (3.00 to 3.00) | 1.00 (1.00 to 1.00) |"), "{row}");
-        let (_, complete) = summary::<Nothing>(&setup, &runs[..3]).unwrap();
-        assert!(!complete);
-    }
-}
+mod tests;

@@ -132,8 +132,8 @@ impl<'a> Data<'a> {
         if ours.len() < 2 {
             return Ok(None);
         }
-        let ratio = Ratio::of(&theirs, &ours)
-            .with_context(|| format!("cannot compare {a} with {b}"))?;
+        let ratio =
+            Ratio::of(&theirs, &ours).with_context(|| format!("cannot compare {a} with {b}"))?;
         Ok(Some(ratio))
     }
 

@@ -1,15 +1,18 @@
 //! A file system in an image file that returns to the same state before each block or run.
 //!
 //! How fast files are created depends on what the file system did before: which inodes are in use,
-//! and which were removed a moment ago. So a master image is prepared once, and each start copies it,
-//! attaches the copy to a loop device with direct I/O and mounts it. Requires root, loop devices and
-//! the commands mkfs, losetup, mount and umount. Everything is removed on drop.
+//! and which were removed a moment ago. So a master image is prepared once, and each start copies
+//! it, attaches the copy to a loop device with direct I/O and mounts it. Requires root, loop
+//! devices and the commands mkfs, losetup, mount and umount. Locks the directory. Everything is
+//! removed on drop, and what a killed experiment has left, by the next one in the same directory.
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -58,26 +61,35 @@ pub struct Volume {
     point: PathBuf,
     /// The loop device while mounted.
     device: RefCell<Option<String>>,
+    /// The directory of the files, locked.
+    _lock: File,
 }
 
 impl Volume {
     /// Formats an image of `mib` MiB in `dir`, fills it once by `fill`, and keeps that state.
     ///
     /// # Errors
-    /// A command is missing or fails, or the image of another experiment is in `dir`.
+    /// A command is missing or fails, or another experiment has a volume in `dir`.
     pub fn prepare(
         dir: &Path,
         kind: Kind,
         mib: u64,
         fill: impl FnOnce(&Path) -> Result<()>,
     ) -> Result<Self> {
+        let dir = dir.canonicalize().with_context(|| format!("cannot open {}", dir.display()))?;
+        let lock = File::open(&dir).with_context(|| format!("cannot open {}", dir.display()))?;
+        lock.try_lock().with_context(|| {
+            format!("cannot lock {}; another experiment may have a volume in it", dir.display())
+        })?;
         let path = |name: &str| dir.join(format!("volume-{name}"));
         let volume = Self {
             master: path("master"),
             image: path("image"),
             point: path("mount"),
             device: RefCell::default(),
+            _lock: lock,
         };
+        volume.remove_leftovers()?;
         let image = File::create_new(&volume.image)
             .with_context(|| format!("cannot create {}", volume.image.display()))?;
         image.set_len(mib << 20).context("cannot set the size of the image")?;
@@ -110,6 +122,26 @@ impl Volume {
         self.mount()
     }
 
+    /// Removes the loop devices and images of an experiment that was killed.
+    fn remove_leftovers(&self) -> Result<()> {
+        for image in [&self.image, &self.master] {
+            for device in devices_of(Path::new("/sys/block"), image) {
+                // It is not mounted here if the experiment had its own mount namespace.
+                let _ = run(command("umount").arg(&device));
+                run(command("losetup").arg("--detach").arg(&device))?;
+                wait_until_free(&device)?;
+            }
+            match fs::remove_file(image) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(error)
+                        .with_context(|| format!("cannot remove {}", image.display()));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     fn mount(&self) -> Result<()> {
         let mut attach = command("losetup");
         attach.args(["--find", "--show", "--direct-io=on"]).arg(&self.image);
@@ -136,6 +168,17 @@ impl Drop for Volume {
         let _ = fs::remove_file(&self.master);
         let _ = fs::remove_dir(&self.point);
     }
+}
+
+/// Returns the loop devices of an image, which may have been deleted.
+fn devices_of(block: &Path, image: &Path) -> Vec<String> {
+    let devices = fs::read_dir(block).into_iter().flatten().filter_map(Result::ok);
+    let backed = devices.filter(|device| {
+        let backing = fs::read(device.path().join("loop/backing_file")).unwrap_or_default();
+        let backing = backing.strip_suffix(b"\n").unwrap_or(&backing);
+        backing.strip_suffix(b" (deleted)").unwrap_or(backing) == image.as_os_str().as_bytes()
+    });
+    backed.map(|device| format!("/dev/{}", device.file_name().to_string_lossy())).collect()
 }
 
 /// Waits until a loop device has released its image. Another mount namespace, such as that of a
@@ -174,6 +217,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_loop_devices_of_an_image_are_found() {
+        let block = tempfile::tempdir().expect("a temporary directory");
+        let devices = [
+            ("loop0", Some("/into/volume-image\n")),
+            ("loop1", Some("/into/volume-image-2\n")),
+            ("loop2", Some("/into/volume-image (deleted)\n")),
+            ("loop3", None),
+        ];
+        for (name, backing) in devices {
+            let dir = block.path().join(name).join("loop");
+            fs::create_dir_all(&dir).expect("makes directories");
+            if let Some(text) = backing {
+                fs::write(dir.join("backing_file"), text).expect("writes");
+            }
+        }
+        let mut found = devices_of(block.path(), Path::new("/into/volume-image"));
+        found.sort_unstable();
+        assert_eq!(found, ["/dev/loop0", "/dev/loop2"]);
+    }
+
+    #[test]
     fn a_volume_returns_to_its_prepared_state() {
         if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
             return;
@@ -190,6 +254,8 @@ mod tests {
         fs::write(volume.point().join("added"), "y").expect("writes");
         volume.restore().expect("restores");
         assert!(volume.point().join("kept").exists() && !volume.point().join("added").exists());
+        let second = Volume::prepare(dir.path(), Kind::Ext4NoJournal, 16, fill);
+        assert!(second.is_err_and(|error| format!("{error:#}").contains("cannot lock")));
         drop(volume);
         assert_eq!(fs::read_dir(dir.path()).expect("lists").count(), 0);
     }

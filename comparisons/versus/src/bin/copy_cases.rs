@@ -3,11 +3,12 @@
 //!
 //! The program to judge, the same program before a change and their peers run in each case; a
 //! program that is not given is left out. Every case has its own directory below `--out`; one that
-//! is complete is not run again, so a stopped series can be continued.
+//! has a summary is not run again, and one that was interrupted is set aside and starts again, so a
+//! stopped series can be continued.
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use ioloom_versus::kept;
+use ioloom_versus::{interleaved, kept};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -245,11 +246,16 @@ impl<'a> Series<'a> {
 
     /// Runs a case. Returns whether every run counted.
     fn run(&self, case: &Case) -> Result<bool> {
-        let (out, files) = (self.out.join(case.name), self.files(case.files)?);
+        let out = self.out.join(case.name);
         if out.join("summary.md").exists() {
+            let complete = interleaved::is_complete(&out)?;
             kept::say(&format!("{}: exists", case.name));
-            return Ok(true);
+            return Ok(complete);
         }
+        if let Some(aside) = set_aside(&out)? {
+            kept::say(&format!("{}: interrupted, set aside as {}", case.name, aside.display()));
+        }
+        let files = self.files(case.files)?;
         let walks = case.files == Files::Walked;
         let program = if walks { "walk_versus" } else { "copy_versus" };
         // Other mount namespaces would copy the mounts of this one and keep them in use.
@@ -282,6 +288,24 @@ impl<'a> Series<'a> {
         };
         format!("{files}; {}", case.what)
     }
+}
+
+/// Renames the directory of an interrupted case, because results are never overwritten. Returns its
+/// new path, or `None` if there was nothing in it.
+fn set_aside(out: &Path) -> Result<Option<PathBuf>> {
+    let mut name = match fs::read_dir(out) {
+        Ok(mut entries) if entries.next().is_some() => out.as_os_str().to_owned(),
+        _ => return Ok(None),
+    };
+    name.push(".interrupted-");
+    let numbered = |number: u32| {
+        let mut name = name.clone();
+        name.push(number.to_string());
+        PathBuf::from(name)
+    };
+    let aside = (1..).map(numbered).find(|path| !path.exists()).context("too many results")?;
+    fs::rename(out, &aside).with_context(|| format!("cannot rename {}", out.display()))?;
+    Ok(Some(aside))
 }
 
 /// Files with the sizes of source trees, 40 in a directory.
@@ -371,5 +395,26 @@ mod tests {
         }
         assert_eq!(chosen(&["xfs-cold".to_owned()]).expect("a case")[0].name, "xfs-cold");
         assert!(chosen(&["xfs".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn an_interrupted_case_is_set_aside_and_a_summary_alone_is_not_trusted() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let out = dir.path().join("disk-warm");
+        assert_eq!(set_aside(&out).expect("nothing to do"), None);
+        for number in 1..=2 {
+            fs::create_dir(&out).expect("makes a directory");
+            assert_eq!(set_aside(&out).expect("nothing to do"), None);
+            fs::write(out.join("raw.jsonl"), "").expect("writes");
+            let aside = dir.path().join(format!("disk-warm.interrupted-{number}"));
+            assert_eq!(set_aside(&out).expect("renames"), Some(aside.clone()));
+            assert!(aside.join("raw.jsonl").exists() && !out.exists());
+        }
+        fs::create_dir(&out).expect("makes a directory");
+        fs::write(out.join("summary.md"), "").expect("writes");
+        let path = dir.path().to_str().expect("UTF-8");
+        let cli = Cli::parse_from(["copy_cases", "--out", path, "--scratch", path, "--ours", "o"]);
+        let series = Series::new(&cli).expect("paths");
+        assert!(series.run(&CASES[0]).is_err(), "{} has no raw data", CASES[0].name);
     }
 }

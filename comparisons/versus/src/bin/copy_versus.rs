@@ -3,12 +3,12 @@
 //! Each run copies to a name that does not exist. A previously copied file is removed and its
 //! blocks are discarded; a tree is renamed and kept until the end because ext4 does not reuse
 //! recently freed inodes and scans past them, which is not part of copying. So trees need space for
-//! all runs. Two times are recorded: until the program returned, and until its data was on the
-//! device, because a program that leaves writing to the kernel has not finished. The second time is
-//! used for comparisons: fdatasync of the file, or syncfs for a tree, then fsync of the parent
-//! directory, the same for every arm. Warm: the source is read before each block, and the device
-//! may read at most 10 % of it. Cold: it must read 95 % of it. The copies are counted after each
-//! run and compared byte by byte in the first block.
+//! all runs; those that a killed experiment has left are kept. Two times are recorded: until the
+//! program returned, and until its data was on the device, because a program that leaves writing to
+//! the kernel has not finished. The second time is used for comparisons: fdatasync of the file, or
+//! syncfs for a tree, then fsync of the parent directory, the same for every arm. Warm: the source
+//! is read before each block, and the device may read at most 10 % of it. Cold: it must read 95 %
+//! of it. The copies are counted after each run and compared byte by byte in the first block.
 //!
 //! With `--volume`, source and target are in a file system of its own, which returns to the same
 //! state before each block. With `--removed`, it does so before each run, and a copy of the source
@@ -77,7 +77,9 @@ struct Copying {
     to: PathBuf,
     texts: [String; 2],
     size: Size,
-    /// Trees that were copied.
+    /// Number of the first tree that was copied, after those of earlier experiments.
+    first: u32,
+    /// Number of the next tree.
     done: Cell<u32>,
     leave: bool,
     volume: Option<Volume>,
@@ -102,14 +104,32 @@ impl Copying {
         let texts = [text(&source)?, text(&to)?];
         let size = size_of(&source, false).context("cannot use the source")?;
         let shares = cli.volume.is_some_and(Kind::shares) && !cli.source_outside;
-        let (done, leave, removed) = (Cell::new(0), cli.leave, cli.removed);
+        // A volume has none: it returns to its prepared state.
+        let first = if volume.is_some() { 0 } else { after_copied(into)? };
+        let (done, leave, removed) = (Cell::new(first), cli.leave, cli.removed);
         let state = state(cli);
-        Ok(Self { source, to, texts, size, done, leave, volume, shares, removed, state })
+        Ok(Self { source, to, texts, size, first, done, leave, volume, shares, removed, state })
     }
 }
 
 /// Name of the target.
 const TARGET: &str = "copy-versus";
+
+/// Name of copied trees, without their number.
+const COPIED: &str = "copied-";
+
+/// Returns the number after the highest one of the copied trees in a directory.
+fn after_copied(dir: &Path) -> Result<u32> {
+    let mut after = 0;
+    let entries =
+        std::fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))?;
+    for entry in entries {
+        let name = entry?.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix(COPIED)?.parse::<u32>().ok());
+        after = after.max(number.map_or(0, |number| number.saturating_add(1)));
+    }
+    Ok(after)
+}
 
 /// Prepares a volume with the source and, if one will be removed before each run, its copy.
 fn prepare(cli: &Cli, source: &Path, into: &Path, kind: Kind) -> Result<Volume> {
@@ -141,7 +161,7 @@ fn state(cli: &Cli) -> String {
 impl Copying {
     /// Path at which a copied tree is kept until the end.
     fn aside(&self, number: u32) -> PathBuf {
-        self.to.with_file_name(format!("copied-{number}"))
+        self.to.with_file_name(format!("{COPIED}{number}"))
     }
 }
 
@@ -246,8 +266,8 @@ impl Work for Copying {
 
     fn end(&self) -> Result<()> {
         let leaves = self.leave || self.volume.is_some();
-        let removed = if leaves { 0 } else { self.done.get() };
-        (0..removed).try_for_each(|number| {
+        let removed = if leaves { self.first } else { self.done.get() };
+        (self.first..removed).try_for_each(|number| {
             std::fs::remove_dir_all(self.aside(number)).context("cannot remove what was copied")
         })
     }
@@ -278,4 +298,30 @@ impl Work for Copying {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     interleaved::main(&cli.order, || Copying::new(&cli))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_of_an_earlier_experiment_are_kept() {
+        let into = tempfile::tempdir().expect("a temporary directory");
+        assert_eq!(after_copied(into.path()).expect("lists"), 0);
+        for name in ["copied-0/file", "copied-9/file", "copied-x", "tree"] {
+            std::fs::create_dir_all(into.path().join(name)).expect("makes directories");
+        }
+        assert_eq!(after_copied(into.path()).expect("lists"), 10);
+        let text = |name: &str| into.path().join(name).to_str().expect("UTF-8").to_owned();
+        let (source, place) =
+            (format!("--source={}", text("tree")), format!("--into={}", text("")));
+        let cli = Cli::parse_from(["copy_versus", &source, &place, "--out=o", "--ours=a=b"]);
+        let work = Copying::new(&cli).expect("a source and a directory");
+        std::fs::create_dir(&work.to).expect("makes the target");
+        work.reset().expect("keeps the target");
+        assert!(into.path().join("copied-10").is_dir() && !work.to.exists());
+        work.end().expect("removes its copies");
+        assert!(!into.path().join("copied-10").exists());
+        assert!(into.path().join("copied-9/file").exists());
+    }
 }

@@ -1,13 +1,21 @@
 //! `walk_versus`: compares programs that sum up a directory tree in one interleaved experiment.
 //!
-//! The measure is the wall time of the whole process. Warm: the tree is walked once before each
-//! block. Cold: a run counts only if the device read at least half of what the first cold run read.
+//! The measure is the wall time of the whole process. Warm: an arm drawn from the seed walks the
+//! tree before each block, and a run counts only if the device read at most 16 bytes per entry.
+//! Cold: a run counts only if the device read at least half of what the first successful run read.
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use ioloom_versus::interleaved::{self, Order, Work};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// Bytes that the device may read per entry in a warm run: a sixteenth of an inode of ext4, so
+/// nearly all of the tree is in memory.
+const WARM_BYTES_PER_ENTRY: u64 = 16;
+
+/// Bytes that it may always read: one readahead window, of any program.
+const WARM_BYTES_MIN: u64 = 128 << 10;
 
 /// Compare walkers on one tree; write README.md, raw.jsonl and summary.md.
 ///
@@ -53,6 +61,11 @@ impl Work for Walking {
         word.replace("{dir}", &self.text)
     }
 
+    fn warm_bytes(&self) -> Result<Option<u64>> {
+        let bytes = entries(&self.dir)?.saturating_mul(WARM_BYTES_PER_ENTRY);
+        Ok(Some(bytes.max(WARM_BYTES_MIN)))
+    }
+
     /// The programs in the directory of peers, and du.
     fn known(&self) -> Vec<String> {
         let mut arms = vec!["du=du -s {dir}".to_owned()];
@@ -73,7 +86,44 @@ impl Work for Walking {
     }
 }
 
+/// Counts the entries below a directory.
+fn entries(dir: &Path) -> Result<u64> {
+    let listed =
+        std::fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))?;
+    let mut count = 0;
+    for entry in listed {
+        let entry = entry?;
+        count += 1;
+        if entry.file_type()?.is_dir() {
+            count += entries(&entry.path())?;
+        }
+    }
+    Ok(count)
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     interleaved::main(&cli.order, || Walking::new(&cli))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_of_a_warm_walk_grows_with_the_entries_of_all_levels() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        std::fs::create_dir_all(dir.path().join("a/b")).expect("makes directories");
+        std::fs::write(dir.path().join("a/b/c"), "").expect("writes");
+        assert_eq!(entries(dir.path()).expect("lists"), 3);
+        let cli = Cli::parse_from([
+            "walk_versus",
+            "--dir",
+            dir.path().to_str().expect("UTF-8"),
+            "--out=o",
+            "--ours=a=b",
+        ]);
+        let work = Walking::new(&cli).expect("a directory");
+        assert_eq!(work.warm_bytes().expect("lists"), Some(WARM_BYTES_MIN));
+    }
 }

@@ -12,7 +12,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .ordered()
         .memory(64 << 20);
     let run = archives.chunks(1 << 20).try_map_reader(|path, reader| -> io::Result<_> {
-        let mut archive = tar::Archive::new(flate2::bufread::GzDecoder::new(reader));
+        // `GzDecoder` would end after the first of several gzip members.
+        let mut archive = tar::Archive::new(flate2::bufread::MultiGzDecoder::new(reader));
         let mut members = Vec::<(PathBuf, u64)>::new();
         for member in archive.entries()? {
             let member = member?;

@@ -5,16 +5,22 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 
-/// The files that a source includes.
+/// The files that a source includes. Each has one path: the joined paths of files that include one
+/// another as `../a/b.h` would grow with every step.
 fn includes(file: &ioloom::File<'_>) -> Vec<PathBuf> {
     let here = file.path().parent().unwrap_or(Path::new(""));
     let text = String::from_utf8_lossy(file.bytes());
     let names = text.lines().filter_map(|line| line.strip_prefix("#include \"")?.strip_suffix('"'));
-    names.map(|name| here.join(name)).collect()
+    names.map(|name| canonical(here.join(name))).collect()
+}
+
+fn canonical(path: PathBuf) -> PathBuf {
+    path.canonicalize().unwrap_or(path)
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let first = PathBuf::from(std::env::args_os().nth(1).ok_or("usage: crawler FILE")?);
+    let first = std::env::args_os().nth(1).ok_or("usage: crawler FILE")?;
+    let first = canonical(first.into());
     let (send, paths) = channel();
     send.send(first.clone())?;
     let mut seen = HashSet::from([first]);

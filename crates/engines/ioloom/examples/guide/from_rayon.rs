@@ -18,5 +18,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     writeln!(std::io::stdout(), "{} lines in {} files", run.value, run.measured.files)?;
     eprintln!("{}", run.why());
+    if run.failed > 0 {
+        return Err(format!("failures: {}", run.failed).into());
+    }
     Ok(())
 }

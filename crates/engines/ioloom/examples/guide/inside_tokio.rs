@@ -57,5 +57,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     task.await??;
     let (files, failed, bytes) = summed?;
     writeln!(std::io::stdout(), "{bytes} bytes in {files} files; {failed} failed")?;
+    if failed > 0 {
+        return Err(format!("failures: {failed}").into());
+    }
     Ok(())
 }

@@ -23,5 +23,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             _ => writeln!(out, "{error}")?,
         }
     }
+    if run.failed > 0 {
+        return Err(format!("failures: {}", run.failed).into());
+    }
     Ok(())
 }

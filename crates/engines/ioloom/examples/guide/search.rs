@@ -8,6 +8,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = args.next().unwrap_or_else(|| ".".into());
     let count: usize = args.next().map_or(Ok(10), |n| n.to_string_lossy().parse())?;
     let word = word.as_encoded_bytes();
+    if word.is_empty() {
+        return Err("the word is empty".into());
+    }
 
     let matching = |file: &ioloom::File<'_>| -> Vec<String> {
         let lines = file.bytes().split(|byte| *byte == b'\n').enumerate();
@@ -19,9 +22,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .collect()
     };
     let files = ioloom::tree(root).skip_hidden(true).ignore_files(true).sorted(true).ordered();
+    let mut failures = 0;
+    let mut report = |error: &ioloom::FileError| {
+        failures += 1;
+        eprintln!("{error}");
+    };
     let run = files.map(matching).scope(|results| {
-        let searched =
-            results.filter_map(|found| found.inspect_err(|error| eprintln!("{error}")).ok());
+        let searched = results.filter_map(|found| found.inspect_err(&mut report).ok());
         let lines = searched.flatten().take(count);
         let mut out = std::io::stdout().lock();
         lines.map(|line| writeln!(out, "{line}")).collect::<Result<Vec<()>, _>>()
@@ -29,6 +36,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     run.value?;
     if run.stopped {
         eprintln!("stopped after {} files", run.measured.files);
+    }
+    if failures > 0 {
+        return Err(format!("failures: {failures}").into());
     }
     Ok(())
 }

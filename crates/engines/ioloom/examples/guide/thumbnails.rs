@@ -1,15 +1,21 @@
 //! Halves PNG images until they are small, with a bound on the memory of decoded images.
 
+use png::DecodingError;
 use std::io::{Cursor, Write};
 use std::path::Path;
 
 const MEMORY: u64 = 64 << 20;
 const LARGEST: u32 = 64;
 
-/// Decodes an image, reserving what it takes. Returns width, height and grey or colour samples.
-fn decode(file: &ioloom::File<'_>) -> Result<(u32, u32, usize, Vec<u8>), png::DecodingError> {
-    let mut reader = png::Decoder::new(Cursor::new(file.bytes())).read_info()?;
-    let bytes = reader.output_buffer_size().unwrap_or(0);
+/// Decodes an image, reserving what it takes. Returns width, height and grey or colour samples of
+/// one byte each.
+fn decode(file: &ioloom::File<'_>) -> Result<(u32, u32, usize, Vec<u8>), DecodingError> {
+    let mut decoder = png::Decoder::new(Cursor::new(file.bytes()));
+    decoder.set_transformations(png::Transformations::normalize_to_color8());
+    let mut reader = decoder.read_info()?;
+    // A header of a few bytes may claim any size.
+    let bytes = reader.output_buffer_size().filter(|bytes| *bytes as u64 <= MEMORY);
+    let bytes = bytes.ok_or(DecodingError::LimitsExceeded)?;
     // Waits until other images have given back their memory.
     let _reserved = file.reserve(bytes as u64);
     let mut pixels = vec![0; bytes];
@@ -45,6 +51,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             entry.is_dir() || Path::new(entry.file_name()).extension().is_some_and(|e| e == "png")
         })
         .memory(MEMORY)
+        .on_error(ioloom::OnError::Collect)
         .try_map(decode)
         .run()?;
     let mut out = std::io::stdout().lock();
@@ -52,5 +59,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let largest = run.value.iter().map(|(width, height, ..)| width.max(height)).max().unwrap_or(&0);
     writeln!(out, "{} thumbnails of {pixels} pixels, none wider than {largest}", run.value.len())?;
     eprintln!("at most {} bytes of memory", run.measured.budget_peak_bytes);
+    for error in &run.errors {
+        eprintln!("{error}");
+    }
+    if run.failed > 0 {
+        return Err(format!("failures: {}", run.failed).into());
+    }
     Ok(())
 }
