@@ -178,6 +178,9 @@ fn cases(what: What, options: &Options, program: &Path) -> anyhow::Result<Outcom
     let (mut places, mut missing) = (Vec::new(), Vec::new());
     for name in &options.file_systems {
         match Place::mount(name) {
+            Ok(place) if options.named && place.name != *name => {
+                bail!("cannot mount {name}: root is required");
+            }
             Ok(place) => places.push(place),
             Err(error) if options.named => {
                 return Err(error).with_context(|| format!("cannot mount {name}"));

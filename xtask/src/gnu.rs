@@ -150,9 +150,8 @@ pub(crate) fn run(repo: &Repo, words: &[&str]) -> anyhow::Result<Step> {
     verdict(&tests, &columns)
 }
 
-/// A test fails the command if ours fails it and the system's program does not. A test that ours skips
-/// passes only if the system's is skipped or fails, or did not run: a reason can be a feature that ours
-/// lacks.
+/// A test fails the command if ours fails it and the system's program does not, or if only the system's
+/// passes it: a test can be skipped because ours lacks a feature.
 fn verdict(tests: &[String], columns: &[Column]) -> anyhow::Result<Step> {
     let mut worse = Vec::new();
     for ours in columns.iter().filter(|column| column.subject == Subject::Ours) {

@@ -4,7 +4,7 @@
 //! outside, and all of them end with it; loop devices detach with their mounts. Without root, trees
 //! are created on the file system of the temporary directory.
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
@@ -17,7 +17,7 @@ const IMAGE_BYTES: u64 = 512 << 20;
 /// The file systems by name.
 pub(super) const ALL: [&str; 6] = ["ext4", "xfs", "btrfs", "tmpfs", "overlay", "fuse"];
 
-/// The directory of the temporary directory, without a mount.
+/// The name of a directory in the temporary directory, without a mount.
 const HERE: &str = "here";
 
 /// A mounted file system, or a directory of the temporary directory.
@@ -79,7 +79,7 @@ impl Place {
             "btrfs" => place.image(&["mkfs.btrfs", "-q", "-f"])?,
             "overlay" => place.overlay()?,
             "fuse" => place.fuse()?,
-            _ => check_name(name)?,
+            _ => bail!("unknown file system '{name}'"),
         }
         Ok(place)
     }

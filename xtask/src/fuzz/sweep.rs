@@ -158,7 +158,7 @@ fn outcome(counts: Counts) -> Outcome {
         0 if counts[EQUAL] + counts[REPORTED] == 0 => {
             Outcome::Failed(format!("no error was injected in {rounds} rounds: {untested}"))
         }
-        0 => Outcome::Passed(format!("{rounds} rounds, of which {untested}")),
+        0 => Outcome::Passed(format!("{rounds} rounds; {untested}")),
         wrong => Outcome::Failed(format!("{wrong} of {rounds} rounds; {untested}")),
     }
 }
@@ -451,7 +451,7 @@ mod tests {
     #[test]
     fn rounds_that_test_nothing_are_reported() {
         let Outcome::Passed(text) = outcome([3, 2, 0, 1, 4]) else { panic!("not passed") };
-        assert_eq!(text, "10 rounds, of which 1 no start, 4 not injected");
+        assert_eq!(text, "10 rounds; 1 no start, 4 not injected");
         assert!(matches!(outcome([3, 2, 1, 0, 0]), Outcome::Failed(_)));
         assert!(matches!(outcome([0, 0, 0, 1, 4]), Outcome::Failed(_)));
     }
