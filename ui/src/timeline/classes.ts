@@ -134,7 +134,8 @@ export function lastAtOrBefore(values: Float64Array, t: number): number {
 
 /**
  * Returns the interval after (`by` 1) or before (`by` -1) interval `chosen`, or after or before `t` if
- * none is chosen (-1). Without a further one, it returns the interval at `t`, or -1. Empty intervals are skipped.
+ * none is chosen (-1). Empty intervals are skipped. At the end of the lane, it returns `chosen` or the
+ * interval at `t`, or -1 without either.
  */
 export function neighbour(starts: Float64Array, endOf: (i: number) => number, chosen: number, t: number, by: 1 | -1): number {
   const last = lastAtOrBefore(starts, t);
