@@ -46,7 +46,7 @@ pub struct Files<'a, K = Paths> {
     pub(crate) pieces: bool,
     /// Whether a cancelled run returns what it has.
     pub(crate) partial: bool,
-    /// Whether threads start when files wait for them; `None`: unless the plan is pinned.
+    /// Whether threads start when files wait for them; `None`: unless the plan is pinned and fixed.
     pub(crate) on_demand: Option<bool>,
     /// What was set besides the plan, and applies to a plan that is pinned later.
     settings: Settings,
@@ -349,7 +349,8 @@ impl<'a, K> Files<'a, K> {
     }
 
     /// Sets whether threads start only when files wait for them (default: unless the plan is
-    /// pinned). Otherwise all threads of the plan start together, before the first file.
+    /// pinned and does not adjust itself). Otherwise all threads of the plan start together, before
+    /// the first file.
     ///
     /// ```
     /// let plan = "read/threads:n=8".parse().unwrap();

@@ -40,6 +40,8 @@ pub(crate) struct Shared<'e> {
     pub(crate) blocking: BlockingThreads,
     /// Files that may hold a buffer at once.
     pub(crate) at_once: u64,
+    /// Descriptors that the plan leaves under the limit on open files.
+    pub(crate) spare_descriptors: u64,
     /// Whether the run begins with one worker instead of one per permit.
     pub(crate) on_demand: bool,
     /// Bytes of the first buffer of a file.
@@ -49,7 +51,8 @@ pub(crate) struct Shared<'e> {
     pub(crate) spares: bool,
     /// Largest file that can be read whole, bytes.
     pub(crate) whole_max: u64,
-    /// First reads of files that blocked because the file system does not support `RWF_NOWAIT`.
+    /// First reads of files that blocked because the file system does not support `RWF_NOWAIT`, except
+    /// quick ones of files in memory.
     pub(crate) unanswered: AtomicU64,
     /// Reads of later pieces that blocked for that reason, in runs with a controller.
     pub(crate) unanswered_later: AtomicU64,

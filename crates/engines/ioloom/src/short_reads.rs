@@ -37,7 +37,7 @@ enum Mounted {
 struct MadeUp {
     /// Mount points, each ending with a slash.
     points: Vec<Vec<u8>>,
-    /// The last names of mount points that are files.
+    /// The last names of mount points that are files and not below another one.
     files: Vec<OsString>,
     /// Whether relative paths are below one.
     here: bool,
@@ -46,20 +46,25 @@ struct MadeUp {
 impl MadeUp {
     fn of(mounts: &[Mount]) -> Self {
         let made_up = mounts.iter().filter(|mount| mount.is_made_up());
-        let is_file = |mount: &&Mount| {
-            std::fs::symlink_metadata(&mount.point).is_ok_and(|found| !found.is_dir())
-        };
-        let name = |mount: &Mount| mount.point.file_name().unwrap_or_default().to_owned();
-        let files = made_up.clone().filter(is_file).map(name).collect();
         let with_slash = |mount: &Mount| {
             let mut point = mount.point.clone().into_os_string().into_vec();
             point.push(b'/');
             point
         };
-        let mut points: Vec<_> = made_up.map(with_slash).collect();
+        let mut points: Vec<_> = made_up.clone().map(with_slash).collect();
         points.sort_unstable();
         // /sys/kernel/debug is below /sys.
         points.dedup_by(|later, earlier| later.starts_with(earlier));
+        // Containers have some below /proc, whose paths show it.
+        let is_below = |mount: &Mount| {
+            let point = mount.point.as_os_str().as_bytes();
+            points.iter().any(|above| point.starts_with(above))
+        };
+        let is_file = |mount: &Mount| {
+            std::fs::symlink_metadata(&mount.point).is_ok_and(|found| !found.is_dir())
+        };
+        let name = |mount: &Mount| mount.point.file_name().unwrap_or_default().to_owned();
+        let files = made_up.filter(|mount| !is_below(mount) && is_file(mount)).map(name).collect();
         let mut all = Self { points, files, here: false };
         all.here = std::env::current_dir().is_ok_and(|dir| all.contain(&dir.join("a file")));
         all

@@ -187,6 +187,13 @@ pub fn size_and_kind(file: impl AsFd) -> io::Result<(u64, Kind)> {
     Ok((stat.st_size as u64, Kind::from_mode(stat.st_mode as u16)))
 }
 
+/// Returns the device number of the file system of an open file, without asking a server.
+pub fn device_number(file: impl AsFd) -> io::Result<(u32, u32)> {
+    let how = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let stat = retry("statx", || statx(&file, c"", how, StatxFlags::TYPE))?;
+    Ok((stat.stx_dev_major, stat.stx_dev_minor))
+}
+
 /// Identity and size of an open file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {

@@ -26,11 +26,13 @@ pub(super) fn first_bytes(plan: &Plan, at_once: u64) -> Result<u64, Error> {
     Ok(first)
 }
 
+/// Refuses a plan that may open too many files. Returns how many descriptors another one leaves under the
+/// limit.
 pub(super) fn refuse_too_many_files(
     plan: &Plan,
     layout: &Layout,
     at_once: u64,
-) -> Result<(), Error> {
+) -> Result<u64, Error> {
     let ring = match layout.window {
         ReadAhead::All => at_once,
         ReadAhead::Files(_) => u64::from(layout.window_of(0, at_once)),
@@ -45,7 +47,7 @@ pub(super) fn refuse_too_many_files(
     let wanted = required::descriptors(plan, layout, at_once);
     let needed = required::open_files_limit(wanted);
     if matches!(plan.method, Method::Null) || needed <= limit {
-        return Ok(());
+        return Ok(limit.saturating_sub(needed));
     }
     let files = counted(at_once, "file");
     let threads = counted(wanted - at_once, "descriptor");

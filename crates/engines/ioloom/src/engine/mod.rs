@@ -115,7 +115,7 @@ fn prepare<'e>(
         )));
     }
     let at_once = layout.files_at_once(source.len().unwrap_or(1) as u64);
-    refuse_too_many_files(&plan, &layout, at_once)?;
+    let spare_descriptors = refuse_too_many_files(&plan, &layout, at_once)?;
     let first_bytes = first_bytes(&plan, at_once)?;
     let whole_max = whole_max(&plan, &layout, at_once, first_bytes);
     let first_charge = crate::arena::rounded(first_bytes);
@@ -133,6 +133,7 @@ fn prepare<'e>(
         stop: AtomicBool::new(false),
         work_stopped: AtomicBool::new(false),
         at_once,
+        spare_descriptors,
         on_demand: options.on_demand,
         window: window_of(&layout),
         spare_bell: Bell::default(),

@@ -410,6 +410,7 @@ mod tests {
     use ioloom_budget::Budget;
     use ioloom_model::{Plan, ReadOrder};
     use ioloom_observe::{Detail, Meter};
+    use ioloom_sys::file::{Nowait, read_nowait_at};
     use ioloom_walk::PathList;
     use std::os::unix::ffi::OsStrExt;
     use std::sync::Arc;
@@ -470,7 +471,8 @@ mod tests {
             started = fetch.resume(&mut cx, piece);
         }
         assert_eq!(read, bytes);
-        let is_supported = shared.unanswered.load(Ordering::Relaxed) == 0;
+        let asked = read_nowait_at(&file, &mut [0], 0);
+        let is_supported = !matches!(asked, Ok(Nowait::Unsupported | Nowait::Refused));
         let counts = Counts::of(&shared, 0, &Usage::default(), 0);
         let (counted, other) = match is_supported {
             true => (counts.waited_later, counts.unanswered_later),

@@ -25,9 +25,11 @@ pub(crate) struct Either<'p, S> {
 }
 
 impl<S> Either<'_, S> {
-    /// Creates a fetch with at most `window` pieces in flight, `depth` of them in the ring.
-    pub(crate) fn new(window: u32, depth: u32) -> Self {
-        Self { nowait: NowaitWindow::new(window), ring: None, depth, refused: false }
+    /// Creates a fetch with at most `window` pieces in flight, `depth` of them in the ring. `may_refer`: a
+    /// descriptor is left for a directory.
+    pub(crate) fn new(window: u32, depth: u32, may_refer: bool) -> Self {
+        let nowait = NowaitWindow::new(window, may_refer);
+        Self { nowait, ring: None, depth, refused: false }
     }
 }
 

@@ -36,13 +36,15 @@ pub(crate) fn make<'p, S: Send + 'p>(
     number: usize,
     window: u32,
 ) -> Result<Box<dyn Fetch<'p, S> + 'p>, Error> {
+    // References to directories are not among the descriptors that a plan requires.
+    let may_refer = (number as u64) < shared.spare_descriptors;
     Ok(match shared.plan.method {
         Method::Read => Box::new(blocking::Blocking::new(false)),
         Method::DirectRead => Box::new(blocking::Blocking::new(true)),
         Method::Null => Box::new(blocking::Nothing),
         Method::Nowait => match shared.methods.ring_of(number) {
-            Some(depth) => Box::new(either::Either::new(window, depth)),
-            None => Box::new(nowait::NowaitWindow::new(window)),
+            Some(depth) => Box::new(either::Either::new(window, depth, may_refer)),
+            None => Box::new(nowait::NowaitWindow::new(window, may_refer)),
         },
         Method::MmapPlain | Method::MmapSequential | Method::MmapPopulate => {
             Box::new(map::Mapped::new(shared.plan.method, 1))

@@ -16,6 +16,9 @@ use std::path::Path;
 
 /// Files of a directory in a row before a reference to it is worth its calls.
 const ENOUGH: u32 = 8;
+/// Length from which the system refuses a path. It could open such a file by its name, but then the
+/// result would depend on the files before it.
+const PATH_MAX: usize = 4096;
 
 /// How files are read where reads that do not wait are not supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,15 +32,24 @@ pub(crate) enum Unsupported {
 /// The directory of the last file that a thread began.
 #[derive(Debug, Default)]
 pub(crate) struct Neighbours {
+    /// Whether a descriptor may be used for a reference.
+    may_refer: bool,
     /// Its path with a slash at the end; empty for the current directory.
     dir: Vec<u8>,
     /// Files of it in a row, at most [`ENOUGH`].
     files: u32,
     handle: Option<OwnedFd>,
     unsupported: Option<Unsupported>,
+    /// The device of the last file system that was queried, and the answer.
+    queried: Option<((u32, u32), Unsupported)>,
 }
 
 impl Neighbours {
+    /// Creates what a thread knows at its start. `may_refer`: it may keep a reference to a directory.
+    pub(crate) fn new(may_refer: bool) -> Self {
+        Self { may_refer, ..Self::default() }
+    }
+
     /// Notes the directory of a file that is about to be opened.
     #[inline]
     pub(crate) fn enter(&mut self, path: &Path) {
@@ -56,7 +68,8 @@ impl Neighbours {
     /// Opens a file of the directory that was entered.
     #[inline]
     pub(crate) fn open(&mut self, path: &Path, how: OpenHow) -> io::Result<OwnedFd> {
-        if self.files == ENOUGH && !self.dir.is_empty() {
+        let may_refer = self.may_refer && path.as_os_str().len() < PATH_MAX;
+        if may_refer && self.files == ENOUGH && !self.dir.is_empty() {
             if self.handle.is_none() {
                 // Not tried again if there is no descriptor for it, or no permission.
                 self.files = 1;
@@ -85,8 +98,16 @@ impl Neighbours {
     /// Notes that reads which do not wait are not supported for an open file. Returns how it is read.
     #[cold]
     pub(crate) fn note(&mut self, path: &Path, file: &OwnedFd) -> Unsupported {
-        let in_memory = attr::file_system(file).is_ok_and(|system| system.in_memory);
-        let how = if in_memory { Unsupported::InMemory } else { Unsupported::Waiting };
+        let device = file::device_number(file).ok();
+        let how = match self.queried {
+            // Another query could cost a request to a server for each file of a list.
+            Some((queried, how)) if device == Some(queried) => how,
+            _ => {
+                let in_memory = attr::file_system(file).is_ok_and(|system| system.in_memory);
+                if in_memory { Unsupported::InMemory } else { Unsupported::Waiting }
+            }
+        };
+        self.queried = device.map(|device| (device, how));
         if self.files > 0 && split(path).0 == self.dir {
             self.unsupported = Some(how);
         }
@@ -120,7 +141,7 @@ mod tests {
         let dir = top.path().join("dir");
         fs::create_dir(&dir).unwrap();
         fs::write(dir.join("file"), "old").unwrap();
-        let mut neighbours = Neighbours::default();
+        let mut neighbours = Neighbours::new(true);
         let mut open = |name: &str| {
             let path = dir.join(name);
             neighbours.enter(&path);
@@ -149,7 +170,7 @@ mod tests {
             fs::create_dir(dir).unwrap();
             fs::write(dir.join("file"), "text").unwrap();
         }
-        let mut neighbours = Neighbours::default();
+        let mut neighbours = Neighbours::new(true);
         for _ in 0..ENOUGH {
             neighbours.enter(&a.join("file"));
             neighbours.open(&a.join("file"), OpenHow::default()).unwrap();
@@ -162,6 +183,38 @@ mod tests {
         assert_eq!(neighbours.unsupported(), Some(how));
         neighbours.enter(&b.join("file"));
         assert_eq!((neighbours.unsupported(), neighbours.handle.is_none()), (None, true));
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_fails_whatever_is_known_of_its_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = "n".repeat(100);
+        fs::write(dir.path().join(&name), "text").unwrap();
+        // The path of the directory is not too long.
+        let mut path = dir.path().as_os_str().to_owned();
+        while path.len() < PATH_MAX - 50 {
+            path.push("/.");
+        }
+        path.push(format!("/{name}"));
+        let mut neighbours = Neighbours::new(true);
+        for _ in 0..2 * ENOUGH {
+            neighbours.enter(Path::new(&path));
+            let error = neighbours.open(Path::new(&path), OpenHow::default()).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidFilename);
+        }
+    }
+
+    #[test]
+    fn a_thread_without_a_spare_descriptor_opens_files_by_their_paths() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        fs::write(&path, "text").unwrap();
+        let mut neighbours = Neighbours::new(false);
+        for _ in 0..2 * ENOUGH {
+            neighbours.enter(&path);
+            assert_eq!(text(neighbours.open(&path, OpenHow::default()).unwrap()), "text");
+            assert!(neighbours.handle.is_none());
+        }
     }
 
     #[test]

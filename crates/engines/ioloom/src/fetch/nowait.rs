@@ -5,7 +5,7 @@
 //! memory. While functions are long, the window may not fill with misses for a long time; the oldest
 //! miss is then tried again after each function, without waiting, so that files in memory do not
 //! overtake it without limit. Where a file system does not support `RWF_NOWAIT`, this method reads with blocking
-//! calls; the histogram of calls shows it.
+//! calls, without another attempt for the next files of the same directory; the histogram of calls shows it.
 
 use super::after_read::{ended, next_piece};
 use super::interface::{Cx, Fetch, Reaped, SHORT_FUNCTION_NS, Started};
@@ -24,7 +24,8 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
-/// A read of a file in memory that takes longer has waited for a device.
+/// Typical time of reads above which files in memory count as waiting: much of them is swapped out, or
+/// they are large.
 const SWAPPED_NS: u64 = 50_000;
 
 /// A window of files whose readahead was started.
@@ -36,9 +37,10 @@ pub(crate) struct NowaitWindow<'p, S> {
 }
 
 impl<S> NowaitWindow<'_, S> {
-    pub(crate) fn new(window: u32) -> Self {
+    /// Creates a window of `window` files. `may_refer`: a descriptor is left for a directory.
+    pub(crate) fn new(window: u32, may_refer: bool) -> Self {
         let (missed, parked) = (VecDeque::new(), Parked::new());
-        Self { window: window as usize, missed, parked, neighbours: Neighbours::default() }
+        Self { window: window as usize, missed, parked, neighbours: Neighbours::new(may_refer) }
     }
 }
 
@@ -110,8 +112,9 @@ impl<'p, S> NowaitWindow<'p, S> {
             cx.shared.unanswered.fetch_add(1, Ordering::Relaxed);
         }
         let started = read_on(cx, item, file, lease, progress, (false, &mut self.parked));
-        // Memory that was swapped out. If the last read finds nothing, an earlier one has waited.
-        if how == Unsupported::InMemory && cx.meter.last_lap_ns().is_some_and(|ns| ns > SWAPPED_NS)
+        // The last lap is that of the close, and not every lap is timed.
+        if how == Unsupported::InMemory
+            && cx.meter.typical_ns(CallKind::Read).is_some_and(|ns| ns > SWAPPED_NS)
         {
             cx.shared.unanswered.fetch_add(1, Ordering::Relaxed);
         }

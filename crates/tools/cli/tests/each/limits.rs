@@ -48,7 +48,7 @@ fn any_number_of_threads_fits_without_a_plan() {
         let permits = format!("p={}", args[3]);
         assert!(json["plan"].as_str().unwrap().contains(&permits), "{args:?}: {json}");
     }
-    // A plan that adjusts itself is no number of files that was asked for, unless one is in it.
+    // The plan auto is made smaller, and one with another number of files is refused.
     for limit in [1024, 64] {
         let auto = limited(&place, limit, &["t", "--plan", "auto", "--json"]).ended(0).json();
         assert!(!auto["plan"].as_str().unwrap().contains("l=512"), "{limit}: {auto}");
