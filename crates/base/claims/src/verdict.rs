@@ -262,6 +262,11 @@ pub struct ClaimVerdict {
 }
 
 impl ClaimVerdict {
+    /// Returns the first contrast that decided the verdict, whose evidence is that of the verdict.
+    pub fn chief(&self) -> Option<&Part> {
+        self.parts.iter().find(|part| !part.note && part.evidence == self.evidence)
+    }
+
     /// Returns the sessions behind the verdict.
     pub fn sessions(&self) -> BTreeSet<&str> {
         let parts = self.parts.iter().filter(|part| !part.note);

@@ -1,8 +1,9 @@
 //! Judges the claims of a sequential session after a look.
 //!
-//! A claim is decided if its verdict is, and given up if it would stay undecided even with the largest
-//! number of blocks, all like those seen so far. The other claims are open, and so are the arms of
-//! their undecided contrasts. Contrasts in other studies are ignored: their runs are made elsewhere.
+//! A claim is decided if its verdict is, and given up if its arms are refused, or if it would stay undecided
+//! even with the largest number of blocks, all like those seen so far. The other claims are open, and so
+//! are the arms of their undecided contrasts. Contrasts in other studies are ignored: their runs are made
+//! elsewhere.
 
 use super::bench::Bench;
 use crate::ledger::Ledger;
@@ -79,7 +80,9 @@ impl Looks for Judge<'_> {
             if !self.claims.contains(claim.id.as_str()) {
                 continue;
             }
-            if !is_open(now.verdict) {
+            if now.verdict == Verdict::NotTestableHere {
+                given_up += 1;
+            } else if !is_open(now.verdict) {
                 decided += 1;
             } else if is_open(later.verdict) {
                 given_up += 1;
