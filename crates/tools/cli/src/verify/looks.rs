@@ -129,7 +129,8 @@ pub(crate) fn arms<'c>(
                 for (index, arm) in comparison.arms.iter().enumerate() {
                     let here =
                         at.covers(place.experiment, &arm.set, place.condition, place.compute);
-                    let own = pattern::matches(pattern, &arm.name, &arm.factors);
+                    let own = pattern::matches(pattern, &arm.name, &arm.factors)
+                        && contrast.uses(&arm.factors, place.compute);
                     if here && own && !arm.name.ends_with(AGAIN) {
                         all.push((comparison, index));
                     }
@@ -141,4 +142,25 @@ pub(crate) fn arms<'c>(
         }
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ioloom_lab::expand::expand;
+    use ioloom_lab::{Mode, Overrides};
+
+    #[test]
+    fn only_the_levels_that_a_contrast_uses_are_selected() {
+        let spec = ioloom_lab::spec::load("pipeline", None).unwrap();
+        let comparisons = expand(&spec, Mode::Full, &Overrides::default(), 2).unwrap();
+        let count = |id: &str| {
+            let claim = ioloom_claims::ledger().iter().find(|claim| claim.id == id).unwrap();
+            arms(&claim.contrasts[0].contrast, &comparisons).unwrap().len()
+        };
+        assert_eq!(count("000-P45"), 5, "of eight sizes, 4 KiB to 1 MiB");
+        assert_eq!(count("000-P08a"), 4, "two plans at two of five sizes");
+        assert_eq!(count("000-P09"), 4, "two plans at two of seven compute times");
+        assert_eq!(count("000-P12"), 11, "all sizes");
+    }
 }

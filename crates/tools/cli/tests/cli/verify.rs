@@ -233,6 +233,15 @@ fn a_refused_study_leaves_the_others() {
     assert_eq!(ran.code, Some(3), "{}", ran.err);
 }
 
+/// `--media` adds a file system in memory, which has no direct reads, so two directories must be given.
+#[test]
+fn a_claim_about_two_devices_needs_two_directories() {
+    let home = Home::new();
+    let ran = home.run(&["claims", "--verify", "000-P13", "--media", "--dry-run"]).well();
+    let text = ran.err.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("`ioloom study pipeline --on DIR --on DIR`: 000-P13."), "{}", ran.err);
+}
+
 /// Other limits can permit what was refused, so the claim is not decided.
 #[test]
 fn a_claim_whose_arm_is_refused_is_verified_again() {
