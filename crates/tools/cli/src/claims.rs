@@ -213,7 +213,7 @@ fn is_open(verdict: &ClaimVerdict, full_size: bool) -> bool {
         || (full_size && verdict.doubts.contains(&Doubt::Scaled))
 }
 
-/// Runs what the open ones of these claims need.
+/// Runs what claims need that are open.
 fn verify(
     args: &ClaimsArgs,
     ledger: &Ledger,
