@@ -421,10 +421,14 @@ def combined(claim, parts):
         if open_:
             return "undecided"
         return "not testable here" if absent else "scope" if scope(held) else "confirmed"
+    if claim.get("combine") == "any" and held:
+        return "confirmed" if full(held) and not wrong else "scope"
     if not held and not failed and wrong:
         return "recomputed, inconsistent"
     if open_:
         return "undecided"
+    if claim.get("combine") == "any" and absent:
+        return "not testable here"
     if not held and not failed:
         return "not testable here"
     if not held:

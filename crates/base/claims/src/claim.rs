@@ -158,6 +158,8 @@ pub enum Combine {
     Places,
     /// All contrasts must hold; a single failure refutes the claim.
     All,
+    /// One contrast that holds is enough; only if all fail is the claim refuted.
+    Any,
 }
 
 /// A published number.

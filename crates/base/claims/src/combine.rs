@@ -1,7 +1,7 @@
 //! Combines the results of all contrasts of a claim into one verdict and one sentence.
 //!
 //! Every contrast decides: a claim with one undecided contrast is undecided, whatever the others
-//! show. Contrasts that recompute published numbers are companions of those that measure. If a claim
+//! show, unless one that failed refutes it, or one that holds is enough. Contrasts that recompute published numbers are companions of those that measure. If a claim
 //! has both, only runs confirm it; but published numbers that contradict the statement keep it from
 //! being confirmed. A claim without any measured contrast is only recomputed.
 
@@ -48,19 +48,25 @@ fn decide(judged: &[Judged], how: Combine) -> (Verdict, Vec<usize>) {
             (if unlimited(&failed) { Verdict::Refuted } else { Verdict::Scope }, failed)
         }
         Combine::All if !contradicted.is_empty() => (Verdict::Inconsistent, contradicted),
-        Combine::Places if held.is_empty() && failed.is_empty() && !contradicted.is_empty() => {
+        Combine::Any if !held.is_empty() => {
+            let whole = contradicted.is_empty() && unlimited(&held);
+            (if whole { Verdict::Confirmed } else { Verdict::Scope }, held)
+        }
+        Combine::Places | Combine::Any
+            if held.is_empty() && failed.is_empty() && !contradicted.is_empty() =>
+        {
             (Verdict::Inconsistent, contradicted)
         }
         _ if !open.is_empty() => (Verdict::Undecided, open),
-        Combine::All if !absent.is_empty() => (Verdict::NotTestableHere, absent),
+        Combine::All | Combine::Any if !absent.is_empty() => (Verdict::NotTestableHere, absent),
         Combine::All => (if limited(&held) { Verdict::Scope } else { Verdict::Confirmed }, held),
         Combine::Places if held.is_empty() && failed.is_empty() => {
             (Verdict::NotTestableHere, absent)
         }
-        Combine::Places if held.is_empty() => {
+        Combine::Places | Combine::Any if held.is_empty() => {
             (if limited(&failed) { Verdict::Scope } else { Verdict::Refuted }, failed)
         }
-        Combine::Places => {
+        Combine::Places | Combine::Any => {
             let whole = failed.is_empty() && contradicted.is_empty() && absent.is_empty();
             let verdict =
                 if whole && !limited(&held) { Verdict::Confirmed } else { Verdict::Scope };

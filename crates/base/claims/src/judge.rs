@@ -21,6 +21,7 @@ use crate::claim::{Claim, Test};
 use crate::combine::{Judged, combine};
 use crate::contrast::Contrast;
 use crate::contrast::kind::{Context, Kind};
+use crate::contrast::ladder::Shape;
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::runs::at_location;
@@ -30,7 +31,7 @@ use crate::verdict::{
     Agreement, ClaimVerdict, Effect, Evidence, Part, PublishedValue, SessionEffect,
 };
 use ioloom_model::{Doubt, RunRecord, Verdict};
-use ioloom_stats::benjamini_hochberg;
+use ioloom_stats::{Claimed, benjamini_hochberg};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A contrast with its result on one machine.
@@ -473,7 +474,10 @@ fn judged(assessed: &Assessed<'_, '_>, test: &Test, note: bool, rule: Rule) -> J
     if finding.holds.is_some() {
         limits.iter().for_each(|limit| sentence.push_str(limit.words()));
     }
-    let agreement = blank.published_size.and_then(|size| agreement(&finding.evidence, size));
+    let agreement = blank.published_size.and_then(|size| {
+        let is_same = is_equality_of_both(contrast, finding, size, rule);
+        if is_same { Some(Agreement::Size) } else { agreement(&finding.evidence, size) }
+    });
     if let (Some(agreement), Some(size)) = (agreement, blank.published_size) {
         sentence.push_str(&format!("; published {size:.3}: {}", agreement.words()));
     }
@@ -489,6 +493,17 @@ fn judged(assessed: &Assessed<'_, '_>, test: &Test, note: bool, rule: Rule) -> J
         ..blank
     };
     Judged { part, without_runs: false, recomputed }
+}
+
+/// Reports whether a contrast claims equality, and both the runs and the published numbers show it.
+fn is_equality_of_both(contrast: &Contrast, finding: &Finding<'_>, size: f64, rule: Rule) -> bool {
+    let margin = match contrast {
+        Contrast::Ratio(c) if c.claim == Claimed::Equal => c.margin,
+        Contrast::RatioOfBest(c) if c.claim == Claimed::Equal => c.margin,
+        Contrast::Ladder(c) if c.shape == Shape::Flat => c.margin,
+        _ => return false,
+    };
+    finding.holds == Some(true) && size.ln().abs() <= margin.unwrap_or(rule.margin).ln_1p()
 }
 
 /// Compares the measured effect with the published one.

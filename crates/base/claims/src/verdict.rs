@@ -149,8 +149,8 @@ pub struct Part {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Agreement {
-    /// The interval contains the published effect, or the direction is the same and the effects differ by at
-    /// most a quarter of the published one.
+    /// The interval contains the published effect, the direction is the same and the effects differ by at
+    /// most a quarter of the published one, or both are equalities within the margin of the contrast.
     Size,
     /// The interval is on the published side, but the size differs.
     Direction,
@@ -262,6 +262,11 @@ pub struct ClaimVerdict {
 }
 
 impl ClaimVerdict {
+    /// Returns the first contrast that decided the verdict, whose evidence is that of the verdict.
+    pub fn chief(&self) -> Option<&Part> {
+        self.parts.iter().find(|part| !part.note && part.evidence == self.evidence)
+    }
+
     /// Returns the sessions behind the verdict.
     pub fn sessions(&self) -> BTreeSet<&str> {
         let parts = self.parts.iter().filter(|part| !part.note);

@@ -513,7 +513,7 @@ mod tests {
         for arm in full.iter().flat_map(|c| &c.arms) {
             assert_eq!(arm.plan.clone().complete(7), arm.plan, "{}", arm.name);
         }
-        let sized = full.iter().find(|c| c.experiment == "call-cost-size").unwrap();
+        let sized = full.iter().find(|c| c.experiment == "call-cost-request").unwrap();
         assert!(sized.arms.iter().any(|a| a.set == "G-512"));
     }
 
@@ -569,7 +569,7 @@ mod tests {
         let all = expand(&spec, Mode::Full, &files, 2).unwrap();
         let directory = SetSource::Directory("/data".into());
         assert!(all.iter().flat_map(|c| &c.arms).all(|a| a.source == directory));
-        assert!(all.iter().all(|c| c.experiment != "call-cost-size"));
+        assert!(all.iter().all(|c| c.experiment != "call-cost-request"));
         let wrong = Overrides { experiments: vec!["nix".into()], ..Overrides::default() };
         assert!(expand(&spec, Mode::Full, &wrong, 2).unwrap_err().contains("elapsed-tree"));
     }

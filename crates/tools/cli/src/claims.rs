@@ -12,8 +12,8 @@ use ioloom_claims::{
     Claim, ClaimVerdict, Evidence, Registered, Rule, Score, SessionEffect, Verdict, VerdictList,
 };
 use ioloom_lab::Session;
-use ioloom_model::RunRecord;
 use ioloom_model::units::readable;
+use ioloom_model::{Doubt, RunRecord};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -115,7 +115,7 @@ struct VerifyArgs {
     /// Keep the published size of large file sets
     ///
     /// By default, sets above 1 GiB or 50,000 files are reduced to their quick size, and the verdicts get
-    /// the doubt scaled.
+    /// the doubt scaled. Claims with this doubt are verified again.
     #[arg(long, requires = "verify")]
     full_size: bool,
 
@@ -178,6 +178,10 @@ pub(crate) fn run(args: &ClaimsArgs) -> Ended {
     let mut verdicts = ledger.judge(&ledger.all().iter().collect::<Vec<_>>(), &evidence);
     verdicts.retain(|v| claims.iter().any(|c| c.id == v.id));
     verdicts.sort_by_key(|v| claims.iter().position(|c| c.id == v.id));
+    let is_untestable = |v: &ClaimVerdict| v.verdict == Verdict::NotTestableHere;
+    if args.verify && !args.how.open && exit == Exit::Ok && verdicts.iter().any(is_untestable) {
+        exit = Exit::Refused;
+    }
     let printed = if args.json {
         out::print_json(&VerdictList::new(verdicts))
     } else if let ([claim], [verdict], true) =
@@ -202,7 +206,14 @@ pub(crate) fn run(args: &ClaimsArgs) -> Ended {
     out::then(printed, Ok(if differing.is_empty() { exit } else { Exit::Failed }))
 }
 
-/// Runs what the undecided ones of these claims need.
+/// Reports whether runs may decide a claim: it is undecided, its arms were refused, which other limits or
+/// permissions can change, or smaller sets decided it and those of the published size are wanted.
+fn is_open(verdict: &ClaimVerdict, full_size: bool) -> bool {
+    matches!(verdict.verdict, Verdict::Undecided | Verdict::NotTestableHere)
+        || (full_size && verdict.doubts.contains(&Doubt::Scaled))
+}
+
+/// Runs what claims need that are open.
 fn verify(
     args: &ClaimsArgs,
     ledger: &Ledger,
@@ -223,11 +234,11 @@ fn verify(
     for claim in claims {
         // A claim that repeats another one is decided by its tests.
         let first = claim.same_as.as_ref().unwrap_or(&claim.id);
-        let verdict = verdicts.iter().find(|v| v.id == *first).map(|v| v.verdict);
-        if verdict == Some(Verdict::Undecided) {
+        let Some(verdict) = verdicts.iter().find(|v| v.id == *first) else { continue };
+        if is_open(verdict, how.full_size) {
             open.extend(ledger.all().iter().filter(|c| c.id == *first));
-        } else if let (Some(verdict), false) = (verdict, how.open) {
-            stderr::line(&format!("{first} is already decided: {verdict}."));
+        } else if !how.open {
+            stderr::line(&format!("{first} is already decided: {}.", verdict.verdict));
         }
     }
     open.sort_by(|a, b| a.id.cmp(&b.id));
@@ -403,7 +414,7 @@ fn in_full(claim: &Claim, verdict: &ClaimVerdict, machine: Option<&str>, width: 
         Some(Registered::Unknown) => "the session is older than the registration of tests",
     };
     say("Test", registered);
-    for apart in verdict.parts.first().map_or(&[][..], |part| &part.apart) {
+    for apart in verdict.chief().map_or(&[][..], |part| &part.apart) {
         say("Apart", &session_effect(apart));
     }
     say("Scope", &claim.scope);
@@ -437,6 +448,24 @@ mod tests {
     #[test]
     fn names_of_a_session_cannot_draw() {
         assert_eq!(on_one_line("a\x1b[2J\nb"), "a\\u{1b}[2J b");
+    }
+
+    #[test]
+    fn claims_that_runs_may_decide_are_open() {
+        let ledger = Ledger::read(None).unwrap();
+        let all: Vec<&Claim> = ledger.all().iter().collect();
+        let mut one = ledger.judge(&all, &ledger.evidence(Vec::new())).remove(0);
+        for (verdict, doubts, full_size, expected) in [
+            (Verdict::Undecided, vec![], false, true),
+            (Verdict::NotTestableHere, vec![], false, true),
+            (Verdict::Confirmed, vec![], true, false),
+            (Verdict::Confirmed, vec![Doubt::Scaled], false, false),
+            (Verdict::Confirmed, vec![Doubt::Scaled], true, true),
+            (Verdict::Scope, vec![Doubt::Scaled, Doubt::NoiseFloor], true, true),
+        ] {
+            (one.verdict, one.doubts) = (verdict, doubts);
+            assert_eq!(is_open(&one, full_size), expected, "{verdict} {full_size}");
+        }
     }
 
     #[test]

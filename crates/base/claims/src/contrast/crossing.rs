@@ -93,16 +93,17 @@ impl Kind for Crossing {
             turn(&x, &logs.iter().map(|level| median_of(level, drawn)).collect::<Vec<_>>())
         };
         let found = rule.over_blocks(blocks, crossing).ok().map(|resampled| resampled.interval);
+        let top = [arms[arms.len() - 2], arms[arms.len() - 1]];
+        let floor = noise_floor(rule, [&runs; 2], top, [metric, metric]);
         let finding = match self.law {
             Some(Law::ReaderPays { within }) => {
                 let work = |drawn: &[usize]| break_even(threads, &table.values[compared..], drawn);
-                by_law(rule, blocks, [&crossing, &work], within, &self.axis)?
+                match crossing(&(0..blocks).collect::<Vec<_>>()) {
+                    Some(at) => by_law(rule, (blocks, at), [&crossing, &work], within, &self.axis)?,
+                    None => self.never_turns(rule, (&x, &table), (&work, within), floor)?,
+                }
             }
-            None => {
-                let top = [arms[arms.len() - 2], arms[arms.len() - 1]];
-                let floor = noise_floor(rule, [&runs; 2], top, [metric, metric]);
-                self.turns(rule, (&x, &table), found.as_ref(), floor)?
-            }
+            None => self.turns(rule, (&x, &table), found.as_ref(), floor)?,
         };
         let mut finding = finding.of_arms(&arms, &runs, &table);
         if let Some(interval) = found {
@@ -124,12 +125,7 @@ impl Crossing {
         found: Option<&Interval>,
         floor: Option<f64>,
     ) -> Result<Finding<'a>, Gap> {
-        let judge = |level: usize, claim| -> Result<_, Gap> {
-            let pair = &table.values[2 * level..2 * level + 2];
-            let series = log_ratios(&pair[0], &pair[1])?;
-            let ratio = Ratio::of_logs(&series).map_err(Gap::undefined)?;
-            Ok((ratio, above_noise(&series, &ratio, claim, &rule.stats(None), floor)?))
-        };
+        let judge = |level, claim| at_level(rule, table, level, claim, floor);
         let highest = x.len() - 1;
         let (top, above) = judge(highest, Claimed::Greater)?;
         // Any lower level may show it, so the smallest p-value counts as often as there are levels.
@@ -159,6 +155,66 @@ impl Crossing {
         let finding = Finding::new(answer, Effect::Ratio, &interval, words).noise(floor);
         Ok(Finding { below_noise, ..finding })
     }
+
+    /// Judges a prediction for families that do not cross: it fails if they are in the wrong order at a
+    /// level farther from it than its error and the permitted one.
+    fn never_turns<'a>(
+        &self,
+        rule: &Rule,
+        (x, table): (&[f64], &Columns),
+        (predicted, within): (&Statistic<'_>, f64),
+        floor: Option<f64>,
+    ) -> Result<Finding<'a>, Gap> {
+        let Self { a, b, axis, .. } = self;
+        let law = rule.over_blocks(table.blocks.len(), predicted)?.interval;
+        // The opposite of what the law predicts there.
+        let contrary = |at: f64| match at {
+            _ if at >= law.hi + within => Some(Claimed::Less),
+            _ if at <= law.lo - within => Some(Claimed::Greater),
+            _ => None,
+        };
+        let beyond: Vec<(usize, Claimed)> =
+            x.iter().enumerate().filter_map(|(level, at)| Some((level, contrary(*at)?))).collect();
+        let mut against: Option<(usize, Ratio, f64)> = None;
+        for (level, claim) in &beyond {
+            let (ratio, answer) = at_level(rule, table, *level, *claim, floor)?;
+            // Any of the levels may show it.
+            let p = (answer.p * beyond.len() as f64).min(1.0);
+            if answer.holds == Some(true) && against.is_none_or(|(_, _, least)| p < least) {
+                against = Some((*level, ratio, p));
+            }
+        }
+        let expected = law.estimate;
+        let (level, ratio, p) = against.ok_or_else(|| {
+            Gap::Undefined(format!(
+                "they do not cross between the measured levels; the law predicts {axis} \
+                 {expected:.2}"
+            ))
+        })?;
+        let words = format!(
+            "they do not cross between the measured levels, the law predicts {axis} {expected:.2} \
+             ({:.2} to {:.2}), claimed: an error of at most {within}; at {axis} {}, {a} / {b} is \
+             {:.3} ({:.3} to {:.3}) in {} blocks",
+            law.lo, law.hi, x[level], ratio.ratio, ratio.lo, ratio.hi, ratio.n
+        );
+        let answer = Answer { holds: Some(false), p };
+        let finding = Finding::new(answer, Effect::Ratio, &ratio_interval(&ratio), words);
+        Ok(finding.noise(floor).number("predicted", expected))
+    }
+}
+
+/// Compares the families at one level.
+fn at_level(
+    rule: &Rule,
+    table: &Columns,
+    level: usize,
+    claim: Claimed,
+    floor: Option<f64>,
+) -> Result<(Ratio, Answer), Gap> {
+    let pair = &table.values[2 * level..2 * level + 2];
+    let series = log_ratios(&pair[0], &pair[1])?;
+    let ratio = Ratio::of_logs(&series).map_err(Gap::undefined)?;
+    Ok((ratio, above_noise(&series, &ratio, claim, &rule.stats(None), floor)?))
 }
 
 /// Returns where a series of differences changes from negative to positive for good, by linear
@@ -202,7 +258,7 @@ type Statistic<'a> = dyn Fn(&[usize]) -> Option<f64> + 'a;
 /// Compares the measured crossing with the prediction.
 fn by_law<'a>(
     rule: &Rule,
-    blocks: usize,
+    (blocks, measured): (usize, f64),
     [crossing, predicted]: [&Statistic<'_>; 2],
     within: f64,
     axis: &str,
@@ -210,11 +266,6 @@ fn by_law<'a>(
     let all: Vec<usize> = (0..blocks).collect();
     let expected = predicted(&all)
         .ok_or_else(|| Gap::Undefined("the law has no value for these runs".to_owned()))?;
-    let measured = crossing(&all).ok_or_else(|| {
-        Gap::Undefined(format!(
-            "they do not cross between the measured levels; the law predicts {axis} {expected:.2}"
-        ))
-    })?;
     let resampled = rule.over_blocks(blocks, |drawn| Some(crossing(drawn)? - predicted(drawn)?))?;
     let error = resampled.interval;
     let words = format!(

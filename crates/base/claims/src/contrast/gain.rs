@@ -48,6 +48,10 @@ impl Kind for Gain {
         Some(&self.axis)
     }
 
+    fn uses_level(&self, level: f64) -> bool {
+        self.levels.contains(&level)
+    }
+
     fn metrics(&self) -> Vec<&str> {
         vec![&self.metric]
     }

@@ -56,6 +56,11 @@ pub(crate) trait Kind {
         None
     }
 
+    /// Reports whether it uses a level of that factor.
+    fn uses_level(&self, _level: f64) -> bool {
+        true
+    }
+
     /// Returns the metrics and formulas it uses.
     fn metrics(&self) -> Vec<&str> {
         Vec::new()

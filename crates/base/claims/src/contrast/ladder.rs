@@ -79,6 +79,10 @@ impl Kind for Ladder {
         Some(&self.axis)
     }
 
+    fn uses_level(&self, level: f64) -> bool {
+        self.levels.is_none_or(|[lo, hi]| (lo..=hi).contains(&level))
+    }
+
     fn families(&self) -> Vec<Whole<'_>> {
         let levels = self.levels.map(|levels| (self.axis.as_str(), levels));
         vec![Whole { at: &self.at, pattern: &self.arms, levels }]

@@ -19,9 +19,12 @@ pub mod ratio_of_best;
 pub mod share;
 pub mod untested;
 
+use crate::evaluation::runs::fixed_demand_ns;
 use crate::location::Location;
-use kind::Kind;
+use ioloom_model::Compute;
+use kind::{COMPUTE_AXIS, Kind};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 macro_rules! kinds {
     ($($name:literal => $variant:ident($kind:ty),)*) => {
@@ -94,6 +97,17 @@ impl Contrast {
     /// Returns the factor whose levels it uses.
     pub fn axis(&self) -> Option<&str> {
         self.as_kind().axis()
+    }
+
+    /// Reports whether it uses an arm of its families with these factors and this compute: if it names
+    /// levels, only those.
+    pub fn uses(&self, factors: &BTreeMap<String, f64>, compute: &Compute) -> bool {
+        let kind = self.as_kind();
+        let level = kind.axis().and_then(|axis| match axis {
+            COMPUTE_AXIS => fixed_demand_ns(compute),
+            _ => factors.get(axis).copied(),
+        });
+        level.is_none_or(|level| kind.uses_level(level))
     }
 
     /// Returns the metrics and formulas it uses.

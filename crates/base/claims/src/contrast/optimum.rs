@@ -47,11 +47,13 @@ struct Member<'r, 'a> {
 struct Family<'r, 'a> {
     members: Vec<Member<'r, 'a>>,
     blocks: Vec<Block>,
+    /// Whether an arm that was not refused lacks blocks. It could have been the best.
+    is_partial: bool,
 }
 
 impl<'r, 'a> Family<'r, 'a> {
     fn new(rule: &Rule, runs: &'r Runs<'a>, arms: &str, metric: &str) -> Result<Self, Gap> {
-        let (mut found, mut gap) = (Vec::new(), None);
+        let (mut found, mut gap, mut is_partial) = (Vec::new(), None, false);
         let mut blocks = BTreeSet::new();
         for arm in runs.members(arms)? {
             match columns(&[(arm, metric)], rule.blocks_min) {
@@ -62,7 +64,10 @@ impl<'r, 'a> Family<'r, 'a> {
                         table.blocks.into_iter().zip(values).collect();
                     found.push((arm, values));
                 }
-                Err(reason) => gap = gap.or(Some(reason)),
+                Err(reason) => {
+                    is_partial |= !matches!(reason, Gap::Refused { .. });
+                    gap = gap.or(Some(reason));
+                }
             }
         }
         if found.is_empty() {
@@ -73,7 +78,7 @@ impl<'r, 'a> Family<'r, 'a> {
             arm,
             values: blocks.iter().map(|block| values.get(block).copied()).collect(),
         });
-        Ok(Self { members: members.collect(), blocks })
+        Ok(Self { members: members.collect(), blocks, is_partial })
     }
 
     /// Returns the member with the lowest median, ignoring one block and those that it lacks.
@@ -152,6 +157,7 @@ impl Kind for Optimum {
         known.extend(sessions);
         known.sort();
         known.dedup();
+        finding.partial = from.is_partial || to.is_partial;
         finding.below_noise = below_noise;
         finding.series = series;
         Ok(finding)

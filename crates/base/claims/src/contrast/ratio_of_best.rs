@@ -65,12 +65,11 @@ impl Kind for RatioOfBest {
     fn evaluate<'a>(&self, context: &Context<'a>) -> Result<Finding<'a>, Gap> {
         let rule = &context.rule;
         let runs = context.runs(&self.at, self);
-        let families = [
-            candidates(rule, &runs, &self.a, &self.metric)?,
-            candidates(rule, &runs, &self.b, &self.metric)?,
-        ];
+        let (of_a, lost_a) = candidates(rule, &runs, &self.a, &self.metric)?;
+        let (of_b, lost_b) = candidates(rule, &runs, &self.b, &self.metric)?;
+        let families = [of_a, of_b];
         let mut ran = Vec::new();
-        let mut partial = false;
+        let mut partial = lost_a || lost_b;
         for (names, found) in [&self.a, &self.b].into_iter().zip(&families) {
             let patterns = patterns_of(names);
             // A refused arm was tried; an omitted arm could have been the best.
@@ -124,13 +123,14 @@ impl Kind for RatioOfBest {
     }
 }
 
-/// Returns the arms of a family that have enough blocks.
+/// Returns the arms of a family that have enough blocks, and whether others could have been the best: those
+/// that were not refused.
 fn candidates<'r, 'a>(
     rule: &Rule,
     runs: &'r Runs<'a>,
     families: &[String],
     metric: &str,
-) -> Result<Vec<&'r Arm<'a>>, Gap> {
+) -> Result<(Vec<&'r Arm<'a>>, bool), Gap> {
     let mut found = Vec::new();
     for family in families {
         found.extend(runs.members(family).unwrap_or_default());
@@ -138,16 +138,17 @@ fn candidates<'r, 'a>(
     if found.is_empty() {
         return Err(Gap::Missing(families.to_vec()));
     }
-    let mut gap = None;
+    let (mut gap, mut is_lost) = (None, false);
     found.retain(|arm| match columns(&[(*arm, metric)], rule.blocks_min) {
         Ok(_) => true,
         Err(reason) => {
+            is_lost |= !matches!(reason, Gap::Refused { .. });
             gap.get_or_insert(reason);
             false
         }
     });
     match gap {
         Some(gap) if found.is_empty() => Err(gap),
-        _ => Ok(found),
+        _ => Ok((found, is_lost)),
     }
 }

@@ -59,7 +59,7 @@ pub(crate) fn at_location<'a>(
 }
 
 /// Returns the compute time per file if it is the same for every file.
-fn fixed_demand_ns(compute: &Compute) -> Option<f64> {
+pub(crate) fn fixed_demand_ns(compute: &Compute) -> Option<f64> {
     match compute {
         Compute::Spin(Some(Distribution::Identical(ns)))
         | Compute::Sleep(Some(Distribution::Identical(ns))) => Some(*ns as f64),

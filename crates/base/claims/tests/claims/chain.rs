@@ -314,24 +314,27 @@ fn verdicts_are_counted_by_what_they_rest_on() {
 
 #[test]
 fn the_published_size_is_compared_with_the_measured_one() {
-    let sized = |claim: &str, size: &str| {
+    let sized = |claim: &str, size: &str, truth: f64| {
         let text = format!(
             "[[claim]]\nid = \"000-T\"\nseed = 0\nstatement = \"t\"\nscope = \"t\"\nconfirms = \
              \"t\"\nrefutes = \"t\"\n[[claim.contrast]]\nkind = \"ratio\"\nat = {{ experiment = \
              \"e0\", set = \"E\" }}\na = \"a\"\nb = \"b\"\nclaim = \"{claim}\"\nsize = \"{size}\"\n"
         );
         let claims = load([("sized", text.as_str())]).unwrap();
-        let found = judged(&claims, &runs(&mut Noise(8), &[0.8], 12, 0.02)).remove(0);
+        let found = judged(&claims, &runs(&mut Noise(8), &[truth], 12, 0.02)).remove(0);
         (found.verdict, found.parts[0].agreement.unwrap(), found.sentence)
     };
-    for (claim, size, verdict, words) in [
-        ("less", "0.8", Verdict::Confirmed, "agrees in size"),
-        ("less", "0.1", Verdict::Confirmed, "agrees in direction, not in size"),
-        ("less", "1.3", Verdict::Confirmed, "agrees in neither"),
-        ("greater", "1.3", Verdict::Refuted, "agrees in neither"),
-        ("less", "001_walk[8].nvme_s / 001_walk[16].nvme_s", Verdict::Confirmed, "published"),
+    let walk = "001_walk[8].nvme_s / 001_walk[16].nvme_s";
+    for (claim, size, truth, verdict, words) in [
+        ("less", "0.8", 0.8, Verdict::Confirmed, "agrees in size"),
+        ("less", "0.1", 0.8, Verdict::Confirmed, "agrees in direction, not in size"),
+        ("less", "1.3", 0.8, Verdict::Confirmed, "agrees in neither"),
+        ("greater", "1.3", 0.8, Verdict::Refuted, "agrees in neither"),
+        ("less", walk, 0.8, Verdict::Confirmed, "published"),
+        ("equal", "0.96", 1.0, Verdict::Confirmed, "agrees in size"),
+        ("equal", "1.3", 1.0, Verdict::Confirmed, "agrees in neither"),
     ] {
-        let (found, agreement, sentence) = sized(claim, size);
+        let (found, agreement, sentence) = sized(claim, size, truth);
         assert_eq!(found, verdict, "{sentence}");
         assert!(sentence.contains(words), "{size}: {agreement:?} {sentence}");
     }

@@ -144,6 +144,16 @@ fn crossings_are_compared_with_the_law() {
     let found = judge(&[&law], &store, Rule::STANDARD);
     assert_eq!(found.verdict, Verdict::Undecided);
     assert!(found.sentence.contains("do not cross"), "{}", found.sentence);
+    // The law predicts 4.8, but the reader is slower at every number of threads.
+    let mut store = law_store(703.0, 186.0);
+    for record in store.records.iter_mut().filter(|r| r.key.arm.starts_with("reader-")) {
+        if let ioloom_model::Outcome::Done { measured } = &mut record.outcome {
+            measured.elapsed_ns *= 3;
+        }
+    }
+    let found = judge(&[&law], &store, Rule::STANDARD);
+    assert_eq!(found.verdict, Verdict::Refuted, "{}", found.sentence);
+    assert!(found.sentence.contains("the law predicts n 4.7"), "{}", found.sentence);
 }
 
 #[test]
@@ -303,7 +313,7 @@ fn an_arm_that_is_best_by_chance_decides_nothing() {
 /// If two arms tie in both locations, switching costs nothing, whichever is best.
 #[test]
 fn a_tie_does_not_move_the_optimum() {
-    let mut store = Store::new(12);
+    let mut store = Store::new(13);
     store.arm("c-1", &[("n", 1.0)], 50.0).arm("c-8", &[("n", 8.0)], 50.1);
     store.set = "B".to_owned();
     store.arm("c-1", &[("n", 1.0)], 100.1).arm("c-8", &[("n", 8.0)], 100.0);
@@ -314,6 +324,29 @@ fn a_tie_does_not_move_the_optimum() {
     store.stopped("c-1", &[3]);
     let found = judge(&[OPTIMUM], &store, Rule::STANDARD);
     assert_eq!(found.verdict, Verdict::Refuted, "{}", found.sentence);
+}
+
+/// An arm with too few blocks is left out, and could have been the best.
+#[test]
+fn a_family_that_lost_an_arm_is_partial() {
+    let mut store = Store::new(12);
+    store.arm("a", &[], 80.0).arm("b", &[], 85.0).arm("c", &[], 100.0);
+    let best =
+        format!("kind = \"ratio-of-best\"\n{AT}a = [\"a\", \"b\"]\nb = [\"c\"]\nclaim = \"less\"");
+    assert_eq!(judge(&[&best], &store, Rule::STANDARD).verdict, Verdict::Confirmed);
+    store.stopped("b", &[3]);
+    let found = judge(&[&best], &store, Rule::STANDARD);
+    assert_eq!((found.verdict, found.parts[0].holds), (Verdict::Scope, Some(true)));
+
+    let mut store = Store::new(12);
+    for set in ["E", "B"] {
+        store.set = set.to_owned();
+        store.arm("c-1", &[("n", 1.0)], 50.0).arm("c-8", &[("n", 8.0)], 90.0);
+    }
+    assert_eq!(judge(&[OPTIMUM], &store, Rule::STANDARD).verdict, Verdict::Refuted);
+    store.stopped("c-8", &[3]);
+    let found = judge(&[OPTIMUM], &store, Rule::STANDARD);
+    assert_eq!((found.verdict, found.parts[0].holds), (Verdict::Scope, Some(false)));
 }
 
 #[test]

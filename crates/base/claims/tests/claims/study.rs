@@ -1,6 +1,7 @@
 //! The built-in study of source 000 is complete, runnable and within the quick mode budget.
 
 use crate::expansion::{arms, plan, study};
+use ioloom_model::layout::layout;
 use ioloom_model::table::check;
 use ioloom_model::{Condition, Distribution, FileSetSpec};
 use std::collections::BTreeSet;
@@ -83,6 +84,26 @@ fn sets_have_the_published_size() {
         let found = bytes_of(&study.sets[name].full) as f64 / f64::from(1 << 20);
         assert!((found / mib - 1.0).abs() <= tolerance, "{name}: {found} MiB");
     }
+}
+
+/// The first buffer is half of the memory divided by the files at once, in whole pages. Read calls are
+/// compared over the depth and over the issuers, so it must not depend on them.
+#[test]
+fn deep_and_shallow_queues_hold_requests_of_one_page() {
+    let study = study();
+    let mut checked = 0;
+    for experiment in &study.experiments {
+        if !["call-cost-depth", "call-cost-readers"].contains(&experiment.name.as_str()) {
+            continue;
+        }
+        for arm in arms(experiment) {
+            let plan = plan(&arm);
+            let at_once = layout(&plan).unwrap().files_at_once(20_000);
+            assert_eq!(plan.memory_bytes / 2 / at_once / 4096, 1, "{}", arm.arm);
+            checked += 1;
+        }
+    }
+    assert_eq!(checked, 19);
 }
 
 #[test]

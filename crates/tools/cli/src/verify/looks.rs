@@ -1,8 +1,9 @@
 //! Judges the claims of a sequential session after a look.
 //!
-//! A claim is decided if its verdict is, and given up if it would stay undecided even with the largest
-//! number of blocks, all like those seen so far. The other claims are open, and so are the arms of
-//! their undecided contrasts. Contrasts in other studies are ignored: their runs are made elsewhere.
+//! A claim is decided if its verdict is, and given up if its arms are refused, or if it would stay undecided
+//! even with the largest number of blocks, all like those seen so far. The other claims are open, and so
+//! are the arms of their undecided contrasts. Contrasts in other studies are ignored: their runs are made
+//! elsewhere.
 
 use super::bench::Bench;
 use crate::ledger::Ledger;
@@ -79,7 +80,9 @@ impl Looks for Judge<'_> {
             if !self.claims.contains(claim.id.as_str()) {
                 continue;
             }
-            if !is_open(now.verdict) {
+            if now.verdict == Verdict::NotTestableHere {
+                given_up += 1;
+            } else if !is_open(now.verdict) {
                 decided += 1;
             } else if is_open(later.verdict) {
                 given_up += 1;
@@ -126,7 +129,8 @@ pub(crate) fn arms<'c>(
                 for (index, arm) in comparison.arms.iter().enumerate() {
                     let here =
                         at.covers(place.experiment, &arm.set, place.condition, place.compute);
-                    let own = pattern::matches(pattern, &arm.name, &arm.factors);
+                    let own = pattern::matches(pattern, &arm.name, &arm.factors)
+                        && contrast.uses(&arm.factors, place.compute);
                     if here && own && !arm.name.ends_with(AGAIN) {
                         all.push((comparison, index));
                     }
@@ -138,4 +142,25 @@ pub(crate) fn arms<'c>(
         }
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ioloom_lab::expand::expand;
+    use ioloom_lab::{Mode, Overrides};
+
+    #[test]
+    fn only_the_levels_that_a_contrast_uses_are_selected() {
+        let spec = ioloom_lab::spec::load("pipeline", None).unwrap();
+        let comparisons = expand(&spec, Mode::Full, &Overrides::default(), 2).unwrap();
+        let count = |id: &str| {
+            let claim = ioloom_claims::ledger().iter().find(|claim| claim.id == id).unwrap();
+            arms(&claim.contrasts[0].contrast, &comparisons).unwrap().len()
+        };
+        assert_eq!(count("000-P45"), 5, "of eight sizes, 4 KiB to 1 MiB");
+        assert_eq!(count("000-P08a"), 4, "two plans at two of five sizes");
+        assert_eq!(count("000-P09"), 4, "two plans at two of seven compute times");
+        assert_eq!(count("000-P12"), 11, "all sizes");
+    }
 }

@@ -281,8 +281,8 @@ fn spent_words(combine: Combine, least: &[Option<u32>]) -> Option<String> {
     let is_out = |least: &Option<u32>| least.is_none_or(|blocks| blocks > last);
     let is_claim_out = match combine {
         Combine::Places => least.iter().any(is_out),
-        // One contrast can refute it.
-        Combine::All => !least.is_empty() && least.iter().all(is_out),
+        // One contrast can refute it, or confirm it.
+        Combine::All | Combine::Any => !least.is_empty() && least.iter().all(is_out),
     };
     let all: Option<Vec<u32>> = least.iter().copied().collect();
     let advice = all.and_then(|all| all.into_iter().max()).map_or(String::new(), |blocks| {
@@ -367,6 +367,7 @@ mod tests {
         let mixed = [Some(12), Some(48)];
         assert!(words(Combine::Places, &mixed).contains("--blocks 48"));
         assert_eq!(words(Combine::All, &mixed), "", "the first contrast can refute it");
+        assert_eq!(words(Combine::Any, &mixed), "", "the first contrast can confirm it");
         assert!(words(Combine::All, &[Some(96), Some(48)]).contains("--blocks 96"));
         let never = words(Combine::All, &[Some(48), None]);
         assert!(never.starts_with("earlier sessions") && !never.contains("--blocks"), "{never}");

@@ -11,11 +11,12 @@ use crate::exit::Failure;
 use crate::study::lab_failure;
 use ioloom_claims::{Claim, Contrast, Rule};
 use ioloom_lab::estimate::{History, Range};
-use ioloom_lab::expand::Comparison;
+use ioloom_lab::expand::{Comparison, ReadyArm};
 use ioloom_lab::run::{Silent, needs, plan};
 use ioloom_lab::selection::Selection;
 use ioloom_lab::store::{Sequential, SessionHeader};
 use ioloom_lab::{Needs, Progress, RunOptions, Session, Subject, sequential};
+use ioloom_model::study::MediaUse;
 use ioloom_model::units::{format_counted, format_size};
 use ioloom_model::{ColdBy, FileSetSpec, StudySpec};
 use std::collections::{BTreeMap, BTreeSet};
@@ -444,6 +445,13 @@ impl Study {
         Ok(Self { spec, subject, comparisons, large, history })
     }
 
+    /// Reports whether an arm also runs on media that the session adds; see [`MediaUse`].
+    fn is_on_added_media(&self, comparison: &Comparison, arm: &ReadyArm) -> bool {
+        let mut experiments = self.spec.experiments.iter();
+        let own = experiments.find(|experiment| experiment.name == comparison.experiment);
+        own.is_some_and(|own| own.media != MediaUse::First) && arm.plan.plain_threads().is_some()
+    }
+
     /// Adds the arms of a contrast.
     fn add(
         &self,
@@ -453,12 +461,20 @@ impl Study {
         into: &mut Wanted,
     ) -> Result<(), String> {
         let request = bench.request;
+        let found = arms(contrast, &self.comparisons)
+            .map_err(|missing| format!("study {} has no arm {missing}", self.spec.name))?;
+        let mut arms = found.iter().map(|(comparison, arm)| (comparison, &comparison.arms[*arm]));
+        if contrast.on_several_media() && !arms.all(|(of, arm)| self.is_on_added_media(of, arm)) {
+            return Err(format!(
+                "they compare directories on two media, which needs `ioloom study {} --on DIR \
+                 --on DIR`",
+                self.spec.name
+            ));
+        }
         let elsewhere = contrast.locations().iter().any(|at| at.medium.is_some());
         if (elsewhere || contrast.on_several_media()) && !request.media {
             return Err("they compare media, which needs --media".to_owned());
         }
-        let found = arms(contrast, &self.comparisons)
-            .map_err(|missing| format!("study {} has no arm {missing}", self.spec.name))?;
         let selection = into.arms.entry(self.spec.name.clone()).or_default();
         let scaled = into.scaled.entry(self.spec.name.clone()).or_default();
         for (comparison, index) in found {

@@ -233,6 +233,35 @@ fn a_refused_study_leaves_the_others() {
     assert_eq!(ran.code, Some(3), "{}", ran.err);
 }
 
+/// `--media` adds a file system in memory, which has no direct reads, so two directories must be given.
+#[test]
+fn a_claim_about_two_devices_needs_two_directories() {
+    let home = Home::new();
+    let ran = home.run(&["claims", "--verify", "000-P13", "--media", "--dry-run"]).well();
+    let text = ran.err.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("`ioloom study pipeline --on DIR --on DIR`: 000-P13."), "{}", ran.err);
+}
+
+/// Other limits can permit what was refused, so the claim is not decided.
+#[test]
+fn a_claim_whose_arm_is_refused_is_verified_again() {
+    let home = Home::new();
+    let claims = claim("000-V1", "A window reads as many files.", ["threads-1", "deep"], "equal");
+    let claims = claims.replace("\"tiny\"", "\"deep\"");
+    let args = arguments_for(&home, &claims, &["000-V1"]);
+    let deep = "[[experiment.arm]]\nname = \"deep\"\nplan = \"read/window:l=1000000\"\n";
+    let study = TINY.replace("\"tiny\"", "\"deep\"") + deep;
+    std::fs::write(home.path("studies").join("deep.toml"), study).unwrap();
+    let ran = home.run(&args);
+    assert_eq!(ran.code, Some(3), "{}", ran.err);
+    assert!(ran.err.contains("0 claims decided, 1 given up, 0 open"), "{}", ran.err);
+    let before = home.records().len();
+    let again = home.run(&args);
+    assert_eq!(again.code, Some(3), "{}", again.err);
+    assert!(!again.err.contains("already decided"), "{}", again.err);
+    assert!(home.records().len() > before);
+}
+
 /// Runs that another machine made decide its verdict, but not what is open here.
 #[test]
 fn claims_decided_on_another_machine_are_open_here() {
