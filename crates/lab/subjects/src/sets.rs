@@ -4,6 +4,7 @@
 use ioloom_failure::quoted;
 use ioloom_failure::{Operation, PathError};
 use ioloom_fileset as fileset;
+use ioloom_lab::files::SET_MANIFEST;
 use ioloom_lab::subject::{Cost, Removed, SetProgress, Sets};
 use ioloom_model::{FileSetRealised, FileSetSpec};
 use ioloom_sys::{file, make};
@@ -61,6 +62,20 @@ impl Scratch {
             .map_err(|e| PathError::new(Operation::Create, &marker, e).to_string())?;
         Ok(scratch)
     }
+}
+
+/// Returns the directory of the generated set with these items, in which a run can create files.
+///
+/// # Errors
+/// The items are in a directory of the user.
+pub(crate) fn set_of(items: &Path) -> Result<PathBuf, String> {
+    // The items can be the current directory, whose path has no parent.
+    let items = std::path::absolute(items)
+        .map_err(|e| PathError::new(Operation::Resolve, items, e).to_string())?;
+    let set = items.parent().filter(|set| set.join(SET_MANIFEST).exists());
+    set.map(Path::to_owned).ok_or_else(|| {
+        "files are created in generated file sets, never in your directory; omit --files".to_owned()
+    })
 }
 
 /// Removes the [`RUN_DIR`] of a killed run from a work directory.
@@ -263,6 +278,28 @@ mod tests {
         assert!(!scratch.path.exists());
         assert_eq!(FileSets.remove(&dir).unwrap().files, 40);
         assert!(!dir.exists());
+    }
+
+    /// Runs itself in the directory of the items, as a child of the laboratory whose path is not UTF-8.
+    #[test]
+    fn the_items_of_a_set_can_be_the_current_directory() {
+        const IN_ITEMS: &str = "IOLOOM_TEST_IN_ITEMS";
+        if std::env::var_os(IN_ITEMS).is_some() {
+            assert!(set_of(Path::new(".")).unwrap().ends_with("set"));
+            return;
+        }
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().join("set");
+        prepared(&dir);
+        let name = "sets::tests::the_items_of_a_set_can_be_the_current_directory";
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name])
+            .env(IN_ITEMS, "1")
+            .current_dir(FileSets.items(&dir))
+            .output()
+            .unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
     }
 
     #[test]
