@@ -66,9 +66,9 @@ pub(crate) struct StudyArgs {
 
     /// Run headline arms on small file sets
     ///
-    /// This is the default: at most 12 arms per study, 8 blocks (fewer if the time runs out), and a time
-    /// budget of 27 to 90 seconds per built-in study. Sufficient for choosing a plan, but many claims
-    /// remain undecided.
+    /// This is the default: only headline arms, 8 blocks (fewer if the time runs out), and a time budget
+    /// of 27 to 90 seconds per built-in study. Sufficient for choosing a plan, but many claims remain
+    /// undecided.
     #[arg(long, conflicts_with = "full")]
     quick: bool,
 
