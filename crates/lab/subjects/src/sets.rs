@@ -108,13 +108,15 @@ fn is_marked(path: &Path) -> bool {
 /// Removes a marked directory, unless a run uses it.
 fn remove_marked(path: &Path) -> Result<Removed, String> {
     let _locked = fileset::lock(path).map_err(|e| e.to_string())?;
-    // Files that cannot be listed are not counted.
-    let sizes: Vec<u64> = walk_list(path).map_or_else(
-        |_| Vec::new(),
-        |list| (0..list.len()).filter_map(|at| Some(file::stat(list.path(at)).ok()?.size)).collect(),
-    );
+    let (mut files, mut bytes) = (0_u64, 0_u64);
+    // Files that cannot be listed are removed as well, but not counted.
+    if let Ok(list) = walk_list(path) {
+        files = list.len() as u64;
+        let size = |at| file::stat(list.path(at)).map_or(0, |stat| stat.size);
+        bytes = (0..list.len()).map(size).sum();
+    }
     make::remove_tree(path).map_err(|e| PathError::new(Operation::Remove, path, e).to_string())?;
-    Ok(Removed { files: sizes.len() as u64, bytes: sizes.iter().sum(), left: None })
+    Ok(Removed { files, bytes, left: None })
 }
 
 impl Drop for Scratch {
