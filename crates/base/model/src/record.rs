@@ -11,6 +11,9 @@ use std::path::PathBuf;
 
 /// Version of [`RunRecord`] and of everything inside it; `docs/reference/json.md` documents it.
 pub const RECORD_SCHEMA: u32 = 1;
+/// Curves of a reclaim run: remaining clean, dirty and unwritten bytes by bytes of allocated memory.
+pub const RECLAIM_CURVES: [&str; 3] =
+    ["clean by memory taken", "changed by memory taken", "unwritten by memory taken"];
 
 /// The kinds of calls whose cost is measured separately, named as in source study 000.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -173,7 +173,8 @@ impl Single {
             return Ok(summary(&threads(placement, work, plan)?));
         }
         let cpu = affinity::allowed().ok().and_then(|all| all.last().copied());
-        let mut bench = Bench::new(cpu.and_then(|cpu| PinnedThread::pin(cpu).ok()), true, seed);
+        let pin = |cpu| PinnedThread::pin(cpu).map_err(|_| MemoryError::Pin(vec![cpu]));
+        let mut bench = Bench::new(cpu.map(pin).transpose()?, true, seed);
         let times = match self {
             Self::Chase(bytes) => {
                 ChaseRegion::new(bytes, LINE)?.measure_with(&mut bench, bytes, BLOCKS, Step::Load)

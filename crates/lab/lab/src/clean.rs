@@ -22,9 +22,9 @@ pub struct Cleaned {
     pub failed: Option<String>,
 }
 
-/// Removes the sets and images that ioloom created below a work directory. Directories in `sets/`
-/// or `images/` without a manifest are left alone, as are all other user files. Does not follow
-/// symbolic links.
+/// Removes the sets and images that ioloom created below a work directory, and what a killed run
+/// left in it. Directories in `sets/` or `images/` without a manifest are left alone, as are all
+/// other user files. Does not follow symbolic links.
 ///
 /// # Errors
 /// The work directory cannot be listed. Errors for single sets are in their entries.
@@ -74,6 +74,10 @@ pub fn clean(work_dir: &Path, sets: &dyn Sets) -> io::Result<Vec<Cleaned>> {
         // This fails if the user has put files into it.
         let _ = std::fs::remove_dir(&parent);
     }
+    all.extend(sets.remove_left(work_dir).map(|(dir, removed)| match removed {
+        Ok(Removed { files, bytes, .. }) => Cleaned { dir, files, bytes, failed: None },
+        Err(reason) => Cleaned { dir, files: 0, bytes: 0, failed: Some(reason) },
+    }));
     Ok(all)
 }
 

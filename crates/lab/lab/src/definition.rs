@@ -183,6 +183,18 @@ mod tests {
     }
 
     #[test]
+    fn runs_of_a_study_without_sets_are_kept_with_files_of_the_user() {
+        for study in ["memory", "exchange"] {
+            let known = Definitions::of(study, 2).unwrap();
+            let files = Some("/home/me/src".to_owned());
+            let overrides = Overrides { files, ..Overrides::default() };
+            let all = expand(&known.spec, Mode::Quick, &overrides, 2).unwrap();
+            let mut arms = all.iter().flat_map(|c| c.arms.iter().map(move |arm| (c, arm)));
+            assert!(arms.all(|(c, arm)| known.arms.contains(&hash(c, arm))), "{study}");
+        }
+    }
+
+    #[test]
     fn a_set_is_scaled_if_it_is_smaller_than_the_published_one() {
         let spec = crate::spec::load("walk", None).unwrap();
         let mut edited = spec.clone();

@@ -256,12 +256,12 @@ pub fn expand(
                 if ready.is_empty() {
                     continue;
                 }
-                let shown = overrides.files.as_ref().unwrap_or(set);
+                let shown = shown_set(spec, overrides, set);
                 for condition in conditions {
                     for compute in &experiment.computes {
                         all.push(Comparison {
                             experiment: experiment.name.clone(),
-                            set: shown.clone(),
+                            set: shown.to_owned(),
                             condition: *condition,
                             compute: compute.clone(),
                             medium: medium.clone(),
@@ -333,7 +333,7 @@ pub fn pictures(
         if !arms.is_empty() {
             all.push(Comparison {
                 experiment: experiment.name.clone(),
-                set: overrides.files.as_deref().unwrap_or(set).to_owned(),
+                set: shown_set(spec, overrides, set).to_owned(),
                 condition: *condition,
                 compute: compute.clone(),
                 medium: medium.to_owned(),
@@ -343,6 +343,12 @@ pub fn pictures(
         }
     }
     Ok(all)
+}
+
+/// Returns the display name of the set of a comparison. A directory of the user replaces the sets of
+/// a study that has some.
+fn shown_set<'a>(spec: &StudySpec, overrides: &'a Overrides, set: &'a str) -> &'a str {
+    overrides.files.as_deref().filter(|_| !spec.sets.is_empty()).unwrap_or(set)
 }
 
 /// Returns the number of blocks of an experiment. In full mode, a number for all experiments does
@@ -427,6 +433,17 @@ mod tests {
 
     fn pipeline() -> StudySpec {
         crate::spec::load("pipeline", None).unwrap()
+    }
+
+    #[test]
+    fn a_study_without_sets_is_the_same_with_files_of_the_user() {
+        let spec = crate::spec::load("memory", None).unwrap();
+        let of = |files: Option<&str>| {
+            let overrides = Overrides { files: files.map(str::to_owned), ..Overrides::default() };
+            expand(&spec, Mode::Quick, &overrides, 2).unwrap()
+        };
+        assert!(!of(None).is_empty());
+        assert_eq!(of(Some("/home/me/src")), of(None));
     }
 
     #[test]

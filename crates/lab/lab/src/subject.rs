@@ -199,6 +199,13 @@ pub trait Sets: Sync {
         let _ = dir;
     }
 
+    /// Removes the directory that a killed run left in the work directory itself, unless another
+    /// process uses it. Returns its path and the result; `None` if there is nothing to remove.
+    fn remove_left(&self, work_dir: &Path) -> Option<(PathBuf, Result<Removed, String>)> {
+        let _ = work_dir;
+        None
+    }
+
     /// Removes only the files that [`Sets::prepare`] created in `dir`.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 //! of a mix of that hash and the file number. It is the same for every plan on the same files in
 //! any order, and wrong if a byte was not read. The cost, about 0.1 ns per byte, is the same for
 //! every run. Spin and sleep take the time drawn for the file from the set's seed minus the hash
-//! time, so the total per file is the drawn time.
+//! time, so the total per file is the drawn time. Time between the pieces of a file does not count.
 
 use crate::hasher::Hasher;
 use ioloom_model::{Compute, FileSetSpec, Hash};
@@ -12,10 +12,12 @@ use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
 use std::time::Duration;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
+/// Bytes per page.
+const PAGE: usize = 4096;
 /// Page touches of at least this many ns are recorded; touching a mapped page takes far less.
 const SLOW_TOUCH_NS: u64 = 400;
 /// Maximum number of touches recorded in a file: one for each page of 512 MiB.
-const TOUCHES_MAX: usize = (512 << 20) / 4096;
+const TOUCHES_MAX: usize = (512 << 20) / PAGE;
 
 /// Work on files.
 #[derive(Debug, Clone)]
@@ -30,7 +32,10 @@ pub struct Kernel {
 /// State of a file between its pieces.
 #[derive(Default)]
 pub struct FileState {
-    started_ns: u64,
+    /// Time spent on its pieces, for work of a drawn time.
+    spent_ns: u64,
+    /// Sum of the touched bytes.
+    touched: u64,
     proof: Proof,
     work: Streamed,
     touches: Vec<(f64, f64)>,
@@ -62,7 +67,7 @@ pub struct Outcome {
     /// The requested hash in lower-case hexadecimal digits. `None` for other work, and for XXH3-64
     /// without [`Kernel::with_hex`].
     pub hex: Option<String>,
-    /// Slow touches as offset and nanoseconds (only for `touch`).
+    /// Slow touches as offset and nanoseconds (only for `touch`, and only of the first file).
     pub touches: Vec<(f64, f64)>,
     /// Whether the file had more of them than are recorded.
     pub touches_lost: bool,
@@ -95,7 +100,7 @@ impl Kernel {
             Compute::Checksum { .. } => Streamed::Sum(0),
             _ => Streamed::Nothing,
         };
-        FileState { started_ns: monotonic_ns(), work, ..FileState::default() }
+        FileState { work, ..FileState::default() }
     }
 
     /// Processes a piece of a file.
@@ -107,8 +112,14 @@ impl Kernel {
         last: bool,
         bytes: &[u8],
     ) {
-        if self.compute == Compute::Touch && index == 0 {
-            touch(state, offset, bytes);
+        let is_drawn = matches!(self.compute, Compute::Spin(_) | Compute::Sleep(_));
+        let start_ns = if is_drawn { monotonic_ns() } else { 0 };
+        if self.compute == Compute::Touch {
+            // Only the first file has a curve, so its size is bounded.
+            match index {
+                0 => touch_timed(state, offset, bytes),
+                _ => touch(state, bytes),
+            }
         }
         match (&mut state.proof, offset == 0 && last) {
             _ if !self.proof => {}
@@ -129,6 +140,9 @@ impl Kernel {
             }
             _ => {}
         }
+        if is_drawn {
+            state.spent_ns += monotonic_ns() - start_ns;
+        }
     }
 
     /// Finishes a file: spends the drawn time, if any, and returns the result.
@@ -139,8 +153,7 @@ impl Kernel {
             Proof::Stream(stream) => stream.digest(),
         };
         if let Some(ns) = self.demand_ns(index) {
-            let spent = monotonic_ns() - state.started_ns;
-            let rest = ns.saturating_sub(spent);
+            let rest = ns.saturating_sub(state.spent_ns);
             match self.compute {
                 Compute::Sleep(_) => std::thread::sleep(Duration::from_nanos(rest)),
                 _ => spin(rest),
@@ -196,12 +209,18 @@ fn spin(ns: u64) {
     }
 }
 
-/// Reads one byte of each page in order and records slow touches.
-fn touch(state: &mut FileState, offset: u64, bytes: &[u8]) {
-    const PAGE: usize = 4096;
+/// Reads one byte of each page in order.
+fn touch(state: &mut FileState, bytes: &[u8]) {
+    for page in bytes.chunks(PAGE) {
+        state.touched += u64::from(std::hint::black_box(page[0]));
+    }
+}
+
+/// Like [`touch`], and records slow touches.
+fn touch_timed(state: &mut FileState, offset: u64, bytes: &[u8]) {
     let mut last = monotonic_ns();
     for (page, piece) in bytes.chunks(PAGE).enumerate() {
-        std::hint::black_box(piece[0]);
+        state.touched += u64::from(std::hint::black_box(piece[0]));
         let now = monotonic_ns();
         let ns = now - last;
         if ns >= SLOW_TOUCH_NS {
@@ -278,6 +297,33 @@ mod tests {
         let (before, wall) = (thread_cpu_ns(), monotonic_ns());
         run("sleep:20ms", &[b"x"]);
         assert!(thread_cpu_ns() - before < 10_000_000 && monotonic_ns() - wall >= 19_000_000);
+    }
+
+    #[test]
+    fn time_between_pieces_is_not_work() {
+        let kernel = Kernel::new("sleep:40ms".parse().unwrap(), None, 1);
+        let mut state = kernel.begin();
+        kernel.piece(&mut state, 0, 0, false, b"first");
+        std::thread::sleep(Duration::from_millis(50));
+        kernel.piece(&mut state, 0, 5, true, b"second");
+        let start = monotonic_ns();
+        kernel.finish(state, 0);
+        // Hashing both pieces takes less than a millisecond, unless the thread is preempted.
+        assert!(monotonic_ns() - start >= 20_000_000, "the pause counted as work");
+    }
+
+    #[test]
+    fn every_page_of_every_file_is_touched() {
+        let kernel = Kernel::new(Compute::Touch, None, 1);
+        let mut bytes = vec![0; 3 * PAGE - 1];
+        (bytes[0], bytes[PAGE], bytes[2 * PAGE]) = (1, 2, 4);
+        for index in [0, 1, 1000] {
+            let mut state = kernel.begin();
+            kernel.piece(&mut state, index, 0, true, &bytes);
+            assert_eq!(state.touched, 7, "file {index}");
+            let outcome = kernel.finish(state, index);
+            assert!(index == 0 || outcome.touches.is_empty(), "only the first file has a curve");
+        }
     }
 
     #[test]

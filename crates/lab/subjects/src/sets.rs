@@ -1,7 +1,10 @@
 //! File sets for all subjects, which the crate `fileset` creates, locates and removes.
 
+#[cfg(feature = "exchange")]
+use ioloom_failure::quoted;
 use ioloom_failure::{Operation, PathError};
 use ioloom_fileset as fileset;
+use ioloom_lab::files::SET_MANIFEST;
 use ioloom_lab::subject::{Cost, Removed, SetProgress, Sets};
 use ioloom_model::{FileSetRealised, FileSetSpec};
 use ioloom_sys::{file, make};
@@ -21,19 +24,99 @@ const MAKE_BYTES_PER_S: f64 = 250e6;
 /// if the run is killed, by the next study that uses the set, or with the set.
 pub(crate) const SCRATCH: &str = "scratch";
 
+/// Directory for files of a run in the work directory, which can contain files of the user. It is
+/// removed after the run or, if the run is killed, by the next run or by `clean`.
+pub(crate) const RUN_DIR: &str = "exchange-run";
+/// File that marks a directory as created by a run.
+const MARKER: &str = ".ioloom-run";
+
 /// A directory for files of a run, removed with its contents on drop.
 pub(crate) struct Scratch {
     pub(crate) path: PathBuf,
+    /// Keeps other processes from removing a marked directory.
+    _lock: Option<fileset::SetLock>,
 }
 
 impl Scratch {
-    /// Creates the directory after removing leftovers of a killed run.
+    /// Creates the directory after removing leftovers of a killed run. Only for directories in which
+    /// the name cannot belong to the user.
     pub(crate) fn fresh(path: PathBuf) -> Result<Self, String> {
         let fail = |operation, e| PathError::new(operation, &path, e).to_string();
         make::remove_tree(&path).map_err(|e| fail(Operation::Remove, e))?;
         std::fs::create_dir(&path).map_err(|e| fail(Operation::CreateDir, e))?;
-        Ok(Self { path })
+        Ok(Self { path, _lock: None })
     }
+
+    /// Like [`Scratch::fresh`] for [`RUN_DIR`] below a work directory: the new directory is marked,
+    /// and an existing one is removed only if it is.
+    #[cfg(feature = "exchange")]
+    pub(crate) fn marked(work_dir: &Path) -> Result<Self, String> {
+        make_way(work_dir)?;
+        let path = work_dir.join(RUN_DIR);
+        std::fs::create_dir(&path)
+            .map_err(|e| PathError::new(Operation::CreateDir, &path, e).to_string())?;
+        let lock = fileset::lock(&path).map_err(|e| e.to_string())?;
+        let scratch = Self { path, _lock: Some(lock) };
+        let marker = scratch.path.join(MARKER);
+        std::fs::File::create_new(&marker)
+            .map_err(|e| PathError::new(Operation::Create, &marker, e).to_string())?;
+        Ok(scratch)
+    }
+}
+
+/// Returns the directory of the generated set with these items, in which a run can create files.
+///
+/// # Errors
+/// The items are in a directory of the user.
+pub(crate) fn set_of(items: &Path) -> Result<PathBuf, String> {
+    // The items can be the current directory, whose path has no parent.
+    let items = std::path::absolute(items)
+        .map_err(|e| PathError::new(Operation::Resolve, items, e).to_string())?;
+    let set = items.parent().filter(|set| set.join(SET_MANIFEST).exists());
+    set.map(Path::to_owned).ok_or_else(|| {
+        "files are created in generated file sets, never in your directory; omit --files".to_owned()
+    })
+}
+
+/// Removes the [`RUN_DIR`] of a killed run from a work directory.
+///
+/// # Errors
+/// No run created it, a run uses it, or it cannot be removed.
+#[cfg(feature = "exchange")]
+pub(crate) fn make_way(work_dir: &Path) -> Result<(), String> {
+    let path = work_dir.join(RUN_DIR);
+    if is_marked(&path) {
+        return remove_marked(&path).map(drop);
+    }
+    match std::fs::symlink_metadata(&path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(PathError::new(Operation::Stat, &path, e).to_string()),
+        Ok(_) => Err(format!(
+            "cannot use {}: it exists and was not created by a run; rename it or use another work \
+            directory (--dir)",
+            quoted(&path)
+        )),
+    }
+}
+
+/// Returns whether `path` is a directory that a run has marked.
+fn is_marked(path: &Path) -> bool {
+    let is_dir = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
+    is_dir && std::fs::symlink_metadata(path.join(MARKER)).is_ok_and(|meta| meta.is_file())
+}
+
+/// Removes a marked directory, unless a run uses it.
+fn remove_marked(path: &Path) -> Result<Removed, String> {
+    let _locked = fileset::lock(path).map_err(|e| e.to_string())?;
+    let (mut files, mut bytes) = (0_u64, 0_u64);
+    // Files that cannot be listed are removed as well, but not counted.
+    if let Ok(list) = walk_list(path) {
+        files = list.len() as u64;
+        let size = |at| file::stat(list.path(at)).map_or(0, |stat| stat.size);
+        bytes = (0..list.len()).map(size).sum();
+    }
+    make::remove_tree(path).map_err(|e| PathError::new(Operation::Remove, path, e).to_string())?;
+    Ok(Removed { files, bytes, left: None })
 }
 
 impl Drop for Scratch {
@@ -109,6 +192,14 @@ impl Sets for FileSets {
         let fileset::Removed { files, bytes, left } =
             fileset::remove_locked(&locked).map_err(|e| e.to_string())?;
         Ok(Removed { files, bytes, left: left.into_iter().next() })
+    }
+
+    fn remove_left(&self, work_dir: &Path) -> Option<(PathBuf, Result<Removed, String>)> {
+        let path = work_dir.join(RUN_DIR);
+        is_marked(&path).then(|| {
+            let removed = remove_marked(&path);
+            (path, removed)
+        })
     }
 
     fn survey(&self, dir: &Path) -> Result<FileSetRealised, String> {
@@ -189,6 +280,28 @@ mod tests {
         assert!(!scratch.path.exists());
         assert_eq!(FileSets.remove(&dir).unwrap().files, 40);
         assert!(!dir.exists());
+    }
+
+    /// Runs itself in the directory of the items, as a child of the laboratory whose path is not UTF-8.
+    #[test]
+    fn the_items_of_a_set_can_be_the_current_directory() {
+        const IN_ITEMS: &str = "IOLOOM_TEST_IN_ITEMS";
+        if std::env::var_os(IN_ITEMS).is_some() {
+            assert!(set_of(Path::new(".")).unwrap().ends_with("set"));
+            return;
+        }
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().join("set");
+        prepared(&dir);
+        let name = "sets::tests::the_items_of_a_set_can_be_the_current_directory";
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name])
+            .env(IN_ITEMS, "1")
+            .current_dir(FileSets.items(&dir))
+            .output()
+            .unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
     }
 
     #[test]

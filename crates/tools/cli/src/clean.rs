@@ -11,9 +11,9 @@ use std::path::PathBuf;
 
 /// Remove file sets created by studies
 ///
-/// Also removes leftovers of killed studies: images, control groups and sets in memory. Only
-/// directories with a manifest written by ioloom are removed. Results are stored elsewhere and are
-/// never removed.
+/// Also removes leftovers of killed studies: images, control groups, sets in memory and run
+/// directories. Only directories with a manifest or mark written by ioloom are removed. Results are
+/// stored elsewhere and are never removed.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

@@ -51,6 +51,7 @@ mod stderr;
 #[cfg(feature = "exchange")]
 mod store;
 mod study;
+mod study_end;
 mod study_files;
 mod study_progress;
 mod subtrees;

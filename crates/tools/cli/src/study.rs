@@ -7,6 +7,7 @@ use crate::media::{Media, MediaArgs};
 use crate::out::{self, wrap};
 use crate::resume::{self, Resume};
 use crate::shell_line::{command_line, resume_line};
+use crate::study_end::{self, Outcomes};
 use crate::study_files::StudyFiles;
 use crate::study_progress::StudyProgress;
 use crate::{atomic_file, facts, session_report, stderr, values};
@@ -65,9 +66,9 @@ pub(crate) struct StudyArgs {
 
     /// Run headline arms on small file sets
     ///
-    /// This is the default: at most 12 arms per study, 8 blocks (fewer if the time runs out), and a time
-    /// budget of 27 to 90 seconds per built-in study. Sufficient for choosing a plan, but many claims
-    /// remain undecided.
+    /// This is the default: only headline arms, 8 blocks (fewer if the time runs out), and a time budget
+    /// of 27 to 90 seconds per built-in study. Sufficient for choosing a plan, but many claims remain
+    /// undecided.
     #[arg(long, conflicts_with = "full")]
     quick: bool,
 
@@ -221,12 +222,14 @@ pub(crate) fn run(args: &StudyArgs) -> Ended {
             break;
         }
     }
-    let studies = bench.report(args, ran, files)?;
-    let printed = match args.json {
+    if failed.is_none() && exit == Exit::Ok {
+        failed = study_end::unsuccessful(ran.iter().map(|one| &one.session));
+    }
+    let reported = bench.report(args, ran, files).and_then(|studies| match args.json {
         true => out::print_json(&Document { schema: SCHEMA, command: "study", studies }),
         false => Ok(()),
-    };
-    out::then(printed, failed.map_or(Ok(exit), Err))
+    });
+    study_end::after_report(reported, failed.map_or(Ok(exit), Err))
 }
 
 /// Selects the studies that contain a requested experiment.
@@ -261,6 +264,8 @@ struct StudyEntry {
     /// Recorded and planned runs.
     runs: usize,
     runs_planned: usize,
+    #[serde(flatten)]
+    outcomes: Outcomes,
     /// Blocks dropped to stay within the budget; `None` if the study is not complete.
     blocks_dropped: Option<u32>,
     interrupted: bool,
@@ -527,6 +532,7 @@ impl Bench {
             mode: header.mode,
             runs: ran.session.runs.len(),
             runs_planned: header.order.len(),
+            outcomes: Outcomes::of(&ran.session.runs),
             blocks_dropped: ran.session.end.as_ref().map(|e| e.blocks_dropped),
             interrupted: ran.interrupted,
             report: session_report::report_path(self.store.dir(), header.batch()),

@@ -17,12 +17,15 @@ use crate::markup::Markup;
 use crate::page::parts;
 use crate::quantity::{Unit, percent};
 use crate::svg::lines;
+use ioloom_model::record::RECLAIM_CURVES;
 use ioloom_model::units::{format_ns, format_size};
 
 /// Size of the published file in bytes.
 const PUBLISHED_BYTES: f64 = (1u64 << 30) as f64;
 /// Maximum number of points drawn per curve.
 const POINTS_MAX: usize = 60;
+/// Name under which some runs of version 0.2.0 stored the curve of dirty pages.
+const CHANGED_EARLIER: &str = "change, by memory in use";
 
 /// A speed: its name, its published number (table, row and column, in seconds), and the
 /// corresponding experiment, arm and metric here.
@@ -217,14 +220,15 @@ fn reclaimed(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
 fn remaining(groups: &[Group<'_>], (experiment, name): (&str, &str)) -> Option<Figure> {
     let run = arm(groups, experiment, name)?.typical()?;
     let line = |(stored, name): (&str, &str)| {
-        let curve = run.curves.get(&format!("{stored} by memory taken"))?;
+        let earlier = || run.curves.get(CHANGED_EARLIER).filter(|_| name == "dirty");
+        let curve = run.curves.get(stored).or_else(earlier)?;
         let step = curve.len().div_ceil(POINTS_MAX).max(1);
         let point = |(taken, left): &(f64, f64)| exactly(*taken, *left);
         let points: Vec<_> = curve.iter().step_by(step).map(point).collect();
         (points.len() > 2).then(|| lines::Line { name: name.to_owned(), points })
     };
-    let kinds = [("clean", "clean"), ("changed", "dirty"), ("unwritten", "unwritten")];
-    let lines: Vec<_> = kinds.into_iter().filter_map(line).collect();
+    let kinds = RECLAIM_CURVES.into_iter().zip(["clean", "dirty", "unwritten"]);
+    let lines: Vec<_> = kinds.filter_map(line).collect();
     (!lines.is_empty()).then(|| {
         Figure::Lines(lines::Lines {
             title: "Remaining pages by allocated memory".to_owned(),

@@ -1,7 +1,7 @@
 //! Chapters of studies with synthetic runs: long names, timeouts, wrong bytes, and the texts of chapters.
 
 use crate::records::sample;
-use ioloom_model::record::RunKey;
+use ioloom_model::record::{RECLAIM_CURVES, RunKey};
 use ioloom_model::{Condition, Doubt, Measured, Outcome, RunRecord, StudySpec};
 use ioloom_report::group::Unusable;
 use ioloom_report::{Input, html};
@@ -208,11 +208,12 @@ fn kernel_settings_are_listed_with_the_published_ones() {
 
 #[test]
 fn reclaim_is_drawn_with_its_cost() {
-    let page = reclaimed([12e6, 0.0, 36e6, 24e6], 48e6);
+    let page = reclaimed([12e6, 0.0, 36e6, 24e6], 48e6, RECLAIM_CURVES[1]);
     for words in [
         "When memory is short",
         "What is reclaimed first.",
         "Remaining pages by allocated memory",
+        "dirty, allocated memory",
         "25 % of the clean pages and 0.0 % of the dirty pages were gone",
         "took 20.0 ms, 100 % of it came from the device, and the kernel recognized 50 %",
         "and at most unknown",
@@ -221,14 +222,16 @@ fn reclaim_is_drawn_with_its_cost() {
         assert!(page.contains(words), "{words}");
     }
     // Runs that show the opposite are not given the usual cause.
-    let opposite = reclaimed([0.0, 12e6, 24e6, 36e6], 0.0);
+    let opposite = reclaimed([0.0, 12e6, 24e6, 36e6], 0.0, "change, by memory in use");
+    assert!(opposite.contains("dirty, allocated memory"), "stored under an earlier name");
     assert!(opposite.contains("0.0 % of the clean pages and 25 % of the dirty pages were gone"));
     assert!(!opposite.contains("only age matters") && !opposite.contains("pays the price"));
 }
 
 /// Returns the page of a study of reclaim with this many bytes gone: clean and dirty after an eighth,
 /// clean and dirty after half. The clean file is then read with so many bytes from the device.
-fn reclaimed(gone: [f64; 4], again: f64) -> String {
+/// The curve of dirty pages has the name `changed`.
+fn reclaimed(gone: [f64; 4], again: f64, changed: &str) -> String {
     let arms = "conditions = [\"as-is\"]\nmetric = \"again_ns\"\n\
                 arm = [{ name = \"limit-128MiB\", plan = \"pagecache:reclaim/limit=128MiB\" }]";
     let study = study("pagecache", "reclaim", arms);
@@ -249,8 +252,9 @@ fn reclaimed(gone: [f64; 4], again: f64) -> String {
         if let Outcome::Done { measured } = &mut outcome {
             let curve =
                 |from: f64| (0..9).map(|i| (f64::from(i) * 1e6, from - f64::from(i))).collect();
-            for (name, from) in [("clean", 48e6), ("changed", 48e6), ("unwritten", 20e6)] {
-                measured.curves.insert(format!("{name} by memory taken"), curve(from));
+            for (name, from) in RECLAIM_CURVES.into_iter().zip([48e6, 48e6, 20e6]) {
+                let name = if name == RECLAIM_CURVES[1] { changed } else { name };
+                measured.curves.insert(name.to_owned(), curve(from));
             }
         }
         record(&study, "limit-128MiB", "pagecache:reclaim/limit=128MiB", block, outcome)

@@ -40,7 +40,7 @@ pub(super) fn run(order: &RunOrder, scenario: &Bystander) -> Result<Measured, St
     let before = read(&bystander, &mut buffer)?;
     let held_before = resident_bytes(&bystander, scenario.bystander_bytes);
     let mut stage = Stage::open(&order.dir)?;
-    let (returned_ns, _) =
+    let (returned_ns, report) =
         timed(&from, Target::As(place.path.join("copy")), &options(&scenario.how))?;
     let held = resident_bytes(&bystander, scenario.bystander_bytes);
     let device = || proc::process_io().map_or(0, |io| io.read_bytes);
@@ -52,7 +52,7 @@ pub(super) fn run(order: &RunOrder, scenario: &Bystander) -> Result<Measured, St
     stage.put("bystander_device_bytes", (device() - device_before) as f64);
     stage.put("returned_ns", returned_ns as f64);
     stage.put("file_bytes", bytes as f64);
-    let (mut measured, _) = stage.close(returned_ns, bytes);
+    let (mut measured, _) = stage.close(returned_ns, report.bytes);
     put(&mut measured, "bystander_held_before_bytes", held_before);
     put(&mut measured, "bystander_held_bytes", held);
     drop(little);

@@ -1,23 +1,14 @@
 //! Calls the engine `copy`, and creates the directory for copies.
 
 use super::plan::How;
-use crate::sets::{SCRATCH, Scratch};
+use crate::sets::{SCRATCH, Scratch, set_of};
 use ioloom_copy::{CopyCounters, CopyError, CopyOptions, Report, Silent, Target, When};
-use ioloom_lab::files::SET_MANIFEST;
 use ioloom_sys::clock::monotonic_ns;
 use std::path::Path;
 
 /// Creates the directory for copies next to the items of a set.
 pub(super) fn scratch_dir(items: &Path) -> Result<Scratch, String> {
-    let set = items.parent().filter(|set| set.join(SET_MANIFEST).exists());
-    let Some(set) = set else {
-        return Err(
-            "copies are created next to generated file sets, never in your directory; omit \
-            --files"
-                .to_owned(),
-        );
-    };
-    Scratch::fresh(set.join(SCRATCH))
+    Scratch::fresh(set_of(items)?.join(SCRATCH))
 }
 
 /// Returns the engine's options for a copy method. Block sharing is a separate method here, so the

@@ -56,7 +56,7 @@ pub(super) fn run(order: &RunOrder, scenario: &One) -> Result<Measured, String> 
     };
     stage.sampler.mark("end");
     verified(&mut stage, scenario.verify, &report);
-    let (mut measured, acts) = stage.close(last_ns, bytes);
+    let (mut measured, acts) = stage.close(last_ns, report.bytes);
     counted(&mut measured, &acts);
     put(&mut measured, "resident_at_end_bytes", resident_bytes(&copied, bytes));
     let location = Location::of(&copied);

@@ -32,6 +32,7 @@ pub(super) fn run(order: &RunOrder, scenario: &Series) -> Result<Measured, Strin
     stage.sampler.mark("series");
     let mut times = Vec::with_capacity(scenario.runs);
     let mut places = Vec::with_capacity(scenario.runs);
+    let mut copied_bytes = 0;
     for run in 0..scenario.runs {
         let name = match scenario.targets {
             Targets::New | Targets::Over => "copy".to_owned(),
@@ -41,8 +42,9 @@ pub(super) fn run(order: &RunOrder, scenario: &Series) -> Result<Measured, Strin
         if scenario.targets == Targets::New {
             make::remove_tree(&to).or_else(|_| remove(&to))?;
         }
-        let (ns, _) = timed(&from, Target::As(to.clone()), &options)?;
+        let (ns, report) = timed(&from, Target::As(to.clone()), &options)?;
         times.push(ns as f64);
+        copied_bytes += report.bytes;
         places.push(open(&to, OpenHow::default()).ok().and_then(Location::of));
     }
     stage.sampler.mark("end");
@@ -51,7 +53,7 @@ pub(super) fn run(order: &RunOrder, scenario: &Series) -> Result<Measured, Strin
         stage.put(name, value);
     }
     let all_ns = times.iter().sum::<f64>() as u64;
-    let (mut measured, acts) = stage.close(all_ns, bytes * scenario.runs as u64);
+    let (mut measured, acts) = stage.close(all_ns, copied_bytes);
     put(&mut measured, "dirty_most_bytes", acts.most_bytes(&[Field::Dirty], "series"));
     put(
         &mut measured,

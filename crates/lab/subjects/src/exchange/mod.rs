@@ -21,7 +21,7 @@ mod plan;
 mod steady;
 mod visits;
 
-use crate::sets::{FileSets, Scratch};
+use crate::sets::{FileSets, Scratch, make_way};
 use ioloom_lab::ChildAnswer;
 use ioloom_lab::subject::{Sets, Subject, Touches};
 use ioloom_model::record::RunOrder;
@@ -33,8 +33,6 @@ use ioloom_sys_net::ring::NetRing;
 use plan::{Action, Answers, Placement, Scenario};
 use std::path::Path;
 
-/// Directory for the stock file and the store of a run, below the work directory.
-const SCRATCH: &str = "exchange-run";
 /// File descriptors needed in addition to connections.
 const DESCRIPTORS_OTHER: u64 = 128;
 
@@ -61,6 +59,7 @@ impl Subject for Exchange {
 
     fn probe(&self, plan: &AnyPlan, _: &Compute, dir: &Path) -> Result<(), String> {
         let scenario = Scenario::of(plan)?;
+        make_way(dir)?;
         match scenario.spec.store {
             OrderStore::Postgres => Programs::find()?.probe(dir)?,
             OrderStore::Own(_) if scenario.spec.durability == Durability::None => {}
@@ -110,7 +109,8 @@ fn ring(model: Model) -> Result<(), String> {
 
 fn result(order: &RunOrder) -> Result<Measured, String> {
     let Scenario { spec, action } = Scenario::of(&order.plan)?;
-    let scratch = Scratch::fresh(order.dir.join(SCRATCH))?;
+    // The stock file and the store of the run.
+    let scratch = Scratch::marked(&order.dir)?;
     let dir = scratch.path.as_path();
     host::stock_file(&spec, dir)?;
     // If raising the limit fails, the load checks the old limit.

@@ -3,10 +3,10 @@
 //! All are in `extra`, with the unit last: `request_ns` (the inverse of the rate),
 //! `requests_per_s`, `latency_p50_ns` and so on (for a single command, prefixed with its name:
 //! `show_latency_p50_ns`), `law_ns` and `law_error_share` (cells), `law_request_ns` (the bound from
-//! service times), `server_cpu_per_request_ns`, `server_cores` (CPU time divided by elapsed time),
-//! `server_memory_bytes` (proportional set size), `server_peak_bytes`, `server_threads`,
-//! `server_switches_per_request`, and for the load generator `load_busy_share`, `load_late_p99_ns`
-//! and `load_kept_up`. Server metrics that the kernel does not report are omitted.
+//! service times), `server_cpu_per_request_ns`, `server_cores` (CPU time divided by the
+//! time over which it was counted), `server_memory_bytes` (proportional set size),
+//! `server_peak_bytes`, `server_threads`, `server_switches_per_request`, and for the load generator
+//! `load_busy_share`, `load_late_p99_ns` and `load_kept_up`. Server metrics that the kernel does not report are omitted.
 
 use super::host::{ServerUsage, TestServer};
 use ioloom_load::{Conservation, Latency, Outcomes};
@@ -75,13 +75,7 @@ impl Numbers {
         self.put("requests", requests as f64);
         let cpu_ns = after.cpu_ns.zip(self.before.cpu_ns).map(|(b, a)| b.saturating_sub(a) as f64);
         if let Some(cpu_ns) = cpu_ns {
-            // The server must not count as another program.
-            let share = cpu_ns / (all_ns.max(1) as f64 * f64::from(cpus.max(1)));
-            let others = self.measured.others_cpu.map(|others| (others - share).max(0.0));
-            self.measured.others_cpu = others;
-            self.put("server_cpu_ns", cpu_ns);
-            self.put("server_cores", cpu_ns / elapsed_ns.max(1) as f64);
-            self.put("server_cpu_per_request_ns", cpu_ns / requests.max(1) as f64);
+            self.server_cpu(cpu_ns, all_ns, cpus);
         }
         if let Some((after, before)) = after.moved.zip(self.before.moved) {
             let since = |after: u64, before: u64| after.saturating_sub(before);
@@ -96,6 +90,18 @@ impl Numbers {
                 self.put(name, value as f64);
             }
         }
+    }
+
+    /// Records the CPU time of the server within `all_ns`.
+    fn server_cpu(&mut self, cpu_ns: f64, all_ns: u64, cpus: u32) {
+        let cores = cpu_ns / all_ns.max(1) as f64;
+        // The server must not count as another program.
+        let share = cores / f64::from(cpus.max(1));
+        let others = self.measured.others_cpu.map(|others| (others - share).max(0.0));
+        self.measured.others_cpu = others;
+        self.put("server_cpu_ns", cpu_ns);
+        self.put("server_cores", cores);
+        self.put("server_cpu_per_request_ns", cpu_ns / self.requests.max(1) as f64);
     }
 
     /// Records a number.
@@ -143,6 +149,12 @@ impl Numbers {
         }
     }
 
+    /// Stops another server than the one that answered the requests, and returns the measurement.
+    pub(super) fn close_other(self, host: TestServer) -> Result<Measured, String> {
+        host.stop()?;
+        Ok(self.measured)
+    }
+
     /// Stops the server and returns the measurement.
     pub(super) fn close(mut self, host: TestServer) -> Result<Measured, String> {
         if let Some(switches) = host.stop()? {
@@ -166,4 +178,24 @@ pub(super) fn answered(outcomes: &Outcomes, samples: &[String]) -> Result<(), St
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_are_processor_time_within_the_time_in_which_it_was_used() {
+        let mut numbers = Numbers {
+            before: ServerUsage::default(),
+            begun_ns: 0,
+            usage: Usage::now(None),
+            requests: 100,
+            measured: Measured { elapsed_ns: 500, ..Measured::default() },
+        };
+        // Two processors for 1000 ns, in which the load was measured for 500 ns.
+        numbers.server_cpu(2000.0, 1000, 2);
+        assert_eq!(numbers.measured.extra["server_cores"], 2.0);
+        assert_eq!(numbers.measured.extra["server_cpu_per_request_ns"], 20.0);
+    }
 }

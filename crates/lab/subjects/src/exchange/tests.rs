@@ -11,6 +11,9 @@ use tempfile::TempDir;
 /// connections must run one at a time.
 static DESCRIPTORS: RwLock<()> = RwLock::new(());
 
+/// A plan that takes a few milliseconds.
+const SHORT: &str = "exchange:cell/model=select,clients=1,orders=2,sleep=1ms,server=inside";
+
 fn order(plan: &str, dir: &Path) -> RunOrder {
     RunOrder {
         plan: plan.parse().unwrap(),
@@ -230,6 +233,57 @@ fn a_process_that_is_no_server_fails_the_run_with_its_words() {
         panic!("the run did not fail")
     };
     assert!(reason.starts_with("cannot start the server: it did not print"), "{reason}");
+}
+
+#[test]
+fn a_directory_of_the_user_with_the_name_of_a_run_survives() {
+    let dir = open_dir();
+    let foreign = dir.path().join("exchange-run");
+    std::fs::create_dir(&foreign).unwrap();
+    std::fs::write(foreign.join("keep"), "x").unwrap();
+    let order = order(SHORT, dir.path());
+    let refused = Exchange.probe(&order.plan, &Compute::None, dir.path()).unwrap_err();
+    assert!(refused.contains("exchange-run': it exists and was not created"), "{refused}");
+    assert!(refused.contains("--dir"), "{refused}");
+    let outcome = Exchange.run(&order).outcome;
+    assert!(matches!(&outcome, Outcome::Failed { .. }), "{outcome:?}");
+    assert_eq!(ioloom_lab::clean(dir.path(), &FileSets).unwrap(), []);
+    assert_eq!(std::fs::read_to_string(foreign.join("keep")).unwrap(), "x");
+}
+
+#[test]
+fn what_a_killed_run_left_is_removed_unless_a_run_uses_it() {
+    let dir = open_dir();
+    let order = order(SHORT, dir.path());
+    let leave = || {
+        let scratch = Scratch::marked(dir.path()).unwrap();
+        std::fs::write(scratch.path.join("stock.txt"), "1234").unwrap();
+        scratch
+    };
+    // A killed process releases its lock, but does not remove its directory.
+    let killed = || {
+        let scratch = leave();
+        let (from, aside) = (scratch.path.clone(), dir.path().join("aside"));
+        std::fs::rename(&from, &aside).unwrap();
+        drop(scratch);
+        std::fs::rename(aside, from).unwrap();
+    };
+    let used = leave();
+    let refused = Exchange.probe(&order.plan, &Compute::None, dir.path()).unwrap_err();
+    assert!(refused.contains("locked by another process"), "{refused}");
+    let cleaned = ioloom_lab::clean(dir.path(), &FileSets).unwrap();
+    assert!(cleaned[0].failed.is_some() && used.path.join("stock.txt").exists(), "{cleaned:?}");
+    drop(used);
+    killed();
+    let cleaned = ioloom_lab::clean(dir.path(), &FileSets).unwrap();
+    assert_eq!((cleaned[0].files, cleaned[0].bytes, &cleaned[0].failed), (2, 4, &None));
+    killed();
+    Exchange.probe(&order.plan, &Compute::None, dir.path()).unwrap();
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    killed();
+    let outcome = Exchange.run(&order).outcome;
+    assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
 #[test]

@@ -92,7 +92,7 @@ pub(super) fn restart(
     numbers.put("acknowledged_orders", f64::from(orders));
     numbers.put("kept_orders", kept);
     numbers.put("lost_orders", f64::from(orders) - kept);
-    numbers.close(again)
+    numbers.close_other(again)
 }
 
 /// Waits until the stock file contains `left` items of the first stock. Returns false on timeout.

@@ -21,7 +21,7 @@ mod reclaim;
 mod shell;
 mod write;
 
-use crate::sets::FileSets;
+use crate::sets::{FileSets, set_of};
 use ioloom_lab::ChildAnswer;
 use ioloom_lab::subject::{Room, Sets, Subject, Touches};
 use ioloom_model::record::RunOrder;
@@ -57,6 +57,9 @@ impl Subject for PageCache {
         let scenario = Scenario::of(plan)?;
         if matches!(scenario, Scenario::Shell | Scenario::Limits) {
             return Ok(());
+        }
+        if scenario.writes_bytes() > 0 {
+            set_of(dir)?;
         }
         if cache::is_memory_backed(dir).unwrap_or(false) {
             return Err(

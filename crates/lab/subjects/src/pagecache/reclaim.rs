@@ -22,7 +22,7 @@
 use super::plan::Reclaim;
 use crate::stage::{Stage, cannot, make_cold, only_file, page_state, put, sync_file_system};
 use ioloom_model::Measured;
-use ioloom_model::record::RunOrder;
+use ioloom_model::record::{RECLAIM_CURVES, RunOrder};
 use ioloom_observe::counters::Field;
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::cache;
@@ -185,10 +185,11 @@ fn take(
         let at = |(step, resident)| ((step * STEP_BYTES) as f64, of(resident) as f64);
         (name.to_owned(), seen.iter().enumerate().map(at).collect())
     };
+    let [clean_left, changed_left, unwritten_left] = RECLAIM_CURVES;
     let curves = vec![
-        line("clean by memory taken", |resident| resident.clean),
-        line("change, by memory in use", |resident| resident.changed),
-        line("unwritten by memory taken", |resident| resident.unwritten),
+        line(clean_left, |resident| resident.clean),
+        line(changed_left, |resident| resident.changed),
+        line(unwritten_left, |resident| resident.unwritten),
     ];
     Ok(Taken {
         eighth: when(gone / 8),

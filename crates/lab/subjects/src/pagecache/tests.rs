@@ -87,13 +87,31 @@ fn files_written_in_a_row_are_all_told() {
 
 #[test]
 fn a_device_that_may_not_be_opened_is_refused_with_what_to_do() {
-    let dir = std::path::Path::new("/proc");
-    let plan = "pagecache:device".parse().unwrap();
-    let reason = PageCache.probe(&plan, &Compute::None, dir).unwrap_err();
+    let reason = device::probe(Path::new("/proc")).unwrap_err();
     assert!(reason.contains("is on proc") && reason.contains("; run as root"), "{reason}");
     if let Some(seen) = run_plan("pagecache:device/bytes=1MiB") {
         assert_eq!(seen.extra["equal_bytes"], (1 << 20) as f64, "{:?}", seen.extra);
     }
+}
+
+#[test]
+fn nothing_is_written_in_a_directory_of_the_user() {
+    let own = tempfile::tempdir().unwrap();
+    for plan in [
+        "pagecache:write/end=rm,bytes=2MiB",
+        "pagecache:write/how=direct,bytes=2MiB",
+        "pagecache:again/runs=6,bytes=1MiB",
+        "pagecache:reclaim/limit=64MiB",
+        "pagecache:drop",
+        "pagecache:device/bytes=1MiB",
+    ] {
+        let plan: AnyPlan = plan.parse().unwrap();
+        let reason = PageCache.probe(&plan, &Compute::None, own.path()).unwrap_err();
+        assert!(reason.contains("omit --files"), "{plan}: {reason}");
+    }
+    let read: AnyPlan = "pagecache:read-twice/block=64KiB".parse().unwrap();
+    let refused = PageCache.probe(&read, &Compute::None, own.path()).err();
+    assert!(refused.is_none_or(|reason| !reason.contains("omit --files")), "only reads");
 }
 
 #[test]

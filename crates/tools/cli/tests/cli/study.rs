@@ -378,6 +378,9 @@ fn studied_servers_are_processes_whose_resource_use_is_recorded() {
     }
     assert_eq!(number("null", "law_ns"), 1e7);
     assert!(number("closed", "commits") > 0.0);
+    let killed = records.iter().find(|r| r["key"]["arm"] == "kill").unwrap();
+    let switches = killed["outcome"]["measured"]["extra"].get("server_switches_per_request");
+    assert_eq!(switches, None, "the server that was started again answered no order");
     assert_eq!((number("kill", "kept_orders"), number("kill", "lost_orders")), (3.0, 0.0));
     assert_eq!(number("forgets", "lost_orders"), 3.0);
     assert_eq!((number("leave", "kept_orders"), number("leave", "stock_file_written")), (3.0, 1.0));

@@ -29,7 +29,13 @@ fn settings_are_changed_only_on_request_and_put_back_after_a_kill() {
 fn without_permission(usual: u64) {
     let home = Home::new();
     let dir = changing(&home, usual + 1);
-    home.run(&["study", "tiny", "--studies", &dir]).well();
+    let ran = home.run(&["study", "tiny", "--studies", &dir, "--json"]);
+    assert_eq!(ran.code, Some(3), "{}", ran.err);
+    assert!(ran.err.contains("no run succeeded: all were refused"), "{}", ran.err);
+    let json = ran.json();
+    let study = &json["studies"][0];
+    assert_eq!((&study["runs_done"], &study["runs_failed"]), (&0.into(), &0.into()));
+    assert_eq!(study["runs_refused"], study["runs"]);
     for record in home.records() {
         assert_eq!(record["outcome"]["kind"], "refused", "{record}");
         let reason = record["outcome"]["reason"].as_str().unwrap();
