@@ -1,13 +1,15 @@
 //! `cargo xtask deb`: the Debian package of the program, made by cargo-deb.
 //!
-//! The program writes its own manual pages and completions, so they match its flags. cargo-deb
-//! takes the list of files from `crates/tools/cli/Cargo.toml`.
+//! The program writes its own manual pages and completions, so they match its flags. Documents are
+//! packaged without the links to files that only the repository has. cargo-deb takes the list of files
+//! from `crates/tools/cli/Cargo.toml`.
 
 use crate::guard::{self, Ended, Job};
 use crate::repo::Repo;
 use crate::steps::Outcome;
+use crate::tidy::links;
 use anyhow::Context;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Installs the tool without optimisation, which halves the build time.
@@ -52,7 +54,7 @@ pub(crate) fn build(repo: &Repo, profile: &str) -> anyhow::Result<Outcome> {
 }
 
 /// Files that every package contains, with at least one page of a command.
-const CONTENTS: [&str; 14] = [
+const CONTENTS: [&str; 16] = [
     "/usr/bin/ioloom",
     "/usr/share/man/man1/ioloom.1.gz",
     "/usr/share/man/man1/ioloom-each.1.gz",
@@ -62,6 +64,8 @@ const CONTENTS: [&str; 14] = [
     "/usr/lib/systemd/system/ioloom-serve.service",
     "/usr/lib/systemd/system/ioloom-serve.socket",
     "/usr/share/doc/ioloom/copyright",
+    "/usr/share/doc/ioloom/README.md",
+    "/usr/share/doc/ioloom/docs/findings/README.md",
     "/usr/share/doc/ioloom/docs/reference/json.md",
     "/usr/share/doc/ioloom/docs/objects.md",
     "/usr/share/doc/ioloom/docs/predict.md",
@@ -91,7 +95,54 @@ fn generate(repo: &Repo, program: &Path) -> anyhow::Result<()> {
     for (shell, file) in SHELLS {
         run(&["completions", shell], file)?;
     }
+    documents(repo, &dir.join("doc"))
+}
+
+/// Copies the documents to `dir`.
+fn documents(repo: &Repo, dir: &Path) -> anyhow::Result<()> {
+    let files = repo.files()?;
+    for file in files.iter().filter(|file| is_document(file)) {
+        let to = dir.join(file);
+        std::fs::create_dir_all(to.parent().unwrap_or(dir)).context("create a directory")?;
+        let text = without_dead_links(file, &repo.read(file)?, &files);
+        std::fs::write(&to, text).with_context(|| format!("write {}", to.display()))?;
+    }
     Ok(())
+}
+
+/// Returns whether a file of the repository is a document of the package.
+fn is_document(file: &Path) -> bool {
+    let is_kind = file.extension().is_some_and(|kind| kind == "md" || kind == "svg");
+    let is_page = file.starts_with("docs") && !file.starts_with("docs/findings/source");
+    is_kind && (is_page || ["README.md", "CHANGELOG.md"].iter().any(|name| file == Path::new(name)))
+}
+
+/// Returns whether a link of a document leads to the same document, to another one, or to the network.
+fn is_packaged(target: &str, document: &Path, files: &[PathBuf]) -> bool {
+    if target.contains("://") || target.starts_with('#') {
+        return true;
+    }
+    let path = target.split('#').next().unwrap_or_default();
+    let path = links::clean(&document.parent().unwrap_or(Path::new("")).join(path));
+    files.iter().any(|file| is_document(file) && file.starts_with(&path))
+}
+
+/// Replaces links to files that are not in the package by their text.
+fn without_dead_links(document: &Path, text: &str, files: &[PathBuf]) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("](") {
+        let Some((target, next)) = after.split_once(')') else { break };
+        out.push_str(before);
+        match out.rfind('[') {
+            Some(open) if !is_packaged(target, document, files) => {
+                out.remove(open);
+            }
+            _ => out.extend(["](", target, ")"]),
+        }
+        rest = next;
+    }
+    out + rest
 }
 
 fn cargo(repo: &Repo, line: &str, limit_s: u64) -> anyhow::Result<Ended> {
@@ -118,7 +169,6 @@ mod tests {
     #[test]
     fn the_package_has_every_document_that_help_names() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let manifest = std::fs::read_to_string(root.join("crates/tools/cli/Cargo.toml")).unwrap();
         let help = root.join("crates/tools/cli/tests/cli/snapshots");
         let mut named = BTreeSet::new();
         for entry in std::fs::read_dir(help).unwrap() {
@@ -131,12 +181,40 @@ mod tests {
         }
         assert!(named.contains("docs/reference/json.md"), "{named:?}");
         for path in named {
-            let (dir, _) = path.rsplit_once('/').unwrap();
-            let is_listed = |asset: &str| manifest.contains(&format!("\"../../../{asset}\""));
-            assert!(
-                is_listed(&path) || is_listed(&format!("{dir}/*.md")),
-                "{path} is not packaged"
-            );
+            let is_packaged = is_document(Path::new(&path)) && root.join(&path).is_file();
+            assert!(is_packaged, "{path} is not packaged");
+        }
+    }
+
+    #[test]
+    fn the_manifest_lists_every_document() {
+        let repo = Repo::find().unwrap();
+        let manifest = repo.read(Path::new("crates/tools/cli/Cargo.toml")).unwrap();
+        for file in repo.files().unwrap().iter().filter(|file| is_document(file)) {
+            let kind = file.extension().unwrap().to_str().unwrap();
+            let asset = match file.parent().unwrap().to_str().unwrap() {
+                "" => file.display().to_string(),
+                dir => format!("{dir}/*.{kind}"),
+            };
+            let asset = format!("\"../../../{GENERATED}/doc/{asset}\"");
+            assert!(manifest.contains(&asset), "{asset} is missing");
+        }
+    }
+
+    #[test]
+    fn packaged_documents_have_no_dead_links() {
+        let files = [PathBuf::from("docs/b.md"), PathBuf::from("results/x/README.md")];
+        let text =
+            "[b](b.md#c), [runs\nof x](../results/x/README.md), [c](#c), [d](https://d.invalid)";
+        let kept = "[b](b.md#c), runs\nof x, [c](#c), [d](https://d.invalid)";
+        assert_eq!(without_dead_links(Path::new("docs/a.md"), text, &files), kept);
+        let repo = Repo::find().unwrap();
+        let files = repo.files().unwrap();
+        for file in files.iter().filter(|file| is_document(file)) {
+            let text = without_dead_links(file, &repo.read(file).unwrap(), &files);
+            for (line, target) in links::targets(&text) {
+                assert!(is_packaged(&target, file, &files), "{}:{line} {target}", file.display());
+            }
         }
     }
 }

@@ -87,7 +87,7 @@ impl Repo {
     }
 
     /// Returns the folders in `dir`, relative to the root.
-    fn folders(&self, dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    pub(crate) fn folders(&self, dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
         let mut found = Vec::new();
         let path = self.root.join(dir);
         let list = || format!("list {}", path.display());

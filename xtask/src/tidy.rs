@@ -10,9 +10,10 @@ mod dialect;
 mod documents;
 mod finding;
 mod lab;
-mod links;
+pub(crate) mod links;
 mod packages;
 mod purity;
+mod results;
 mod rust_source;
 mod sizes;
 mod words;
@@ -66,6 +67,7 @@ pub(crate) fn check(repo: &Repo) -> anyhow::Result<Report> {
     findings.extend(links::check(repo, &sources));
     findings.extend(documents::check(repo, &sources)?);
     findings.extend(packages::check(repo)?);
+    findings.extend(results::check(repo)?);
     findings.sort_by_key(|f| f.warning);
     Ok(Report { findings, figures })
 }

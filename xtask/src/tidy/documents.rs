@@ -15,7 +15,7 @@ const HEAD_LINES_MIN: usize = 3;
 const ARCHITECTURE_LINES_MAX: usize = 220;
 
 /// Files whose serialized structs are part of the JSON documents.
-const SCHEMA_FILES: [&str; 12] = [
+const SCHEMA_FILES: [&str; 14] = [
     "crates/base/model/src/evidence.rs",
     "crates/base/model/src/record.rs",
     "crates/base/model/src/condition.rs",
@@ -23,10 +23,12 @@ const SCHEMA_FILES: [&str; 12] = [
     "crates/base/model/src/machine.rs",
     "crates/base/model/src/memory.rs",
     "crates/base/model/src/topology.rs",
-    "crates/lab/lab/src/store.rs",
+    "crates/base/model/src/tuned.rs",
+    "crates/lab/lab/src/store/session.rs",
     "crates/lab/lab/src/expand.rs",
     "crates/lab/lab/src/child.rs",
     "crates/engines/fileset/src/manifest.rs",
+    "crates/base/claims/src/power.rs",
     "crates/base/claims/src/verdict.rs",
 ];
 
@@ -50,13 +52,7 @@ pub(super) fn check(repo: &Repo, sources: &[Source]) -> anyhow::Result<Vec<Findi
         findings.extend(library.and_then(|text| short_head(&dir, text)));
     }
     match need("docs/reference/json.md") {
-        Ok(json) => {
-            for path in SCHEMA_FILES {
-                if let Some(source) = text_of(path) {
-                    findings.extend(fields_missing(path, source, json));
-                }
-            }
-        }
+        Ok(json) => findings.extend(schema(&SCHEMA_FILES, &text_of, json)),
         Err(finding) => findings.push(finding),
     }
     if let Some(json) = text_of("docs/reference/json.md") {
@@ -139,10 +135,31 @@ fn word(text: &str) -> &str {
     &text[..end]
 }
 
+/// Checks schema files, each of which must exist.
+fn schema<'a>(
+    paths: &[&str],
+    text_of: &dyn Fn(&str) -> Option<&'a str>,
+    json: &str,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for path in paths {
+        match text_of(path) {
+            Some(source) => findings.extend(fields_missing(path, source, json)),
+            None => findings.push(Finding::refuse(*path, "is missing")),
+        }
+    }
+    findings
+}
+
 /// Requires every field to occur as `name` in the section of docs/reference/json.md for its struct.
 fn fields_missing(path: &str, source: &str, json: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (name, fields) in structs(source) {
+    let structs = structs(source);
+    if structs.is_empty() {
+        let text = "has no serialized structs; update the list of schema files after the code";
+        findings.push(Finding::refuse(path, text));
+    }
+    for (name, fields) in structs {
         // If two types share a name, one is documented with its module.
         let module = path.rsplit('/').next().and_then(|file| file.strip_suffix(".rs"));
         let qualified = format!("{}::{name}", module.unwrap_or_default());
@@ -271,6 +288,19 @@ mod tests {
         let elsewhere = "## `Run`\n| `key` |\n## `Other`\n| `elapsed_ns` |\n";
         assert_eq!(fields_missing("r.rs", SOURCE, elsewhere).len(), 1);
         assert_eq!(fields_missing("r.rs", SOURCE, "# nothing").len(), 1);
+    }
+
+    #[test]
+    fn a_schema_file_exists_and_has_structs() {
+        let good = "## `Run`\n| `key` | `elapsed_ns` |\n";
+        let text_of = |path: &str| match path {
+            "r.rs" => Some(SOURCE),
+            "moved.rs" => Some("mod r;\npub struct Bare {\n    pub y: u8,\n}\n"),
+            _ => None,
+        };
+        let found = schema(&["r.rs", "moved.rs", "gone.rs"], &text_of, good);
+        let places: Vec<&str> = found.iter().map(|finding| finding.place.as_str()).collect();
+        assert_eq!(places, ["moved.rs", "gone.rs"]);
     }
 
     #[test]

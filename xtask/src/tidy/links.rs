@@ -43,7 +43,7 @@ fn judge(repo: &Repo, source: &Source, target: &str, sources: &[Source]) -> Opti
 }
 
 /// `a/../b` is `b`.
-fn clean(path: &Path) -> PathBuf {
+pub(crate) fn clean(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {
         match part {
@@ -59,7 +59,7 @@ fn clean(path: &Path) -> PathBuf {
 
 /// Returns link targets with their line, from 1: `[text](target)`, `![alt](target)`, `src="target"`
 /// and `href="target"`. Ignores inline and fenced code.
-fn targets(text: &str) -> Vec<(usize, String)> {
+pub(crate) fn targets(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut fenced = false;
     for (number, line) in text.lines().enumerate() {

@@ -134,3 +134,20 @@ impl std::fmt::Display for Doubt {
         f.write_str(self.name())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The reference of JSON names every doubt as it is stored.
+    #[test]
+    fn the_reference_of_json_names_every_doubt() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/reference/json.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let row = text.lines().find(|line| line.starts_with("| doubt |")).unwrap();
+        for doubt in Doubt::ALL {
+            let word = serde_json::to_value(doubt).unwrap();
+            assert!(row.contains(&format!("`{}`", word.as_str().unwrap())), "{word}");
+        }
+    }
+}

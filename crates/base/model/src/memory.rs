@@ -294,4 +294,15 @@ mod tests {
         assert_eq!((costs.last_cache_bytes, costs.fault_ns), (Some(5), Some(500.0)));
         assert_eq!(costs.copy_bytes_per_s, None);
     }
+
+    #[test]
+    fn the_reference_of_json_names_every_state_of_a_check() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/reference/json.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let row = text.lines().find(|line| line.starts_with("| `state` | `CheckState` |")).unwrap();
+        for state in [CheckState::Pass, CheckState::Warn, CheckState::Fail, CheckState::Skipped] {
+            let word = serde_json::to_value(state).unwrap();
+            assert!(row.contains(&format!("`{}`", word.as_str().unwrap())), "{word}");
+        }
+    }
 }

@@ -272,9 +272,9 @@ pub fn store_refusal(store: StoreKind, durability: Durability) -> Option<String>
 }
 
 impl StoreKind {
-    /// Returns the default store for a new server. The choice is based on measurements: a plain log
-    /// replaces the engine only if it is more than 1.5 times as fast, which is the case only
-    /// without syncs (`results/serve-vs-redis` and `results/serve-vs-redis-group`).
+    /// Returns the default store for a new server. A plain log replaces the engine only if it answers more
+    /// than 1.5 times as many requests per second in every measurement, as the geometric mean over six
+    /// loads: 1.98 at `os`; 1.53 and then 1.47 at `group` (`docs/serve.md`).
     pub fn default_for(durability: Durability) -> Self {
         match durability {
             Durability::Os => Self::Log,

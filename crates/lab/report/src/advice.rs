@@ -371,7 +371,7 @@ impl Advice<'_, '_> {
             let end = format!(" the speed of {best}, the best in other blocks");
             let loss = self.number(ratio_ends(1.0 / r.value, r.ends.inverse()), "slowdown");
             vec![words("your default: "), loss, words(&end)]
-        } else if r.is_clear() && r.value > 1.0 {
+        } else if r.is_clear() {
             vec![words(&format!("{best}: ")), gain(), words(" the speed of your default")]
         } else {
             let start = format!("no clear difference; {best}: ");

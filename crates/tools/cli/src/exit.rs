@@ -65,6 +65,12 @@ impl Failure {
     pub(crate) fn refused(error: impl std::fmt::Display) -> Self {
         Self::new(Exit::Refused, error.to_string())
     }
+
+    /// The request needs the stock exchange, which is not in this build (exit 3).
+    #[cfg(not(feature = "exchange"))]
+    pub(crate) fn no_exchange() -> Self {
+        Self::refused("this build has no stock exchange; rebuild with the cargo feature 'exchange'")
+    }
 }
 
 /// The result of a command.

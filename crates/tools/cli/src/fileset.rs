@@ -42,12 +42,16 @@ pub(crate) struct FilesetArgs {
 enum What {
     /// Create a file set, or complete a partial one
     ///
-    /// SPEC is count=N,size=SIZES[,compute=TIMES][,layout=flat|nested][,seed=N], where SIZES is a size,
-    /// normal(), exp(), lognormal(), pareto(), uniform(), mix() or list(). Alternatives are a preset
-    /// (tree, or source000:A to source000:H, the sets of source study 000), optionally followed by
-    /// changes such as count=4000, and like:DIR, which has the number and sizes of the files of an
-    /// existing tree, in nested directories; files of the tree that cannot be read are left out, and
-    /// the exit code is 1.
+    /// SPEC is count=N,size=SIZES[,KEY=VALUE...], where SIZES is a size, normal(), exp(),
+    /// lognormal(), pareto(), uniform(), mix() or list(). Alternatives are a preset (tree, or
+    /// source000:A to source000:H and source001, the sets of source studies), optionally followed
+    /// by changes such as count=4000, and like:DIR, which has the number and sizes of the files of
+    /// an existing tree, in nested directories; files of the tree that cannot be read are left out,
+    /// and the exit code is 1.
+    ///
+    /// Keys: compute=TIMES; layout=flat|nested|tree|deep (one directory; two levels, the default;
+    /// five levels; chains of 64 directories); data=written|sparse; order=listed|shuffled, the
+    /// order of creation; links=N, every N-th name is a hard link to the previous file; seed=N.
     ///
     /// Existing files of the set are reused. Free space and inodes are checked first.
     #[command(after_long_help = "\

@@ -95,9 +95,9 @@ fn main() -> ExitCode {
         #[cfg(feature = "exchange")]
         Command::Store(args) => store::run(&args),
         #[cfg(not(feature = "exchange"))]
-        Command::Serve(_) | Command::Load(_) | Command::Store(_) => Err(exit::Failure::refused(
-            "this build has no stock exchange; rebuild with the cargo feature 'exchange'",
-        )),
+        Command::Serve(_) | Command::Load(_) | Command::Store(_) => {
+            Err(exit::Failure::no_exchange())
+        }
         Command::Advise(args) => advise::run(&args),
         Command::Claims(args) => claims::run(&args),
         Command::Report(args) => report::run(&args),

@@ -119,6 +119,21 @@ fn a_slower_arm_does_not_look_faster() {
     }
 }
 
+/// A small loss is clear, too.
+#[test]
+fn an_interval_below_one_is_a_clear_difference() {
+    let usual = |_| 100_000.0;
+    let speed = |block: u32, speeds: [f64; 3]| 100_000.0 / speeds[block as usize % 3];
+    let chosen =
+        move |block| if block % 4 == 0 { 50_000.0 } else { speed(block, [0.96, 0.97, 0.99]) };
+    let other = move |block| speed(block, [1.06, 1.10, 1.15]);
+    let text = line(&study(&[("default", &usual), ("uring-window", &chosen), ("mmap-8", &other)]));
+    assert!(!text.contains("o clear difference"), "{text}");
+    let wanted = "io\\_uring: 0.97× \\[0.96, 0.99\\] the speed of your default; 8 threads, memory \
+        mapping looks faster: 1.10× \\[1.06, 1.15\\]; repeat to decide.";
+    assert!(text.contains(wanted), "{text}");
+}
+
 /// The named arm is the best one, even if another one has a larger upper end.
 #[test]
 fn a_bound_names_the_best_arm() {

@@ -416,6 +416,8 @@ pub(crate) fn run(args: &PredictArgs) -> Ended {
         _ if args.verify => {
             verify::run(args.simulate, args.runs.as_deref(), &args.store, args.json)
         }
+        #[cfg(not(feature = "exchange"))]
+        _ if args.calibrate && args.exchange => Err(Failure::no_exchange()),
         _ if args.calibrate => {
             let how = probes::How {
                 existing: args.existing,

@@ -12,11 +12,9 @@ const NAMES: [&str; 6] =
 
 /// Changes limits as specified in a file of lines `NAME VALUE`.
 pub(super) fn apply(path: &Path, limits: &mut Limits) -> Result<(), Failure> {
-    let text = std::fs::read_to_string(path).map_err(|e| {
-        Failure::refused(format!("cannot read limits file {}: {}", quoted(path), reason(&e)))
-    })?;
-    change(&text, limits)
-        .map_err(|why| Failure::refused(format!("cannot read limits file {}: {why}", quoted(path))))
+    let message = |why: &str| format!("cannot read limits file {}: {why}", quoted(path));
+    let text = std::fs::read_to_string(path).map_err(|e| Failure::failed(message(&reason(&e))))?;
+    change(&text, limits).map_err(|why| Failure::usage(message(&why)))
 }
 
 fn change(text: &str, limits: &mut Limits) -> Result<(), String> {

@@ -64,6 +64,14 @@ fn builds_without_object_storage_refuse_urls_and_say_how_to_build_it() {
     assert!(!home.path("new").exists());
 }
 
+#[cfg(not(feature = "exchange"))]
+#[test]
+fn builds_without_the_exchange_refuse_to_probe_it() {
+    let home = Home::new();
+    let words = ["no stock exchange", "rebuild with the cargo feature 'exchange'"];
+    home.run(&["predict", "--calibrate", "--exchange"]).one_error(3, &words);
+}
+
 #[test]
 fn an_empty_store_says_how_to_fill_it() {
     let home = Home::new();
