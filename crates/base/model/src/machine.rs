@@ -19,7 +19,7 @@ pub struct MachineFacts {
     pub threads_per_core: Option<u32>,
     /// Memory in bytes.
     pub memory_bytes: Option<u64>,
-    /// Available memory in bytes.
+    /// Memory available to this process in bytes, limited by its control groups.
     pub memory_available_bytes: Option<u64>,
     /// Page size in bytes.
     pub page_bytes: u64,

@@ -271,27 +271,32 @@ impl Budget {
     /// Reserves bytes for a function that runs, and so may hold what others wait for. Functions are
     /// served in order of arrival: the first one waits until the bytes fit or no other function has a
     /// reservation. A function with a reservation of its own (`nested`) does not wait. So one function
-    /// always goes on, although `used` may exceed the limit by one reservation.
-    pub fn reserve_working(&self, bytes: u64, nested: bool) {
+    /// always goes on, although `used` may exceed the limit by one reservation. Returns the bytes to
+    /// release: fewer than `bytes` only if the sum of all reservations would overflow.
+    #[must_use = "as many bytes must be released"]
+    pub fn reserve_working(&self, bytes: u64, nested: bool) -> u64 {
         let mut queue = lock(&self.queue);
-        if nested {
-            self.take_anyway(bytes);
+        let taken = if nested {
+            self.take_anyway(bytes)
         } else {
-            queue = self.wait_working(queue, bytes);
-        }
+            let taken;
+            (queue, taken) = self.wait_working(queue, bytes);
+            taken
+        };
         queue.working += 1;
+        taken
     }
 
     fn wait_working<'q>(
         &'q self,
         mut queue: MutexGuard<'q, Queue>,
         bytes: u64,
-    ) -> MutexGuard<'q, Queue> {
+    ) -> (MutexGuard<'q, Queue>, u64) {
         let ticket = queue.next_function;
         assert!(queue.serving_function <= ticket, "a skipped ticket: its function never goes on");
         queue.next_function += 1;
         let mut counted = false;
-        loop {
+        let taken = loop {
             let first = queue.serving_function == ticket;
             if first && !counted && bytes <= self.limit {
                 // Makes releases wake this thread.
@@ -300,14 +305,13 @@ impl Budget {
                 counted = true;
             }
             if first && self.fits(bytes) {
-                break;
+                break bytes;
             }
             if (first && queue.working == 0) || self.closed.load(Ordering::SeqCst) {
-                self.take_anyway(bytes);
-                break;
+                break self.take_anyway(bytes);
             }
             queue = self.changed.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
-        }
+        };
         // A closed budget makes no function wait, so the order no longer matters.
         queue.serving_function = queue.serving_function.max(ticket + 1);
         if counted {
@@ -316,13 +320,23 @@ impl Budget {
         if queue.next_function > queue.serving_function {
             self.changed.notify_all();
         }
-        queue
+        (queue, taken)
     }
 
-    /// Reserves bytes even if they exceed the limit.
-    fn take_anyway(&self, bytes: u64) {
-        let used = self.used.fetch_add(bytes, Ordering::SeqCst) + bytes;
-        self.peak.fetch_max(used, Ordering::SeqCst);
+    /// Reserves bytes even if they exceed the limit. Returns their number: fewer than `bytes` if the sum
+    /// would overflow.
+    fn take_anyway(&self, bytes: u64) -> u64 {
+        let mut used = self.used.load(Ordering::SeqCst);
+        loop {
+            let sum = used.saturating_add(bytes);
+            match self.used.compare_exchange_weak(used, sum, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => {
+                    self.peak.fetch_max(sum, Ordering::SeqCst);
+                    return sum - used;
+                }
+                Err(now) => used = now,
+            }
+        }
     }
 
     /// Releases what [`Budget::reserve_working`] reserved.

@@ -356,6 +356,47 @@ fn the_smallest_limit_of_all_groups_above_is_reported() {
         pair("memory.limit_in_bytes", "4096"),
     ];
     assert_eq!(one, expected);
+    let both = limits(&[
+        ("proc/self/cgroup", "5:blkio:/a/b\n0::/c\n"),
+        ("sys/fs/cgroup/blkio/a/b/blkio.throttle.read_bps_device", "8:0 500\n"),
+        ("sys/fs/cgroup/blkio/a/blkio.throttle.read_bps_device", "8:0 400\n8:16 7\n"),
+        ("sys/fs/cgroup/blkio/a/blkio.throttle.write_iops_device", "8:0 9\n"),
+        ("sys/fs/cgroup/unified/c/memory.max", "4096\n"),
+    ]);
+    let expected = [
+        pair("blkio.throttle", "8:0 rbps=400 wiops=9; 8:16 rbps=7"),
+        pair("memory.max", "4096"),
+    ];
+    assert_eq!(both, expected);
+}
+
+#[test]
+fn no_limit_is_reported_only_if_a_group_was_read() {
+    let groups = ("proc/self/cgroup", "0::/a\n");
+    for (files, is_read) in [
+        (vec![], false),
+        (vec![groups], false),
+        (vec![groups, ("sys/fs/cgroup/a/memory.max", "max\n")], true),
+        (vec![groups, ("sys/fs/cgroup/cgroup.controllers", "\n")], true),
+    ] {
+        let found = topology(tree(&files).path());
+        let names: Vec<&str> = found.control_groups.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names == ["limits"], is_read, "{files:?}: {names:?}");
+        let unknown = found.unknown.iter().any(|u| u.starts_with("limits of control groups"));
+        assert_eq!(unknown, !is_read, "{files:?}");
+    }
+}
+
+#[test]
+fn limits_of_control_groups_reduce_the_available_memory() {
+    let mut files = vec![
+        ("proc/meminfo", "MemTotal: 16000000 kB\nMemAvailable: 9000000 kB\n"),
+        ("proc/self/cgroup", "0::/a\n"),
+    ];
+    assert_eq!(facts(tree(&files).path(), &[]).memory_available_bytes, Some(9_000_000 << 10));
+    files.push(("sys/fs/cgroup/a/memory.max", "1073741824\n"));
+    files.push(("sys/fs/cgroup/a/memory.current", "73741824\n"));
+    assert_eq!(facts(tree(&files).path(), &[]).memory_available_bytes, Some(1_000_000_000));
 }
 
 #[test]
