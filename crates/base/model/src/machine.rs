@@ -33,7 +33,8 @@ pub struct MachineFacts {
     pub features: Vec<FeatureFacts>,
     /// Limits, by name and formatted value (open files, locked memory, maps).
     pub limits: Vec<(String, String)>,
-    /// Whether this process has the capabilities required to drop caches and to mount.
+    /// Whether this process has the capability `CAP_SYS_ADMIN`, which mounting requires. In a container,
+    /// mounting and dropping caches can fail nonetheless.
     pub privileged: bool,
 }
 

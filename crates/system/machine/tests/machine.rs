@@ -86,6 +86,21 @@ fn a_whole_tree_gives_all_facts() {
 }
 
 #[test]
+fn file_systems_with_their_own_numbers_are_found_by_the_name_of_a_mapped_device() {
+    let temp = tree(&[
+        ("proc/self/mountinfo", "28 1 0:44 / /home rw - btrfs /dev/mapper/luks-home rw\n"),
+        ("sys/block/dm-0/dev", "253:0\n"),
+        ("sys/block/dm-0/dm/name", "luks-root\n"),
+        ("sys/block/dm-1/dev", "253:1\n"),
+        ("sys/block/dm-1/dm/name", "luks-home\n"),
+    ]);
+    let devices = facts(temp.path(), &[]).devices;
+    let mounts: Vec<_> = devices.iter().map(|d| (d.name.as_str(), d.mounts.as_slice())).collect();
+    let home = [("/home".to_owned(), "btrfs".to_owned())];
+    assert_eq!(mounts, [("dm-0", &[][..]), ("dm-1", &home[..])]);
+}
+
+#[test]
 fn an_empty_tree_gives_no_facts() {
     let temp = tempfile::tempdir().unwrap();
     let empty = facts(temp.path(), &[]);
