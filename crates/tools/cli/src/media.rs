@@ -226,7 +226,7 @@ fn is_private(dir: &Path) -> bool {
     })
 }
 
-/// Creates an in-memory directory for sets of these sizes, of which `reserve_bytes` must stay free.
+/// Creates an in-memory directory for sets of `sizes`. `reserve_bytes` must stay free.
 fn memory(sizes: &Sizes, available: Option<u64>, reserve_bytes: u64) -> Result<PathBuf, String> {
     let advice = "mount a tmpfs and specify it with --on";
     let below = Path::new(MEMORY);
