@@ -213,7 +213,7 @@ fn one(source: &Source<'_>, kind: &str, dirs: &[String], out: &mut Vec<Setting>)
     }
 }
 
-/// Files of version 1 with limits per device, and the names of these limits in `io.max`.
+/// Files of version 1 with limits per device, and the names of the limits in `io.max`.
 const BLKIO: [(&str, &str); 4] = [
     ("blkio.throttle.read_bps_device", "rbps"),
     ("blkio.throttle.write_bps_device", "wbps"),
