@@ -71,7 +71,8 @@ fn is_printable_ascii(c: char) -> bool {
 
 fn is_printable(c: char) -> bool {
     // U+2028 and U+2029 break lines; directional marks reorder the surrounding text.
-    !c.is_control() && !matches!(c, '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+    let mark = matches!(c, '\u{61C}' | '\u{200E}' | '\u{200F}');
+    !c.is_control() && !mark && !matches!(c, '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The kind of quote currently open.
@@ -166,6 +167,17 @@ mod tests {
             (b"'\n", r"''\'''$'\n'"),
         ] {
             assert_eq!(text(name), quoted, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn marks_that_reorder_text_are_escaped() {
+        for mark in
+            ['\u{61C}', '\u{200E}', '\u{200F}', '\u{2028}', '\u{2029}', '\u{202E}', '\u{2069}']
+        {
+            let name = format!("a{mark}b");
+            let quoted = text(name.as_bytes());
+            assert!(quoted.is_ascii() && quoted.starts_with("'a'$'"), "{quoted}");
         }
     }
 

@@ -19,7 +19,7 @@ pub struct MachineFacts {
     pub threads_per_core: Option<u32>,
     /// Memory in bytes.
     pub memory_bytes: Option<u64>,
-    /// Available memory in bytes.
+    /// Memory available to this process in bytes, limited by its control groups.
     pub memory_available_bytes: Option<u64>,
     /// Page size in bytes.
     pub page_bytes: u64,
@@ -33,7 +33,8 @@ pub struct MachineFacts {
     pub features: Vec<FeatureFacts>,
     /// Limits, by name and formatted value (open files, locked memory, maps).
     pub limits: Vec<(String, String)>,
-    /// Whether this process has the capabilities required to drop caches and to mount.
+    /// Whether this process has the capability `CAP_SYS_ADMIN`, which mounting requires. In a container,
+    /// mounting and dropping caches can fail nonetheless.
     pub privileged: bool,
 }
 

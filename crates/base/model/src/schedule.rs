@@ -146,11 +146,13 @@ impl Schedule {
                 refuse("p must be 1 to 4096")
             }
             Self::Roles { readers, hybrids, computers, window, open_limit, .. } => {
-                if readers + hybrids == 0 {
+                // The sum of three counts may exceed their type.
+                let threads = [readers, hybrids, computers].map(u64::from).iter().sum::<u64>();
+                if readers == 0 && hybrids == 0 {
                     refuse("no thread reads; r or h must be at least 1")
-                } else if hybrids + computers == 0 {
+                } else if hybrids == 0 && computers == 0 {
                     refuse("no thread computes; h or c must be at least 1")
-                } else if readers + hybrids + computers > 4096 {
+                } else if threads > 4096 {
                     refuse("r, h and c must add up to at most 4096")
                 } else if window == ReadAhead::Files(0) || open_limit == Some(0) {
                     refuse("w and open must be at least 1")

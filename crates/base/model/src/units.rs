@@ -29,14 +29,18 @@ const SIZE_SUFFIXES: [(&str, u64); 17] = [
 const DURATION_SUFFIXES: [(&str, f64); 7] =
     [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("min", 60e9), ("s", 1e9), ("h", 3600e9)];
 
-/// Escapes characters that could control the terminal or change the order of the text.
+/// Escapes characters that could control the terminal, break lines or change the order of the text.
 pub fn readable(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
-        let odd = c.is_control() || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
-        if odd { out.extend(c.escape_default()) } else { out.push(c) }
+        if is_odd(c) { out.extend(c.escape_default()) } else { out.push(c) }
     }
     out
+}
+
+fn is_odd(c: char) -> bool {
+    let mark = matches!(c, '\u{61C}' | '\u{200E}' | '\u{200F}');
+    c.is_control() || mark || matches!(c, '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Parses a size in bytes, such as `4096`, `512KiB`, `1.5 MiB` or `2MB`.
@@ -208,6 +212,17 @@ mod tests {
         assert_eq!(format_ns(999.6), "1.00 µs");
         assert_eq!(format_ns(1_500_000.0), "1.50 ms");
         assert_eq!(format_count(1_234_567), "1 234 567");
+    }
+
+    #[test]
+    fn marks_that_reorder_or_break_text_are_escaped() {
+        let marks =
+            ['\u{61C}', '\u{200E}', '\u{200F}', '\u{2028}', '\u{2029}', '\u{202E}', '\u{2069}'];
+        for mark in marks.into_iter().chain(['\u{1B}', '\n']) {
+            let text = readable(&format!("a{mark}b"));
+            assert!(text.is_ascii() && text.starts_with("a\\"), "{text:?}");
+        }
+        assert_eq!(readable("äé €"), "äé €");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use crate::plan::Facts;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::ring::Ring;
-use ioloom_sys::{cache, file, mount, proc, transfer};
+use ioloom_sys::{cache, cgroup, file, mount, proc, transfer};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
@@ -89,8 +89,9 @@ impl Memory {
     pub(crate) fn read() -> Self {
         let (meminfo, vmstat) = (read_or_empty("/proc/meminfo"), read_or_empty(VMSTAT));
         let threshold = bytes_of(&vmstat, "nr_dirty_background_threshold");
+        let available = proc::parse::field(&meminfo, "MemAvailable").unwrap_or(0) * 1024;
         Self {
-            available: proc::parse::field(&meminfo, "MemAvailable").unwrap_or(0) * 1024,
+            available: cgroup::memory_available_bytes(Some(available)).unwrap_or(0),
             dirty_headroom: threshold.saturating_sub(unwritten(&vmstat)),
         }
     }

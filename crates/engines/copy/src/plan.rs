@@ -49,7 +49,7 @@ pub struct Facts {
     pub same_spindle: bool,
     /// Number of processors available to this process.
     pub cores: usize,
-    /// Memory available to programs in bytes.
+    /// Memory available to this process in bytes, limited by its control groups.
     pub memory_available_bytes: u64,
     /// Number of bytes that can be dirtied before the kernel starts background writeback.
     pub dirty_headroom_bytes: u64,

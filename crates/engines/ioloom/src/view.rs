@@ -105,11 +105,12 @@ impl<'a> Reserved<'a> {
     fn of(piece: &'a Piece<'_>, bytes: u64) -> Self {
         let (budget, count) = (piece.arena.budget(), &piece.reservations);
         let nested = count.fetch_add(1, Ordering::Relaxed) > 0;
-        ioloom_observe::reserving(|| budget.reserve_working(bytes, nested));
-        Self { budget, count, bytes }
+        let taken = ioloom_observe::reserving(|| budget.reserve_working(bytes, nested));
+        Self { budget, count, bytes: taken }
     }
 
-    /// Returns the bytes reserved.
+    /// Returns the bytes reserved: those requested, if all reservations together do not exceed half of the
+    /// range of `u64`.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -30,6 +30,10 @@ pub enum Reserve {
     Closed,
 }
 
+/// Limit on the bytes that functions reserve above the budget, because they may specify any number. The
+/// rest of the range is for retained bytes, which exist.
+const RESERVED_MAX: u64 = u64::MAX / 2;
+
 /// A limit on bytes.
 #[derive(Debug)]
 pub struct Budget {
@@ -254,7 +258,8 @@ impl Budget {
     /// Charges additional bytes that the user retains without a reservation. This can exceed the
     /// limit by the amount that all permit holders retain at once.
     pub fn charge_retained(&self, bytes: u64) {
-        self.take_anyway(bytes);
+        let used = self.used.fetch_add(bytes, Ordering::SeqCst) + bytes;
+        self.peak.fetch_max(used, Ordering::SeqCst);
         self.retain(bytes);
     }
 
@@ -271,27 +276,27 @@ impl Budget {
     /// Reserves bytes for a function that runs, and so may hold what others wait for. Functions are
     /// served in order of arrival: the first one waits until the bytes fit or no other function has a
     /// reservation. A function with a reservation of its own (`nested`) does not wait. So one function
-    /// always goes on, although `used` may exceed the limit by one reservation.
-    pub fn reserve_working(&self, bytes: u64, nested: bool) {
-        let mut queue = lock(&self.queue);
-        if nested {
-            self.take_anyway(bytes);
-        } else {
-            queue = self.wait_working(queue, bytes);
-        }
+    /// always goes on, although `used` may exceed the limit by one reservation. Returns the bytes to
+    /// release: fewer than `bytes` only if all reservations together would exceed half of the range of
+    /// `u64`.
+    pub fn reserve_working(&self, bytes: u64, nested: bool) -> u64 {
+        let queue = lock(&self.queue);
+        let (mut queue, taken) =
+            if nested { (queue, self.take_anyway(bytes)) } else { self.wait_working(queue, bytes) };
         queue.working += 1;
+        taken
     }
 
     fn wait_working<'q>(
         &'q self,
         mut queue: MutexGuard<'q, Queue>,
         bytes: u64,
-    ) -> MutexGuard<'q, Queue> {
+    ) -> (MutexGuard<'q, Queue>, u64) {
         let ticket = queue.next_function;
         assert!(queue.serving_function <= ticket, "a skipped ticket: its function never goes on");
         queue.next_function += 1;
         let mut counted = false;
-        loop {
+        let taken = loop {
             let first = queue.serving_function == ticket;
             if first && !counted && bytes <= self.limit {
                 // Makes releases wake this thread.
@@ -300,14 +305,13 @@ impl Budget {
                 counted = true;
             }
             if first && self.fits(bytes) {
-                break;
+                break bytes;
             }
             if (first && queue.working == 0) || self.closed.load(Ordering::SeqCst) {
-                self.take_anyway(bytes);
-                break;
+                break self.take_anyway(bytes);
             }
             queue = self.changed.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
-        }
+        };
         // A closed budget makes no function wait, so the order no longer matters.
         queue.serving_function = queue.serving_function.max(ticket + 1);
         if counted {
@@ -316,13 +320,23 @@ impl Budget {
         if queue.next_function > queue.serving_function {
             self.changed.notify_all();
         }
-        queue
+        (queue, taken)
     }
 
-    /// Reserves bytes even if they exceed the limit.
-    fn take_anyway(&self, bytes: u64) {
-        let used = self.used.fetch_add(bytes, Ordering::SeqCst) + bytes;
-        self.peak.fetch_max(used, Ordering::SeqCst);
+    /// Reserves bytes even if they exceed the limit. Returns their number: fewer than `bytes` if the sum
+    /// would exceed `RESERVED_MAX`.
+    fn take_anyway(&self, bytes: u64) -> u64 {
+        let mut used = self.used.load(Ordering::SeqCst);
+        loop {
+            let sum = used.saturating_add(bytes).min(RESERVED_MAX.max(used));
+            match self.used.compare_exchange_weak(used, sum, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => {
+                    self.peak.fetch_max(sum, Ordering::SeqCst);
+                    return sum - used;
+                }
+                Err(now) => used = now,
+            }
+        }
     }
 
     /// Releases what [`Budget::reserve_working`] reserved.
@@ -397,6 +411,22 @@ mod tests {
             });
             assert_eq!((budget.used(), budget.is_waited_for()), (0, false));
         }
+    }
+
+    #[test]
+    fn reservations_of_any_size_do_not_overflow() {
+        let budget = Budget::new(10);
+        let first = budget.reserve_working(u64::MAX, false);
+        assert!(first > budget.limit() && !budget.try_reserve(1));
+        let nested = budget.reserve_working(u64::MAX, true);
+        assert!(!budget.try_reserve(1));
+        budget.charge_retained(5);
+        assert_eq!(budget.used(), first + nested + 5);
+        budget.release_working(nested);
+        budget.release_working(first);
+        budget.release_retained(5);
+        assert_eq!(budget.used(), 0);
+        assert!(budget.try_reserve(10));
     }
 
     #[test]

@@ -42,6 +42,9 @@ fn mounts_of(source: &Source<'_>, name: &str, mounts: &[Mount]) -> Vec<(String, 
         .iter()
         .filter(|part| source.word(&format!("{dir}/{part}/partition")).is_some())
         .map(|part| (part.as_str(), format!("{dir}/{part}/dev")));
+    // Mounts name a device of the device mapper, such as LUKS or LVM, by its text name.
+    let mapped = source.word(&format!("{dir}/dm/name"));
+    let mapped = mapped.map(|name| Path::new("/dev/mapper").join(name));
     let mut found = Vec::new();
     for (name, numbers) in std::iter::once((name, format!("{dir}/dev"))).chain(partitions) {
         let numbers = source.word(&numbers);
@@ -50,7 +53,8 @@ fn mounts_of(source: &Source<'_>, name: &str, mounts: &[Mount]) -> Vec<(String, 
             let own = Some(format!("{}:{}", mount.device.0, mount.device.1));
             // A file system that spans several devices has its own number but names one device as
             // its source.
-            if (numbers.is_some() && own == numbers) || mount.source == source {
+            let is_named = mount.source == source || mapped.as_ref() == Some(&mount.source);
+            if (numbers.is_some() && own == numbers) || is_named {
                 let entry = (mount.point.display().to_string(), mount.file_system.clone());
                 if !found.contains(&entry) {
                     found.push(entry);

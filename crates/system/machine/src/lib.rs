@@ -46,7 +46,7 @@ pub fn facts(root: &Path, probes: &[Probe<'_>]) -> MachineFacts {
         cpus_usable: if here { usable() } else { cpus_online.max(1) },
         threads_per_core: cpu::threads_per_core(&source),
         memory_bytes: kib("MemTotal"),
-        memory_available_bytes: kib("MemAvailable"),
+        memory_available_bytes: settings::memory_available_bytes(&source, kib("MemAvailable")),
         page_bytes: if here { ioloom_sys::proc::page_bytes() } else { source.page_bytes() },
         virtual_machine: cpu::virtual_machine(&source),
         clock_source: source
@@ -73,7 +73,11 @@ pub fn topology(root: &Path) -> Topology {
     }
     found.memory = settings::memory(&source);
     found.dirty = settings::dirty(&source);
-    found.control_groups = settings::control_groups(&source);
+    if let Some(limits) = settings::control_groups(&source) {
+        found.control_groups = limits;
+    } else {
+        found.unknown.push("limits of control groups: no group could be read".to_owned());
+    }
     found.neighbours = settings::neighbours(&source);
     found
 }

@@ -2,6 +2,7 @@
 
 use crate::source::Source;
 use ioloom_model::topology::Setting;
+use ioloom_sys::cgroup;
 use ioloom_sys::mount::selected;
 use ioloom_sys::proc::parse::field;
 use std::collections::BTreeMap;
@@ -98,29 +99,47 @@ pub(crate) fn memory(source: &Source<'_>) -> Vec<Setting> {
     out
 }
 
+/// Where control groups are mounted.
+const ROOT: &str = "sys/fs/cgroup";
+
+/// Returns what is available of `machine_bytes` within the limits of control groups.
+pub(crate) fn memory_available_bytes(
+    source: &Source<'_>,
+    machine_bytes: Option<u64>,
+) -> Option<u64> {
+    let groups = source.text("proc/self/cgroup").unwrap_or_default();
+    cgroup::memory_available_in(&source.path(ROOT), &groups, machine_bytes)
+}
+
 /// Returns the limits that this process's cgroup and those above it set: one hierarchy in version 2, one
-/// per resource in version 1.
-pub(crate) fn control_groups(source: &Source<'_>) -> Vec<Setting> {
-    const ROOT: &str = "sys/fs/cgroup";
-    let mut out = Vec::new();
+/// per resource in version 1. Returns `None` if no control group could be read.
+pub(crate) fn control_groups(source: &Source<'_>) -> Option<Vec<Setting>> {
+    let (mut out, mut is_read) = (Vec::new(), false);
     let groups = source.text("proc/self/cgroup").unwrap_or_default();
     for line in groups.lines() {
         let mut parts = line.splitn(3, ':');
         let (Some(_), Some(kinds), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
             continue;
         };
-        let dirs = |kind: &str| groups_above(source, &format!("{ROOT}{kind}"), path);
+        let mut dirs = |kind: &str| {
+            let dirs = groups_above(source, &format!("{ROOT}{kind}"), path);
+            is_read |= dirs.iter().any(|dir| !source.names(dir).is_empty());
+            dirs
+        };
         if kinds.is_empty() {
-            two(source, &dirs(""), &mut out);
+            // With both versions mounted, version 2 is in a directory of its own.
+            let both = [dirs(""), dirs("/unified")].concat();
+            two(source, &both, &mut out);
+            continue;
         }
         for kind in kinds.split(',') {
             one(source, kind, &dirs(&format!("/{kind}")), &mut out);
         }
     }
-    if out.is_empty() {
+    if out.is_empty() && is_read {
         out.push(setting("limits", "none", "no control group limits this process"));
     }
-    out
+    is_read.then_some(out)
 }
 
 /// Returns the directories of a group and of those above it, whose limits hold for it, too.
@@ -181,9 +200,26 @@ fn one(source: &Source<'_>, kind: &str, dirs: &[String], out: &mut Vec<Setting>)
             let least = limits.min().map(|limit| limit.to_string());
             out.extend(least.map(|limit| setting("pids.max", limit, "processes and threads")));
         }
+        "blkio" => {
+            let mut texts = Vec::new();
+            for (file, name) in BLKIO {
+                let found = dirs.iter().filter_map(|dir| source.text(&format!("{dir}/{file}")));
+                texts.extend(found.map(|text| text.replace(' ', &format!(" {name}="))));
+            }
+            let least = smallest_io(&texts);
+            out.extend(least.map(|value| setting("blkio.throttle", value, "device limits")));
+        }
         _ => {}
     }
 }
+
+/// Files of version 1 with limits per device, and the names of the limits in `io.max`.
+const BLKIO: [(&str, &str); 4] = [
+    ("blkio.throttle.read_bps_device", "rbps"),
+    ("blkio.throttle.write_bps_device", "wbps"),
+    ("blkio.throttle.read_iops_device", "riops"),
+    ("blkio.throttle.write_iops_device", "wiops"),
+];
 
 /// Returns the smallest of some limits; `None` if all are `max`.
 fn smallest(words: &[String]) -> Option<String> {

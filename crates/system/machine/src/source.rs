@@ -1,7 +1,7 @@
 //! Files of /proc and /sys below a root.
 
 use ioloom_sys::proc::parse::field;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A directory that contains /proc and /sys.
 pub(crate) struct Source<'a> {
@@ -12,6 +12,11 @@ impl<'a> Source<'a> {
     /// Reads below `root`.
     pub(crate) const fn new(root: &'a Path) -> Self {
         Self { root }
+    }
+
+    /// Returns the path of a file below the root.
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path)
     }
 
     /// Returns the contents of a file; empty if it cannot be read.

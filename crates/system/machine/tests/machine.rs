@@ -86,6 +86,21 @@ fn a_whole_tree_gives_all_facts() {
 }
 
 #[test]
+fn file_systems_with_their_own_numbers_are_found_by_the_name_of_a_mapped_device() {
+    let temp = tree(&[
+        ("proc/self/mountinfo", "28 1 0:44 / /home rw - btrfs /dev/mapper/luks-home rw\n"),
+        ("sys/block/dm-0/dev", "253:0\n"),
+        ("sys/block/dm-0/dm/name", "luks-root\n"),
+        ("sys/block/dm-1/dev", "253:1\n"),
+        ("sys/block/dm-1/dm/name", "luks-home\n"),
+    ]);
+    let devices = facts(temp.path(), &[]).devices;
+    let mounts: Vec<_> = devices.iter().map(|d| (d.name.as_str(), d.mounts.as_slice())).collect();
+    let home = [("/home".to_owned(), "btrfs".to_owned())];
+    assert_eq!(mounts, [("dm-0", &[][..]), ("dm-1", &home[..])]);
+}
+
+#[test]
 fn an_empty_tree_gives_no_facts() {
     let temp = tempfile::tempdir().unwrap();
     let empty = facts(temp.path(), &[]);
@@ -356,6 +371,45 @@ fn the_smallest_limit_of_all_groups_above_is_reported() {
         pair("memory.limit_in_bytes", "4096"),
     ];
     assert_eq!(one, expected);
+    let both = limits(&[
+        ("proc/self/cgroup", "5:blkio:/a/b\n0::/c\n"),
+        ("sys/fs/cgroup/blkio/a/b/blkio.throttle.read_bps_device", "8:0 500\n"),
+        ("sys/fs/cgroup/blkio/a/blkio.throttle.read_bps_device", "8:0 400\n8:16 7\n"),
+        ("sys/fs/cgroup/blkio/a/blkio.throttle.write_iops_device", "8:0 9\n"),
+        ("sys/fs/cgroup/unified/c/memory.max", "4096\n"),
+    ]);
+    let expected =
+        [pair("blkio.throttle", "8:0 rbps=400 wiops=9; 8:16 rbps=7"), pair("memory.max", "4096")];
+    assert_eq!(both, expected);
+}
+
+#[test]
+fn no_limit_is_reported_only_if_a_group_was_read() {
+    let groups = ("proc/self/cgroup", "0::/a\n");
+    for (files, is_read) in [
+        (vec![], false),
+        (vec![groups], false),
+        (vec![groups, ("sys/fs/cgroup/a/memory.max", "max\n")], true),
+        (vec![groups, ("sys/fs/cgroup/cgroup.controllers", "\n")], true),
+    ] {
+        let found = topology(tree(&files).path());
+        let names: Vec<&str> = found.control_groups.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names == ["limits"], is_read, "{files:?}: {names:?}");
+        let unknown = found.unknown.iter().any(|u| u.starts_with("limits of control groups"));
+        assert_eq!(unknown, !is_read, "{files:?}");
+    }
+}
+
+#[test]
+fn limits_of_control_groups_reduce_the_available_memory() {
+    let mut files = vec![
+        ("proc/meminfo", "MemTotal: 16000000 kB\nMemAvailable: 9000000 kB\n"),
+        ("proc/self/cgroup", "0::/a\n"),
+    ];
+    assert_eq!(facts(tree(&files).path(), &[]).memory_available_bytes, Some(9_000_000 << 10));
+    files.push(("sys/fs/cgroup/a/memory.max", "1073741824\n"));
+    files.push(("sys/fs/cgroup/a/memory.current", "73741824\n"));
+    assert_eq!(facts(tree(&files).path(), &[]).memory_available_bytes, Some(1_000_000_000));
 }
 
 #[test]

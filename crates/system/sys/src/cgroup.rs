@@ -6,6 +6,7 @@
 
 use crate::disks::{disks_of, parse_number};
 use crate::mount::mount_of;
+use crate::proc::parse::field;
 use crate::proc::read_text;
 use std::path::{Path, PathBuf};
 
@@ -74,34 +75,89 @@ fn hierarchies(groups: &str) -> impl Iterator<Item = (&str, &str)> {
 /// Returns the memory in bytes that the control groups of this process allow; `None` if they set no
 /// limit.
 pub fn memory_limit_bytes() -> Option<u64> {
-    let groups = own_groups();
-    // Without its own group, the limits of all groups still hold.
-    let groups = if groups.is_empty() { "0::/\n1:memory:/\n" } else { &groups };
-    memory_limit_in(Path::new(ROOT), groups)
+    memory_limit_in(Path::new(ROOT), &own_groups())
 }
 
 /// Returns the smallest memory limit in bytes that the hierarchies below `root` set, given the text of
 /// `/proc/PID/cgroup`.
 pub fn memory_limit_in(root: &Path, groups: &str) -> Option<u64> {
-    let mut limit = None;
+    memory_groups(root, groups).iter().filter_map(|(dir, files)| files.limit_of(dir)).min()
+}
+
+/// Returns the memory in bytes that this process can use without swapping: what the machine has
+/// available, such as `MemAvailable`, or what the limits of control groups leave, whichever is less.
+pub fn memory_available_bytes(machine_bytes: Option<u64>) -> Option<u64> {
+    memory_available_in(Path::new(ROOT), &own_groups(), machine_bytes)
+}
+
+/// Like [`memory_available_bytes`], for the hierarchies below `root`, given the text of
+/// `/proc/PID/cgroup`.
+pub fn memory_available_in(root: &Path, groups: &str, machine_bytes: Option<u64>) -> Option<u64> {
+    let groups = memory_groups(root, groups);
+    let left = groups.iter().filter_map(|(dir, files)| files.left_of(dir));
+    left.chain(machine_bytes).min()
+}
+
+/// Names of the files of a group with its memory limit and its memory in use, and of the fields of
+/// `memory.stat` that count the page cache in use.
+struct MemoryFiles {
+    limit: &'static str,
+    used: &'static str,
+    cache: [&'static str; 2],
+}
+
+const MEMORY_1: MemoryFiles = MemoryFiles {
+    limit: "memory.limit_in_bytes",
+    used: "memory.usage_in_bytes",
+    cache: ["total_inactive_file", "total_active_file"],
+};
+const MEMORY_2: MemoryFiles = MemoryFiles {
+    limit: "memory.max",
+    used: "memory.current",
+    cache: ["inactive_file", "active_file"],
+};
+
+impl MemoryFiles {
+    /// Returns the limit of the group in `dir`.
+    fn limit_of(&self, dir: &Path) -> Option<u64> {
+        // `max` is not a number, and version 1 represents "no limit" as a huge one.
+        number_in(&dir.join(self.limit)).filter(|bytes| *bytes < 1 << 60)
+    }
+
+    /// Returns what the limit of the group in `dir` leaves. As in `MemAvailable`, page cache counts as
+    /// available, because the kernel drops it first.
+    fn left_of(&self, dir: &Path) -> Option<u64> {
+        let limit = self.limit_of(dir)?;
+        let used = number_in(&dir.join(self.used)).unwrap_or(0);
+        let stat = read_text(&dir.join("memory.stat")).unwrap_or_default();
+        let cache = self.cache.iter().filter_map(|name| field(&stat, name));
+        let cache = cache.fold(0, u64::saturating_add);
+        Some(limit.saturating_sub(used.saturating_sub(cache)))
+    }
+}
+
+fn number_in(file: &Path) -> Option<u64> {
+    read_text(file).ok()?.trim().parse().ok()
+}
+
+/// Returns the directories of the groups whose memory limits hold, and the names of their files.
+fn memory_groups(root: &Path, groups: &str) -> Vec<(PathBuf, &'static MemoryFiles)> {
+    // Without its own group, the limits of all groups still hold.
+    let groups = if groups.is_empty() { "0::/\n1:memory:/\n" } else { groups };
+    let mut found = Vec::new();
     for (controllers, group) in hierarchies(groups) {
-        // `max` is not a number.
-        let least = |point: &Path, name| {
-            files(point, group, name)
-                .iter()
-                .filter_map(|text| text.trim().parse::<u64>().ok())
-                .min()
+        let below = Path::new(group.trim_start_matches('/'));
+        let mut add = |point: &Path, files: &'static MemoryFiles| {
+            found.extend(below.ancestors().map(|part| (point.join(part), files)));
         };
         if controllers.split(',').any(|name| name == "memory") {
-            keep(&mut limit, least(&root.join("memory"), "memory.limit_in_bytes"));
+            add(&root.join("memory"), &MEMORY_1);
         } else if controllers.is_empty() {
-            for point in [root.to_owned(), root.join("unified")] {
-                keep(&mut limit, least(&point, "memory.max"));
-            }
+            add(root, &MEMORY_2);
+            add(&root.join("unified"), &MEMORY_2);
         }
     }
-    // Version 1 represents "no limit" as a huge number.
-    limit.filter(|bytes| *bytes < 1 << 60)
+    found
 }
 
 /// Returns the text of `/proc/self/cgroup`, empty if it cannot be read.
@@ -236,6 +292,31 @@ mod tests {
         // In a container, the root of the visible hierarchy is the group of the container.
         write(dir.path(), &format!("memory/{file}"), "12288\n");
         assert_eq!(of("3:memory:/docker/x\n"), Some(12288));
+    }
+
+    #[test]
+    fn limits_of_groups_reduce_the_available_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |groups, machine| memory_available_in(dir.path(), groups, machine);
+        let machine = Some(9000);
+        assert_eq!((of("0::/a/b\n", machine), of("", machine)), (machine, machine), "no group");
+        write(dir.path(), "a/memory.max", "5000\n");
+        write(dir.path(), "a/memory.current", "4000\n");
+        write(dir.path(), "a/memory.stat", "anon 1\ninactive_file 1500\nactive_file 500\n");
+        write(dir.path(), "a/b/memory.max", "max\n");
+        assert_eq!(of("0::/a/b\n", machine), Some(3000), "page cache is available");
+        assert_eq!(of("0::/a/b\n", Some(2999)), Some(2999), "the machine has less");
+        assert_eq!(of("0::/a/b\n", None), Some(3000));
+        write(dir.path(), "a/b/memory.max", "2000\n");
+        assert_eq!(of("0::/a/b\n", machine), Some(2000), "nothing known of its use");
+        write(dir.path(), "a/b/memory.current", "2500\n");
+        assert_eq!(of("0::/a/b\n", machine), Some(0));
+        write(dir.path(), "memory/c/memory.limit_in_bytes", "6000\n");
+        write(dir.path(), "memory/c/memory.usage_in_bytes", "3000\n");
+        write(dir.path(), "memory/c/memory.stat", "active_file 9\ntotal_active_file 1000\n");
+        write(dir.path(), "memory/memory.limit_in_bytes", "9223372036854771712\n");
+        assert_eq!(of("3:memory:/c\n", Some(u64::MAX)), Some(4000));
+        assert_eq!(of("3:memory:/\n", Some(u64::MAX)), Some(u64::MAX), "no limit");
     }
 
     #[test]

@@ -30,8 +30,8 @@ pub enum TlsError {
     },
     /// The system has no known file of CA certificates.
     #[error(
-        "no CA certificates found in the usual locations; specify a PEM file with the certificate \
-        of the server or of its CA"
+        "no CA certificates found in the usual locations, and SSL_CERT_FILE is not set; specify a \
+        PEM file with the certificate of the server or of its CA"
     )]
     NoAuthorities,
     /// The name cannot appear in a certificate.

@@ -12,14 +12,24 @@ use rustls::{
     ClientConfig, ClientConnection, ConfigBuilder, Connection, RootCertStore, ServerConfig,
     ServerConnection, WantsVerifier,
 };
+use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Usual locations of CA certificates.
-const AUTHORITIES: [&str; 3] =
-    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+/// Usual locations of CA certificates, below the root directory.
+const AUTHORITIES: [&str; 5] = [
+    // Debian, Arch; Fedora, RHEL; openSUSE; Alpine, BSD.
+    "etc/ssl/certs/ca-certificates.crt",
+    "etc/pki/tls/certs/ca-bundle.crt",
+    "etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "etc/ssl/ca-bundle.pem",
+    "etc/ssl/cert.pem",
+];
+
+/// Environment variable that names a file of CA certificates, as for OpenSSL.
+const AUTHORITIES_FILE: &str = "SSL_CERT_FILE";
 
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
@@ -34,16 +44,24 @@ fn client() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, TlsError> {
     builder.with_safe_default_protocol_versions().map_err(library)
 }
 
+/// Returns the file of CA certificates of the system below `root`: the one that the environment names, or
+/// else the first one in the usual locations.
+fn usual_authorities(root: &Path, named: Option<OsString>) -> Option<PathBuf> {
+    let named = named.filter(|path| !path.is_empty()).map(PathBuf::from);
+    let usual = || AUTHORITIES.iter().map(|path| root.join(path)).find(|path| path.exists());
+    named.or_else(usual)
+}
+
 /// Reads the CA certificates in a file, or those of this system.
 fn roots(authorities: Option<&Path>) -> Result<RootCertStore, TlsError> {
-    let usual = || AUTHORITIES.map(Path::new).into_iter().find(|path| path.exists());
-    let path = authorities.or_else(usual).ok_or(TlsError::NoAuthorities)?;
+    let usual = || usual_authorities(Path::new("/"), std::env::var_os(AUTHORITIES_FILE));
+    let path = authorities.map(Path::to_owned).or_else(usual).ok_or(TlsError::NoAuthorities)?;
     let advice = "specify a PEM file with the certificate of the server's CA";
     let mut roots = RootCertStore::empty();
     let (added, _) =
-        roots.add_parsable_certificates(certificates("CA certificates", path, advice)?);
+        roots.add_parsable_certificates(certificates("CA certificates", &path, advice)?);
     if added == 0 {
-        let (what, path) = ("CA certificates", path.to_owned());
+        let what = "CA certificates";
         let reason = "no certificate could be parsed".to_owned();
         return Err(TlsError::Invalid { what, path, reason, advice });
     }
@@ -170,7 +188,9 @@ impl PartialEq for Trust {
 
 impl Trust {
     /// Trusts the CA certificates in the file `authorities`, or those of this system, to identify
-    /// `name`, a DNS name or an IP address. A self-signed certificate can be specified directly.
+    /// `name`, a DNS name or an IP address. A self-signed certificate can be specified directly. The
+    /// certificates of this system are those in the file that the environment variable `SSL_CERT_FILE`
+    /// names, or in the usual locations.
     ///
     /// # Errors
     /// Fails if the file cannot be read or contains no certificate, or if the name is invalid.
@@ -219,5 +239,24 @@ impl Trust {
         let made = ClientConnection::new(Arc::clone(&self.config), self.name.clone());
         made.map(|made| TlsSession::new(Connection::Client(made)))
             .map_err(|e| SessionError(format!("cannot begin the handshake: {e}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn certificates_of_the_system_are_found_in_all_usual_locations() {
+        let root = tempfile::tempdir().unwrap();
+        let of = |named: Option<&str>| usual_authorities(root.path(), named.map(OsString::from));
+        assert_eq!((of(None), of(Some(""))), (None, None));
+        for name in AUTHORITIES.iter().rev() {
+            let path = root.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, "").unwrap();
+            assert_eq!((of(None), of(Some(""))), (Some(path.clone()), Some(path)));
+        }
+        assert_eq!(of(Some("/own/ca.pem")), Some(PathBuf::from("/own/ca.pem")));
     }
 }

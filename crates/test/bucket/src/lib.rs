@@ -258,10 +258,34 @@ fn answer(shared: &Shared, stream: &TcpStream, mut request: Request, number: u64
     let response = lock(&shared.buckets).answer(&mut request, shared.law.page);
     match fault {
         Some(Fault::Unanswered) => false,
+        // Faults of contents do not change a response without contents.
+        _ if request.is_head() => response.send(stream, true),
         Some(Fault::Cut) => response.send_cut(stream),
         Some(Fault::WrongTotal) => response.with_wrong_total().send(stream, false),
         Some(Fault::Shortened) => response.shortened().send(stream, false),
         Some(Fault::Slow) => response.send_slowly(stream, Duration::from_millis(2)),
-        _ => response.send(stream, request.is_head()),
+        _ => response.send(stream, false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    #[test]
+    fn an_answer_to_head_has_no_contents_whatever_the_fault() {
+        for fault in [Fault::Slow, Fault::Cut, Fault::WrongTotal, Fault::Shortened] {
+            let first = vec![First::new(Target::Describe, fault, 1)];
+            let server = Server::start(Law { first, ..Law::default() });
+            server.put("a", vec![7; 100]);
+            let mut stream = TcpStream::connect(server.address).unwrap();
+            write!(stream, "HEAD /{BUCKET}/a HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            assert_eq!(server.counts().faults, 1);
+            assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("\r\n\r\n"), "{answer}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use ioloom_sys::file::{self, Nowait, OpenHow};
 use ioloom_sys::make::{private_file, random_number};
 use ioloom_sys::{cache, ring};
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Returns the machine facts from `root`; features are probed on the file system of `dir`.
@@ -20,9 +20,7 @@ pub(crate) fn facts(root: &Path, dir: &Path) -> MachineFacts {
         Ok(sample) => f(&sample.0),
         Err(reason) => Err(reason.clone()),
     };
-    let ring = || {
-        ring::Ring::new(2).map(drop).map_err(|e| format!("cannot create a ring: {}", reason(&e)))
-    };
+    let ring = || ring::Ring::new(2).map(drop).map_err(|error| no_ring(&error));
     let cachestat = || with(&cachestat);
     let nowait = || with(&nowait);
     let direct = || with(&direct);
@@ -35,6 +33,20 @@ pub(crate) fn facts(root: &Path, dir: &Path) -> MachineFacts {
             ("O_DIRECT", &direct),
         ],
     )
+}
+
+/// Returns why no ring can be created, and what usually causes that.
+fn no_ring(error: &io::Error) -> String {
+    let cause = match error.kind() {
+        // The kernel does not know a flag.
+        io::ErrorKind::InvalidInput => "; Linux 6.1 or newer is needed",
+        io::ErrorKind::PermissionDenied => {
+            "; kernel.io_uring_disabled or a seccomp filter may deny it"
+        }
+        io::ErrorKind::Unsupported => "; the kernel lacks it, or a seccomp filter denies it",
+        _ => "",
+    };
+    format!("cannot create a ring: {}{cause}", reason(error))
 }
 
 /// Returns `dir` or its nearest existing ancestor.
@@ -74,7 +86,7 @@ fn open(path: &Path) -> Result<File, String> {
 fn cachestat(path: &Path) -> Result<(), String> {
     match cache::state(open(path)?, 0, 0) {
         Ok(Some(_)) => Ok(()),
-        Ok(None) => Err("not supported by this kernel or file system".to_owned()),
+        Ok(None) => Err("not supported by this file system or before Linux 6.5".to_owned()),
         Err(e) => Err(reason(&e)),
     }
 }
@@ -91,7 +103,11 @@ fn nowait(path: &Path) -> Result<(), String> {
 fn direct(path: &Path) -> Result<(), String> {
     match file::direct_alignment(path) {
         Ok(Some(_)) => {}
-        Ok(None) => return Err("this file system does not report its alignment".to_owned()),
+        // Both leave the same bit of the answer unset.
+        Ok(None) => {
+            let why = "this file system, or a kernel before Linux 6.1, reports no alignment";
+            return Err(why.to_owned());
+        }
         Err(e) => return Err(reason(&e)),
     }
     let how = OpenHow { direct: true, nofollow: true };
@@ -120,6 +136,16 @@ mod tests {
         let path = sample.0.clone();
         drop(sample);
         assert!(!path.exists() && link.is_symlink());
+    }
+
+    #[test]
+    fn the_usual_cause_of_a_missing_ring_is_named() {
+        for (code, part) in
+            [(22, "6.1 or newer"), (1, "io_uring_disabled"), (38, "seccomp"), (24, "Too many open")]
+        {
+            let text = no_ring(&io::Error::from_raw_os_error(code));
+            assert!(text.contains(part), "{code}: {text}");
+        }
     }
 
     #[test]

@@ -5,12 +5,13 @@ use crate::directories::StoreArg;
 use crate::exit::{Ended, Exit, Failure};
 use crate::{facts, out};
 use clap::Args;
-use ioloom_failure::{Operation, PathError};
+use ioloom_failure::{Operation, PathError, reason};
 use ioloom_model::topology::{CacheFacts, Setting};
-use ioloom_model::units::format_size;
+use ioloom_model::units::{format_size, readable};
 use ioloom_model::{MachineFacts, Topology};
 use ioloom_report::machine::Drawing;
 use serde::Serialize;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Version of the `--json` document.
@@ -84,12 +85,14 @@ pub(crate) fn run(args: &MachineArgs) -> Ended {
         out::print_json(&Document { schema: SCHEMA, facts: &facts, topology: &topology })?;
     } else {
         let width = out::columns();
-        let mut all = text(&facts, width);
+        // The process may be confined, so the capability alone does not decide.
+        let drops = (args.root == Path::new("/")).then(ioloom_sys::cache::can_drop_caches);
+        let mut all = text(&facts, drops, width);
         all.push_str(&hardware(&topology, width));
         all.push('\n');
         all.push_str(&drawing.text(width));
         for note in &drawing.notes {
-            all.push_str(&out::wrap(note, width, 2));
+            all.push_str(&out::wrap(&readable(note), width, 2));
         }
         all.push_str(&settings(&topology, width));
         out::print(&all)?;
@@ -107,7 +110,7 @@ fn hardware(topology: &Topology, width: usize) -> String {
             seen.push(kind);
             let alike = |c: &&CacheFacts| (c.level, c.kind.as_str(), c.bytes) == kind;
             let of: Vec<&CacheFacts> = topology.caches.iter().filter(alike).collect();
-            all.push_str(&out::labelled("cache", 12, &cache_line(&of), width));
+            all.push_str(&out::labelled("cache", 12, &readable(&cache_line(&of)), width));
         }
     }
     for node in &topology.nodes {
@@ -187,17 +190,29 @@ fn settings(topology: &Topology, width: usize) -> String {
         all.push_str(&format!("\n{head}\n"));
         for one in settings {
             let colon = if one.meaning.is_empty() { "" } else { ": " };
-            let text = format!("{}{colon}{}", one.value, one.meaning);
+            let text = readable(&format!("{}{colon}{}", one.value, one.meaning));
             all.push_str(&out::labelled(&one.name, 30, &text, width));
         }
     }
     all
 }
 
-fn text(facts: &MachineFacts, width: usize) -> String {
+/// Returns whether this process can drop caches, if that was tried, and its capability.
+fn privileges(facts: &MachineFacts, drops: Option<io::Result<()>>) -> String {
+    let has = if facts.privileged { "has" } else { "lacks" };
+    let capability = format!("{has} CAP_SYS_ADMIN, which mounting requires");
+    match drops {
+        None => capability,
+        Some(Ok(())) => format!("can drop caches; {capability}"),
+        Some(Err(error)) => format!("cannot drop caches: {}; {capability}", reason(&error)),
+    }
+}
+
+/// Formats the facts. Texts of a captured tree and mount points can contain any character.
+fn text(facts: &MachineFacts, drops: Option<io::Result<()>>, width: usize) -> String {
     let mut all = String::new();
     let mut say = |head: &str, text: &str| {
-        all.push_str(&out::labelled(head, 12, text, width));
+        all.push_str(&out::labelled(head, 12, &readable(text), width));
     };
     let unknown = || "unknown".to_owned();
     let word = |text: &Option<String>| text.clone().unwrap_or_else(unknown);
@@ -218,14 +233,7 @@ fn text(facts: &MachineFacts, width: usize) -> String {
         None => "unknown",
     };
     say("virtual", virtual_word);
-    say(
-        "privileges",
-        if facts.privileged {
-            "root: can drop caches and mount"
-        } else {
-            "cannot drop caches: not root"
-        },
-    );
+    say("privileges", &privileges(facts, drops));
     for device in &facts.devices {
         let kind = match device.rotational {
             Some(true) if facts.virtual_machine == Some(true) => {
@@ -260,4 +268,45 @@ fn text(facts: &MachineFacts, width: usize) -> String {
         say("limit", &format!("{name}: {value}"));
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ioloom_model::machine::DeviceFacts;
+
+    #[test]
+    fn texts_of_a_captured_tree_do_not_control_the_terminal() {
+        let odd = "a\u{1B}[31m\u{202E}\nb".to_owned();
+        let device = DeviceFacts {
+            name: odd.clone(),
+            mounts: vec![(odd.clone(), odd.clone())],
+            ..DeviceFacts::default()
+        };
+        let facts = MachineFacts {
+            kernel: Some(odd.clone()),
+            cpu_model: Some(odd.clone()),
+            devices: vec![device],
+            limits: vec![(odd.clone(), odd.clone())],
+            ..MachineFacts::default()
+        };
+        let setting = Setting { name: "x".to_owned(), value: odd.clone(), meaning: String::new() };
+        let topology = Topology { memory: vec![setting], ..Topology::default() };
+        let printed = text(&facts, None, 80) + &settings(&topology, 80);
+        assert!(printed.contains("\\u{1b}[31m"), "{printed}");
+        let plain = |c: char| c == '\n' || !c.is_control() && c != '\u{202E}';
+        assert!(printed.chars().all(plain), "{printed:?}");
+    }
+
+    #[test]
+    fn a_confined_process_with_the_capability_cannot_drop_caches() {
+        let facts = MachineFacts { privileged: true, ..MachineFacts::default() };
+        let refused = || io::Error::from_raw_os_error(30);
+        let words = privileges(&facts, Some(Err(refused())));
+        assert!(words.starts_with("cannot drop caches: Read-only file system; has CAP"), "{words}");
+        assert!(privileges(&facts, Some(Ok(()))).starts_with("can drop caches; has CAP"));
+        assert!(privileges(&facts, None).starts_with("has CAP"), "another machine");
+        let none = privileges(&MachineFacts::default(), Some(Err(refused())));
+        assert!(none.contains("lacks CAP_SYS_ADMIN"), "{none}");
+    }
 }

@@ -16,6 +16,7 @@ use ioloom_model::fileset::Medium;
 use ioloom_model::units::format_size;
 use ioloom_model::{Condition, StudySpec};
 use ioloom_subjects::FileSets;
+use ioloom_sys::mount::Space;
 use ioloom_sys_lab::cgroup::ReadLimit;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -155,7 +156,7 @@ impl Media {
             let available = options.machine.memory_available_bytes;
             match sizes(work_dir, Some(TMPFS), of, options) {
                 Ok(sized) if sized.bytes == 0 => {}
-                sized => match sized.and_then(|s| memory(s.all_bytes(), available)) {
+                sized => match sized.and_then(|s| memory(&s, available, options.reserve_bytes)) {
                     Ok(dir) => {
                         self.places.push(Workspace::describe(TMPFS, &dir));
                         self.memory = Some(dir);
@@ -225,9 +226,31 @@ fn is_private(dir: &Path) -> bool {
     })
 }
 
-/// Creates an in-memory directory for sets of `bytes`. Sets are limited to half of the available
-/// memory: runs need memory too, and swapping would distort the measurements.
-fn memory(bytes: u64, available: Option<u64>) -> Result<PathBuf, String> {
+/// Creates an in-memory directory for sets of `sizes`. `reserve_bytes` must stay free.
+fn memory(sizes: &Sizes, available: Option<u64>, reserve_bytes: u64) -> Result<PathBuf, String> {
+    let advice = "mount a tmpfs and specify it with --on";
+    let below = Path::new(MEMORY);
+    let failed = |e| format!("{}; {advice}", PathError::new(Operation::Stat, below, e));
+    if !ioloom_sys::cache::is_memory_backed(below).map_err(failed)? {
+        return Err(format!("{MEMORY} is not an in-memory file system; {advice}"));
+    }
+    let space = ioloom_sys::mount::space(below).map_err(failed)?;
+    fits_in_memory(sizes.all_bytes(), available, &space, reserve_bytes)?;
+    let dir = below.join(format!("ioloom-{}", std::process::id()));
+    create_private(&dir)
+        .map_err(|e| format!("{}; {advice}", PathError::new(Operation::CreateDir, &dir, e)))?;
+    Ok(dir)
+}
+
+/// Checks that sets of `bytes` fit in memory. They are limited to half of the available memory: runs
+/// need memory too, and swapping would distort the measurements. In containers, the file system is
+/// often small, and a study whose sets do not fit would be refused as a whole.
+fn fits_in_memory(
+    bytes: u64,
+    available: Option<u64>,
+    space: &Space,
+    reserve_bytes: u64,
+) -> Result<(), String> {
     if let Some(available) = available.filter(|available| bytes > available / 2) {
         return Err(format!(
             "its sets need {}, but only half of the {} of available memory can be used; stop other \
@@ -236,17 +259,17 @@ fn memory(bytes: u64, available: Option<u64>) -> Result<PathBuf, String> {
             format_size(available),
         ));
     }
-    let advice = "mount a tmpfs and specify it with --on";
-    let below = Path::new(MEMORY);
-    match ioloom_sys::cache::is_memory_backed(below) {
-        Ok(true) => {}
-        Ok(false) => return Err(format!("{MEMORY} is not an in-memory file system; {advice}")),
-        Err(e) => return Err(format!("{}; {advice}", PathError::new(Operation::Stat, below, e))),
+    let reserve_bytes = reserve_bytes.min(space.total_bytes / 10);
+    if bytes.saturating_add(reserve_bytes) > space.available_bytes {
+        return Err(format!(
+            "its sets need {}, but {} are free in {MEMORY} and {} must stay free; enlarge it, or \
+             specify a larger tmpfs with --on",
+            format_size(bytes),
+            format_size(space.available_bytes),
+            format_size(reserve_bytes),
+        ));
     }
-    let dir = below.join(format!("ioloom-{}", std::process::id()));
-    create_private(&dir)
-        .map_err(|e| format!("{}; {advice}", PathError::new(Operation::CreateDir, &dir, e)))?;
-    Ok(dir)
+    Ok(())
 }
 
 /// Creates a directory that only this user can enter.
@@ -358,11 +381,29 @@ mod tests {
 
     #[test]
     fn sets_take_at_most_half_of_the_memory() {
-        let reason = memory(6 << 30, Some(11 << 30)).unwrap_err();
+        let (total_bytes, available_bytes) = (40 << 30, 20 << 30);
+        let space = Space { total_bytes, available_bytes, ..Space::default() };
+        let fits = |bytes, available| fits_in_memory(bytes, available, &space, 5 << 30);
+        let reason = fits(6 << 30, Some(11 << 30)).unwrap_err();
         assert!(
             reason.contains("6.00 GiB") && reason.contains("11.0 GiB of available"),
             "{reason}"
         );
         assert!(reason.contains("--on"), "{reason}");
+        assert_eq!(fits(6 << 30, Some(12 << 30)), Ok(()));
+    }
+
+    #[test]
+    fn sets_in_memory_leave_its_reserve_free() {
+        let of = |available_bytes| {
+            // As in most containers.
+            let space = Space { total_bytes: 64 << 20, available_bytes, ..Space::default() };
+            fits_in_memory(50 << 20, Some(8 << 30), &space, 5 << 30)
+        };
+        assert_eq!(of(60 << 20), Ok(()), "the reserve is at most a tenth");
+        for free in [56 << 20, 40 << 20, 0] {
+            let reason = of(free).unwrap_err();
+            assert!(reason.contains("50.0 MiB") && reason.contains(MEMORY), "{reason}");
+        }
     }
 }

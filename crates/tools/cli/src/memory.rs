@@ -15,6 +15,7 @@ use ioloom_memory::{Advertised, MemoryError, MemoryOptions, Part, SmtPlan, measu
 use ioloom_model::memory::MemoryResult;
 use ioloom_model::units::format_size;
 use ioloom_model::{MachineFacts, Topology};
+use ioloom_sys::affinity::PinnedThread;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -200,8 +201,12 @@ fn measured(
 ) -> Result<MemoryResult, Failure> {
     let usual = if args.quick { BYTES_QUICK_MAX } else { BYTES_MAX };
     let bytes_max = args.max.unwrap_or(usual);
-    let topology = ioloom_machine::topology(Path::new("/"));
     let cpu = args.cpu.or_else(|| allowed.last().copied()).unwrap_or(0);
+    let topology = {
+        // CPUID describes the processor that executes it; others may have other caches.
+        let _pinned = PinnedThread::pin(cpu);
+        ioloom_machine::topology(Path::new("/"))
+    };
     let parts = if args.quick && args.only.is_empty() {
         vec![Part::Ladder]
     } else {

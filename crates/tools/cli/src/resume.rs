@@ -12,7 +12,7 @@ use crate::exit::Failure;
 use crate::sessions;
 use ioloom_lab::store::{Listing, SessionFile, SessionHeader};
 use ioloom_lab::{Mode, Store};
-use ioloom_model::StudySpec;
+use ioloom_model::{MachineFacts, StudySpec};
 
 /// The flag of this module.
 const FLAG: &str = "--resume";
@@ -52,7 +52,7 @@ impl Resume {
 /// The properties that a session must share with this command.
 pub(crate) struct Request<'a> {
     pub(crate) mode: Mode,
-    pub(crate) machine: &'a str,
+    pub(crate) machine: &'a MachineFacts,
     pub(crate) version: &'a str,
     pub(crate) command: &'a [String],
 }
@@ -62,7 +62,8 @@ impl Request<'_> {
     fn differs(&self, header: &SessionHeader) -> Vec<&'static str> {
         let same = [
             ("mode", header.mode == self.mode),
-            ("machine", header.machine.fingerprint == self.machine),
+            ("machine", header.machine.fingerprint == self.machine.fingerprint),
+            ("number of usable processors", header.machine.cpus_usable == self.machine.cpus_usable),
             ("program version", header.version == self.version),
             ("command line", self.is_command(header)),
         ];

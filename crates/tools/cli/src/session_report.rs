@@ -310,6 +310,7 @@ pub(crate) fn since(store: &Store, input: &Input, studies: Option<&Path>) -> Opt
     let alike = |header: &SessionHeader| {
         header.study == input.study.name
             && header.machine.fingerprint == input.machine.fingerprint
+            && header.machine.cpus_usable == input.machine.cpus_usable
             && header.mode == input.mode
             && header.sequential.is_none()
             && header.started_unix_ms < input.started_unix_ms

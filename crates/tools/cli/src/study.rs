@@ -369,7 +369,7 @@ impl Bench {
             _ => {
                 let request = resume::Request {
                     mode: mode(args),
-                    machine: &self.machine.fingerprint,
+                    machine: &self.machine,
                     version: crate::version::VERSION,
                     command: &command_line(),
                 };

@@ -546,8 +546,8 @@ fn without_runs_only_arithmetic_is_decided() {
         assert!(!found.verdict.is_reproduced(), "{}: {}", claim.id, found.sentence);
         let decided = found.verdict.is_recomputed();
         let arithmetic = |c: &Test| matches!(c.contrast, Contrast::Published(_));
-        let allowed = claim.id == "000-P08b"
-            || claim.source != 0 && claim.contrasts.iter().any(arithmetic);
+        let allowed =
+            claim.id == "000-P08b" || claim.source != 0 && claim.contrasts.iter().any(arithmetic);
         assert!(!decided || allowed, "{}: {}: {}", claim.id, found.verdict, found.sentence);
         assert!(found.sentence.len() > 10, "{}", claim.id);
         assert_eq!(found.published.len(), claim.published.len());

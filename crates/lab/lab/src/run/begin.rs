@@ -215,6 +215,8 @@ fn differs(
         ("seed", header.seed == planned.seed),
         ("list of experiments, sets and blocks", header.spec_hash == planned.spec_hash),
         ("machine", header.machine.fingerprint == options.machine.fingerprint),
+        // The fingerprint lacks the affinity and the quotas of control groups.
+        ("number of usable processors", header.machine.cpus_usable == options.machine.cpus_usable),
         ("version of this program", header.version == options.version),
         ("stopping rule", header.sequential.as_ref() == rule),
         (

@@ -447,14 +447,17 @@ fn the_reason_for_not_resuming_a_session_is_reported() {
     assert!(first.interrupted);
     let edited = TWO_ARMS.replace("n = [1, 2] }", "n = [1, 3] }");
     assert_ne!(edited, TWO_ARMS);
-    for (arms, version, word) in [
-        (edited.as_str(), options.version.as_str(), "list of experiments"),
-        (TWO_ARMS, "another", "different version of this program"),
+    let version = options.version.as_str();
+    for (arms, version, cpus, word) in [
+        (edited.as_str(), version, 2, "list of experiments"),
+        (TWO_ARMS, "another", 2, "different version of this program"),
+        (TWO_ARMS, version, 1, "different number of usable processors"),
     ] {
         let notes = Notes::default();
         let mut again = bench.options(&notes);
         again.resume = true;
         again.version = version.to_owned();
+        again.machine.cpus_usable = cpus;
         let run = run_study(&study(arms), &bench.subject, &store, &again).unwrap();
         assert_ne!(run.session.header.session, first.session.header.session);
         let messages = notes.0.into_inner().unwrap().join("\n");

@@ -209,7 +209,7 @@ pub(crate) struct LoadArgs {
 
     /// Trusted certificates (PEM)
     ///
-    /// Used instead of the system's trusted authorities.
+    /// Used instead of SSL_CERT_FILE and the system's trusted authorities.
     #[arg(long, value_name = "FILE", requires = "tls")]
     pub(super) tls_ca: Option<PathBuf>,
 

@@ -75,6 +75,7 @@ impl<'a> Bench<'a> {
             header.sequential.is_some()
                 && header.version == crate::version::VERSION
                 && header.machine.fingerprint == self.machine.fingerprint
+                && header.machine.cpus_usable == self.machine.cpus_usable
         };
         Ok(files
             .into_iter()
