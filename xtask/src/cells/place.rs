@@ -95,7 +95,9 @@ impl Place {
         }
         let limit = groups[1].join("blkio.throttle.read_iops_device");
         if let Err(error) = fs::write(limit, format!("{device} {CAP}")) {
-            remove_old_groups(Path::new(BLKIO), GROUP);
+            for group in &groups {
+                let _ = fs::remove_dir(group);
+            }
             return Err(error).context("limit the device");
         }
         let at = dir.join("fuse");

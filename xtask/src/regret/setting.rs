@@ -19,9 +19,8 @@ use std::time::{Duration, Instant};
 
 /// Size of an image.
 const IMAGE_BYTES: u64 = 8 << 30;
-/// Longest run, and the time to end after it, for `timeout`.
-const DEADLINE: &str = "600s";
-const KILL_AFTER: &str = "--kill-after=10s";
+/// Limits the length of a run. In the foreground, an interrupt reaches the run too.
+const TIMEOUT: [&str; 4] = ["timeout", "--foreground", "--kill-after=10s", "600s"];
 /// Factor by which a cap falls.
 const FALL: u64 = 10;
 /// Control groups of version 1, and the names of those for limits.
@@ -280,9 +279,7 @@ impl<'a> Setting<'a> {
     }
 
     fn spawn(&self, plan: &Plan) -> anyhow::Result<Child> {
-        // In the foreground, an interrupt reaches the run too.
-        let words = ["timeout", "--foreground", KILL_AFTER, DEADLINE];
-        let mut command = grouped(&self.groups, "TERM", &words);
+        let mut command = grouped(&self.groups, "TERM", &TIMEOUT);
         command.arg(&self.program);
         command.args(["each", "--json", "--compute", &self.cell.compute]).args(plan.words());
         match &self.list {
@@ -362,10 +359,7 @@ impl<'a> Setting<'a> {
             run(&mut Command::new("sync"))?;
             fs::write("/proc/sys/vm/drop_caches", "3").context("drop the caches; needs root")?;
         }
-        if let Some(list) = &self.list {
-            // The list itself is not what is measured.
-            drop(fs::read(list).context("read the list of the files")?);
-        }
+        self.load_others()?;
         let Some(mut pages) = dropped else { return Ok(None) };
         let warm = warm_part(&self.cell.condition, &self.files);
         let mut wanted = 0.0;
@@ -378,6 +372,23 @@ impl<'a> Setting<'a> {
             pages.unknown += loaded.unknown;
         }
         Ok(resident_failure(wanted, pages.share()))
+    }
+
+    /// Loads what is not measured: the list, and programs that were dropped with all caches. Under a
+    /// cap, a neighbour that is not loaded would wait behind the reads of the run, and might never begin.
+    fn load_others(&self) -> anyhow::Result<()> {
+        if let Some(list) = &self.list {
+            drop(fs::read(list).context("read the list of the files")?);
+        }
+        drop(fs::read(&self.program).context("read the program")?);
+        run(grouped(&[], "TERM", &TIMEOUT).arg("true"))?;
+        if self.cell.trap.as_deref() == Some("neighbour-io") {
+            let own = std::env::current_exe().context("find this program")?;
+            drop(fs::read(own).context("read this program")?);
+            let mut file = fs::File::open(&self.neighbour_file).context("the neighbour's file")?;
+            file.read_exact(&mut [0]).context("read the neighbour's file")?;
+        }
+        Ok(())
     }
 
     /// Returns the bytes that the device has read.

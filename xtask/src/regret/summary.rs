@@ -241,6 +241,7 @@ mod tests {
         let row = row(&runs);
         assert!((row.auto.0 - 0.2).abs() < 1e-9 && (row.today - 1.4).abs() < 1e-9);
     }
+
     fn final_run(plan: &str, block: u32, ns: u64, failure: Value) -> Value {
         json!({"phase": "final", "block": block, "plan": plan, "wall_ns": ns, "failure": failure})
     }
