@@ -55,7 +55,11 @@ impl Scratch {
         let path = work_dir.join(RUN_DIR);
         std::fs::create_dir(&path)
             .map_err(|e| PathError::new(Operation::CreateDir, &path, e).to_string())?;
-        let lock = fileset::lock(&path).map_err(|e| e.to_string())?;
+        let lock = fileset::lock(&path).map_err(|e| {
+            // Every later run would refuse a directory without a mark.
+            let _ = std::fs::remove_dir(&path);
+            e.to_string()
+        })?;
         let scratch = Self { path, _lock: Some(lock) };
         let marker = scratch.path.join(MARKER);
         std::fs::File::create_new(&marker)

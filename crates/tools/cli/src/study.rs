@@ -7,7 +7,7 @@ use crate::media::{Media, MediaArgs};
 use crate::out::{self, wrap};
 use crate::resume::{self, Resume};
 use crate::shell_line::{command_line, resume_line};
-use crate::study_end::{self, Outcomes};
+use crate::study_end::{self, Outcomes, lab_failure, spec_failure};
 use crate::study_files::StudyFiles;
 use crate::study_progress::StudyProgress;
 use crate::{atomic_file, facts, session_report, stderr, values};
@@ -17,7 +17,7 @@ use ioloom_failure::{Operation, PathError};
 use ioloom_lab::child::Runner;
 use ioloom_lab::expand::blocks_of;
 use ioloom_lab::run::{ended_before, finished};
-use ioloom_lab::spec::{self, SpecError};
+use ioloom_lab::spec;
 use ioloom_lab::store::EndReason;
 use ioloom_lab::{
     LabError, Mode, Overrides, RunOptions, Session, Store, Subject, Touches, Workspace, run_study,
@@ -292,26 +292,8 @@ fn specs(args: &StudyArgs) -> Result<Vec<StudySpec>, Failure> {
     args.names.iter().map(|name| spec::load(name, dir).map_err(spec_failure)).collect()
 }
 
-/// An unreadable file is a failure; an invalid one is a usage error.
-pub(crate) fn spec_failure(error: SpecError) -> Failure {
-    match error {
-        SpecError::Read { .. } => Failure::failed(error),
-        SpecError::Text { .. } | SpecError::Unknown { .. } => Failure::usage(error),
-    }
-}
-
 fn mode(args: &StudyArgs) -> Mode {
     if args.full { Mode::Full } else { Mode::Quick }
-}
-
-pub(crate) fn lab_failure(error: &LabError) -> Failure {
-    let exit = match error.exit_code() {
-        2 => Exit::Usage,
-        3 => Exit::Refused,
-        130 => Exit::Interrupted,
-        _ => Exit::Failed,
-    };
-    Failure::new(exit, error.to_string())
 }
 
 /// State shared by all studies of a command line.

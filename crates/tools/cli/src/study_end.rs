@@ -1,10 +1,30 @@
-//! How `study` ends: counts runs by outcome and combines the failures of studies and of their report.
+//! How studies end: exit codes, runs by outcome, and failures of the report.
 
 use crate::exit::{Ended, Exit, Failure};
 use crate::{out, stderr};
-use ioloom_lab::Session;
+use ioloom_lab::spec::SpecError;
+use ioloom_lab::{LabError, Session};
 use ioloom_model::{Outcome, RunRecord};
 use serde::Serialize;
+
+/// An unreadable file is a failure; an invalid one is a usage error.
+pub(crate) fn spec_failure(error: SpecError) -> Failure {
+    match error {
+        SpecError::Read { .. } => Failure::failed(error),
+        SpecError::Text { .. } | SpecError::Unknown { .. } => Failure::usage(error),
+    }
+}
+
+/// Returns the failure of a study with the exit code of the error.
+pub(crate) fn lab_failure(error: &LabError) -> Failure {
+    let exit = match error.exit_code() {
+        2 => Exit::Usage,
+        3 => Exit::Refused,
+        130 => Exit::Interrupted,
+        _ => Exit::Failed,
+    };
+    Failure::new(exit, error.to_string())
+}
 
 /// Number of runs by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]

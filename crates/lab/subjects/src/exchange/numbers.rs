@@ -3,10 +3,11 @@
 //! All are in `extra`, with the unit last: `request_ns` (the inverse of the rate),
 //! `requests_per_s`, `latency_p50_ns` and so on (for a single command, prefixed with its name:
 //! `show_latency_p50_ns`), `law_ns` and `law_error_share` (cells), `law_request_ns` (the bound from
-//! service times), `server_cpu_per_request_ns`, `server_cores` (CPU time divided by the
-//! time over which it was counted), `server_memory_bytes` (proportional set size),
-//! `server_peak_bytes`, `server_threads`, `server_switches_per_request`, and for the load generator
-//! `load_busy_share`, `load_late_p99_ns` and `load_kept_up`. Server metrics that the kernel does not report are omitted.
+//! service times), `server_cpu_per_request_ns`, `server_cores` (CPU time divided by the time over
+//! which it was counted), `server_memory_bytes` (proportional set size), `server_peak_bytes`,
+//! `server_threads`, `server_switches_per_request`, and for the load generator `load_busy_share`,
+//! `load_late_p99_ns` and `load_kept_up`. Server metrics that the kernel does not report are
+//! omitted.
 
 use super::host::{ServerUsage, TestServer};
 use ioloom_load::{Conservation, Latency, Outcomes};

@@ -237,6 +237,7 @@ fn a_process_that_is_no_server_fails_the_run_with_its_words() {
 
 #[test]
 fn a_directory_of_the_user_with_the_name_of_a_run_survives() {
+    let _few = DESCRIPTORS.read().unwrap_or_else(PoisonError::into_inner);
     let dir = open_dir();
     let foreign = dir.path().join("exchange-run");
     std::fs::create_dir(&foreign).unwrap();
@@ -253,6 +254,7 @@ fn a_directory_of_the_user_with_the_name_of_a_run_survives() {
 
 #[test]
 fn what_a_killed_run_left_is_removed_unless_a_run_uses_it() {
+    let _few = DESCRIPTORS.read().unwrap_or_else(PoisonError::into_inner);
     let dir = open_dir();
     let order = order(SHORT, dir.path());
     let leave = || {

@@ -17,7 +17,7 @@ mod power;
 pub(crate) use bench::{Request, fingerprint};
 
 use crate::exit::{Ended, Exit, Failure};
-use crate::study::{lab_failure, spec_failure};
+use crate::study_end::{lab_failure, spec_failure};
 use crate::study_progress::StudyProgress;
 use crate::{out, stderr};
 use bench::Bench;

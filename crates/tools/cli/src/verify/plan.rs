@@ -8,7 +8,7 @@
 use super::bench::Bench;
 use super::looks::arms;
 use crate::exit::Failure;
-use crate::study::lab_failure;
+use crate::study_end::lab_failure;
 use ioloom_claims::{Claim, Contrast, Rule};
 use ioloom_lab::estimate::{History, Range};
 use ioloom_lab::expand::{Comparison, ReadyArm};
