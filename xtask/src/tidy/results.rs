@@ -1,4 +1,4 @@
-//! The index of results: it has a link to each directory of runs, or to the question of these runs.
+//! The index of results: it links to each directory of runs, or to the question that they answer.
 
 use super::finding::Finding;
 use super::links;

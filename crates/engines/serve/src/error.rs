@@ -4,6 +4,7 @@
 use crate::store::StoreError;
 use ioloom_exchange::BadStockFile;
 use ioloom_failure::{PathError, quoted, reason};
+use ioloom_tls::TlsError;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -59,6 +60,9 @@ pub enum ServeError {
     /// The options conflict or are not supported.
     #[error("{0}")]
     Refused(String),
+    /// The certificate or its private key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The store failed. All acknowledged orders are in the store.
     #[error(transparent)]
     Store(#[from] StoreError),

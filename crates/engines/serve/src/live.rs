@@ -62,8 +62,7 @@ impl Live {
     /// Replaces everything or, on error, nothing.
     pub(crate) fn reload(&self, reload: &Reload) -> Result<(), ServeError> {
         let read = |files: &TlsFiles| Identity::read(&files.certificate, &files.key);
-        let identity = reload.tls.as_ref().map(read).transpose();
-        let identity = identity.map_err(|error| ServeError::Refused(error.to_string()))?;
+        let identity = reload.tls.as_ref().map(read).transpose()?;
         let mut secrets = self.secrets.write().expect("the lock must not be poisoned");
         if secrets.access.is_some() != reload.access.is_some()
             || self.is_sealed != identity.is_some()

@@ -321,8 +321,7 @@ fn probe_ring(model: Model) -> Result<(), ServeError> {
 }
 
 fn identity(files: &TlsFiles) -> Result<Identity, ServeError> {
-    let read = Identity::read(&files.certificate, &files.key);
-    read.map_err(|error| ServeError::Refused(error.to_string()))
+    Identity::read(&files.certificate, &files.key).map_err(ServeError::Tls)
 }
 
 /// Reserves the addresses of the listeners of each loop. Also returns the addresses.

@@ -28,6 +28,15 @@ pub enum TlsError {
         /// Advice for the user.
         advice: &'static str,
     },
+    /// The private key can be accessed by users outside its group.
+    #[error(
+        "invalid private key {}: other users can access it; run 'chmod 600' on it",
+        quoted(path)
+    )]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+    },
     /// The system has no known file of CA certificates.
     #[error(
         "no CA certificates found in the usual locations, and SSL_CERT_FILE is not set; specify a \

@@ -130,7 +130,7 @@ impl Identity {
         let meta =
             std::fs::metadata(key).map_err(|e| TlsError::Read { source: failed(e), advice })?;
         if meta.permissions().mode() & 0o007 != 0 {
-            return Err(invalid("other users can access it".to_owned(), "run 'chmod 600' on it"));
+            return Err(TlsError::Exposed { path: key.to_owned() });
         }
         let text = read(key, advice)?;
         let secret =

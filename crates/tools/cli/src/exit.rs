@@ -1,5 +1,7 @@
 //! Exit codes and failures.
 
+#[cfg(feature = "exchange")]
+use ioloom_tls::TlsError;
 use std::process::ExitCode;
 
 /// Exit codes. `cp` and `du` replace [`Exit::Usage`] and [`Exit::Refused`] with [`Exit::Failed`], as
@@ -64,6 +66,17 @@ impl Failure {
     /// The request is refused (exit 3).
     pub(crate) fn refused(error: impl std::fmt::Display) -> Self {
         Self::new(Exit::Refused, error.to_string())
+    }
+
+    /// A TLS file cannot be read (exit 1), it or the server name is invalid (exit 2), or TLS cannot be
+    /// used as requested (exit 3).
+    #[cfg(feature = "exchange")]
+    pub(crate) fn tls(error: TlsError) -> Self {
+        match error {
+            TlsError::Read { .. } => Self::failed(error),
+            TlsError::Invalid { .. } | TlsError::Name(_) => Self::usage(error),
+            _ => Self::refused(error),
+        }
     }
 
     /// The request needs the stock exchange, which is not in this build (exit 3).

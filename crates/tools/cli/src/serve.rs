@@ -569,6 +569,7 @@ fn connections(asked: Option<usize>) -> Result<usize, Failure> {
 fn failure(error: ServeError) -> Failure {
     match error {
         ServeError::Refused(_) => Failure::refused(error),
+        ServeError::Tls(error) => Failure::tls(error),
         ServeError::BadStock { .. } => Failure::usage(error),
         _ => Failure::failed(error),
     }

@@ -208,11 +208,10 @@ fn plan(args: &LoadArgs, connections: usize) -> Result<LoadPlan, Failure> {
 
 /// Reads a commands file.
 fn commands(path: &Path) -> Result<Arc<Commands>, Failure> {
-    let wrong = |why: &dyn Display| {
-        Failure::usage(format!("cannot read commands file {}: {why}", quoted(path)))
-    };
-    let text = std::fs::read_to_string(path).map_err(|e| wrong(&ioloom_failure::reason(&e)))?;
-    Commands::parse(&text).map(Arc::new).map_err(|why| wrong(&why))
+    let message = |why: &dyn Display| format!("cannot read commands file {}: {why}", quoted(path));
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| Failure::failed(message(&ioloom_failure::reason(&e))))?;
+    Commands::parse(&text).map(Arc::new).map_err(|why| Failure::usage(message(&why)))
 }
 
 /// Returns the trusted certificates if TLS is enabled.
@@ -222,7 +221,7 @@ fn trust(args: &LoadArgs) -> Result<Option<Trust>, Failure> {
     let trust = args.tls.then(|| Trust::new(args.tls_ca.as_deref(), name));
     trust.transpose().map_err(|error| match error {
         TlsError::NoAuthorities => Failure::refused(format!("{error} (--tls-ca)")),
-        _ => Failure::refused(error),
+        _ => Failure::tls(error),
     })
 }
 

@@ -292,4 +292,6 @@ fn other_commands_are_sent_and_errors_are_wrong() {
     run("buy FLY\nsell PING\nshow PING\n", 1);
     run("prepare FLY {stock}\nbuy PING\nsell PING\nshow PING\n", 1);
     run("buy PING\n", 2);
+    let missing = ["load", &server.address, "--commands", "missing", "--protocol", "resp"];
+    home.run(&missing).one_error(1, &["missing", "No such file"]);
 }

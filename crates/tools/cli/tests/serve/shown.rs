@@ -172,7 +172,11 @@ fn a_certificate_seals_every_protocol_for_those_who_trust_it() {
     let other = ["--tls-name", "example.org", "--protocol", "v2"];
     load(&[&known[..], &other].concat()).ended(1).one_error(&["certificate"]);
     let missing = ["--tls", "--tls-ca", "nowhere.pem"];
-    load(&missing).ended(3).one_error(&["nowhere.pem", "No such file"]);
+    load(&missing).ended(1).one_error(&["nowhere.pem", "No such file"]);
+    let invalid = ["--tls", "--tls-ca", "stock.txt"];
+    load(&invalid).ended(2).one_error(&["stock.txt", "no certificate"]);
+    let unnamed = [&known[..], &["--tls-name", "not a name"]].concat();
+    load(&unnamed).ended(2).one_error(&["invalid server name"]);
     server.signal("-TERM");
     let (status, said) = server.ended();
     assert_eq!(status.code(), Some(0), "{said}");
@@ -210,7 +214,13 @@ fn wrong_starts_are_refused_with_one_clear_error() {
     refused(&["--token-file", "nowhere"], 1, &["nowhere", "No such file"]);
     refused(&["--limits-file", "nowhere"], 1, &["nowhere", "No such file"]);
     refused(&["--limits-file", "token"], 2, &["token", "line 1", "NAME VALUE"]);
-    refused(&["--tls-cert", "token", "--tls-key", "token"], 3, &["token", "no certificate"]);
+    refused(&["--tls-cert", "token", "--tls-key", "token"], 2, &["token", "no certificate"]);
+    refused(&["--tls-cert", "nowhere", "--tls-key", "token"], 1, &["nowhere", "No such file"]);
+    Certificate::in_dir(place.path());
+    let sealed = ["--tls-cert", "certificate.pem", "--tls-key", "token"];
+    refused(&sealed, 2, &["token", "no key"]);
+    set_mode(&place, 0o644);
+    refused(&sealed, 3, &["token", "chmod 600"]);
     let held = ["--service-time", "1us", "--service-in-lock", "--durability", "none"];
     refused(&[&held[..], &["--sharing", "atomic"]].concat(), 3, &["does not lock anything"]);
     refused(&[&held[..], &["--show", "per-stock"]].concat(), 3, &["stock by stock"]);
