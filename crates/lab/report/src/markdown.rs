@@ -120,5 +120,6 @@ mod tests {
     #[test]
     fn control_characters_and_overrides_become_spaces() {
         assert_eq!(escaped("a\u{202E}b\u{2066}c\u{1b}d|"), "a b c d\\|");
+        assert_eq!(escaped("a\u{61C}b\u{200E}c\u{200F}d\u{2028}e"), "a b c d e");
     }
 }

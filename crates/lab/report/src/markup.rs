@@ -61,10 +61,11 @@ pub fn coordinate(value: f64) -> String {
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
-/// Returns whether a character could move the cursor or reorder the text around it: a control
-/// character or a bidirectional override.
+/// Returns whether a character could move the cursor, break lines or reorder the text around it: a
+/// control character, a separator of lines or paragraphs, or a direction mark.
 pub(crate) fn controls(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+    let mark = matches!(c, '\u{61C}' | '\u{200E}' | '\u{200F}');
+    c.is_control() || mark || matches!(c, '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
 fn escape_into(out: &mut String, text: &str) {

@@ -30,8 +30,8 @@ pub enum Reserve {
     Closed,
 }
 
-/// Limit on the bytes that functions reserve above the budget, because they may specify any number. The
-/// rest of the range is for retained bytes, which exist.
+/// Limit on all budgets, and on the bytes that functions reserve above theirs, because users may specify any
+/// numbers. The rest of the range is for retained bytes, which exist.
 const RESERVED_MAX: u64 = u64::MAX / 2;
 
 /// A limit on bytes.
@@ -71,7 +71,7 @@ impl Budget {
     /// released nothing for the time `grace`.
     pub fn with_grace(limit: u64, grace: Duration) -> Self {
         Self {
-            limit,
+            limit: limit.min(RESERVED_MAX),
             grace,
             used: AtomicU64::new(0),
             retained: AtomicU64::new(0),
@@ -415,18 +415,20 @@ mod tests {
 
     #[test]
     fn reservations_of_any_size_do_not_overflow() {
-        let budget = Budget::new(10);
-        let first = budget.reserve_working(u64::MAX, false);
-        assert!(first > budget.limit() && !budget.try_reserve(1));
-        let nested = budget.reserve_working(u64::MAX, true);
-        assert!(!budget.try_reserve(1));
-        budget.charge_retained(5);
-        assert_eq!(budget.used(), first + nested + 5);
-        budget.release_working(nested);
-        budget.release_working(first);
-        budget.release_retained(5);
-        assert_eq!(budget.used(), 0);
-        assert!(budget.try_reserve(10));
+        for limit in [10, u64::MAX] {
+            let budget = Budget::new(limit);
+            let first = budget.reserve_working(u64::MAX, false);
+            assert!(first >= budget.limit() && !budget.try_reserve(1));
+            let nested = budget.reserve_working(u64::MAX, true);
+            assert!(!budget.try_reserve(1));
+            budget.charge_retained(5);
+            assert_eq!(budget.used(), first + nested + 5);
+            budget.release_working(nested);
+            budget.release_working(first);
+            budget.release_retained(5);
+            assert_eq!(budget.used(), 0);
+            assert!(budget.try_reserve(10));
+        }
     }
 
     #[test]

@@ -278,7 +278,7 @@ mod tests {
         for fault in [Fault::Slow, Fault::Cut, Fault::WrongTotal, Fault::Shortened] {
             let first = vec![First::new(Target::Describe, fault, 1)];
             let server = Server::start(Law { first, ..Law::default() });
-            server.put("a", vec![7; 100]);
+            server.put("a", vec![7u8; 100]);
             let mut stream = TcpStream::connect(server.address).unwrap();
             write!(stream, "HEAD /{BUCKET}/a HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
             stream.shutdown(Shutdown::Write).unwrap();

@@ -86,7 +86,7 @@ fn open(path: &Path) -> Result<File, String> {
 fn cachestat(path: &Path) -> Result<(), String> {
     match cache::state(open(path)?, 0, 0) {
         Ok(Some(_)) => Ok(()),
-        Ok(None) => Err("not supported by this file system or before Linux 6.5".to_owned()),
+        Ok(None) => Err("not supported by this file system, or by Linux before 6.5".to_owned()),
         Err(e) => Err(reason(&e)),
     }
 }

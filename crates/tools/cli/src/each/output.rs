@@ -237,11 +237,7 @@ fn files(count: u64) -> String {
 
 /// Escapes control characters, so that a message stays on one line and cannot control the terminal.
 pub(crate) fn one_line(message: &str) -> String {
-    let mut line = String::with_capacity(message.len());
-    for c in message.chars() {
-        if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
-    }
-    line
+    ioloom_model::units::readable(message)
 }
 
 /// Breaks text at spaces into lines of at most `width` characters.
