@@ -61,10 +61,11 @@ pub fn coordinate(value: f64) -> String {
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
-/// Returns whether a character could move the cursor or reorder the text around it: a control
-/// character or a bidirectional override.
+/// Returns whether a character could move the cursor, break the line or reorder the text around it: a
+/// control character, a separator of lines or paragraphs, or a bidirectional mark or override.
 pub(crate) fn controls(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+    let mark = matches!(c, '\u{61C}' | '\u{200E}' | '\u{200F}');
+    c.is_control() || mark || matches!(c, '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
 fn escape_into(out: &mut String, text: &str) {
@@ -215,6 +216,19 @@ mod tests {
         assert_eq!(out.matches('<').count(), 2, "{out}");
         assert_eq!(out.matches('"').count(), 2, "{out}");
         assert!(!out.contains('\u{0}') && !out.contains('\u{202E}'));
+    }
+
+    #[test]
+    fn marks_that_reorder_or_break_text_are_replaced() {
+        for mark in
+            ['\u{61C}', '\u{200E}', '\u{200F}', '\u{2028}', '\u{2029}', '\u{202E}', '\u{2069}']
+        {
+            let mut m = Markup::new();
+            m.text(&format!("a{mark}b"));
+            assert_eq!(m.as_str(), "a\u{FFFD}b", "{mark:?}");
+        }
+        // Joiners are part of words and of emoji.
+        assert!(!['\u{200C}', '\u{200D}', 'é', ' '].into_iter().any(controls));
     }
 
     #[test]
