@@ -146,7 +146,8 @@ fn experiment_and_place<'a>(
 /// Returns the chart of `EXPERIMENT` or `EXPERIMENT:PLACE`. Of several charts, it reports which one is drawn.
 fn picture(inputs: &[Input], wanted: &str, session: &str) -> Result<String, Failure> {
     let experiments = inputs.iter().flat_map(|input| &input.study.experiments);
-    let (experiment, place) = experiment_and_place(wanted, experiments.map(|one| one.name.as_str()));
+    let names = experiments.map(|experiment| experiment.name.as_str());
+    let (experiment, place) = experiment_and_place(wanted, names);
     let drawn = inputs.iter().flat_map(|input| ioloom_report::pictures(input, experiment));
     let (mut places, mut charts): (Vec<_>, Vec<_>) = drawn.unzip();
     if charts.is_empty() {
