@@ -219,6 +219,19 @@ mod tests {
     }
 
     #[test]
+    fn marks_that_reorder_or_break_text_are_replaced() {
+        for mark in
+            ['\u{61C}', '\u{200E}', '\u{200F}', '\u{2028}', '\u{2029}', '\u{202E}', '\u{2069}']
+        {
+            let mut m = Markup::new();
+            m.text(&format!("a{mark}b"));
+            assert_eq!(m.as_str(), "a\u{FFFD}b", "{mark:?}");
+        }
+        // Joiners are part of words and of emoji.
+        assert!(!['\u{200C}', '\u{200D}', 'é', ' '].into_iter().any(controls));
+    }
+
+    #[test]
     fn json_cannot_end_its_script() {
         let mut m = Markup::new();
         m.json("{\"a\":\"</script><!--\u{2028}\"}");

@@ -379,8 +379,8 @@ fn compare_words(out: &mut String, matched: &Matched<'_>, width: usize) {
     }
 }
 
-/// Replaces control characters and bidirectional overrides: a name in a record must not move the cursor
-/// or reorder the line.
+/// Replaces the characters of [`controls`]: a name in a record must not move the cursor, or break or
+/// reorder the line.
 fn clean(text: &str) -> String {
     text.chars().map(|c| if controls(c) { '\u{FFFD}' } else { c }).collect()
 }

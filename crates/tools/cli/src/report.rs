@@ -128,10 +128,26 @@ fn merge(args: &ReportArgs) -> Ended {
     }
 }
 
+/// Splits `EXPERIMENT` or `EXPERIMENT:PLACE` after the longest name of an experiment, which can contain
+/// colons.
+fn experiment_and_place<'a>(
+    wanted: &'a str,
+    names: impl Iterator<Item = &'a str>,
+) -> (&'a str, Option<&'a str>) {
+    let before_place = |name: &&str| {
+        let rest = wanted.strip_prefix(*name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+    };
+    let length = names.filter(before_place).map(str::len).max().unwrap_or(wanted.len());
+    let (experiment, rest) = wanted.split_at(length);
+    (experiment, rest.strip_prefix(':').map(str::trim))
+}
+
 /// Returns the chart of `EXPERIMENT` or `EXPERIMENT:PLACE`. Of several charts, it reports which one is drawn.
 fn picture(inputs: &[Input], wanted: &str, session: &str) -> Result<String, Failure> {
-    let (experiment, place) =
-        wanted.split_once(':').map_or((wanted, None), |(name, place)| (name, Some(place.trim())));
+    let experiments = inputs.iter().flat_map(|input| &input.study.experiments);
+    let names = experiments.map(|experiment| experiment.name.as_str());
+    let (experiment, place) = experiment_and_place(wanted, names);
     let drawn = inputs.iter().flat_map(|input| ioloom_report::pictures(input, experiment));
     let (mut places, mut charts): (Vec<_>, Vec<_>) = drawn.unzip();
     if charts.is_empty() {
@@ -140,9 +156,8 @@ fn picture(inputs: &[Input], wanted: &str, session: &str) -> Result<String, Fail
     }
     let Some(at) = place.map_or(Some(0), |place| places.iter().position(|of| of == place)) else {
         let places = places.join("; ");
-        return Err(Failure::usage(format!(
-            "no chart of '{wanted}'; {experiment} ran on {places}"
-        )));
+        let words = format!("no chart of '{wanted}'; {experiment} ran on {places}");
+        return Err(Failure::usage(words));
     };
     let chosen = places.remove(at);
     if place.is_none() && !places.is_empty() {
@@ -200,4 +215,20 @@ pub(crate) fn run(args: &ReportArgs) -> Ended {
     atomic_file::write(&path, args.format.of(&inputs))?;
     session_report::print_summary(&inputs)?;
     Ok(Exit::Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::experiment_and_place;
+
+    #[test]
+    fn names_of_experiments_can_contain_colons() {
+        let names = ["a", "a:b"];
+        let of = |wanted: &'static str| experiment_and_place(wanted, names.into_iter());
+        assert_eq!(of("a"), ("a", None));
+        assert_eq!(of("a: E, cold, sleep:1ms"), ("a", Some("E, cold, sleep:1ms")));
+        assert_eq!(of("a:b"), ("a:b", None));
+        assert_eq!(of("a:b:E, cold"), ("a:b", Some("E, cold")));
+        assert_eq!(of("c:E"), ("c:E", None));
+    }
 }
