@@ -197,7 +197,7 @@ fn remove_unreadable(headers: &mut HeaderMap) {
     }
 }
 
-/// Why a page is no use that names no next one.
+/// Why a page is useless that names no next one.
 const CUT: &str = "the server reports more objects, but not where the list continues";
 
 const NO_LIST: &str = "the response is not a list of objects";
