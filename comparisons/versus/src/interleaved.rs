@@ -384,9 +384,13 @@ fn measure<W: Work>(work: &W, order: &Order, out: &Path) -> Result<()> {
         work.begin_block()?;
         if !cold && work.warm()?.is_none() {
             // Without this, the first run would have less in memory than the others. The arm is
-            // drawn, because the order in which it loads the input may favour it.
-            let loader = loaders.sample(setup.arms.len(), 1)[0];
-            run_one(block, loader)?;
+            // drawn, because the order in which it loads the input may favour it. One that fails
+            // may have loaded nothing.
+            for loader in loaders.sample(setup.arms.len(), setup.arms.len()) {
+                if run_one(block, loader)?.failure.is_none() {
+                    break;
+                }
+            }
         }
         for arm in arms {
             let run = run_one(block, arm)?;

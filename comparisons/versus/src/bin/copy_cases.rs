@@ -293,14 +293,12 @@ impl<'a> Series<'a> {
 /// Renames the directory of an interrupted case, because results are never overwritten. Returns its
 /// new path, or `None` if there was nothing in it.
 fn set_aside(out: &Path) -> Result<Option<PathBuf>> {
-    let mut name = match fs::read_dir(out) {
-        Ok(mut entries) if entries.next().is_some() => out.as_os_str().to_owned(),
-        _ => return Ok(None),
-    };
-    name.push(".interrupted-");
+    if !fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some()) {
+        return Ok(None);
+    }
     let numbered = |number: u32| {
-        let mut name = name.clone();
-        name.push(number.to_string());
+        let mut name = out.as_os_str().to_owned();
+        name.push(format!(".interrupted-{number}"));
         PathBuf::from(name)
     };
     let aside = (1..).map(numbered).find(|path| !path.exists()).context("too many results")?;

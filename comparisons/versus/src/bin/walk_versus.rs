@@ -1,8 +1,9 @@
 //! `walk_versus`: compares programs that sum up a directory tree in one interleaved experiment.
 //!
 //! The measure is the wall time of the whole process. Warm: an arm drawn from the seed walks the
-//! tree before each block, and a run counts only if the device read at most 16 bytes per entry.
-//! Cold: a run counts only if the device read at least half of what the first successful run read.
+//! tree before each block, and a run counts only if the device read at most 16 bytes per entry, or
+//! 128 KiB if that is more. Cold: a run counts only if the device read at least half of what the
+//! first successful run read.
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
@@ -14,7 +15,7 @@ use std::process::ExitCode;
 /// nearly all of the tree is in memory.
 const WARM_BYTES_PER_ENTRY: u64 = 16;
 
-/// Bytes that it may always read: one readahead window, of any program.
+/// Bytes that it may always read: one readahead window. Other processes read, too.
 const WARM_BYTES_MIN: u64 = 128 << 10;
 
 /// Compare walkers on one tree; write README.md, raw.jsonl and summary.md.
