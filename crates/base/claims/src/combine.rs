@@ -1,9 +1,10 @@
 //! Combines the results of all contrasts of a claim into one verdict and one sentence.
 //!
 //! Every contrast decides: a claim with one undecided contrast is undecided, whatever the others
-//! show, unless one that failed refutes it, or one that holds is enough. Contrasts that recompute published numbers are companions of those that measure. If a claim
-//! has both, only runs confirm it; but published numbers that contradict the statement keep it from
-//! being confirmed. A claim without any measured contrast is only recomputed.
+//! show, unless one that failed refutes it, or one that holds is enough. Contrasts that recompute
+//! published numbers are companions of those that measure. If a claim has both, only runs confirm
+//! it; but published numbers that contradict the statement keep it from being confirmed. A claim
+//! without any measured contrast is only recomputed.
 
 use crate::claim::Combine;
 use crate::verdict::Part;

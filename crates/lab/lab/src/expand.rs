@@ -531,7 +531,7 @@ mod tests {
             assert_eq!(arm.plan.clone().complete(7), arm.plan, "{}", arm.name);
         }
         let sized = full.iter().find(|c| c.experiment == "call-cost-request").unwrap();
-        assert!(sized.arms.iter().any(|a| a.set == "G-512"));
+        assert!(sized.arms.iter().any(|a| a.set == "R-512"));
     }
 
     #[test]
