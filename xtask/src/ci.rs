@@ -237,7 +237,11 @@ fn comparisons(repo: &Repo) -> anyhow::Result<Outcome> {
     if let Some(outcome) = fetch(repo, "comparisons/Cargo.toml")? {
         return Ok(outcome);
     }
-    cargo(repo, "check --locked --workspace --all-targets --manifest-path comparisons/Cargo.toml", 900)
+    cargo(
+        repo,
+        "check --locked --workspace --all-targets --manifest-path comparisons/Cargo.toml",
+        900,
+    )
 }
 
 /// Runs the loom tests of shared state under every interleaving. They need different compiler
