@@ -298,6 +298,7 @@ mod tests {
         std::fs::remove_file(home.path().join("dirty_expire_centisecs")).unwrap();
         std::fs::create_dir(home.path().join("dirty_expire_centisecs")).unwrap();
         let error = changed.restore().unwrap_err();
-        assert!(error.contains("run: echo 3000 > "), "{error}");
+        assert!(error.contains("centisecs' to 3000: Is a directory"), "{error}");
+        assert!(error.contains("run as root: echo 3000 > "), "{error}");
     }
 }
