@@ -160,9 +160,9 @@ impl Recorded {
 /// The progress of a scan. A timer reads it; each thread updates it once per directory.
 #[derive(Debug, Default)]
 pub struct ScanProgress {
-    /// Number of entries.
+    /// Number of entries, without files with several links.
     pub entries: AtomicU64,
-    /// Disk usage in bytes. Files with several links are added at the end of their root.
+    /// Disk usage of these entries in bytes.
     pub disk_bytes: AtomicU64,
     /// Whether threads query arguments or read directories, which can block for as long as a server does not
     /// answer.

@@ -179,7 +179,9 @@ impl Scanner {
         // Already the first call can block.
         self.progress.walking.store(true, Ordering::Relaxed);
         let fields = Fields::IDENTITY | Fields::MOUNT;
-        let meta = dir::meta(root.as_os_str().as_bytes(), true, fields).ok();
+        // A link that is not followed is a file; its target may be on a server that does not answer.
+        let follow = self.options.follow != Follow::Never;
+        let meta = dir::meta(root.as_os_str().as_bytes(), follow, fields).ok();
         let is_file = meta.as_ref().is_some_and(|meta| meta.kind != dir::Kind::Directory);
         let common = Common {
             options: &self.options,
@@ -203,7 +205,8 @@ impl Scanner {
         self.progress.walking.store(false, Ordering::Relaxed);
         let (workers, report) = walked?;
         let mut parts = Vec::with_capacity(workers.len());
-        for worker in workers {
+        for mut worker in workers {
+            worker.show_progress();
             self.scan.errors_count += worker.errors_count;
             self.scan.errors.extend(worker.errors);
             parts.push(worker.part);

@@ -83,6 +83,8 @@ pub(crate) struct Worker<'a> {
     pub(crate) part: Part,
     /// Total over the entries of the current directory.
     sum: Tally,
+    /// Entries and disk usage that the progress does not contain yet.
+    seen: (u64, u64),
     /// The path of the directory whose names are matched, with a slash at the end, and of one of them.
     path: Vec<u8>,
     /// Length of the path of that directory; zero if it is not known yet.
@@ -97,6 +99,7 @@ impl<'a> Worker<'a> {
             common,
             part: Part::default(),
             sum: Tally::default(),
+            seen: (0, 0),
             path: Vec::new(),
             dir_bytes: 0,
             errors: Vec::new(),
@@ -214,18 +217,37 @@ impl<'a> Worker<'a> {
         common.options.follow != Follow::Always || common.seen.first(id)
     }
 
+    /// Counts an entry for the progress.
+    #[inline]
+    fn see(&mut self, size: Tally) {
+        self.seen.0 += size.inodes;
+        self.seen.1 = self.seen.1.saturating_add(size.disk_bytes);
+    }
+
+    /// Adds what was counted since the last call to the progress.
+    pub(crate) fn show_progress(&mut self) {
+        let (entries, disk_bytes) = std::mem::take(&mut self.seen);
+        let progress = self.common.progress;
+        progress.entries.fetch_add(entries, Ordering::Relaxed);
+        progress.disk_bytes.fetch_add(disk_bytes, Ordering::Relaxed);
+    }
+
     /// Counts one entry below the node `parent`.
     #[inline]
     fn account(&mut self, meta: &Meta, name: &[u8], parent: u32, own_node: bool) {
         let size = self.size(meta);
         if !own_node {
             if self.counts(meta, size, parent) {
+                self.see(size);
                 self.sum += size;
             }
             return;
         }
         let node = self.number();
         let counts = self.counts(meta, size, node);
+        if counts {
+            self.see(size);
+        }
         let id = FileId::new(meta.device, meta.inode);
         let found = Found { kind: kind_of(meta.kind), size, id, links: meta.links, counts };
         self.part.make(node, parent, name, found);
@@ -295,6 +317,7 @@ impl Visitor for Worker<'_> {
             return None;
         }
         let size = self.size(meta);
+        self.see(size);
         let own = depth as u64 <= u64::from(options.detail.depth_max);
         let node = match above {
             Some(state) if !own => {
@@ -363,9 +386,7 @@ impl Visitor for Worker<'_> {
         self.dir_bytes = 0;
         let sum = std::mem::take(&mut self.sum);
         self.part.add(dir.data().node, sum);
-        let progress = self.common.progress;
-        progress.entries.fetch_add(sum.inodes + 1, Ordering::Relaxed);
-        progress.disk_bytes.fetch_add(sum.disk_bytes, Ordering::Relaxed);
+        self.show_progress();
     }
 
     fn failed(&mut self, dir: Option<DirRef<'_, DirState>>, error: &PathError) {

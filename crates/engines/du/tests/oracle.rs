@@ -2,7 +2,7 @@
 //! standard library, a sorted list of links, and totals by path.
 
 use ioloom_du::document::Document;
-use ioloom_du::scan::{Detail, Scan, ScanError, ScanOptions, scan};
+use ioloom_du::scan::{Detail, Scan, ScanError, ScanOptions, ScanProgress, Scanner, scan};
 use ioloom_du::tree::Kind;
 use ioloom_du::{Tally, ncdu};
 use ioloom_walk::{Follow, Method, Threads};
@@ -14,6 +14,8 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// An entry to create: the index of an earlier directory, and the type.
 #[derive(Debug, Clone)]
@@ -214,6 +216,48 @@ proptest! {
 }
 
 /// Scans two roots; returns what each one adds.
+#[test]
+fn the_progress_is_the_total_for_every_detail() {
+    let place = tempfile::tempdir().unwrap();
+    for i in 0..300 {
+        let dir = place.path().join(format!("d{}", i % 7));
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join(i.to_string()), [7_u8; 5000]).unwrap();
+    }
+    let roots = [place.path().to_owned()];
+    for detail in [Detail::ALL, Detail { depth_max: 0, files: false }] {
+        let options = ScanOptions { detail, ..ScanOptions::default() };
+        let progress = Arc::new(ScanProgress::default());
+        let mut scanner = Scanner::new(options, &roots, Arc::default(), progress.clone()).unwrap();
+        scanner.root(&roots[0]).unwrap();
+        let total = scanner.finish().total();
+        assert_eq!(progress.entries.load(Ordering::Relaxed), total.inodes, "{detail:?}");
+        assert_eq!(progress.disk_bytes.load(Ordering::Relaxed), total.disk_bytes, "{detail:?}");
+    }
+}
+
+#[test]
+fn a_root_that_is_a_link_is_followed_only_with_a_slash_or_an_option() {
+    let place = tempfile::tempdir().unwrap();
+    fs::create_dir(place.path().join("dir")).unwrap();
+    fs::write(place.path().join("dir/f"), "x").unwrap();
+    std::os::unix::fs::symlink("dir", place.path().join("lnk")).unwrap();
+    for (name, follow, kind, inodes) in [
+        ("lnk", Follow::Never, Kind::Symlink, 1),
+        ("lnk/", Follow::Never, Kind::Directory, 2),
+        ("lnk", Follow::Roots, Kind::Directory, 2),
+        ("lnk", Follow::Always, Kind::Directory, 2),
+    ] {
+        let options = ScanOptions { follow, ..ScanOptions::default() };
+        let scan = scan(&[place.path().join(name)], options).unwrap();
+        let root = scan.roots[0].root();
+        assert_eq!((root.kind, root.total.inodes), (kind, inodes), "{name} {follow:?}");
+        // One thread is enough for a link.
+        let for_file = scan.threads.unwrap() == "1 thread, for a file";
+        assert_eq!(for_file, kind == Kind::Symlink, "{name} {follow:?}");
+    }
+}
+
 fn two(first: &Path, second: &Path) -> (Scan, Vec<u64>) {
     let scan = scan(&[first.to_owned(), second.to_owned()], ScanOptions::default()).unwrap();
     let disk = scan.roots.iter().map(|tree| tree.root().total.inodes).collect();
