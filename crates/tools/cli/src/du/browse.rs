@@ -5,6 +5,7 @@
 //! see [`ioloom_du::remove`].
 
 mod keyboard;
+mod question;
 
 use super::args::DuArgs;
 use super::picture::{bar, percent, size};
@@ -18,6 +19,7 @@ use ioloom_failure::reason;
 use ioloom_model::units::{format_count, format_size};
 use ioloom_walk::Follow;
 use keyboard::{HELP, KEYS, Keyboard, is_interrupt, stop_test};
+use question::Question;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
@@ -39,14 +41,6 @@ enum Order {
     Size,
     Name,
     Count,
-}
-
-/// The question before a removal: the entries and the typed answer.
-struct Question {
-    nodes: Vec<usize>,
-    /// Bytes of them that stay, with links elsewhere.
-    kept_bytes: u64,
-    typed: String,
 }
 
 /// A scan on the screen.
@@ -91,7 +85,8 @@ pub(super) fn run(args: &DuArgs, mut scan: Scan) -> Result<Option<Exit>, Failure
         .roots
         .pop()
         .ok_or_else(|| Failure::failed("nothing to browse: no entry could be read"))?;
-    let mut browser = Browser::new(tree, args.measure(), read_only(args), complete);
+    let mut browser =
+        Browser::new(tree, args.measure(), read_only(args, scan.interrupted), complete);
     browser.colour = crate::out::colour();
     let failed =
         |e| Failure::failed(format!("cannot draw on the terminal: {}; try --lines", reason(&e)));
@@ -149,8 +144,10 @@ fn show(
 }
 
 /// Returns why removal is disabled: it could remove entries that the scan does not show.
-fn read_only(args: &DuArgs) -> Option<&'static str> {
-    if args.import.is_some() {
+fn read_only(args: &DuArgs, interrupted: bool) -> Option<&'static str> {
+    if interrupted {
+        Some("the scan was interrupted; scan again")
+    } else if args.import.is_some() {
         Some("this is an imported scan")
     } else if args.choices.follow.0 == Follow::Always {
         Some("with -L, paths can contain symbolic links; scan without -L")
@@ -543,34 +540,13 @@ impl Browser {
     }
 
     fn draw_question(&self, frame: &mut Frame<'_>, area: Rect, question: &Question) {
-        let sum = question
-            .nodes
-            .iter()
-            .fold(ioloom_du::Tally::default(), |sum, at| sum + self.tree.nodes()[*at].total);
-        let name = match &question.nodes[..] {
-            [at] => readable(&self.tree.path(*at)),
-            nodes => things(nodes.len()),
-        };
-        let mut what = format!(
-            "{} on disk, {} entries",
-            format_size(sum.disk_bytes),
-            format_count(sum.inodes)
-        );
-        let kept = question.kept_bytes;
-        if kept > 0 {
-            what += &format!("; {} stay, with links elsewhere", format_size(kept));
-        }
-        what.push('.');
-        let lines = [
-            format!("Permanently remove {name}?"),
-            what,
-            format!("Type '{WORD}' and Enter to remove, or Esc to cancel: {}_", question.typed),
-        ];
+        let lines = question.lines(&self.tree, self.complete, area.height);
         let width = usize::from(area.width);
-        let top = area.height / 2;
+        let last_top = area.height.saturating_sub(lines.len() as u16);
+        let top = (area.height / 2).saturating_sub(2).min(last_top);
         let style = Style::new().add_modifier(Modifier::BOLD | Modifier::REVERSED);
         for (i, line) in lines.iter().enumerate() {
-            let y = top.saturating_sub(2) + i as u16;
+            let y = top + i as u16;
             if y < area.height {
                 let text = format!("  {}", fitted(line, width.saturating_sub(4)));
                 let room = width.saturating_sub(columns_of(&text));

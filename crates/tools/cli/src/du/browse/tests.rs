@@ -252,11 +252,13 @@ fn a_scan_that_leaves_entries_out_is_for_looking_only() {
     let reason = |words: &[&str]| {
         let command = DuArgs::augment_args(clap::Command::new("du"));
         let matches = command.try_get_matches_from([&["du"][..], words].concat()).unwrap();
-        read_only(&DuArgs::from_arg_matches(&matches).unwrap())
+        let args = DuArgs::from_arg_matches(&matches).unwrap();
+        [false, true].map(|interrupted| read_only(&args, interrupted))
     };
-    assert_eq!(reason(&["t"]), None);
+    let interrupted = Some("the scan was interrupted; scan again");
+    assert_eq!(reason(&["t"]), [None, interrupted]);
     for words in [["--exclude", "*.o"], ["-X", "list"], ["--import", "x.json"]] {
-        assert!(reason(&words).is_some(), "{words:?}");
+        assert!(reason(&words)[0].is_some(), "{words:?}");
     }
 }
 
@@ -277,6 +279,36 @@ fn a_file_with_a_link_elsewhere_stays() {
     press(&mut browser, "d");
     let text = screen(&browser).join("\n");
     assert!(text.contains("b-many") && !text.contains("stay"), "{text}");
+}
+
+#[test]
+fn the_question_says_that_a_scan_is_incomplete() {
+    let place = Place::new();
+    for complete in [true, false] {
+        let mut browser = place.browser();
+        browser.complete = complete;
+        press(&mut browser, "nd");
+        let text = screen(&browser).join("\n");
+        assert_eq!(text.contains("more than shown may be removed"), !complete, "{text}");
+        assert!(text.contains("Type 'remove'"), "{text}");
+    }
+}
+
+#[test]
+fn the_question_names_up_to_five_marked_entries() {
+    let place = Place::new();
+    for i in 0..3 {
+        fs::write(place.0.path().join(format!("t/d{i}")), "x").unwrap();
+    }
+    let mut browser = place.browser();
+    press(&mut browser, "n  d");
+    let text = screen(&browser).join("\n");
+    assert!(text.contains("t/a-big") && text.contains("t/b-many"), "{text}");
+    assert!(!text.contains(" more"), "{text}");
+    press(&mut browser, "^     d");
+    let text = screen(&browser).join("\n");
+    assert!(text.contains("remove 7 entries?") && text.contains("t/d1"), "{text}");
+    assert!(text.contains("and 2 more") && text.contains("Type 'remove'"), "{text}");
 }
 
 #[test]

@@ -1,0 +1,56 @@
+//! The question before a removal.
+
+use super::{WORD, things};
+use crate::out::readable;
+use ioloom_du::{Tally, Tree};
+use ioloom_model::units::{format_count, format_size};
+
+/// Maximum number of entries that are named.
+const NAMED_MAX: usize = 5;
+
+/// The entries to remove and the typed answer.
+pub(super) struct Question {
+    pub(super) nodes: Vec<usize>,
+    /// Bytes of them that stay, with links elsewhere.
+    pub(super) kept_bytes: u64,
+    pub(super) typed: String,
+}
+
+impl Question {
+    /// Returns its lines for a screen with `height` rows. `complete`: the scan has all entries.
+    pub(super) fn lines(&self, tree: &Tree, complete: bool, height: u16) -> Vec<String> {
+        let path = |at: &usize| readable(&tree.path(*at));
+        let mut lines = Vec::new();
+        match &self.nodes[..] {
+            [at] => lines.push(format!("Permanently remove {}?", path(at))),
+            nodes => {
+                lines.push(format!("Permanently remove {}?", things(nodes.len())));
+                // Room for the first line, the count of the others and three lines below.
+                let named = NAMED_MAX.min(usize::from(height.saturating_sub(5)));
+                lines.extend(nodes.iter().take(named).map(|at| format!("  {}", path(at))));
+                let more = nodes.len().saturating_sub(named);
+                if more > 0 {
+                    lines.push(format!("  and {} more", format_count(more as u64)));
+                }
+            }
+        }
+        let total = |at: &usize| tree.nodes()[*at].total;
+        let sum = self.nodes.iter().map(total).fold(Tally::default(), |sum, total| sum + total);
+        let mut what = format!(
+            "{} on disk, {} entries",
+            format_size(sum.disk_bytes),
+            format_count(sum.inodes)
+        );
+        if self.kept_bytes > 0 {
+            what += &format!("; {} stay, with links elsewhere", format_size(self.kept_bytes));
+        }
+        what.push('.');
+        lines.push(what);
+        if !complete {
+            lines.push("INCOMPLETE: more than shown may be removed.".to_owned());
+        }
+        let typed = &self.typed;
+        lines.push(format!("Type '{WORD}' and Enter to remove, or Esc to cancel: {typed}_"));
+        lines
+    }
+}
