@@ -111,7 +111,13 @@ fn parse(dir: &Path, path: &Path, text: &[u8], failed: &mut Vec<Unreadable>) -> 
             }
         }
     }
-    builder.build().ok()
+    match builder.build() {
+        Ok(rules) => Some(rules),
+        Err(error) => {
+            failed.push((path.to_owned(), io::Error::other(error)));
+            None
+        }
+    }
 }
 
 /// Escapes braces outside of character classes. To git they are ordinary characters, to the crate
