@@ -29,6 +29,9 @@ pub struct Document {
     pub interrupted: bool,
     /// Maximum depth of directories in the list; null if unlimited.
     pub depth_max: Option<u32>,
+    /// Whether the list has only the largest directories, or those that a threshold shows.
+    #[serde(default)]
+    pub selected: bool,
     /// The options that decide which entries it counts and lists; null if they are not known, as for an import.
     #[serde(default)]
     pub options: Option<Recorded>,
@@ -213,6 +216,7 @@ impl Document {
             complete: !scan.interrupted && scan.errors_count == 0,
             interrupted: scan.interrupted,
             depth_max,
+            selected: false,
             options: scan.options.clone(),
             method: scan.method.clone(),
             threads: scan.threads.clone(),
@@ -304,6 +308,7 @@ mod tests {
             complete: true,
             interrupted: false,
             depth_max: None,
+            selected: false,
             options: None,
             method: None,
             threads: None,

@@ -271,8 +271,9 @@ impl Tree {
             at = self.nodes[at].parent as usize;
         }
         let mut path = self.name(0).to_vec();
-        for name in names.into_iter().rev() {
-            if path.last() != Some(&b'/') {
+        for (at, name) in names.into_iter().rev().enumerate() {
+            // Only the path of the root can end with a slash; the names in keys of objects can be empty.
+            if at > 0 || path.last() != Some(&b'/') {
                 path.push(b'/');
             }
             path.extend_from_slice(name);

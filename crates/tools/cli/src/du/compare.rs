@@ -56,6 +56,10 @@ pub(super) fn run(args: &DuArgs, old: &Path) -> Ended {
             (new, exit_of(&scan))
         }
     };
+    let exit = match exit {
+        Exit::Ok if !(old.complete && new.complete) => Exit::Failed,
+        exit => exit,
+    };
     let mut changed = changes(&old, &new).map_err(Failure::failed)?;
     let measure = args.measure();
     let shown = |tally: Option<Tally>| {
@@ -87,8 +91,15 @@ fn saved(args: &DuArgs) -> Result<Option<Document>, Failure> {
 fn read(file: &Path) -> Result<Document, Failure> {
     let opened =
         File::open(file).map_err(PathError::on(Operation::Open, file)).map_err(Failure::failed)?;
-    Document::read(opened)
-        .map_err(|e| Failure::failed(format!("cannot read {}: {e}", quoted(file))))
+    let document = Document::read(opened)
+        .map_err(|e| Failure::failed(format!("cannot read {}: {e}", quoted(file))))?;
+    if document.selected {
+        return Err(Failure::refused(format!(
+            "cannot compare {}: it lists only some directories; save the scan with --save",
+            quoted(file)
+        )));
+    }
+    Ok(document)
 }
 
 fn delta(change: &Change, measure: Measure) -> i128 {

@@ -2,6 +2,7 @@
 //! comparison does not take them for new or removed ones.
 
 use super::args::DuArgs;
+use super::gnu::Threshold;
 use super::lines::Lines;
 use crate::exit::Failure;
 use crate::{atomic_file, stderr};
@@ -13,10 +14,12 @@ use std::path::Path;
 /// Returns the document of a scan with the selected directories.
 pub(super) fn document(args: &DuArgs, lines: &Lines, scan: &Scan) -> Document {
     let largest = args.top.map(|count| largest(scan, lines, count));
-    of(lines, scan, &|root, at| {
+    let mut document = of(lines, scan, &|root, at| {
         lines.shows(&scan.roots[root], at)
             && largest.as_ref().is_none_or(|largest| largest.contains(&(root, at)))
-    })
+    });
+    document.selected = args.top.is_some() || lines.threshold != Threshold::None;
+    document
 }
 
 /// Returns the document of a scan for comparisons, with directories of all sizes.

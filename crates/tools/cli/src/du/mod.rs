@@ -75,6 +75,7 @@ fn execute(args: &DuArgs) -> Ended {
     if args.sharding.manifest.is_some() {
         return shard::run(args);
     }
+    check_files(args)?;
     let lines = Lines::of(args);
     let terminal = std::io::stdout().is_terminal();
     if args.interactive && !terminal {
@@ -106,19 +107,46 @@ fn execute(args: &DuArgs) -> Ended {
     Ok(exit_of(&scan))
 }
 
+/// Refuses other output with an export on standard output, and files that cannot be written there.
+fn check_files(args: &DuArgs) -> Result<(), Failure> {
+    for (flag, file) in [("--save", &args.save), ("--svg", &args.svg)] {
+        if file.as_ref().is_some_and(|file| file.as_os_str() == "-") {
+            return Err(Failure::usage(format!(
+                "{flag} does not write to standard output; for a file of this name, use './-'"
+            )));
+        }
+    }
+    let others = [
+        ("--json", args.json),
+        ("--tree", args.tree),
+        ("--lines", args.lines),
+        ("--top", args.top.is_some()),
+        ("--total", args.total),
+    ];
+    match others.into_iter().find(|(_, given)| *given && exports_to_stdout(args)) {
+        Some((flag, _)) => {
+            Err(Failure::usage(format!("--export-ncdu - cannot be combined with {flag}")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Returns whether an export is the output.
+fn exports_to_stdout(args: &DuArgs) -> bool {
+    args.export_ncdu.as_ref().is_some_and(|file| file.as_os_str() == "-")
+}
+
 /// Returns whether lines are printed root by root.
 fn prints_lines(args: &DuArgs, terminal: bool) -> bool {
     let other = args.json || args.interactive || args.top.is_some() || args.diff.is_some();
-    let export = args.export_ncdu.as_ref().is_some_and(|file| file.as_os_str() == "-");
-    !other && !export && !args.picture(terminal)
+    !other && !exports_to_stdout(args) && !args.picture(terminal)
 }
 
 /// Writes files and prints all output that was not printed during the scan.
 fn finish(args: &DuArgs, lines: &Lines, scan: &Scan, terminal: bool) -> Result<(), Failure> {
     print_notes(scan);
     write_files(args, lines, scan)?;
-    let to_stdout = args.export_ncdu.as_ref().is_some_and(|file| file.as_os_str() == "-");
-    if args.interactive || to_stdout {
+    if args.interactive || exports_to_stdout(args) {
         return Ok(());
     }
     if args.json {

@@ -131,8 +131,12 @@ impl<'a> Objects<'a> {
         let time = (ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000) as u32);
         let size = Tally::entry(object.size, object.size).at(time);
         let below = object.key.strip_prefix(self.prefix).unwrap_or(&object.key);
-        let below = below.trim_start_matches('/');
-        let (directory, name) = below.rsplit_once('/').unwrap_or(("", below));
+        // A second slash after the prefix begins a directory with an empty name.
+        let below = match self.prefix {
+            "" => below,
+            _ => below.strip_prefix('/').unwrap_or(below),
+        };
+        let (directory, name) = below.split_at(below.rfind('/').map_or(0, |slash| slash + 1));
         let parent = self.directory(directory);
         if self.files && !name.is_empty() {
             let node = self.node();
@@ -142,18 +146,17 @@ impl<'a> Objects<'a> {
         }
     }
 
-    /// Returns the node of a directory, which is made with those above it if it is new.
+    /// Returns the node of a directory, which is made with those above it if it is new. The path is empty or
+    /// ends with a slash.
     fn directory(&mut self, path: &str) -> u32 {
-        if path.is_empty() {
-            return ROOT;
-        }
         if let Some(node) = self.directories.get(path) {
             return *node;
         }
         // Not recursive: a key may have hundreds of segments.
-        let mut parent = ROOT;
-        for (at, _) in path.match_indices('/').chain([(path.len(), "")]) {
-            let (above, name) = (&path[..at], path[..at].rsplit('/').next().unwrap_or_default());
+        let (mut parent, mut start) = (ROOT, 0);
+        for (slash, _) in path.match_indices('/') {
+            let (above, name) = (&path[..=slash], &path[start..slash]);
+            start = slash + 1;
             parent = match self.directories.get(above) {
                 Some(node) => *node,
                 None => {
@@ -181,4 +184,30 @@ impl<'a> Objects<'a> {
 
 fn found(kind: Kind, size: Tally, node: u32) -> Found {
     Found { kind, size, id: FileId::new((0, 0), u64::from(node)), links: 1, counts: true }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_names_in_keys_are_directories() {
+        for (root, prefix) in [("s3://b", ""), ("s3://b/d", "d")] {
+            let mut objects = Objects::new(root, prefix, true);
+            for key in ["a/f", "a//f", "/f", "f", "a///g"] {
+                let key =
+                    if prefix.is_empty() { key.to_owned() } else { format!("{prefix}/{key}") };
+                objects.add(&Listed { key, size: 1, modified_ns: 0, e_tag: None });
+            }
+            let tree = objects.tree().unwrap();
+            let files =
+                (0..tree.nodes().len()).filter(|at| tree.nodes()[*at].kind == Kind::Regular);
+            let mut paths: Vec<String> =
+                files.map(|at| String::from_utf8(tree.path(at)).unwrap()).collect();
+            paths.sort();
+            let expected = ["//f", "/a///g", "/a//f", "/a/f", "/f"];
+            assert_eq!(paths, expected.map(|path| format!("{root}{path}")));
+            assert_eq!(tree.root().total.inodes, 5);
+        }
+    }
 }

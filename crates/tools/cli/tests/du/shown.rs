@@ -74,7 +74,7 @@ fn the_document_matches_its_snapshot_and_every_field_is_documented() {
     assert_eq!(keys(&json), fields(parts.next()));
     assert_eq!(keys(&json["directories"][0]), fields(parts.next()));
     place.du(&["--save", "s.json", "--import", "x.json"]).ended(1);
-    let diff = place.du(&["--json", "--diff", "s.json", "s.json"]).ended(0).json();
+    let diff = place.du(&["--json", "--diff", "s.json", "s.json"]).ended(1).json();
     assert_eq!(keys(&diff), fields(parts.next()));
 }
 
@@ -161,11 +161,38 @@ fn a_saved_scan_shows_what_has_grown() {
         let args = ["--json", "--diff", "new.json", "same.json"];
         assert_eq!(place.du(&args).ended(0).json()["changes"], serde_json::json!([]), "{words:?}");
     }
+    for words in [&["--top", "1"][..], &["-t", "1M"]] {
+        let part = place.du(&[words, &["--json", "t"]].concat()).ended(0);
+        place.write("part.json", part.text());
+        for args in [["--diff", "part.json", "new.json"], ["--diff", "new.json", "part.json"]] {
+            let ran = place.du(&args).ended(1);
+            assert!(ran.err.contains("lists only some directories"), "{}", ran.err);
+        }
+    }
     place.du(&["--exclude", "g", "--save", "less.json", "t"]).ended(0);
     let ran = place.du(&["--diff", "new.json", "less.json"]).ended(1);
     assert!(ran.err.contains("--exclude; scan both"), "{}", ran.err);
     place.write("other.json", "{\"schema\":1}");
     assert_eq!(place.du(&["--diff", "other.json", "t"]).ended(1).err.lines().count(), 1);
+}
+
+#[test]
+fn output_that_an_export_would_replace_and_files_named_minus_are_refused() {
+    let place = fresh();
+    place.write("t/f", "x");
+    for words in [&["--json"][..], &["--tree"], &["--lines"], &["--top", "1"], &["-c"]] {
+        let ran = place.du(&[words, &["--export-ncdu", "-", "t"]].concat()).ended(1);
+        assert!(ran.err.contains("--export-ncdu - cannot be combined with"), "{}", ran.err);
+        assert!(ran.out.is_empty(), "{words:?}");
+        place.du(&[words, &["--export-ncdu", "x.json", "t"]].concat()).ended(0);
+    }
+    for flag in ["--save", "--svg"] {
+        let ran = place.du(&[flag, "-", "t"]).ended(1);
+        assert!(ran.err.contains(flag) && ran.err.contains("'./-'"), "{}", ran.err);
+        assert!(ran.out.is_empty() && !place.at("-").exists());
+        place.du(&[flag, "./-", "t"]).ended(0);
+        std::fs::remove_file(place.at("-")).unwrap();
+    }
 }
 
 #[test]
