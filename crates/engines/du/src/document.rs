@@ -29,7 +29,7 @@ pub struct Document {
     pub interrupted: bool,
     /// Maximum depth of directories in the list; null if unlimited.
     pub depth_max: Option<u32>,
-    /// Whether the list has only the largest directories, or those that a threshold shows.
+    /// Whether the list is limited to the largest directories, or to those that a threshold shows.
     #[serde(default)]
     pub selected: bool,
     /// The options that decide which entries it counts and lists; null if they are not known, as for an import.

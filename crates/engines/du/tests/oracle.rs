@@ -215,7 +215,6 @@ proptest! {
     }
 }
 
-/// Scans two roots; returns what each one adds.
 #[test]
 fn the_progress_is_the_total_for_every_detail() {
     let place = tempfile::tempdir().unwrap();
@@ -241,10 +240,16 @@ fn a_root_that_is_a_link_is_followed_only_with_a_slash_or_an_option() {
     let place = tempfile::tempdir().unwrap();
     fs::create_dir(place.path().join("dir")).unwrap();
     fs::write(place.path().join("dir/f"), "x").unwrap();
-    std::os::unix::fs::symlink("dir", place.path().join("lnk")).unwrap();
+    for (target, link) in [("dir", "lnk"), ("dir/f", "file"), ("absent", "broken")] {
+        std::os::unix::fs::symlink(target, place.path().join(link)).unwrap();
+    }
     for (name, follow, kind, inodes) in [
         ("lnk", Follow::Never, Kind::Symlink, 1),
         ("lnk/", Follow::Never, Kind::Directory, 2),
+        ("lnk/.", Follow::Never, Kind::Directory, 2),
+        ("file", Follow::Never, Kind::Symlink, 1),
+        ("file", Follow::Roots, Kind::Regular, 1),
+        ("broken", Follow::Never, Kind::Symlink, 1),
         ("lnk", Follow::Roots, Kind::Directory, 2),
         ("lnk", Follow::Always, Kind::Directory, 2),
     ] {
@@ -252,12 +257,13 @@ fn a_root_that_is_a_link_is_followed_only_with_a_slash_or_an_option() {
         let scan = scan(&[place.path().join(name)], options).unwrap();
         let root = scan.roots[0].root();
         assert_eq!((root.kind, root.total.inodes), (kind, inodes), "{name} {follow:?}");
-        // One thread is enough for a link.
+        // One thread is enough for a file or a link.
         let for_file = scan.threads.unwrap() == "1 thread, for a file";
-        assert_eq!(for_file, kind == Kind::Symlink, "{name} {follow:?}");
+        assert_eq!(for_file, kind != Kind::Directory, "{name} {follow:?}");
     }
 }
 
+/// Scans two roots; returns what each one adds.
 fn two(first: &Path, second: &Path) -> (Scan, Vec<u64>) {
     let scan = scan(&[first.to_owned(), second.to_owned()], ScanOptions::default()).unwrap();
     let disk = scan.roots.iter().map(|tree| tree.root().total.inodes).collect();

@@ -29,7 +29,7 @@ impl Question {
                 let named = NAMED_MAX.min(usize::from(height.saturating_sub(5)));
                 lines.extend(nodes.iter().take(named).map(|at| format!("  {}", path(at))));
                 let more = nodes.len().saturating_sub(named);
-                if more > 0 {
+                if named > 0 && more > 0 {
                     lines.push(format!("  and {} more", format_count(more as u64)));
                 }
             }
