@@ -351,7 +351,8 @@ impl<'r> Worker<'r> {
         self.context.options.preserve.links && (attr.links > 1 || route.follow)
     }
 
-    /// Copies a file, or links it to a copy made under another name.
+    /// Copies a file, or links it to a copy made under another name. If it cannot be linked, reports the
+    /// error, and copies it unless what is there cannot be removed.
     fn linked(
         &mut self,
         route: &Route<'_>,
@@ -377,17 +378,22 @@ impl<'r> Worker<'r> {
                 Err(e) if route.parent_attr.append_only && is_there => {
                     return Err(self.not_linked(route, &copied, e));
                 }
-                // There are too many links, or the file system does not support hard links, or it
-                // is a different file system: make a separate copy.
-                Err(e)
-                    if matches!(
-                        Errno::from_io_error(&e),
-                        Some(Errno::MLINK | Errno::PERM | Errno::XDEV)
-                    ) =>
-                {
-                    return copy(&mut self.buffer);
+                Err(e) => {
+                    let errno = Errno::from_io_error(&e);
+                    let error = self.not_linked(route, &copied, e);
+                    if !matches!(errno, Some(Errno::MLINK | Errno::PERM | Errno::XDEV)) {
+                        return Err(error);
+                    }
+                    // There are too many links, or the file system does not support hard links, or
+                    // it is a different file system: the separate copy keeps the content.
+                    self.context.failed(error);
+                    let ended = copy(&mut self.buffer);
+                    if ended.is_ok() && errno == Some(Errno::MLINK) {
+                        let name = at.copied_name(route.from_name);
+                        self.context.links.replace(attr.identity(), name);
+                    }
+                    return ended;
                 }
-                Err(e) => return Err(self.not_linked(route, &copied, e)),
             }
         }
         let ended = copy(&mut self.buffer);
