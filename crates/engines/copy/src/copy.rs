@@ -6,7 +6,7 @@ use crate::error::CopyError;
 use crate::facts;
 use crate::links::EarlierCopies;
 use crate::mode::Mode;
-use crate::options::{CopyCounters, CopyOptions, Durable, Follow, Watcher, When};
+use crate::options::{CopyCounters, CopyOptions, Durable, Existing, Follow, Watcher, When};
 use crate::parents;
 use crate::report::{Counts, Report};
 use crate::resolve::{ClaimedTargets, TargetResolver};
@@ -325,9 +325,12 @@ fn is_one_file(options: &CopyOptions, roots: &Roots) -> bool {
 }
 
 fn walk_of(options: &CopyOptions, roots: &Roots) -> Walk {
+    // The answers to questions can be written in advance, so their order must not change.
+    let asks = matches!(options.existing, Existing::Ask | Existing::UpdateAsk);
+    let automatic = if asks { Threads::Count(1) } else { Threads::Auto };
     Walk {
         method: Method::Statx,
-        threads: options.threads.map_or(Threads::Auto, Threads::Count),
+        threads: options.threads.map_or(automatic, Threads::Count),
         fields: Fields::NONE,
         waits: waits_for(options, roots),
         follow: options.follow,
