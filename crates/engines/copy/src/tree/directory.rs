@@ -73,7 +73,8 @@ impl Worker<'_> {
             Err(e) => return self.not_begun(new, e, &paths()),
             Ok(target) => target,
         };
-        let own = self.begun(&target, (&from, &source), (mode, parent_attr), &paths().1)?;
+        let of = (&from, &source, stays_out);
+        let own = self.begun(&target, of, (mode, parent_attr), &paths().1)?;
         if !target.is_new {
             self.sweep_existing(new, parent, &name, &target.dir);
         }
@@ -118,11 +119,12 @@ impl Worker<'_> {
         Ok(dir)
     }
 
-    /// Prepares what an earlier copy left, if it did. Returns the attributes that count as those found.
+    /// Prepares what an earlier copy left, if it did; with `stays_out`, nothing below the directory is copied. Returns
+    /// the attributes that count as those found.
     fn begun(
         &self,
         target: &TargetDir,
-        (from, source): (&Dir, &Attr),
+        (from, source, stays_out): (&Dir, &Attr, bool),
         modes: (u32, ParentAttr),
         path: &Path,
     ) -> Result<Attr, CopyError> {
@@ -133,15 +135,16 @@ impl Worker<'_> {
             return Ok(target.own);
         }
         let failed = |e| CopyError::io(Operation::Resume, path.to_owned(), e);
+        let from = (!stays_out).then_some(from);
         self.adopt(target, (from, source), modes, path).map_err(failed)
     }
 
     /// Prepares a directory that an earlier copy left: gives it the mode of a new one, since that of the source
-    /// can have changed, and removes what the source has no more.
+    /// can have changed, and removes what the source has no more, or everything without `from`.
     fn adopt(
         &self,
         target: &TargetDir,
-        (from, source): (&Dir, &Attr),
+        (from, source): (Option<&Dir>, &Attr),
         (mode, parent_attr): (u32, ParentAttr),
         path: &Path,
     ) -> io::Result<Attr> {
@@ -170,7 +173,11 @@ impl Worker<'_> {
             let removed = resume::prune(journal.number, follow, &has_pieces, from, &target.dir)?;
             if removed > 0 {
                 let path = quoted(path);
-                let text = format!("{path}: removed {removed} entries that the source has no more");
+                let which = match from {
+                    Some(_) => "that the source has no more",
+                    None => "of another file system",
+                };
+                let text = format!("{path}: removed {removed} entries {which}");
                 self.context.watcher.note(&text);
             }
         }
