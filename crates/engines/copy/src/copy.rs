@@ -149,7 +149,9 @@ impl<'s> SourcePlaces<'s> {
     fn find(&mut self, source: &'s Path) -> Option<PathBuf> {
         let into = self.into.as_ref()?;
         let is_link = |path: &Path| attr::of_path(path, false).map(|a| a.kind == Kind::Symlink);
-        let canonical = if self.follow != Follow::Never && is_link(source).ok()? {
+        // A slash at the end follows a link.
+        let has_slash = source.as_os_str().as_encoded_bytes().ends_with(b"/");
+        let canonical = if has_slash || (self.follow != Follow::Never && is_link(source).ok()?) {
             fs::canonicalize(source).ok()?
         } else {
             let above = source.parent().filter(|above| !above.as_os_str().is_empty());

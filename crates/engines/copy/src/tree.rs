@@ -381,18 +381,17 @@ impl<'r> Worker<'r> {
                 Err(e) => {
                     let errno = Errno::from_io_error(&e);
                     let error = self.not_linked(route, &copied, e);
-                    if !matches!(errno, Some(Errno::MLINK | Errno::PERM | Errno::XDEV)) {
+                    if !errno.is_some_and(is_unlinkable) {
                         return Err(error);
                     }
-                    // There are too many links, or the file system does not support hard links, or
-                    // it is a different file system: the separate copy keeps the content.
+                    // The separate copy keeps the content. Its own error is enough.
+                    let ended = copy(&mut self.buffer)?;
                     self.context.failed(error);
-                    let ended = copy(&mut self.buffer);
-                    if ended.is_ok() && errno == Some(Errno::MLINK) {
+                    if errno == Some(Errno::MLINK) {
                         let name = at.copied_name(route.from_name);
                         self.context.links.replace(attr.identity(), name);
                     }
-                    return ended;
+                    return Ok(ended);
                 }
             }
         }
@@ -506,6 +505,12 @@ impl<'r> Worker<'r> {
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns true if a hard link failed because there are too many, the file system does not support
+/// them, or it is a different file system.
+fn is_unlinkable(errno: Errno) -> bool {
+    matches!(errno, Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::XDEV)
 }
 
 /// Returns the attributes of a source that is not opened. With `follow`, they are those of the target of a

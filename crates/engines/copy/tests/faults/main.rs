@@ -259,6 +259,7 @@ fn a_name_that_cannot_be_a_hard_link_is_copied_and_reported() {
     const NOT_PERMITTED: i32 = 1;
     const OTHER_DEVICE: i32 = 18;
     const TOO_MANY: i32 = 31;
+    const NOT_SUPPORTED: i32 = 95;
     let _alone = alone();
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let (source, target) = (place.path().join("source"), place.path().join("target"));
@@ -277,6 +278,7 @@ fn a_name_that_cannot_be_a_hard_link_is_copied_and_reported() {
     for (faults, error, expected) in [
         (&[1, 2][..], NOT_PERMITTED, [1, 1, 1]),
         (&[1, 2], OTHER_DEVICE, [1, 1, 1]),
+        (&[1, 2], NOT_SUPPORTED, [1, 1, 1]),
         (&[1], TOO_MANY, [1, 2, 2]),
     ] {
         let rules: Vec<_> = faults.iter().map(|n| format!("linkat:{n}:{error}")).collect();
