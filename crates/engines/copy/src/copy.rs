@@ -6,7 +6,7 @@ use crate::error::CopyError;
 use crate::facts;
 use crate::links::EarlierCopies;
 use crate::mode::Mode;
-use crate::options::{CopyCounters, CopyOptions, Durable, Watcher, When};
+use crate::options::{CopyCounters, CopyOptions, Durable, Existing, Follow, Watcher, When};
 use crate::parents;
 use crate::report::{Counts, Report};
 use crate::resolve::{ClaimedTargets, TargetResolver};
@@ -19,6 +19,7 @@ use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::dir::Kind;
 use ioloom_walk::{Fields, Method, Threads, Waits, Walk};
 use std::collections::{HashMap, HashSet};
+use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -80,8 +81,9 @@ pub(crate) struct Run<'a> {
 }
 
 /// Splits the sources into parts that must be copied one after another: the contents of a directory
-/// can share names with any other source, and directories with the same name are merged. With
-/// `--parents`, a part also bounds the number of target directories that are open at once.
+/// can share names with any other source, directories with the same name are merged, and a source can be
+/// in the target of another. With `--parents`, a part also bounds the number of target directories that are
+/// open at once.
 fn sequential_parts<'s>(
     sources: &'s [PathBuf],
     target: &Target,
@@ -96,13 +98,17 @@ fn sequential_parts<'s>(
     let (mut parts, mut begin) = (Vec::new(), 0);
     let mut names: HashMap<PathBuf, &Path> = HashMap::with_capacity(sources.len());
     let mut above = HashSet::new();
+    let mut places = SourcePlaces::new(into, options.follow);
     let is_content = |source: &Path| own_name(source, options).is_none();
     for (i, source) in sources.iter().enumerate() {
-        let earlier = own_name(source, options).and_then(|name| names.insert(name, source));
+        let own = own_name(source, options);
+        let place = places.find(source);
+        let overlaps = own.as_ref().is_some_and(|own| places.overlap(place.as_deref(), own));
+        let earlier = own.clone().and_then(|name| names.insert(name, source));
         // The same file is copied once. Of different files, the later one comes second.
         let merges = |a: &Path| !is_repeated(a, source, options);
         let follows_content = i > begin && is_content(&sources[i - 1]);
-        let mut apart = is_content(source) || follows_content || earlier.is_some_and(merges);
+        let mut apart = overlaps || own.is_none() || follows_content || earlier.is_some_and(merges);
         if options.parents {
             let is_new = above.insert(source.parent());
             apart |= is_new && above.len() > PARENTS_MAX;
@@ -111,10 +117,69 @@ fn sequential_parts<'s>(
             parts.push(&sources[begin..i]);
             begin = i;
             above = HashSet::from([source.parent()]);
+            places.begin();
         }
+        places.add(place.as_deref(), own);
     }
     parts.push(&sources[begin..]);
     if parts.len() > 1 && !is_dir(into) { vec![sources] } else { parts }
+}
+
+/// The sources of one part that are in the common target, and the targets of all its sources. Paths are relative to
+/// the common target.
+struct SourcePlaces<'s> {
+    /// The common target; `None` if it does not exist.
+    into: Option<PathBuf>,
+    follow: Follow,
+    /// The canonical paths of directories that contain sources.
+    known: HashMap<&'s Path, Option<PathBuf>>,
+    /// Sources in the common target, and the directories above them.
+    sources: HashSet<PathBuf>,
+    targets: HashSet<PathBuf>,
+}
+
+impl<'s> SourcePlaces<'s> {
+    fn new(into: &Path, follow: Follow) -> Self {
+        let (known, sources, targets) = (HashMap::new(), HashSet::new(), HashSet::new());
+        Self { into: fs::canonicalize(into).ok(), follow, known, sources, targets }
+    }
+
+    /// Returns the relative path of a source that is in the common target. One stat, and a search for the directory
+    /// above if that is another one.
+    fn find(&mut self, source: &'s Path) -> Option<PathBuf> {
+        let into = self.into.as_ref()?;
+        let is_link = |path: &Path| attr::of_path(path, false).map(|a| a.kind == Kind::Symlink);
+        // A slash at the end follows a link.
+        let has_slash = source.as_os_str().as_encoded_bytes().ends_with(b"/");
+        let canonical = if has_slash || (self.follow != Follow::Never && is_link(source).ok()?) {
+            fs::canonicalize(source).ok()?
+        } else {
+            let above = source.parent().filter(|above| !above.as_os_str().is_empty());
+            let above = above.unwrap_or(Path::new("."));
+            let known = self.known.entry(above).or_insert_with(|| fs::canonicalize(above).ok());
+            known.as_ref()?.join(source.file_name()?)
+        };
+        canonical.strip_prefix(into).ok().map(Path::to_owned)
+    }
+
+    /// Returns true if a source is in the target of an earlier one, or an earlier one is in its target.
+    fn overlap(&self, place: Option<&Path>, own_name: &Path) -> bool {
+        let is_in_target = |place: &Path| place.ancestors().any(|a| self.targets.contains(a));
+        self.sources.contains(own_name)
+            || place.is_some_and(|place| place != own_name && is_in_target(place))
+    }
+
+    fn add(&mut self, place: Option<&Path>, own_name: Option<PathBuf>) {
+        let with_above = place.into_iter().flat_map(Path::ancestors);
+        self.sources.extend(with_above.map(Path::to_owned));
+        self.targets.extend(own_name);
+    }
+
+    /// Begins a new part.
+    fn begin(&mut self) {
+        self.sources.clear();
+        self.targets.clear();
+    }
 }
 
 /// Returns the path of a source's target below the common target; `None` if other sources can mean
@@ -262,9 +327,12 @@ fn is_one_file(options: &CopyOptions, roots: &Roots) -> bool {
 }
 
 fn walk_of(options: &CopyOptions, roots: &Roots) -> Walk {
+    // The answers to questions can be written in advance, so their order must not change.
+    let asks = matches!(options.existing, Existing::Ask | Existing::UpdateAsk);
+    let automatic = if asks { Threads::Count(1) } else { Threads::Auto };
     Walk {
         method: Method::Statx,
-        threads: options.threads.map_or(Threads::Auto, Threads::Count),
+        threads: options.threads.map_or(automatic, Threads::Count),
         fields: Fields::NONE,
         waits: waits_for(options, roots),
         follow: options.follow,

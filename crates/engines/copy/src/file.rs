@@ -286,10 +286,8 @@ impl<'a> Attempt<'a> {
                 rules.visible_mode(mode)
             }
             // Under a hidden name, which others can open: the group bits of a file with an ACL are
-            // not those of the group.
-            Destination::Occupied if !matches!(self.target, TargetState::InPlace(_)) => {
-                rules.visible_mode(mode)
-            }
+            // not those of the group. Also the replacement of a file that cannot be opened.
+            Destination::Occupied => rules.visible_mode(mode),
             _ => mode,
         }
     }

@@ -138,6 +138,16 @@ impl<'a, P: Clone> Links<'a, P> {
         is_first
     }
 
+    /// Gives the next names of a file another copy to link to, because the one before has too many
+    /// links.
+    pub(crate) fn replace(&self, identity: Identity, name: P) {
+        let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
+        // A thread that is copying the file releases it with its own name.
+        if !matches!(met.get(&identity), Some(State::Busy)) {
+            met.insert(identity, State::Copied(name));
+        }
+    }
+
     /// Lets a name wait for the end of the walk.
     pub(crate) fn defer(&self, name: Deferred<P>) -> EntryResult {
         let mut waiting = self.deferred.lock().unwrap_or_else(PoisonError::into_inner);

@@ -192,13 +192,13 @@ pub(crate) fn is_complete(context: &CopyContext<'_>, route: &Route<'_>, source: 
 }
 
 /// Removes from a hidden directory that an earlier copy left what the source has no more, or has with
-/// another type: else it would get its final name with the directory. `number` is that of the journal. Returns
-/// the number of entries.
+/// another type: else it would get its final name with the directory. Without `from`, removes all entries.
+/// `number` is that of the journal. Returns the number of entries.
 pub(crate) fn prune(
     number: u64,
     follow: bool,
     has_pieces: &dyn Fn(&Attr) -> bool,
-    from: &Dir,
+    from: Option<&Dir>,
     to: &Dir,
 ) -> io::Result<usize> {
     let names_in = |dir: &Dir| {
@@ -210,10 +210,12 @@ pub(crate) fn prune(
         dir.open_at(b".")?.read(&mut ReadBuffer::new(), all)?;
         io::Result::Ok(names)
     };
-    let wanted: HashSet<CString> = names_in(from)?.into_iter().collect();
+    let names = from.map_or_else(|| Ok(Vec::new()), names_in)?;
+    let wanted: HashSet<CString> = names.into_iter().collect();
+    let source_of = |name: &CStr| from.and_then(|from| attr::of_name(from, name, follow).ok());
     let is_large = |name: &CStr| {
-        let source = attr::of_name(from, name, follow);
-        source.is_ok_and(|source| source.kind == Kind::Regular && has_pieces(&source))
+        let source = source_of(name);
+        source.is_some_and(|source| source.kind == Kind::Regular && has_pieces(&source))
     };
     let parts: HashSet<CString> =
         wanted.iter().filter(|name| is_large(name)).map(|name| part_name(name, number)).collect();
@@ -221,9 +223,9 @@ pub(crate) fn prune(
     for name in names_in(to)? {
         let there = attr::of_name(to, &name, false)?;
         let is_dir = there.kind == Kind::Directory;
-        let fits = match attr::of_name(from, &name, follow) {
-            Ok(source) => (source.kind == Kind::Directory) == is_dir,
-            Err(_) => !is_dir,
+        let fits = match source_of(&name) {
+            Some(source) => (source.kind == Kind::Directory) == is_dir,
+            None => !is_dir,
         };
         if parts.contains(&name) || wanted.contains(&name) && fits {
             continue;
@@ -339,7 +341,7 @@ mod tests {
         }
         let open = |name: &str| Dir::open(&at(name)).unwrap();
         let is_large = |source: &Attr| source.bytes > PIECE_BYTES;
-        let removed = prune(7, false, &is_large, &open("from"), &open("to")).unwrap();
+        let removed = prune(7, false, &is_large, Some(&open("from")), &open("to")).unwrap();
         let mut left: Vec<_> = fs::read_dir(at("to"))
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -347,5 +349,8 @@ mod tests {
         left.sort();
         assert_eq!(left, [part(c"large"), "both".into(), "link".into(), "same".into()]);
         assert_eq!(removed, 7);
+        // A directory whose entries are not copied.
+        assert_eq!(prune(7, false, &is_large, None, &open("to")).unwrap(), 4);
+        assert_eq!(fs::read_dir(at("to")).unwrap().count(), 0);
     }
 }

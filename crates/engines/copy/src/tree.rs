@@ -351,7 +351,8 @@ impl<'r> Worker<'r> {
         self.context.options.preserve.links && (attr.links > 1 || route.follow)
     }
 
-    /// Copies a file, or links it to a copy made under another name.
+    /// Copies a file, or links it to a copy made under another name. If it cannot be linked, reports the
+    /// error, and copies it unless what is there cannot be removed.
     fn linked(
         &mut self,
         route: &Route<'_>,
@@ -377,17 +378,21 @@ impl<'r> Worker<'r> {
                 Err(e) if route.parent_attr.append_only && is_there => {
                     return Err(self.not_linked(route, &copied, e));
                 }
-                // There are too many links, or the file system does not support hard links, or it
-                // is a different file system: make a separate copy.
-                Err(e)
-                    if matches!(
-                        Errno::from_io_error(&e),
-                        Some(Errno::MLINK | Errno::PERM | Errno::XDEV)
-                    ) =>
-                {
-                    return copy(&mut self.buffer);
+                Err(e) => {
+                    let errno = Errno::from_io_error(&e);
+                    let error = self.not_linked(route, &copied, e);
+                    if !errno.is_some_and(is_unlinkable) {
+                        return Err(error);
+                    }
+                    // The separate copy keeps the content. Its own error is enough.
+                    let ended = copy(&mut self.buffer)?;
+                    self.context.failed(error);
+                    if errno == Some(Errno::MLINK) {
+                        let name = at.copied_name(route.from_name);
+                        self.context.links.replace(attr.identity(), name);
+                    }
+                    return Ok(ended);
                 }
-                Err(e) => return Err(self.not_linked(route, &copied, e)),
             }
         }
         let ended = copy(&mut self.buffer);
@@ -500,6 +505,12 @@ impl<'r> Worker<'r> {
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns true if a hard link failed because there are too many, the file system does not support
+/// them, or it is a different file system.
+fn is_unlinkable(errno: Errno) -> bool {
+    matches!(errno, Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::XDEV)
 }
 
 /// Returns the attributes of a source that is not opened. With `follow`, they are those of the target of a

@@ -57,8 +57,8 @@ impl Worker<'_> {
         let source =
             attr::of_file(&from).map_err(|e| CopyError::io(Operation::Stat, paths().0, e))?;
         let root_device = new.parent.map_or(source.device, |above| above.data().root_device);
-        let stays_out = root_device != source.device && self.context.options.one_file_system;
-        if !stays_out && self.context.is_written(source.identity()) {
+        let excluded = root_device != source.device && self.context.options.one_file_system;
+        if !excluded && self.context.is_written(source.identity()) {
             return Err(into_itself(&paths().0, &paths().1));
         }
         let parent = match &above {
@@ -73,7 +73,7 @@ impl Worker<'_> {
             Err(e) => return self.not_begun(new, e, &paths()),
             Ok(target) => target,
         };
-        let own = self.begun(&target, (&from, &source), (mode, parent_attr), &paths().1)?;
+        let own = self.begun(&target, (&from, &source, excluded), (mode, parent_attr), &paths().1)?;
         if !target.is_new {
             self.sweep_existing(new, parent, &name, &target.dir);
         }
@@ -103,7 +103,7 @@ impl Worker<'_> {
             swept: AtomicBool::new(!target.is_new),
             hidden: target.is_hidden,
             tally: Tally::default(),
-            empty: stays_out,
+            empty: excluded,
             parent_attr: ParentAttr {
                 device: own.device,
                 group: own.group,
@@ -118,11 +118,12 @@ impl Worker<'_> {
         Ok(dir)
     }
 
-    /// Prepares what an earlier copy left, if it did. Returns the attributes that count as those found.
+    /// Prepares what an earlier copy left, if it did; with `excluded`, nothing below the directory is copied. Returns
+    /// the attributes that count as those found.
     fn begun(
         &self,
         target: &TargetDir,
-        (from, source): (&Dir, &Attr),
+        (from, source, excluded): (&Dir, &Attr, bool),
         modes: (u32, ParentAttr),
         path: &Path,
     ) -> Result<Attr, CopyError> {
@@ -133,15 +134,16 @@ impl Worker<'_> {
             return Ok(target.own);
         }
         let failed = |e| CopyError::io(Operation::Resume, path.to_owned(), e);
+        let from = (!excluded).then_some(from);
         self.adopt(target, (from, source), modes, path).map_err(failed)
     }
 
     /// Prepares a directory that an earlier copy left: gives it the mode of a new one, since that of the source
-    /// can have changed, and removes what the source has no more.
+    /// can have changed, and removes what the source has no more, or everything without `from`.
     fn adopt(
         &self,
         target: &TargetDir,
-        (from, source): (&Dir, &Attr),
+        (from, source): (Option<&Dir>, &Attr),
         (mode, parent_attr): (u32, ParentAttr),
         path: &Path,
     ) -> io::Result<Attr> {
@@ -170,7 +172,11 @@ impl Worker<'_> {
             let removed = resume::prune(journal.number, follow, &has_pieces, from, &target.dir)?;
             if removed > 0 {
                 let path = quoted(path);
-                let text = format!("{path}: removed {removed} entries that the source has no more");
+                let which = match from {
+                    Some(_) => "that the source has no more",
+                    None => "of another file system",
+                };
+                let text = format!("{path}: removed {removed} entries {which}");
                 self.context.watcher.note(&text);
             }
         }

@@ -252,6 +252,55 @@ fn a_file_that_cannot_be_linked_is_renamed() {
     nothing_is_left(place.path(), "linkat");
 }
 
+/// Goal: a hard link that is lost is an error, and its content is copied. After too many links, the next name is a
+/// link to the newest copy. Method: calls to link fail in a new directory, whose files are created under their names.
+#[test]
+fn a_name_that_cannot_be_a_hard_link_is_copied_and_reported() {
+    const NOT_PERMITTED: i32 = 1;
+    const OTHER_DEVICE: i32 = 18;
+    const TOO_MANY: i32 = 31;
+    const NOT_SUPPORTED: i32 = 95;
+    let _alone = alone();
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (source, target) = (place.path().join("source"), place.path().join("target"));
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("a"), "text").unwrap();
+    for name in ["b", "c"] {
+        fs::hard_link(source.join("a"), source.join(name)).unwrap();
+    }
+    let options = CopyOptions {
+        recursive: true,
+        follow: Follow::Never,
+        preserve: Preserve::ALL,
+        threads: Some(1),
+        ..CopyOptions::default()
+    };
+    for (faults, error, expected) in [
+        (&[1, 2][..], NOT_PERMITTED, [1, 1, 1]),
+        (&[1, 2], OTHER_DEVICE, [1, 1, 1]),
+        (&[1, 2], NOT_SUPPORTED, [1, 1, 1]),
+        (&[1], TOO_MANY, [1, 2, 2]),
+    ] {
+        let rules: Vec<_> = faults.iter().map(|n| format!("linkat:{n}:{error}")).collect();
+        fault::set(&rules.join(","));
+        let report = run(&source, &target, &options).unwrap();
+        fault::set("");
+        assert_eq!(report.errors_count, faults.len() as u64, "{error}: {:?}", report.errors);
+        let first = &report.errors[0];
+        assert!(first.to_string().starts_with("cannot create hard link '"), "{first}");
+        let links_of = |path: &Path| fs::metadata(path).unwrap().nlink();
+        let mut links = ["a", "b", "c"].map(|name| {
+            assert_eq!(fs::read(target.join(name)).unwrap(), b"text", "{error}: {name}");
+            links_of(&target.join(name))
+        });
+        links.sort_unstable();
+        assert_eq!(links, expected, "{error}");
+        // The name that was copied is the one that the next links to.
+        assert_eq!(links_of(&first.path), expected[2], "{error}");
+        fs::remove_dir_all(&target).unwrap();
+    }
+}
+
 /// Goal: a tree is copied where directories cannot be renamed, which is found before the directory is filled. Method:
 /// the first rename fails; it must be to another name, because the kernel does not ask the file system otherwise.
 #[test]

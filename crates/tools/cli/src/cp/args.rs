@@ -317,7 +317,7 @@ pub(crate) struct CpFlags {
 
     /// Number of threads, 1 to 256
     ///
-    /// auto starts with the usable cores and follows the measured throughput.
+    /// auto starts with the usable cores and follows the measured throughput. With -i, it is 1.
     #[arg(long, value_name = "N", default_value = "auto", value_parser = values::threads)]
     pub(crate) threads: Threads,
 

@@ -372,6 +372,12 @@ fn directories_that_exist_and_sources_given_twice_are_those_of_gnu_cp() {
             "mkdir s t; echo f > s/f; $CP -r --backup=t s s t; $CP -r --backup=t s ./s t",
             "mkdir a b t; echo f > a/f; ln a/f b/f; $CP a/f b/f t",
             "mkdir t; echo f > f; $CP f f t; $CP f ./f t; $CP --backup=t f f t",
+            "mkdir -p a/b/c b/c; echo n > a/b/c/f; echo o > b/c/g; $CP -r a/b b/c .",
+            "mkdir -p a/b/c b/c; echo n > a/b/c/f; echo o > b/c/g; $CP -r b/c a/b .",
+            "mkdir -p a/b b; echo new > a/b/f; echo o > b/f; $CP -r a/b b/f .",
+            "mkdir -p a/b b; echo new > a/b/f; echo o > b/f; $CP -r b/f a/b .",
+            "mkdir t; echo new > f; echo o > t/f; ln -s t/f l; $CP f l t",
+            "mkdir -p a/b t/b; echo n > a/b/f; echo o > t/b/g; ln -s t/b l; $CP -r a/b l/ t",
             "mkdir a; $CP -r a/. a; $CP -rT a a; mkdir a/b; cd a; $CP -r b/ .",
             "echo n > f; echo o > d; touch d.~99~ d.~18446744073709551615~; $CP --backup=t f d",
             "d=s; for i in 1 2 3 4 5 6 7 8; do d=$d/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a; done; \
