@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn stopping_does_not_wait_for_the_end_of_a_period() {
         let (sampled, first) = std::sync::mpsc::channel();
-        let read = move || drop(sampled.send(()));
+        let read = move || sampled.send(()).is_ok();
         let start_ns = monotonic_ns();
         let sampler = GaugeSampler::every(Duration::from_secs(600), read, start_ns).unwrap();
         first.recv().unwrap();
