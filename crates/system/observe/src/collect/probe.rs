@@ -1,5 +1,6 @@
 //! Determines which sources of evidence work here, and how to enable the others.
 
+use super::check::OtherIds;
 use ioloom_failure::reason;
 use ioloom_sys::proc::{self, ThreadSched};
 use ioloom_sys_trace::perf::{Faults, Ring, Target};
@@ -157,12 +158,16 @@ pub(super) fn remedy_of_own_events(error: &io::Error) -> String {
 
 /// Returns how to enable tracefs.
 pub(super) fn remedy_of_kernel(error: &io::Error) -> String {
+    if error.get_ref().is_some_and(|e| e.is::<OtherIds>()) {
+        return "run outside the container, or start the container with --pid=host".to_owned();
+    }
     match error.kind() {
         io::ErrorKind::ResourceBusy => "wait until the other trace has finished".to_owned(),
         io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound => {
             let user = ioloom_sys_trace::tracefs::grant::user();
             if user == 0 {
-                "run outside the container, or start the container with --privileged".to_owned()
+                "run outside the container, or start the container with --privileged --pid=host"
+                    .to_owned()
             } else {
                 format!("run as root, or once: sudo ioloom trace grant --user {user}")
             }

@@ -98,7 +98,7 @@ impl Opened {
         instance.set_recording(true)?;
         let clock = check::clock_of_marks(&instance, &mut pipes, &decoder);
         instance.set_recording(false)?;
-        self.clock = self.clock.with(clock);
+        self.clock = self.clock.with(clock?);
         self.kernel = Some(Kernel { instance: Arc::new(instance), pipes, decoder });
         Ok(())
     }
