@@ -282,8 +282,16 @@ pub struct ThreadSched(ProcFile);
 
 impl ThreadSched {
     /// Opens the statistics of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kernel does not count them.
     pub fn open() -> io::Result<Self> {
-        ProcFile::open(Path::new("/proc/thread-self/schedstat"), 128).map(Self)
+        let mut stat = Self(ProcFile::open(Path::new("/proc/thread-self/schedstat"), 128)?);
+        if stat.read()?.is_counted() {
+            return Ok(stat);
+        }
+        Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel does not count it"))
     }
 
     /// Reads the current statistics with one call and no allocation.
