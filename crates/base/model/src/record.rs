@@ -247,7 +247,8 @@ pub struct Measured {
     pub in_flight: Vec<(u64, u32)>,
     /// Mean number of reads in flight, weighted by time.
     pub in_flight_mean: f64,
-    /// Peak number of reads in flight.
+    /// Peak number of reads in flight. Without `in_flight`, an upper bound: the sum of the peaks of
+    /// the threads.
     pub in_flight_max: u32,
     /// Share of the time in which the device had at least one request, 0 to 1, from samples of its
     /// counter; `None` without a counter.
@@ -286,7 +287,7 @@ pub struct Measured {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others_written_bytes: Option<u64>,
     /// Share of the bytes that devices moved for other processes, 0 to 1; `None` if no device moved
-    /// any.
+    /// any, or if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others_device: Option<f64>,
     /// What limited the run.
