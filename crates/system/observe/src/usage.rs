@@ -27,7 +27,9 @@ fn own() -> (proc::Usage, proc::Usage) {
 /// CONFIG_TASK_IO_ACCOUNTING, getrusage returns zero and /proc/self/io does not exist.
 pub(crate) fn counts_device_bytes() -> bool {
     static COUNTS: OnceLock<bool> = OnceLock::new();
-    *COUNTS.get_or_init(|| proc::process_io().is_ok())
+    // A program with file capabilities cannot read it, although the kernel counts.
+    let missing = |e: std::io::Error| e.kind() == std::io::ErrorKind::NotFound;
+    *COUNTS.get_or_init(|| !proc::process_io().is_err_and(missing))
 }
 
 /// Difference between two points in time.

@@ -9,7 +9,7 @@ use ioloom_sys::buffer::Buffer;
 use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
 use ioloom_sys_trace::perf::record::{Record, records};
 use ioloom_sys_trace::perf::{Faults, Ring, Target, thread_id};
-use ioloom_sys_trace::tracefs::event::{Decoder, Event, EventData};
+use ioloom_sys_trace::tracefs::event::{Decoder, Event, EventData, Kind};
 use ioloom_sys_trace::tracefs::page::Page;
 use ioloom_sys_trace::tracefs::{Instance, Pipe};
 use std::hint::black_box;
@@ -87,13 +87,25 @@ pub(super) fn clock_of_own_events() -> ClockTest {
     test
 }
 
-/// Checks tracefs marks between clock readings. The rings must be empty.
+/// Opens the rings of an instance and checks marks between clock readings.
 ///
 /// # Errors
 ///
 /// Fails if the marks have another ID for the calling thread: it is in a PID namespace, and the
 /// threads of kernel events cannot be identified.
 pub(super) fn clock_of_marks(
+    instance: &mut Instance,
+    decoder: &mut Decoder,
+) -> io::Result<(Vec<Pipe>, ClockTest)> {
+    instance.enable(Kind::Mark, "", decoder)?;
+    let mut pipes = instance.pipes()?;
+    instance.set_recording(true)?;
+    let clock = clock_of_new_marks(instance, &mut pipes, decoder);
+    instance.set_recording(false)?;
+    Ok((pipes, clock?))
+}
+
+fn clock_of_new_marks(
     instance: &Instance,
     pipes: &mut [Pipe],
     decoder: &Decoder,

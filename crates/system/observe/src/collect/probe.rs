@@ -1,6 +1,6 @@
 //! Determines which sources of evidence work here, and how to enable the others.
 
-use super::check::OtherIds;
+use super::check::{OtherIds, clock_of_marks};
 use ioloom_failure::reason;
 use ioloom_sys::proc::{self, ThreadSched};
 use ioloom_sys_trace::perf::{Faults, Ring, Target};
@@ -98,7 +98,10 @@ pub(super) const KERNEL: [(Kind, &str, &str); 7] = [
 ];
 
 fn kernel(all: &mut Vec<Probe>) {
-    let mut instance = Instance::open();
+    let mut instance = Instance::open().and_then(|mut instance| {
+        clock_of_marks(&mut instance, &mut Decoder::default())?;
+        Ok(instance)
+    });
     for (kind, source, gives) in KERNEL {
         let result = match &mut instance {
             Ok(instance) => {
