@@ -82,7 +82,8 @@ impl CallKind {
 pub struct CallStats {
     /// Number of calls.
     pub count: u64,
-    /// Number of calls that were timed; the others were only counted.
+    /// Number of calls that were timed; the others were only counted. If 0, the minimum, the
+    /// percentiles and the maximum are 0.
     #[serde(default)]
     pub timed: u64,
     /// Total time, extrapolated if not all calls were timed.
@@ -100,6 +101,11 @@ pub struct CallStats {
 }
 
 impl CallStats {
+    /// Reports whether any call was timed. Old results do not have the number.
+    pub const fn has_times(&self) -> bool {
+        self.timed > 0 || self.max_ns > 0
+    }
+
     /// Returns the mean in nanoseconds; zero without calls.
     pub fn mean_ns(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.total_ns as f64 / self.count as f64 }
@@ -247,7 +253,8 @@ pub struct Measured {
     pub in_flight: Vec<(u64, u32)>,
     /// Mean number of reads in flight, weighted by time.
     pub in_flight_mean: f64,
-    /// Peak number of reads in flight.
+    /// Peak number of reads in flight. Without `in_flight`, an upper bound: the sum of the peaks of
+    /// the threads.
     pub in_flight_max: u32,
     /// Share of the time in which the device had at least one request, 0 to 1, from samples of its
     /// counter; `None` without a counter.
@@ -286,7 +293,7 @@ pub struct Measured {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others_written_bytes: Option<u64>,
     /// Share of the bytes that devices moved for other processes, 0 to 1; `None` if no device moved
-    /// any.
+    /// any, or if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others_device: Option<f64>,
     /// What limited the run.
@@ -333,6 +340,7 @@ impl Measured {
                 let (_, stats) = self.calls.iter().find(|(k, _)| k.name() == *kind)?;
                 Some(match *field {
                     "count" => stats.count as f64,
+                    _ if !stats.has_times() => return None,
                     "total_ns" => stats.total_ns as f64,
                     "mean_ns" => stats.mean_ns(),
                     "min_ns" => stats.min_ns as f64,

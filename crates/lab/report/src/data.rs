@@ -361,6 +361,7 @@ fn scalars(m: &Measured) -> Value {
             let mut of: Map<String, Value> = names
                 .into_iter()
                 .zip(times)
+                .filter(|_| s.has_times())
                 .map(|(name, ns)| (name.to_owned(), coarse(ns)))
                 .collect();
             of.insert("count".to_owned(), json!(s.count));

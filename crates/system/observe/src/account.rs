@@ -102,7 +102,7 @@ pub fn merge_calls(reports: &[ThreadReport]) -> BTreeMap<CallKind, CallStats> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ioloom_model::ThreadTime;
+    use ioloom_model::{Measured, ThreadTime};
 
     #[test]
     fn tables_cover_the_elapsed_time_and_name_merged_states() {
@@ -137,5 +137,14 @@ mod tests {
         let evidence = evidence(&[report]);
         assert!((evidence.checks.tiling_pct - 100.0).abs() < 1e-9);
         assert!(evidence.sources.iter().all(|s| s.ns_per_event.is_some_and(|ns| ns > 0.0)));
+    }
+
+    #[test]
+    fn calls_that_were_only_counted_have_a_count_and_no_times() {
+        let tables = vec![(CallKind::Close, 3, Histogram::default())];
+        let report = ThreadReport { tables, ..ThreadReport::default() };
+        let measured = Measured { calls: merge_calls(&[report]), ..Measured::default() };
+        assert_eq!(measured.metric("calls.close.count"), Some(3.0));
+        assert_eq!(measured.metric("calls.close.p50_ns"), None);
     }
 }

@@ -151,38 +151,59 @@ pub struct GaugeSampler<T> {
 impl<T: Send + 'static> GaugeSampler<T> {
     /// Samples `read` periodically; times are relative to `start_ns` on the monotonic clock.
     pub fn start(read: impl Fn() -> T + Send + 'static, start_ns: u64) -> std::io::Result<Self> {
+        Self::every(Duration::from_millis(1), read, start_ns)
+    }
+
+    fn every(
+        period: Duration,
+        read: impl Fn() -> T + Send + 'static,
+        start_ns: u64,
+    ) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
-        let thread =
-            std::thread::Builder::new().name("ioloom-sampler".to_owned()).spawn(move || {
-                let mut points = Vec::with_capacity(POINTS_MAX);
-                let mut period = Duration::from_millis(1);
-                while !stopped.load(Ordering::Relaxed) {
-                    if points.len() == POINTS_MAX {
-                        let mut odd = false;
-                        points.retain(|_| {
-                            odd = !odd;
-                            odd
-                        });
-                        period *= 2;
-                    }
-                    debug_assert!(
-                        points.len() < POINTS_MAX,
-                        "the sampler must not allocate during the run"
-                    );
-                    points.push((monotonic_ns().saturating_sub(start_ns), read()));
-                    std::thread::sleep(period);
-                }
-                points
-            })?;
+        let thread = std::thread::Builder::new()
+            .name("ioloom-sampler".to_owned())
+            .spawn(move || run(&stopped, period, read, start_ns))?;
         Ok(Self { stop, thread })
     }
 
     /// Stops and returns the samples, each with its time since the start in nanoseconds.
     pub fn stop(self) -> Vec<(u64, T)> {
         self.stop.store(true, Ordering::Relaxed);
+        self.thread.thread().unpark();
         self.thread.join().unwrap_or_default()
     }
+}
+
+/// Samples until stopped. A pause ends early if the sampler is stopped.
+fn run<T>(
+    stop: &AtomicBool,
+    mut period: Duration,
+    read: impl Fn() -> T,
+    start_ns: u64,
+) -> Vec<(u64, T)> {
+    let mut points = Vec::with_capacity(POINTS_MAX);
+    let mut next_ns = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let now = monotonic_ns();
+        if now < next_ns {
+            // A spurious wake-up only starts another iteration.
+            std::thread::park_timeout(Duration::from_nanos(next_ns - now));
+            continue;
+        }
+        if points.len() == POINTS_MAX {
+            let mut odd = false;
+            points.retain(|_| {
+                odd = !odd;
+                odd
+            });
+            period *= 2;
+        }
+        debug_assert!(points.len() < POINTS_MAX, "the sampler must not allocate during the run");
+        points.push((monotonic_ns().saturating_sub(start_ns), read()));
+        next_ns = monotonic_ns() + period.as_nanos() as u64;
+    }
+    points
 }
 
 #[cfg(test)]
@@ -204,5 +225,16 @@ mod tests {
                 && !points.is_empty()
         );
         assert!(points.windows(2).all(|w| w[0].0 < w[1].0));
+    }
+
+    #[test]
+    fn stopping_does_not_wait_for_the_end_of_a_period() {
+        let (sampled, first) = std::sync::mpsc::channel();
+        let read = move || sampled.send(()).is_ok();
+        let start_ns = monotonic_ns();
+        let sampler = GaugeSampler::every(Duration::from_secs(600), read, start_ns).unwrap();
+        first.recv().unwrap();
+        assert_eq!(sampler.stop().len(), 1);
+        assert!(monotonic_ns() - start_ns < 10_000_000_000);
     }
 }

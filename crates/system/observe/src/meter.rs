@@ -24,7 +24,7 @@
 
 use crate::collect::Recorder;
 use crate::output::{known_ns, take_known_waits};
-use crate::split::{Detail, Weights, scaled, split};
+use crate::split::{Detail, Weights, part, scaled, split};
 use ioloom_model::{CallKind, ThreadTime, record::Span};
 use ioloom_stats::Histogram;
 use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
@@ -82,11 +82,15 @@ struct Kind {
 }
 
 impl Kind {
-    /// Returns the wall time of all calls, extrapolated from the timed ones, except for the known
-    /// waits of all calls.
-    fn wall_of_all_ns(&self, known_ns: u64) -> u64 {
+    /// Returns the wall time of timed calls without known waits.
+    fn timed_ns(&self) -> u64 {
+        self.wall_ns.saturating_sub(self.known_ns)
+    }
+
+    /// Returns what extrapolation to all calls adds to that.
+    fn extrapolated_ns(&self) -> u64 {
         let timed = self.table.as_ref().map_or(0, Histogram::count);
-        scaled(self.wall_ns.saturating_sub(self.known_ns), self.count, timed) + known_ns
+        scaled(self.timed_ns(), self.count, timed) - self.timed_ns()
     }
 }
 
@@ -329,6 +333,18 @@ impl Meter {
         self.lap_as(kind, kind.into(), file as u32);
     }
 
+    /// Makes a call that may wait, and records it as a lap that is timed in every step.
+    pub fn waiting<T>(&mut self, kind: CallKind, file: usize, call: impl FnOnce() -> T) -> T {
+        let timing = self.timing;
+        if !timing {
+            self.step_timed();
+        }
+        let returned = call();
+        self.lap(kind, file);
+        self.timing = timing;
+        returned
+    }
+
     /// Ends a lap that waited for ring completions, for no particular file.
     #[inline]
     pub fn lap_ring_wait(&mut self) {
@@ -486,6 +502,16 @@ impl Meter {
         self.files += 1;
     }
 
+    /// Returns the wall time of all calls by kind, extrapolated from the timed ones, without known
+    /// waits. All calls of the thread take at most `room_ns`: one long call among the timed ones
+    /// does not represent others that cannot have taken as long.
+    fn walls_ns(&self, room_ns: u64) -> [u64; KINDS] {
+        let timed: u64 = self.kinds.iter().map(Kind::timed_ns).sum();
+        let all = self.kinds.iter().map(Kind::extrapolated_ns).fold(0, u64::saturating_add);
+        let more = room_ns.saturating_sub(timed).min(all);
+        self.kinds.each_ref().map(|at| at.timed_ns() + part(more, at.extrapolated_ns(), all))
+    }
+
     /// Ends the measurement.
     pub fn finish(mut self, name: String, role: &str) -> ThreadReport {
         self.timing = true;
@@ -495,22 +521,23 @@ impl Meter {
         let mut tables = Vec::new();
         let known = take_known_waits();
         let (known_ns, mut known_in_calls_ns) = (known.all_ns(), 0);
+        let elapsed = self.last_ns - self.start_ns;
+        let walls_ns = self.walls_ns(elapsed.saturating_sub(known_ns));
         let mut weights = Weights::default();
         for kind in CallKind::ALL {
             let at = &mut self.kinds[kind as usize];
             let known_ns = if kind == CallKind::Compute { known_ns } else { 0 };
-            let wall_ns = at.wall_of_all_ns(known_ns);
-            if let Some(table) = at.table.take() {
+            let wall_ns = walls_ns[kind as usize] + known_ns;
+            if at.count > 0 {
                 known_in_calls_ns += known_ns;
                 calls_ns.insert(kind, wall_ns);
-                tables.push((kind, at.count, table));
+                tables.push((kind, at.count, at.table.take().unwrap_or_default()));
                 let on_or_ready_ns = at.cpu_ns + at.ready_ns;
                 weights.add(kind, wall_ns, on_or_ready_ns, self.detail, self.ring_waits);
             }
         }
         weights.known = known;
         weights.function_clocked = self.function_clocked;
-        let elapsed = self.last_ns - self.start_ns;
         let cpu = thread_cpu_ns() - self.cpu_start_ns;
         let ready = self.sched.as_mut().and_then(Sched::all_ns);
         let in_calls = calls_ns.values().sum::<u64>() - known_in_calls_ns;
@@ -538,128 +565,5 @@ impl Meter {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::account::merge_calls;
-
-    fn total(t: &ThreadTime) -> u64 {
-        t.on_cpu_ns
-            + t.ready_ns.unwrap_or(0)
-            + t.io_ns
-            + t.sync_ns
-            + t.input_ns
-            + t.compute_blocked_ns
-            + t.unknown_ns
-    }
-
-    #[test]
-    fn the_typical_time_follows_the_calls_and_not_one_outlier() {
-        let after = |values: &[u64]| values.iter().fold(0, |mean, v| moved(mean, *v));
-        let mut calls = vec![300; 50];
-        calls.push(4_000_000);
-        assert!(after(&calls) < 500, "one preempted call");
-        calls.extend([5_000_000; 60]);
-        assert!(after(&calls) > 4_000_000, "calls that became slow");
-        assert!(after(&[90_000, 300, 300]) <= TYPICAL_START_NS);
-    }
-
-    #[test]
-    fn a_sample_of_files_is_timed_and_all_are_counted() {
-        let mut meter = Meter::start(monotonic_ns(), Detail::Totals);
-        for file in 0..800 {
-            meter.file_starts();
-            meter.in_flight(1);
-            meter.lap(CallKind::Read, file);
-            meter.in_flight(0);
-            meter.lap(CallKind::Compute, file);
-        }
-        let report = meter.finish("t".to_owned(), "worker");
-        assert_eq!(total(&report.time), report.time.elapsed_ns);
-        let calls = merge_calls(&[report]);
-        let read = calls[&CallKind::Read];
-        assert_eq!((read.count, read.timed), (800, TIMED_FIRST + 800 / TIMED_ONE_IN - 1));
-        assert!(read.max_ns <= read.total_ns);
-    }
-
-    #[test]
-    fn known_waits_are_not_extrapolated() {
-        let mut meter = Meter::start(monotonic_ns(), Detail::Totals);
-        let wait = std::time::Duration::from_millis(20);
-        // The eighth is timed, and the eleventh is not.
-        for file in 1..80 {
-            meter.file_starts();
-            meter.compute_starts();
-            if [8, 11].contains(&file) {
-                crate::waiting_for_child(|| std::thread::sleep(wait));
-            }
-            meter.lap(CallKind::Compute, file);
-        }
-        let report = meter.finish("t".to_owned(), "worker");
-        let time = report.time.clone();
-        assert_eq!(total(&time), time.elapsed_ns);
-        assert!(time.child_ns >= 30_000_000, "{time:?}");
-        let calls = merge_calls(&[report])[&CallKind::Compute];
-        assert!(calls.timed < calls.count && calls.total_ns == time.calls_ns[&CallKind::Compute]);
-        assert!(calls.total_ns < 2 * time.elapsed_ns, "{calls:?}");
-    }
-
-    #[test]
-    fn every_file_of_a_slow_function_is_timed_and_its_sleep_is_blocked() {
-        let mut meter = Meter::start(monotonic_ns(), Detail::Totals);
-        for file in 0..80 {
-            meter.file_starts();
-            meter.lap(CallKind::Read, file);
-            meter.compute_starts();
-            std::thread::sleep(std::time::Duration::from_millis(1));
-            meter.lap(CallKind::Compute, file);
-        }
-        let report = meter.finish("t".to_owned(), "worker");
-        let time = report.time.clone();
-        assert_eq!(total(&time), time.elapsed_ns);
-        // While the mean rises from its start, one in eight is timed.
-        let calls = merge_calls(&[report])[&CallKind::Compute];
-        assert!(calls.timed > TIMED_FIRST + 80 / TIMED_ONE_IN, "{calls:?}");
-        let waits = time.compute_blocked_ns + time.ready_ns.unwrap_or(0);
-        assert!(waits > 10 * (time.io_ns + time.unknown_ns), "{time:?}");
-    }
-
-    #[test]
-    fn alternating_steps_are_both_timed() {
-        let mut meter = Meter::start(monotonic_ns(), Detail::Totals);
-        // Many files begin before the first is computed, so all computing happens on odd steps.
-        for file in 0..33 {
-            meter.step_starts(Step::Begin);
-            meter.lap(CallKind::Open, file);
-        }
-        for file in 0..800 {
-            meter.step_starts(Step::Compute);
-            meter.lap(CallKind::Compute, file);
-            meter.step_starts(Step::Begin);
-            meter.lap(CallKind::Open, 33 + file);
-        }
-        assert!(meter.typical_ns(CallKind::Compute).is_some());
-        let calls = merge_calls(&[meter.finish("t".to_owned(), "worker")]);
-        assert_eq!(calls[&CallKind::Compute].count, 800);
-        assert_eq!(calls[&CallKind::Compute].timed, TIMED_FIRST + 800 / TIMED_ONE_IN - 1);
-    }
-
-    #[test]
-    fn sleeping_in_the_function_is_blocked_and_spinning_is_on_cpu() {
-        let mut meter = Meter::start(monotonic_ns(), Detail::Full { spans_max: 3 });
-        std::thread::sleep(std::time::Duration::from_millis(30));
-        meter.lap(CallKind::Compute, 0);
-        std::thread::sleep(std::time::Duration::from_millis(10));
-        meter.lap(CallKind::HandOver, 0);
-        let until = thread_cpu_ns() + 20_000_000;
-        while thread_cpu_ns() < until {}
-        meter.lap(CallKind::Compute, 1);
-        meter.lap(CallKind::Close, 1);
-        let report = meter.finish("t".to_owned(), "worker");
-        let t = &report.time;
-        assert_eq!(total(t), t.elapsed_ns);
-        assert!(t.on_cpu_ns >= 20_000_000);
-        assert!(t.compute_blocked_ns > 0 && t.sync_ns > 0, "{t:?}");
-        assert_eq!((report.spans.len(), report.spans_lost), (3, 1));
-        assert_eq!(merge_calls(&[report])[&CallKind::Compute].count, 2);
-    }
-}
+#[path = "meter_tests.rs"]
+mod tests;

@@ -6,6 +6,7 @@
 //! time during which tasks waited for a processor is known in microseconds on most systems, but tasks
 //! of the run wait for each other too. Steal is known in ticks only.
 
+use crate::usage::counts_device_bytes;
 use ioloom_model::record::CpuCount;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::proc::{self, DiskStat};
@@ -34,6 +35,10 @@ impl Moved {
 
     fn plus(self, other: Self) -> Self {
         Self { read: self.read + other.read, written: self.written + other.written }
+    }
+
+    fn larger(self, other: Self) -> Self {
+        Self { read: self.read.max(other.read), written: self.written.max(other.written) }
     }
 
     /// Returns what a process moved.
@@ -86,7 +91,9 @@ impl Counters {
             exact.then(|| std::thread::sleep(PAUSE));
             proc::ran_ns().ok().filter(|_| exact)
         });
-        let devices = proc::diskstats().ok().map(|disks| whole_devices(&disks));
+        // Without the bytes of this process, those of others are unknown.
+        let disks = proc::diskstats().ok().filter(|_| counts_device_bytes());
+        let devices = disks.map(|disks| whole_devices(&disks));
         let (process, children) = own;
         Some(Self {
             at_ns: monotonic_ns(),
@@ -142,15 +149,35 @@ pub(crate) fn cpu_ns(usage: &proc::Usage) -> u64 {
 }
 
 /// Returns the bytes moved by whole devices that are not made of others. Partitions and devices such
-/// as `loop0`, `dm-0` or `md0` would count the same bytes again; memory is not a device.
+/// as `loop0`, `dm-0` or `md0` would count the same bytes again; memory is not a device. A disk with
+/// several paths counts once: some kernels count its bytes only on the paths.
 fn whole_devices(disks: &[DiskStat]) -> Moved {
-    let stacked = ["loop", "dm-", "md", "ram", "zram", "drbd", "bcache"];
+    let stacked = ["loop", "dm-", "md", "ram", "zram", "zd", "drbd", "bcache"];
+    let is_path = |name: &str| {
+        head_of_path(name).is_some_and(|head| disks.iter().any(|other| other.name == head))
+    };
     let whole = |disk: &&DiskStat| {
         !stacked.iter().any(|kind| disk.name.starts_with(kind))
             && !disks.iter().any(|other| is_partition(&disk.name, &other.name))
+            && !is_path(&disk.name)
     };
-    let moved = |disk: &DiskStat| Moved { read: disk.read_bytes, written: disk.written_bytes };
-    disks.iter().filter(whole).map(moved).fold(Moved::default(), Moved::plus)
+    let sum = |moved: Moved, disk: &DiskStat| {
+        moved.plus(Moved { read: disk.read_bytes, written: disk.written_bytes })
+    };
+    let with_paths = |disk: &DiskStat| {
+        let paths =
+            disks.iter().filter(|path| head_of_path(&path.name).as_ref() == Some(&disk.name));
+        sum(Moved::default(), disk).larger(paths.fold(Moved::default(), sum))
+    };
+    disks.iter().filter(whole).map(with_paths).fold(Moved::default(), Moved::plus)
+}
+
+/// Returns the name of the disk that an NVMe path belongs to: `nvme0n1` for `nvme0c3n1`.
+fn head_of_path(name: &str) -> Option<String> {
+    let (disk, path) = name.strip_prefix("nvme")?.split_once('c')?;
+    let (controller, space) = path.split_once('n')?;
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    [disk, controller, space].into_iter().all(number).then(|| format!("nvme{disk}n{space}"))
 }
 
 /// Reports whether a name is that of a partition of `disk`. As in the kernel, a `p` separates the number
@@ -181,6 +208,21 @@ mod tests {
         let disks: Vec<_> = names.iter().enumerate().map(|(i, n)| disk(n, 1 << i)).collect();
         let sum = 1 + 4 + 8 + 256;
         assert_eq!(whole_devices(&disks), Moved { read: sum, written: 2 * sum });
+    }
+
+    #[test]
+    fn disks_with_several_paths_are_counted_once() {
+        let disk = |name: &str, read_bytes| DiskStat {
+            name: name.to_owned(),
+            read_bytes,
+            ..DiskStat::default()
+        };
+        let read = |disks: &[DiskStat]| whole_devices(disks).read;
+        let paths = [disk("nvme0c0n1", 30), disk("nvme0c1n1", 20)];
+        let with = |others: &[DiskStat]| [&paths[..], others].concat();
+        assert_eq!(read(&with(&[disk("nvme0n1", 50), disk("nvme0n1p1", 50)])), 50);
+        assert_eq!(read(&with(&[disk("nvme0n1", 0)])), 50, "a kernel that counts on paths only");
+        assert_eq!(read(&with(&[disk("nvme0n2", 1), disk("zd0", 7)])), 51, "no head is listed");
     }
 
     #[test]

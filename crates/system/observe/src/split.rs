@@ -157,7 +157,7 @@ impl Weights {
 }
 
 /// Returns `total` × `of` / `all`, and 0 without `all`.
-fn part(total: u64, of: u64, all: u64) -> u64 {
+pub(crate) fn part(total: u64, of: u64, all: u64) -> u64 {
     (u128::from(total) * u128::from(of) / u128::from(all.max(1))) as u64
 }
 

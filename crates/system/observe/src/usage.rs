@@ -5,6 +5,7 @@ use ioloom_model::Measured;
 use ioloom_model::record::CpuCount;
 use ioloom_sys::proc::parse::grown_ms;
 use ioloom_sys::proc::{self, UsageOf};
+use std::sync::OnceLock;
 
 /// Counters at one point in time; unreadable ones are `None`.
 #[derive(Debug, Clone, Default)]
@@ -22,6 +23,15 @@ fn own() -> (proc::Usage, proc::Usage) {
     (of(UsageOf::Process), of(UsageOf::Children))
 }
 
+/// Reports whether the kernel counts the bytes of processes on devices. Without
+/// CONFIG_TASK_IO_ACCOUNTING, getrusage returns zero and /proc/self/io does not exist.
+pub(crate) fn counts_device_bytes() -> bool {
+    static COUNTS: OnceLock<bool> = OnceLock::new();
+    // A program with file capabilities cannot read it, although the kernel counts.
+    let missing = |e: std::io::Error| e.kind() == std::io::ErrorKind::NotFound;
+    *COUNTS.get_or_init(|| !proc::process_io().is_err_and(missing))
+}
+
 /// Difference between two points in time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct UsageDelta {
@@ -33,7 +43,8 @@ pub struct UsageDelta {
     pub faults: (u64, u64),
     /// Voluntary and involuntary context switches.
     pub switches: (u64, u64),
-    /// Bytes that this process and its ended children read from devices.
+    /// Bytes that this process and its ended children read from devices; `None` if the kernel does
+    /// not count them.
     pub device_bytes: Option<u64>,
     /// Bytes that this process and its ended children wrote to devices, or will write.
     pub written_bytes: Option<u64>,
@@ -111,13 +122,12 @@ impl Usage {
                 b.voluntary_switches - a.voluntary_switches,
                 b.involuntary_switches - a.involuntary_switches,
             ),
-            device_bytes: Some(
-                (b.read_bytes + d.read_bytes).saturating_sub(a.read_bytes + c.read_bytes),
-            ),
-            written_bytes: Some(
+            device_bytes: counts_device_bytes()
+                .then(|| (b.read_bytes + d.read_bytes).saturating_sub(a.read_bytes + c.read_bytes)),
+            written_bytes: counts_device_bytes().then(|| {
                 (b.written_bytes + d.written_bytes)
-                    .saturating_sub(a.written_bytes + c.written_bytes),
-            ),
+                    .saturating_sub(a.written_bytes + c.written_bytes)
+            }),
             others,
             children,
             device_busy_ns,
@@ -207,6 +217,11 @@ mod tests {
         assert!(std::process::Command::new("true").status().unwrap().success());
         let delta = Usage::now(None).since(&before);
         assert!(delta.children.0 > 0 && delta.children.1 > 0, "{delta:?}");
+        let counted = std::path::Path::new("/proc/self/io").exists();
+        assert_eq!(
+            (delta.device_bytes.is_some(), delta.written_bytes.is_some()),
+            (counted, counted)
+        );
     }
 
     #[test]

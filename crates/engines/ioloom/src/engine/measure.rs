@@ -15,7 +15,13 @@ impl<L> Executed<L> {
         let area: u128 = reports.iter().map(|r| r.in_flight_area).sum();
         let in_flight = std::mem::take(&mut self.in_flight);
         let sampled_max = in_flight.iter().map(|(_, n)| *n).max().unwrap_or(0);
-        let thread_max = reports.iter().map(|r| r.in_flight_max).max().unwrap_or(0);
+        let threads_max = || reports.iter().map(|r| r.in_flight_max);
+        // Without samples an upper bound: threads may have had their most at different times.
+        let in_flight_max = if in_flight.is_empty() {
+            threads_max().fold(0, u32::saturating_add)
+        } else {
+            sampled_max.max(threads_max().max().unwrap_or(0))
+        };
         let mut measured = Measured {
             elapsed_ns: self.elapsed_ns,
             files: self.files,
@@ -26,7 +32,7 @@ impl<L> Executed<L> {
             last_compute_ns: reports.iter().filter_map(|r| r.last_compute_ns).max(),
             budget_peak_bytes: self.budget_peak_bytes,
             in_flight_mean: area as f64 / self.elapsed_ns.max(1) as f64,
-            in_flight_max: sampled_max.max(thread_max),
+            in_flight_max,
             in_flight,
             tuned: self.tuned.take(),
             spans_lost: reports.iter().map(|r| r.spans_lost).sum(),
@@ -96,24 +102,18 @@ fn sums(table: &StateTable) -> BTreeMap<State, Option<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ioloom_model::{Plan, ThreadTime};
+    use ioloom_model::ThreadTime;
     use ioloom_observe::{ThreadReport, UsageDelta};
 
-    /// One thread computes while the others wait for its permit.
-    fn word(plan: &str) -> String {
-        let plan: Plan = plan.parse().unwrap();
+    fn executed(plan: &str, reports: Vec<ThreadReport>) -> Executed<()> {
         let ms = 1_000_000;
-        let report = |time| ThreadReport { time, ..ThreadReport::default() };
-        let time = ThreadTime { elapsed_ns: 100 * ms, ready_ns: Some(0), ..ThreadTime::default() };
-        let computes = report(ThreadTime { on_cpu_ns: 100 * ms, ..time.clone() });
-        let waits = || report(ThreadTime { sync_ns: 100 * ms, ..time.clone() });
-        let mut executed = Executed {
-            plan,
+        Executed {
+            plan: plan.parse().unwrap(),
             locals: vec![()],
             elapsed_ns: 100 * ms,
             files: 10,
             bytes: 10,
-            reports: vec![computes, waits(), waits(), waits()],
+            reports,
             usage: UsageDelta { user_ns: 100 * ms, ..UsageDelta::default() },
             in_flight: Vec::new(),
             budget_peak_bytes: 0,
@@ -122,8 +122,28 @@ mod tests {
             trace: None,
             tuned: None,
             function_waits: None,
-        };
+        }
+    }
+
+    /// One thread computes while the others wait for its permit.
+    fn word(plan: &str) -> String {
+        let ms = 1_000_000;
+        let report = |time| ThreadReport { time, ..ThreadReport::default() };
+        let time = ThreadTime { elapsed_ns: 100 * ms, ready_ns: Some(0), ..ThreadTime::default() };
+        let computes = report(ThreadTime { on_cpu_ns: 100 * ms, ..time.clone() });
+        let waits = || report(ThreadTime { sync_ns: 100 * ms, ..time.clone() });
+        let mut executed = executed(plan, vec![computes, waits(), waits(), waits()]);
         executed.measured(4, 4).bottleneck.unwrap().word
+    }
+
+    #[test]
+    fn without_samples_the_peak_in_flight_is_that_of_all_threads_together() {
+        let report = |in_flight_max| ThreadReport { in_flight_max, ..ThreadReport::default() };
+        let run = || executed("nowait/window:l=8,p=1", vec![report(3), report(4)]);
+        assert_eq!(run().measured(4, 4).in_flight_max, 7);
+        let mut sampled = run();
+        sampled.in_flight = vec![(1, 5), (2, 2)];
+        assert_eq!(sampled.measured(4, 4).in_flight_max, 5);
     }
 
     #[test]

@@ -16,7 +16,8 @@ use ioloom_observe::{
 };
 use ioloom_trace::raw::READY_QUEUE;
 use ioloom_trace::{Mark, Series, Trace};
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -30,7 +31,7 @@ const SPANS_MIN: usize = 1 << 12;
 const THREADS_MANY: usize = 16;
 /// Size of a small ring, bytes.
 const RING_BYTES_SMALL: usize = 16 << 10;
-/// Files whose path and size are kept.
+/// Files whose path and size are kept: the first of the input.
 const FILES_MAX: usize = 1 << 18;
 
 /// How closely a traced run is observed.
@@ -51,13 +52,20 @@ impl Default for Tracing {
     }
 }
 
-/// A processed file: position, path, bytes.
-pub(crate) type Seen = (usize, PathBuf, u64);
+/// Path and bytes of the processed files, by position.
+pub(crate) type Seen = BTreeMap<usize, (PathBuf, u64)>;
+
+/// Adds a processed piece of a file.
+pub(super) fn see(seen: &mut Seen, index: usize, path: &Path, bytes: u64) {
+    if index < FILES_MAX {
+        seen.entry(index).or_insert_with(|| (path.to_owned(), 0)).1 += bytes;
+    }
+}
 
 /// The tracing session of one run.
 pub(super) struct Traced {
     session: Session,
-    files: Option<Mutex<Vec<Seen>>>,
+    files: Option<Mutex<Seen>>,
     started_unix_ms: u64,
 }
 
@@ -120,11 +128,12 @@ impl Traced {
     }
 
     /// Adds the files that a thread has processed.
-    pub(super) fn saw(&self, more: Vec<Seen>) {
+    pub(super) fn saw(&self, more: Seen) {
         if let Some(files) = &self.files {
             let mut files = files.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            let room = FILES_MAX.saturating_sub(files.len());
-            files.extend(more.into_iter().take(room));
+            for (index, (path, bytes)) in more {
+                files.entry(index).or_insert((path, 0)).1 += bytes;
+            }
         }
     }
 
@@ -220,17 +229,14 @@ fn marks(reports: &[ThreadReport], list_end_ns: Option<u64>) -> Vec<Mark> {
     marks
 }
 
-/// Puts names at the positions of their files. In chunk form a file occurs more than once.
-fn name_files(trace: &mut Trace, seen: Vec<Seen>) {
-    let len = seen.iter().map(|(index, ..)| index + 1).filter(|n| *n <= FILES_MAX).max();
-    let len = len.unwrap_or(0);
+/// Puts names at the positions of their files.
+fn name_files(trace: &mut Trace, seen: Seen) {
+    let len = seen.last_key_value().map_or(0, |(index, _)| index + 1);
     trace.files = vec![String::new(); len];
     trace.file_bytes = vec![0; len];
-    for (index, path, bytes) in seen {
-        if index < len {
-            trace.files[index] = path.to_string_lossy().into_owned();
-            trace.file_bytes[index] += bytes;
-        }
+    for (index, (path, bytes)) in seen {
+        trace.files[index] = path.to_string_lossy().into_owned();
+        trace.file_bytes[index] = bytes;
     }
 }
 
@@ -241,11 +247,16 @@ mod tests {
     #[test]
     fn names_and_sizes_are_at_their_positions() {
         let mut trace = Trace::default();
-        let file = |index, name: &str, bytes| (index, PathBuf::from(name), bytes);
-        name_files(&mut trace, vec![file(2, "c", 5), file(0, "a", 1), file(2, "c", 7)]);
+        let mut seen = Seen::new();
+        // In chunk form the pieces of files alternate.
+        for (index, name, bytes) in [(2, "c", 5), (0, "a", 1), (2, "c", 7), (FILES_MAX, "far", 9)] {
+            see(&mut seen, index, Path::new(name), bytes);
+        }
+        assert_eq!(seen.len(), 2, "one entry per file, and none beyond the first files");
+        name_files(&mut trace, seen);
         assert_eq!(trace.files, ["a", "", "c"]);
         assert_eq!(trace.file_bytes, [1, 0, 12]);
-        name_files(&mut trace, vec![file(FILES_MAX, "far", 1)]);
+        name_files(&mut trace, Seen::new());
         assert_eq!(trace.files.len(), 0);
     }
 }

@@ -1,6 +1,6 @@
 //! The work on files, and the thread that runs it.
 
-use super::traced::{Seen, Traced, Tracing};
+use super::traced::{Seen, Traced, Tracing, see};
 use crate::arena::{Arena, RetainedBytes};
 use crate::cancel::Cancel;
 use crate::error::FileError;
@@ -214,7 +214,7 @@ pub(crate) struct Worker<'e, W: Work> {
     pub(crate) work: &'e W,
     pub(crate) local: W::Local,
     /// Processed files, if a trace wants them.
-    seen: Option<Vec<Seen>>,
+    seen: Option<Seen>,
 }
 
 impl<'e, W: Work> Worker<'e, W> {
@@ -232,7 +232,7 @@ impl<'e, W: Work> Worker<'e, W> {
     /// Starts tracing this thread.
     pub(super) fn trace(&mut self, recorder: Recorder, traced: &Traced) {
         self.meter.trace(recorder);
-        self.seen = traced.wants_files().then(Vec::new);
+        self.seen = traced.wants_files().then(Seen::new);
     }
 
     pub(super) fn end(
@@ -292,7 +292,7 @@ impl<'e, W: Work> Worker<'e, W> {
         }));
         self.meter.lap(CallKind::Compute, index);
         if let Some(seen) = &mut self.seen {
-            seen.push((index, path.to_owned(), bytes.len() as u64));
+            see(seen, index, path, bytes.len() as u64);
         }
         match result {
             Ok(Ok(After::More(state))) => {

@@ -37,8 +37,8 @@ pub(crate) fn lease_waiting<S>(
             reason,
         ));
     }
-    let lease = cx.shared.arena.lease(bytes, holding);
-    cx.meter.lap(CallKind::Memory, item.index);
+    let arena = &cx.shared.arena;
+    let lease = cx.meter.waiting(CallKind::Memory, item.index, || arena.lease(bytes, holding));
     lease.map_err(|none| no_buffer(cx.shared, item, bytes, none))
 }
 

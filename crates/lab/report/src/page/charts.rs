@@ -226,6 +226,10 @@ fn calls_per_point(arms: &[&ArmRuns<'_>]) -> (u64, u64) {
     for arm in arms {
         let mut kinds: BTreeMap<CallKind, u64> = BTreeMap::new();
         for (kind, stats) in arm.measured().flat_map(|m| &m.calls) {
+            // As in the lines: a call that was only counted has no point.
+            if stats.p50_ns == 0 {
+                continue;
+            }
             *kinds.entry(*kind).or_default() += stats.count;
         }
         points.extend(kinds.into_values().filter(|n| *n > 0));

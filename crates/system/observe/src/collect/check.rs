@@ -8,11 +8,12 @@
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
 use ioloom_sys_trace::perf::record::{Record, records};
-use ioloom_sys_trace::perf::{Faults, Ring, Target};
-use ioloom_sys_trace::tracefs::event::{Decoder, EventData};
+use ioloom_sys_trace::perf::{Faults, Ring, Target, thread_id};
+use ioloom_sys_trace::tracefs::event::{Decoder, Event, EventData, Kind};
 use ioloom_sys_trace::tracefs::page::Page;
 use ioloom_sys_trace::tracefs::{Instance, Pipe};
 use std::hint::black_box;
+use std::io;
 use std::time::Duration;
 
 /// Number of pages touched and of marks written by the clock test.
@@ -86,12 +87,29 @@ pub(super) fn clock_of_own_events() -> ClockTest {
     test
 }
 
-/// Checks tracefs marks between clock readings. The rings must be empty.
+/// Opens the rings of an instance and checks marks between clock readings.
+///
+/// # Errors
+///
+/// Fails if the marks have another ID for the calling thread: it is in a PID namespace, and the
+/// threads of kernel events cannot be identified.
 pub(super) fn clock_of_marks(
+    instance: &mut Instance,
+    decoder: &mut Decoder,
+) -> io::Result<(Vec<Pipe>, ClockTest)> {
+    instance.enable(Kind::Mark, "", decoder)?;
+    let mut pipes = instance.pipes()?;
+    instance.set_recording(true)?;
+    let clock = clock_of_new_marks(instance, &mut pipes, decoder);
+    instance.set_recording(false)?;
+    Ok((pipes, clock?))
+}
+
+fn clock_of_new_marks(
     instance: &Instance,
     pipes: &mut [Pipe],
     decoder: &Decoder,
-) -> ClockTest {
+) -> io::Result<ClockTest> {
     let mut test = ClockTest::default();
     let mut windows = Vec::new();
     for _ in 0..CLOCK_EVENTS {
@@ -100,19 +118,16 @@ pub(super) fn clock_of_marks(
             windows.push((before, monotonic_ns()));
         }
     }
-    let mut times = Vec::new();
+    let mut marks = Vec::new();
     for pipe in pipes {
         while let Ok(Some(bytes)) = pipe.next_page() {
             let events = Page::parse(bytes).into_iter().flat_map(Page::events);
-            times.extend(
-                events
-                    .filter(|(at, e)| {
-                        decoder.decode(*at, 0, e).is_some_and(|e| e.what == EventData::Mark)
-                    })
-                    .map(|(at, _)| at),
-            );
+            let decoded = events.filter_map(|(at, e)| decoder.decode(at, 0, e));
+            marks.extend(decoded.filter(|event| event.what == EventData::Mark));
         }
     }
+    same_ids(&marks, thread_id())?;
+    let mut times: Vec<u64> = marks.iter().map(|mark| mark.at_ns).collect();
     times.sort_unstable();
     if times.len() == windows.len() {
         for (window, at_ns) in windows.into_iter().zip(times) {
@@ -121,7 +136,20 @@ pub(super) fn clock_of_marks(
     } else {
         test.total = windows.len() as u64;
     }
-    test
+    Ok(test)
+}
+
+/// The kernel has other thread IDs than this PID namespace.
+#[derive(Debug, thiserror::Error)]
+#[error("kernel events have other process IDs than this container")]
+pub(super) struct OtherIds;
+
+/// Checks that the marks of thread `tid` have its ID. A mark in an interrupt has none.
+fn same_ids(marks: &[Event], tid: u32) -> io::Result<()> {
+    match marks.iter().find(|mark| ![0, tid].contains(&mark.by_tid)) {
+        None => Ok(()),
+        Some(_) => Err(io::Error::other(OtherIds)),
+    }
 }
 
 /// Measures recording a span and reading both clocks.
@@ -227,6 +255,16 @@ mod tests {
         if test.total == 0 {
             println!("skipped: kernel events of the process's threads are not available");
         }
+    }
+
+    #[test]
+    fn marks_with_the_ids_of_another_namespace_are_an_error_with_a_remedy() {
+        let mark = |by_tid| Event { at_ns: 1, cpu: 0, by_tid, what: EventData::Mark };
+        assert!(same_ids(&[mark(7), mark(0), mark(7)], 7).is_ok());
+        let error = same_ids(&[mark(7), mark(4242)], 7).unwrap_err();
+        assert!(error.to_string().contains("other process IDs"), "{error}");
+        let remedy = super::super::probe::remedy_of_kernel(&error);
+        assert!(remedy.contains("--pid=host"), "{remedy}");
     }
 
     #[test]

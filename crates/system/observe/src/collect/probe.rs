@@ -1,5 +1,6 @@
 //! Determines which sources of evidence work here, and how to enable the others.
 
+use super::check::{OtherIds, clock_of_marks};
 use ioloom_failure::reason;
 use ioloom_sys::proc::{self, ThreadSched};
 use ioloom_sys_trace::perf::{Faults, Ring, Target};
@@ -37,7 +38,7 @@ pub fn probe() -> Vec<Probe> {
             "schedstat",
             0,
             "time that a thread was ready to run but had no processor",
-            schedstat().map_err(|e| {
+            ThreadSched::open().map(drop).map_err(|e| {
                 (reason(&e), "boot a kernel with CONFIG_SCHED_INFO and mounted /proc".to_owned())
             }),
         ),
@@ -97,7 +98,10 @@ pub(super) const KERNEL: [(Kind, &str, &str); 7] = [
 ];
 
 fn kernel(all: &mut Vec<Probe>) {
-    let mut instance = Instance::open();
+    let mut instance = Instance::open().and_then(|mut instance| {
+        clock_of_marks(&mut instance, &mut Decoder::default())?;
+        Ok(instance)
+    });
     for (kind, source, gives) in KERNEL {
         let result = match &mut instance {
             Ok(instance) => {
@@ -110,16 +114,6 @@ fn kernel(all: &mut Vec<Probe>) {
         };
         all.push(one(source, 2, gives, result));
     }
-}
-
-fn schedstat() -> io::Result<()> {
-    // The statistics of a thread that never left its processor can still be zero.
-    std::thread::sleep(std::time::Duration::from_micros(1));
-    let stat = ThreadSched::open()?.read()?;
-    if stat.on_cpu_ns == 0 && stat.run_delay_ns == 0 {
-        return Err(io::Error::other("the kernel does not count it"));
-    }
-    Ok(())
 }
 
 fn syscall() -> io::Result<()> {
@@ -157,12 +151,16 @@ pub(super) fn remedy_of_own_events(error: &io::Error) -> String {
 
 /// Returns how to enable tracefs.
 pub(super) fn remedy_of_kernel(error: &io::Error) -> String {
+    if error.get_ref().is_some_and(|e| e.is::<OtherIds>()) {
+        return "run outside the container, or start the container with --pid=host".to_owned();
+    }
     match error.kind() {
         io::ErrorKind::ResourceBusy => "wait until the other trace has finished".to_owned(),
         io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound => {
             let user = ioloom_sys_trace::tracefs::grant::user();
             if user == 0 {
-                "run outside the container, or start the container with --privileged".to_owned()
+                "run outside the container, or start the container with --privileged --pid=host"
+                    .to_owned()
             } else {
                 format!("run as root, or once: sudo ioloom trace grant --user {user}")
             }

@@ -149,37 +149,27 @@ pub fn selftest(
     Ok(found.into_iter().map(Found::report).collect())
 }
 
-/// The workers' files, removed on drop.
+/// The workers' files. They have no names, so an interrupted test leaves none.
 struct Files {
-    dir: PathBuf,
-    paths: Vec<PathBuf>,
+    files: Vec<File>,
 }
 
 impl Files {
     fn make(dir: &Path) -> Result<Self, SelftestError> {
-        let dir = dir.join(format!(".ioloom-selftest-{}", std::process::id()));
-        std::fs::create_dir(&dir).map_err(PathError::on(Operation::CreateDir, &dir))?;
-        let mut files = Self { dir, paths: Vec::new() };
         let block = vec![0x5A; 1 << 20];
+        let mut files = Vec::new();
         for i in 0..WORKERS {
-            let path = files.dir.join(i.to_string());
-            files.paths.push(path.clone());
-            let mut file = File::create(&path).map_err(PathError::on(Operation::Create, &path))?;
+            let path = dir.join(format!(".ioloom-selftest-{}-{i}", std::process::id()));
+            let new = File::options().read(true).write(true).create_new(true).open(&path);
+            let mut file = new.map_err(PathError::on(Operation::Create, &path))?;
+            std::fs::remove_file(&path).map_err(PathError::on(Operation::Remove, &path))?;
             for _ in 0..FILE_BYTES >> 20 {
                 file.write_all(&block).map_err(PathError::on(Operation::Write, &path))?;
             }
             file.sync_all().map_err(PathError::on(Operation::Sync, &path))?;
+            files.push(file);
         }
-        Ok(files)
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        for path in &self.paths {
-            let _ = std::fs::remove_file(path);
-        }
-        let _ = std::fs::remove_dir(&self.dir);
+        Ok(Self { files })
     }
 }
 
@@ -325,11 +315,13 @@ fn mixed(level: Level, run_ms: u64, files: &Files) -> Result<One, Failed> {
     let barrier = Barrier::new(WORKERS + 1);
     let sum = Mutex::new((Truth::default(), None));
     std::thread::scope(|scope| {
-        for path in &files.paths {
+        // Nothing may fail between the barriers: the others would wait forever.
+        let partners = files.files.iter().map(|_| Partner::start(scope));
+        let partners = partners.collect::<io::Result<Vec<_>>>()?;
+        for (partner, file) in partners.into_iter().zip(&files.files) {
             let (session, over, barrier, sum) = (&session, &over, &barrier, &sum);
             scope.spawn(move || {
-                let done = Partner::start(scope)
-                    .and_then(|partner| worker(session, partner, path, barrier, over));
+                let done = worker(session, partner, file, barrier, over);
                 let mut sum = sum.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 match done {
                     Ok(truth) => sum.0.add(&truth),
@@ -350,7 +342,8 @@ fn mixed(level: Level, run_ms: u64, files: &Files) -> Result<One, Failed> {
         barrier.wait();
         std::thread::sleep(Duration::from_millis(run_ms));
         over.store(true, Ordering::Relaxed);
-    });
+        Ok::<(), io::Error>(())
+    })?;
     let raw = session.stop();
     let (truth, error) = sum.into_inner().unwrap_or_default();
     if let Some(error) = error {
@@ -379,16 +372,16 @@ fn shares(trace: &Trace) -> (BTreeMap<State, Option<f64>>, f64) {
 fn worker(
     session: &Session,
     mut partner: Partner,
-    path: &Path,
+    file: &File,
     barrier: &Barrier,
     over: &AtomicBool,
 ) -> io::Result<Truth> {
     let mut recorder = session.register("worker", "worker");
-    let open = File::open(path).and_then(|file| cache::evict_file(&file).map(|()| file));
+    let evicted = cache::evict_file(file);
     let mut buffer = vec![0; READ_BYTES];
     barrier.wait();
     barrier.wait();
-    let file = open?;
+    evicted?;
     let page = ioloom_sys::proc::page_bytes() as usize;
     let half = FILE_BYTES / 2;
     let gone = |_| io::Error::other("the partner has exited");
@@ -401,12 +394,12 @@ fn worker(
         witness.phase(State::Unknown)?;
         recorder.skip();
         for i in 0..READS {
-            file::read_at(&file, &mut buffer, half + i * half / READS)?;
+            file::read_at(file, &mut buffer, half + i * half / READS)?;
             recorder.lap(SpanKind::Read, 0);
         }
         witness.phase(State::Io)?;
         recorder.skip();
-        let map = Map::new(&file, half as usize, MapAdvice::None)?;
+        let map = Map::new(file, half as usize, MapAdvice::None)?;
         recorder.lap(SpanKind::Map, 0);
         for i in 0..TOUCHES {
             black_box(map.bytes()[i * (half as usize / TOUCHES) / page * page]);
@@ -414,7 +407,7 @@ fn worker(
         }
         witness.phase(State::Paging)?;
         drop(map);
-        cache::evict_file(&file)?;
+        cache::evict_file(file)?;
         witness.phase(State::Unknown)?;
         partner.ask.send(Ask::Answer).map_err(gone)?;
         recorder.skip();
@@ -538,6 +531,17 @@ mod tests {
             assert_eq!(report.task_pairs, 1);
         }
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "all files must be removed");
+    }
+
+    #[test]
+    fn an_interrupted_test_leaves_no_files() {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let files = Files::make(dir.path()).unwrap();
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "while the test runs");
+        assert_eq!(files.files.len(), WORKERS);
+        for file in &files.files {
+            assert_eq!(file.metadata().unwrap().len(), FILE_BYTES);
+        }
     }
 
     #[test]

@@ -93,11 +93,7 @@ impl Opened {
                 Ok(()) => {}
             }
         }
-        instance.enable(Kind::Mark, "", &mut decoder)?;
-        let mut pipes = instance.pipes()?;
-        instance.set_recording(true)?;
-        let clock = check::clock_of_marks(&instance, &mut pipes, &decoder);
-        instance.set_recording(false)?;
+        let (pipes, clock) = check::clock_of_marks(&mut instance, &mut decoder)?;
         self.clock = self.clock.with(clock);
         self.kernel = Some(Kernel { instance: Arc::new(instance), pipes, decoder });
         Ok(())

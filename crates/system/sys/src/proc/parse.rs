@@ -138,6 +138,13 @@ pub struct SchedStat {
     pub slices: u64,
 }
 
+impl SchedStat {
+    /// Reports whether the kernel counts: a thread that runs has begun a time slice.
+    pub const fn is_counted(&self) -> bool {
+        self.slices > 0
+    }
+}
+
 /// Parses a schedstat file. All values are zero if the kernel does not record them.
 pub fn parse_schedstat(text: &str) -> Option<SchedStat> {
     let mut numbers = numbers(text);
@@ -507,6 +514,8 @@ mod tests {
         assert_eq!(parse_system_stat("ctxt 1\n"), None);
         let sched = parse_schedstat("290536 59069 1\n").unwrap();
         assert_eq!((sched.on_cpu_ns, sched.run_delay_ns, sched.slices), (290_536, 59_069, 1));
+        assert!(sched.is_counted() && parse_schedstat("0 0 1\n").unwrap().is_counted());
+        assert!(!parse_schedstat("0 0 0\n").unwrap().is_counted());
         assert_eq!(parse_schedstat("1 2"), None);
     }
 
