@@ -103,6 +103,31 @@ fn sizes_in_the_file_are_not_trusted() {
 }
 
 #[test]
+fn small_sections_together_do_not_unpack_without_limit() {
+    // Each may unpack to 64 KiB.
+    let packed = {
+        use std::io::Write;
+        let mut encoder =
+            flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::best());
+        encoder.write_all(&vec![0; 60_000]).unwrap();
+        encoder.finish().unwrap()
+    };
+    let one = file(b"NEXT", 1, &packed, 60_000);
+    let sections = |count: u32| {
+        let mut bytes = one[..12].to_vec();
+        bytes.extend(count.to_le_bytes());
+        (0..count).for_each(|_| bytes.extend(&one[16..]));
+        bytes
+    };
+    assert_eq!(read(&sections(10)), Ok(Trace::default()));
+    assert!(reason(&sections(1000)).contains("more than a file of this size may"));
+    // The writer respects the limit.
+    let thread = Thread { name: "n".repeat(60_000), ..Thread::default() };
+    let trace = Trace { threads: vec![thread; 100], ..Trace::default() };
+    assert_eq!(read(&write(&trace)), Ok(trace));
+}
+
+#[test]
 fn states_that_do_not_add_up_are_refused() {
     let with = |ns: u64| {
         let mut trace = sample();

@@ -89,6 +89,8 @@ fn an_impossible_trace_is_one_error() {
     std::fs::write(home.path("no"), "not a trace").unwrap();
     home.run(&["trace", "show", "no"]).one_error(2, &["no", "not a trace file"]);
     home.run(&["trace", "show", "gone"]).one_error(1, &["gone", "No such file"]);
+    // It has no end.
+    home.run(&["trace", "show", "/dev/zero"]).one_error(2, &["not a trace file"]);
 }
 
 #[test]
