@@ -3,10 +3,11 @@
 use crate::atomic_file::{self, Begun};
 use crate::exit::Failure;
 use crate::{out, stderr, trace};
+use ioloom_failure::quoted;
 use ioloom_observe::TraceFile;
 use ioloom_trace::Trace;
 use serde::Serialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The files of an observation.
 pub(super) struct Outputs {
@@ -28,6 +29,7 @@ impl Outputs {
         json: Option<&Path>,
         html: Option<&Path>,
     ) -> Result<Self, Failure> {
+        check_distinct([trace, json.filter(|path| path.as_os_str() != "-"), html])?;
         let begin = |path: &Path| {
             atomic_file::create_parents(path)?;
             atomic_file::begin(path)
@@ -64,6 +66,34 @@ impl Outputs {
         failures.iter().for_each(|failure| stderr::message(&failure.message));
         failures.is_empty()
     }
+}
+
+/// Refuses one file for two outputs, as the later one would replace the other.
+fn check_distinct(outputs: [Option<&Path>; 3]) -> Result<(), Failure> {
+    // Pipes and devices are not replaced.
+    let is_file = |path: &&Path| std::fs::metadata(path).ok().is_none_or(|found| found.is_file());
+    let mut known: Vec<PathBuf> = Vec::new();
+    for path in outputs.into_iter().flatten().filter(is_file) {
+        let full = full_path(path);
+        if known.contains(&full) {
+            let path = quoted(path);
+            return Err(Failure::usage(format!("{path} is named for two outputs; use two files")));
+        }
+        known.push(full);
+    }
+    Ok(())
+}
+
+/// Returns the path without links, as far as it exists.
+fn full_path(path: &Path) -> PathBuf {
+    let in_real_directory = || {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let parent = parent.unwrap_or(Path::new(".")).canonicalize().ok()?;
+        Some(parent.join(path.file_name()?))
+    };
+    let existing = path.canonicalize().ok().or_else(in_real_directory);
+    let full = existing.or_else(|| std::path::absolute(path).ok());
+    full.unwrap_or_else(|| path.to_owned())
 }
 
 fn write_json(file: Begun, document: &impl Serialize) -> Result<(), Failure> {
