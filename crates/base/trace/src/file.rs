@@ -20,7 +20,7 @@
 //! In a section, numbers are LEB128, text is a length and UTF-8, and a list is its length followed
 //! by its columns. Times are stored as differences, so they are short and always in order. Data
 //! also contained in the JSON of a run (evidence, state tables) is stored as that JSON. A reader
-//! skips unknown tags.
+//! skips unknown tags, and refuses a file without one of HEAD, DEVS, CORE, SERI, MARK and FILE.
 //!
 //! # Untrusted files
 //!
@@ -58,7 +58,7 @@ pub const START_BYTES: u64 = 12;
 pub fn write(trace: &Trace) -> Vec<u8> {
     let sections = sections::encode(trace);
     let mut file = start(sections.len());
-    let mut unpacked = 0;
+    let mut unpacked = 0_u64;
     for (tag, raw) in sections {
         let after = unpacked + raw.len() as u64;
         // The file only grows, so a reader has at least this limit.
@@ -72,11 +72,16 @@ pub fn write(trace: &Trace) -> Vec<u8> {
     file
 }
 
-/// Returns a file that has one section with the specified contents and a valid checksum. Used for
-/// fuzzing, which would never guess a valid checksum.
+/// Returns the file of an empty trace, except for one section with the specified contents and a valid
+/// checksum. Used for fuzzing, which would never guess a valid checksum.
 pub fn single_section(tag: &[u8; 4], contents: &[u8]) -> Vec<u8> {
-    let mut file = start(1);
-    section(&mut file, tag, 0, contents, contents.len());
+    let mut sections = sections::encode(&Trace::default());
+    sections.retain(|(known, _)| known != tag);
+    sections.push((*tag, contents.to_vec()));
+    let mut file = start(sections.len());
+    for (tag, raw) in &sections {
+        section(&mut file, tag, 0, raw, raw.len());
+    }
     file
 }
 
@@ -125,6 +130,7 @@ pub fn read(bytes: &[u8]) -> Result<Trace, FileError> {
     let mut unpacked = 0_u64;
     let count = number32(&mut rest, "start")?;
     let mut trace = Trace::default();
+    let mut missing = sections::REQUIRED.to_vec();
     for _ in 0..count {
         let tag = take(&mut rest, 4, "list of sections")?;
         let section = tag.escape_ascii().to_string();
@@ -150,12 +156,14 @@ pub fn read(bytes: &[u8]) -> Result<Trace, FileError> {
             }
             _ => return Err(FileError::damaged(&section, "unknown compression")),
         }
+        missing.retain(|tag| *tag != section);
     }
-    if rest.is_empty() {
-        Ok(trace)
-    } else {
-        Err(FileError::damaged("end", format!("{} bytes follow the last section", rest.len())))
+    if !rest.is_empty() {
+        let reason = format!("{} bytes follow the last section", rest.len());
+        return Err(FileError::damaged("end", reason));
     }
+    // The checksum does not cover the tag.
+    missing.first().map_or(Ok(trace), |tag| Err(FileError::damaged(tag, "it is missing")))
 }
 
 /// Compresses bytes. Returns `None` if they do not shrink or shrink more than a reader accepts.
