@@ -57,7 +57,7 @@ impl Tally {
         self.switches += raw.switches.len() as u64;
         if explained.by_accounts {
             // A thread without any reading is not classified from readings.
-            if raw.cpu_ns.is_some_and(|ns| ns > 0) || !raw.accounts.is_empty() {
+            if thread.has_readings() {
                 self.by_accounts.push(raw.tid);
             }
             if explained.no_clock && thread.ns() > 0 {

@@ -189,7 +189,9 @@ fn assemble(run: Run, mut collected: Collected) -> Raw {
     }
     if unobserved > 0 {
         let of = format_counted(unobserved, "thread", "threads");
-        evidence.notes.push(format!("no switches and no samples of {of}: the states are unknown"));
+        evidence.notes.push(format!(
+            "no switches and fewer than {SAMPLES_MIN} samples of {of}: the states are unknown"
+        ));
     }
     if waits > 0 && run.level > Level::Account {
         evidence.notes.push(format!(

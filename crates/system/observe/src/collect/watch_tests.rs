@@ -157,12 +157,15 @@ fn the_states_of_a_thread_without_samples_and_switches_are_unknown() {
         collected.gather.threads.insert(7, stream);
         let raw = assemble(run(level), collected);
         let notes = &raw.evidence.notes;
-        assert!(notes.iter().any(|n| n.contains("no samples of 1 thread:")), "{notes:?}");
+        assert!(notes.iter().any(|n| n.contains("samples of 1 thread: the")), "{notes:?}");
         let trace = ioloom_trace::classify(raw);
         let thread = &trace.threads[0];
         let ns = |state: State| thread.states[&state].ns;
         assert_eq!((ns(State::Unknown), ns(State::OnCpu)), (Some(7_000), Some(0)), "{level:?}");
         assert_eq!(ns(State::Sleep), None, "{level:?}");
+        let unknown = &thread.states[&State::Unknown];
+        assert!(unknown.includes.contains(&State::OnCpu), "{unknown:?}");
+        assert!(unknown.why.as_ref().unwrap().contains("may have been on a processor"));
     }
 }
 

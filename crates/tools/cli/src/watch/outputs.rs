@@ -86,14 +86,10 @@ fn check_distinct(outputs: [Option<&Path>; 3]) -> Result<(), Failure> {
 
 /// Returns the path without links, as far as it exists.
 fn full_path(path: &Path) -> PathBuf {
-    let in_real_directory = || {
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let parent = parent.unwrap_or(Path::new(".")).canonicalize().ok()?;
-        Some(parent.join(path.file_name()?))
-    };
-    let existing = path.canonicalize().ok().or_else(in_real_directory);
-    let full = existing.or_else(|| std::path::absolute(path).ok());
-    full.unwrap_or_else(|| path.to_owned())
+    let Ok(full) = std::path::absolute(path) else { return path.to_owned() };
+    let existing = full.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+    let real = existing.and_then(|(above, real)| Some(real.join(full.strip_prefix(above).ok()?)));
+    real.unwrap_or(full)
 }
 
 fn write_json(file: Begun, document: &impl Serialize) -> Result<(), Failure> {
@@ -104,6 +100,15 @@ fn write_json(file: Begun, document: &impl Serialize) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_above_missing_directories_are_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("real")).unwrap();
+        std::os::unix::fs::symlink("real", dir.path().join("link")).unwrap();
+        let (trace, html) = (dir.path().join("real/new/w"), dir.path().join("link/new/w"));
+        assert!(Outputs::create(Some(&trace), None, Some(&html)).is_err());
+    }
 
     #[test]
     fn files_are_written_before_the_report() {
