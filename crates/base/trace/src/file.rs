@@ -20,15 +20,16 @@
 //! In a section, numbers are LEB128, text is a length and UTF-8, and a list is its length followed
 //! by its columns. Times are stored as differences, so they are short and always in order. Data
 //! also contained in the JSON of a run (evidence, state tables) is stored as that JSON. A reader
-//! skips unknown tags.
+//! skips unknown tags, and refuses a file without one of HEAD, DEVS, CORE, SERI, MARK and FILE.
 //!
 //! # Untrusted files
 //!
 //! A file can be truncated, damaged or malicious. Every length is therefore compared with the
-//! available bytes before memory is reserved, a section unpacks to at most [`UNPACK_MAX`] times its
-//! size (the writer stores sections that would shrink more), and every trace that is read satisfies
-//! the invariants of the other modules (segments tile, spans do not overlap, times are below 2^53
-//! ns). Any violation is an error.
+//! available bytes before memory is reserved, a section unpacks to at most 64 KiB or [`UNPACK_MAX`]
+//! times its size, all sections together to at most 1 MiB plus [`UNPACK_MAX`] times the size of the
+//! file (the writer stores sections that would exceed a limit), and every trace that is read
+//! satisfies the invariants of the other modules (segments tile, spans do not overlap, times are
+//! below 2^53 ns). Any violation is an error.
 
 mod columns;
 mod error;
@@ -47,24 +48,40 @@ use std::io::{Read, Write};
 pub const UNPACK_MAX: u64 = 8;
 /// Unpacked size in bytes that is always allowed: small sections with repeated text shrink more.
 const UNPACK_FREE: u64 = 64 * 1024;
+/// The same for all sections together.
+const UNPACK_FREE_TOTAL: u64 = 16 * UNPACK_FREE;
+/// Number of bytes that [`check_start`] needs.
+pub const START_BYTES: u64 = 12;
+
 /// Returns the bytes of a trace file. The trace must be in the order in which [`crate::classify()`]
 /// returns it.
 pub fn write(trace: &Trace) -> Vec<u8> {
     let sections = sections::encode(trace);
     let mut file = start(sections.len());
+    let mut unpacked = 0_u64;
     for (tag, raw) in sections {
-        let packed = pack(&raw);
+        let after = unpacked + raw.len() as u64;
+        // The file only grows, so a reader has at least this limit.
+        let packed = pack(&raw).filter(|p| after <= total_max(file.len() + p.len()));
+        if packed.is_some() {
+            unpacked = after;
+        }
         let (kind, stored) = packed.as_ref().map_or((0_u32, &raw), |packed| (1, packed));
         section(&mut file, &tag, kind, stored, raw.len());
     }
     file
 }
 
-/// Returns a file that has one section with the specified contents and a valid checksum. Used for
-/// fuzzing, which would never guess a valid checksum.
+/// Returns the file of an empty trace, except for one section with the specified contents and a valid
+/// checksum. Used for fuzzing, which would never guess a valid checksum.
 pub fn single_section(tag: &[u8; 4], contents: &[u8]) -> Vec<u8> {
-    let mut file = start(1);
-    section(&mut file, tag, 0, contents, contents.len());
+    let mut sections = sections::encode(&Trace::default());
+    sections.retain(|(known, _)| known != tag);
+    sections.push((*tag, contents.to_vec()));
+    let mut file = start(sections.len());
+    for (tag, raw) in &sections {
+        section(&mut file, tag, 0, raw, raw.len());
+    }
     file
 }
 
@@ -84,6 +101,24 @@ fn section(file: &mut Vec<u8>, tag: &[u8; 4], kind: u32, stored: &[u8], raw_byte
     file.extend_from_slice(stored);
 }
 
+/// Checks the first [`START_BYTES`] bytes of a file, so that other files are not read.
+///
+/// # Errors
+///
+/// Fails if they are not the start of a trace file of this version.
+pub fn check_start(bytes: &[u8]) -> Result<(), FileError> {
+    let mut rest = bytes;
+    skip_start(&mut rest)
+}
+
+fn skip_start(rest: &mut &[u8]) -> Result<(), FileError> {
+    if take(rest, 8, "start").ok() != Some(&MAGIC[..]) {
+        return Err(FileError::NotATrace);
+    }
+    let found = number32(rest, "start")?;
+    if found == VERSION { Ok(()) } else { Err(FileError::Version { found }) }
+}
+
 /// Reads a trace file.
 ///
 /// # Errors
@@ -91,15 +126,11 @@ fn section(file: &mut Vec<u8>, tag: &[u8; 4], kind: u32, stored: &[u8], raw_byte
 /// Fails if the bytes are not a valid trace file.
 pub fn read(bytes: &[u8]) -> Result<Trace, FileError> {
     let mut rest = bytes;
-    if take(&mut rest, 8, "start").ok() != Some(&MAGIC[..]) {
-        return Err(FileError::NotATrace);
-    }
-    let found = number32(&mut rest, "start")?;
-    if found != VERSION {
-        return Err(FileError::Version { found });
-    }
+    skip_start(&mut rest)?;
+    let mut unpacked = 0_u64;
     let count = number32(&mut rest, "start")?;
     let mut trace = Trace::default();
+    let mut missing = sections::REQUIRED.to_vec();
     for _ in 0..count {
         let tag = take(&mut rest, 4, "list of sections")?;
         let section = tag.escape_ascii().to_string();
@@ -114,15 +145,25 @@ pub fn read(bytes: &[u8]) -> Result<Trace, FileError> {
         }
         match kind {
             0 => sections::decode(&section, stored, &mut trace)?,
-            1 => sections::decode(&section, &unpack(stored, raw, &section)?, &mut trace)?,
+            1 => {
+                let contents = unpack(stored, raw, &section)?;
+                unpacked += contents.len() as u64;
+                if unpacked > total_max(bytes.len()) {
+                    let reason = "the sections unpack to more than a file of this size may contain";
+                    return Err(FileError::damaged(&section, reason));
+                }
+                sections::decode(&section, &contents, &mut trace)?;
+            }
             _ => return Err(FileError::damaged(&section, "unknown compression")),
         }
+        missing.retain(|tag| *tag != section);
     }
-    if rest.is_empty() {
-        Ok(trace)
-    } else {
-        Err(FileError::damaged("end", format!("{} bytes follow the last section", rest.len())))
+    if !rest.is_empty() {
+        let reason = format!("{} bytes follow the last section", rest.len());
+        return Err(FileError::damaged("end", reason));
     }
+    // The checksum does not cover the tag.
+    missing.first().map_or(Ok(trace), |tag| Err(FileError::damaged(tag, "it is missing")))
 }
 
 /// Compresses bytes. Returns `None` if they do not shrink or shrink more than a reader accepts.
@@ -136,6 +177,11 @@ fn pack(raw: &[u8]) -> Option<Vec<u8>> {
 
 fn unpacked_max(packed: usize) -> u64 {
     UNPACK_FREE.max(UNPACK_MAX.saturating_mul(packed as u64))
+}
+
+/// Returns how many bytes the sections of a file may unpack to.
+fn total_max(file: usize) -> u64 {
+    UNPACK_FREE_TOTAL.saturating_add(UNPACK_MAX.saturating_mul(file as u64))
 }
 
 fn unpack(stored: &[u8], size: u64, section: &str) -> Result<Vec<u8>, FileError> {

@@ -184,7 +184,8 @@ impl Utilisation {
         let device = (!trace.devices.is_empty()).then(|| Coverage::union(busy));
         let both = device.as_ref().map(|d| any_ours.intersection(d)).unwrap_or_default();
         Self {
-            cores: processors(trace),
+            // Other programs also use the processors that this one may not use.
+            cores: processors(trace).map(|n| n.max(trace.cores.len() as u32)),
             ours,
             others: sees_others.then(|| runs(false)),
             any_ours,

@@ -392,6 +392,17 @@ pub enum Waited {
     WantsTerminal,
 }
 
+/// Restores the default action of SIGCHLD. If the caller of this process ignores the signal, this process
+/// inherits that, and the system then discards the exit codes of its children.
+pub fn keep_exit_codes_of_children() {
+    // SAFETY: the structure is plain data, for which zeros are valid: the default action with an empty mask.
+    unsafe {
+        let mut default: libc::sigaction = std::mem::zeroed();
+        default.sa_sigaction = libc::SIG_DFL;
+        libc::sigaction(libc::SIGCHLD, &raw const default, std::ptr::null_mut());
+    }
+}
+
 /// Stops this process as the terminal would have done if SIGTSTP were not caught: until SIGCONT, and not
 /// at all if no shell could continue it (an orphaned process group).
 pub fn stop_as_the_terminal_does() {

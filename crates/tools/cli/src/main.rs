@@ -76,6 +76,7 @@ const PLACES: u32 = 1024;
 fn main() -> ExitCode {
     // While there is one thread, this does not wait. It may fail: files then open more slowly.
     let _ = descriptor_table::make_room(PLACES);
+    ioloom_sys::proc::keep_exit_codes_of_children();
     let command = command_line::parse();
     if command.prints() && Stream::Output.was_closed() {
         stderr::message(usage::CLOSED);

@@ -56,7 +56,10 @@ impl Tally {
         self.unwoken += explained.unwoken;
         self.switches += raw.switches.len() as u64;
         if explained.by_accounts {
-            self.by_accounts.push(raw.tid);
+            // A thread without any reading is not classified from readings.
+            if thread.has_readings() {
+                self.by_accounts.push(raw.tid);
+            }
             if explained.no_clock && thread.ns() > 0 {
                 self.no_clock.push(raw.tid);
             }

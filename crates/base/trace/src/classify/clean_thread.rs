@@ -25,6 +25,11 @@ impl CleanThread {
         self.raw.end_ns - self.raw.start_ns
     }
 
+    /// Reports whether clock readings show anything about the thread.
+    pub(super) fn has_readings(&self) -> bool {
+        self.raw.cpu_ns.is_some_and(|ns| ns > 0) || !self.raw.accounts.is_empty()
+    }
+
     /// Returns the span that contains a point in time.
     pub(super) fn span_at(&self, at_ns: u64) -> Option<&Span> {
         let after = self.raw.spans.partition_point(|s| s.start_ns <= at_ns);

@@ -30,6 +30,9 @@ a major fault; a fault on a page already requested by readahead is not major; le
 /// The same if later events were dropped.
 const WHY_UNKNOWN_CUT: &str = "the limit of stored events was reached, and later states are unknown; \
 observe a shorter run";
+/// The same if nothing was recorded.
+const WHY_UNOBSERVED: &str = "no events and no clock readings of this thread were recorded; it may \
+have been on a processor; observe a longer run";
 const WHY_PREEMPTED: &str = "level 0 has only the run-queue delay, which includes both ready and \
      preempted time; level 1 separates them";
 const WHY_READY: &str = "requires the kernel's run-queue delay (schedstat) or level 2";
@@ -135,15 +138,24 @@ pub(super) fn table(
     {
         let mapped =
             seen.maps && seen.level < Level::Kernel && !unknown.includes.contains(&State::Paging);
+        let unobserved = explained.by_accounts
+            && !explained.no_clock
+            && !thread.has_readings()
+            && thread.raw.spans.is_empty();
         let why = match (explained.no_clock, explained.by_accounts) {
             _ if explained.cut => WHY_UNKNOWN_CUT,
             (true, _) => WHY_NO_CLOCK,
+            (false, true) if unobserved => WHY_UNOBSERVED,
             (false, true) => WHY_UNKNOWN_ACCOUNT,
             (false, false) if mapped => WHY_UNKNOWN_MAPPED,
             (false, false) => WHY_UNKNOWN,
         };
         if mapped {
             unknown.includes.push(State::Paging);
+        }
+        // On-cpu stays 0: null would hide the processor time of other threads in sums.
+        if unobserved {
+            unknown.includes.insert(0, State::OnCpu);
         }
         unknown.why = Some(why.to_owned());
     }

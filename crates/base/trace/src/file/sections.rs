@@ -11,6 +11,9 @@ use ioloom_model::{Evidence, State, StateTable};
 /// Bit in a segment's code: its position is unknown.
 const NOT_PLACED: u64 = 0x80;
 
+/// Sections that every file has.
+pub(super) const REQUIRED: [&str; 6] = ["HEAD", "DEVS", "CORE", "SERI", "MARK", "FILE"];
+
 /// Returns the uncompressed sections of a trace.
 pub(super) fn encode(trace: &Trace) -> Vec<([u8; 4], Vec<u8>)> {
     let mut sections = vec![(*b"HEAD", section(|w| head(w, trace)))];

@@ -54,7 +54,9 @@ pub(super) fn oversubscription(seen: &Observed<'_>) -> Option<Finding> {
         line("processors", cpus.to_string()),
     ];
     if let Some(others_ns) = seen.utilisation.within(0, seen.trace.elapsed_ns).others_ns {
-        let capacity = seen.trace.elapsed_ns.saturating_mul(u64::from(cpus)).max(1);
+        // Other programs also use the processors that this one may not use.
+        let all_cpus = u64::from(cpus).max(seen.trace.cores.len() as u64);
+        let capacity = seen.trace.elapsed_ns.saturating_mul(all_cpus).max(1);
         evidence.push(line(
             "processor time of other programs",
             pct(others_ns as f64 / capacity as f64),

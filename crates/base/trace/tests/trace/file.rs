@@ -3,7 +3,7 @@
 use crate::sample::sample;
 use crate::wild;
 use ioloom_model::{State, StateTime};
-use ioloom_trace::file::{FileError, MAGIC, UNPACK_MAX, VERSION, read, write};
+use ioloom_trace::file::{FileError, MAGIC, UNPACK_MAX, VERSION, read, single_section, write};
 use ioloom_trace::shares::{self, Lanes};
 use ioloom_trace::{NO_CPU, Segment, Thread, Trace};
 use proptest::prelude::*;
@@ -71,7 +71,19 @@ fn each_error_has_a_reason() {
     assert!(reason(&file(b"MARK", 1, &[7], 1)).contains("cannot unpack"));
     assert!(reason(&file(b"MARK", 0, &[0, 0], 2)).contains("extra bytes"));
     // A section of a later version is not an error.
-    assert_eq!(read(&file(b"NEXT", 0, &[9, 9], 2)), Ok(Trace::default()));
+    assert_eq!(read(&single_section(b"NEXT", &[9, 9])), Ok(Trace::default()));
+}
+
+#[test]
+fn a_damaged_tag_does_not_lose_a_section() {
+    let whole = write(&Trace::default());
+    for tag in ["HEAD", "DEVS", "CORE", "SERI", "MARK", "FILE"] {
+        let at = whole.windows(4).position(|part| part == tag.as_bytes()).unwrap();
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x20;
+        let wanted = format!("section {tag} of the trace file is damaged: it is missing");
+        assert!(reason(&bytes).contains(&wanted), "{tag}");
+    }
 }
 
 #[test]
@@ -100,6 +112,31 @@ fn sizes_in_the_file_are_not_trusted() {
     late.extend(huge);
     late.push(0);
     assert!(reason(&file(b"MARK", 0, &late, late.len() as u64)).contains("104 days"));
+}
+
+#[test]
+fn small_sections_together_do_not_unpack_without_limit() {
+    // Each may unpack to 64 KiB.
+    let packed = {
+        use std::io::Write;
+        let mut encoder =
+            flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::best());
+        encoder.write_all(&vec![0; 60_000]).unwrap();
+        encoder.finish().unwrap()
+    };
+    let one = file(b"NEXT", 1, &packed, 60_000);
+    let sections = |count: u32| {
+        let mut bytes = one[..12].to_vec();
+        bytes.extend(count.to_le_bytes());
+        (0..count).for_each(|_| bytes.extend(&one[16..]));
+        bytes
+    };
+    assert!(reason(&sections(10)).contains("it is missing"));
+    assert!(reason(&sections(1000)).contains("more than a file of this size may"));
+    // The writer respects the limit.
+    let thread = Thread { name: "n".repeat(60_000), ..Thread::default() };
+    let trace = Trace { threads: vec![thread; 100], ..Trace::default() };
+    assert_eq!(read(&write(&trace)), Ok(trace));
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use crate::wild;
 use ioloom_model::{Level, State, StateTime};
+use ioloom_trace::raw::PROCESSORS;
 use ioloom_trace::shares::{self, Lanes, Shares};
 use ioloom_trace::utilisation::{Coverage, DeviceOverlap, Utilisation};
-use ioloom_trace::{Core, CoreRun, Device, NO_CPU, Request, Segment, Thread, Trace};
+use ioloom_trace::{Core, CoreRun, Device, NO_CPU, Request, Segment, Series, Thread, Trace};
 use proptest::prelude::*;
 
 /// Sums the overlap of every segment with a range.
@@ -131,6 +132,11 @@ fn usage_of_processors_and_devices() {
     let used = Utilisation::new(&trace).within(0, 100);
     assert_eq!((used.ours_ns, used.others_ns, used.idle_ns), (70, Some(10), Some(120)));
     assert_eq!((used.device_busy_ns, used.in_flight), (Some(40), Some(0.5)));
+    // The program may use only one of the processors.
+    let (name, points) = (PROCESSORS.to_owned(), vec![(0, 1.0)]);
+    let usable = Series { name, points, ..Series::default() };
+    let bound = Trace { series: vec![usable], ..trace.clone() };
+    assert_eq!(Utilisation::new(&bound).within(0, 100), used);
     let ways = Utilisation::new(&trace).device_overlap(0, 100).unwrap();
     let wanted = DeviceOverlap { both_ns: 10, cpu_only_ns: 50, device_only_ns: 30, neither_ns: 10 };
     assert_eq!(ways, wanted);

@@ -4,17 +4,18 @@ use super::share_text;
 use crate::quantity::count;
 use ioloom_model::units::{format_counted, format_ns};
 use ioloom_model::{State, StateTable, StateTime};
-use ioloom_trace::Trace;
+use ioloom_trace::{ROLE_TOOL, Trace};
 
 /// Returns one line of evidence: level, sources, losses, cost.
 pub(super) fn evidence_line(trace: &Trace) -> String {
     let e = &trace.evidence;
     let records = e.sources.iter().map(|s| s.records).fold(0, u64::saturating_add);
+    let threads = trace.threads.iter().filter(|thread| thread.role != ROLE_TOOL).count();
     format!(
-        "{} threads, {} elapsed; evidence level {} ({}), {} records from {}, {} lost; tracing \
+        "{}, {} elapsed; evidence level {} ({}), {} records from {}, {} lost; tracing \
         overhead \
          about {:.1} % (estimated)",
-        trace.threads.len(),
+        format_counted(threads as u64, "thread", "threads"),
         format_ns(trace.elapsed_ns as f64),
         e.level.number(),
         e.level.name(),
@@ -102,5 +103,5 @@ pub(super) fn share_of(table: &StateTable, state: State, total_ns: u64) -> Strin
 
 /// Returns the nanoseconds of all measured states.
 pub(super) fn total_of(table: &StateTable) -> u64 {
-    table.values().filter_map(|t| t.ns).sum()
+    table.values().filter_map(|t| t.ns).fold(0, u64::saturating_add)
 }

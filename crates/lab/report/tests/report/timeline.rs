@@ -1,12 +1,12 @@
 //! Timelines of synthetic traces: the drawn areas equal the shares, and nothing is hidden.
 
 use crate::synthetic::{account_only, mapped, million, reader_and_computers, sync_threads};
-use ioloom_model::State;
+use ioloom_model::{State, StateTime};
 use ioloom_report::timeline::{
     SvgOptions, Theme, letter, section, timeline_page, timeline_svg, timeline_text,
 };
 use ioloom_trace::shares::Lanes;
-use ioloom_trace::{Thread, Trace};
+use ioloom_trace::{ROLE_TOOL, Thread, Trace};
 use std::collections::BTreeSet;
 
 fn light() -> SvgOptions {
@@ -182,6 +182,23 @@ fn empty_and_tiny_traces_can_be_drawn() {
     }
     assert!(timeline_page(&[]).contains("There is no trace."));
     assert!(section(&[sync_threads()]).as_str().contains("data-wheel=\"focus\""));
+}
+
+#[test]
+fn threads_of_the_tool_are_not_counted_and_sums_do_not_overflow() {
+    let time = |ns| StateTime { ns: Some(ns), ..StateTime::default() };
+    let states = [(State::OnCpu, time(u64::MAX)), (State::Io, time(1))];
+    let thread = |role: &str| Thread {
+        role: role.to_owned(),
+        end_ns: 1,
+        states: states.clone().into(),
+        ..Thread::default()
+    };
+    let threads = vec![thread("worker"), thread(ROLE_TOOL)];
+    let trace = Trace { elapsed_ns: 1, threads, ..Trace::default() };
+    let text = timeline_text(&trace, 80);
+    assert!(text.starts_with("1 thread, ") || text.contains("\n1 thread, "), "{text}");
+    assert!(timeline_page(std::slice::from_ref(&trace)).contains("1 thread, "));
 }
 
 #[test]

@@ -244,7 +244,7 @@ fn user_sources(run: &Run, finished: &[Finished], notes: &mut Vec<String>) -> Ve
     }
     let mut sources = vec![source("spans", spans, spans_lost, run.costs.span_ns, "none")];
     if run.level < Level::Kernel || accounts > 0 {
-        sources.push(source("thread clock", accounts, accounts_lost, run.costs.account_ns, "none"));
+        sources.push(source("thread-clock", accounts, accounts_lost, run.costs.account_ns, "none"));
     }
     sources
 }

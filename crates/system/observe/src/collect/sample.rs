@@ -314,21 +314,22 @@ pub(super) fn accounts_of_samples(samples: &[Sample]) -> Vec<Account> {
 }
 
 /// Returns a named span for each recorded wait during which a sample was taken. Both lists are
-/// sorted.
-pub(super) fn spans_of_waits(switches: &[Switch], samples: &[Sample]) -> Vec<Span> {
+/// sorted. A wait after the last switch ends at `end_ns`.
+pub(super) fn spans_of_waits(switches: &[Switch], samples: &[Sample], end_ns: u64) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
     let mut samples = samples.iter().peekable();
-    for pair in switches.windows(2) {
-        let (out, back) = (pair[0], pair[1]);
-        if !out.out || out.preempted || back.out {
+    for (i, out) in switches.iter().enumerate() {
+        let back = switches.get(i + 1);
+        if !out.out || out.preempted || back.is_some_and(|back| back.out) {
             continue;
         }
+        let back_ns = back.map_or(end_ns, |back| back.at_ns);
         while samples.next_if(|s| s.at_ns < out.at_ns).is_some() {}
         let mut kind = None;
-        while let Some(sample) = samples.next_if(|s| s.at_ns < back.at_ns) {
+        while let Some(sample) = samples.next_if(|s| s.at_ns < back_ns) {
             kind = kind.or(sample.waits);
         }
-        let ns = back.at_ns - out.at_ns;
+        let ns = back_ns.saturating_sub(out.at_ns);
         spans.extend(kind.map(|kind| Span { start_ns: out.at_ns, ns, kind, file: NO_FILE }));
     }
     spans
@@ -367,11 +368,16 @@ mod tests {
             switch(50, false),
             switch(60, true),
         ];
-        let samples =
-            [sample(5, Some(SpanKind::Read)), sample(20, Some(SpanKind::Sleep)), sample(35, None)];
-        let spans = spans_of_waits(&switches, &samples);
+        let samples = [
+            sample(5, Some(SpanKind::Read)),
+            sample(20, Some(SpanKind::Sleep)),
+            sample(35, None),
+            sample(70, Some(SpanKind::Event)),
+        ];
+        let spans = spans_of_waits(&switches, &samples, 90);
         let seen: Vec<_> = spans.iter().map(|s| (s.start_ns, s.ns, s.kind)).collect();
-        assert_eq!(seen, [(10, 20, SpanKind::Sleep)]);
+        // The last wait lasts until the end.
+        assert_eq!(seen, [(10, 20, SpanKind::Sleep), (60, 30, SpanKind::Event)]);
     }
 
     #[test]

@@ -149,12 +149,14 @@ fn assemble(run: Run, mut collected: Collected) -> Raw {
     let complete =
         collected.own_lost == 0 && collected.kernel_lost == 0 && collected.gather.over == 0;
     let mut gather = collected.gather;
+    // The collecting thread is not part of the program.
+    for done in &finished {
+        gather.threads.remove(&done.tid);
+    }
     let cores = cores(&run, &mut gather, &[]);
-    let (mut waits, mut named, mut by_samples) = (0, 0, 0);
+    let until_ns = gather.full_ns.unwrap_or(u64::MAX);
+    let (mut waits, mut named, mut by_samples, mut unobserved) = (0, 0, 0, 0);
     for (tid, stream) in std::mem::take(&mut gather.threads) {
-        if finished.iter().any(|done| done.tid == tid) {
-            continue;
-        }
         let samples = samples.remove(&tid).unwrap_or_default();
         let first =
             [&stream.own, &stream.sched].iter().filter_map(|l| Some(l.first()?.at_ns)).min();
@@ -167,10 +169,11 @@ fn assemble(run: Run, mut collected: Collected) -> Raw {
             end_ns: stream.end_ns.unwrap_or(run.end_ns),
             ..Finished::default()
         };
-        let (thread, counted) = outside(&run, done, stream, &samples);
+        let (thread, counted) = outside(&run, done, stream, &samples, until_ns);
         waits += counted.waits;
         named += counted.named;
         by_samples += u64::from(counted.by_samples);
+        unobserved += u64::from(counted.is_unobserved);
         threads.push(thread);
     }
     if by_samples > 0 {
@@ -183,6 +186,12 @@ fn assemble(run: Run, mut collected: Collected) -> Raw {
             format!("no switches of {of} remain: switches were dropped or lost")
         };
         evidence.notes.push(format!("{why}; the states come from /proc samples"));
+    }
+    if unobserved > 0 {
+        let of = format_counted(unobserved, "thread", "threads");
+        evidence.notes.push(format!(
+            "no switches and fewer than {SAMPLES_MIN} samples of {of}: the states are unknown"
+        ));
     }
     if waits > 0 && run.level > Level::Account {
         evidence.notes.push(format!(
@@ -215,14 +224,17 @@ struct Counted {
     named: usize,
     /// Whether samples replace switches that were not recorded.
     by_samples: bool,
+    /// Whether nothing shows its states.
+    is_unobserved: bool,
 }
 
-/// Assembles a thread of the other program.
+/// Assembles a thread of the other program, whose switches were kept until `until_ns`.
 fn outside(
     run: &Run,
     mut done: Finished,
     mut stream: Stream,
     samples: &[Sample],
+    until_ns: u64,
 ) -> (RawThread, Counted) {
     let mut counted = Counted::default();
     // A thread that moves between processors has records in several rings.
@@ -243,7 +255,7 @@ fn outside(
         (stream.own, stream.sched) = (Vec::new(), Vec::new());
     } else {
         let switches = if stream.own.is_empty() { &stream.sched } else { &stream.own };
-        done.spans = spans_of_waits(switches, samples);
+        done.spans = spans_of_waits(switches, samples, done.end_ns.min(until_ns));
         counted.waits = switches.iter().filter(|s| s.out && !s.preempted).count();
         counted.named = done.spans.len();
     }
@@ -254,6 +266,12 @@ fn outside(
     let clocks = clocks.filter(|_| by_samples);
     raw.cpu_ns = clocks.map(|(a, b)| b.cpu_ns.saturating_sub(a.cpu_ns));
     raw.run_delay_ns = clocks.map(|(a, b)| b.run_delay_ns.saturating_sub(a.run_delay_ns));
+    counted.is_unobserved =
+        raw.switches.is_empty() && samples.len() < SAMPLES_MIN && raw.end_ns > raw.start_ns;
+    if counted.is_unobserved {
+        // Without a clock it would count as on a processor.
+        raw.cpu_ns = Some(0);
+    }
     (raw, counted)
 }
 

@@ -1,6 +1,7 @@
 use super::super::check::{ClockTest, Costs};
 use super::*;
 use ioloom_sys_trace::perf::paused::PausedChild;
+use ioloom_sys_trace::tracefs::event::{Event, EventData};
 use ioloom_trace::SpanKind;
 use std::process::Command;
 
@@ -145,6 +146,45 @@ fn a_thread_without_switches_is_classified_by_its_samples() {
         assert!(notes.iter().any(|n| n.contains("dropped or lost")), "{notes:?}");
         assert!(!notes.iter().any(|n| n.contains("another user")), "{notes:?}");
     }
+}
+
+#[test]
+fn the_states_of_a_thread_without_samples_and_switches_are_unknown() {
+    use ioloom_model::State;
+    for level in [Level::Account, Level::Switch] {
+        let mut collected = Collected { sampler: Some(Sampler::new(7)), ..Collected::default() };
+        let stream = Stream { pid: 7, begin_ns: Some(2_000), ..Stream::default() };
+        collected.gather.threads.insert(7, stream);
+        let raw = assemble(run(level), collected);
+        let notes = &raw.evidence.notes;
+        assert!(notes.iter().any(|n| n.contains("samples of 1 thread: the")), "{notes:?}");
+        let trace = ioloom_trace::classify(raw);
+        let thread = &trace.threads[0];
+        let ns = |state: State| thread.states[&state].ns;
+        assert_eq!((ns(State::Unknown), ns(State::OnCpu)), (Some(7_000), Some(0)), "{level:?}");
+        assert_eq!(ns(State::Sleep), None, "{level:?}");
+        let unknown = &thread.states[&State::Unknown];
+        assert!(unknown.includes.contains(&State::OnCpu), "{unknown:?}");
+        assert!(unknown.why.as_ref().unwrap().contains("may have been on a processor"));
+    }
+}
+
+#[test]
+fn the_collecting_thread_is_not_part_of_the_program() {
+    let mut gather = Gather::new(100, true);
+    gather.know(7).pid = 7;
+    gather.know(9);
+    for (at_ns, prev_tid, next_tid) in [(2_000, 0, 7), (3_000, 7, 9), (4_000, 9, 0)] {
+        let what = EventData::Switch { prev_tid, prev_state: 1, next_tid, next_name: [0; 16] };
+        gather.kernel(&Event { at_ns, cpu: 0, by_tid: prev_tid, what });
+    }
+    let tool = Finished { tid: 9, role: TOOL.to_owned(), ..Finished::default() };
+    let collected = Collected { gather, finished: vec![tool], ..Collected::default() };
+    let raw = assemble(run(Level::Kernel), collected);
+    let runs: Vec<_> = raw.cores[0].iter().map(|r| (r.start_ns, r.tid, r.ours)).collect();
+    assert_eq!(runs, [(1_000, 7, true), (2_000, 9, false)]);
+    let roles: Vec<_> = raw.threads.iter().map(|t| (t.tid, t.role.as_str())).collect();
+    assert_eq!(roles, [(7, "process 7"), (9, TOOL)]);
 }
 
 /// Their creation is recorded in the ring of one processor, their switches and their exit in that of another.

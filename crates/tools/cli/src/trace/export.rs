@@ -4,8 +4,10 @@ use super::input::read;
 use crate::exit::{Ended, Exit, Failure};
 use crate::{atomic_file, out};
 use clap::{Args, ValueEnum};
+use ioloom_failure::quoted;
 use ioloom_report::timeline;
 use ioloom_trace::{csv, perfetto};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -99,6 +101,7 @@ pub(super) fn run(args: &ExportArgs) -> Ended {
     if args.table != Table::Segments && args.format != Format::Csv {
         return Err(Failure::usage("--table needs --format csv"));
     }
+    check_output(&args.output, &[&args.file])?;
     let trace = read(&args.file)?;
     let bytes = match (args.format, args.table) {
         (Format::Html, _) => timeline::timeline_page(std::slice::from_ref(&trace)).into_bytes(),
@@ -121,8 +124,25 @@ pub(super) fn run(args: &ExportArgs) -> Ended {
 }
 
 pub(super) fn compare(args: &CompareArgs) -> Ended {
+    check_output(&args.output, &[&args.first, &args.second])?;
     let traces = [read(&args.first)?, read(&args.second)?];
     put(&args.output, timeline::timeline_page(&traces).as_bytes())
+}
+
+/// Refuses an output that would replace an input.
+fn check_output(output: &Path, inputs: &[&Path]) -> Result<(), Failure> {
+    let identity = |path: &Path| {
+        let found = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+        Some((found.dev(), found.ino()))
+    };
+    let Some(replaced) = identity(output).filter(|_| output.as_os_str() != "-") else {
+        return Ok(());
+    };
+    if inputs.iter().any(|input| identity(input) == Some(replaced)) {
+        let path = quoted(output);
+        return Err(Failure::usage(format!("{path} is an input; write to another file")));
+    }
+    Ok(())
 }
 
 /// Writes a file atomically, or to standard output.

@@ -73,7 +73,8 @@ pub(crate) struct WatchArgs {
 
     /// Counter samples per second
     ///
-    /// 0 disables system counters. The sampler uses at most 0.5 % of one processor.
+    /// 0 disables system counters. At the default rate, the sampler uses at most 0.5 % of one processor;
+    /// higher rates use more.
     #[arg(long, value_name = "HZ", default_value_t = 100,
           value_parser = clap::value_parser!(u32).range(0..=2000))]
     counters: u32,

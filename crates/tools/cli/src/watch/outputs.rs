@@ -3,10 +3,11 @@
 use crate::atomic_file::{self, Begun};
 use crate::exit::Failure;
 use crate::{out, stderr, trace};
+use ioloom_failure::quoted;
 use ioloom_observe::TraceFile;
 use ioloom_trace::Trace;
 use serde::Serialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The files of an observation.
 pub(super) struct Outputs {
@@ -28,6 +29,7 @@ impl Outputs {
         json: Option<&Path>,
         html: Option<&Path>,
     ) -> Result<Self, Failure> {
+        check_distinct([trace, json.filter(|path| path.as_os_str() != "-"), html])?;
         let begin = |path: &Path| {
             atomic_file::create_parents(path)?;
             atomic_file::begin(path)
@@ -66,6 +68,30 @@ impl Outputs {
     }
 }
 
+/// Refuses one file for two outputs, as the later one would replace the other.
+fn check_distinct(outputs: [Option<&Path>; 3]) -> Result<(), Failure> {
+    // Pipes and devices are not replaced.
+    let is_file = |path: &&Path| std::fs::metadata(path).ok().is_none_or(|found| found.is_file());
+    let mut known: Vec<PathBuf> = Vec::new();
+    for path in outputs.into_iter().flatten().filter(is_file) {
+        let full = full_path(path);
+        if known.contains(&full) {
+            let path = quoted(path);
+            return Err(Failure::usage(format!("{path} is named for two outputs; use two files")));
+        }
+        known.push(full);
+    }
+    Ok(())
+}
+
+/// Returns the path without links, as far as it exists.
+fn full_path(path: &Path) -> PathBuf {
+    let Ok(full) = std::path::absolute(path) else { return path.to_owned() };
+    let existing = full.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+    let real = existing.and_then(|(above, real)| Some(real.join(full.strip_prefix(above).ok()?)));
+    real.unwrap_or(full)
+}
+
 fn write_json(file: Begun, document: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(document).map_err(Failure::failed)?;
     file.finish(|out| writeln!(out, "{text}"))
@@ -74,6 +100,15 @@ fn write_json(file: Begun, document: &impl Serialize) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_above_missing_directories_are_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("real")).unwrap();
+        std::os::unix::fs::symlink("real", dir.path().join("link")).unwrap();
+        let (trace, html) = (dir.path().join("real/new/w"), dir.path().join("link/new/w"));
+        assert!(Outputs::create(Some(&trace), None, Some(&html)).is_err());
+    }
 
     #[test]
     fn files_are_written_before_the_report() {

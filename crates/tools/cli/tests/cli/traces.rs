@@ -50,6 +50,11 @@ fn a_trace_is_recorded_shown_and_exported() {
     }
     home.run(&["trace", "export", "a.ioloom", "--format", "perfetto", "-o", "a.pf"]).well();
     assert!(std::fs::metadata(home.path("a.pf")).unwrap().len() > 500);
+    // An input is not replaced.
+    let export = ["trace", "export", "a.ioloom", "--format", "html", "-o", "./a.ioloom"];
+    home.run(&export).one_error(2, &["./a.ioloom", "is an input"]);
+    let compare = ["trace", "compare", "a.ioloom", "b.ioloom", "-o", "b.ioloom"];
+    home.run(&compare).one_error(2, &["b.ioloom", "is an input"]);
     home.run(&["trace", "compare", "a.ioloom", "b.ioloom", "-o", "both.html"]).well();
     assert!(std::fs::read_to_string(home.path("both.html")).unwrap().contains("threads:n=2"));
 }
@@ -89,6 +94,8 @@ fn an_impossible_trace_is_one_error() {
     std::fs::write(home.path("no"), "not a trace").unwrap();
     home.run(&["trace", "show", "no"]).one_error(2, &["no", "not a trace file"]);
     home.run(&["trace", "show", "gone"]).one_error(1, &["gone", "No such file"]);
+    // It has no end.
+    home.run(&["trace", "show", "/dev/zero"]).one_error(2, &["not a trace file"]);
 }
 
 #[test]
@@ -145,6 +152,34 @@ fn an_output_that_fails_loses_no_other_and_not_the_exit_code() {
         let ran = home.run(&["watch", output, "file/out", "--", "touch", "was-run"]);
         ran.one_error(1, &["file"]);
         assert!(!home.path("was-run").exists(), "{output}");
+    }
+}
+
+#[test]
+fn one_file_for_two_outputs_is_refused() {
+    let home = Home::new();
+    for outputs in [["-o", "w", "--html", "./w"], ["--json", "d/w", "--html", "d/w"]] {
+        let args = ["watch", "--evidence", "0"].iter().chain(&outputs);
+        let args: Vec<&str> = args.chain(&["--", "touch", "was-run"]).copied().collect();
+        home.run(&args).one_error(2, &["w' is named for two outputs"]);
+        assert!(!home.path("was-run").exists(), "{outputs:?}");
+    }
+    let outputs = ["-o", "/dev/null", "--html", "/dev/null"];
+    let args = ["watch", "--evidence", "0"].iter().chain(&outputs).chain(&["--", "true"]);
+    let ran = home.run(&args.copied().collect::<Vec<&str>>());
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+}
+
+#[test]
+fn commands_are_waited_for_if_the_caller_ignores_the_exit_of_children() {
+    let home = home();
+    for (args, code) in
+        [("watch --evidence 0 -- sh -c 'exit 7'", 7), ("each in --exec 'test -f {}'", 0)]
+    {
+        let script = format!("trap '' CHLD; exec \"{}\" {args}", home.program().display());
+        let mut shell = home.with_home(Command::new("sh"), &["-c", &script]);
+        let ran = Ran::from(shell.output().unwrap());
+        assert_eq!(ran.code, Some(code), "{args}: {}", ran.err);
     }
 }
 
