@@ -460,6 +460,15 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// Makes the slot of a rejected request available again. A session ends with it, so the next
+    /// one has its own connection.
+    fn end_session(&mut self, at: usize, now_ns: u64) {
+        if matches!(self.plan.pace, Pace::PartlyOpen { .. }) {
+            self.close(at);
+        }
+        self.free_again(at, 1, now_ns);
+    }
+
     fn close(&mut self, at: usize) {
         if let Some(socket) = self.connections[at].socket.take() {
             let _ = self.waiter.remove(&socket);
@@ -468,9 +477,11 @@ impl<'a> Worker<'a> {
 
     /// Handles a connection that closed unexpectedly.
     fn fail(&mut self, at: usize, reason: &str, now_ns: u64) {
-        let had_room = !self.connections[at].was_busy;
-        if had_room {
-            self.tally.outcomes.lost += 1;
+        let connection = &self.connections[at];
+        let (had_room, was_served) = (!connection.was_busy, connection.was_served);
+        self.tally.outcomes.lost += u64::from(had_room);
+        // A live server can close any number of connections that it has served.
+        if had_room && !was_served {
             let failures = self.shared.failures.fetch_add(1, Relaxed) + 1;
             if failures >= FAILURES_MAX {
                 let (target, reason) = (self.plan.target, reason.to_owned());
