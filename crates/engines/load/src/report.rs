@@ -119,6 +119,14 @@ impl Run {
         some && self.outcomes.wrong == 0 && self.conservation.differences.is_empty()
     }
 
+    /// Returns true if the run ended before a request was due after the warm-up, so nothing was
+    /// measured. Wrong answers in the warm-up count nevertheless.
+    pub fn ended_in_warm_up(&self) -> bool {
+        let of = &self.outcomes;
+        let is_fine = of.wrong == 0 && self.conservation.differences.is_empty();
+        of.sent > 0 && of.answered + of.failed + of.unsent == 0 && is_fine
+    }
+
     /// Returns the share of requests without an answer if it exceeds [`UNANSWERED_MAX`]: the other
     /// answers then say little about the server. Requests that were due but never sent have no
     /// answer either. Requests of the warm-up do not count.

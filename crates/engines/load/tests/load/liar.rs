@@ -184,6 +184,7 @@ fn orders_without_an_answer_may_or_may_not_be_executed() {
     let (run, _) = load(&LoadPlan { warm_up, ..plan(target) });
     assert!(run.outcomes.unanswered > 0, "{:?}", run.outcomes);
     assert_eq!((run.outcomes.unanswered_counted, run.too_many_unanswered()), (0, None));
+    assert!(run.ended_in_warm_up(), "{:?}", run.outcomes);
 }
 
 #[test]
@@ -268,6 +269,21 @@ fn a_session_ends_with_its_connection_when_it_is_rejected() {
         assert_eq!(run.outcomes.sent, 20, "{answer}: {:?}", run.outcomes);
         assert_eq!(most.load(Ordering::SeqCst), 0, "{answer}");
     }
+}
+
+#[test]
+fn a_stall_in_which_a_request_times_out_is_reported() {
+    let target = server(|number, at, ask| {
+        if (number, at) == (1, 3000) {
+            std::thread::sleep(Duration::from_secs(600));
+        }
+        list(ask).or(Some("Not enough left stocks\n".to_owned()))
+    });
+    let timeout = Duration::from_secs(1);
+    let (run, _) = load(&LoadPlan { requests_max: 3500, timeout, ..plan(target) });
+    assert_eq!(run.outcomes.timed_out, 1, "{:?}", run.outcomes);
+    let stall = run.stall.expect("a second without answers");
+    assert!(stall.max_ns >= 990_000_000, "{stall:?}");
 }
 
 #[test]
