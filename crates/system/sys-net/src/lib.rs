@@ -159,7 +159,7 @@ impl Socket {
     }
 
     /// Connects like [`connect`](Self::connect), but for at most `limit`.
-    pub fn connect_within(address: SocketAddr, limit: std::time::Duration) -> io::Result<Self> {
+    pub fn connect_within(address: SocketAddr, limit: Duration) -> io::Result<Self> {
         let connect = || std::net::TcpStream::connect_timeout(&address, limit);
         let stream = fault::call("connect", connect)?;
         let _ = fault::call("setsockopt", || stream.set_nodelay(true));

@@ -263,7 +263,7 @@ fn several(runs: &[Run], document: &Document, args: &LoadArgs, width: usize) -> 
         if run.interrupted {
             note.push("interrupted");
         }
-        if !run.is_right() {
+        if !run.is_right() && !run.ended_in_warm_up() {
             note.push("WRONG");
         }
         if run.too_many_unanswered().is_some() {
