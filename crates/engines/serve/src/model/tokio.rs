@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Spare threads per worker, for workers that wait for another thread.
 const SPARE_EACH: usize = 4;
 /// Interval at which a waiting connection checks whether a reload has changed its limits.
-const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
+const RELOAD_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What a server does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
