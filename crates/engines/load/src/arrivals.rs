@@ -64,6 +64,11 @@ impl Arrivals {
         Self { rng, kind, rate_per_s: rate_per_s / threads, ramp_s, sum }
     }
 
+    /// Skips `count` due times; the gaps between them have their mean length.
+    pub(crate) fn skip(&mut self, count: u64) {
+        self.sum += count as f64;
+    }
+
     /// Returns the next due time.
     pub(crate) fn next_ns(&mut self) -> u64 {
         self.sum += match self.kind {
@@ -96,6 +101,15 @@ mod tests {
         all.sort_unstable();
         let expected: Vec<u64> = (1..=10).map(|ms| ms * 1_000_000).collect();
         assert!(all.iter().zip(&expected).all(|(a, b)| a.abs_diff(*b) < 1000), "{all:?}");
+    }
+
+    #[test]
+    fn skipped_arrivals_take_their_time() {
+        let mut all = Arrivals::new(Arrival::Constant, 1000.0, 0.0, (0, 1), 1);
+        let last = (0..1000).map(|_| all.next_ns()).last().unwrap();
+        let mut skipping = Arrivals::new(Arrival::Constant, 1000.0, 0.0, (0, 1), 1);
+        skipping.skip(999);
+        assert!(skipping.next_ns().abs_diff(last) < 1000);
     }
 
     #[test]

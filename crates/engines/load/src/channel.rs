@@ -18,10 +18,10 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// Connects to the server in the plan. The handshake takes place during the first sends and
-    /// receives.
+    /// Connects to the server in the plan within its timeout. The handshake takes place during the
+    /// first sends and receives.
     pub(crate) fn connect(plan: &LoadPlan) -> io::Result<Self> {
-        let socket = Socket::connect(plan.target)?;
+        let socket = Socket::connect_within(plan.target, plan.timeout)?;
         let tls = plan.tls.as_ref().map(|trust| trust.session().map_err(io::Error::other));
         let (buffer, plain) = (vec![0; BUFFER_BYTES], Vec::new());
         Ok(Self { socket, tls: tls.transpose()?, buffer, plain })

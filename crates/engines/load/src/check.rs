@@ -73,17 +73,26 @@ pub fn check(history: &History, lists: Lists, states_max: usize) -> Verdict {
         }
     }
     let is_list = |step: &Step| matches!(step.what, What::List(_));
+    let mut undecided = None;
     if lists == Lists::Atomic && all.iter().any(is_list) {
-        return search(&left, &all, states_max);
+        match search(&left, &all, states_max) {
+            // A stock that cannot be explained alone cannot be explained with the others.
+            verdict @ Verdict::Undecided { .. } => undecided = Some(verdict),
+            verdict => return verdict,
+        }
     }
     for (at, left) in left.iter().enumerate() {
         let of_this: Vec<Step> = all.iter().filter_map(|step| step.of(at)).collect();
         match search(&[*left], &of_this, states_max) {
             Verdict::Explained => {}
-            other => return other,
+            // Another stock may prove a violation.
+            verdict @ Verdict::Undecided { .. } => {
+                undecided.get_or_insert(verdict);
+            }
+            verdict @ Verdict::Violated { .. } => return verdict,
         }
     }
-    Verdict::Explained
+    undecided.unwrap_or(Verdict::Explained)
 }
 
 /// A request as seen by the search.
@@ -357,8 +366,15 @@ mod tests {
         let undecided = |events| {
             matches!(check(&history(&[7], events), Lists::Atomic, 50), Verdict::Undecided { .. })
         };
-        assert!(undecided(many));
+        assert!(undecided(many.clone()));
         assert!(undecided(open(65)));
+        // A wrong answer about another stock is a violation all the same.
+        many.push(event(98, (2, 3), trade(Side::Sell, 2, 1), Outcome::Done(Some(9))));
+        let verdict = |events| check(&history(&[7, 7], events), Lists::Atomic, 50);
+        assert!(matches!(verdict(many.clone()), Verdict::Violated { .. }));
+        // Also if a list makes all stocks a single search.
+        many.push(event(97, (20, 21), Op::Show, Outcome::Shown(vec![8, 7])));
+        assert!(matches!(verdict(many), Verdict::Violated { .. }));
     }
 
     /// Tries every order of requests, and both possibilities for each request without an answer.

@@ -27,6 +27,8 @@ pub(crate) struct Connection {
     pub(crate) waits_to_write: bool,
     /// Whether the latest answer was "busy".
     pub(crate) was_busy: bool,
+    /// Whether it received an answer to a request since it was opened.
+    pub(crate) was_served: bool,
     pub(crate) flight: VecDeque<InFlight>,
     pub(crate) draw: Draw,
     /// Number of remaining requests in its session, in a partly open loop.
@@ -65,6 +67,7 @@ impl Connection {
             is_connecting: false,
             waits_to_write: false,
             was_busy: false,
+            was_served: false,
             flight: VecDeque::new(),
             draw,
             session_left: 0,
@@ -86,7 +89,7 @@ impl Connection {
         self.tls = tls.transpose()?;
         self.reader = reader(plan, self.stocks);
         self.out.clear();
-        (self.sent, self.seq, self.was_busy) = (0, 0, false);
+        (self.sent, self.seq, self.was_busy, self.was_served) = (0, 0, false, false);
         let name = plan.name.as_ref().map(|name| format!("{name}-{}", self.number));
         let token = plan.token.as_deref();
         if let Some(greeting) = greeting(plan.protocol, name.as_deref(), token) {

@@ -3,7 +3,7 @@
 use crate::client_codec::{Reply, Response};
 use crate::draw::Op;
 use crate::plan::Protocol;
-use ioloom_exchange::{Line, Side};
+use ioloom_exchange::{Line, PADDED, Side};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -16,19 +16,28 @@ pub(crate) struct StockList {
     pub(crate) is_cut: bool,
 }
 
-/// Minimum size in bytes of a list in the padded protocol that may have been truncated.
-const PADDED_FULL: usize = 8192 - 40;
+/// Maximum size in bytes of a line of a list: three numbers of ten digits.
+const LINE_BYTES_MAX: usize = 33;
 
 impl StockList {
-    /// Creates a list from an answer. Drops the last quarter of a truncated list: how many lines
-    /// fit depends on the number of digits.
+    /// Creates a list from an answer. A padded list ends before the first line that does not fit,
+    /// and lines become longer when orders add shares. So only the lines that fit with any number
+    /// of shares are kept.
     pub(crate) fn of(mut lines: Vec<Line>, protocol: Protocol) -> Self {
-        let bytes: usize =
-            lines.iter().map(|l| format!("{} {} {}\n", l.id, l.left, l.price).len()).sum();
-        let is_cut = protocol == Protocol::Padded && bytes >= PADDED_FULL;
-        if is_cut {
-            lines.truncate(lines.len() * 3 / 4);
+        if protocol != Protocol::Padded {
+            return Self { lines, is_cut: false };
         }
+        let size = |line: &Line, left: u32| format!("{} {left} {}\n", line.id, line.price).len();
+        let bytes: usize = lines.iter().map(|line| size(line, line.left)).sum();
+        let mut longest = 0;
+        let fits = |line: &&Line| {
+            longest += size(line, u32::MAX);
+            longest < PADDED
+        };
+        let kept = lines.iter().take_while(fits).count();
+        // The server may have left out a line, or may do so when lines are longer.
+        let is_cut = kept < lines.len() || bytes + LINE_BYTES_MAX >= PADDED;
+        lines.truncate(kept);
         Self { lines, is_cut }
     }
 }
@@ -208,6 +217,43 @@ mod tests {
             ],
             is_cut: false,
         }
+    }
+
+    /// Returns the lines of stocks that fit in a padded list.
+    fn listed(stocks: impl Iterator<Item = Line>) -> Vec<Line> {
+        let mut bytes = 0;
+        let fits = |line: &Line| {
+            bytes += format!("{} {} {}\n", line.id, line.left, line.price).len();
+            bytes < PADDED
+        };
+        stocks.take_while(fits).collect()
+    }
+
+    #[test]
+    fn padded_lists_with_longer_lines_are_not_wrong() {
+        // The first list is complete, 65 bytes below the limit.
+        let all = |left| listed((1..=915).map(move |id| Line { id, left, price: 5 }));
+        assert_eq!(all(95).len(), 915);
+        // The first list is cut.
+        let cut = |left| listed((1..=5000).map(move |id| Line { id, left, price: 5 }));
+        // The server left out a line, although all lines have their maximum length.
+        let full = |left| listed((1..=500).map(move |id| Line { id, left, price: 5 }));
+        let judged = |first: Vec<Line>, later: Vec<Line>| {
+            let known = KnownStocks::new(&StockList::of(first, Protocol::Padded));
+            known.judge(Op::Show, &Response::Shown { lines: later, seq: None })
+        };
+        for later in [0, 95, 1000, i32::MAX as u32] {
+            assert_eq!(judged(all(95), all(later)), Verdict::Listed, "{later}");
+            assert_eq!(judged(cut(1), cut(later)), Verdict::Listed, "{later}");
+            assert_eq!(judged(full(i32::MAX as u32), full(later)), Verdict::Listed, "{later}");
+        }
+        let mut missing = all(95);
+        missing.truncate(300);
+        assert!(matches!(judged(all(95), missing), Verdict::Wrong(_)));
+        let lines = all(95);
+        assert!(!StockList::of(lines.clone(), Protocol::Line).is_cut);
+        assert!(!StockList::of(lines[..400].to_vec(), Protocol::Padded).is_cut);
+        assert!(StockList::of(lines, Protocol::Padded).is_cut);
     }
 
     #[test]

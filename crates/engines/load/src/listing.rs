@@ -164,6 +164,7 @@ fn all_shares(side: Side, stock: u32) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ioloom_sys_net::Listener;
     use std::io::{BufRead, BufReader, Write};
     use std::net::TcpListener;
 
@@ -206,6 +207,24 @@ mod tests {
         let (refused, _) = listed(&["[buy] success\n", "BUSY\n"]);
         let refused = refused.unwrap_err().to_string();
         assert!(refused.contains("stock 3") && refused.contains("BUSY"), "{refused}");
+    }
+
+    #[test]
+    fn connecting_ends_with_the_timeout() {
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), 1, false).unwrap();
+        let timeout = Duration::from_millis(300);
+        let plan = LoadPlan { timeout, ..LoadPlan::new(listener.address().unwrap()) };
+        // Connections that are never accepted fill the backlog.
+        let mut waiting = Vec::new();
+        let refused = loop {
+            match Channel::connect(&plan) {
+                Ok(channel) => waiting.push(channel),
+                Err(error) => break error,
+            }
+            assert!(waiting.len() < 100, "the backlog must be bounded");
+        };
+        assert_eq!(refused.kind(), io::ErrorKind::TimedOut, "{refused}");
+        assert!(matches!(list(&plan, None), Err(LoadError::Connect { .. })));
     }
 
     #[test]

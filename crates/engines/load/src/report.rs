@@ -119,13 +119,27 @@ impl Run {
         some && self.outcomes.wrong == 0 && self.conservation.differences.is_empty()
     }
 
-    /// Returns the share of requests without an answer if it exceeds [`UNANSWERED_MAX`]: the other
-    /// answers then say little about the server. Requests of the warm-up do not count.
-    pub fn too_many_unanswered(&self) -> Option<f64> {
+    /// Returns true if the run ended before a request was due after the warm-up, so nothing was
+    /// measured. Wrong answers in the warm-up count nevertheless.
+    pub fn ended_in_warm_up(&self) -> bool {
         let of = &self.outcomes;
-        let share = of.unanswered_counted as f64 / (of.answered + of.failed).max(1) as f64;
+        let is_fine = of.wrong == 0 && self.conservation.differences.is_empty();
+        of.sent > 0 && of.answered + of.failed + of.unsent == 0 && is_fine
+    }
+
+    /// Returns the share of requests without an answer if it exceeds [`UNANSWERED_MAX`]: the other
+    /// answers then say little about the server. Requests that were due but never sent have no
+    /// answer either. Requests of the warm-up do not count.
+    pub fn too_many_unanswered(&self) -> Option<f64> {
+        let share = unanswered_share(&self.outcomes);
         (share > UNANSWERED_MAX).then_some(share)
     }
+}
+
+/// Returns the share of due requests without an answer, after the warm-up.
+fn unanswered_share(of: &Outcomes) -> f64 {
+    let due = of.answered + of.failed + of.unsent;
+    (of.unanswered_counted + of.unsent) as f64 / due.max(1) as f64
 }
 
 /// Fraction of the requests that may remain without an answer.
@@ -229,6 +243,19 @@ mod tests {
         tally.busy = Busy { on_cpu_ns: 30, ready_ns: 20, rest_ns: 0, elapsed_ns: 100 };
         change(&mut tally);
         generator(1, &tally, &tally.commands[0])
+    }
+
+    #[test]
+    fn requests_that_were_never_sent_are_not_answered() {
+        let share = |answered, failed, unanswered_counted, unsent| {
+            let rest = Outcomes::default();
+            let of = Outcomes { answered, failed, unanswered_counted, unsent, ..rest };
+            unanswered_share(&of)
+        };
+        assert!((share(25, 0, 0, 75) - 0.75).abs() < 1e-9);
+        assert!((share(80, 20, 10, 0) - 0.1).abs() < 1e-9);
+        assert!((share(60, 20, 10, 20) - 0.3).abs() < 1e-9);
+        assert!(share(0, 0, 0, 0) < 1e-9);
     }
 
     #[test]

@@ -200,7 +200,7 @@ fn summary(
         answered_per_s: tally.outcomes.answered_in_time as f64 * 1e9 / elapsed_ns as f64,
         elapsed_ns,
         latency: Latencies::from(&all),
-        stall: stall::hidden(&plan.pace, &all.raw),
+        stall: stall::hidden(&plan.pace, &all.corrected),
         commands: commands.collect::<BTreeMap<_, _>>(),
         seconds: seconds(&tally),
         conservation,

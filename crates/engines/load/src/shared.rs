@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Barrier, Mutex};
 
-/// Number of consecutive failed connections after which the server is considered gone.
+/// Number of consecutive connections without an answer after which the server is considered gone.
 pub(crate) const FAILURES_MAX: u32 = 100;
 
 /// State shared by the threads of a load.
@@ -21,7 +21,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) answered: AtomicU64,
     /// Number of requests started, if limited.
     pub(crate) tickets: AtomicU64,
-    /// Number of consecutive failed connections.
+    /// Number of consecutive connections that failed without an answer.
     pub(crate) failures: AtomicU32,
     gone: Mutex<Option<LoadError>>,
 }

@@ -30,21 +30,22 @@ pub struct Stall {
     pub corrected: Latency,
 }
 
-/// Returns the stall that the latencies of a run hide, if any.
-pub(crate) fn hidden(pace: &Pace, raw: &Table) -> Option<Stall> {
+/// Returns the stall that the latencies of a run hide, if any. `waits` includes requests that timed
+/// out.
+pub(crate) fn hidden(pace: &Pace, waits: &Table) -> Option<Stall> {
     let Pace::Closed { think } = pace else { return None };
     let think_ns = match think {
         Think::None => 0,
         Think::Constant(time) | Think::Exponential(time) => time.as_nanos() as u64,
     };
-    let interval_ns = raw.value_at_quantile(0.5).saturating_add(think_ns).max(1);
-    let max_ns = raw.max();
-    if raw.is_empty() || max_ns < STALL_NS || max_ns / INTERVALS_MIN < interval_ns {
+    let interval_ns = waits.value_at_quantile(0.5).saturating_add(think_ns).max(1);
+    let max_ns = waits.max();
+    if waits.is_empty() || max_ns < STALL_NS || max_ns / INTERVALS_MIN < interval_ns {
         return None;
     }
-    let corrected = raw.clone_correct(interval_ns);
+    let corrected = waits.clone_correct(interval_ns);
     let changes = |quantile| {
-        corrected.value_at_quantile(quantile) >= FACTOR_MIN * raw.value_at_quantile(quantile)
+        corrected.value_at_quantile(quantile) >= FACTOR_MIN * waits.value_at_quantile(quantile)
     };
     (changes(0.99) || changes(0.999)).then(|| Stall {
         max_ns,

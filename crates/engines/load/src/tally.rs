@@ -5,18 +5,20 @@
 //! The *raw* latency is measured from the time the request was sent. Both have three significant
 //! digits.
 //!
-//! Cost: about 0.4 MB per histogram and twelve histograms per thread, all allocated before the
+//! Cost: about 0.3 MB per histogram and eight histograms per thread, all allocated before the
 //! start.
 
 use crate::draw::Op;
 use crate::history::Event;
 use crate::judge::Holdings;
+use crate::plan::DURATION_MAX;
 use hdrhistogram::Histogram;
 use ioloom_exchange::Side;
 use serde::Serialize;
 
-/// Maximum latency in histograms, in nanoseconds.
-const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
+/// Maximum latency in histograms, in nanoseconds: a request due at the start of the longest run may
+/// wait for the longest timeout after its end.
+const LATENCY_MAX_NS: u64 = 2 * DURATION_MAX.as_secs() * 1_000_000_000;
 /// Number of wrong answers to keep as samples.
 const SAMPLES_MAX: usize = 10;
 /// Number of seconds that have their own histograms.
@@ -201,8 +203,14 @@ impl Tally {
 
     /// Records the waiting time of a request that was due but never sent.
     pub(crate) fn unsent(&mut self, op: Op, waited_ns: u64) {
-        self.outcomes.unsent += 1;
-        self.waited(op, waited_ns);
+        self.unsent_times(op, waited_ns, 1);
+    }
+
+    /// Records several such requests that waited about the same time.
+    pub(crate) fn unsent_times(&mut self, op: Op, waited_ns: u64, count: u64) {
+        self.outcomes.unsent += count;
+        let corrected = &mut self.commands[index_of(op)].corrected;
+        corrected.saturating_record_n(waited_ns.max(1), count);
     }
 
     /// Records the waiting time of an unanswered request; its latency would have been longer.
@@ -248,5 +256,20 @@ fn index_of(op: Op) -> usize {
         Op::Show => 0,
         Op::Trade(order) if order.side() == Side::Buy => 1,
         Op::Trade(_) => 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_waits_of_the_longest_runs_are_recorded() {
+        let mut tally = Tally::new(1);
+        let hours = |hours: u64| hours * 3_600_000_000_000;
+        tally.unsent(Op::Show, hours(1));
+        tally.unsent(Op::Show, hours(47));
+        let max_ns = tally.commands[0].corrected.max();
+        assert!(max_ns.abs_diff(hours(47)) < hours(47) / 500, "{max_ns}");
     }
 }

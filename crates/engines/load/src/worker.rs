@@ -36,6 +36,8 @@ const PAUSE_NS: u64 = 10_000_000;
 /// A thread with a dedicated processor does not sleep if the next request is due within this time,
 /// in nanoseconds.
 const SPIN_NS: u64 = 200_000;
+/// Number of unsent arrivals to draw one by one.
+const DRAWN_MAX: u64 = 1 << 20;
 /// Size of the read buffer.
 const BUFFER_BYTES: usize = 64 * 1024;
 
@@ -237,14 +239,28 @@ impl<'a> Worker<'a> {
         for at in 0..self.connections.len() {
             self.give_up(at, limit_ns);
         }
+        self.count_unsent(over_ns);
+        Ok(())
+    }
+
+    /// Counts the arrivals that were due but never sent. There may be billions, so from
+    /// [`DRAWN_MAX`] on, each drawn arrival counts for more of them.
+    fn count_unsent(&mut self, over_ns: u64) {
+        let (mut drawn, mut stride) = (0_u64, 1_u64);
         while self.arrival_ns < over_ns && !self.is_exhausted && !self.shared.is_broken() {
             if self.arrival_ns >= self.count_from_ns {
                 let op = self.connections[0].draw.op();
-                self.tally.unsent(op, over_ns - self.arrival_ns);
+                self.tally.unsent_times(op, over_ns - self.arrival_ns, stride);
+            }
+            drawn += 1;
+            if drawn.is_multiple_of(DRAWN_MAX) {
+                stride *= 2;
+            }
+            if let Some(arrivals) = &mut self.arrivals {
+                arrivals.skip(stride - 1);
             }
             self.draw_arrival();
         }
-        Ok(())
     }
 
     /// Waits once and handles the events.
@@ -460,6 +476,15 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// Makes the slot of a rejected request available again. A session ends with it, so the next
+    /// one has its own connection.
+    fn end_session(&mut self, at: usize, now_ns: u64) {
+        if matches!(self.plan.pace, Pace::PartlyOpen { .. }) {
+            self.close(at);
+        }
+        self.free_again(at, 1, now_ns);
+    }
+
     fn close(&mut self, at: usize) {
         if let Some(socket) = self.connections[at].socket.take() {
             let _ = self.waiter.remove(&socket);
@@ -468,9 +493,11 @@ impl<'a> Worker<'a> {
 
     /// Handles a connection that closed unexpectedly.
     fn fail(&mut self, at: usize, reason: &str, now_ns: u64) {
-        let had_room = !self.connections[at].was_busy;
-        if had_room {
-            self.tally.outcomes.lost += 1;
+        let connection = &self.connections[at];
+        let (had_room, was_served) = (!connection.was_busy, connection.was_served);
+        self.tally.outcomes.lost += u64::from(had_room);
+        // A live server can close any number of connections that it has served.
+        if had_room && !was_served {
             let failures = self.shared.failures.fetch_add(1, Relaxed) + 1;
             if failures >= FAILURES_MAX {
                 let (target, reason) = (self.plan.target, reason.to_owned());

@@ -31,6 +31,18 @@ struct Gathering {
     error: Option<StoreError>,
 }
 
+/// Stops the journal if a commit panics; otherwise all other threads would wait for it.
+struct Committing<'a>(&'a Journal);
+
+impl Drop for Committing<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.gathering().committing = false;
+            self.0.give_up();
+        }
+    }
+}
+
 /// Numbers orders and commits them to the store.
 pub(crate) struct Journal {
     latest: AtomicU64,
@@ -164,7 +176,9 @@ impl Journal {
                 "log records must be stored in numerical order"
             );
             drop(gathering);
+            let committing = Committing(self);
             let result = self.commit(store, &records);
+            drop(committing);
             gathering = self.gathering();
             gathering.committing = false;
             match result {
@@ -223,5 +237,38 @@ impl Journal {
 
     fn gathering(&self) -> MutexGuard<'_, Gathering> {
         self.gathering.lock().expect("the lock must not be poisoned")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ioloom_exchange::Side;
+
+    /// A store whose second commit panics.
+    struct Panics(u32);
+
+    impl Store for Panics {
+        fn commit(&mut self, _: &[Record]) -> Result<(), StoreError> {
+            self.0 += 1;
+            assert!(self.0 < 2, "the second commit");
+            Ok(())
+        }
+        fn set_stock_hashes(&mut self, _: &[u64]) -> Result<(), StoreError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_panic_in_a_commit_stops_the_journal() {
+        let journal = Journal::new(0, Some(Box::new(Panics(0))), Durability::Group);
+        let order = Order::new(Side::Buy, 1, 1).unwrap();
+        let trade = || journal.log(&order, None, Ok(9)).unwrap().seq();
+        assert_eq!(journal.wait(trade()), Ok(()));
+        let second = trade();
+        let panicked = std::thread::scope(|scope| scope.spawn(|| journal.wait(second)).join());
+        assert!(panicked.is_err());
+        assert!(journal.gathering().broken, "other threads would wait for ever");
+        assert_eq!(journal.wait(second), Err(StoreFailed));
     }
 }

@@ -158,6 +158,14 @@ impl Socket {
         Ok(Self(stream.into(), 0))
     }
 
+    /// Connects like [`connect`](Self::connect), but for at most `limit`.
+    pub fn connect_within(address: SocketAddr, limit: Duration) -> io::Result<Self> {
+        let connect = || std::net::TcpStream::connect_timeout(&address, limit);
+        let stream = fault::call("connect", connect)?;
+        let _ = fault::call("setsockopt", || stream.set_nodelay(true));
+        Ok(Self(stream.into(), 0))
+    }
+
     /// Starts connecting without blocking, now or later. The socket becomes writable once it is
     /// connected or has failed; [`connected`](Self::connected) reports which.
     pub fn begin_connect(address: SocketAddr) -> io::Result<Self> {

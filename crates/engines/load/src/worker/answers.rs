@@ -45,22 +45,22 @@ impl Worker<'_> {
             Verdict::TurnedAway => {
                 outcomes.turned_away += 1;
                 self.failed(&flight);
-                return self.free_again(at, 1, now_ns);
+                return self.end_session(at, now_ns);
             }
             Verdict::Unsure => {
                 self.unanswered(&flight);
                 self.record_unsure(op);
-                return self.free_again(at, 1, now_ns);
+                return self.end_session(at, now_ns);
             }
             Verdict::Wrong(sample) => {
                 self.tally.wrong(sample);
                 self.failed(&flight);
                 self.record_unsure(op);
-                self.shared.failures.store(0, Relaxed);
+                self.served(at);
                 return self.next_request(at, now_ns);
             }
         }
-        self.shared.failures.store(0, Relaxed);
+        self.served(at);
         self.shared.answered.fetch_add(1, Relaxed);
         if flight.due_ns >= self.count_from_ns {
             self.tally.outcomes.answered += 1;
@@ -70,6 +70,12 @@ impl Worker<'_> {
             self.tally.latency(op, times, second as usize);
         }
         self.next_request(at, now_ns);
+    }
+
+    /// Records that the server is alive.
+    fn served(&mut self, at: usize) {
+        self.connections[at].was_served = true;
+        self.shared.failures.store(0, Relaxed);
     }
 
     /// Counts a request without a correct answer, unless it was due in the warm-up.

@@ -6,8 +6,8 @@ use ioloom_load::{
 };
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 /// A line server with one thread per connection. `answer` receives the index of the connection, the
@@ -184,6 +184,7 @@ fn orders_without_an_answer_may_or_may_not_be_executed() {
     let (run, _) = load(&LoadPlan { warm_up, ..plan(target) });
     assert!(run.outcomes.unanswered > 0, "{:?}", run.outcomes);
     assert_eq!((run.outcomes.unanswered_counted, run.too_many_unanswered()), (0, None));
+    assert!(run.ended_in_warm_up(), "{:?}", run.outcomes);
 }
 
 #[test]
@@ -232,6 +233,57 @@ fn a_server_that_stops_answering_does_not_look_faster() {
     assert_eq!((latency.raw.count, latency.corrected.count), (10, 10 + unanswered));
     assert!(latency.corrected.max_ns >= 199_000_000, "{latency:?}");
     assert_eq!(u128::from(run.elapsed_ns), plan.duration.as_nanos());
+}
+
+#[test]
+fn a_server_that_closes_many_served_connections_at_once_is_not_gone() {
+    const MANY: usize = 120;
+    // Connection 0 requests the list before the run.
+    let all_asked = Arc::new(Barrier::new(MANY));
+    let target = server(move |number, at, ask| {
+        if (1..=MANY).contains(&number) && at == 1 {
+            all_asked.wait();
+            return None;
+        }
+        list(ask).or(Some("Not enough left stocks\n".to_owned()))
+    });
+    let (run, _) = load(&LoadPlan { connections: MANY, requests_max: 1000, ..plan(target) });
+    assert_eq!((run.outcomes.lost, run.outcomes.unanswered), (120, 120), "{:?}", run.outcomes);
+    assert_eq!(run.outcomes.answered, 1000 - 120, "{:?}", run.outcomes);
+}
+
+#[test]
+fn a_session_ends_with_its_connection_when_it_is_rejected() {
+    for answer in ["BUSY\n", "Unknown outcome\n"] {
+        let most = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&most);
+        let target = server(move |_, at, ask| {
+            seen.fetch_max(at, Ordering::SeqCst);
+            list(ask).or(Some(answer.to_owned()))
+        });
+        let (arrival, think) = (Arrival::Constant, Think::None);
+        let (run, _) = load(&LoadPlan {
+            pace: Pace::PartlyOpen { sessions_per_s: 100.0, arrival, requests_mean: 5.0, think },
+            ..plan(target)
+        });
+        assert_eq!(run.outcomes.sent, 20, "{answer}: {:?}", run.outcomes);
+        assert_eq!(most.load(Ordering::SeqCst), 0, "{answer}");
+    }
+}
+
+#[test]
+fn a_stall_in_which_a_request_times_out_is_reported() {
+    let target = server(|number, at, ask| {
+        if (number, at) == (1, 3000) {
+            std::thread::sleep(Duration::from_secs(600));
+        }
+        list(ask).or(Some("Not enough left stocks\n".to_owned()))
+    });
+    let timeout = Duration::from_secs(3);
+    let (run, _) = load(&LoadPlan { requests_max: 3500, timeout, ..plan(target) });
+    assert_eq!(run.outcomes.timed_out, 1, "{:?}", run.outcomes);
+    let stall = run.stall.expect("three seconds without answers");
+    assert!(stall.max_ns >= 2_990_000_000, "{stall:?}");
 }
 
 #[test]

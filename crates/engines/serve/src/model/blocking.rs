@@ -22,6 +22,8 @@ use std::time::Duration;
 
 /// Interval at which a blocked read checks for timeouts.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
+/// Interval at which a blocked read without a timeout checks whether a reload has set one.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(5);
 /// Size of the read buffer in bytes.
 const BUFFER_BYTES: usize = 16 * 1024;
 /// How long to wait for the client to close after shutting down writing.
@@ -190,7 +192,7 @@ struct BlockingConnection<'a> {
     socket: &'a Socket,
     transport: Transport,
     buffer: Vec<u8>,
-    /// Whether reads have a timeout; `None` before the first read.
+    /// Whether reads check often for timeouts; `None` before the first read.
     checking: Option<bool>,
     /// Time when the client last sent data.
     active_ns: u64,
@@ -211,7 +213,8 @@ impl<'a> BlockingConnection<'a> {
         let (limits, live) = (&self.service.limits, &self.service.live);
         let check = others_wait.is_some() || self.begun_ns != 0 || !live.idle().is_zero();
         if self.checking != Some(check) {
-            self.socket.set_timeouts(check.then_some(CHECK_INTERVAL), Some(limits.drain))?;
+            let interval = if check { CHECK_INTERVAL } else { RELOAD_INTERVAL };
+            self.socket.set_timeouts(Some(interval), Some(limits.drain))?;
             self.checking = Some(check);
         }
         if self.transport.has_ended() && !self.transport.has_more() {

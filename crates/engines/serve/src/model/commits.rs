@@ -165,12 +165,29 @@ impl Drop for Commits {
     }
 }
 
+/// Reports a panic of the thread to the loop, which would wait for its answer.
+struct Report<'a> {
+    service: &'a Service,
+    number: usize,
+    to_loop: &'a Sender<Result<Committed, StoreFailed>>,
+}
+
+impl Drop for Report<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = self.to_loop.send(Err(StoreFailed));
+            self.service.waker(self.number).wake();
+        }
+    }
+}
+
 fn work(
     service: &Service,
     number: usize,
     numbers: &Receiver<u64>,
     to_loop: &Sender<Result<Committed, StoreFailed>>,
 ) {
+    let _report = Report { service, number, to_loop };
     while let Ok(first) = numbers.recv() {
         let newest = numbers.try_iter().last().unwrap_or(first);
         let began_ns = clock::monotonic_ns();
@@ -191,7 +208,7 @@ mod tests {
     use super::*;
     use crate::choice::Model;
     use crate::store::{Store, StoreError};
-    use ioloom_exchange::{Record, Settings};
+    use ioloom_exchange::{Order, Record, Settings, Side};
     use ioloom_sys_net::wait::{EpollLevel, Interest, Ready, Waiter};
     use ioloom_sys_net::{Listener, Socket};
     use std::io::{Read, Write};
@@ -214,6 +231,30 @@ mod tests {
             waiting: 0,
             takes_ns: 0,
         }
+    }
+
+    #[test]
+    fn a_panic_of_the_thread_is_reported_to_the_loop() {
+        struct Panics;
+        impl Store for Panics {
+            fn commit(&mut self, _: &[Record]) -> Result<(), StoreError> {
+                panic!("a commit that panics")
+            }
+            fn set_stock_hashes(&mut self, _: &[u64]) -> Result<(), StoreError> {
+                Ok(())
+            }
+        }
+        let service = Service::with_store(Box::new(Panics));
+        let (to_thread, numbers) = channel();
+        let (to_loop, from_thread) = channel();
+        let order = Order::new(Side::Buy, 1, 1).unwrap();
+        let logged = service.journal.log(&order, None, Ok(9)).unwrap();
+        to_thread.send(logged.seq()).unwrap();
+        let mut commits = without_thread();
+        commits.from_thread = from_thread;
+        let ended = std::thread::spawn(move || work(&service, 0, &numbers, &to_loop)).join();
+        assert!(ended.is_err());
+        assert!(commits.next().is_err());
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::stop::wait_for_stop;
 use super::tokio_commits::Commits;
 use crate::error::{ServeError, SystemOperation};
 use crate::journal::StoreFailed;
+use crate::live::Live;
 use crate::metrics::{Cut, Rejected};
 use crate::service::Service;
 use crate::sharing::Job;
@@ -34,8 +35,8 @@ const LINGER: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(10);
 /// Spare threads per worker, for workers that wait for another thread.
 const SPARE_EACH: usize = 4;
-/// A timeout that never expires.
-const NEVER: Duration = Duration::from_secs(u32::MAX as u64);
+/// Interval at which a waiting connection checks whether a reload has changed its limits.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What a server does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -164,16 +165,24 @@ enum Waited {
 async fn wait(
     stream: &TcpStream,
     stop: &mut watch::Receiver<Phase>,
-    limit: Option<Instant>,
+    (live, begun): (&Live, Option<Instant>),
 ) -> io::Result<Waited> {
-    let limit = limit.unwrap_or_else(|| Instant::now() + NEVER);
-    tokio::select! {
-        biased;
-        ready = timeout_at(limit, stream.readable()) => match ready {
-            Ok(ready) => ready.map(|()| Waited::Bytes),
-            Err(_) => Ok(Waited::Late),
-        },
-        () = reached(stop, Phase::NotReading) => Ok(Waited::Stop),
+    let since = Instant::now();
+    loop {
+        // A reload can change the limits.
+        let idle = (!live.idle().is_zero()).then(|| since + live.idle());
+        let limit = begun.map(|begun| begun + live.request()).or(idle);
+        let check = Instant::now() + RELOAD_INTERVAL;
+        let until = limit.map_or(check, |limit| limit.min(check));
+        tokio::select! {
+            biased;
+            ready = timeout_at(until, stream.readable()) => match ready {
+                Ok(ready) => return ready.map(|()| Waited::Bytes),
+                Err(_) if limit == Some(until) => return Ok(Waited::Late),
+                Err(_) => {}
+            },
+            () = reached(stop, Phase::NotReading) => return Ok(Waited::Stop),
+        }
     }
 }
 
@@ -191,9 +200,7 @@ async fn serve_connection(
     loop {
         let reads = !transport.has_more();
         if reads && !stopping {
-            let idle = (!live.idle().is_zero()).then(|| Instant::now() + live.idle());
-            let request = begun.map(|begun| begun + live.request());
-            match wait(&stream, &mut stop, request.or(idle)).await? {
+            match wait(&stream, &mut stop, (live, begun)).await? {
                 Waited::Bytes => {}
                 Waited::Stop => stopping = true,
                 Waited::Late if begun.is_some() => return Ok(Some(Cut::Request)),

@@ -239,7 +239,10 @@ pub fn backup_store(from: &Path, to: &Path) -> Result<StoreFacts, StoreError> {
         let _ = remove(&temp);
     }
     let facts = made?;
-    let proven = prove(kind, to, Durability::Os, &mut |_| {})?;
+    // A copy without a mark would seem to be complete whatever it lacks.
+    let proven = prove(kind, to, Durability::Os, &mut |_| {}).inspect_err(|_| {
+        let _ = remove(to);
+    })?;
     let first = Mark {
         level: u8::MAX,
         acknowledged: facts.latest,
@@ -252,6 +255,10 @@ pub fn backup_store(from: &Path, to: &Path) -> Result<StoreFacts, StoreError> {
     };
     drop(proven);
     let marked = guard.start(first).and_then(|_| sync_directory(to));
+    if marked.is_err() {
+        let _ = remove(to);
+        let _ = fs::remove_file(with_suffix(to, mark::SUFFIX));
+    }
     marked.map_err(mark::failed(to))?;
     Ok(StoreFacts { path: to.to_owned(), ..facts })
 }
@@ -312,6 +319,8 @@ mod tests {
     use super::*;
     use crate::options::StoreChoice;
     use ioloom_exchange::{Exchange, Order, Side, State};
+    use ioloom_sys::fault;
+    use ioloom_testbed::alone;
     use std::os::unix::fs::FileExt;
     use tempfile::TempDir;
 
@@ -376,6 +385,24 @@ mod tests {
         [50, 4146].into_iter().for_each(|at| flip(&mark, at));
         let problem = facts(&whole).problem().unwrap();
         assert!(problem.contains("mark is damaged"), "{problem}");
+    }
+
+    #[test]
+    fn a_backup_whose_mark_fails_leaves_nothing() {
+        if !alone("store::tool::tests::a_backup_whose_mark_fails_leaves_nothing") {
+            return;
+        }
+        let (dir, path) = store();
+        let to = dir.path().join("copy");
+        let fails = |n: u64| {
+            fault::set(&format!("sync-directory:{n}:5"));
+            let made = backup_store(&path, &to);
+            fault::set("");
+            let left = to.exists() || with_suffix(&to, mark::SUFFIX).exists();
+            assert_eq!(made.is_ok(), left, "{n}");
+            made.is_err()
+        };
+        assert!((1..).take_while(|n| fails(*n)).count() > 0);
     }
 
     #[test]

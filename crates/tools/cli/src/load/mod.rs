@@ -114,11 +114,18 @@ fn end(args: &LoadArgs, document: &Document, interrupted: bool) -> Ended {
     if interrupted {
         return Ok(Exit::Interrupted);
     }
-    if !document.runs.iter().all(Run::is_right) {
+    if document.runs.iter().any(|run| !run.is_right() && !run.ended_in_warm_up()) {
         stderr::message(
             "the server gave no answers or wrong ones, or its final stocks do not match its answers",
         );
         return Ok(Exit::Failed);
+    }
+    if document.runs.iter().any(Run::ended_in_warm_up) {
+        stderr::message(
+            "the run ended within its warm-up, so nothing was measured; use a shorter --warm-up or \
+             more --requests",
+        );
+        return Ok(Exit::Refused);
     }
     if !document.multiclient.as_ref().is_none_or(ioloom_load::MultiRun::is_right) {
         stderr::message(

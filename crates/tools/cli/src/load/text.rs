@@ -184,9 +184,9 @@ fn latencies(run: &Run, width: usize) -> String {
 fn stalled(stall: &Stall) -> String {
     let time = |ns: u64| format_ns(ns as f64);
     format!(
-        "  STALL: an answer took {}, {} times the usual interval. A closed loop sends nothing while \
-         it waits, so these latencies hide waiting time. Had each connection kept its interval of \
-         {}: p99 {}, p99.9 {}. Measure it with --rate.\n",
+        "  STALL: a request waited {}, {} times the usual interval. A closed loop sends nothing \
+         while it waits, so these latencies hide waiting time. Had each connection kept its interval \
+         of {}: p99 {}, p99.9 {}. Measure it with --rate.\n",
         time(stall.max_ns),
         format_count(stall.max_ns / stall.interval_ns.max(1)),
         time(stall.interval_ns),
@@ -263,7 +263,7 @@ fn several(runs: &[Run], document: &Document, args: &LoadArgs, width: usize) -> 
         if run.interrupted {
             note.push("interrupted");
         }
-        if !run.is_right() {
+        if !run.is_right() && !run.ended_in_warm_up() {
             note.push("WRONG");
         }
         if run.too_many_unanswered().is_some() {

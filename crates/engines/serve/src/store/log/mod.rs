@@ -12,7 +12,8 @@
 //!
 //! **The log does not grow forever.** At twice the number of orders to keep, or after
 //! [`GROWTH_MAX`] bytes, it is rewritten to a new file, which starts with the stocks as they were
-//! before the latest orders; the file is then synced and renamed (`shorten`). Costs: the commit
+//! before the latest orders; the file is then synced and renamed (`shorten`). If the new file
+//! cannot be written, the log grows by an eighth of a limit before the next attempt. Costs: the commit
 //! that reaches this limit waits for the copy, and opening reads the whole file, whose size is
 //! bounded by this. There is no second copy of the state in memory.
 
@@ -148,6 +149,10 @@ pub(super) struct Log {
     hashes: Vec<u64>,
     /// Size at which the log is rewritten.
     shorten_at: u64,
+    /// Number of the latest order at which the log is rewritten.
+    full_at: u64,
+    /// Whether the latest rewrite failed, which was reported.
+    is_put_off: bool,
     /// Whether a write failed, leaving the contents of the file unknown.
     has_failed: bool,
 }
@@ -262,6 +267,8 @@ impl Log {
             content: Vec::new(),
             hashes,
             shorten_at: end + options.bounds.growth,
+            full_at: base + 2 * options.bounds.kept,
+            is_put_off: false,
             has_failed: false,
         };
         Ok((log, state))
@@ -287,8 +294,8 @@ impl Log {
         }
         self.content = content;
         self.latest = latest;
-        let is_full = self.latest - self.base >= 2 * self.options.bounds.kept;
-        if is_full || self.tail.end >= self.shorten_at { self.shorten() } else { Ok(()) }
+        let is_full = self.latest >= self.full_at || self.tail.end >= self.shorten_at;
+        if is_full { self.shorten() } else { Ok(()) }
     }
 
     /// Calls `f`, which writes, unless an earlier write failed.

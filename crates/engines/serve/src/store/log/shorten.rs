@@ -6,10 +6,11 @@
 //! only the stocks are in memory.
 
 use super::super::copying::remove_leftovers;
+use super::super::interface::invalid;
 use super::frame::{self, CONTENT_MAX, Frames, Kind};
 use super::recover::{self, Problem};
 use super::writing::{self, Writer};
-use super::{Log, Tail};
+use super::{Bounds, Log, Tail};
 use crate::temporary;
 use ioloom_exchange::{Line, OrderOutcome};
 use ioloom_sys::fault;
@@ -20,33 +21,62 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+/// Target of the messages in the server's log.
+const TARGET: &str = "ioloom::serve";
+
 fn bad(problem: Problem) -> io::Error {
     match problem {
         Problem::Read(e) => e,
-        Problem::NotOurs => io::Error::other("missing first frame"),
-        Problem::Damaged(what, at) => io::Error::other(format!("damaged at byte {at}: {what}")),
+        Problem::NotOurs => invalid("missing first frame"),
+        Problem::Damaged(what, at) => {
+            io::Error::new(io::ErrorKind::InvalidData, format!("damaged at byte {at}: {what}"))
+        }
     }
 }
 
 impl Log {
-    /// Rewrites the log, retaining only the latest orders.
+    /// Rewrites the log, retaining only the latest orders. If the new log cannot be written, the old
+    /// one, which contains every order, remains in use.
     pub(super) fn shorten(&mut self) -> io::Result<()> {
         // What an interrupted rewrite left behind only takes up space.
         let _ = fault::call("unlink", || remove_leftovers(&self.path));
         let temp = temporary::name_for(&self.path);
-        let made = self.shortened(&temp).and_then(|tail| {
-            fault::call("rename", || std::fs::rename(&temp, &self.path))?;
-            Ok(tail)
-        });
-        let tail = made.inspect_err(|_| {
+        let remove = |_: &io::Error| {
             let _ = std::fs::remove_file(&temp);
-        })?;
+        };
+        let tail = match self.shortened(&temp).inspect_err(remove) {
+            // The old log is damaged or was replaced.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(error),
+            Err(error) => {
+                self.put_off(&error);
+                return Ok(());
+            }
+            Ok(tail) => tail,
+        };
+        fault::call("rename", || std::fs::rename(&temp, &self.path)).inspect_err(remove)?;
         self.tail = tail;
         let dir = super::super::path::directory_of(&self.path);
         fault::call("sync-directory", || File::open(dir)?.sync_all())?;
         self.base = self.base.max(self.latest.saturating_sub(self.options.bounds.kept));
         self.shorten_at = self.tail.end + self.options.bounds.growth;
+        self.full_at = self.base + 2 * self.options.bounds.kept;
+        self.is_put_off = false;
         Ok(())
+    }
+
+    /// Postpones a rewrite that failed. Reports only the first of several failures.
+    fn put_off(&mut self, error: &io::Error) {
+        let Bounds { kept, growth } = self.options.bounds;
+        self.shorten_at = self.tail.end + (growth / 8).max(1);
+        self.full_at = self.latest + (kept / 8).max(1);
+        if !std::mem::replace(&mut self.is_put_off, true) {
+            let path = self.path.display();
+            tracing::warn!(
+                target: TARGET,
+                "cannot rewrite log '{path}': {error}; the log grows, and the server tries again \
+                 later"
+            );
+        }
     }
 
     /// Writes the new log to the file `temp` and syncs it.
@@ -57,7 +87,7 @@ impl Log {
         let mut frames = Frames::new(&old)?;
         let begun = recover::beginning(&mut frames).map_err(bad)?;
         if begun.log != self.tail.log {
-            return Err(io::Error::other("the file was replaced by another log"));
+            return Err(invalid("the file was replaced by another log"));
         }
         let mut stocks: BTreeMap<u32, Line> =
             begun.lines.into_iter().map(|line| (line.id, line)).collect();
@@ -145,5 +175,5 @@ impl Log {
 }
 
 fn gone(at: u64) -> io::Error {
-    io::Error::other(format!("missing data written at byte {at}"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("missing data written at byte {at}"))
 }

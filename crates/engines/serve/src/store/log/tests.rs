@@ -376,6 +376,33 @@ fn failing_calls_lose_no_order_even_during_a_rewrite() {
 }
 
 #[test]
+fn a_log_that_cannot_be_rewritten_grows_until_it_can() {
+    if !alone("store::log::tests::a_log_that_cannot_be_rewritten_grows_until_it_can") {
+        return;
+    }
+    for kind in KINDS.into_iter().filter(|kind| probe(*kind, scratch(*kind).path()).is_ok()) {
+        fault::set("");
+        let bounds = Bounds { kept: 20, growth: GROWTH_MAX };
+        let mut bench = Bench::new(LogOptions { bounds, ..options(kind, Durability::Group) });
+        let before = bench.log.tail.log;
+        // No space for the new log, at orders 40, 42 and 44.
+        fault::set("create:1:28,create:2:28,create:3:28");
+        while bench.state.seq() < 45 {
+            bench.trade(1);
+        }
+        assert_eq!((bench.log.tail.log, fault::calls_of("create")), (before, 3), "{kind}");
+        assert_eq!(bench.again().1, bench.state, "{kind}");
+        bench.trade(1);
+        assert_ne!(bench.log.tail.log, before, "{kind}");
+        fault::set("");
+        let (log, state) = bench.again();
+        assert_eq!((state.seq(), log.base), (46, 26), "{kind}");
+        assert_eq!(state.exchange(), bench.state.exchange(), "{kind}");
+        assert_eq!(std::fs::read_dir(bench.dir.path()).unwrap().count(), 1, "{kind}");
+    }
+}
+
+#[test]
 fn errors_name_the_offset_and_the_remedy() {
     let bench = some_orders(Durability::Group);
     let dir = scratch(bench.options.kind);
