@@ -140,6 +140,9 @@ pub(super) fn run<W: Work>(
         }
         return Err(error);
     }
+    let cancelled = shared.cancel.is_cancelled() && !shared.has_done_all();
+    let stopped = shared.work_stopped.load(Ordering::Relaxed);
+    debug_assert!(cancelled || stopped || shared.has_done_all(), "a run leaves no file out");
     Ok(Executed {
         locals,
         elapsed_ns,
@@ -149,8 +152,8 @@ pub(super) fn run<W: Work>(
         usage,
         in_flight: sampled.into_iter().map(|(at, (now, _))| (at, now.in_flight)).collect(),
         budget_peak_bytes: shared.budget.peak(),
-        cancelled: shared.cancel.is_cancelled() && !shared.has_done_all(),
-        stopped: shared.work_stopped.load(Ordering::Relaxed),
+        cancelled,
+        stopped,
         trace,
         function_waits: options.function_waits,
         plan: shared.plan,
@@ -436,7 +439,7 @@ impl<'e, W: Work> Threads<'e, W> {
             });
             match spawned {
                 Ok(handle) => handles.push(handle),
-                Err(_) if self.options.on_demand && !handles.is_empty() => {
+                Err(_) if shared.on_demand && !handles.is_empty() => {
                     return self.goes_without(role);
                 }
                 Err(source) => {
