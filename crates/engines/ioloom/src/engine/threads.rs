@@ -115,6 +115,7 @@ pub(super) fn run<W: Work>(
         traced: traced.as_ref(),
     };
     let Finished { locals, reports, start, ended, usage, sampled, tuned } = run_threads(threads);
+    shared.arena.close();
     let elapsed_ns = ended.saturating_sub(start);
     let panic = shared.panic.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
     // If all workers rested when the iterator panicked, none of them has looked again.

@@ -210,12 +210,13 @@ fn a_run_waits_for_a_thread_that_drops_bytes_slowly() {
 /// Paths that arrive wake the threads of `roles`, and do not shorten the grace period.
 #[test]
 fn paths_that_arrive_do_not_end_a_wait_for_memory() {
-    drops_slowly(&[900_000; 20], Duration::from_millis(5), Duration::from_millis(100));
+    drops_slowly(&[900_000; 14], Duration::from_millis(5), Duration::from_millis(100));
 }
 
 /// Runs over a stream whose paths are `apart`, while another thread holds each result for a time.
 fn drops_slowly(sizes: &[usize], apart: Duration, held: Duration) {
-    for text in LOOPS.iter().copied().chain(["read/roles:r=0,h=2,c=0,w=4"]) {
+    let teams = LOOPS.iter().copied().filter(|text| text.contains("roles"));
+    for text in teams.chain(["read/roles:r=0,h=2,c=0,w=4"]) {
         let (dir, paths) = make(&roots()[0], sizes);
         let total = sizes.iter().sum::<usize>() as u64;
         crate::support::guarded(text.to_owned(), move || {
@@ -229,13 +230,15 @@ fn drops_slowly(sizes: &[usize], apart: Duration, held: Duration) {
                 receive.iter().map(hold).sum::<u64>()
             });
             let stream = paths.into_iter().inspect(move |_| std::thread::sleep(apart));
-            let files = ioloom::files(stream).pin(plan(&format!("{text}/memory=4MiB")));
+            let plan = plan(&format!("{text}/memory=4MiB"));
+            let files = ioloom::files(stream).pin(plan);
             let run = files.try_map(|f| send.send(f.keep())).run();
             drop(send);
-            if let Err(error) = run {
-                panic!("{text}: {error:?}");
+            let received = receiver.join().unwrap();
+            match run {
+                Ok(_) => assert_eq!(received, total, "{text}"),
+                Err(error) => assert!(crate::support::lacks(&plan, &error), "{text}: {error:?}"),
             }
-            assert_eq!(receiver.join().unwrap(), total, "{text}");
         });
     }
 }
