@@ -141,9 +141,7 @@ pub(super) fn run<W: Work>(
         }
         return Err(error);
     }
-    let cancelled = shared.cancel.is_cancelled() && !shared.has_done_all();
-    let stopped = shared.work_stopped.load(Ordering::Relaxed);
-    debug_assert!(cancelled || stopped || shared.has_done_all(), "a run leaves no file out");
+    let (cancelled, stopped) = shared.ended_early();
     Ok(Executed {
         locals,
         elapsed_ns,
