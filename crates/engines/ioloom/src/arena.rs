@@ -253,8 +253,8 @@ impl Arena {
         }
     }
 
-    /// Frees what was queued, if the arena has been closed. Of a thread that queues and one that closes,
-    /// each first writes and then reads, with a fence between: one of them sees what the other wrote.
+    /// Frees what was queued, if the arena has been closed. The thread that queues and the one that closes
+    /// each write first and then read, with a fence between: one of them sees what the other wrote.
     fn empty_if_closed(&self, queue: &ArrayQueue<Buffer>) {
         fence(Ordering::SeqCst);
         if self.closed.load(Ordering::Relaxed) {
@@ -262,7 +262,10 @@ impl Arena {
         }
     }
 
-    fn take_back(&self, buffer: Buffer) {
+    /// Takes a buffer back. `kept`: the user had retained it, so another thread may close the arena
+    /// meanwhile. All other buffers that are not registered come back from threads of the run, which
+    /// ends before the arena is closed, or from the thread that closed it.
+    fn take_back(&self, buffer: Buffer, kept: bool) {
         if let Some(size) = self.registered {
             let queue = self.queue(0);
             let _ = queue.push(buffer);
@@ -270,7 +273,7 @@ impl Arena {
             self.budget.begin_idle(size);
             return;
         }
-        if self.kind != Buffers::Pool {
+        if self.kind != Buffers::Pool || self.closed.load(Ordering::Relaxed) {
             return;
         }
         let bytes = buffer.capacity() as u64;
@@ -281,7 +284,9 @@ impl Arena {
             if queue.push(buffer).is_err() {
                 self.free_bytes.fetch_sub(bytes, Ordering::Relaxed);
             }
-            self.empty_if_closed(queue);
+            if kept {
+                self.empty_if_closed(queue);
+            }
         }
     }
 }
@@ -395,10 +400,11 @@ fn copy_charge(len: usize) -> u64 {
 
 impl Drop for Slot {
     fn drop(&mut self) {
+        let kept = *self.kept.get_mut();
         if let Some(buffer) = self.buffer.take() {
-            self.of.take_back(buffer);
+            self.of.take_back(buffer, kept);
         }
-        if *self.kept.get_mut() {
+        if kept {
             self.of.budget.release_retained(self.charged);
         } else if self.charged > 0 {
             self.of.budget.release(self.charged);

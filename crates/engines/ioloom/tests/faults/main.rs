@@ -141,8 +141,7 @@ fn one_failed_call_fails_one_file_or_the_run() {
 fn files_without_a_buffer_fail_in_a_team(paths: &[std::path::PathBuf]) {
     const ENOMEM: i32 = 12;
     let all: Vec<String> = (1..=400).map(|n| format!("mmap:{n}:{ENOMEM}")).collect();
-    for text in
-        ["read/roles:r=1,c=1,w=2/buffers=fresh", "read/roles:r=0,h=1,c=0,w=2/buffers=fresh"]
+    for text in ["read/roles:r=1,c=1,w=2/buffers=fresh", "read/roles:r=0,h=1,c=0,w=2/buffers=fresh"]
     {
         fault::set(&all.join(","));
         let got = run(list(paths), plan(text)).unwrap();

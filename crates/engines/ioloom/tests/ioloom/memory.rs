@@ -204,13 +204,13 @@ fn a_run_waits_while_the_caller_may_drop_bytes() {
 fn a_run_waits_for_a_thread_that_drops_bytes_slowly() {
     let mut sizes = vec![300_000; 12];
     sizes.push(2_000_000);
-    drops_slowly(&sizes, Duration::ZERO, Duration::from_millis(100));
+    drops_slowly(&sizes, Duration::ZERO, Duration::from_millis(60));
 }
 
 /// Paths that arrive wake the threads of `roles`, and do not shorten the grace period.
 #[test]
 fn paths_that_arrive_do_not_end_a_wait_for_memory() {
-    drops_slowly(&[900_000; 14], Duration::from_millis(5), Duration::from_millis(100));
+    drops_slowly(&[900_000; 14], Duration::from_millis(5), Duration::from_millis(60));
 }
 
 /// Runs over a stream whose paths are `apart`, while another thread holds each result for a time.
