@@ -14,7 +14,7 @@ use ioloom_model::Buffers;
 use ioloom_sys::buffer::Buffer;
 use std::collections::TryReserveError;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
 const CLASS_MIN: u64 = 4096;
@@ -44,6 +44,8 @@ pub(crate) struct Arena {
     class_max: u64,
     /// Size of the buffers, if they are registered with a ring and no others are lent.
     registered: Option<u64>,
+    /// Whether buffers that come back are freed, because no more are lent.
+    closed: AtomicBool,
 }
 
 /// A buffer and its share of the budget; the last owner returns both. It has more than one owner
@@ -88,6 +90,7 @@ impl Arena {
             free_bytes: AtomicU64::new(0),
             class_max,
             registered: None,
+            closed: AtomicBool::new(false),
         })
     }
 
@@ -107,6 +110,7 @@ impl Arena {
             free_bytes: AtomicU64::new(0),
             class_max: bytes,
             registered: Some(bytes),
+            closed: AtomicBool::new(false),
         };
         arena.budget.begin_idle(bytes * buffers.len() as u64);
         for buffer in buffers {
@@ -231,21 +235,57 @@ impl Arena {
         }
     }
 
-    fn take_back(&self, buffer: Buffer) {
+    /// Frees the free buffers, and from now on every buffer that comes back: bytes that the user
+    /// retains keep the arena, which must not keep the memory of the run.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        for queue in self.free.iter().filter_map(OnceLock::get) {
+            self.empty(queue);
+        }
+    }
+
+    fn empty(&self, queue: &ArrayQueue<Buffer>) {
+        while let Some(buffer) = queue.pop() {
+            if self.registered.is_none() {
+                self.free_bytes.fetch_sub(buffer.capacity() as u64, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Frees what was queued, if the arena has been closed. The thread that queues and the one that closes
+    /// each write first and then read, with a fence between: one of them sees what the other wrote.
+    fn empty_if_closed(&self, queue: &ArrayQueue<Buffer>) {
+        fence(Ordering::SeqCst);
+        if self.closed.load(Ordering::Relaxed) {
+            self.empty(queue);
+        }
+    }
+
+    /// Takes a buffer back. `kept`: the user had retained it, so another thread may close the arena
+    /// meanwhile. All other buffers that are not registered come back from threads of the run, which
+    /// ends before the arena is closed, or from the thread that closed it.
+    fn take_back(&self, buffer: Buffer, kept: bool) {
         if let Some(size) = self.registered {
-            let _ = self.queue(0).push(buffer);
+            let queue = self.queue(0);
+            let _ = queue.push(buffer);
+            self.empty_if_closed(queue);
             self.budget.begin_idle(size);
             return;
         }
-        if self.kind != Buffers::Pool {
+        if self.kind != Buffers::Pool || self.closed.load(Ordering::Relaxed) {
             return;
         }
         let bytes = buffer.capacity() as u64;
         let class = class_of(bytes);
         if class < CLASSES {
             self.free_bytes.fetch_add(bytes, Ordering::Relaxed);
-            if self.queue(class).push(buffer).is_err() {
+            let queue = self.queue(class);
+            if queue.push(buffer).is_err() {
                 self.free_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            }
+            if kept {
+                self.empty_if_closed(queue);
             }
         }
     }
@@ -360,10 +400,11 @@ fn copy_charge(len: usize) -> u64 {
 
 impl Drop for Slot {
     fn drop(&mut self) {
+        let kept = *self.kept.get_mut();
         if let Some(buffer) = self.buffer.take() {
-            self.of.take_back(buffer);
+            self.of.take_back(buffer, kept);
         }
-        if *self.kept.get_mut() {
+        if kept {
             self.of.budget.release_retained(self.charged);
         } else if self.charged > 0 {
             self.of.budget.release(self.charged);
@@ -431,6 +472,29 @@ mod tests {
         lease.whole_mut()[0] = 42;
         drop(lease);
         assert_eq!(arena.lease(5000, 0).unwrap().bytes(1), [42]);
+    }
+
+    #[test]
+    fn a_closed_arena_keeps_no_buffer() {
+        let arena = Arena::new(Arc::new(Budget::new(1 << 20)), Buffers::Pool, 8, 1 << 20);
+        let (one, two) = (arena.lease(5000, 0).unwrap(), arena.lease(5000, 0).unwrap());
+        drop(one);
+        assert!(arena.free_bytes.load(Ordering::Relaxed) > 0);
+        arena.close();
+        assert_eq!(arena.free_bytes.load(Ordering::Relaxed), 0);
+        drop(two);
+        assert_eq!(arena.free_bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn bytes_that_outlive_a_run_keep_no_free_buffer() {
+        let files = crate::files(std::iter::repeat_n("Cargo.toml", 50));
+        let kept = files.map(|f| f.keep()).collect().unwrap();
+        let of = match &kept[0].0 {
+            RetainedBytes::Shared { slot, .. } => &slot.of,
+            RetainedBytes::Copied { of, .. } => of,
+        };
+        assert_eq!(of.free_bytes.load(Ordering::Relaxed), 0);
     }
 
     #[test]

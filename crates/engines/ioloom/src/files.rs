@@ -350,7 +350,7 @@ impl<'a, K> Files<'a, K> {
 
     /// Sets whether threads start only when files wait for them (default: unless the plan is
     /// pinned and does not adjust itself). Otherwise all threads of the plan start together, before
-    /// the first file.
+    /// the first file. Those of the schedule `roles` always do.
     ///
     /// ```
     /// let plan = "read/threads:n=8".parse().unwrap();

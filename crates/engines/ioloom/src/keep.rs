@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// How long a run that has no memory waits for the next drop of retained bytes. The schedule
 /// `roles` waits as long by its own naps.
-const GRACE: Duration = Duration::from_millis(200);
+pub(crate) const GRACE: Duration = Duration::from_millis(200);
 
 /// Creates the memory budget of a run.
 pub(crate) fn new_budget(bytes: u64) -> Arc<Budget> {

@@ -81,6 +81,8 @@ impl<F: FileFn + Send> Job<'_, F> {
         })
         .map_err(Error::widen)?;
         let driven = driven.map_err(Error::widen)?;
+        // Its end cancels what is left, and may leave nothing.
+        let stopped = stopped && driven.executed.cancelled;
         // The end of `consume` is not an early one.
         let cancelled = !stopped && driven.executed.cancelled && callers.is_cancelled();
         if cancelled && !partial {

@@ -130,6 +130,15 @@ impl Shared<'_> {
         ended && self.gauges.files() + self.failed.load(Ordering::Relaxed) == arrived as u64
     }
 
+    /// Returns whether the run was cancelled before all files were done, and whether the work ended it.
+    /// Only at the end of a run without an error.
+    pub(crate) fn ended_early(&self) -> (bool, bool) {
+        let cancelled = self.cancel.is_cancelled() && !self.has_done_all();
+        let stopped = self.work_stopped.load(Ordering::Relaxed);
+        debug_assert!(cancelled || stopped || self.has_done_all(), "a run leaves no file out");
+        (cancelled, stopped)
+    }
+
     /// Ends the run because bytes retained by the user leave no room.
     pub(crate) fn fail_held(&self) {
         let (kept, budget) = (self.budget.retained(), self.budget.limit());

@@ -43,7 +43,7 @@ use crate::shared::Shared;
 use crate::short_reads::ShortReads;
 use crate::source::{Listed, Source};
 use ioloom_budget::{Budget, Permits, Window};
-use ioloom_model::layout::{Layout, Role, layout};
+use ioloom_model::layout::{Driver, Layout, Role, layout};
 use ioloom_model::{Buffers, Plan, ReadAhead};
 use ioloom_observe::Gauges;
 use limits::{first_bytes, refuse_too_many_files, whole_max};
@@ -134,7 +134,8 @@ fn prepare<'e>(
         work_stopped: AtomicBool::new(false),
         at_once,
         spare_descriptors,
-        on_demand: options.on_demand,
+        // Each thread of `roles` has work of its own, so that one alone could wait for ever.
+        on_demand: options.on_demand && layout.driver != Driver::Queued,
         window: window_of(&layout),
         spare_bell: Bell::default(),
         blocking: BlockingThreads::default(),

@@ -26,7 +26,8 @@
 use super::work::{Work, Worker};
 use crate::claim::Claim;
 use crate::error::Error;
-use crate::fetch::{Cx, Fetch, Reaped, Started, full_of_window};
+use crate::fetch::{Cx, Fetch, Reaped, Started, full_of_window, no_buffer};
+use crate::keep::GRACE;
 use crate::loaded::Loaded;
 use crate::shared::Shared;
 use crate::source::{Item, Next, Source};
@@ -37,13 +38,10 @@ use ioloom_observe::Gauges;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest nap, which bounds how late a thread notices a stop.
 const NAP: Duration = Duration::from_millis(50);
-/// Consecutive naps without an event, with all memory retained by the user, after which the run
-/// ends.
-const HELD_NAPS: u32 = 4;
 
 /// What the threads of this schedule share.
 pub(super) struct Queues<'p, S> {
@@ -182,7 +180,7 @@ pub(super) fn run<'e, W: Work>(
             ended: false,
             input_empty: false,
             may_wait: role != Role::Hybrid,
-            held_naps: 0,
+            held: None,
             window: worker.shared.at_once as usize,
         };
         match role {
@@ -202,6 +200,16 @@ pub(super) fn run<'e, W: Work>(
     }
 }
 
+/// Memory that the user retains while this thread waits for some.
+struct Held {
+    /// Bytes retained at the last look.
+    retained: u64,
+    /// Events before the last nap.
+    events: u64,
+    /// When the grace period began.
+    since: Instant,
+}
+
 /// The reading half of a thread.
 struct Reading<'e, S> {
     fetch: Box<dyn Fetch<'e, S> + 'e>,
@@ -213,7 +221,7 @@ struct Reading<'e, S> {
     /// Whether no path was available at the last attempt.
     input_empty: bool,
     may_wait: bool,
-    held_naps: u32,
+    held: Option<Held>,
     window: usize,
 }
 
@@ -246,7 +254,14 @@ impl<'e, S: Send> Reading<'e, S> {
                     return false;
                 }
                 // Files that are ready or large hold the memory; they go first.
-                _ => return false,
+                Ok(None) => return false,
+                Err(none) => {
+                    if let Some(item) = self.pending.take() {
+                        worker.failed(no_buffer(shared, &item, bytes, none));
+                        queues.give_ahead();
+                    }
+                    return true;
+                }
             },
         };
         let Some(item) = self.pending.take() else { return false };
@@ -285,6 +300,7 @@ impl<'e, S: Send> Reading<'e, S> {
         queues: &Queues<'e, S>,
     ) -> bool {
         let shared = worker.shared;
+        self.input_empty = false;
         let place = match &queues.ahead {
             None => None,
             Some(ahead) => match ahead.try_take() {
@@ -292,7 +308,6 @@ impl<'e, S: Send> Reading<'e, S> {
                 place => place,
             },
         };
-        self.input_empty = false;
         match shared.source.next(&mut self.claim, shared.take()) {
             Next::Item(item) => self.pending = Some(item),
             Next::Failed(error) => {
@@ -358,11 +373,21 @@ impl<'e, S: Send> Reading<'e, S> {
         let happened = queues.nap(seen, self.input_empty);
         let held = !happened && memory_short && budget.is_held();
         budget.end_idle(holding);
-        self.held_naps = if held { self.held_naps + 1 } else { 0 };
-        if self.held_naps >= HELD_NAPS {
+        if self.is_held_too_long(held, budget.retained(), seen) {
             worker.shared.fail_held();
         }
         worker.meter.lap(waits_for, 0);
+    }
+
+    /// Reports whether the user has released nothing for the grace period, during which nothing else
+    /// happened. A nap ends early when a path arrives, so naps are not counted.
+    fn is_held_too_long(&mut self, held: bool, retained: u64, events: u64) -> bool {
+        let since = match &self.held {
+            Some(last) if last.events == events && last.retained <= retained => last.since,
+            _ => Instant::now(),
+        };
+        self.held = held.then_some(Held { retained, events, since });
+        held && since.elapsed() >= GRACE
     }
 
     fn idle(&self) -> bool {

@@ -115,6 +115,7 @@ pub(super) fn run<W: Work>(
         traced: traced.as_ref(),
     };
     let Finished { locals, reports, start, ended, usage, sampled, tuned } = run_threads(threads);
+    shared.arena.close();
     let elapsed_ns = ended.saturating_sub(start);
     let panic = shared.panic.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
     // If all workers rested when the iterator panicked, none of them has looked again.
@@ -140,6 +141,7 @@ pub(super) fn run<W: Work>(
         }
         return Err(error);
     }
+    let (cancelled, stopped) = shared.ended_early();
     Ok(Executed {
         locals,
         elapsed_ns,
@@ -149,8 +151,8 @@ pub(super) fn run<W: Work>(
         usage,
         in_flight: sampled.into_iter().map(|(at, (now, _))| (at, now.in_flight)).collect(),
         budget_peak_bytes: shared.budget.peak(),
-        cancelled: shared.cancel.is_cancelled() && !shared.has_done_all(),
-        stopped: shared.work_stopped.load(Ordering::Relaxed),
+        cancelled,
+        stopped,
         trace,
         function_waits: options.function_waits,
         plan: shared.plan,
@@ -436,7 +438,7 @@ impl<'e, W: Work> Threads<'e, W> {
             });
             match spawned {
                 Ok(handle) => handles.push(handle),
-                Err(_) if self.options.on_demand && !handles.is_empty() => {
+                Err(_) if shared.on_demand && !handles.is_empty() => {
                     return self.goes_without(role);
                 }
                 Err(source) => {

@@ -54,6 +54,16 @@ struct Parked<'p, S> {
     larger: Larger,
 }
 
+/// The arena of buffers that are registered with a ring. They are freed with the ring, or when they come
+/// back after it.
+struct Registered(Arc<Arena>);
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 /// The ring of one thread and what is in flight on it.
 pub(crate) struct Rings<'p, S> {
     ring: Ring,
@@ -65,7 +75,7 @@ pub(crate) struct Rings<'p, S> {
     done: Vec<Completion>,
     direct: bool,
     open_in_ring: bool,
-    registered: Option<Arc<Arena>>,
+    registered: Option<Registered>,
     /// Requests queued and not yet submitted.
     queued: u32,
     /// Requests per submission: several under `window`, one under `threads` and `roles`, where a
@@ -130,7 +140,7 @@ fn try_open(ring: &mut Ring) -> io::Result<()> {
     }
 }
 
-fn register(ring: &mut Ring, shared: &Shared<'_>, window: u32) -> Result<Arc<Arena>, Error> {
+fn register(ring: &mut Ring, shared: &Shared<'_>, window: u32) -> Result<Registered, Error> {
     let bytes = shared.plan.chunk_bytes.map_or(REGISTERED_BYTES, |c| c as usize);
     let total = bytes as u64 * u64::from(window);
     if !shared.budget.try_reserve(total) {
@@ -150,7 +160,7 @@ fn register(ring: &mut Ring, shared: &Shared<'_>, window: u32) -> Result<Arc<Are
             reason(&e)
         ))
     })?;
-    Ok(Arena::of_registered(shared.budget.clone(), buffers))
+    Ok(Registered(Arena::of_registered(shared.budget.clone(), buffers)))
 }
 
 impl<'p, S> Rings<'p, S> {
@@ -442,7 +452,7 @@ impl<'p, S> Fetch<'p, S> for Rings<'p, S> {
     }
 
     fn arena<'a>(&'a self, shared: &'a Shared<'_>) -> &'a Arc<Arena> {
-        self.registered.as_ref().unwrap_or(&shared.arena)
+        self.registered.as_ref().map_or(&shared.arena, |registered| &registered.0)
     }
 }
 

@@ -134,6 +134,21 @@ fn one_failed_call_fails_one_file_or_the_run() {
     a_sandbox_without_preadv2_is_read_with_blocking_calls(&paths, &want);
     a_controller_sees_which_later_pieces_wait(&paths, &want);
     walks_of_polite_runs_lower_their_priority();
+    files_without_a_buffer_fail_in_a_team(&paths);
+}
+
+/// A reader whose first buffer cannot be allocated reports the file instead of waiting for memory.
+fn files_without_a_buffer_fail_in_a_team(paths: &[std::path::PathBuf]) {
+    const ENOMEM: i32 = 12;
+    let all: Vec<String> = (1..=400).map(|n| format!("mmap:{n}:{ENOMEM}")).collect();
+    for text in ["read/roles:r=1,c=1,w=2/buffers=fresh", "read/roles:r=0,h=1,c=0,w=2/buffers=fresh"]
+    {
+        fault::set(&all.join(","));
+        let got = run(list(paths), plan(text)).unwrap();
+        fault::set("");
+        assert_eq!(got.failed.len(), paths.len(), "{text}");
+        assert!(got.failed.iter().all(|e| support::errno(e) == Some(ENOMEM)), "{text}");
+    }
 }
 
 /// Returns a rule for each of the first calls of `preadv2`.

@@ -32,9 +32,10 @@ fn a_cancel_after_the_last_file_loses_nothing() {
 
 #[test]
 fn a_scope_that_ends_by_itself_is_no_cancelled_run() {
-    let (_dir, paths) = make(&roots()[0], &[10; 200]);
+    let (_dir, paths) = make(&roots()[0], &[10; 2]);
+    let many = std::iter::repeat_n(&paths[0], 2000);
     let token = Cancel::new();
-    let run = ioloom::list(&paths).cancel(&token).map(|f| f.len()).scope(|results| {
+    let run = ioloom::list(many).cancel(&token).map(|f| f.len()).scope(|results| {
         let first = results.next();
         token.cancel();
         first
@@ -50,6 +51,12 @@ fn a_scope_that_ends_by_itself_is_no_cancelled_run() {
         results.count()
     });
     assert!(matches!(run, Err(Error::Cancelled { .. })));
+    // One that takes the last result leaves nothing, although it has not seen the end.
+    for (count, stopped) in [(2, false), (1000, true)] {
+        let files = ioloom::list(std::iter::repeat_n(&paths[0], count));
+        let run = files.map(|f| f.len()).scope(|results| results.take(2).count()).unwrap();
+        assert_eq!((run.value, run.stopped, run.cancelled), (2, stopped, false), "{count}");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::support::{expected, list, make, plan, roots, run};
 use ioloom::{Bytes, Error, OnError};
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
 const LOOPS: [&str; 12] = [
     "read/threads:n=1",
@@ -195,6 +196,50 @@ fn a_run_waits_while_the_caller_may_drop_bytes() {
         let said = last.as_ref().unwrap_err().to_string();
         assert!(said.starts_with("the run ended early: "), "{text}: {said}");
         assert!(matches!(values.error(), Some(Error::BudgetHeld { .. })), "{text}");
+    }
+}
+
+/// The last file needs the memory of many others, which another thread drops one by one.
+#[test]
+fn a_run_waits_for_a_thread_that_drops_bytes_slowly() {
+    let mut sizes = vec![300_000; 12];
+    sizes.push(2_000_000);
+    drops_slowly(&sizes, Duration::ZERO, Duration::from_millis(60));
+}
+
+/// Paths that arrive wake the threads of `roles`, and do not shorten the grace period.
+#[test]
+fn paths_that_arrive_do_not_end_a_wait_for_memory() {
+    drops_slowly(&[900_000; 14], Duration::from_millis(5), Duration::from_millis(60));
+}
+
+/// Runs over a stream whose paths are `apart`, while another thread holds each result for a time.
+fn drops_slowly(sizes: &[usize], apart: Duration, held: Duration) {
+    let teams = LOOPS.iter().copied().filter(|text| text.contains("roles"));
+    for text in teams.chain(["read/roles:r=0,h=2,c=0,w=4"]) {
+        let (dir, paths) = make(&roots()[0], sizes);
+        let total = sizes.iter().sum::<usize>() as u64;
+        crate::support::guarded(text.to_owned(), move || {
+            let _dir = dir;
+            let (send, receive) = channel::<Bytes>();
+            let receiver = std::thread::spawn(move || {
+                let hold = |bytes: Bytes| {
+                    std::thread::sleep(held);
+                    bytes.len() as u64
+                };
+                receive.iter().map(hold).sum::<u64>()
+            });
+            let stream = paths.into_iter().inspect(move |_| std::thread::sleep(apart));
+            let plan = plan(&format!("{text}/memory=4MiB"));
+            let files = ioloom::files(stream).pin(plan);
+            let run = files.try_map(|f| send.send(f.keep())).run();
+            drop(send);
+            let received = receiver.join().unwrap();
+            match run {
+                Ok(_) => assert_eq!(received, total, "{text}"),
+                Err(error) => assert!(crate::support::lacks(&plan, &error), "{text}: {error:?}"),
+            }
+        });
     }
 }
 

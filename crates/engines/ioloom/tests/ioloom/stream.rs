@@ -200,3 +200,38 @@ fn links_of_a_list_are_followed_in_inode_order() {
         assert_eq!(found, [1, 1], "{order:?}");
     }
 }
+
+/// A team whose first thread does one half of the work needs the others from the start.
+#[test]
+fn teams_start_whole_on_demand() {
+    for schedule in ["r=1,h=0,c=1,w=4", "r=0,h=2,c=0,w=4", "r=1,h=1,c=0,w=4", "r=2,h=0,c=2,w=1"] {
+        for (files, streamed) in [(2, false), (2, true), (300, false), (300, true)] {
+            let what = format!("{schedule}: {files} files, streamed: {streamed}");
+            guarded(what.clone(), move || {
+                let (_dir, paths) = make(&roots()[0], &vec![100; files]);
+                let input =
+                    if streamed { ioloom::files(paths.clone()) } else { ioloom::list(&paths) };
+                let input = input.pin(plan(&format!("read/roles:{schedule}")));
+                let run = input.start_on_demand(true).map(|f| f.len()).run().unwrap();
+                assert_eq!(run.value, vec![100; files], "{what}");
+            });
+        }
+    }
+}
+
+/// A reader whose window is full rests, although it has waited for a path before and one is ready.
+#[test]
+fn a_reader_without_room_rests_while_paths_wait() {
+    const BUSY: Duration = Duration::from_millis(400);
+    let (_dir, paths) = make(&roots()[0], &[100; 3]);
+    // Both readers have found no path when the first one arrives.
+    let stream = paths.into_iter().enumerate().map(|(at, path)| {
+        std::thread::sleep(Duration::from_millis(if at == 0 { 150 } else { 20 }));
+        path
+    });
+    let files = ioloom::files(stream).pin(plan("read/roles:r=2,h=0,c=1,w=1"));
+    let run = files.map(|_| std::thread::sleep(BUSY)).run().unwrap();
+    let readers = run.measured.threads.iter().filter(|thread| thread.role == "reader");
+    let spent: u64 = readers.map(|thread| thread.on_cpu_ns).sum();
+    assert!(u128::from(spent) < BUSY.as_nanos() / 2, "{spent} ns");
+}
