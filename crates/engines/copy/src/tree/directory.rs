@@ -73,7 +73,8 @@ impl Worker<'_> {
             Err(e) => return self.not_begun(new, e, &paths()),
             Ok(target) => target,
         };
-        let own = self.begun(&target, (&from, &source, excluded), (mode, parent_attr), &paths().1)?;
+        let own =
+            self.begun(&target, (&from, &source, excluded), (mode, parent_attr), &paths().1)?;
         if !target.is_new {
             self.sweep_existing(new, parent, &name, &target.dir);
         }
