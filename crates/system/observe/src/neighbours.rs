@@ -6,10 +6,10 @@
 //! time during which tasks waited for a processor is known in microseconds on most systems, but tasks
 //! of the run wait for each other too. Steal is known in ticks only.
 
-use crate::usage::counts_device_bytes;
 use ioloom_model::record::CpuCount;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::proc::{self, DiskStat};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Bytes read from and written to devices.
@@ -142,6 +142,15 @@ fn tick_ns() -> u64 {
 /// busy for these ticks. Interrupts belong to no group.
 fn is_machine(group_ns: u64, busy_ticks: u64, tick_ns: u64) -> bool {
     group_ns / 9 >= (busy_ticks * tick_ns) / 10
+}
+
+/// Reports whether the kernel counts the bytes of processes on devices. Without
+/// CONFIG_TASK_IO_ACCOUNTING, getrusage returns zero and /proc/self/io does not exist.
+pub(crate) fn counts_device_bytes() -> bool {
+    static COUNTS: OnceLock<bool> = OnceLock::new();
+    // A program with file capabilities cannot read it, although the kernel counts.
+    let missing = |e: std::io::Error| e.kind() == std::io::ErrorKind::NotFound;
+    *COUNTS.get_or_init(|| !proc::process_io().is_err_and(missing))
 }
 
 pub(crate) fn cpu_ns(usage: &proc::Usage) -> u64 {

@@ -1,11 +1,10 @@
 //! Resources used by the process and the machine between two points in time.
 
-use crate::neighbours::{Counters, Others, cpu_ns};
+use crate::neighbours::{Counters, Others, counts_device_bytes, cpu_ns};
 use ioloom_model::Measured;
 use ioloom_model::record::CpuCount;
 use ioloom_sys::proc::parse::grown_ms;
 use ioloom_sys::proc::{self, UsageOf};
-use std::sync::OnceLock;
 
 /// Counters at one point in time; unreadable ones are `None`.
 #[derive(Debug, Clone, Default)]
@@ -21,15 +20,6 @@ pub struct Usage {
 fn own() -> (proc::Usage, proc::Usage) {
     let of = |who| proc::usage(who).unwrap_or_default();
     (of(UsageOf::Process), of(UsageOf::Children))
-}
-
-/// Reports whether the kernel counts the bytes of processes on devices. Without
-/// CONFIG_TASK_IO_ACCOUNTING, getrusage returns zero and /proc/self/io does not exist.
-pub(crate) fn counts_device_bytes() -> bool {
-    static COUNTS: OnceLock<bool> = OnceLock::new();
-    // A program with file capabilities cannot read it, although the kernel counts.
-    let missing = |e: std::io::Error| e.kind() == std::io::ErrorKind::NotFound;
-    *COUNTS.get_or_init(|| !proc::process_io().is_err_and(missing))
 }
 
 /// Difference between two points in time.

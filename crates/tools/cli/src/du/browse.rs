@@ -19,7 +19,7 @@ use ioloom_failure::reason;
 use ioloom_model::units::{format_count, format_size};
 use ioloom_walk::Follow;
 use keyboard::{HELP, KEYS, Keyboard, is_interrupt, stop_test};
-use question::Question;
+use question::{Question, WORD, things};
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
@@ -31,9 +31,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// The word that confirms a removal.
-const WORD: &str = "remove";
 
 /// The sort order of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -554,10 +551,6 @@ impl Browser {
             }
         }
     }
-}
-
-fn things(count: usize) -> String {
-    if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") }
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! The question before a removal.
 
-use super::{WORD, things};
 use crate::out::readable;
 use ioloom_du::{Tally, Tree};
 use ioloom_model::units::{format_count, format_size};
+
+/// The word that confirms a removal.
+pub(super) const WORD: &str = "remove";
 
 /// Maximum number of entries that are named.
 const NAMED_MAX: usize = 5;
@@ -53,4 +55,8 @@ impl Question {
         lines.push(format!("Type '{WORD}' and Enter to remove, or Esc to cancel: {typed}_"));
         lines
     }
+}
+
+pub(super) fn things(count: usize) -> String {
+    if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") }
 }
