@@ -323,13 +323,14 @@ const PAGES: [&str; 61] = [
 /// Every metric used in claims is present in a complete record.
 #[test]
 fn metrics_are_known() {
+    let timed = ioloom_model::CallStats { count: 1, timed: 1, ..Default::default() };
     let fields = Measured {
         calls_end_ns: Some(1),
         first_compute_ns: Some(1),
         last_compute_ns: Some(1),
         device_busy: Some(0.5),
         threads: vec![ioloom_model::ThreadTime { elapsed_ns: 10, ..Default::default() }],
-        calls: ioloom_model::CallKind::ALL.map(|k| (k, Default::default())).into(),
+        calls: ioloom_model::CallKind::ALL.map(|kind| (kind, timed)).into(),
         ..Measured::default()
     };
     // Metrics of the walk and memory subjects.
