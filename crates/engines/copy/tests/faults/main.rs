@@ -147,17 +147,22 @@ fn run(source: &Path, target: &Path, options: &CopyOptions) -> Option<Report> {
     copy(&sources, &Target::As(target.to_owned()), options, &Silent, &CopyCounters::default()).ok()
 }
 
-#[test]
-fn each_system_call_fails_once_and_nothing_is_lost() {
-    let _alone = alone();
-    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let archive = CopyOptions {
+/// Returns the options of `cp -a` with one thread.
+fn archive() -> CopyOptions {
+    CopyOptions {
         recursive: true,
         follow: Follow::Never,
         preserve: Preserve::ALL,
         threads: Some(1),
         ..CopyOptions::default()
-    };
+    }
+}
+
+#[test]
+fn each_system_call_fails_once_and_nothing_is_lost() {
+    let _alone = alone();
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let archive = archive();
     let safe = CopyOptions { durable: Durable::Full, verify: Verify::Device, ..archive.clone() };
     let mut hit = 0;
     for (options, merges, big) in [
@@ -268,13 +273,7 @@ fn a_name_that_cannot_be_a_hard_link_is_copied_and_reported() {
     for name in ["b", "c"] {
         fs::hard_link(source.join("a"), source.join(name)).unwrap();
     }
-    let options = CopyOptions {
-        recursive: true,
-        follow: Follow::Never,
-        preserve: Preserve::ALL,
-        threads: Some(1),
-        ..CopyOptions::default()
-    };
+    let options = archive();
     for (faults, error, expected) in [
         (&[1, 2][..], NOT_PERMITTED, [1, 1, 1]),
         (&[1, 2], OTHER_DEVICE, [1, 1, 1]),
@@ -385,13 +384,7 @@ fn an_error_leaves_no_incomplete_file_and_is_not_counted() {
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let (source, target) = (place.path().join("source"), place.path().join("target"));
     kinds(&source);
-    let options = CopyOptions {
-        recursive: true,
-        follow: Follow::Never,
-        preserve: Preserve::ALL,
-        threads: Some(1),
-        ..CopyOptions::default()
-    };
+    let options = archive();
     for merges in [false, true] {
         let begin = || {
             fs::remove_dir_all(&target).ok();

@@ -71,7 +71,7 @@ impl Neighbours {
         let may_refer = self.may_refer && path.as_os_str().len() < PATH_MAX;
         if may_refer && self.files == ENOUGH && !self.dir.is_empty() {
             if self.handle.is_none() {
-                // Not tried again if there is no descriptor for it, or no permission.
+                // If this fails, it is tried again only after as many files.
                 self.files = 1;
                 let dir = Path::new(OsStr::from_bytes(&self.dir));
                 self.handle = file::reference_to_dir(dir).ok();
