@@ -32,10 +32,10 @@ impl Times {
 /// Prints one row per cell that has final runs. Returns the number of cells that failed.
 pub(super) fn print(cells: &[&Cell], out: &Path) -> anyhow::Result<usize> {
     println!(
-        "\n{:44} {:>7} {:>22} {:>8} {:>9}  best fixed plan",
-        "cell", "best, s", "auto, % (range)", "today, %", "p90 ratio"
+        "\n{:44} {:>7} {:>22} {:>11} {:>8} {:>9}  best fixed plan",
+        "cell", "best, s", "auto, % (range)", "held out, %", "today, %", "p90 ratio"
     );
-    let (mut regrets, mut missing, mut failed) = (Vec::new(), 0, 0);
+    let (mut regrets, mut held_out, mut missing, mut failed) = (Vec::new(), Vec::new(), 0, 0);
     for cell in cells {
         let row = match outcome(&read(&file_of(out, cell))?) {
             Outcome::Missing => {
@@ -50,12 +50,13 @@ pub(super) fn print(cells: &[&Cell], out: &Path) -> anyhow::Result<usize> {
             Outcome::Measured(row) => row,
         };
         println!(
-            "{:44} {:7.2} {:>8.1} ({:>4.1} to {:>4.1}) {:8.1} {:>9}  {}",
+            "{:44} {:7.2} {:>8.1} ({:>4.1} to {:>4.1}) {:>11} {:8.1} {:>9}  {}",
             cell.name,
             row.best_ns / 1e9,
             100.0 * row.auto.0,
             100.0 * row.auto.1,
             100.0 * row.auto.2,
+            row.held_out.map_or("–".to_owned(), |regret| format!("{:.1}", 100.0 * regret)),
             100.0 * row.today,
             row.neighbour.map_or("–".to_owned(), |ratio| format!("{ratio:.2}")),
             row.best
@@ -64,6 +65,7 @@ pub(super) fn print(cells: &[&Cell], out: &Path) -> anyhow::Result<usize> {
             println!("{:44} {}", "", row.failures);
         }
         regrets.push(row.auto.0);
+        held_out.extend(row.held_out);
     }
     if let (Some(worst), count) = (regrets.iter().copied().reduce(f64::max), regrets.len()) {
         let within = regrets.iter().filter(|regret| **regret <= 0.05).count();
@@ -72,10 +74,21 @@ pub(super) fn print(cells: &[&Cell], out: &Path) -> anyhow::Result<usize> {
             100.0 * median(&regrets),
             100.0 * worst
         );
+        print_held_out(&held_out);
     } else {
         println!("no cell has complete final runs yet; {failed} failed");
     }
     Ok(failed)
+}
+
+fn print_held_out(regrets: &[f64]) {
+    let Some(worst) = regrets.iter().copied().reduce(f64::max) else { return };
+    println!(
+        "against the plan that the other half of the blocks prefers: median {:.1} %, {} within 5 %, worst {:.1} %",
+        100.0 * median(regrets),
+        regrets.iter().filter(|regret| **regret <= 0.05).count(),
+        100.0 * worst
+    );
 }
 
 /// What the raw data of a cell show.
@@ -115,6 +128,10 @@ struct Row {
     best_ns: f64,
     /// Regret of `auto`: the median of the paired ratios minus one, the smallest and the largest.
     auto: (f64, f64, f64),
+    /// Regret of `auto` against the plan that was the best in the other half of the blocks, median only;
+    /// `None` if there are fewer than four blocks. The best of many plans owes a part of its lead to the
+    /// chance of the blocks in which it was chosen, and `auto` had no such choice.
+    held_out: Option<f64>,
     /// The same for the default, median only.
     today: f64,
     /// The neighbour's 90th percentile with `auto`, divided by the least of the fixed plans that lose
@@ -132,13 +149,10 @@ impl Row {
             // A plan that failed in a block may owe its median to the others.
             times.iter().filter(is_fixed).filter(|times| times.is_complete())
         };
-        let best = fixed()
-            .filter_map(|times| Some((times, times.median_ns()?)))
-            .min_by(|a, b| a.1.total_cmp(&b.1))?;
-        let ratios = |times: &Times| -> Vec<f64> {
-            let pairs = times.ns.values().zip(best.0.ns.values());
-            let mut ratios: Vec<f64> =
-                pairs.filter_map(|(a, b)| Some((*a)? / (*b)? - 1.0)).collect();
+        let fixed_plans: Vec<&Times> = fixed().collect();
+        let best = best_of(&fixed_plans, &|_| true)?;
+        let ratios = |times: &Times| {
+            let mut ratios = ratios(times, best.0, &|_| true);
             ratios.sort_by(f64::total_cmp);
             ratios
         };
@@ -151,11 +165,42 @@ impl Row {
             best: best.0.plan.clone(),
             best_ns: best.1,
             auto: (median(&auto), *auto.first()?, *auto.last()?),
+            held_out: held_out(of("auto")?, &fixed_plans),
             today: today.first().map(|_| median(&today))?,
             neighbour: p90(runs, "auto").zip(least).map(|(auto, least)| auto / least),
             failures,
         })
     }
+}
+
+/// Returns the plan with the least median in some blocks, and the median.
+fn best_of<'a>(plans: &[&'a Times], in_block: &dyn Fn(u64) -> bool) -> Option<(&'a Times, f64)> {
+    let medians = plans.iter().filter_map(|times| {
+        let of_blocks = times.ns.iter().filter(|(block, _)| in_block(**block));
+        let ns: Vec<f64> = of_blocks.filter_map(|(_, ns)| *ns).collect();
+        ns.first().map(|_| (*times, median(&ns)))
+    });
+    medians.min_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// Returns the regret of `times` in each of some blocks.
+fn ratios(times: &Times, best: &Times, in_block: &dyn Fn(u64) -> bool) -> Vec<f64> {
+    let pairs = times.ns.iter().zip(best.ns.values());
+    let pairs = pairs.filter(|((block, _), _)| in_block(**block));
+    pairs.filter_map(|((_, a), b)| Some((*a)? / (*b)? - 1.0)).collect()
+}
+
+/// Returns the median regret against the plan that the blocks of the other parity prefer.
+fn held_out(times: &Times, fixed: &[&Times]) -> Option<f64> {
+    if times.ns.len() < 4 {
+        return None;
+    }
+    let mut all = Vec::new();
+    for parity in [0, 1] {
+        let (best, _) = best_of(fixed, &|block| block % 2 != parity)?;
+        all.extend(ratios(times, best, &|block| block % 2 == parity));
+    }
+    all.first().map(|_| median(&all))
 }
 
 /// Returns the final runs of each plan, in the blocks in which every plan ran.
@@ -227,6 +272,25 @@ mod tests {
         assert_eq!(row.best, "read/threads:n=2");
         assert!((row.auto.0 - 0.1).abs() < 1e-9 && (row.today - 0.2).abs() < 1e-9);
         assert_eq!(row.neighbour, Some(1.5));
+    }
+
+    #[test]
+    fn a_plan_chosen_by_chance_has_no_lead_in_the_other_blocks() {
+        // All plans take 100 but for one lucky block each.
+        let mut runs = Vec::new();
+        for block in 0..4 {
+            for (plan, lucky) in [("read/threads:n=1", 0), ("read/threads:n=2", 1)] {
+                let ns = if block % 2 == lucky { 80 } else { 100 };
+                runs.push(final_run(plan, block, ns, Value::Null));
+            }
+            runs.push(final_run("auto", block, 100, Value::Null));
+            runs.push(final_run("default", block, 100, Value::Null));
+        }
+        let found = row(&runs);
+        assert!((found.auto.0 - 0.125).abs() < 1e-9, "{}", found.auto.0);
+        assert!(found.held_out.unwrap().abs() < 1e-9, "{:?}", found.held_out);
+        runs.retain(|run| run["block"] != 3);
+        assert_eq!(row(&runs).held_out, None);
     }
 
     #[test]

@@ -13,12 +13,28 @@ const WINDOW: u64 = 512;
 const BLOCKING: u64 = 256;
 /// Whether the number of files in flight is adjusted during a run without a plan.
 const TUNING: Tuning = Tuning::Fixed;
+/// Least default memory budget, bytes.
+const MEMORY_LEAST: u64 = 4 << 20;
 /// Memory budget per file of the window, bytes.
 const MEMORY_EACH: u64 = 512 << 10;
 /// Limit on the window that is enlarged to a file for each thread.
 const WINDOW_MAX: u32 = 1 << 15;
 /// A plan that does not fit is made smaller by one part in this many, until it fits.
 const SMALLER: u32 = 16;
+
+/// Returns the memory budget in bytes of a run for which none was given:
+/// [`Plan::DEFAULT_MEMORY_BYTES`], or half of what the control groups of this process allow if that is
+/// less. A change is noticed within a second.
+pub fn default_memory_bytes() -> u64 {
+    static LAST: Mutex<Option<(Instant, u64)>> = Mutex::new(None);
+    remembered(&LAST, || memory_within(ioloom_sys::cgroup::memory_limit_bytes()))
+}
+
+/// Returns the default memory budget under the limit of a control group.
+fn memory_within(limit_bytes: Option<u64>) -> u64 {
+    let half = limit_bytes.map_or(u64::MAX, |bytes| bytes / 2);
+    Plan::DEFAULT_MEMORY_BYTES.min(half).max(MEMORY_LEAST)
+}
 
 /// Returns the default plan for a memory budget of `memory_bytes`: reads that do not block in a
 /// window of 512, compute on the usable cores. On filesystems that do not support such reads, up to
@@ -88,21 +104,26 @@ fn make_smaller(plan: &mut Plan) -> bool {
     before != (*window, plan.blocking)
 }
 
-/// How long the number of usable processors is remembered. Finding it reads files of the control
-/// group, which takes longer than reading a small file.
+/// How long the limits of this process are remembered. Finding them reads files of the control group,
+/// which takes longer than reading a small file.
 const REMEMBERED: Duration = Duration::from_secs(1);
 
 /// Returns the processors that this process may use, from its affinity and control-group quota; at
 /// least one. A change is noticed within a second.
 pub fn usable_cores() -> u32 {
     static LAST: Mutex<Option<(Instant, u32)>> = Mutex::new(None);
-    let mut last = LAST.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    remembered(&LAST, || std::thread::available_parallelism().map_or(1, |n| n.get() as u32))
+}
+
+/// Returns what `find` found within the last second, or finds it.
+fn remembered<T: Copy>(last: &Mutex<Option<(Instant, T)>>, find: impl FnOnce() -> T) -> T {
+    let mut last = last.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     match *last {
-        Some((at, cores)) if at.elapsed() < REMEMBERED => cores,
+        Some((at, found)) if at.elapsed() < REMEMBERED => found,
         _ => {
-            let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-            *last = Some((Instant::now(), cores));
-            cores
+            let found = find();
+            *last = Some((Instant::now(), found));
+            found
         }
     }
 }
@@ -133,6 +154,19 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_small_control_group_leaves_half_of_its_memory_to_the_caller() {
+        for (limit, memory) in [
+            (None, MEMORY),
+            (Some(1 << 40), MEMORY),
+            (Some(2 * MEMORY), MEMORY),
+            (Some(128 << 20), 64 << 20),
+            (Some(1 << 20), MEMORY_LEAST),
+        ] {
+            assert_eq!(memory_within(limit), memory, "{limit:?}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! The entry points of the library: files in, and how to run over them.
 
 use crate::cancel::Cancel;
-use crate::default_plan::{default_plan, usable_cores, with_threads};
+use crate::default_plan::{default_memory_bytes, default_plan, usable_cores, with_threads};
 use crate::engine::{self, RunOptions};
 use crate::error::Error;
 use crate::feed::{self, Entry};
@@ -133,7 +133,7 @@ impl<'a, K> Files<'a, K> {
     pub(crate) fn new(input: Input) -> Self {
         Self {
             input,
-            plan: default_plan(Plan::DEFAULT_MEMORY_BYTES),
+            plan: default_plan(default_memory_bytes()),
             pinned: false,
             on_error: OnError::default(),
             order: Order::default(),
@@ -220,7 +220,8 @@ impl<'a, K> Files<'a, K> {
         }
     }
 
-    /// Sets the memory budget: bytes in flight, loaded or retained at once (default: 256 MiB). A part of
+    /// Sets the memory budget: bytes in flight, loaded or retained at once (default: 256 MiB, or half
+    /// of what a control group allows if that is less). A part of
     /// it, at most 48 MiB with the default plan, is for the first buffers of files in flight, so a file
     /// that is read whole must be smaller than the rest.
     pub fn memory(mut self, bytes: u64) -> Self {

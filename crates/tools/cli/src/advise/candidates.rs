@@ -9,7 +9,7 @@ pub(super) const LARGE: f64 = (1 << 20) as f64;
 /// Returns the plans to compare, most promising first; the default is the first. `mean` is the mean
 /// size of a file, `cold` the share of bytes that came from a device.
 pub(super) fn candidates(mean: f64, cold: bool, cores: u32) -> Vec<Plan> {
-    let default = ioloom::default_plan(Plan::DEFAULT_MEMORY_BYTES);
+    let default = ioloom::default_plan(ioloom::default_memory_bytes());
     let window = |method, window| window_of(method, window, cores);
     let threads = |n| Plan::new(Method::Read, Schedule::Threads { n });
     let auto = Plan { tuning: Tuning::Auto, ..default };
@@ -53,7 +53,7 @@ fn window_of(method: Method, window: u32, cores: u32) -> Plan {
     let schedule = Schedule::Window { window, permits: Some(cores) };
     match method {
         Nowait => {
-            let default = ioloom::default_plan(Plan::DEFAULT_MEMORY_BYTES);
+            let default = ioloom::default_plan(ioloom::default_memory_bytes());
             Plan { schedule, tuning: Tuning::Fixed, ..default }
         }
         _ => Plan::new(method, schedule),

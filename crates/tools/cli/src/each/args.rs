@@ -140,13 +140,13 @@ pub(crate) struct EachArgs {
     #[arg(long, value_name = "SIZE", value_parser = chunk_size)]
     pub(crate) chunk: Option<u64>,
 
-    /// Limit buffered file data
+    /// Limit buffered file data [default: 256MiB]
     ///
     /// Reads wait when buffers in flight and buffers ready for work reach this limit. A smaller limit
-    /// also reduces the number of files in flight.
-    #[arg(long, value_name = "SIZE", default_value = "256MiB",
-          value_parser = memory_size)]
-    pub(crate) memory: u64,
+    /// also reduces the number of files in flight. In a control group with less than 512 MiB of memory,
+    /// the default is half of that.
+    #[arg(long, value_name = "SIZE", value_parser = memory_size)]
+    pub(crate) memory: Option<u64>,
 
     /// Where buffers come from
     ///
@@ -363,7 +363,7 @@ impl EachArgs {
         if let Some(plan) = self.plan {
             return plan.complete(cores);
         }
-        let mut plan = ioloom::default_plan(self.memory);
+        let mut plan = ioloom::default_plan(self.memory_bytes());
         if let Some(method) = self.method {
             plan.method = method;
             plan.schedule = default_schedule(plan, cores);
@@ -405,14 +405,20 @@ impl EachArgs {
 
     /// Refuses a --chunk that exceeds --memory.
     pub(super) fn check_chunk(&self) -> Result<(), Failure> {
+        let memory = self.memory_bytes();
         match self.chunk {
-            Some(chunk) if chunk > self.memory => Err(Failure::usage(format!(
+            Some(chunk) if chunk > memory => Err(Failure::usage(format!(
                 "--chunk {} exceeds --memory {}",
                 format_size(chunk),
-                format_size(self.memory)
+                format_size(memory)
             ))),
             _ => Ok(()),
         }
+    }
+
+    /// Returns the memory budget in bytes.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.memory.unwrap_or_else(ioloom::default_memory_bytes)
     }
 
     /// Returns the work on the contents.

@@ -99,7 +99,7 @@ fn options(args: &EachArgs, stop: &Arc<AtomicBool>) -> (Options<'static>, String
     };
     let threads = permits.or(args.threads).or(args.jobs).unwrap_or(cores);
     let options = Options {
-        memory: args.memory,
+        memory: args.memory_bytes(),
         threads,
         window,
         polite: args.polite,
