@@ -32,6 +32,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// Duration of a wait after which the types of the files in flight are checked.
 const LONG_WAIT: types::Timespec = types::Timespec::new().nsec(250_000_000);
+/// Pause before requests are submitted again that the kernel could not accept, for lack of memory or because
+/// completions wait to be taken.
+const REFUSED_PAUSE: std::time::Duration = std::time::Duration::from_micros(200);
 
 /// Reports whether an open by a ring failed for a reason that a system call does not share: it was
 /// interrupted or cancelled, or memory for the request was short.
@@ -239,14 +242,16 @@ impl Ring {
                         if matches!(Errno::from_io_error(&e), Some(Errno::BUSY | Errno::AGAIN)) =>
                     {
                         self.drain(done);
-                        if done.len() > before {
+                        // The next call submits what the kernel does not accept now.
+                        if done.len() > before || !wait {
                             break;
                         }
+                        std::thread::sleep(REFUSED_PAUSE);
                     }
                     Err(e) => return Err(e),
                 }
             }
-            self.unsubmitted = 0;
+            self.unsubmitted = self.ring.submission().len();
             self.drain(done);
         }
         Ok(())
