@@ -465,11 +465,12 @@ def main():
             if part["p"] is None:
                 continue
             bare = {k: v for k, v in test.items() if k not in ("size", "no_size", "reason")}
-            if bare in known:
+            sessions = tuple(part["evidence"]["sessions"])
+            # Two claims with the same contrast can be decided by two machines.
+            if (bare, sessions) in known:
                 continue
-            known.append(bare)
-            evidence = part["evidence"]
-            family = families.setdefault(tuple(evidence["sessions"]), [])
+            known.append((bare, sessions))
+            family = families.setdefault(sessions, [])
             family.append(min(1.0, part["p"] * times(part)))
             if test["kind"] in ("ratio", "share") and "share." not in test.get("metric", ""):
                 candidates.append((verdict["id"], test, part))

@@ -9,8 +9,9 @@
 //! 2. An answer is withheld if it depends on disturbed blocks or if neighbouring blocks are alike.
 //! 3. The p-values of all contrasts that the same session decides are corrected together, so that
 //!    the expected share of false answers stays below the rule's rate. A contrast that several
-//!    claims use is counted once. Each session with a result is one more look at the contrast, so its
-//!    p-value is first multiplied by [`Rule::spending`].
+//!    claims use is counted once. Results that are only shown apart are not counted: they decide
+//!    nothing. Each session with a result is one more look at the contrast, so its p-value is first
+//!    multiplied by [`Rule::spending`].
 //! 4. All contrasts of a claim decide it together. Published numbers alone never confirm or refute
 //!    a claim: their outcome is `recomputed`.
 //!
@@ -78,10 +79,8 @@ pub fn verdicts_at_looks(
             }
         }
     }
-    let deciding = |contrast: &Contrast| {
-        claims.iter().flat_map(|c| &c.contrasts).any(|test| test.contrast == *contrast)
-    };
-    correct(&mut assessed, deciding, rule, sequential);
+    let deciding = deciding(claims, &assessed);
+    correct(&mut assessed, &deciding, rule, sequential);
     claims.iter().map(|claim| of_claim(claim, &assessed, rule)).collect()
 }
 
@@ -267,18 +266,32 @@ fn disputed<'a>(finding: Finding<'a>, others: &[InSession<'a, '_>]) -> Finding<'
     Finding { holds: None, p: finding.p.map(|_| 1.0), words, ..finding }
 }
 
+/// Returns the indices of the results that decide a contrast of a claim. Notes decide nothing, and
+/// neither do machines whose results are shown apart.
+fn deciding(claims: &[&Claim], assessed: &[Assessed<'_, '_>]) -> BTreeSet<usize> {
+    let mut found = BTreeSet::new();
+    for claim in claims {
+        let machine = machine_of(claim, assessed);
+        let result = |test: &Test| result_for(claim, test, assessed, machine);
+        let used: Vec<&Assessed<'_, '_>> = claim.contrasts.iter().filter_map(result).collect();
+        let is_used = |at: &usize| used.iter().any(|one| std::ptr::eq(*one, &assessed[*at]));
+        found.extend((0..assessed.len()).filter(is_used));
+    }
+    found
+}
+
 /// Corrects the p-values of the contrasts that each session decides, and withholds answers that do
 /// not survive.
 fn correct(
     assessed: &mut [Assessed<'_, '_>],
-    deciding: impl Fn(&Contrast) -> bool,
+    deciding: &BTreeSet<usize>,
     rule: Rule,
     sequential: &BTreeSet<String>,
 ) {
     let mut families: BTreeMap<Vec<String>, Vec<usize>> = BTreeMap::new();
     for (at, one) in assessed.iter().enumerate() {
         let Ok(finding) = &one.result else { continue };
-        if finding.p.is_some() && deciding(one.contrast) {
+        if finding.p.is_some() && deciding.contains(&at) {
             families.entry(finding.evidence.sessions.clone()).or_default().push(at);
         }
     }

@@ -129,7 +129,7 @@ pub struct Part {
     pub note: bool,
     /// Two-sided p-value of the answer; 1 if the numbers allow both answers, `None` without runs.
     pub p: Option<f64>,
-    /// The p-value corrected for all contrasts judged from the same session: the smallest false
+    /// The p-value corrected for all contrasts that the same session decides: the smallest false
     /// discovery rate at which the contrast is decided.
     pub p_adjusted: Option<f64>,
     /// Published size of the effect, in the unit of the evidence.

@@ -108,6 +108,34 @@ fn machines_are_shown_apart_and_never_pooled() {
     assert_eq!(part.apart[0].machine, "m2");
 }
 
+/// A contrast that another machine decides is neither corrected in a session nor counted for its others.
+#[test]
+fn only_contrasts_that_a_session_decides_are_corrected_together() {
+    let claims = claims(2, "less");
+    let mut noise = Noise(36);
+    let first = session(&mut noise, 0, "m1", "e0", 0.5);
+    let newest = session(&mut noise, 2, "m2", "e1", 0.5);
+    let weak = |seed: u64| {
+        let records = session(&mut Noise(seed), 0, "m1", "e1", 0.87);
+        let part = judged(&claims[1..], &records).remove(0).parts.remove(0);
+        (0.042..0.05).contains(&part.p.unwrap_or(1.0)).then_some(records)
+    };
+    let weak = (0..500).find_map(weak).expect("one of 500 sessions has such a p-value");
+    let adjusted = |records: &[RunRecord]| {
+        let found = judged(&claims, records);
+        let part = &found[0].parts[0];
+        (part.p_adjusted.unwrap() / part.p.unwrap(), found[1].parts[0].clone())
+    };
+    let (factor, open) = adjusted(&[first.clone(), weak.clone()].concat());
+    assert!((factor - 2.5).abs() < 1e-9, "it decides both: {factor}");
+    assert_eq!((open.holds, open.evidence.sessions[0].as_str()), (None, "s0"));
+    let (factor, decided) = adjusted(&[first, weak, newest].concat());
+    assert!((factor - 1.25).abs() < 1e-9, "it decides one: {factor}");
+    assert_eq!((decided.holds, decided.evidence.sessions[0].as_str()), (Some(true), "s2"));
+    let [apart] = &decided.apart[..] else { panic!("one other session: {:?}", decided.apart) };
+    assert_eq!((apart.machine.as_str(), apart.holds), ("m1", Some(true)), "without correction");
+}
+
 #[test]
 fn smaller_sets_decide_what_full_ones_leave_open() {
     let claims = claims(1, "less");
