@@ -223,7 +223,7 @@ mod tests {
             gauges.sum()
         };
         let sampler = GaugeSampler::start(read, monotonic_ns()).unwrap();
-        (0..2).for_each(|_| seen.recv().unwrap());
+        (0..2).for_each(|_| seen.recv_timeout(Duration::from_secs(60)).unwrap());
         let points = sampler.stop();
         assert!(
             points.iter().all(|(_, n)| *n == GaugeTotals { in_flight: 7, ready: 11 })

@@ -67,9 +67,10 @@ fn close(ours: f64, sar: f64, slack: f64) -> bool {
 fn some_stretch(record: &Record, fits: impl Fn(&Sample, &Sample) -> bool) -> bool {
     let whole = |sample: &&Sample| sample.scope == Scope::All;
     let samples: Vec<&Sample> = record.samples.iter().filter(whole).collect();
-    samples.iter().enumerate().any(|(i, a)| {
-        samples[i..].iter().any(|b| b.at_ns - a.at_ns >= 900_000_000 && fits(a, b))
-    })
+    samples
+        .iter()
+        .enumerate()
+        .any(|(i, a)| samples[i..].iter().any(|b| b.at_ns - a.at_ns >= 900_000_000 && fits(a, b)))
 }
 
 /// Samples a load while sar observes it for a second. Returns the samples and the output of sar, or
