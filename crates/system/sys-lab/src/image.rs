@@ -428,6 +428,22 @@ mod tests {
         }
     }
 
+    /// Repeats `done` for a minute, until it is true. A child process that another test is starting can
+    /// hold a file of the image or its device open until it executes its program.
+    fn eventually(mut done: impl FnMut() -> bool) -> bool {
+        (0..6000).any(|_| {
+            let is_done = done();
+            if !is_done {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            is_done
+        })
+    }
+
+    fn is_released(image: &Path) -> bool {
+        eventually(|| devices_of(image).unwrap().is_empty())
+    }
+
     #[test]
     fn an_image_is_remounted_and_leaves_nothing() {
         if !able() {
@@ -454,7 +470,12 @@ mod tests {
         let medium = ioloom_sys::mount::medium(&point).unwrap();
         assert_eq!(medium.mount.file_system, "ext4");
         assert_eq!(medium.mount.source, own.device());
-        own.remount().unwrap();
+        let mut remounted = Ok(());
+        eventually(|| {
+            remounted = own.remount();
+            !remounted.as_ref().is_err_and(|e| e.to_string().contains("busy"))
+        });
+        remounted.unwrap();
         match (before, resident()) {
             (Some(before), after) => assert!(before > 0 && after == Some(0), "{before} {after:?}"),
             (None, _) => println!("skipped: this kernel does not report what is cached"),
@@ -467,7 +488,7 @@ mod tests {
         let device = own.device().to_owned();
         drop(own);
         assert!(!image.exists() && !point.exists());
-        assert!(devices_of(&image).unwrap().is_empty(), "{device:?} is still attached");
+        assert!(is_released(&image), "{device:?} is still attached");
     }
 
     #[test]
@@ -485,7 +506,7 @@ mod tests {
             }
         }
         assert!(remove_leftovers(&image).unwrap());
-        assert!(!image.exists() && devices_of(&image).unwrap().is_empty());
+        assert!(!image.exists() && is_released(&image));
         assert!(!remove_leftovers(&image).unwrap());
     }
 

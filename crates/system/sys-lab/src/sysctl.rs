@@ -190,6 +190,21 @@ mod tests {
         std::fs::read_to_string(home.path().join(name)).unwrap().trim().to_owned()
     }
 
+    /// Changes settings that were restored before. A child process that another test is starting can
+    /// hold the lock until it executes its program.
+    fn set_again(home: &tempfile::TempDir, values: &BTreeMap<String, u64>) -> ChangedSettings {
+        let mut refused = String::new();
+        for _ in 0..6000 {
+            match ChangedSettings::set_in(home.path(), values) {
+                Ok(changed) => return changed,
+                Err(error) => refused = error,
+            }
+            assert!(refused.contains("another study"), "{refused}");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        panic!("{refused}");
+    }
+
     fn wanted(pairs: &[(&str, u64)]) -> BTreeMap<String, u64> {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
     }
@@ -211,10 +226,7 @@ mod tests {
         changed.restore().unwrap();
         assert_eq!(now(&home, "dirty_ratio"), "20");
         assert_eq!(now(&home, "dirty_expire_centisecs"), "3000");
-        drop(
-            ChangedSettings::set_in(home.path(), &wanted(&[("dirty_expire_centisecs", 7)]))
-                .unwrap(),
-        );
+        drop(set_again(&home, &wanted(&[("dirty_expire_centisecs", 7)])));
         assert_eq!(now(&home, "dirty_expire_centisecs"), "3000");
     }
 
@@ -246,7 +258,7 @@ mod tests {
         assert!(refused.contains("another study"), "{refused}");
         drop(shell.stdin.take());
         assert!(shell.wait().unwrap().success());
-        ChangedSettings::set_in(home.path(), &values).unwrap().restore().unwrap();
+        set_again(&home, &values).restore().unwrap();
         assert_eq!(now(&home, "dirty_expire_centisecs"), "3000");
     }
 
@@ -272,7 +284,7 @@ mod tests {
         let signals = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
         let bits: u64 = signals.iter().map(|signal| 1_u64 << (signal - 1)).sum();
         // It sets them up after it has been started.
-        let set_up = (0..1000).any(|_| {
+        let set_up = (0..6000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             ignored() & bits == bits
         });

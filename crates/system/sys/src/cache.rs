@@ -269,8 +269,20 @@ mod tests {
             return;
         }
         flush_file_system(&file).unwrap();
-        evict_file(&file).unwrap();
-        let dropped = resident_pages(&file, 1 << 20).unwrap().unwrap();
+        let evicted = || {
+            evict_file(&file).unwrap();
+            resident_pages(&file, 1 << 20).unwrap().unwrap()
+        };
+        // The kernel does not evict pages that reclaim has isolated, which can take long on a busy
+        // machine.
+        let mut dropped = evicted();
+        for _ in 0..3000 {
+            if dropped * 10 < written {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            dropped = evicted();
+        }
         assert!(dropped * 10 < written, "{dropped} of {written} pages remained");
         file.read_to_end(&mut Vec::new()).unwrap();
         assert_eq!(resident_pages(&file, 1 << 20).unwrap(), Some((1 << 20) / page() as u64));

@@ -199,7 +199,7 @@ fn an_interrupted_copy_of_a_pipe_keeps_its_data() {
                 pipe.write_all(&bytes).unwrap();
                 let begun = Instant::now();
                 let arrived = || progress.bytes.load(Ordering::Relaxed) >= 5000;
-                while !arrived() && begun.elapsed() < Duration::from_secs(30) {
+                while !arrived() && begun.elapsed() < Duration::from_secs(60) {
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 let seen = fs::read(&to);
@@ -237,7 +237,7 @@ fn an_interrupted_copy_of_a_pipe_without_data_undoes_the_backup() {
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             let begun = Instant::now();
-            while !at("to~").exists() && begun.elapsed() < Duration::from_secs(30) {
+            while !at("to~").exists() && begun.elapsed() < Duration::from_secs(60) {
                 std::thread::sleep(Duration::from_millis(5));
             }
             let is_there = at("to~").exists();

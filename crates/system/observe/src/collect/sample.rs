@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn samples_and_threads_beyond_the_limits_are_counted() {
-        let mut child = std::process::Command::new("sleep").arg("5").spawn().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let mut gather = Gather::new(100, true);
         let mut sampler = Sampler { samples_max: 2, ..Sampler::new(child.id()) };
         (0..5).for_each(|_| sampler.sample(0, &mut gather));
@@ -414,11 +414,11 @@ mod tests {
 
     #[test]
     fn a_sleeping_child_is_sampled_asleep() {
-        let mut child = std::process::Command::new("sleep").arg("5").spawn().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let mut gather = Gather::new(100, true);
         let mut sampler = Sampler::new(child.id());
-        // It may still be starting: sample until it sleeps, for at most several seconds.
-        let slept = (0..500).any(|_| {
+        // It may still be starting: sample until it sleeps, for at most a minute.
+        let slept = (0..6000).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             sampler.sample(ioloom_sys::clock::monotonic_ns(), &mut gather);
             let last = sampler.samples.get(&child.id()).and_then(|s| s.last());

@@ -45,7 +45,14 @@ fn observe(level: Level, options: TraceOptions) -> Result<Raw, Refused> {
     Ok(session.stop())
 }
 
+/// Repeats an observation in which the collecting thread ran too rarely to keep all records.
 fn observe_or_skip(level: Level, options: TraceOptions) -> Option<Raw> {
+    for _ in 0..9 {
+        let raw = observe(level, options).map_err(|e| println!("skipped: {e}")).ok()?;
+        if raw.evidence.sources.iter().all(|source| source.lost == 0) {
+            return Some(raw);
+        }
+    }
     let raw = observe(level, options);
     raw.map_err(|e| println!("skipped: {e}")).ok()
 }

@@ -32,24 +32,37 @@ fn watched_script(level: Level, script: &str) -> Option<Raw> {
     watch.map(Watch::stop).map_err(|e| println!("skipped: {e}")).ok()
 }
 
-fn sleeper(raw: &Raw) -> &RawThread {
+fn sleeper(raw: &Raw) -> Result<&RawThread, String> {
     let found = raw.threads.iter().find(|t| t.name == "sleep");
-    found.unwrap_or_else(|| panic!("{:?}", raw.threads.iter().map(|t| &t.name).collect::<Vec<_>>()))
+    found.ok_or_else(|| format!("{:?}", raw.threads.iter().map(|t| &t.name).collect::<Vec<_>>()))
 }
 
+fn seen_by_samples(raw: &Raw) -> Result<(), String> {
+    let thread = sleeper(raw)?;
+    let check = |ok: bool| if ok { Ok(()) } else { Err(format!("{thread:?}")) };
+    check(thread.spans.iter().any(|s| s.kind == SpanKind::Sleep))?;
+    check(thread.accounts.len() >= 2 && thread.cpu_ns.is_some())?;
+    check(thread.start_ns <= thread.end_ns && thread.end_ns <= raw.elapsed_ns)
+}
+
+/// On a busy machine, a short sleep can end before its first sample.
 #[test]
 fn children_are_sampled_without_privilege() {
-    let raw = watched(Level::Account).unwrap();
-    let thread = sleeper(&raw);
-    assert!(thread.spans.iter().any(|s| s.kind == SpanKind::Sleep), "{thread:?}");
-    assert!(thread.accounts.len() >= 2 && thread.cpu_ns.is_some());
-    assert!(thread.start_ns <= thread.end_ns && thread.end_ns <= raw.elapsed_ns);
+    let mut found = Ok(());
+    for seconds in ["0.15", "2", "20"] {
+        let script = format!("sleep {seconds}; sleep {seconds}");
+        found = seen_by_samples(&watched_script(Level::Account, &script).unwrap());
+        if found.is_ok() {
+            break;
+        }
+    }
+    found.unwrap();
 }
 
 /// Checks an event-based observation. Some kernels occasionally omit a switch without counting it
 /// as lost, so one short process may appear without its sleep.
 fn seen_by_switches(raw: &Raw, level: Level) -> Result<(), String> {
-    let thread = sleeper(raw);
+    let thread = sleeper(raw)?;
     let check = |ok: bool| if ok { Ok(()) } else { Err(format!("{level:?}: {thread:?}")) };
     check(raw.level == Some(level))?;
     check(raw.threads.iter().filter(|t| t.name == "sleep").count() == 2)?;
@@ -63,8 +76,11 @@ fn seen_by_switches(raw: &Raw, level: Level) -> Result<(), String> {
 fn children_are_followed_by_their_switches() {
     for level in [Level::Switch, Level::Kernel] {
         let mut found = Ok(());
-        for _ in 0..5 {
-            let Some(raw) = watched(level) else { break };
+        for _ in 0..10 {
+            let Some(raw) = watched(level) else {
+                found = Ok(());
+                break;
+            };
             found = seen_by_switches(&raw, level);
             if found.is_ok() {
                 break;

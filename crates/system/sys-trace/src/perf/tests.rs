@@ -49,21 +49,34 @@ fn each_sleep_is_a_switch_out_and_in() {
     assert!(all(&mut ring).len() < 8, "a drained ring must contain only new records");
 }
 
+/// Returns how often this thread has left a processor.
+fn leaves() -> u64 {
+    let usage = ioloom_sys::proc::usage(ioloom_sys::proc::UsageOf::Thread).unwrap();
+    usage.voluntary_switches + usage.involuntary_switches
+}
+
+/// Sleeps until this thread has left a processor another `count` times. A short sleep can end before
+/// that.
+fn leave(count: u64) {
+    let until = leaves() + count;
+    while leaves() < until {
+        std::thread::sleep(Duration::from_micros(1));
+    }
+}
+
 #[test]
 fn a_full_ring_counts_lost_records() {
     let bytes = ioloom_sys::proc::page_bytes() as usize;
     let Some(mut ring) = open_or_skip(Target::ThisThread, Faults::None, bytes) else { return };
-    for _ in 0..300 {
-        std::thread::sleep(Duration::from_micros(1));
-    }
+    leave(300);
     let lost = ring.lost();
     let got = all(&mut ring).len() as u64;
     assert!(got < 200);
     if let Some(lost) = lost {
-        // Such a short sleep can end before its thread has left the processor.
-        assert!(lost + got >= 500, "{got} records and {lost} lost of 600 switches");
+        // Some kernels omit a switch now and then.
+        assert!(lost + got >= 550, "{got} records and {lost} lost of 600 switches");
     }
-    std::thread::sleep(Duration::from_micros(1));
+    leave(1);
     let in_ring = all(&mut ring).iter().any(|r| matches!(r, Record::Lost { count } if *count > 0));
     assert!(in_ring, "the ring must contain a record of the loss");
 }

@@ -43,7 +43,8 @@ fn marks_switches_and_wakeups_have_the_right_times() {
     let me = crate::perf::thread_id();
     let filter = format!("pid=={me}");
     instance.enable(Kind::Waking, &filter, &mut decoder).unwrap();
-    instance.enable(Kind::Switch, "", &mut decoder).unwrap();
+    // Those of all threads could fill the buffers during a pause.
+    instance.enable(Kind::Switch, &format!("prev_pid=={me}"), &mut decoder).unwrap();
     instance.enable(Kind::Mark, "", &mut decoder).unwrap();
     let mut pipes = instance.pipes().unwrap();
     instance.set_recording(true).unwrap();
