@@ -1,9 +1,9 @@
 //! Memory that functions reserve for themselves, and progress.
 
-use crate::support::{guarded, lacks, make, plan, roots};
+use crate::support::{NEVER, guarded, lacks, make, plan, roots};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PLANS: [&str; 5] = [
     "read/window:l=8,p=4",
@@ -74,7 +74,15 @@ fn progress_names_a_current_file_and_the_totals() {
         .threads(2)
         .bytes_total(2000)
         .progress(|progress| reports.lock().unwrap().push(progress))
-        .map(|_| std::thread::sleep(Duration::from_millis(40)))
+        .map(|f| {
+            std::thread::sleep(Duration::from_millis(40));
+            // The last functions wait for a report that names a file.
+            let named = || reports.lock().unwrap().iter().any(|p| p.current.is_some());
+            let begun = Instant::now();
+            while f.index() >= 10 && !named() && begun.elapsed() < NEVER {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        })
         .run()
         .unwrap();
     let reports = reports.into_inner().unwrap();
