@@ -1,6 +1,8 @@
 //! Kinds of input: odd names, what is not a file, what changes while it is read, few descriptors.
 
-use crate::support::{Outcome, child, content, errno, expected, lacks, list, make, plan, roots, run};
+use crate::support::{
+    Outcome, child, content, errno, expected, lacks, list, make, plan, roots, run,
+};
 use ioloom::{Error, FileError, OnError};
 use ioloom_walk::PathList;
 use std::ffi::OsStr;

@@ -368,10 +368,11 @@ fn a_list_of_a_walk_that_has_begun_ends_when_it_is_cancelled() {
     let cancelled = token.clone();
     let slow = move |entry: &ioloom::TreeEntry<'_>| {
         if entry.is_dir() {
-            while entry.depth() > 100 && !cancelled.is_cancelled() {
+            let is_deep = entry.depth() > 100;
+            while is_deep && !cancelled.is_cancelled() {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(if is_deep { 100 } else { 10 }));
         }
         true
     };
