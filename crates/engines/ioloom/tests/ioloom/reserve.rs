@@ -69,17 +69,20 @@ fn a_reservation_above_the_budget_runs_alone() {
 #[test]
 fn progress_names_a_current_file_and_the_totals() {
     let (_dir, paths) = make(&roots()[0], &[100; 20]);
-    let reports = Mutex::new(Vec::new());
+    let reports = Mutex::new(Vec::<ioloom::Progress>::new());
+    let begun = Instant::now();
     ioloom::list(&paths)
         .threads(2)
         .bytes_total(2000)
         .progress(|progress| reports.lock().unwrap().push(progress))
-        .map(|f| {
-            std::thread::sleep(Duration::from_millis(40));
-            // The last functions wait for a report that names a file.
-            let named = || reports.lock().unwrap().iter().any(|p| p.current.is_some());
-            let begun = Instant::now();
-            while f.index() >= 10 && !named() && begun.elapsed() < NEVER {
+        .map(|_| {
+            let seen = || {
+                let reports = reports.lock().unwrap();
+                (reports.len(), reports.iter().any(|p| p.current.is_some()))
+            };
+            // A report names a file that has begun since the one before it.
+            let before = seen().0;
+            while seen() == (before, false) && begun.elapsed() < NEVER {
                 std::thread::sleep(Duration::from_millis(5));
             }
         })
