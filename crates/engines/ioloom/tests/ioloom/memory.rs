@@ -227,8 +227,8 @@ fn drops_slowly(sizes: &[usize], apart: Duration, held: Duration) {
     }
 }
 
-/// Returns whether the run waited until all was dropped. It may end early only if the receiver was held
-/// up, so that nothing was dropped for the grace period of 200 ms, which begins between two drops.
+/// Returns whether the run waited until all was dropped. It may end early only if nothing was dropped for
+/// the grace period of 200 ms. Then one of the two times from drop to drop in it is at least half as long.
 fn waits_for_drops(text: &str, paths: &[PathBuf], apart: Duration, held: Duration) -> bool {
     const HELD_UP: Duration = Duration::from_millis(100);
     let (send, receive) = channel::<Bytes>();
