@@ -560,8 +560,11 @@ mod tests {
             assert!(given > 0);
             while claims.iter_mut().any(&mut next) {}
             // The feeder may find the end of its iterator later.
-            while !source.has_ended() {
-                std::thread::yield_now();
+            for _ in 0..60_000 {
+                if source.has_ended() {
+                    break;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(1));
             }
             let mut late = Claim::default();
             (late.next, late.end) = (3, 5);

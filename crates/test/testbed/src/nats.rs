@@ -4,7 +4,7 @@
 
 use std::env;
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -56,11 +56,16 @@ impl Nats {
             );
             fs::write(dir.path().join("nats.conf"), config).expect("a configuration");
             let mut child = spawn(&program, dir.path());
-            if gets_ready(&mut child, port) {
+            if gets_ready(&mut child, dir.path()) {
                 return Some(Self { program, dir, port, child });
             }
+            // A server whose port was taken exits.
+            let is_stuck = child.try_wait().is_ok_and(|ended| ended.is_none());
             let _ = child.kill();
             let _ = child.wait();
+            if is_stuck {
+                break;
+            }
         }
         panic!("the server does not start: {}", log(dir.path()));
     }
@@ -94,7 +99,7 @@ impl Nats {
     /// Starts the server on the data of the one that was killed.
     pub fn start_again(&mut self) {
         self.child = spawn(&self.program, self.dir.path());
-        let is_ready = gets_ready(&mut self.child, self.port);
+        let is_ready = gets_ready(&mut self.child, self.dir.path());
         assert!(is_ready, "the server does not start: {}", log(self.dir.path()));
     }
 }
@@ -106,29 +111,28 @@ impl Drop for Nats {
 }
 
 fn spawn(program: &Path, dir: &Path) -> Child {
-    let log = fs::File::options().append(true).create(true).open(dir.join("log"));
+    let log = fs::File::create(dir.join("log"));
     let mut command = Command::new(program);
     command.arg("-c").arg(dir.join("nats.conf")).stdin(Stdio::null()).stdout(Stdio::null());
     command.stderr(log.expect("a log")).spawn().expect("the server starts")
 }
 
-/// Waits until a server accepts connections. Returns false if it exits, or does not for too long.
-fn gets_ready(server: &mut Child, port: u16) -> bool {
+/// Waits until the server in a directory listens for clients. Returns false if it exits or takes too long.
+fn gets_ready(server: &mut Child, dir: &Path) -> bool {
     for _ in 0..TRIES {
-        let answers = TcpStream::connect(("127.0.0.1", port)).is_ok();
-        // Without a server, another program may answer at its port.
+        // A connection would not show which program has the port.
+        if log(dir).contains("Listening for client connections on ") {
+            return true;
+        }
         if !server.try_wait().is_ok_and(|ended| ended.is_none()) {
             return false;
-        }
-        if answers {
-            return true;
         }
         std::thread::sleep(PAUSE);
     }
     false
 }
 
-/// Returns what the servers in a directory have printed.
+/// Returns what the last server in a directory has printed.
 fn log(dir: &Path) -> String {
     fs::read_to_string(dir.join("log")).unwrap_or_default()
 }

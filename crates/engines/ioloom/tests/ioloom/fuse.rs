@@ -17,7 +17,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Opens and reads that must be in flight at the same time.
 const WANTED: u64 = 64;
-/// Runs of which one must do what is wanted of all that are not held up.
+/// Number of runs, of which one must pass: any of them may be held up.
 const TRIES: usize = 4;
 
 #[test]
@@ -99,7 +99,7 @@ fn lists_trees_and_streams_overlap() {
 }
 
 /// A path from a stream is looked up once, except by threads that began before a lookup had waited.
-/// These are many only in a run that is held up.
+/// There are many of them only in a run that is held up.
 #[test]
 fn streams_look_paths_up_once() {
     let mut all = Vec::new();

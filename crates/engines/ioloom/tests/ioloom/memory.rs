@@ -232,8 +232,10 @@ fn drops_slowly(sizes: &[usize], apart: Duration, held: Duration) {
 fn waits_for_drops(text: &str, paths: &[PathBuf], apart: Duration, held: Duration) -> bool {
     const HELD_UP: Duration = Duration::from_millis(100);
     let (send, receive) = channel::<Bytes>();
+    // Not when the receiver starts, which may be late.
+    let begun = Instant::now();
     let receiver = std::thread::spawn(move || {
-        let (mut dropped, mut longest, mut sum) = (Instant::now(), Duration::ZERO, 0);
+        let (mut dropped, mut longest, mut sum) = (begun, Duration::ZERO, 0);
         for bytes in receive {
             std::thread::sleep(held);
             sum += bytes.len() as u64;

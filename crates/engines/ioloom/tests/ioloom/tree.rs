@@ -1,13 +1,13 @@
 //! Trees: what is found, what is skipped and counted, and what fails.
 
-use crate::support::{guarded, roots};
+use crate::support::{NEVER, guarded, roots};
 use ioloom::{Cause, Error, Files, Links, OnError, Order, Tree, Walked};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longer than the walk of a small tree takes on a busy disk.
 const LONG: Duration = Duration::from_secs(600);
@@ -366,10 +366,12 @@ fn a_list_of_a_walk_that_has_begun_ends_when_it_is_cancelled() {
     }
     let token = ioloom::Cancel::new();
     let cancelled = token.clone();
+    // A walk that is never cancelled fails below, and does not hang.
+    let hang = Instant::now() + NEVER;
     let slow = move |entry: &ioloom::TreeEntry<'_>| {
         if entry.is_dir() {
             let is_deep = entry.depth() > 100;
-            while is_deep && !cancelled.is_cancelled() {
+            while is_deep && !cancelled.is_cancelled() && Instant::now() < hang {
                 std::thread::sleep(Duration::from_millis(1));
             }
             std::thread::sleep(Duration::from_millis(if is_deep { 100 } else { 10 }));
