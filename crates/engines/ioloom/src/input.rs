@@ -204,7 +204,7 @@ mod tests {
             std::fs::write(dir.path().join((n * 77 % 200).to_string()), "x").unwrap();
         }
         let roots = vec![dir.path().to_owned()];
-        let ahead = Duration::from_secs(10);
+        let ahead = Duration::from_secs(600);
         let input = Input::Tree(TreeOptions { roots, ahead, ..TreeOptions::default() });
         let (source, _) = input.source((ReadOrder::List, false), None, None, &Cancel::new());
         let (mut claim, mut inodes) = (Claim::default(), Vec::new());
@@ -223,7 +223,7 @@ mod tests {
         std::fs::write(dir.path().join("a"), "x").unwrap();
         let roots = vec![dir.path().to_owned(), dir.path().join("missing")];
         for (sorted, by_inode) in [(false, true), (true, false)] {
-            let (roots, ahead) = (roots.clone(), Duration::from_secs(10));
+            let (roots, ahead) = (roots.clone(), Duration::from_secs(600));
             let input = Input::Tree(TreeOptions { roots, ahead, sorted, ..TreeOptions::default() });
             let (opened, _) = input.open(false, &Cancel::new());
             assert_eq!(matches!(opened, Opened::Partly(_)), by_inode);

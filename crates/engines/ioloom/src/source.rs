@@ -416,7 +416,7 @@ mod tests {
 
     /// Waits until `source` holds `files` paths.
     fn await_paths(source: &Source<'_>, files: usize) {
-        for _ in 0..10_000 {
+        for _ in 0..60_000 {
             if source.waiting() == files {
                 return;
             }
@@ -516,7 +516,7 @@ mod tests {
         source.start().unwrap();
         await_paths(&source, 4096);
         drop(source);
-        let guard = std::time::Duration::from_secs(10);
+        let guard = std::time::Duration::from_secs(60);
         assert_eq!(
             feeder_ended.recv_timeout(guard),
             Err(std::sync::mpsc::RecvTimeoutError::Disconnected)
@@ -559,6 +559,13 @@ mod tests {
             }
             assert!(given > 0);
             while claims.iter_mut().any(&mut next) {}
+            // The feeder may find the end of its iterator later.
+            for _ in 0..60_000 {
+                if source.has_ended() {
+                    break;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
             let mut late = Claim::default();
             (late.next, late.end) = (3, 5);
             assert!(!source.give_back(&mut late) && !late.is_empty(), "no thread would take it");

@@ -72,10 +72,11 @@ fn counters(stat: &mut ProcFile) -> Result<DiskCounters, &'static str> {
 fn read(open: impl AsFd + Sync, blocks: usize, asked: usize) -> Result<u64, &'static str> {
     assert!(blocks > 0 && asked > 0, "without blocks or threads, nothing would be in flight");
     let end = monotonic_ns() + TIME_NS;
-    let reader = |first: usize| {
+    let reader = |first: usize| -> Option<u64> {
         let mut buffer = Buffer::new(BLOCK_BYTES);
         let (mut at, mut sum) = (first, 0);
-        while monotonic_ns() < end {
+        // At least one, however late the thread starts.
+        loop {
             let offset = (at % blocks * BLOCK_BYTES) as u64;
             let start = monotonic_ns();
             let read = file::read_at(&open, buffer.whole_mut(), offset).ok()?;
@@ -84,8 +85,10 @@ fn read(open: impl AsFd + Sync, blocks: usize, asked: usize) -> Result<u64, &'st
                 return None;
             }
             at += asked;
+            if monotonic_ns() >= end {
+                return Some(sum);
+            }
         }
-        Some(sum)
     };
     std::thread::scope(|scope| {
         let reader = &reader;

@@ -9,7 +9,7 @@
 use ioloom_memory::SmtPlan;
 use ioloom_memory::single::Single;
 use std::cell::Cell;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const LINE: usize = 64;
 /// Number of loads per block.
@@ -18,6 +18,8 @@ const LOADS: u32 = 40_000;
 const BLOCKS: usize = 12;
 /// Number of rounds after which the two methods are considered to disagree.
 const ROUNDS: u64 = 60;
+/// Number of tries, each with new memory and after a longer pause.
+const TRIES: u64 = 6;
 
 #[repr(align(64))]
 #[derive(Default)]
@@ -53,7 +55,8 @@ fn least_ns<'a>(start: &'a Node<'a>, blocks: usize) -> f64 {
     least
 }
 
-fn agrees(bytes: usize) {
+/// Measures in new memory until the two methods agree. Returns the two times otherwise.
+fn disagree(bytes: usize) -> Option<(f64, f64)> {
     let nodes: Vec<Node<'_>> = (0..bytes / LINE).map(|_| Node::default()).collect();
     link(&nodes);
     let plan = SmtPlan::choose(&[], &[], None);
@@ -62,9 +65,23 @@ fn agrees(bytes: usize) {
         plain = plain.min(least_ns(&nodes[0], BLOCKS));
         ours = ours.min(Single::Chase(bytes).run(round, &plan).unwrap().0);
         if (0.9..=1.1).contains(&(ours / plain)) {
+            return None;
+        }
+    }
+    Some((ours, plain))
+}
+
+/// Tries again after a pause, because another virtual machine may use the caches for seconds.
+fn agrees(bytes: usize) {
+    let mut last = None;
+    for attempt in 0..TRIES {
+        std::thread::sleep(Duration::from_secs(attempt));
+        last = disagree(bytes);
+        if last.is_none() {
             return;
         }
     }
+    let (ours, plain) = last.expect("there is more than one try");
     panic!("{bytes} bytes: {ours:.3} ns by the ladder's chase, {plain:.3} ns by the plain one");
 }
 

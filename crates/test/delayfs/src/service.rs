@@ -152,7 +152,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{Sender, channel};
 
-    const GUARD: Duration = Duration::from_secs(10);
+    const GUARD: Duration = Duration::from_secs(60);
 
     fn request(kind: Kind, delay: Duration, done: &Sender<u32>, number: u32) -> Request {
         let done = done.clone();
@@ -162,13 +162,23 @@ mod tests {
 
     #[test]
     fn answers_come_in_the_order_of_their_time() {
-        let service = Service::start(None, Arc::default()).unwrap();
-        let (send, done) = channel();
-        for (number, ms) in [(1, 60), (2, 40), (3, 20), (4, 0)] {
-            service.submit(request(Kind::Open, Duration::from_millis(ms), &send, number));
+        // The order is known only if all are submitted within the shortest delay.
+        for _ in 0..200 {
+            let service = Service::start(None, Arc::default()).unwrap();
+            let (send, done) = channel();
+            let begun = Instant::now();
+            for (number, ms) in [(1, 60), (2, 40), (3, 20), (4, 0)] {
+                service.submit(request(Kind::Open, Duration::from_millis(ms), &send, number));
+            }
+            let is_prompt = begun.elapsed() < Duration::from_millis(20);
+            drop((service, send));
+            let order: Vec<u32> = done.iter().collect();
+            if is_prompt {
+                assert_eq!(order, [4, 3, 2, 1]);
+                return;
+            }
         }
-        drop((service, send));
-        assert_eq!(done.iter().collect::<Vec<_>>(), [4, 3, 2, 1]);
+        panic!("this thread was held up in every try");
     }
 
     #[test]

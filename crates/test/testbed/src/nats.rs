@@ -4,14 +4,16 @@
 
 use std::env;
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
 /// Number of checks for a server that starts.
-const TRIES: u32 = 1200;
+const TRIES: u32 = 2400;
+/// Number of ports to try: another program may take a free one before the server does.
+const PORTS: u32 = 5;
 /// Pause between two checks.
 const PAUSE: Duration = Duration::from_millis(25);
 
@@ -42,20 +44,30 @@ impl Nats {
             return None;
         };
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = free.local_addr().expect("an address").port();
-        drop(free);
         let store = dir.path().join("store");
         let sync = if syncs(&program) { ", sync_interval: always" } else { "" };
-        let config = format!(
-            "listen: 127.0.0.1:{port}\njetstream {{ store_dir: \"{}\"{sync} }}\n{more}\n",
-            store.display()
-        );
-        fs::write(dir.path().join("nats.conf"), config).expect("a configuration");
-        let child = spawn(&program, dir.path());
-        let server = Self { program, dir, port, child };
-        server.await_ready();
-        Some(server)
+        for _ in 0..PORTS {
+            let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+            let port = free.local_addr().expect("an address").port();
+            drop(free);
+            let config = format!(
+                "listen: 127.0.0.1:{port}\njetstream {{ store_dir: \"{}\"{sync} }}\n{more}\n",
+                store.display()
+            );
+            fs::write(dir.path().join("nats.conf"), config).expect("a configuration");
+            let mut child = spawn(&program, dir.path());
+            if gets_ready(&mut child, dir.path()) {
+                return Some(Self { program, dir, port, child });
+            }
+            // A server whose port was taken exits.
+            let is_stuck = child.try_wait().is_ok_and(|ended| ended.is_none());
+            let _ = child.kill();
+            let _ = child.wait();
+            if is_stuck {
+                break;
+            }
+        }
+        panic!("the server does not start: {}", log(dir.path()));
     }
 
     /// Reports whether the server continues after it was killed. Prints a message if not: version 2.9.10 comes back
@@ -87,18 +99,8 @@ impl Nats {
     /// Starts the server on the data of the one that was killed.
     pub fn start_again(&mut self) {
         self.child = spawn(&self.program, self.dir.path());
-        self.await_ready();
-    }
-
-    fn await_ready(&self) {
-        for _ in 0..TRIES {
-            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
-                return;
-            }
-            std::thread::sleep(PAUSE);
-        }
-        let log = fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
-        panic!("the server does not start: {log}");
+        let is_ready = gets_ready(&mut self.child, self.dir.path());
+        assert!(is_ready, "the server does not start: {}", log(self.dir.path()));
     }
 }
 
@@ -109,10 +111,30 @@ impl Drop for Nats {
 }
 
 fn spawn(program: &Path, dir: &Path) -> Child {
-    let log = fs::File::options().append(true).create(true).open(dir.join("log"));
+    let log = fs::File::create(dir.join("log"));
     let mut command = Command::new(program);
     command.arg("-c").arg(dir.join("nats.conf")).stdin(Stdio::null()).stdout(Stdio::null());
     command.stderr(log.expect("a log")).spawn().expect("the server starts")
+}
+
+/// Waits until the server in a directory listens for clients. Returns false if it exits or takes too long.
+fn gets_ready(server: &mut Child, dir: &Path) -> bool {
+    for _ in 0..TRIES {
+        // A connection would not show which program has the port.
+        if log(dir).contains("Listening for client connections on ") {
+            return true;
+        }
+        if !server.try_wait().is_ok_and(|ended| ended.is_none()) {
+            return false;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    false
+}
+
+/// Returns what the last server in a directory has printed.
+fn log(dir: &Path) -> String {
+    fs::read_to_string(dir.join("log")).unwrap_or_default()
 }
 
 /// Returns whether a server knows how to sync every message: since 2.10.

@@ -160,7 +160,7 @@ fn the_last_worker_that_rests_wakes_threads_that_rest_elsewhere() {
     let ready = Ready::<()>::new(1, shared.gauges.clone());
     ready.joins();
     let over = AtomicBool::new(false);
-    let guard = Instant::now() + Duration::from_secs(10);
+    let guard = Instant::now() + Duration::from_secs(60);
     let back = || over.load(Ordering::SeqCst) || Instant::now() > guard;
     std::thread::scope(|scope| {
         scope.spawn(|| shared.spare_bell.rest(|_| back().then_some(())));

@@ -16,30 +16,48 @@ fn shares_add_up<T, E>(run: &Run<T, E>) {
     assert!(run.why().starts_with(&format!("limited by {}: ", limit.word)), "{}", run.why());
 }
 
+/// What a plant found instead of its limit.
+type Found = Result<(), String>;
+
+/// Checks that a run was limited by what was planted, or by other programs.
+fn limited_by<T, E>(run: &Run<T, E>, planted: &str) -> Found {
+    shares_add_up(run);
+    if [planted, "other programs"].contains(&word(run)) { Ok(()) } else { Err(run.why()) }
+}
+
+/// Time for which a virtual machine does not run may count as that of the system call or the function
+/// which it interrupts. So each plant has several tries.
 pub(crate) fn planted_limits_are_found() {
-    a_function_that_sleeps_is_not_the_device();
-    a_function_that_sleeps_at_the_end_of_files_is_found();
-    a_slow_producer_is_the_input_list();
-    a_slow_caller_is_not_the_function();
-    functions_that_wait_for_memory_do_not_wait_for_themselves();
-    processor_time_of_the_caller_is_not_the_function();
-    a_function_that_pulls_computes_in_its_own_thread();
-    a_function_that_waits_for_children_is_not_the_device();
+    const TRIES: usize = 5;
+    let plants: [fn() -> Found; 8] = [
+        a_function_that_sleeps_is_not_the_device,
+        a_function_that_sleeps_at_the_end_of_files_is_found,
+        a_slow_producer_is_the_input_list,
+        a_slow_caller_is_not_the_function,
+        functions_that_wait_for_memory_do_not_wait_for_themselves,
+        processor_time_of_the_caller_is_not_the_function,
+        a_function_that_pulls_computes_in_its_own_thread,
+        a_function_that_waits_for_children_is_not_the_device,
+    ];
+    for plant in plants {
+        let wrong: Vec<String> = (0..TRIES).map_while(|_| plant().err()).collect();
+        assert!(wrong.len() < TRIES, "{wrong:#?}");
+    }
     a_function_that_always_fails_has_no_limit();
 }
 
-fn a_function_that_sleeps_is_not_the_device() {
+fn a_function_that_sleeps_is_not_the_device() -> Found {
     let (_dir, paths) = make(&roots()[0], &[100; 60]);
     for text in ["read/threads:n=2", "nowait/window:l=8,p=2", "read/roles:r=1,h=0,c=2,w=8"] {
         let files = ioloom::files(paths.clone()).pin(plan(text));
         let run = files.map(|_| std::thread::sleep(Duration::from_millis(2))).run().unwrap();
-        assert!(["function waits", "other programs"].contains(&word(&run)), "{}", run.why());
-        shares_add_up(&run);
+        limited_by(&run, "function waits")?;
     }
+    Ok(())
 }
 
 /// A thread times one of eight pieces, which are rarely the last ones.
-fn a_function_that_sleeps_at_the_end_of_files_is_found() {
+fn a_function_that_sleeps_at_the_end_of_files_is_found() -> Found {
     let (_dir, paths) = make(&roots()[0], &[53_000; 6]);
     for text in ["read/window:l=2,p=1", "nowait/window:l=2,p=1"] {
         let files = ioloom::list(&paths).pin(plan(text)).chunks(4096);
@@ -49,25 +67,25 @@ fn a_function_that_sleeps_at_the_end_of_files_is_found() {
         };
         let run =
             files.fold_file(|_| 0_usize, |bytes, c| *bytes += c.bytes().len(), slow).run().unwrap();
-        assert!(["function waits", "other programs"].contains(&word(&run)), "{}", run.why());
-        shares_add_up(&run);
+        limited_by(&run, "function waits")?;
     }
+    Ok(())
 }
 
-fn a_slow_producer_is_the_input_list() {
+fn a_slow_producer_is_the_input_list() -> Found {
     let (_dir, paths) = make(&roots()[0], &[100; 30]);
     for text in ["read/threads:n=2", "nowait/window:l=8,p=2", "read/roles:r=1,h=0,c=2,w=8"] {
         let slow = paths.clone().into_iter().inspect(|_| {
             std::thread::sleep(Duration::from_millis(3));
         });
         let run = ioloom::files(slow).pin(plan(text)).map(|f| f.len()).run().unwrap();
-        assert!(["input list", "other programs"].contains(&word(&run)), "{}", run.why());
-        shares_add_up(&run);
+        limited_by(&run, "input list")?;
     }
+    Ok(())
 }
 
 /// A caller that takes values slowly, and a lock around a slow writer.
-fn a_slow_caller_is_not_the_function() {
+fn a_slow_caller_is_not_the_function() -> Found {
     let (_dir, paths) = make(&roots()[0], &[100; 600]);
     let slow = Duration::from_millis(1);
     for text in ["read/threads:n=2", "nowait/window:l=8,p=2", "read/roles:r=1,h=0,c=2,w=8"] {
@@ -76,8 +94,7 @@ fn a_slow_caller_is_not_the_function() {
             .map(|f| f.len())
             .scope(|results| results.inspect(|_| std::thread::sleep(slow)).count());
         let taken = taken.unwrap();
-        assert!(["output", "other programs"].contains(&word(&taken)), "{}", taken.why());
-        shares_add_up(&taken);
+        limited_by(&taken, "output")?;
         let lock = std::sync::Mutex::new(());
         let written = files().map(|_| {
             ioloom::writing(|| {
@@ -86,21 +103,20 @@ fn a_slow_caller_is_not_the_function() {
             });
         });
         let written = written.run().unwrap();
-        assert!(["output", "other programs"].contains(&word(&written)), "{}", written.why());
-        shares_add_up(&written);
+        limited_by(&written, "output")?;
     }
+    Ok(())
 }
 
 /// One of eight functions sleeps with a reservation that leaves no room for others.
-fn functions_that_wait_for_memory_do_not_wait_for_themselves() {
+fn functions_that_wait_for_memory_do_not_wait_for_themselves() -> Found {
     let (_dir, paths) = make(&roots()[0], &[100; 60]);
     let reserves = |f: &ioloom::File<'_>| {
         let _reserved = f.reserve(8 << 20);
         std::thread::sleep(Duration::from_millis(3));
     };
     let run = ioloom::list(&paths).threads(8).memory(8 << 20).map(reserves).run().unwrap();
-    assert!(["memory", "other programs"].contains(&word(&run)), "{}", run.why());
-    shares_add_up(&run);
+    limited_by(&run, "memory")
 }
 
 /// Computes in user mode: reading the clock is a system call.
@@ -113,23 +129,26 @@ fn spin(time: Duration) {
     }
 }
 
-fn processor_time_of_the_caller_is_not_the_function() {
+fn processor_time_of_the_caller_is_not_the_function() -> Found {
     let (_dir, paths) = make(&roots()[0], &[100; 40]);
     let slow = Duration::from_millis(3);
     for text in ["read/threads:n=1", "nowait/window:l=8,p=2"] {
         let produced = paths.clone().into_iter().inspect(move |_| spin(slow));
         let run = ioloom::files(produced).pin(plan(text)).map(|f| f.len()).run().unwrap();
-        assert!(["input list", "other programs"].contains(&word(&run)), "{}", run.why());
-        shares_add_up(&run);
+        limited_by(&run, "input list")?;
         let taken = ioloom::list(&paths)
             .pin(plan(text))
             .map(|f| f.len())
             .scope(|results| results.inspect(|_| spin(slow)).count());
-        assert_ne!(word(&taken.unwrap()), "compute");
+        let taken = taken.unwrap();
+        if word(&taken) == "compute" {
+            return Err(taken.why());
+        }
     }
+    Ok(())
 }
 
-fn a_function_that_pulls_computes_in_its_own_thread() {
+fn a_function_that_pulls_computes_in_its_own_thread() -> Found {
     let (_dir, paths) = make(&roots()[0], &[100; 40]);
     let run = ioloom::list(&paths)
         .chunks(4096)
@@ -138,20 +157,19 @@ fn a_function_that_pulls_computes_in_its_own_thread() {
             std::io::copy(reader, &mut std::io::sink()).unwrap()
         })
         .unwrap();
-    assert!(["compute", "other programs"].contains(&word(&run)), "{}", run.why());
-    shares_add_up(&run);
+    limited_by(&run, "compute")
 }
 
-fn a_function_that_waits_for_children_is_not_the_device() {
+fn a_function_that_waits_for_children_is_not_the_device() -> Found {
     let (_dir, paths) = make(&roots()[0], &[100; 20]);
     let child = |_: &ioloom::File<'_>| {
         let status = std::process::Command::new("sleep").arg("0.01").status();
         assert!(status.unwrap().success());
     };
     let run = ioloom::files(paths.clone()).pin(plan("read/threads:n=2")).map(child).run().unwrap();
-    assert!(["child processes", "other programs"].contains(&word(&run)), "{}", run.why());
-    shares_add_up(&run);
+    limited_by(&run, "child processes")?;
     assert!(run.measured.children_faults > 0 && run.measured.children_cpu_ns > 0);
+    Ok(())
 }
 
 fn a_function_that_always_fails_has_no_limit() {

@@ -5,7 +5,8 @@
 //! likewise. A run that never gets there takes longer, and fails by the counters, not by the time.
 
 use crate::support::{content as pattern, lacks, list, make, plan, roots, run};
-use ioloom_delayfs::{Counters, DelayFs, Mounted, Options, available, content, serve_for_parent};
+use ioloom::Files;
+use ioloom_delayfs::{DelayFs, Mounted, Options, available, content, serve_for_parent};
 use ioloom_model::{Method, table};
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -16,6 +17,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Opens and reads that must be in flight at the same time.
 const WANTED: u64 = 64;
+/// Number of runs, of which one must pass: any of them may be held up.
+const TRIES: usize = 4;
 
 #[test]
 #[ignore = "run in a child by the other tests"]
@@ -46,7 +49,7 @@ fn slow() -> Option<(Mounted, TempDir)> {
 type Hashes = BTreeMap<PathBuf, u64>;
 
 /// Hashes all files under the default plan.
-fn hashes(files: ioloom::Files<'_>) -> Hashes {
+fn hashes(files: Files<'_>) -> Hashes {
     let run = files.map(|f| (f.path().to_owned(), xxh3_64(f.bytes()))).run().unwrap();
     run.value.into_iter().collect()
 }
@@ -57,13 +60,27 @@ fn expected(mounted: &Mounted) -> Hashes {
     mounted.paths().into_iter().enumerate().map(|(file, path)| (path, hash(file))).collect()
 }
 
-fn assert_overlap(form: &str, seen: Counters) {
-    assert!(seen.opens_peak >= WANTED && seen.reads_peak >= WANTED, "{form}: {seen}");
+/// Runs on new file systems until enough opens and reads overlap, because those of a run that is held up
+/// end one by one. `local` are the hashes of files elsewhere. Returns `None` if the user cannot mount.
+fn overlaps(case: &str, local: &Hashes, input: impl Fn(&Mounted) -> Files<'static>) -> Option<()> {
+    let mut all = Vec::new();
+    for _ in 0..TRIES {
+        let (mounted, _dir) = slow()?;
+        let mut want = expected(&mounted);
+        want.extend(local.clone());
+        assert!(hashes(input(&mounted)) == want, "{case}: other bytes");
+        let seen = mounted.counters();
+        if seen.opens_peak >= WANTED && seen.reads_peak >= WANTED {
+            return Some(());
+        }
+        all.push(seen);
+    }
+    panic!("{case}: {all:?}");
 }
 
 #[test]
 fn lists_trees_and_streams_overlap() {
-    type Form = fn(&Mounted) -> ioloom::Files<'_>;
+    type Form = fn(&Mounted) -> Files<'static>;
     let forms: [(&str, Form); 4] = [
         ("tree", |mounted| ioloom::tree(mounted.root()).into_files()),
         ("list", |mounted| ioloom::list(mounted.paths())),
@@ -75,27 +92,36 @@ fn lists_trees_and_streams_overlap() {
         }),
     ];
     for (form, input) in forms {
-        let Some((mounted, _dir)) = slow() else { return };
-        assert!(hashes(input(&mounted)) == expected(&mounted), "{form}: other bytes");
-        assert_overlap(form, mounted.counters());
+        if overlaps(form, &Hashes::new(), input).is_none() {
+            return;
+        }
     }
 }
 
 /// A path from a stream is looked up once, except by threads that began before a lookup had waited.
+/// There are many of them only in a run that is held up.
 #[test]
 fn streams_look_paths_up_once() {
-    let mut options = Options::new(2000, 4096);
-    options.lookup = Duration::from_millis(2);
-    let Some((mounted, _dir)) = mounted(options) else { return };
-    let mut paths = mounted.paths().into_iter();
-    // Below the root of the file system.
-    let names = mounted.paths()[0].strip_prefix(mounted.root()).unwrap().components().count();
-    mounted.reset();
-    let got = hashes(ioloom::files(std::iter::from_fn(move || paths.next())));
-    assert!(got == expected(&mounted), "other bytes");
-    let seen = mounted.counters();
-    let once = 2000 * names as u64;
-    assert!((once..once + once / 10).contains(&seen.lookups), "{once} wanted: {seen}");
+    let mut all = Vec::new();
+    for _ in 0..TRIES {
+        let mut options = Options::new(2000, 4096);
+        options.lookup = Duration::from_millis(2);
+        let Some((mounted, _dir)) = mounted(options) else { return };
+        let mut paths = mounted.paths().into_iter();
+        // Below the root of the file system.
+        let names = mounted.paths()[0].strip_prefix(mounted.root()).unwrap().components().count();
+        mounted.reset();
+        let got = hashes(ioloom::files(std::iter::from_fn(move || paths.next())));
+        assert!(got == expected(&mounted), "other bytes");
+        let seen = mounted.counters();
+        let once = 2000 * names as u64;
+        assert!(seen.lookups >= once, "{once} wanted: {seen}");
+        if seen.lookups < once + once / 10 {
+            return;
+        }
+        all.push(seen);
+    }
+    panic!("more lookups than files: {all:?}");
 }
 
 /// Returns local files in `root`, and what their hashes are.
@@ -111,27 +137,28 @@ fn inputs_that_cross_mounts_overlap() {
     for root in roots() {
         for order in ["local first", "slow first", "alternating"] {
             for form in ["list", "stream"] {
-                let Some((mounted, _dir)) = slow() else { return };
-                let (_local_dir, mut want) = local(&root, 500);
-                let near: Vec<PathBuf> = want.keys().cloned().collect();
-                let far = mounted.paths();
-                let paths: Vec<PathBuf> = match order {
-                    "local first" => [near, far].concat(),
-                    "slow first" => [far, near].concat(),
-                    _ => far
-                        .chunks(4)
-                        .zip(&near)
-                        .flat_map(|(a, b)| [a, std::slice::from_ref(b)].concat())
-                        .collect(),
+                let (_local_dir, local) = local(&root, 500);
+                let input = |mounted: &Mounted| {
+                    let near: Vec<PathBuf> = local.keys().cloned().collect();
+                    let far = mounted.paths();
+                    let paths: Vec<PathBuf> = match order {
+                        "local first" => [near, far].concat(),
+                        "slow first" => [far, near].concat(),
+                        _ => far
+                            .chunks(4)
+                            .zip(&near)
+                            .flat_map(|(a, b)| [a, std::slice::from_ref(b)].concat())
+                            .collect(),
+                    };
+                    match form {
+                        "list" => ioloom::list(&paths),
+                        _ => ioloom::files(paths),
+                    }
                 };
-                let input = match form {
-                    "list" => ioloom::list(&paths),
-                    _ => ioloom::files(paths),
-                };
-                want.extend(expected(&mounted));
                 let case = format!("{}, {order}, {form}", root.display());
-                assert!(hashes(input) == want, "{case}: other bytes");
-                assert_overlap(&case, mounted.counters());
+                if overlaps(&case, &local, input).is_none() {
+                    return;
+                }
             }
         }
     }

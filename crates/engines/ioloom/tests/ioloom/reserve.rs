@@ -1,9 +1,9 @@
 //! Memory that functions reserve for themselves, and progress.
 
-use crate::support::{guarded, lacks, make, plan, roots};
+use crate::support::{NEVER, guarded, lacks, make, plan, roots};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PLANS: [&str; 5] = [
     "read/window:l=8,p=4",
@@ -69,12 +69,23 @@ fn a_reservation_above_the_budget_runs_alone() {
 #[test]
 fn progress_names_a_current_file_and_the_totals() {
     let (_dir, paths) = make(&roots()[0], &[100; 20]);
-    let reports = Mutex::new(Vec::new());
+    let reports = Mutex::new(Vec::<ioloom::Progress>::new());
+    let begun = Instant::now();
     ioloom::list(&paths)
         .threads(2)
         .bytes_total(2000)
         .progress(|progress| reports.lock().unwrap().push(progress))
-        .map(|_| std::thread::sleep(Duration::from_millis(40)))
+        .map(|_| {
+            let seen = || {
+                let reports = reports.lock().unwrap();
+                (reports.len(), reports.iter().any(|p| p.current.is_some()))
+            };
+            // A report names a file that has begun since the one before it.
+            let before = seen().0;
+            while seen() == (before, false) && begun.elapsed() < NEVER {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        })
         .run()
         .unwrap();
     let reports = reports.into_inner().unwrap();

@@ -1,6 +1,6 @@
 //! Results while the run goes on: iterators, scopes, early stops, and the order of the input.
 
-use crate::support::{content, evict, guarded, lacks, make, plan, roots};
+use crate::support::{NEVER, content, evict, guarded, lacks, make, plan, roots};
 use ioloom::{Cancel, Error, OnError};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -67,7 +67,7 @@ fn results_that_come_early_are_bounded() {
         let paths: Vec<PathBuf> = paths.iter().cycle().take(20_000).cloned().collect();
         let run = ioloom::list(&paths).ordered().map(|f| {
             if f.index() == 0 {
-                let _ = wait.lock().unwrap().recv_timeout(Duration::from_secs(5));
+                let _ = wait.lock().unwrap().recv_timeout(NEVER);
             }
             taken.fetch_add(1, Ordering::Relaxed);
             f.index()

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Longer than any run here: a wait this long means that the other worker has ended.
-const NEVER: Duration = Duration::from_secs(20);
+const NEVER: Duration = Duration::from_secs(60);
 
 /// Yields the first path, and the others when the function runs on it: another worker takes them.
 fn after_the_first(

@@ -1,13 +1,16 @@
 //! Trees: what is found, what is skipped and counted, and what fails.
 
-use crate::support::{guarded, roots};
+use crate::support::{NEVER, guarded, roots};
 use ioloom::{Cause, Error, Files, Links, OnError, Order, Tree, Walked};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Longer than the walk of a small tree takes on a busy disk.
+const LONG: Duration = Duration::from_secs(600);
 
 /// A tree with everything that a walk may meet.
 fn sample() -> tempfile::TempDir {
@@ -271,7 +274,7 @@ fn the_first_file_is_processed_before_the_walk_has_ended() {
 fn a_tree_that_is_walked_ahead_is_a_list_with_a_known_length() {
     let dir = sample();
     let root = dir.path();
-    for (ahead, known) in [(Duration::from_secs(10), true), (Duration::from_nanos(1), false)] {
+    for (ahead, known) in [(LONG, true), (Duration::from_nanos(1), false)] {
         let totals = Mutex::new(Vec::new());
         let files = ioloom::tree(root).walk_ahead(ahead).threads(1);
         let run = files
@@ -299,7 +302,7 @@ fn a_tree_that_is_walked_ahead_is_a_list_with_a_known_length() {
     }
     // A failure of the walk is passed on, whenever it happens.
     let missing = root.join("missing");
-    for ahead in [Duration::from_secs(10), Duration::from_nanos(1)] {
+    for ahead in [LONG, Duration::from_nanos(1)] {
         let files = ioloom::trees([root, &missing]).walk_ahead(ahead).on_error(OnError::Collect);
         let run = files.map(|f| f.len()).run().unwrap();
         assert_eq!((run.value.len(), run.failed), (8, 1));
@@ -314,7 +317,7 @@ fn a_walk_knows_the_inodes_of_its_files() {
         std::fs::write(dir.path().join(format!("{}", (i * 7) % 300)), "x").unwrap();
     }
     let seen = Mutex::new(Vec::new());
-    let files = ioloom::tree(dir.path()).walk_ahead(Duration::from_secs(10));
+    let files = ioloom::tree(dir.path()).walk_ahead(LONG);
     let plan = "read/threads:n=1/order=inode".parse().unwrap();
     let run = files.into_files().pin(plan).for_each(|f| {
         seen.lock().unwrap().push(std::fs::metadata(f.path()).unwrap().ino());
@@ -351,7 +354,7 @@ fn a_list_of_a_walk_that_has_begun_is_complete() {
     assert_eq!(ioloom::tree("src").take(3).walk().files.len(), 3);
 }
 
-/// Each directory delays the walk, and is found in the one before it.
+/// Each directory delays the walk, and is found in the one before it. Half of them wait for the cancel.
 #[test]
 fn a_list_of_a_walk_that_has_begun_ends_when_it_is_cancelled() {
     let dir = tempfile::tempdir_in(&roots()[0]).unwrap();
@@ -361,13 +364,20 @@ fn a_list_of_a_walk_that_has_begun_ends_when_it_is_cancelled() {
         fs::create_dir(&deepest).unwrap();
         fs::write(deepest.join("f"), "x").unwrap();
     }
-    let slow = |entry: &ioloom::TreeEntry<'_>| {
+    let token = ioloom::Cancel::new();
+    let cancelled = token.clone();
+    // A walk that is never cancelled fails below, and does not hang.
+    let hang = Instant::now() + NEVER;
+    let slow = move |entry: &ioloom::TreeEntry<'_>| {
         if entry.is_dir() {
-            std::thread::sleep(Duration::from_millis(10));
+            let is_deep = entry.depth() > 100;
+            while is_deep && !cancelled.is_cancelled() && Instant::now() < hang {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            std::thread::sleep(Duration::from_millis(if is_deep { 100 } else { 10 }));
         }
         true
     };
-    let token = ioloom::Cancel::new();
     let files = ioloom::tree(dir.path()).filter_entry(slow).walk_ahead(Duration::from_nanos(1));
     let mut files = files.cancel(&token);
     assert!(files.known_paths().is_none());
@@ -393,7 +403,7 @@ fn the_paths_of_a_sorted_tree_are_known() {
 fn settings_of_a_walk_that_has_ended_are_refused() {
     for sorted in [false, true] {
         let known = || {
-            let mut files = ioloom::tree("src").walk_ahead(Duration::from_secs(10)).sorted(sorted);
+            let mut files = ioloom::tree("src").walk_ahead(LONG).sorted(sorted);
             assert!(files.known_paths().is_some());
             files
         };

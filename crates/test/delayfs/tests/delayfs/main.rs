@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 /// Longer than threads take to start on a busy machine. Passed in full only by a test that fails.
-const LONG: Duration = Duration::from_secs(5);
+const LONG: Duration = Duration::from_secs(60);
 
 #[test]
 #[ignore = "run in a child by the other tests"]
@@ -79,7 +79,7 @@ fn opens_and_reads_overlap() {
 #[test]
 fn the_limit_bounds_what_is_served() {
     let mut options = Options::new(32, 100);
-    options.open = Duration::from_millis(20);
+    options.open = Duration::from_millis(100);
     options.limit = NonZeroUsize::new(4);
     let Some((mounted, _dir)) = mounted(options) else { return };
     read_together(&mounted);
@@ -166,7 +166,7 @@ fn a_killed_process_leaves_no_mount() {
     // The server notices the end of its parent after the parent has ended.
     let guard = std::time::Instant::now();
     while is_mounted(dir.path()) {
-        assert!(guard.elapsed() < Duration::from_secs(10), "it is still mounted");
+        assert!(guard.elapsed() < LONG, "it is still mounted");
         thread::sleep(Duration::from_millis(5));
     }
 }
