@@ -15,7 +15,7 @@ use ioloom_shard::plan::{Entry, Plan};
 use ioloom_sys::clock::process_cpu_ns;
 use ioloom_sys::dir::{self, Meta};
 use ioloom_walk::Fields;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::DirEntry;
 use std::io::{self, ErrorKind};
@@ -200,6 +200,9 @@ fn one<C: SubtreeCommand>(
     if !paths.is_empty() && paths.iter().all(|path| is_gone(&subtree(path).0)) {
         return Err(all_gone(plan, paths.len()));
     }
+    if let Some(root) = emptied(plan, &paths) {
+        return Err(is_now_empty(plan, &root));
+    }
     if let Some(root) = not_mounted(plan, &paths)? {
         return Err(looks_empty(plan, &root));
     }
@@ -257,13 +260,40 @@ fn not_mounted(plan: &Plan, paths: &[&[u8]]) -> Result<Option<PathBuf>, Failure>
     Ok(planned.map(|(path, _)| path).min())
 }
 
+/// Returns an argument in a shard that is an empty directory and was not empty when the plan was made.
+fn emptied(plan: &Plan, paths: &[&[u8]]) -> Option<PathBuf> {
+    let filled: HashSet<&Path> = plan.header.filled.iter().map(|root| root.path()).collect();
+    let mut arguments = paths.iter().map(|name| subtree(name).0);
+    arguments.find(|path| filled.contains(path.as_path()) && entries(path) == Some(0))
+}
+
+/// Returns whether it is a directory, not a link to one, and contains something.
+pub(crate) fn is_filled(path: &Path) -> bool {
+    entries(path) == Some(1)
+}
+
+/// Returns the number of entries of a directory, at most one, or nothing of anything else.
+fn entries(path: &Path) -> Option<usize> {
+    let found = meta(path).ok().filter(|found| found.kind == dir::Kind::Directory);
+    found.and_then(|_| std::fs::read_dir(path).ok()).map(|entries| entries.take(1).count())
+}
+
 /// Returns whether it is a directory, not a link to one, and contains no directory.
-fn is_flat(path: &Path) -> bool {
+pub(crate) fn is_flat(path: &Path) -> bool {
     let is_file = |entry: io::Result<DirEntry>| {
         entry.and_then(|entry| entry.file_type()).is_ok_and(|kind| !kind.is_dir())
     };
     meta(path).is_ok_and(|found| found.kind == dir::Kind::Directory)
         && std::fs::read_dir(path).is_ok_and(|mut entries| entries.all(is_file))
+}
+
+fn is_now_empty(plan: &Plan, root: &Path) -> Failure {
+    Failure::failed(format!(
+        "cannot complete the shard: the directory {} is empty, and was not when the plan was made; mount the \
+         tree of '{}' here, or plan again if its files were removed",
+        quoted(root),
+        plan.header.host
+    ))
 }
 
 fn looks_empty(plan: &Plan, root: &Path) -> Failure {

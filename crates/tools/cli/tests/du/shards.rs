@@ -200,6 +200,28 @@ fn an_empty_mount_point_completes_no_shard() {
     assert_eq!(numbers(&merged(&place, "t.shards")), whole(&place, &["t"]));
 }
 
+/// Goal: the same of an argument that contains only files.
+#[test]
+fn an_empty_mount_point_that_had_files_only_completes_no_shard() {
+    let place = place();
+    place.write("u/file", "x");
+    let shards = plan(&place, 64, &["t", "u"])["shards"].as_u64().unwrap();
+    fs::rename(place.at("u"), place.at("away")).unwrap();
+    fs::create_dir(place.at("u")).unwrap();
+    fs::create_dir(place.at("parts")).unwrap();
+    let mut all = String::new();
+    for number in 1..=shards {
+        let number = format!("{number}/{shards}");
+        let args = ["du", "--shard", &number, "--manifest", "t.shards", "--part", "parts"];
+        all += &run(&place, &args).err;
+    }
+    assert_eq!(all.matches("the directory 'u' is empty, and was not").count(), 1, "{all}");
+    fs::remove_dir(place.at("u")).unwrap();
+    fs::rename(place.at("away"), place.at("u")).unwrap();
+    run_all(&place, "t.shards", shards);
+    assert_eq!(numbers(&merged(&place, "t.shards")), whole(&place, &["t", "u"]));
+}
+
 /// Goal: the same of a mount further below.
 #[test]
 fn an_empty_mount_point_in_the_tree_completes_no_shard() {
