@@ -182,8 +182,9 @@ fn not_mounted<'p>(
     let gone = names.iter().zip(records).filter(|(_, record)| is_gone(record));
     let above = gone.flat_map(|(name, _)| Path::new(OsStr::from_bytes(name)).ancestors().skip(1));
     let mut absent: HashSet<&Path> = above.filter_map(|above| roots.get(above).copied()).collect();
-    absent.retain(|root| root.canonicalize().is_ok_and(|root| is_flat(&root)));
+    // Most directories have a file, which takes one call; listing a directory can take long.
     remove_present(&mut absent, &names);
+    absent.retain(|root| root.canonicalize().is_ok_and(|root| is_flat(&root)));
     for other in plan.entries() {
         if absent.is_empty() {
             break;

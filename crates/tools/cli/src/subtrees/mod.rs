@@ -200,11 +200,11 @@ fn one<C: SubtreeCommand>(
     if !paths.is_empty() && paths.iter().all(|path| is_gone(&subtree(path).0)) {
         return Err(all_gone(plan, paths.len()));
     }
-    if let Some(root) = emptied(plan, &paths) {
-        return Err(is_now_empty(plan, &root));
-    }
     if let Some(root) = not_mounted(plan, &paths)? {
         return Err(looks_empty(plan, &root));
+    }
+    if let Some(root) = emptied(plan, &paths) {
+        return Err(is_now_empty(plan, root));
     }
     let found = Found {
         ended_ns: now_ns(),
@@ -260,11 +260,15 @@ fn not_mounted(plan: &Plan, paths: &[&[u8]]) -> Result<Option<PathBuf>, Failure>
     Ok(planned.map(|(path, _)| path).min())
 }
 
-/// Returns an argument in a shard that is an empty directory and was not empty when the plan was made.
-fn emptied(plan: &Plan, paths: &[&[u8]]) -> Option<PathBuf> {
+/// Returns an argument that is empty, was not empty when the plan was made, and has directories in the shard.
+fn emptied<'p>(plan: &'p Plan, paths: &[&[u8]]) -> Option<&'p Path> {
     let filled: HashSet<&Path> = plan.header.filled.iter().map(|root| root.path()).collect();
-    let mut arguments = paths.iter().map(|name| subtree(name).0);
-    arguments.find(|path| filled.contains(path.as_path()) && entries(path) == Some(0))
+    let argument = |name: &&[u8]| {
+        let (path, _) = subtree(name);
+        path.ancestors().find_map(|above| filled.get(above).copied())
+    };
+    let arguments: HashSet<&Path> = paths.iter().filter_map(argument).collect();
+    arguments.into_iter().filter(|root| entries(root) == Some(0)).min()
 }
 
 /// Returns whether it is a directory, not a link to one, and contains something.
