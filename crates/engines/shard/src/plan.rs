@@ -51,6 +51,9 @@ pub struct PlanHeader {
     /// Arguments that were left out because others contain them.
     #[serde(default)]
     pub contained: u64,
+    /// Arguments for `du` and `cp` that were directories with something in them.
+    #[serde(default)]
+    pub filled: Vec<Raw>,
     /// XXH3-128 of all paths in order, each followed by a zero byte.
     pub names: String,
     /// Whether each path was a regular file, and not a symbolic link.

@@ -45,6 +45,7 @@ fn header(shards: u64, created_ns: u64) -> PlanHeader {
         subtrees: false,
         names: String::new(),
         contained: 0,
+        filled: Vec::new(),
         regular: false,
         errors: Vec::new(),
         errors_count: 0,

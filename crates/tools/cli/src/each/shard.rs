@@ -12,6 +12,7 @@ use super::output;
 use super::run::{run_job, stop_flag_of};
 use crate::exit::{Ended, Exit, Failure};
 use crate::sharding::{absolute, enter, failure, now_ns, place, runner, say_late};
+use crate::subtrees::is_flat;
 use crate::{out, sharding, stderr};
 use ioloom_failure::quoted;
 use ioloom_model::Method;
@@ -21,6 +22,9 @@ use ioloom_shard::plan::{Entry, Plan};
 use ioloom_shard::record::{self, Record};
 use ioloom_walk::PathList;
 use serde_json::{Value, json};
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -45,12 +49,14 @@ pub(super) fn run(args: &EachArgs, job: &Job) -> Ended {
     let (Some(number), Some(plan)) = (args.sharding.shard, &args.sharding.manifest) else {
         return Err(Failure::usage("--shard needs --manifest"));
     };
-    let plan = Plan::read(plan).map_err(failure)?;
+    let mut plan = Plan::read(plan).map_err(failure)?;
     sharding::check_kind(&plan, false)?;
     let entry = plan.entry(number.shard, number.of).map_err(failure)?;
     // Before the directory changes: the plan can have a relative path.
     let names = plan.names(&entry).map_err(failure)?;
+    let list = absolute(plan.path.clone())?;
     enter(&plan)?;
+    plan.path = list;
     let stop = stop_flag_of(&args, job)?;
     if args.sharding.part.is_none() {
         let mut outcome = process(&args, job, &plan, names, &stop)?;
@@ -115,7 +121,7 @@ pub(super) fn one(
         return Ok(Ran::Interrupted(outcome));
     }
     let records = records(&mut outcome, usize::try_from(entry.files).unwrap_or(usize::MAX))?;
-    check_present(plan, &records)?;
+    check_present(plan, entry, &records)?;
     let body = record::encode(records.iter());
     let found = found(job, &outcome);
     let (part, late) = match claim.commit(found, &body, redo).map_err(failure)? {
@@ -137,14 +143,23 @@ fn process(
     run_job(job, args, Input::shard(names, tree, named), stop)
 }
 
-/// Refuses the result of a shard of which no file exists: a host on which the tree is not mounted would
-/// complete its shards with errors, which later runs skip.
-fn check_present(plan: &Plan, records: &[Record]) -> Result<(), Failure> {
-    let is_gone = |record: &Record| matches!(record, Record::Failed { gone: true, .. });
-    if records.is_empty() || !records.iter().all(is_gone) {
+/// Refuses the result of a shard of which no file exists, or none in an argument: a host on which the tree is not
+/// mounted would complete its shards with errors, which later runs skip.
+fn check_present(plan: &Plan, entry: &Entry, records: &[Record]) -> Result<(), Failure> {
+    if !records.iter().any(is_gone) {
         return Ok(());
     }
     let header = &plan.header;
+    if !records.iter().all(is_gone) {
+        return not_mounted(plan, entry, records)?.map_or(Ok(()), |root| {
+            Err(Failure::failed(format!(
+                "cannot complete the shard: no planned file in {} exists; mount the tree of '{}' here, or \
+                 plan again if they were removed",
+                quoted(root),
+                header.host
+            )))
+        });
+    }
     let files = format_counted(records.len() as u64, "file", "files");
     Err(Failure::failed(format!(
         "cannot complete the shard: none of its {files} exists in {}; mount the tree of '{}' here, or \
@@ -152,6 +167,46 @@ fn check_present(plan: &Plan, records: &[Record]) -> Result<(), Failure> {
         quoted(header.directory.path()),
         header.host
     )))
+}
+
+/// Returns an argument that lacks files of the shard, is a directory without directories, and contains no planned file.
+/// A mount point without its file system looks like this; it can contain a marker file. Reads the other manifests only
+/// if such a directory has no file of this shard.
+fn not_mounted<'p>(
+    plan: &'p Plan,
+    entry: &Entry,
+    records: &[Record],
+) -> Result<Option<&'p Path>, Failure> {
+    let roots: HashSet<&Path> = plan.header.roots.iter().map(|root| root.path()).collect();
+    let names = plan.names(entry).map_err(failure)?;
+    let gone = names.iter().zip(records).filter(|(_, record)| is_gone(record));
+    let above = gone.flat_map(|(name, _)| Path::new(OsStr::from_bytes(name)).ancestors().skip(1));
+    let mut absent: HashSet<&Path> = above.filter_map(|above| roots.get(above).copied()).collect();
+    // Most directories have a file, which takes one call; listing a directory can take long.
+    remove_present(&mut absent, &names);
+    absent.retain(|root| root.canonicalize().is_ok_and(|root| is_flat(&root)));
+    for other in plan.entries() {
+        if absent.is_empty() {
+            break;
+        }
+        remove_present(&mut absent, &plan.names(&other).map_err(failure)?);
+    }
+    Ok(absent.into_iter().min())
+}
+
+/// Removes the directories that contain one of these files.
+fn remove_present(absent: &mut HashSet<&Path>, names: &PathList) {
+    for name in names.iter() {
+        let path = Path::new(OsStr::from_bytes(name));
+        let is_below = path.ancestors().skip(1).any(|above| absent.contains(above));
+        if is_below && path.symlink_metadata().is_ok() {
+            absent.retain(|root| !path.starts_with(root));
+        }
+    }
+}
+
+fn is_gone(record: &Record) -> bool {
+    matches!(record, Record::Failed { gone: true, .. })
 }
 
 /// Returns what must be equal in all parts of a result.

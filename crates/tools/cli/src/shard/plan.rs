@@ -7,6 +7,7 @@ use crate::each::output::{ERRORS_PRINTED, one_line};
 use crate::each::selection::Selection;
 use crate::exit::{Ended, Exit, Failure};
 use crate::sharding::{failure, host, now_ns};
+use crate::subtrees::is_filled;
 use crate::{out, stderr};
 use clap::Args;
 use ioloom_failure::{Operation, PathError, quoted};
@@ -126,6 +127,10 @@ pub(super) fn run(args: &PlanArgs) -> Ended {
         contained: match args.subtrees {
             true => args.paths.len().saturating_sub(planned.once.len()) as u64,
             false => 0,
+        },
+        filled: match args.subtrees {
+            true => planned.once.iter().filter(|root| is_filled(root)).map(Raw::from).collect(),
+            false => Vec::new(),
         },
         names: String::new(),
         regular: false,

@@ -15,7 +15,7 @@ use ioloom_shard::plan::{Entry, Plan};
 use ioloom_sys::clock::process_cpu_ns;
 use ioloom_sys::dir::{self, Meta};
 use ioloom_walk::Fields;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::DirEntry;
 use std::io::{self, ErrorKind};
@@ -203,6 +203,9 @@ fn one<C: SubtreeCommand>(
     if let Some(root) = not_mounted(plan, &paths)? {
         return Err(looks_empty(plan, &root));
     }
+    if let Some(root) = emptied(plan, &paths) {
+        return Err(is_now_empty(plan, root));
+    }
     let found = Found {
         ended_ns: now_ns(),
         elapsed_ns: u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX),
@@ -257,13 +260,44 @@ fn not_mounted(plan: &Plan, paths: &[&[u8]]) -> Result<Option<PathBuf>, Failure>
     Ok(planned.map(|(path, _)| path).min())
 }
 
+/// Returns an argument that is empty, was not empty when the plan was made, and has directories in the shard.
+fn emptied<'p>(plan: &'p Plan, paths: &[&[u8]]) -> Option<&'p Path> {
+    let filled: HashSet<&Path> = plan.header.filled.iter().map(|root| root.path()).collect();
+    let argument = |name: &&[u8]| {
+        let (path, _) = subtree(name);
+        path.ancestors().find_map(|above| filled.get(above).copied())
+    };
+    let arguments: HashSet<&Path> = paths.iter().filter_map(argument).collect();
+    arguments.into_iter().filter(|root| entries(root) == Some(0)).min()
+}
+
+/// Returns whether it is a directory, not a link to one, and contains something.
+pub(crate) fn is_filled(path: &Path) -> bool {
+    entries(path) == Some(1)
+}
+
+/// Returns the number of entries of a directory, at most one, or nothing of anything else.
+fn entries(path: &Path) -> Option<usize> {
+    let found = meta(path).ok().filter(|found| found.kind == dir::Kind::Directory);
+    found.and_then(|_| std::fs::read_dir(path).ok()).map(|entries| entries.take(1).count())
+}
+
 /// Returns whether it is a directory, not a link to one, and contains no directory.
-fn is_flat(path: &Path) -> bool {
+pub(crate) fn is_flat(path: &Path) -> bool {
     let is_file = |entry: io::Result<DirEntry>| {
         entry.and_then(|entry| entry.file_type()).is_ok_and(|kind| !kind.is_dir())
     };
     meta(path).is_ok_and(|found| found.kind == dir::Kind::Directory)
         && std::fs::read_dir(path).is_ok_and(|mut entries| entries.all(is_file))
+}
+
+fn is_now_empty(plan: &Plan, root: &Path) -> Failure {
+    Failure::failed(format!(
+        "cannot complete the shard: the directory {} is empty, and was not when the plan was made; mount the \
+         tree of '{}' here, or plan again if its files were removed",
+        quoted(root),
+        plan.header.host
+    ))
 }
 
 fn looks_empty(plan: &Plan, root: &Path) -> Failure {

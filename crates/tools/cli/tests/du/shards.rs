@@ -200,6 +200,50 @@ fn an_empty_mount_point_completes_no_shard() {
     assert_eq!(numbers(&merged(&place, "t.shards")), whole(&place, &["t"]));
 }
 
+/// Goal: the same of an argument that contains only files.
+#[test]
+fn an_empty_mount_point_that_had_files_only_completes_no_shard() {
+    let place = place();
+    place.write("u/file", "x");
+    let shards = plan(&place, 64, &["t", "u"])["shards"].as_u64().unwrap();
+    fs::rename(place.at("u"), place.at("away")).unwrap();
+    fs::create_dir(place.at("u")).unwrap();
+    fs::create_dir(place.at("parts")).unwrap();
+    let mut all = String::new();
+    for number in 1..=shards {
+        let number = format!("{number}/{shards}");
+        let args = ["du", "--shard", &number, "--manifest", "t.shards", "--part", "parts"];
+        all += &run(&place, &args).err;
+    }
+    assert_eq!(all.matches("the directory 'u' is empty, and was not").count(), 1, "{all}");
+    fs::remove_dir(place.at("u")).unwrap();
+    fs::rename(place.at("away"), place.at("u")).unwrap();
+    run_all(&place, "t.shards", shards);
+    assert_eq!(numbers(&merged(&place, "t.shards")), whole(&place, &["t", "u"]));
+}
+
+/// Goal: the same of a shard that also has directories of another argument.
+#[test]
+fn directories_of_an_empty_mount_point_and_of_others_complete_no_shard() {
+    let place = place();
+    place.write("u/file", "x");
+    place.write("v/file", "x");
+    assert_eq!(plan(&place, 2, &["t", "u", "v"])["shards"], 2);
+    fs::rename(place.at("t"), place.at("away")).unwrap();
+    fs::create_dir(place.at("t")).unwrap();
+    fs::create_dir(place.at("parts")).unwrap();
+    let mut all = String::new();
+    for number in ["1/2", "2/2"] {
+        let args = ["du", "--shard", number, "--manifest", "t.shards", "--part", "parts"];
+        all += &run(&place, &args).ended(1).err;
+    }
+    // The first shard has the upper part of 't'.
+    for message in ["no planned directory in 't' exists", "'t' is empty, and was not"] {
+        assert_eq!(all.matches(message).count(), 1, "{message}: {all}");
+    }
+    assert_eq!(fs::read_dir(place.at("parts")).unwrap().count(), 0, "{all}");
+}
+
 /// Goal: the same of a mount further below.
 #[test]
 fn an_empty_mount_point_in_the_tree_completes_no_shard() {

@@ -404,6 +404,27 @@ fn a_shard_without_any_of_its_files_is_not_complete() {
     shard(&place, &["merge", "t.shards", "parts"]).ended(0);
 }
 
+/// Goal: files of one argument whose file system is not mounted are not taken for removed ones.
+#[test]
+fn an_argument_without_any_of_its_files_completes_no_shard() {
+    let place = quick();
+    for name in ["t/0", "t/1", "u/0", "u/1", "u/2", "u/3"] {
+        place.write(name, "x");
+    }
+    shard(&place, &["plan", "t", "u", "--shards", "2"]).ended(0);
+    fs::create_dir(place.at("parts")).unwrap();
+    fs::rename(place.at("u"), place.at("away")).unwrap();
+    place.write("u/.not-mounted", "");
+    let ran = place.each(&one(1, 2, &["-q"])).ended(1);
+    ran.one_error(&["no planned file in 'u' exists", "mount the tree of"]);
+    place.each(&one(2, 2, &["-q"])).ended(1).one_error(&["none of its 3 files exists in"]);
+    assert_eq!(fs::read_dir(place.at("parts")).unwrap().count(), 0, "no part and no marker");
+    // The only file of this shard in the argument is gone, and those of another shard are not.
+    fs::rename(place.at("away/2"), place.at("u/2")).unwrap();
+    place.each(&one(1, 2, &["-q"])).ended(1);
+    assert!(place.at("parts/part-000001").exists());
+}
+
 #[test]
 fn an_argument_that_was_a_file_and_is_removed_is_an_error_of_its_shard() {
     let place = quick();
