@@ -176,8 +176,9 @@ pub(crate) struct EachArgs {
 
     /// Print lines in input order
     ///
-    /// Files of a directory are then sorted by path. A line that waits for the files before it
-    /// takes about 200 bytes of memory, and their number has no limit.
+    /// Files of a directory are then sorted by path. While more than 16 MiB of lines wait for an
+    /// earlier file, no further files are taken. Lines of objects wait without a limit, and so do
+    /// those of plans that read all files ahead.
     #[arg(long, requires = "per_file", conflicts_with_all = ["exec", "check"])]
     pub(crate) ordered: bool,
 

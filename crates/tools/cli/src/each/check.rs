@@ -189,7 +189,9 @@ fn verify(args: &EachArgs, listed: &mut Listed, stop: &Arc<AtomicBool>) -> Resul
     };
     let early = Local::counting(standard_input(&listed.input, comparison, &sink, stop)?);
     let work = EachWork::new(&job, Lines::Compare(&sink, comparison), false);
-    let files = Files::from(std::mem::take(&mut listed.paths))
+    let files = Files::from(std::mem::take(&mut listed.paths));
+    let files = sink
+        .holding_back(files, &plan)
         .pin(plan)
         .start_on_demand(args.may_be_fitted())
         .cancel(&Cancel::from_flag(stop.clone()))
