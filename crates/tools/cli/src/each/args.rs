@@ -84,8 +84,9 @@ pub(crate) struct EachArgs {
 
     /// Compute on N threads
     ///
-    /// The default is the number of usable cores. Reads in flight are limited by --schedule and
-    /// --memory, not by this number.
+    /// The default is the number of usable cores, and four times as many with mmap:plain,
+    /// mmap:sequential and mmap:populate, whose threads also read. With other methods, reads in
+    /// flight are limited by --schedule and --memory, not by this number.
     #[arg(long, value_name = "N", value_parser = count,
           conflicts_with_all = ["schedule", "plan"])]
     pub(crate) threads: Option<u32>,
@@ -158,9 +159,10 @@ pub(crate) struct EachArgs {
 
     /// Read in list or inode order
     ///
-    /// list is the order of the list. inode sorts by inode number, in batches of 65536, which a disk with
-    /// a cold cache reads faster. The files of a directory are read by inode number in any case,
-    /// unless --ordered is given.
+    /// list is the order of the list. inode sorts by inode number, which a disk with a cold cache
+    /// reads faster: a list on standard input and a long list with --ordered in batches of 65536,
+    /// others as a whole. The files of a directory are read by inode number in any case, unless
+    /// --ordered or a mapped method is given.
     #[arg(long, value_name = "ORDER", default_value = "list",
           value_parser = order_words(), hide_possible_values = true)]
     pub(crate) read_order: ReadOrder,
