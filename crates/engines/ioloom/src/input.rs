@@ -217,7 +217,8 @@ mod tests {
         let roots = vec![dir.path().to_owned()];
         let ahead = Duration::from_secs(10);
         let input = Input::Tree(TreeOptions { roots, ahead, ..TreeOptions::default() });
-        let (source, _) = input.source((ReadOrder::List, false), (None, None), None, &Cancel::new());
+        let (source, _) =
+            input.source((ReadOrder::List, false), (None, None), None, &Cancel::new());
         let (mut claim, mut inodes) = (Claim::default(), Vec::new());
         while let Next::Item(item) =
             source.next::<()>(&mut claim, Take { stripe: 1, threads: 1, paced: false })

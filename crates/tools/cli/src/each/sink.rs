@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(1);
 /// Bytes after which the buffer is written.
 const BUFFER: usize = 64 << 10;
 /// Files of a list whose lines may all wait. They cost less than taking the files one by one.
-const SHORT_LIST: usize = 65_536;
+pub(super) const SHORT_LIST: usize = 65_536;
 
 /// How lines are written.
 #[derive(Debug, Clone, Copy)]
