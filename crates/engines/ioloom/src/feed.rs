@@ -117,6 +117,19 @@ pub(crate) fn one_by_one(entries: impl Iterator<Item = Entry> + Send + 'static) 
     Box::new(OneByOne(entries))
 }
 
+/// What is called with the position of an entry before it is taken, and may wait.
+pub(crate) type Before = Box<dyn FnMut(usize) + Send>;
+
+/// Takes each entry after a call.
+pub(crate) fn after(mut before: Before, mut entries: Entries) -> Entries {
+    let mut position = 0;
+    one_by_one(std::iter::from_fn(move || -> Option<Entry> {
+        before(position);
+        position += 1;
+        entries.next()
+    }))
+}
+
 /// The queue between the feeder and the workers.
 pub(crate) struct Feed {
     order: TakeOrder,

@@ -4,7 +4,7 @@ use crate::cancel::Cancel;
 use crate::default_plan::{default_memory_bytes, default_plan, usable_cores, with_threads};
 use crate::engine::{self, RunOptions};
 use crate::error::Error;
-use crate::feed::{self, Entry};
+use crate::feed::{self, Before, Entry};
 use crate::input::{Input, Opened};
 use crate::iter::Horizon;
 use crate::observing::{LabOptions, Measure, Observing};
@@ -41,6 +41,8 @@ pub struct Files<'a, K = Paths> {
     pub(crate) bytes_total: Option<u64>,
     pub(crate) threads: Option<u32>,
     pub(crate) files_max: Option<u64>,
+    /// Called before each file is taken.
+    before: Option<Before>,
     pub(crate) observing: Observing,
     /// Whether the function takes chunks or whole files, as the plan says.
     pub(crate) pieces: bool,
@@ -143,6 +145,7 @@ impl<'a, K> Files<'a, K> {
             bytes_total: None,
             threads: None,
             files_max: None,
+            before: None,
             observing: Observing::default(),
             pieces: false,
             partial: false,
@@ -209,6 +212,7 @@ impl<'a, K> Files<'a, K> {
             bytes_total: self.bytes_total,
             threads: self.threads,
             files_max: self.files_max,
+            before: self.before,
             observing: self.observing,
             pieces: self.pieces,
             partial: self.partial,
@@ -392,6 +396,28 @@ impl<'a, K> Files<'a, K> {
         self
     }
 
+    /// Sets a function that is called with the position of each file before the file is taken, and once at
+    /// the end of the input. It may wait, for example until the caller has room for more results: files
+    /// taken before go on. It is called on a thread of its own. Files are then taken in the order of the
+    /// input, one by one, which costs more than taking them from a list. A run that ends early does not
+    /// wait for the call.
+    ///
+    /// ```
+    /// use std::sync::{Arc, atomic::{AtomicUsize, Ordering::SeqCst}};
+    /// let called = Arc::new(AtomicUsize::new(0));
+    /// let calls = called.clone();
+    /// let files = ioloom::list(["Cargo.toml", "src/lib.rs"]).before_each(move |position| {
+    ///     calls.fetch_max(position + 1, SeqCst);
+    /// });
+    /// assert_eq!(files.map(|f| f.index()).collect()?.len(), 2);
+    /// assert!(called.load(SeqCst) >= 2);
+    /// # Ok::<(), ioloom::Error>(())
+    /// ```
+    pub fn before_each(mut self, wait: impl FnMut(usize) + Send + 'static) -> Self {
+        self.before = Some(Box::new(wait));
+        self
+    }
+
     /// Records a trace of what every thread did over time, for `ioloom trace show`. The level of
     /// evidence is the highest that works, or the one that `IOLOOM_EVIDENCE` pins.
     ///
@@ -497,7 +523,9 @@ impl<'a, K> Files<'a, K> {
         let wanted = self.observing.trace_wanted()?;
         let trace_file = trace::create(wanted.as_ref(), &self.cancel)?;
         let order = (plan.read_order, self.order == Order::Input);
-        let (source, tally) = self.input.source(order, self.files_max, horizon, &self.cancel);
+        let listed = self.input.len_until(self.files_max);
+        let taken = (self.files_max, self.before);
+        let (source, tally) = self.input.source(order, taken, horizon, &self.cancel);
         // A walk that was cancelled leaves a part of the list.
         let is_cut = self.cancel.is_cancelled();
         let walk = tally.map(WalkOfRun);
@@ -509,7 +537,7 @@ impl<'a, K> Files<'a, K> {
                 let (arrived, ended) = source.arrived();
                 let walked = walk.as_ref().map_or(0, |walk| walk.0.found());
                 let files_found = now.total.unwrap_or(arrived as u64).max(walked);
-                let files_total = now.total.or(ended.then_some(arrived as u64));
+                let files_total = now.total.or(listed).or(ended.then_some(arrived as u64));
                 let files_found = files_total.unwrap_or(files_found);
                 let engine::ProgressNow { files, failed, bytes, .. } = now;
                 report(Progress {

@@ -2,7 +2,7 @@
 //! during it. It decides in which order files of a tree are read.
 
 use crate::cancel::Cancel;
-use crate::feed::{self, Entries, Entry, Feeding, TakeOrder};
+use crate::feed::{self, Before, Entries, Entry, Feeding, TakeOrder};
 use crate::iter::Horizon;
 use crate::source::{Listed, Source};
 use crate::tree::{Found, Tally, TreeOptions, Walking};
@@ -32,6 +32,13 @@ impl Input {
         if let Self::Tree(options) = self {
             options.polite = true;
         }
+    }
+
+    /// Returns the number of files of a list, at most `max`, if all of them are known.
+    pub(crate) fn len_until(&self, max: Option<u64>) -> Option<u64> {
+        let Self::List(list) = self else { return None };
+        let files = list.len() as u64;
+        Some(max.map_or(files, |max| max.min(files)))
     }
 
     /// Starts a walk, if there is one. Returns the paths, and what will be known of the walk. What is
@@ -64,16 +71,16 @@ impl Input {
     }
 
     /// Returns the source of a run. `sorted`: results are wanted in the order of the input; with a horizon,
-    /// they are also returned in that order during the run.
+    /// they are also returned in that order during the run. `before` is called before each entry is taken.
     pub(crate) fn source<'s>(
         self,
         (order, sorted): (ReadOrder, bool),
-        max: Option<u64>,
+        (max, before): (Option<u64>, Option<Before>),
         horizon: Option<Arc<Horizon>>,
         cancel: &Cancel,
     ) -> (Source<'s>, Option<Arc<Tally>>) {
         let (opened, tally) = self.open(sorted, cancel);
-        let in_order = horizon.is_some();
+        let in_order = horizon.is_some() || before.is_some();
         let order = match (&opened, order) {
             // A disk reads forwards, and in memory neighbours probably lie together, too.
             (Opened::Walking(_) | Opened::Partly(_) | Opened::Found(_), _) if !in_order => {
@@ -83,8 +90,8 @@ impl Input {
             (_, ReadOrder::Inode) if tally.is_some() => TakeOrder::KnownInode,
             (_, order) => order.into(),
         };
-        let entries = match (opened, &horizon) {
-            (Opened::List(list) | Opened::Found(list), None) => {
+        let entries = match (opened, in_order) {
+            (Opened::List(list) | Opened::Found(list), false) => {
                 return (Source::list(Listed::Shared(list), order, max, cancel), tally);
             }
             (opened, _) => opened.entries(),
@@ -95,6 +102,10 @@ impl Input {
         };
         let entries = match horizon {
             Some(horizon) => horizon.bound(entries),
+            None => entries,
+        };
+        let entries = match before {
+            Some(before) => feed::after(before, entries),
             None => entries,
         };
         (Source::stream(entries, order, in_order), tally)
@@ -206,7 +217,8 @@ mod tests {
         let roots = vec![dir.path().to_owned()];
         let ahead = Duration::from_secs(600);
         let input = Input::Tree(TreeOptions { roots, ahead, ..TreeOptions::default() });
-        let (source, _) = input.source((ReadOrder::List, false), None, None, &Cancel::new());
+        let (source, _) =
+            input.source((ReadOrder::List, false), (None, None), None, &Cancel::new());
         let (mut claim, mut inodes) = (Claim::default(), Vec::new());
         while let Next::Item(item) =
             source.next::<()>(&mut claim, Take { stripe: 1, threads: 1, paced: false })

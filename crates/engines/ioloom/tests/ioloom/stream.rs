@@ -243,3 +243,36 @@ fn time_of_readers(paths: &[PathBuf]) -> u64 {
     let readers = run.measured.threads.iter().filter(|thread| thread.role == "reader");
     readers.map(|thread| thread.on_cpu_ns).sum()
 }
+
+/// The call before a file waits for the result of the file before the last one.
+#[test]
+fn a_call_before_each_file_can_wait_for_results() {
+    for as_list in [false, true] {
+        guarded(format!("list: {as_list}"), move || {
+            let (_dir, paths) = make(&roots()[0], &[5000; 40]);
+            let done = std::sync::Arc::new((Mutex::new(0), Condvar::new()));
+            let files = match as_list {
+                true => ioloom::list(&paths),
+                false => ioloom::files(paths.clone()),
+            };
+            let results = done.clone();
+            let files = files.before_each(move |position| {
+                let mut count = results.0.lock().unwrap();
+                while *count + 1 < position {
+                    count = results.1.wait(count).unwrap();
+                }
+            });
+            let run = files
+                .map(|f| {
+                    let mut count = done.0.lock().unwrap();
+                    *count += 1;
+                    done.1.notify_all();
+                    // At most two files are taken and not done.
+                    assert!(f.index() <= *count, "{} of {}", f.index(), *count);
+                })
+                .run()
+                .unwrap();
+            assert_eq!(run.measured.files, 40);
+        });
+    }
+}

@@ -84,8 +84,9 @@ pub(crate) struct EachArgs {
 
     /// Compute on N threads
     ///
-    /// The default is the number of usable cores. Reads in flight are limited by --schedule and
-    /// --memory, not by this number.
+    /// The default is the number of usable cores, and four times as many with mmap:plain,
+    /// mmap:sequential and mmap:populate, whose threads also read. With other methods, reads in
+    /// flight are limited by --schedule and --memory, not by this number.
     #[arg(long, value_name = "N", value_parser = count,
           conflicts_with_all = ["schedule", "plan"])]
     pub(crate) threads: Option<u32>,
@@ -158,9 +159,10 @@ pub(crate) struct EachArgs {
 
     /// Read in list or inode order
     ///
-    /// list is the order of the list. inode sorts by inode number, in batches of 65536, which a disk with
-    /// a cold cache reads faster. The files of a directory are read by inode number in any case,
-    /// unless --ordered is given.
+    /// list is the order of the list. inode sorts by inode number, which a disk with a cold cache
+    /// reads faster: a list on standard input and a long list with --ordered in batches of 65536,
+    /// others as a whole. The files of a directory are read by inode number in any case, unless
+    /// --ordered or a mapped method is given.
     #[arg(long, value_name = "ORDER", default_value = "list",
           value_parser = order_words(), hide_possible_values = true)]
     pub(crate) read_order: ReadOrder,
@@ -176,8 +178,9 @@ pub(crate) struct EachArgs {
 
     /// Print lines in input order
     ///
-    /// Files of a directory are then sorted by path. A line that waits for the files before it
-    /// takes about 200 bytes of memory, and their number has no limit.
+    /// Files of a directory are then sorted by path. While more than 16 MiB of lines wait for an
+    /// earlier file, no further files are taken. Lines of objects wait without a limit, and so do
+    /// those of plans that read all files ahead.
     #[arg(long, requires = "per_file", conflicts_with_all = ["exec", "check"])]
     pub(crate) ordered: bool,
 

@@ -5,7 +5,7 @@ use super::args::EachArgs;
 use super::job::{CHUNK_BYTES, Job, fit, stream};
 use super::line::{Line, LineReader, unsupported};
 use super::progress::Bar;
-use super::sink::{Manner, Sink, WithoutReader};
+use super::sink::{Manner, SHORT_LIST, Sink, WithoutReader};
 use super::work::{Comparison, Counts, EachWork, Expected, Lines, Local, failure};
 use crate::exit::{Ended, Exit, Failure};
 use crate::stderr;
@@ -189,7 +189,13 @@ fn verify(args: &EachArgs, listed: &mut Listed, stop: &Arc<AtomicBool>) -> Resul
     };
     let early = Local::counting(standard_input(&listed.input, comparison, &sink, stop)?);
     let work = EachWork::new(&job, Lines::Compare(&sink, comparison), false);
-    let files = Files::from(std::mem::take(&mut listed.paths))
+    let files = Files::from(std::mem::take(&mut listed.paths));
+    // The lines of standard input are there before any file is taken: so many could fill the room for good.
+    let files = match listed.input.len() > SHORT_LIST {
+        true => files,
+        false => sink.holding_back(files, &plan),
+    };
+    let files = files
         .pin(plan)
         .start_on_demand(args.may_be_fitted())
         .cancel(&Cancel::from_flag(stop.clone()))

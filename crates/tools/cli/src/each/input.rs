@@ -334,6 +334,10 @@ fn operands(args: &EachArgs, plan: &Plan, paths: &[PathBuf]) -> Input {
 /// Returns whether a plan needs all paths before it starts: its window has no limit, or a file whose
 /// mapping fails is named by its position.
 fn needs_list(plan: &Plan) -> bool {
-    let unlimited = layout(plan).is_ok_and(|layout| layout.window == ReadAhead::All);
-    unlimited || plan.method.is_mmap()
+    reads_all(plan) || plan.method.is_mmap()
+}
+
+/// Returns whether a plan reads files ahead without a limit on their number.
+pub(super) fn reads_all(plan: &Plan) -> bool {
+    layout(plan).is_ok_and(|layout| layout.window == ReadAhead::All)
 }

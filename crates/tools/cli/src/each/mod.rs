@@ -9,6 +9,7 @@ mod check;
 mod commands;
 mod course;
 pub(crate) mod digest;
+mod early;
 mod exec;
 pub(crate) mod input;
 mod isolate;

@@ -56,6 +56,10 @@ pub(super) fn run_job(
         .walked(input.named.as_ref());
     let mut files = input.files;
     let work = work.knowing(&mut files);
+    let files = match &sink {
+        Some(sink) => sink.holding_back(files, &job.plan),
+        None => files,
+    };
     let files = files
         .pin(job.plan)
         // Without reads, nothing shows that files wait for a thread.

@@ -6,13 +6,16 @@
 //! trace is to be written. When the reader is slow, files wait for it; after an interrupt, what it does not
 //! take is lost.
 
+use super::early::Early;
+use super::input::reads_all;
 use super::progress::Bar;
 use crate::exit::{Exit, Failure};
 use crate::{interrupt, out, slow_reader};
-use std::collections::BTreeMap;
+use ioloom::{Files, Plan};
+use ioloom_walk::PathList;
 use std::io::{self, ErrorKind, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longest time that a line waits in the buffer. The engine calls back ten times a second.
@@ -21,6 +24,8 @@ const FLUSH: Duration = Duration::from_millis(90);
 const LOOK: Duration = Duration::from_millis(1);
 /// Bytes after which the buffer is written.
 const BUFFER: usize = 64 << 10;
+/// Files of a list whose lines may all wait. They cost less than taking the files one by one.
+pub(super) const SHORT_LIST: usize = 65_536;
 
 /// How lines are written.
 #[derive(Debug, Clone, Copy)]
@@ -64,9 +69,8 @@ pub(super) struct Sink<'a> {
 
 struct Out {
     buffer: Vec<u8>,
-    /// Position of the next line in input order.
-    next: usize,
-    waiting: BTreeMap<usize, Vec<u8>>,
+    /// In input order, the lines that wait for those before them.
+    early: Early,
     /// Whether anything was written.
     begun: bool,
     flushed: Instant,
@@ -82,8 +86,7 @@ impl<'a> Sink<'a> {
         let now = Instant::now();
         let out = Out {
             buffer: Vec::new(),
-            next: 0,
-            waiting: BTreeMap::new(),
+            early: Early::default(),
             begun: false,
             flushed: now,
             looked: now,
@@ -91,6 +94,17 @@ impl<'a> Sink<'a> {
             exit: None,
         };
         Self { manner, bar, stop, out: Mutex::new(out), reported: AtomicBool::new(false) }
+    }
+
+    /// Returns the files, of which none is taken while too many bytes of lines wait for an earlier file.
+    /// A plan that reads all files ahead needs a list.
+    pub(super) fn holding_back<'f>(&self, mut files: Files<'f>, plan: &Plan) -> Files<'f> {
+        let is_short = |list: Arc<PathList>| list.len() <= SHORT_LIST;
+        if !self.manner.ordered || reads_all(plan) || files.known_paths().is_some_and(is_short) {
+            return files;
+        }
+        let room = self.lock().early.room();
+        files.before_each(move |_| room.wait())
     }
 
     /// Writes the line of file `index`; empty if it has none. In input order every file needs a
@@ -103,10 +117,9 @@ impl<'a> Sink<'a> {
         };
         if !self.manner.ordered {
             out.buffer.extend_from_slice(line);
-        } else if index == out.next {
-            out.advance(line);
         } else {
-            out.waiting.insert(index, line.to_vec());
+            let Out { buffer, early, .. } = &mut *out;
+            early.add(index, line, buffer);
         }
         let now = Instant::now();
         // The first line is written at once: a reader that wants no more soon closes.
@@ -142,8 +155,8 @@ impl<'a> Sink<'a> {
     /// others are missing, too, because the reader did not take them.
     pub(super) fn finish(&self) -> Result<bool, Failure> {
         let mut out = self.lock();
-        let rest = std::mem::take(&mut out.waiting);
-        rest.values().for_each(|line| out.buffer.extend_from_slice(line));
+        let Out { buffer, early, .. } = &mut *out;
+        early.finish(buffer);
         self.flush(&mut out, Instant::now());
         match out.failed.take() {
             Some(e) if slow_reader::is_given_up(&e) => Ok(false),
@@ -214,17 +227,5 @@ impl<'a> Sink<'a> {
 
     fn lock(&self) -> MutexGuard<'_, Out> {
         self.out.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Out {
-    /// Takes the next line in input order, and those that waited for it.
-    fn advance(&mut self, line: &[u8]) {
-        self.buffer.extend_from_slice(line);
-        self.next += 1;
-        while let Some(line) = self.waiting.remove(&self.next) {
-            self.buffer.extend_from_slice(&line);
-            self.next += 1;
-        }
     }
 }
