@@ -398,21 +398,10 @@ impl<'a, K> Files<'a, K> {
 
     /// Sets a function that is called with the position of each file before the file is taken, and once at
     /// the end of the input. It may wait, for example until the caller has room for more results: files
-    /// taken before go on. It is called on a thread of its own. Files are then taken in the order of the
-    /// input, one by one, which costs more than taking them from a list. A run that ends early does not
-    /// wait for the call.
-    ///
-    /// ```
-    /// use std::sync::{Arc, atomic::{AtomicUsize, Ordering::SeqCst}};
-    /// let called = Arc::new(AtomicUsize::new(0));
-    /// let calls = called.clone();
-    /// let files = ioloom::list(["Cargo.toml", "src/lib.rs"]).before_each(move |position| {
-    ///     calls.fetch_max(position + 1, SeqCst);
-    /// });
-    /// assert_eq!(files.map(|f| f.index()).collect()?.len(), 2);
-    /// assert!(called.load(SeqCst) >= 2);
-    /// # Ok::<(), ioloom::Error>(())
-    /// ```
+    /// taken before, up to 65,536, go on. It is called on a thread of its own. Files are then taken in the
+    /// order of the input, one by one, which costs more than taking them from a list. A run that ends early
+    /// does not wait for the call. An iterator that waits has the same effect; this keeps what a walk knows.
+    #[doc(hidden)]
     pub fn before_each(mut self, wait: impl FnMut(usize) + Send + 'static) -> Self {
         self.before = Some(Box::new(wait));
         self
