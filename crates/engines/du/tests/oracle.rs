@@ -304,7 +304,7 @@ fn entries_of_roots_that_are_not_known_in_advance_count_once() {
     fs::hard_link(at("a/b/f"), at("c/f")).unwrap();
     fs::write(at("a/g"), "x").unwrap();
     for (roots, expected) in [
-        (&["a", "a/g", "a/b", "c"][..], &[4, 1][..]),
+        (&["a", "a/g", "a/b", "c"][..], &[4_u64, 1][..]),
         (&["a/g", "a"], &[1, 3]),
         (&["c", "a/b/f", "a/b", "a"], &[2, 1, 2]),
     ] {

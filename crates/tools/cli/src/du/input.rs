@@ -43,8 +43,7 @@ pub(super) fn scan(args: &DuArgs, lines: &Lines, print: bool) -> Result<Scan, Fa
         std::process::exit(signals.exit() as i32)
     };
     signals.share();
-    let may_block =
-        || progress.walking.load(Ordering::Relaxed) || reading.load(Ordering::Relaxed);
+    let may_block = || progress.walking.load(Ordering::Relaxed) || reading.load(Ordering::Relaxed);
     let scan = || scan_all(args, (lines, print), (operands, further), &signals, &progress);
     unless_stuck(&signals.flag, may_block, stuck, scan)
 }
