@@ -22,6 +22,7 @@ pub mod ncdu;
 mod options;
 pub mod remove;
 pub mod scan;
+mod shared;
 pub mod subtrees;
 mod tally;
 pub mod tree;
