@@ -117,7 +117,8 @@ impl Iterator for List {
             name.pop();
         } else {
             self.ended = true;
-            let message = |error: io::Error| format!("{}: read error: {}", self.shown, reason(&error));
+            let message =
+                |error: io::Error| format!("{}: read error: {}", self.shown, reason(&error));
             self.failed = read.err().map(message);
             if name.is_empty() {
                 return self.failed.take().map(Err);
