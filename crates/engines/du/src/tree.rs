@@ -121,7 +121,7 @@ pub struct Node {
 pub struct Tree {
     nodes: Vec<Node>,
     names: Vec<u8>,
-    /// Whether files with several links were charged to one of them.
+    /// Whether files with several links were found, and each was charged to one of its links.
     charged_once: bool,
 }
 
@@ -371,13 +371,14 @@ impl Tree {
 
     /// Counts shared bytes again, from nodes of files.
     fn share_again(&mut self) {
-        let mut files: HashMap<FileId, Vec<(u32, u32)>> = HashMap::new();
-        for (at, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.is_linked()) {
-            files.entry(node.id).or_default().push((at as u32, 1));
-        }
+        let links = self.nodes.iter().enumerate().filter(|(_, node)| node.is_linked());
+        // Sorted, as a map of lists would take several times the memory.
+        let mut links: Vec<(FileId, u32)> = links.map(|(at, node)| (node.id, at as u32)).collect();
+        links.sort_unstable();
         let mut shares = Shares::new(&self.nodes);
-        for found in files.into_values() {
-            let node = &self.nodes[found[0].0 as usize];
+        for file in links.chunk_by(|a, b| a.0 == b.0) {
+            let node = &self.nodes[file[0].1 as usize];
+            let found = file.iter().map(|(_, at)| (*at, 1)).collect();
             shares.add(&self.nodes, found, node.links, node.size.disk_bytes);
         }
         shares.finish(&mut self.nodes);

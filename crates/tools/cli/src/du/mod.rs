@@ -222,7 +222,7 @@ fn export(file: &Path, scan: &Scan) -> Result<(), Failure> {
     if let Some(at) = ncdu::unnamable(tree) {
         let path = tree.path(at);
         let path = quoted(Path::new(OsStr::from_bytes(&path)));
-        let wrong = "the format has only file names, which are not empty, '.' or '..'";
+        let wrong = "the format of ncdu cannot contain an empty name, '.' or '..'";
         return Err(Failure::failed(format!("cannot export {path}: {wrong}")));
     }
     let write = |out: &mut dyn Write| {
