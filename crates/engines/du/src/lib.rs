@@ -8,7 +8,8 @@
 //! disappears during the walk is not an error.
 //!
 //! Memory use depends on what is retained ([`scan::Detail`]): a total needs one node per root and
-//! about 90 bytes for each inode with several links; `-L` adds about 20 bytes for every entry.
+//! about 90 bytes for each inode with several links; `-L` and roots that
+//! are not known in advance add about 20 bytes for every entry.
 //!
 //! [`ncdu`] reads and writes the export format of ncdu; [`document`] is the native format, which
 //! also allows two scans to be compared.
@@ -21,6 +22,7 @@ pub mod ncdu;
 mod options;
 pub mod remove;
 pub mod scan;
+mod shared;
 pub mod subtrees;
 mod tally;
 pub mod tree;

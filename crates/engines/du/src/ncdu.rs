@@ -52,6 +52,15 @@ pub enum ImportError {
     },
 }
 
+/// Returns the first node below the root whose name an export cannot contain: keys of objects can have empty names.
+pub fn unnamable(tree: &Tree) -> Option<usize> {
+    (1..tree.nodes().len()).find(|at| !is_file_name(tree.name(*at)))
+}
+
+fn is_file_name(name: &[u8]) -> bool {
+    !matches!(name, b"" | b"." | b"..") && !name.contains(&b'/') && !name.contains(&0)
+}
+
 /// Writes a tree in which files are nodes. The header contains `program` and `version`; `unix_s` is
 /// the time of the scan.
 pub fn export(
@@ -229,8 +238,7 @@ impl Import {
         if name.is_empty() || name.contains(&0) {
             return Err(json.wrong("empty name or NUL byte in a name"));
         }
-        let odd = name == b"." || name == b".." || name.contains(&b'/');
-        if parent.is_some() && odd {
+        if parent.is_some() && !is_file_name(&name) {
             return Err(json.wrong("invalid file name"));
         }
         if self.next >= json.limits.nodes_max {
@@ -516,6 +524,21 @@ mod tests {
         assert!(tree.nodes()[2].unreadable);
         assert_eq!(tree.nodes()[2].total.by(Measure::Disk), 4096, "the first path is charged");
         assert_eq!(written(&tree), written(&read(&written(&tree)).unwrap()));
+    }
+
+    #[test]
+    fn names_that_an_export_cannot_contain_are_found() {
+        for (name, expected) in [("b", None), ("", Some(2)), (".", Some(2)), ("..", Some(2))] {
+            let mut part = Part::default();
+            let (kind, id) = (Kind::Directory, FileId::new((0, 1), 0));
+            let found = Found { kind, size: Tally::entry(1, 1), id, links: 1, counts: true };
+            part.make(ROOT, ROOT, b"s3://bucket/", found);
+            part.make(1, ROOT, b"a", found);
+            part.make(2, 1, name.as_bytes(), found);
+            let tree = Tree::build(vec![part], &LinkSet::default()).unwrap();
+            assert_eq!(unnamable(&tree), expected, "{name}");
+            assert_eq!(read(&written(&tree)).is_ok(), expected.is_none(), "{name}");
+        }
     }
 
     #[test]

@@ -145,6 +145,43 @@ fn check(
     }
 }
 
+/// Directories to process, the last first, relative to the root. Memory is proportional to the names, not to the
+/// paths.
+struct Waiting {
+    /// Names, each with the length of the path of its parent. The first one is a path.
+    names: Vec<(usize, Vec<u8>)>,
+    /// The path of the directory returned last; it begins with that of the parent of the next one.
+    path: Vec<u8>,
+}
+
+impl Waiting {
+    fn new(path: &[u8]) -> Self {
+        Self { names: vec![(0, path.to_vec())], path: Vec::new() }
+    }
+
+    /// Returns the path of the last directory.
+    fn last(&mut self) -> Option<&[u8]> {
+        let (parent_bytes, name) = self.names.last()?;
+        self.path.truncate(*parent_bytes);
+        if *parent_bytes > 0 {
+            self.path.push(b'/');
+        }
+        self.path.extend_from_slice(name);
+        Some(&self.path)
+    }
+
+    /// Removes the last directory.
+    fn pop(&mut self) {
+        self.names.pop();
+    }
+
+    /// Adds directories in the one returned last.
+    fn extend(&mut self, names: Vec<Vec<u8>>) {
+        let parent_bytes = self.path.len();
+        self.names.extend(names.into_iter().map(|name| (parent_bytes, name)));
+    }
+}
+
 /// Refuses a directory if it, or one below it, is on another device or mount.
 fn check_below(
     base: &Dir,
@@ -152,30 +189,35 @@ fn check_below(
     place: Place,
     stop: &mut dyn FnMut() -> bool,
 ) -> Result<(), RemoveError> {
-    let mut waiting = vec![path.to_vec()];
+    let mut waiting = Waiting::new(path);
     let mut buffer = ReadBuffer::new();
-    while let Some(at) = waiting.pop() {
+    while let Some(at) = waiting.last() {
         if stop() {
             return Err(RemoveError::NotBegun(as_path(path).to_owned()));
         }
-        let dir = match base.open_below(&at) {
-            Err(e) if is_gone(&e) => continue,
-            dir => dir.map_err(call(Operation::OpenDir, &at))?,
+        let dir = match base.open_below(at) {
+            Err(e) if is_gone(&e) => {
+                waiting.pop();
+                continue;
+            }
+            dir => dir.map_err(call(Operation::OpenDir, at))?,
         };
-        let meta = dir.meta(Fields::MOUNT).map_err(call(Operation::Stat, &at))?;
+        let meta = dir.meta(Fields::MOUNT).map_err(call(Operation::Stat, at))?;
         if meta.mount != place.1 {
-            return Err(RemoveError::Mounted(as_path(&at).to_owned()));
+            return Err(RemoveError::Mounted(as_path(at).to_owned()));
         }
         if meta.device != place.0 {
-            let (path, at) = (as_path(path).to_owned(), as_path(&at).to_owned());
+            let (path, at) = (as_path(path).to_owned(), as_path(at).to_owned());
             return Err(RemoveError::Contains(path, at));
         }
-        waiting.extend(directories(&dir, &at, &mut buffer)?);
+        let within = directories(&dir, at, &mut buffer)?;
+        waiting.pop();
+        waiting.extend(within);
     }
     Ok(())
 }
 
-/// Returns the paths of the directories in a directory.
+/// Returns the names of the directories in a directory.
 fn directories(dir: &Dir, at: &[u8], buffer: &mut ReadBuffer) -> Result<Vec<Vec<u8>>, RemoveError> {
     let mut names: Vec<(Vec<u8>, Kind)> = Vec::new();
     dir.read(buffer, &mut |entry| {
@@ -185,20 +227,19 @@ fn directories(dir: &Dir, at: &[u8], buffer: &mut ReadBuffer) -> Result<Vec<Vec<
         true
     })
     .map_err(call(Operation::ReadDir, at))?;
-    let mut paths = Vec::new();
+    let mut within = Vec::new();
     for (name, mut kind) in names {
-        let path = [at, b"/", &name].concat();
         if kind == Kind::Unknown {
             kind = match dir.stat_at(&name) {
                 Err(e) if is_gone(&e) => continue,
-                stat => stat.map_err(call(Operation::Stat, &path))?.kind,
+                stat => stat.map_err(call(Operation::Stat, &join(at, &name)))?.kind,
             };
         }
         if kind == Kind::Directory {
-            paths.push(path);
+            within.push(name);
         }
     }
-    Ok(paths)
+    Ok(within)
 }
 
 /// Removes a directory and everything below it.
@@ -211,7 +252,7 @@ fn remove_tree(
     let path = entry.path;
     let stopped = || RemoveError::Stopped(as_path(path).to_owned());
     // Directories not yet emptied, relative to the root.
-    let mut waiting = vec![path.to_vec()];
+    let mut waiting = Waiting::new(path);
     // The entry: its path may refer to another directory by then.
     let mut top: Option<Dir> = None;
     let mut buffer = ReadBuffer::new();
@@ -223,7 +264,7 @@ fn remove_tree(
         let is_entry = within_entry.is_empty();
         let (from, below) = match &top {
             Some(top) if !is_entry => (top, within_entry),
-            _ => (base, &at[..]),
+            _ => (base, at),
         };
         let dir = match from.open_below(below) {
             Err(e) if is_gone(&e) => {
@@ -259,7 +300,7 @@ fn remove_tree(
             match parent.remove_dir_at(name) {
                 Err(e) if !is_gone(&e) => return Err(call(Operation::Remove, at)(e)),
                 _ => waiting.pop(),
-            };
+            }
         } else {
             if is_entry {
                 top = Some(dir);
@@ -282,7 +323,7 @@ fn mount_below(root: &Path, path: &[u8]) -> Option<PathBuf> {
     found.point.strip_prefix(&root).ok().map(Path::to_owned)
 }
 
-/// Removes all entries except directories; returns the paths of the directories, or `None` if it was stopped.
+/// Removes all entries except directories; returns the names of the directories, or `None` if it was stopped.
 fn empty(
     dir: &Dir,
     at: &[u8],
@@ -300,20 +341,23 @@ fn empty(
         if stop() {
             return Ok(None);
         }
-        let path = [at, b"/", &name].concat();
         if kind == Kind::Unknown {
-            kind = dir.stat_at(&name).map_err(call(Operation::Stat, &path))?.kind;
+            kind = dir.stat_at(&name).map_err(call(Operation::Stat, &join(at, &name)))?.kind;
         }
         if kind == Kind::Directory {
-            within.push(path);
+            within.push(name);
         } else {
             match dir.remove_file_at(&name) {
-                Err(e) if !is_gone(&e) => return Err(call(Operation::Remove, &path)(e)),
+                Err(e) if !is_gone(&e) => return Err(call(Operation::Remove, &join(at, &name))(e)),
                 _ => {}
             }
         }
     }
     Ok(Some(within))
+}
+
+fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    [directory, b"/", name].concat()
 }
 
 /// Splits a path into its parent and last component.
@@ -462,6 +506,27 @@ mod tests {
         assert_eq!(mount_below(root, b"proc/self"), None);
         assert_eq!(mount_below(root, b"pro"), None, "names are compared whole");
         assert_eq!(mount_below(tempfile::tempdir().unwrap().path(), b"t"), None);
+    }
+
+    #[test]
+    fn directories_that_wait_have_their_paths_but_keep_only_names() {
+        let mut waiting = Waiting::new(b"a/t");
+        let names = |names: &[&str]| -> Vec<Vec<u8>> {
+            names.iter().map(|name| name.as_bytes().to_vec()).collect()
+        };
+        assert_eq!(waiting.last(), Some(&b"a/t"[..]));
+        waiting.extend(names(&["x", "y"]));
+        assert_eq!(waiting.last(), Some(&b"a/t/y"[..]));
+        waiting.extend(names(&["z"]));
+        assert_eq!(waiting.last(), Some(&b"a/t/y/z"[..]));
+        assert!(waiting.names.iter().all(|(_, name)| name.len() <= 3));
+        waiting.pop();
+        assert_eq!(waiting.last(), Some(&b"a/t/y"[..]));
+        waiting.pop();
+        assert_eq!(waiting.last(), Some(&b"a/t/x"[..]));
+        waiting.pop();
+        waiting.pop();
+        assert_eq!(waiting.last(), None);
     }
 
     #[test]

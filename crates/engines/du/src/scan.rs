@@ -45,6 +45,8 @@ pub enum ScanError {
 pub struct Scan {
     /// One tree per root, except for roots that are inside an earlier one or could not be read.
     pub roots: Vec<Tree>,
+    /// Totals of the trees that were dropped by [`Scanner::drop_trees`].
+    pub dropped: Tally,
     /// Messages of the first [`ERRORS_KEPT_MAX`] errors of each root; of those that
     /// [`Scanner::take_errors`] has returned, the first [`ERRORS_LISTED`].
     pub errors: Vec<String>,
@@ -75,7 +77,7 @@ pub struct Scan {
 impl Scan {
     /// Returns the totals over all roots.
     pub fn total(&self) -> Tally {
-        self.roots.iter().fold(Tally::default(), |sum, tree| sum + tree.root().total)
+        self.roots.iter().fold(self.dropped, |sum, tree| sum + tree.root().total)
     }
 
     /// Adds the inode table statistics of one root to those of the same device. Keeps the time of
@@ -105,6 +107,11 @@ pub struct Scanner {
     watched: HashSet<FileId>,
     /// Whether directories (and, with `-L`, files) can be found twice.
     several: bool,
+    /// Whether all files are remembered, because the roots are not known in advance.
+    remembers: bool,
+    /// The mounts among which files are looked up if all files are remembered, and the devices for which this
+    /// was done.
+    points: (Vec<Mount>, HashSet<(u32, u32)>),
     mounts: Vec<Mount>,
     /// Those of them that walks skip, unless the root is on one.
     made_up: Vec<usize>,
@@ -151,6 +158,8 @@ impl Scanner {
             seen: Seen::default(),
             watched,
             several,
+            remembers: false,
+            points: Default::default(),
             made_up: made_up(&mounts),
             mounts,
             stop,
@@ -158,6 +167,38 @@ impl Scanner {
             taken: (0, 0),
             scan,
         })
+    }
+
+    /// Prepares for further roots that are not known in advance. Any file can then be a later root, so all are
+    /// remembered, which takes about 20 bytes for each entry.
+    #[must_use]
+    pub fn with_further_roots(mut self) -> Self {
+        if !self.options.count_links {
+            self.several = true;
+            self.remembers = true;
+            self.points.0 = mounts().unwrap_or_default();
+        }
+        self
+    }
+
+    /// Drops the trees of the roots scanned so far. Their totals remain.
+    pub fn drop_trees(&mut self) {
+        for tree in self.scan.roots.drain(..) {
+            self.scan.dropped += tree.root().total;
+        }
+    }
+
+    /// Records the files mounted on others on a device that was not seen before: one root can contain them twice.
+    fn watch_mounts(&mut self, device: (u32, u32)) {
+        if !self.points.1.insert(device) {
+            return;
+        }
+        for id in mounted_files(&self.points.0, &HashSet::from([device])) {
+            // One that was counted must not be charged again.
+            if self.seen.first(id) {
+                self.watched.insert(id);
+            }
+        }
     }
 
     /// Scans one root. Returns `None` if it could not be read at all or is inside an earlier root.
@@ -183,12 +224,18 @@ impl Scanner {
         let follow = self.options.follow != Follow::Never;
         let meta = dir::meta(root.as_os_str().as_bytes(), follow, fields).ok();
         let is_file = meta.as_ref().is_some_and(|meta| meta.kind != dir::Kind::Directory);
+        if self.remembers
+            && let Some(meta) = &meta
+        {
+            self.watch_mounts(meta.device);
+        }
         let common = Common {
             options: &self.options,
             links: &self.links,
             seen: &self.seen,
             watched: &self.watched,
             several: self.several,
+            remembers: self.remembers,
             alone,
             // Most roots of a long list are files, which contain no mounts.
             unwanted: match meta {
@@ -315,28 +362,35 @@ fn watched(
 ) -> HashSet<FileId> {
     let mut watched = HashSet::new();
     let mut devices = HashSet::new();
-    let meta =
-        |path: &Path, follow| dir::meta(path.as_os_str().as_bytes(), follow, Fields::IDENTITY).ok();
     for root in roots {
         if stop.load(Ordering::Relaxed) {
             break;
         }
         // An error is reported when this root is scanned.
-        let Some(found) = meta(root, follow) else { continue };
+        let path = root.as_os_str().as_bytes();
+        let Ok(found) = dir::meta(path, follow, Fields::IDENTITY) else { continue };
         devices.insert(found.device);
         if found.kind != dir::Kind::Directory {
             watched.insert(FileId::new(found.device, found.inode));
         }
     }
     // The file systems of the roots answer, others may not.
+    watched.extend(mounted_files(mounts, &devices));
+    watched
+}
+
+/// Returns the files on these devices that are mounted on others.
+fn mounted_files(mounts: &[Mount], devices: &HashSet<(u32, u32)>) -> Vec<FileId> {
+    let mut files = Vec::new();
     for mount in mounts.iter().filter(|mount| devices.contains(&mount.device)) {
-        if let Some(found) = meta(&mount.point, false)
+        let point = mount.point.as_os_str().as_bytes();
+        if let Ok(found) = dir::meta(point, false, Fields::IDENTITY)
             && found.kind != dir::Kind::Directory
         {
-            watched.insert(FileId::new(found.device, found.inode));
+            files.push(FileId::new(found.device, found.inode));
         }
     }
-    watched
+    files
 }
 
 /// Scans roots in order.

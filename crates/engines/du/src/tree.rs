@@ -11,6 +11,7 @@
 //! name.
 
 use crate::links::{FileId, LinkSet, Settled};
+use crate::shared::Shares;
 use crate::{Measure, Tally};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -120,6 +121,8 @@ pub struct Node {
 pub struct Tree {
     nodes: Vec<Node>,
     names: Vec<u8>,
+    /// Whether files with several links were found, and each was charged to one of its links.
+    charged_once: bool,
 }
 
 impl Tree {
@@ -139,7 +142,18 @@ impl Tree {
             }
         }
         let (mut tree, index_of) = Self::ordered(joined)?;
-        links.settle(&mut |settled| tree.charge(&settled, &index_of));
+        let mut shares: Option<Shares> = None;
+        links.settle(&mut |settled| {
+            let found = tree.charge(&settled, &index_of);
+            if settled.links > 1 {
+                let shares = shares.get_or_insert_with(|| Shares::new(&tree.nodes));
+                shares.add(&tree.nodes, found, settled.links, settled.size.disk_bytes);
+            }
+        });
+        if let Some(shares) = shares {
+            tree.charged_once = true;
+            shares.finish(&mut tree.nodes);
+        }
         for at in (1..tree.nodes.len()).rev() {
             let (parent, total) = (tree.nodes[at].parent as usize, tree.nodes[at].total());
             tree.nodes[at].total = total;
@@ -168,7 +182,8 @@ impl Tree {
         for (at, made) in part.made.iter().enumerate().skip(1) {
             children.entry(made.parent).or_insert((at, at)).1 = at + 1;
         }
-        let mut tree = Self { nodes: Vec::with_capacity(part.made.len()), names: Vec::new() };
+        let nodes = Vec::with_capacity(part.made.len());
+        let mut tree = Self { nodes, names: Vec::new(), charged_once: false };
         let mut index_of = HashMap::with_capacity(part.made.len());
         // Indices into `made` that have not been visited yet, with parent and depth; the next one
         // is last.
@@ -210,8 +225,9 @@ impl Tree {
         }
     }
 
-    /// Charges one inode to its first link and counts shared bytes.
-    fn charge(&mut self, settled: &Settled<'_>, index_of: &HashMap<u32, u32>) {
+    /// Charges one inode to its first link. Returns the indices of the nodes that contain its links, and the number
+    /// of links in each.
+    fn charge(&mut self, settled: &Settled<'_>, index_of: &HashMap<u32, u32>) -> Vec<(u32, u32)> {
         let indices: Vec<(u32, u32)> = settled
             .counts
             .iter()
@@ -227,23 +243,7 @@ impl Tree {
                 self.nodes[first as usize].own += settled.size;
             }
         }
-        let mut within: HashMap<u32, u32> = HashMap::new();
-        for (index, count) in indices {
-            let mut at = index;
-            loop {
-                *within.entry(at).or_default() += count;
-                if at == 0 {
-                    break;
-                }
-                at = self.nodes[at as usize].parent;
-            }
-        }
-        for (index, count) in within {
-            if count < settled.links {
-                let shared = &mut self.nodes[index as usize].shared_bytes;
-                *shared = shared.saturating_add(settled.size.disk_bytes);
-            }
-        }
+        indices
     }
 
     /// Returns all nodes, starting with the root.
@@ -369,8 +369,23 @@ impl Tree {
         first.into_iter().filter_map(|(id, at)| Some((at, *charged.get(&id)?))).collect()
     }
 
+    /// Counts shared bytes again, from nodes of files.
+    fn share_again(&mut self) {
+        let links = self.nodes.iter().enumerate().filter(|(_, node)| node.is_linked());
+        // Sorted, as a map of lists would take several times the memory.
+        let mut links: Vec<(FileId, u32)> = links.map(|(at, node)| (node.id, at as u32)).collect();
+        links.sort_unstable();
+        let mut shares = Shares::new(&self.nodes);
+        for file in links.chunk_by(|a, b| a.0 == b.0) {
+            let node = &self.nodes[file[0].1 as usize];
+            let found = file.iter().map(|(_, at)| (*at, 1)).collect();
+            shares.add(&self.nodes, found, node.links, node.size.disk_bytes);
+        }
+        shares.finish(&mut self.nodes);
+    }
+
     /// Subtracts a removed node and everything below it from the totals, and charges linked files to their
-    /// next remaining links. The nodes remain in place, empty and without links.
+    /// next remaining links; shared bytes are counted again. The nodes remain in place, empty and without links.
     pub fn forget(&mut self, index: usize) {
         let (end, gone) = (self.nodes[index].end as usize, self.nodes[index].total);
         let successors = self.successors(&(index..end));
@@ -393,6 +408,9 @@ impl Tree {
             for node in self.nodes.iter_mut().filter(|node| node.is_linked()) {
                 let links = removed.get(&node.id).copied().unwrap_or(0);
                 node.links = node.links.saturating_sub(links);
+            }
+            if self.charged_once {
+                self.share_again();
             }
         }
         for (node, size) in successors {
@@ -564,19 +582,57 @@ mod tests {
             let mut tree = Tree::build(vec![part], &links).unwrap();
             assert_eq!(tree.kept_bytes(&[1, 3]), 4096);
             assert_eq!(tree.kept_bytes(&[1, 3, 5]), 0);
+            let shared = |tree: &Tree| [0, 3, 5].map(|at| tree.nodes()[at].shared_bytes);
+            let share = if every { 0 } else { 4096 };
+            assert_eq!(shared(&tree), [0, share, share]);
             tree.forget(1);
+            assert_eq!(shared(&tree), [0, share, share]);
             let bytes = |tree: &Tree, at: usize| tree.nodes()[at].total.disk_bytes;
             let expected = if every { [8195, 4097, 4097] } else { [4099, 4097, 1] };
             assert_eq!([0, 3, 5].map(|at| bytes(&tree, at)), expected);
             assert_eq!((tree.kept_bytes(&[3]), tree.kept_bytes(&[3, 5])), (4096, 0));
             tree.forget(3);
             assert_eq!((bytes(&tree, 0), tree.kept_bytes(&[5])), (4098, 0));
+            assert_eq!(shared(&tree), [0; 3], "one link is left");
             tree.forget(5);
             assert_eq!(bytes(&tree, 0), 1);
         }
     }
 
     proptest! {
+        #[test]
+        fn shared_bytes_are_those_of_files_with_links_outside(
+            parents in proptest::collection::vec(any::<u32>(), 1..40),
+            found in proptest::collection::vec((any::<u32>(), 0u64..4), 0..30),
+        ) {
+            let (mut part, links) = (Part::default(), LinkSet::default());
+            dir(&mut part, 0, 0, "r");
+            for (at, parent) in parents.iter().enumerate() {
+                dir(&mut part, at as u32 + 1, parent % (at as u32 + 1), &format!("{at:02}"));
+            }
+            let count = parents.len() as u32 + 1;
+            let links_of = |inode: u64| [2_u32, 3, 5, 30][inode as usize];
+            for (node, inode) in &found {
+                let size = Tally::entry(1, 1_u64 << (8 * inode));
+                let id = FileId::new((0, 2), *inode);
+                links.note(id, size, links_of(*inode), node % count);
+            }
+            let tree = Tree::build(vec![part], &links).unwrap();
+            for (at, node) in tree.nodes().iter().enumerate() {
+                let below: Vec<u64> =
+                    tree.nodes()[at..node.end as usize].iter().map(|n| n.id.inode).collect();
+                let expected: u64 = (0..4_u64)
+                    .filter(|inode| {
+                        let is_below = |at: &u32| below.contains(&u64::from(at % count));
+                        let within = found.iter().filter(|(at, of)| of == inode && is_below(at));
+                        (1..links_of(*inode) as usize).contains(&within.count())
+                    })
+                    .map(|inode| 1_u64 << (8 * inode))
+                    .sum();
+                prop_assert_eq!(node.shared_bytes, expected);
+            }
+        }
+
         #[test]
         fn totals_are_sums_and_ends_are_right(
             parents in proptest::collection::vec((any::<u32>(), "[ab]{1,2}", 0u64..99), 0..60),

@@ -38,6 +38,8 @@ pub(crate) struct Common<'a> {
     pub(crate) seen: &'a Seen,
     pub(crate) watched: &'a HashSet<FileId>,
     pub(crate) several: bool,
+    /// Whether any file can be found again, as a later root.
+    pub(crate) remembers: bool,
     /// Whether directories below the root are left out.
     pub(crate) alone: bool,
     pub(crate) unwanted: Unwanted,
@@ -214,7 +216,8 @@ impl<'a> Worker<'a> {
             common.links.note(id, size, meta.links, node);
             return false;
         }
-        common.options.follow != Follow::Always || common.seen.first(id)
+        let again = common.remembers || common.options.follow == Follow::Always;
+        !again || common.seen.first(id)
     }
 
     /// Counts an entry for the progress.

@@ -295,6 +295,38 @@ fn entries_of_an_earlier_root_are_not_counted_again() {
 }
 
 #[test]
+fn entries_of_roots_that_are_not_known_in_advance_count_once() {
+    let temp = tempfile::tempdir().unwrap();
+    let at = |name: &str| temp.path().join(name);
+    fs::create_dir_all(at("a/b")).unwrap();
+    fs::create_dir(at("c")).unwrap();
+    fs::write(at("a/b/f"), "x").unwrap();
+    fs::hard_link(at("a/b/f"), at("c/f")).unwrap();
+    fs::write(at("a/g"), "x").unwrap();
+    for (roots, expected) in [
+        (&["a", "a/g", "a/b", "c"][..], &[4_u64, 1][..]),
+        (&["a/g", "a"], &[1, 3]),
+        (&["c", "a/b/f", "a/b", "a"], &[2, 1, 2]),
+    ] {
+        for keep in [true, false] {
+            let scanner =
+                Scanner::new(ScanOptions::default(), &[], Arc::default(), Arc::default()).unwrap();
+            let mut scanner = scanner.with_further_roots();
+            for root in roots {
+                scanner.root(&at(root)).unwrap();
+                if !keep {
+                    scanner.drop_trees();
+                }
+            }
+            let scan = scanner.finish();
+            let found: Vec<u64> = scan.roots.iter().map(|t| t.root().total.inodes).collect();
+            assert_eq!(found, if keep { expected } else { &[] }, "{roots:?}");
+            assert_eq!(scan.total().inodes, expected.iter().sum::<u64>(), "{roots:?}");
+        }
+    }
+}
+
+#[test]
 fn link_loops_end_and_broken_links_are_reported() {
     let temp = tempfile::tempdir().unwrap();
     let at = |name: &str| temp.path().join(name);

@@ -2,7 +2,7 @@
 
 use super::args::DuArgs;
 use super::lines::Lines;
-use super::operands;
+use super::operands::{self, List, Operand};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{StopSignals, unless_stuck};
 use crate::status_line::StatusLine;
@@ -16,36 +16,42 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Scans the arguments. When the scan of a root is complete, prints its errors and, with `print`, its lines.
 pub(super) fn scan(args: &DuArgs, lines: &Lines, print: bool) -> Result<Scan, Failure> {
     let _ = ioloom_sys::proc::raise_open_files_limit();
-    let operands = match &args.files0_from {
-        Some(file) => operands::listed(file, &args.paths)?,
-        None => operands::given(&args.paths),
+    let reading = Arc::new(AtomicBool::new(false));
+    let (operands, further) = match &args.files0_from {
+        Some(file) => List::open(file, &args.paths, reading.clone())?.begin(),
+        None => (operands::given(&args.paths), None),
     };
-    if operands.len() != 1 && args.export_ncdu.is_some() {
+    if (operands.len() != 1 || further.is_some()) && args.export_ncdu.is_some() {
         return Err(Failure::usage("--export-ncdu takes one directory"));
     }
-    if operands.len() > 1 && args.interactive {
+    if (operands.len() > 1 || further.is_some()) && args.interactive {
         return Err(Failure::usage("--interactive takes one directory"));
     }
     let (signals, progress) = (StopSignals::catch(), Arc::new(ScanProgress::default()));
     let stuck = || {
-        stderr::message("interrupted: a file system does not answer, and nothing can be summed up");
+        stderr::message(if reading.load(Ordering::Relaxed) {
+            "interrupted: the totals are incomplete"
+        } else {
+            "interrupted: a file system does not answer, and nothing can be summed up"
+        });
         std::process::exit(signals.exit() as i32)
     };
     signals.share();
-    let scan = || scan_all(args, (lines, print), &operands, &signals, &progress);
-    unless_stuck(&signals.flag, || progress.walking.load(Ordering::Relaxed), stuck, scan)
+    let may_block = || progress.walking.load(Ordering::Relaxed) || reading.load(Ordering::Relaxed);
+    let scan = || scan_all(args, (lines, print), (operands, further), &signals, &progress);
+    unless_stuck(&signals.flag, may_block, stuck, scan)
 }
 
 fn scan_all(
     args: &DuArgs,
     (lines, print): (&Lines, bool),
-    operands: &[operands::Operand],
+    (operands, further): (Vec<Operand>, Option<List>),
     signals: &StopSignals,
     progress: &Arc<ScanProgress>,
 ) -> Result<Scan, Failure> {
@@ -57,6 +63,10 @@ fn scan_all(
     };
     let mut scanner =
         Scanner::new(args.options(), &roots, stop, progress.clone()).map_err(failure)?;
+    drop(roots);
+    if further.is_some() {
+        scanner = scanner.with_further_roots();
+    }
     let shown = progress.clone();
     let status = StatusLine::start("du-progress", move |elapsed| {
         let progress = &shown;
@@ -64,14 +74,17 @@ fn scan_all(
         progress_line(entries, progress.disk_bytes.load(Ordering::Relaxed), elapsed)
     });
     let mut printed = Ok(());
-    for operand in operands {
+    for operand in operands.into_iter().chain(further.into_iter().flatten()) {
         let mut text = Vec::new();
         match operand {
             Ok(root) => {
-                let tree = scanner.root(root).map_err(failure)?;
+                let tree = scanner.root(&root).map_err(failure)?;
                 tree.filter(|_| print).into_iter().for_each(|tree| lines.tree(tree, &mut text));
+                if print && !writes_files(args) {
+                    scanner.drop_trees();
+                }
             }
-            Err(message) => scanner.fail(message.clone()),
+            Err(message) => scanner.fail(message),
         }
         if scanner.was_cut() {
             // Its sums would look like those of a whole tree.
@@ -104,6 +117,11 @@ fn scan_all(
             Err(failure)
         }
     }
+}
+
+/// Returns whether files are written after the scan, from its trees.
+fn writes_files(args: &DuArgs) -> bool {
+    args.save.is_some() || args.svg.is_some() || args.export_ncdu.is_some()
 }
 
 pub(super) fn import(file: &Path) -> Result<Scan, Failure> {

@@ -219,6 +219,12 @@ fn export(file: &Path, scan: &Scan) -> Result<(), Failure> {
         let path = quoted(Path::new(OsStr::from_bytes(&path)));
         return Err(Failure::failed(format!("cannot export {path}: Not a directory")));
     }
+    if let Some(at) = ncdu::unnamable(tree) {
+        let path = tree.path(at);
+        let path = quoted(Path::new(OsStr::from_bytes(&path)));
+        let wrong = "the format of ncdu cannot contain an empty name, '.' or '..'";
+        return Err(Failure::failed(format!("cannot export {path}: {wrong}")));
+    }
     let write = |out: &mut dyn Write| {
         ncdu::export(tree, ("ioloom", env!("CARGO_PKG_VERSION")), scan.started_unix_s, out)
     };

@@ -5,9 +5,15 @@ use super::patterns::plain;
 use crate::exit::Failure;
 use ioloom_failure::{quoted, reason};
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Maximum number of names of a list that are read before the first is scanned. In a longer list, any file
+/// can be named later, so the scan remembers all files.
+const KNOWN_MAX: usize = 65_536;
 
 /// A path, or the message about an invalid one, which costs only itself.
 pub(super) type Operand = Result<PathBuf, String>;
@@ -36,60 +42,100 @@ fn operand(mut bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes))
 }
 
-/// Returns the paths that a file contains, each ended by a zero byte; `-` is standard input.
-pub(super) fn listed(file: &Path, paths: &[OsString]) -> Result<Vec<Operand>, Failure> {
-    if let Some(path) = paths.first() {
-        let path = quoted(Path::new(path));
-        return Err(Failure::failed(hinted(&format!(
-            "extra operand {path}\nfile operands cannot be combined with --files0-from"
-        ))));
+/// The paths that a file contains, each ended by a zero byte; `-` is standard input.
+pub(super) struct List {
+    reader: Box<dyn BufRead + Send>,
+    is_stdin: bool,
+    /// The name of the file in messages.
+    shown: String,
+    /// Number of names read so far.
+    count: u64,
+    ended: bool,
+    /// The error that ended the list.
+    failed: Option<String>,
+    /// Whether a name is being read, which can block.
+    reading: Arc<AtomicBool>,
+}
+
+impl List {
+    /// Opens a list. `paths` are those of the command line, which cannot be combined with one.
+    pub(super) fn open(
+        file: &Path,
+        paths: &[OsString],
+        reading: Arc<AtomicBool>,
+    ) -> Result<Self, Failure> {
+        if let Some(path) = paths.first() {
+            let path = quoted(Path::new(path));
+            return Err(Failure::failed(hinted(&format!(
+                "extra operand {path}\nfile operands cannot be combined with --files0-from"
+            ))));
+        }
+        let is_stdin = file.as_os_str() == "-";
+        let reader: Box<dyn BufRead + Send> = if is_stdin {
+            Box::new(BufReader::new(io::stdin()))
+        } else {
+            let opened = std::fs::File::open(file).map_err(|e| {
+                Failure::failed(format!("cannot open {} for reading: {}", quoted(file), reason(&e)))
+            })?;
+            Box::new(BufReader::new(opened))
+        };
+        let shown = plain(file);
+        Ok(Self { reader, is_stdin, shown, count: 0, ended: false, failed: None, reading })
     }
-    let stdin = file.as_os_str() == "-";
-    let mut bytes = Vec::new();
-    let read = if stdin {
-        io::stdin().lock().read_to_end(&mut bytes)
-    } else {
-        let mut opened = std::fs::File::open(file).map_err(|e| {
-            Failure::failed(format!("cannot open {} for reading: {}", quoted(file), reason(&e)))
-        })?;
-        opened.read_to_end(&mut bytes)
-    };
-    let shown = plain(file);
-    let mut operands: Vec<Operand> = Vec::new();
-    if bytes.last() == Some(&0) {
-        bytes.pop();
-    } else if bytes.is_empty() {
-        // An empty list has no name, and a single zero byte has an empty one.
-        return ended(read, &shown, operands);
+
+    /// Reads the first names. Returns the list as well, unless it ended.
+    pub(super) fn begin(mut self) -> (Vec<Operand>, Option<Self>) {
+        let first: Vec<Operand> = self.by_ref().take(KNOWN_MAX).collect();
+        let is_done = self.ended && self.failed.is_none();
+        (first, (!is_done).then_some(self))
     }
-    for (index, name) in bytes.split(|byte| *byte == 0).enumerate() {
-        operands.push(match name {
-            b"" => Err(format!("{shown}:{}: invalid zero-length file name", index + 1)),
-            b"-" if stdin => {
+
+    fn operand(&self, name: &[u8]) -> Operand {
+        match name {
+            b"" => Err(format!("{}:{}: invalid zero-length file name", self.shown, self.count)),
+            b"-" if self.is_stdin => {
                 let text = "when reading file names from stdin, no file name of '-' allowed";
                 Err(text.to_owned())
             }
             name => Ok(operand(name)),
-        });
+        }
     }
-    ended(read, &shown, operands)
 }
 
-/// Adds the error that ended the reading of a list.
-fn ended(
-    read: io::Result<usize>,
-    shown: &str,
-    mut operands: Vec<Operand>,
-) -> Result<Vec<Operand>, Failure> {
-    if let Err(error) = read {
-        operands.push(Err(format!("{shown}: read error: {}", reason(&error))));
+impl Iterator for List {
+    type Item = Operand;
+
+    fn next(&mut self) -> Option<Operand> {
+        if self.ended {
+            return self.failed.take().map(Err);
+        }
+        let mut name = Vec::new();
+        self.reading.store(true, Ordering::Relaxed);
+        let read = self.reader.read_until(0, &mut name);
+        self.reading.store(false, Ordering::Relaxed);
+        if name.last() == Some(&0) {
+            name.pop();
+        } else {
+            self.ended = true;
+            let message =
+                |error: io::Error| format!("{}: read error: {}", self.shown, reason(&error));
+            self.failed = read.err().map(message);
+            if name.is_empty() {
+                return self.failed.take().map(Err);
+            }
+        }
+        self.count += 1;
+        Some(self.operand(&name))
     }
-    Ok(operands)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn list(file: &Path, paths: &[OsString]) -> Result<List, Failure> {
+        List::open(file, paths, Arc::default())
+    }
 
     fn texts(operands: Vec<Operand>) -> Vec<String> {
         let text = |operand: Operand| {
@@ -120,15 +166,31 @@ mod tests {
             ),
         ] {
             std::fs::write(&file, text).unwrap();
-            assert_eq!(texts(listed(&file, &[]).unwrap()), expected, "{text:?}");
+            assert_eq!(texts(list(&file, &[]).unwrap().collect()), expected, "{text:?}");
         }
-        let dir = texts(listed(place.path(), &[]).unwrap());
+        let dir = texts(list(place.path(), &[]).unwrap().collect());
         assert_eq!(dir, [format!("! {}: read error: Is a directory", place.path().display())]);
-        let absent = listed(Path::new("/absent"), &[]).unwrap_err();
+        let absent = list(Path::new("/absent"), &[]).err().unwrap();
         assert_eq!(absent.message, "cannot open '/absent' for reading: No such file or directory");
-        assert!(
-            listed(&file, &["x".into()]).unwrap_err().message.starts_with("extra operand 'x'\n")
-        );
+        let extra = list(&file, &["x".into()]).err().unwrap();
+        assert!(extra.message.starts_with("extra operand 'x'\n"));
+    }
+
+    #[test]
+    fn a_long_list_is_read_as_needed() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("list");
+        for (names, remaining) in [(KNOWN_MAX - 1, None), (KNOWN_MAX + 2, Some(2))] {
+            std::fs::write(&file, b"g\0".repeat(names)).unwrap();
+            let (first, further) = list(&file, &[]).unwrap().begin();
+            assert_eq!(first.len(), names.min(KNOWN_MAX));
+            assert_eq!(further.map(Iterator::count), remaining);
+        }
+        std::fs::write(&file, vec![0; KNOWN_MAX + 1]).unwrap();
+        let (_, further) = list(&file, &[]).unwrap().begin();
+        let line = KNOWN_MAX + 1;
+        let expected = format!("! {}:{line}: invalid zero-length file name", file.display());
+        assert_eq!(texts(further.unwrap().collect()), [expected]);
     }
 
     #[test]

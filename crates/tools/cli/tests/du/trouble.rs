@@ -85,6 +85,19 @@ fn no_error_of_a_long_list_is_lost() {
 }
 
 #[test]
+fn names_of_a_long_list_count_once() {
+    let place = fresh();
+    place.write("t/f", "x");
+    place.write("u/f", "x");
+    // The last names are read when the others have been scanned.
+    place.write("list", [&[0_u8; 65_534][..], &b"u/f\0t\0t/f\0u\0t\0\0"[..]].concat());
+    let ran = place.du(&["-c", "--inodes", "--files0-from=list"]).ended(1);
+    assert_eq!(ran.text(), "1\tu/f\n2\tt\n1\tu\n4\ttotal\n");
+    assert_eq!(ran.err.lines().count(), 65_535);
+    assert!(ran.err.ends_with("list:65540: invalid zero-length file name\n"), "{}", ran.err);
+}
+
+#[test]
 fn output_that_cannot_be_written_is_an_error_after_those_of_the_arguments() {
     let place = fresh();
     place.write("t/f", "x");
