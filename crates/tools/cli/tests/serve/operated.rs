@@ -104,7 +104,7 @@ fn a_server_whose_log_is_not_read_serves_and_stops() {
         std::thread::sleep(Duration::from_millis(5));
     }
     server.signal("-TERM");
-    let ended = (0..2000).find_map(|_| {
+    let ended = (0..6000).find_map(|_| {
         std::thread::sleep(Duration::from_millis(10));
         server.child.try_wait().unwrap()
     });
