@@ -67,6 +67,8 @@ fn crowd(server: &Served, count: usize, patience: Duration, sold: &mut usize) ->
     let mut all: Vec<Client> = (0..count).filter_map(|_| Client::plain(&server.address)).collect();
     let mut crowd = Crowd { refused: count - all.len(), ..Crowd::default() };
     for client in &mut all {
+        // If one that must be answered is silent, the test fails anyway.
+        let patience = if crowd.silent == 0 { patience } else { SHORT_PATIENCE };
         client.set_patience(patience);
         let began = std::time::Instant::now();
         match sell(client).as_deref() {
