@@ -168,7 +168,8 @@ fn a_silent_server_does_not_delay_a_stop() {
         });
         list(&store, &stop, |_| true).unwrap();
     });
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    // The client itself waits 20 s for a silent server.
+    assert!(began.elapsed() < Duration::from_secs(18), "{:?}", began.elapsed());
 }
 
 /// Stores answer with status 200 before they know that they fail.

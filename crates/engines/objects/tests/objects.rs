@@ -127,14 +127,37 @@ fn a_replaced_object_is_read_in_one_version_or_fails() {
 }
 
 /// Reads two objects, one after the other, and changes the second one while the function runs on the
-/// first one.
-fn changed_meanwhile(len: usize, change: impl Fn(&Server) + Sync) -> Mapped<Vec<u8>> {
-    let law = Law { latency: (Duration::from_millis(50), 0.0), ..Law::default() };
+/// first one. The change must happen while the request for the second one waits. If a pause of the
+/// machine delays it, the second one is what it was, and a longer latency is tried.
+fn changed_meanwhile(
+    len: usize,
+    change: impl Fn(&Server, Duration) + Sync,
+    is_wanted: impl Fn(&Mapped<Vec<u8>>) -> bool,
+) {
+    let earlier = [contents(1, len), vec![7; 3000]];
+    for latency in [50, 200, 1000, 4000].map(Duration::from_millis) {
+        let mapped = changed_within(latency, len, &change);
+        if is_wanted(&mapped) {
+            return;
+        }
+        let second = mapped.values.get(1).map(|(_, bytes)| bytes);
+        let is_late = second.is_some_and(|bytes| earlier.contains(bytes));
+        assert!(mapped.errors.is_empty() && is_late, "{mapped:?}");
+    }
+    panic!("each change came too late");
+}
+
+fn changed_within(
+    latency: Duration,
+    len: usize,
+    change: &(impl Fn(&Server, Duration) + Sync),
+) -> Mapped<Vec<u8>> {
+    let law = Law { latency: (latency, 0.0), ..Law::default() };
     let (server, _) = filled(law, 2, |number| if number == 1 { len } else { 100 });
     let options = Options { window: Some(1), ..small() };
     objects(&store(&server, "s3://bucket/dir/"), &options, |object| {
         if object.bytes().len() == 100 {
-            change(&server);
+            change(&server, latency);
         }
         object.bytes().to_vec()
     })
@@ -144,27 +167,32 @@ fn changed_meanwhile(len: usize, change: impl Fn(&Server) + Sync) -> Mapped<Vec<
 #[test]
 fn an_object_that_changes_after_its_listing_is_what_it_is_now() {
     let key = |server: &Server| server.keys().pop().expect("two objects");
-    let grown = changed_meanwhile(0, |server| server.put(&key(server), vec![7; 3000]));
-    assert!(grown.errors.is_empty(), "{:?}", grown.errors);
-    assert_eq!(grown.values[1].1, vec![7; 3000]);
-    let emptied = changed_meanwhile(3000, |server| server.put(&key(server), vec![]));
-    assert!(emptied.errors.is_empty() && emptied.values[1].1.is_empty(), "{:?}", emptied.errors);
-    let removed = changed_meanwhile(3000, |server| server.remove(&key(server)));
-    assert_eq!(only_error(&removed).kind, Kind::Missing, "{:?}", removed.errors);
+    let is_read = |mapped: &Mapped<Vec<u8>>, bytes: &[u8]| {
+        mapped.errors.is_empty() && mapped.values.len() == 2 && mapped.values[1].1 == bytes
+    };
+    let fails = |mapped: &Mapped<Vec<u8>>, kind: Kind| {
+        mapped.errors.len() == 1 && mapped.errors[0].kind == kind
+    };
+    let grow = |server: &Server, _: Duration| server.put(&key(server), vec![7; 3000]);
+    changed_meanwhile(0, grow, |grown| is_read(grown, &[7; 3000]));
+    let empty = |server: &Server, _: Duration| server.put(&key(server), vec![]);
+    changed_meanwhile(3000, empty, |emptied| is_read(emptied, &[]));
+    let remove = |server: &Server, _: Duration| server.remove(&key(server));
+    changed_meanwhile(3000, remove, |removed| fails(removed, Kind::Missing));
     // Replaced, and removed when its new version is requested.
-    let gone = changed_meanwhile(3000, |server| {
+    let replace_and_remove = |server: &Server, latency: Duration| {
         server.put(&key(server), vec![7; 3000]);
-        std::thread::sleep(Duration::from_millis(25));
+        std::thread::sleep(latency / 2);
         let before = server.counts().requests;
         let began = std::time::Instant::now();
         while server.counts().requests == before && began.elapsed() < Duration::from_secs(10) {
             std::thread::sleep(Duration::from_millis(1));
         }
         server.remove(&key(server));
-    });
-    assert_eq!(only_error(&gone).kind, Kind::Missing, "{:?}", gone.errors);
-    let too_large = changed_meanwhile(0, |server| server.put(&key(server), vec![7; 2_000_000]));
-    assert_eq!(only_error(&too_large).kind, Kind::Changed, "{:?}", too_large.errors);
+    };
+    changed_meanwhile(3000, replace_and_remove, |gone| fails(gone, Kind::Missing));
+    let enlarge = |server: &Server, _: Duration| server.put(&key(server), vec![7; 2_000_000]);
+    changed_meanwhile(0, enlarge, |too_large| fails(too_large, Kind::Changed));
 }
 
 #[test]
@@ -197,19 +225,19 @@ fn attributes_that_are_not_ascii_are_not_in_the_way() {
 
 #[test]
 fn a_limit_is_found_and_kept() {
-    let law = Law {
-        cap_per_s: 400.0,
-        burst: 40.0,
-        latency: (Duration::from_millis(5), 0.3),
-        ..Law::default()
-    };
-    let (server, all) = filled(law, 400, |_| 1000);
-    let mapped = read(&store(&server, "s3://bucket/dir/"), &small());
-    assert!(mapped.errors.is_empty(), "{:?}", mapped.errors);
-    assert_eq!(mapped.values.into_iter().collect::<BTreeMap<_, _>>(), all);
-    let counts = server.counts();
-    assert!(counts.refused > 0, "{counts:?}");
-    assert_eq!(counts.refused, mapped.run.requests.refused);
+    // A busy machine may not reach a high limit.
+    let is_found = [400.0, 200.0, 100.0].into_iter().any(|cap_per_s| {
+        let latency = (Duration::from_millis(5), 0.3);
+        let law = Law { cap_per_s, burst: cap_per_s / 10.0, latency, ..Law::default() };
+        let (server, all) = filled(law, 400, |_| 1000);
+        let mapped = read(&store(&server, "s3://bucket/dir/"), &small());
+        assert!(mapped.errors.is_empty(), "{:?}", mapped.errors);
+        assert_eq!(mapped.values.into_iter().collect::<BTreeMap<_, _>>(), all);
+        let counts = server.counts();
+        assert_eq!(counts.refused, mapped.run.requests.refused);
+        counts.refused > 0
+    });
+    assert!(is_found, "no limit was reached");
 }
 
 #[test]

@@ -2,8 +2,10 @@
 
 use crate::load;
 use ioloom_load::{
-    Arrival, LoadError, LoadPlan, Mix, MultiRun, Multiclient, Pace, Protocol, Think, multiclient,
+    Arrival, LoadError, LoadPlan, Mix, MultiRun, Multiclient, Pace, Protocol, Run, Think,
+    multiclient,
 };
+use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -55,6 +57,19 @@ fn plan(target: SocketAddr) -> LoadPlan {
         timeout: Duration::from_secs(120),
         ..LoadPlan::new(target)
     }
+}
+
+/// Repeats a run whose short limits a pause of the machine can use up, until one is as wanted.
+fn one_of<T: Debug>(what: &str, run: impl Fn() -> T, is_wanted: impl Fn(&T) -> bool) -> T {
+    let mut last = None;
+    for _ in 0..10 {
+        let ran = run();
+        if is_wanted(&ran) {
+            return ran;
+        }
+        last = Some(ran);
+    }
+    panic!("{what} in none of ten runs: {last:?}");
 }
 
 fn list(ask: &str) -> Option<String> {
@@ -198,41 +213,50 @@ fn a_pause_of_the_server_counts_for_all_requests_due_in_it() {
     });
     let (run, _) = load(&LoadPlan {
         pace: Pace::Open { rate_per_s: 1000.0, arrival: Arrival::Constant },
-        duration: Duration::from_millis(300),
-        requests_max: u64::MAX,
+        requests_max: 300,
         ..plan(target)
     });
     // A hundred of the three hundred were due in the first half of the pause, so each waited at
     // least for the other half.
     let half_ns = PAUSE.as_nanos() as u64 / 2;
+    assert_eq!(run.latency.corrected.count, 300, "{:?}", run.latency);
     assert!(run.latency.corrected.p90_ns >= half_ns * 99 / 100, "{:?}", run.latency);
     assert!(run.latency.raw.p50_ns <= run.latency.corrected.p50_ns, "{:?}", run.latency);
 }
 
-#[test]
-fn a_server_that_stops_answering_does_not_look_faster() {
-    // Sends ten answers in total, then none.
+/// Time of a run in which the server stops answering.
+const SILENT_RUN: Duration = Duration::from_millis(700);
+
+/// Runs against a server that sends ten answers in total, then none.
+fn run_that_is_answered_ten_times() -> Run {
     let target = server(|number, at, ask| {
         if number > 1 || at >= 10 {
             std::thread::sleep(Duration::from_secs(600));
         }
         list(ask).or(Some("Not enough left stocks\n".to_owned()))
     });
-    let plan = LoadPlan {
+    let (run, _) = load(&LoadPlan {
         requests_max: 1_000_000,
-        duration: Duration::from_millis(700),
+        duration: SILENT_RUN,
         timeout: Duration::from_millis(200),
         conserve: false,
         ..plan(target)
-    };
-    let (run, _) = load(&plan);
-    assert_eq!(run.outcomes.answered, 10, "{:?}", run.outcomes);
+    });
+    assert!(run.outcomes.answered <= 10, "{:?}", run.outcomes);
+    run
+}
+
+#[test]
+fn a_server_that_stops_answering_does_not_look_faster() {
+    // A request before the tenth answer can time out on a busy machine.
+    let is_wanted = |run: &Run| run.outcomes.answered == 10;
+    let run = one_of("ten answers", run_that_is_answered_ten_times, is_wanted);
     // Unanswered requests count with their waiting time.
     let (latency, unanswered) = (&run.latency, run.outcomes.unanswered);
     assert!(unanswered > 0, "{:?}", run.outcomes);
     assert_eq!((latency.raw.count, latency.corrected.count), (10, 10 + unanswered));
     assert!(latency.corrected.max_ns >= 199_000_000, "{latency:?}");
-    assert_eq!(u128::from(run.elapsed_ns), plan.duration.as_nanos());
+    assert_eq!(u128::from(run.elapsed_ns), SILENT_RUN.as_nanos());
 }
 
 #[test]
@@ -271,8 +295,8 @@ fn a_session_ends_with_its_connection_when_it_is_rejected() {
     }
 }
 
-#[test]
-fn a_stall_in_which_a_request_times_out_is_reported() {
+/// Runs against a server that never answers one request, with a timeout of three seconds.
+fn run_with_a_stall() -> Run {
     let target = server(|number, at, ask| {
         if (number, at) == (1, 3000) {
             std::thread::sleep(Duration::from_secs(600));
@@ -281,7 +305,15 @@ fn a_stall_in_which_a_request_times_out_is_reported() {
     });
     let timeout = Duration::from_secs(3);
     let (run, _) = load(&LoadPlan { requests_max: 3500, timeout, ..plan(target) });
-    assert_eq!(run.outcomes.timed_out, 1, "{:?}", run.outcomes);
+    assert!(run.outcomes.timed_out >= 1, "{:?}", run.outcomes);
+    run
+}
+
+#[test]
+fn a_stall_in_which_a_request_times_out_is_reported() {
+    // Another request can time out on a busy machine.
+    let is_wanted = |run: &Run| run.outcomes.timed_out == 1;
+    let run = one_of("one timeout", run_with_a_stall, is_wanted);
     let stall = run.stall.expect("three seconds without answers");
     assert!(stall.max_ns >= 2_990_000_000, "{stall:?}");
 }
@@ -294,8 +326,8 @@ fn a_server_that_disappears_ends_the_load() {
     assert!(matches!(error, LoadError::Gone { .. }), "{error}");
 }
 
-#[test]
-fn arrivals_without_a_server_are_reported() {
+/// Runs for 498 ms against a server that is gone.
+fn run_without_a_server() -> Run {
     // Answers the list before the load, and then stops listening.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = listener.local_addr().unwrap();
@@ -315,7 +347,15 @@ fn arrivals_without_a_server_are_reported() {
     });
     // The last request before the end is the 49th, at 490 ms.
     assert_eq!(run.outcomes.sent + run.outcomes.unsent, 49, "{:?}", run.outcomes);
-    assert_eq!((run.outcomes.lost, run.latency.corrected.count), (49, 49), "{:?}", run.outcomes);
+    assert_eq!(run.latency.corrected.count, 49, "{:?}", run.outcomes);
+    run
+}
+
+#[test]
+fn arrivals_without_a_server_are_reported() {
+    // A load thread that is late, even by the 8 ms after the last arrival, does not try them all.
+    let is_wanted = |run: &Run| run.outcomes.lost == 49;
+    one_of("49 lost arrivals", run_without_a_server, is_wanted);
 }
 
 #[test]
@@ -345,22 +385,31 @@ fn waiting_original_clients_can_be_interrupted() {
     assert!(run.interrupted && run.law_error.is_none(), "{run:?}");
 }
 
+/// Runs two clients, one of which gets no answer from this request on.
+fn run_with_a_silent_client(silent_from: usize) -> MultiRun {
+    // Connection 0 requests the list before the run, 1 and 2 are the clients.
+    let target = server(move |number, at, ask| {
+        if number == 2 && at >= silent_from {
+            std::thread::sleep(Duration::from_secs(600));
+        }
+        list(ask).or(Some("Not enough left stocks\n".to_owned()))
+    });
+    let sleep = Duration::from_millis(1);
+    let multi = Multiclient { clients: 2, orders: 3, sleep, pool: None };
+    let plan = LoadPlan { timeout: Duration::from_secs(3), ..plan(target) };
+    let run = multiclient(&plan, &multi, &AtomicBool::new(false), &mut |_| {}).unwrap();
+    assert!(run.outcomes.timed_out >= 1, "{run:?}");
+    run
+}
+
 #[test]
 fn one_client_without_answers_times_out() {
-    // Connection 0 requests the list before the run, 1 and 2 are the clients.
     for silent_from in [0, 1] {
-        let target = server(move |number, at, ask| {
-            if number == 2 && at >= silent_from {
-                std::thread::sleep(Duration::from_secs(600));
-            }
-            list(ask).or(Some("Not enough left stocks\n".to_owned()))
-        });
-        let sleep = Duration::from_millis(1);
-        let multi = Multiclient { clients: 2, orders: 3, sleep, pool: None };
-        let plan = LoadPlan { timeout: Duration::from_secs(3), ..plan(target) };
-        let run = multiclient(&plan, &multi, &AtomicBool::new(false), &mut |_| {}).unwrap();
+        let run = || run_with_a_silent_client(silent_from);
+        // Both can time out on a busy machine.
+        let run = one_of("one timeout", run, |run| run.outcomes.timed_out == 1);
         let out = &run.outcomes;
-        assert_eq!((out.timed_out, out.unanswered, out.lost), (1, 1, 0), "{run:?}");
+        assert_eq!((out.unanswered, out.lost), (1, 0), "{run:?}");
         assert_eq!(out.answered, 3 + silent_from as u64, "{run:?}");
         assert!(!run.is_right() && run.wrong_samples[0].contains("no answer within"), "{run:?}");
     }

@@ -18,7 +18,12 @@ use tempfile::TempDir;
 /// The stocks used by most tests.
 pub(crate) const STOCKS: &str = "1 1000 10\n2 1000 20\n3 5 30\n";
 /// Time after which a client gives up waiting for an answer.
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Time for a stop that must answer everything, even if the machine pauses for seconds.
+pub(crate) const LONG_STOP: Duration = Duration::from_secs(15);
+/// Time for a handshake or a token that a pause of the machine does not use up. Below the time after
+/// which a client gives up.
+pub(crate) const LONG_REQUEST: Duration = Duration::from_secs(10);
 
 pub(crate) struct Bench {
     pub(crate) dir: TempDir,
@@ -215,6 +220,16 @@ impl Client {
             }
             self.receive_more();
         }
+    }
+
+    /// Returns the next line, or `None` if the server closed the connection before.
+    pub(crate) fn try_line(&mut self) -> Option<String> {
+        while !self.received.contains(&b'\n') {
+            if !self.receive() {
+                return None;
+            }
+        }
+        Some(self.line())
     }
 
     pub(crate) fn request(&mut self, text: &str) -> String {

@@ -76,7 +76,7 @@ const OPERATIONS_LOG: &[&str] = &[
 /// `EIO`, `ENOMEM`, `EMFILE`.
 const ERRORS: [i32; 3] = [5, 12, 24];
 /// Anything slower than this counts as a hang.
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const ORDERS: usize = 5;
 
 fn order(number: usize) -> String {

@@ -1,6 +1,6 @@
 //! Redis programs with their default settings, with every model. Skipped where they are missing.
 
-use crate::bench::{Bench, every_model};
+use crate::bench::{Bench, LONG_REQUEST, every_model};
 use ioloom_exchange::Token;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -138,6 +138,7 @@ fn redis_py_works_with_its_defaults() {
         for token in ["", TOKEN] {
             let bench = Bench::with(model, |config| {
                 config.access = Token::new(token).ok().map(Into::into);
+                config.limits.request = LONG_REQUEST;
             });
             let (is_fine, text) = run("python3", &["-c", PYTHON, &port(&bench), token], b"");
             assert!(is_fine, "{model}: {text}");

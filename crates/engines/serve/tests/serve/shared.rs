@@ -5,6 +5,7 @@ use crate::bench::{Bench, Client, every_model, sharings};
 use ioloom_serve::{Durability, Model, Sharing, ShowMode};
 use std::io::{BufRead, BufReader, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 const CLIENTS: usize = 4;
 const ORDERS: u64 = 150;
@@ -17,7 +18,11 @@ fn number(word: &str) -> i64 {
 fn clients_and_stocks_agree_in_the_end() {
     every_model(|model| {
         for sharing in sharings(model, Durability::None) {
-            let bench = Bench::with(model, |config| config.sharing = sharing);
+            let bench = Bench::with(model, |config| {
+                config.sharing = sharing;
+                // A client that pauses while others wait for its thread is not disconnected.
+                config.limits.hog = Duration::from_secs(3600);
+            });
             // Stock 3 has 5 shares, so most purchases are refused.
             let bought: i64 = std::thread::scope(|scope| {
                 let clients: Vec<_> = (0..CLIENTS)

@@ -162,7 +162,8 @@ fn some_failures_leave_a_partial_result() {
 
 #[test]
 fn an_interrupt_ends_the_run_with_a_partial_result() {
-    let law = Law { latency: (Duration::from_millis(20), 0.0), ..Law::default() };
+    // So slow that the interrupt arrives in time even if the machine pauses for seconds.
+    let law = Law { latency: (Duration::from_millis(60), 0.0), ..Law::default() };
     let (server, _dir) = pair(law, 200);
     let mut command = program(&server);
     command.args(["each", "s3://bucket/data", "--schedule", "window:l=1,p=1"]);
@@ -170,7 +171,7 @@ fn an_interrupt_ends_the_run_with_a_partial_result() {
     let child = command.spawn().unwrap();
     let start = Instant::now();
     while server.counts().served < 10 {
-        assert!(start.elapsed() < Duration::from_secs(10), "the program sends no requests");
+        assert!(start.elapsed() < Duration::from_secs(60), "the program sends no requests");
         std::thread::sleep(Duration::from_millis(5));
     }
     let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();

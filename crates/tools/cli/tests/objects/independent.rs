@@ -41,7 +41,7 @@ impl Independent {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + Duration::from_secs(60);
         while TcpStream::connect(address).is_err() {
             assert!(Instant::now() < until, "the server does not answer");
             std::thread::sleep(Duration::from_millis(10));

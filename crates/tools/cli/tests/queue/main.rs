@@ -161,13 +161,18 @@ fn a_server_that_is_killed_comes_back_to_the_same_queue() {
 fn an_interrupted_worker_gives_its_shard_back() {
     let Some(scene) = Scene::new(2) else { return };
     scene.submit(&["--lease", "600", "--tries", "1"]).ended(0);
-    let child = scene.worker(&["--exec", "sleep 0.3"]).spawn().unwrap();
+    let slow = scene.space.at("slow");
+    scene.space.write("slow", "");
+    // A command that takes long while the file exists: the run does not end before the interrupt.
+    let command = format!("sh -c 'if test -e {}; then sleep 5; fi' {{}}", slow.display());
+    let child = scene.worker(&["--exec", &command]).spawn().unwrap();
     wait_until("the shard begins", || scene.status()["running"] != Value::Array(Vec::new()));
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     assert_eq!(ended(child).code, Some(130));
+    std::fs::remove_file(slow).unwrap();
     // Its lease is not waited for, and the interrupt was no try.
-    ended(scene.worker(&["--exec", "sleep 0.3"]).spawn().unwrap()).ended(0);
+    ended(scene.worker(&["--exec", &command]).spawn().unwrap()).ended(0);
     assert_eq!(scene.status()["done"], 2);
 }
 

@@ -104,7 +104,7 @@ fn a_server_whose_log_is_not_read_serves_and_stops() {
         std::thread::sleep(Duration::from_millis(5));
     }
     server.signal("-TERM");
-    let ended = (0..2000).find_map(|_| {
+    let ended = (0..6000).find_map(|_| {
         std::thread::sleep(Duration::from_millis(10));
         server.child.try_wait().unwrap()
     });
@@ -184,7 +184,7 @@ fn a_certificate_is_reloaded() {
 fn a_service_manager_is_notified() {
     let place = place();
     let socket = UnixDatagram::bind(place.at("notify")).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let receive = || {
         let mut buffer = [0; 512];
         let len = socket.recv(&mut buffer).unwrap();
@@ -285,13 +285,13 @@ fn inherits(model: &str) {
     let listening = (0..10).find_map(|_| activated(model, place.path()));
     let (mut server, mut said, address, unpadded) = listening.expect("ports that stay free");
     // The first connection starts the server.
-    let mut padded = (0..400)
+    let mut padded = (0..6000)
         .find_map(|_| {
             std::thread::sleep(Duration::from_millis(10));
             TcpStream::connect(&address).ok()
         })
         .unwrap();
-    padded.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    padded.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     padded.write_all(b"buy 1 10\nexit\n").unwrap();
     let mut answer = Vec::new();
     padded.read_to_end(&mut answer).unwrap();
