@@ -89,7 +89,8 @@ pub(super) fn fill(kind: StoreKind, path: &Path, beginning: &Beginning<'_>) -> i
     }
 }
 
-/// Moves a complete store to its path durably, without replacing another store.
+/// Moves a complete store to its path durably, without replacing another store. On error, nothing
+/// remains at the path.
 pub(super) fn put(kind: StoreKind, temp: &Path, path: &Path) -> io::Result<()> {
     fault::call("place-store", || {
         File::open(temp)?.sync_all()?;
@@ -100,7 +101,9 @@ pub(super) fn put(kind: StoreKind, temp: &Path, path: &Path) -> io::Result<()> {
         }
         let dir = Dir::open(directory_of(path))?;
         rename(&dir, &name_of(temp)?, &dir, &name_of(path)?, false)?;
-        dir.sync()
+        dir.sync().inspect_err(|_| {
+            let _ = remove(path);
+        })
     })
 }
 
@@ -112,6 +115,22 @@ fn name_of(path: &Path) -> io::Result<CString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ioloom_testbed::alone;
+
+    #[test]
+    fn a_store_whose_directory_cannot_be_synced_does_not_remain() {
+        if !alone("store::make::tests::a_store_whose_directory_cannot_be_synced_does_not_remain") {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (temp, path) = (dir.path().join("temp"), dir.path().join("store"));
+        fs::write(&temp, "1").unwrap();
+        fault::set("fsync:1:5");
+        let placed = put(StoreKind::Log, &temp, &path);
+        fault::set("");
+        assert_eq!(placed.unwrap_err().raw_os_error(), Some(5));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
 
     #[test]
     fn a_store_replaces_nothing_and_leftovers_are_removed() {

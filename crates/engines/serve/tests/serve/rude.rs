@@ -1,7 +1,7 @@
 //! Misbehaving clients. After each of them, a well-behaved client must be served normally.
 
-use crate::bench::{Bench, Client, crowd_alone, every_model, without_crowds};
-use ioloom_serve::Model;
+use crate::bench::{Bench, Client, crowd_alone, every_model, short_limits, without_crowds};
+use ioloom_serve::{Limits, Model};
 use ioloom_sys_net::Socket;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -434,5 +434,30 @@ fn limits_per_client_apply_to_all_its_connections() {
         two.send("sell 2 1\n".repeat(20));
         assert!((0..20).any(|_| two.line() == "BUSY\n"), "{model}");
         assert_eq!(bench.client().rest(), "BUSY\n", "{model}");
+    });
+}
+
+/// Threads and tasks that wait without a timeout read the limits every 5 s.
+#[test]
+fn reloaded_limits_apply_to_open_connections() {
+    const LONG: Duration = Duration::from_secs(60);
+    const SHORT: Duration = Duration::from_millis(100);
+    let limits = |request, idle| Limits { request, idle, ..short_limits() };
+    every_model(|model| {
+        let bench = Bench::with(model, |config| config.limits = limits(LONG, Duration::ZERO));
+        let mut idle = bench.client();
+        assert_eq!(idle.request("sell 2 1"), "[sell] success\n", "{model}");
+        // This model serves one connection at a time.
+        if model != Model::Iterative {
+            bench.reload(Limits { connections: 1, ..limits(LONG, Duration::ZERO) });
+            assert_eq!(bench.client().rest(), "BUSY\n", "{model}");
+        }
+        bench.reload(limits(LONG, SHORT));
+        assert_eq!(idle.rest(), "", "{model}");
+        bench.reload(limits(LONG, Duration::ZERO));
+        let mut slow = bench.client();
+        slow.send("sell 2");
+        bench.reload(limits(SHORT, Duration::ZERO));
+        assert_eq!(slow.rest(), "", "{model}");
     });
 }
