@@ -89,8 +89,9 @@ pub(super) fn fill(kind: StoreKind, path: &Path, beginning: &Beginning<'_>) -> i
     }
 }
 
-/// Moves a complete store to its path durably, without replacing another store. On error, nothing
-/// remains at the path.
+/// Moves a complete store to its path durably, without replacing another store. If the directory
+/// cannot be synced, the store gets its temporary name back: removing a directory in place could be
+/// interrupted and leave an incomplete store.
 pub(super) fn put(kind: StoreKind, temp: &Path, path: &Path) -> io::Result<()> {
     fault::call("place-store", || {
         File::open(temp)?.sync_all()?;
@@ -100,9 +101,10 @@ pub(super) fn put(kind: StoreKind, temp: &Path, path: &Path) -> io::Result<()> {
             let _ = fs::remove_dir(path);
         }
         let dir = Dir::open(directory_of(path))?;
-        rename(&dir, &name_of(temp)?, &dir, &name_of(path)?, false)?;
+        let (old, new) = (name_of(temp)?, name_of(path)?);
+        rename(&dir, &old, &dir, &new, false)?;
         dir.sync().inspect_err(|_| {
-            let _ = remove(path);
+            let _ = rename(&dir, &new, &dir, &old, false);
         })
     })
 }
@@ -122,14 +124,22 @@ mod tests {
         if !alone("store::make::tests::a_store_whose_directory_cannot_be_synced_does_not_remain") {
             return;
         }
-        let dir = tempfile::tempdir().unwrap();
-        let (temp, path) = (dir.path().join("temp"), dir.path().join("store"));
-        fs::write(&temp, "1").unwrap();
-        fault::set("fsync:1:5");
-        let placed = put(StoreKind::Log, &temp, &path);
-        fault::set("");
-        assert_eq!(placed.unwrap_err().raw_os_error(), Some(5));
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        for kind in [StoreKind::Log, StoreKind::Fjall] {
+            let dir = tempfile::tempdir().unwrap();
+            let at = |name: &str| dir.path().join(name);
+            if kind == StoreKind::Fjall {
+                fs::create_dir(at("temp")).unwrap();
+            }
+            fs::write(at(if kind == StoreKind::Fjall { "temp/1" } else { "temp" }), "1").unwrap();
+            // Not of this store.
+            fs::write(at("store-wal"), "").unwrap();
+            fault::set("fsync:1:5");
+            let placed = put(kind, &at("temp"), &at("store"));
+            fault::set("");
+            assert_eq!(placed.unwrap_err().raw_os_error(), Some(5));
+            let left = ["temp", "store", "store-wal"].map(|name| at(name).exists());
+            assert_eq!(left, [true, false, true], "{kind:?}");
+        }
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub(super) struct Stream {
     pub(super) end_ns: Option<u64>,
     /// Start time in ticks since boot, which distinguishes threads that had the same ID.
     pub(super) start_ticks: Option<u64>,
-    /// Since when another thread has its ID.
+    /// Time when another thread got its ID.
     pub(super) reused_ns: Option<u64>,
     /// Switches from the thread's own ring.
     pub(super) own: Vec<Switch>,
@@ -54,7 +54,7 @@ pub(super) struct Gather {
     pub(super) threads: BTreeMap<u32, Stream>,
     /// Threads whose IDs the kernel has reused, oldest first.
     pub(super) replaced: BTreeMap<u32, Vec<Stream>>,
-    /// Their number.
+    /// Number of these threads.
     replaced_count: usize,
     /// Whether threads created by known threads become known.
     pub(super) follow: bool,
@@ -106,7 +106,7 @@ impl Gather {
         Some(self.know(tid))
     }
 
-    /// Sets a thread aside because another thread has its ID since `at_ns`.
+    /// Sets a thread aside because another thread got its ID at `at_ns`.
     pub(super) fn replace(&mut self, tid: u32, at_ns: u64) {
         let Some(mut stream) = self.threads.remove(&tid) else { return };
         stream.reused_ns = Some(at_ns);

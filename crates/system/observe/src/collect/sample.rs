@@ -55,6 +55,8 @@ struct Task {
     sched: Option<ProcFile>,
     stat: ProcFile,
     call: Option<ProcFile>,
+    /// Start time in ticks since boot.
+    start_ticks: Option<u64>,
 }
 
 /// Samples a process tree.
@@ -139,8 +141,11 @@ impl Sampler {
             self.samples.entry(*tid).or_default().push(sample);
         }
         for tid in gone {
-            self.tasks.remove(&tid);
-            if let Some(stream) = gather.threads.get_mut(&tid) {
+            let Some(task) = self.tasks.remove(&tid) else { continue };
+            // Another thread can have its ID by now.
+            if let Some(stream) = gather.threads.get_mut(&tid)
+                && stream.start_ticks == task.start_ticks
+            {
                 stream.end_ns.get_or_insert(now_ns);
             }
         }
@@ -168,7 +173,7 @@ impl Sampler {
                         continue;
                     }
                 };
-                let start_ticks = task.start_ticks();
+                let start_ticks = task.read_start_ticks();
                 let known = gather.threads.get(&tid).and_then(|stream| stream.start_ticks);
                 if known.zip(start_ticks).is_some_and(|(known, found)| known != found) {
                     gather.replace(tid, now_ns);
@@ -178,6 +183,7 @@ impl Sampler {
                 self.unopened.remove(&tid);
                 stream.pid = pid;
                 stream.start_ticks = stream.start_ticks.or(start_ticks);
+                task.start_ticks = stream.start_ticks;
                 stream.begin_ns.get_or_insert(now_ns);
                 stream.name = task.name().or(stream.name.take());
                 self.tasks.insert(tid, task);
@@ -200,7 +206,7 @@ impl Task {
         let stat = ProcFile::open(&dir.join("stat"), 1000)?;
         // It requires the permission to trace the thread.
         let call = ProcFile::open(&dir.join("syscall"), 256).ok();
-        Ok(Self { dir, sched, stat, call })
+        Ok(Self { dir, sched, stat, call, start_ticks: None })
     }
 
     fn name(&mut self) -> Option<String> {
@@ -209,7 +215,7 @@ impl Task {
     }
 
     /// Returns when the thread started, in ticks since boot.
-    fn start_ticks(&mut self) -> Option<u64> {
+    fn read_start_ticks(&mut self) -> Option<u64> {
         Some(parse_process_stat(self.stat.read().ok()?)?.start_ticks)
     }
 
@@ -447,6 +453,25 @@ mod tests {
         let seen = gather.take_threads();
         let lives: Vec<_> = seen.iter().map(|(_, s)| (s.begin_ns, s.end_ns, s.reused_ns)).collect();
         assert_eq!(lives, [(None, Some(5), Some(9)), (Some(9), None, None)]);
+    }
+
+    #[test]
+    fn the_exit_of_a_thread_does_not_end_another_with_its_id() {
+        for is_reused in [false, true] {
+            let mut child = std::process::Command::new("sleep").arg("5").spawn().unwrap();
+            let mut gather = Gather::new(100, true);
+            let mut sampler = Sampler::new(child.id());
+            sampler.sample(1, &mut gather);
+            child.kill().unwrap();
+            child.wait().unwrap();
+            if is_reused {
+                gather.replace(child.id(), 5);
+                gather.know(child.id()).begin_ns = Some(5);
+            }
+            sampler.sample(9, &mut gather);
+            let end_ns = gather.threads[&child.id()].end_ns;
+            assert_eq!(end_ns, if is_reused { None } else { Some(9) });
+        }
     }
 
     #[test]

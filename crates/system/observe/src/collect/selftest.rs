@@ -362,13 +362,15 @@ fn run_threads<'scope>(
     files: &'scope Files,
     run_ms: u64,
 ) -> io::Result<()> {
-    let (ready, workers_ready) = sync_channel(WORKERS);
-    let mut begin = Vec::new();
+    let (mut workers_ready, mut begin) = (Vec::new(), Vec::new());
     for file in &files.files {
         let partner = Partner::start(scope)?;
+        // One channel per worker: it is closed if this worker exits.
+        let (ready, is_ready) = sync_channel(1);
         let (to, begins) = sync_channel(1);
+        workers_ready.push(is_ready);
         begin.push(to);
-        let start = Start { ready: ready.clone(), begins };
+        let start = Start { ready, begins };
         spawn(scope, move || {
             let done = worker(&shared.session, partner, file, &start, &shared.over);
             let mut sum = shared.sum.lock().unwrap_or_else(PoisonError::into_inner);
@@ -378,9 +380,10 @@ fn run_threads<'scope>(
             }
         })?;
     }
-    drop(ready);
-    // An error means that a worker has exited, which reports its own error.
-    let _ = (0..WORKERS).try_for_each(|_| workers_ready.recv());
+    for is_ready in &workers_ready {
+        // An error means that the worker has exited; it reports its own error.
+        let _ = is_ready.recv();
+    }
     for _ in 0..std::thread::available_parallelism().map_or(1, std::num::NonZero::get) {
         spawn(scope, move || {
             while !shared.over.load(Ordering::Relaxed) {
