@@ -440,7 +440,7 @@ fn limits_per_client_apply_to_all_its_connections() {
 /// Threads and tasks that wait without a timeout read the limits every 5 s.
 #[test]
 fn reloaded_limits_apply_to_open_connections() {
-    const LONG: Duration = Duration::from_secs(60);
+    const LONG: Duration = Duration::from_secs(3600);
     const SHORT: Duration = Duration::from_millis(100);
     let limits = |request, idle| Limits { request, idle, ..short_limits() };
     every_model(|model| {

@@ -431,7 +431,7 @@ mod tests {
 
     #[test]
     fn a_kernel_that_does_not_count_run_delay_has_none() {
-        let mut child = std::process::Command::new("sleep").arg("5").spawn().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let mut gather = Gather::new(100, true);
         let mut sampler = Sampler { has_sched: false, ..Sampler::new(child.id()) };
         sampler.sample(0, &mut gather);
@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn a_thread_with_another_start_time_is_another_thread() {
-        let mut child = std::process::Command::new("sleep").arg("5").spawn().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let mut gather = Gather::new(100, true);
         let earlier = gather.know(child.id());
         (earlier.start_ticks, earlier.end_ns) = (Some(1), Some(5));
@@ -458,7 +458,7 @@ mod tests {
     #[test]
     fn the_exit_of_a_thread_does_not_end_another_with_its_id() {
         for is_reused in [false, true] {
-            let mut child = std::process::Command::new("sleep").arg("5").spawn().unwrap();
+            let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
             let mut gather = Gather::new(100, true);
             let mut sampler = Sampler::new(child.id());
             sampler.sample(1, &mut gather);
@@ -480,7 +480,7 @@ mod tests {
         assert_eq!(tree_by_parents(5, pairs.into_iter()), [5, 7, 9, 6]);
         assert_eq!(tree_by_parents(8, pairs.into_iter()), [8]);
         assert_eq!(tree_by_parents(2, [(2, 3), (3, 2)].into_iter()), [2, 3]);
-        let mut child = std::process::Command::new("sleep").arg("5").spawn().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let all = processes().unwrap();
         let found = tree_by_parents(
             std::process::id(),
