@@ -89,7 +89,9 @@ pub(super) fn fill(kind: StoreKind, path: &Path, beginning: &Beginning<'_>) -> i
     }
 }
 
-/// Moves a complete store to its path durably, without replacing another store.
+/// Moves a complete store to its path durably, without replacing another store. If the directory
+/// cannot be synced, the store gets its temporary name back: removing a directory in place could be
+/// interrupted and leave an incomplete store.
 pub(super) fn put(kind: StoreKind, temp: &Path, path: &Path) -> io::Result<()> {
     fault::call("place-store", || {
         File::open(temp)?.sync_all()?;
@@ -99,8 +101,11 @@ pub(super) fn put(kind: StoreKind, temp: &Path, path: &Path) -> io::Result<()> {
             let _ = fs::remove_dir(path);
         }
         let dir = Dir::open(directory_of(path))?;
-        rename(&dir, &name_of(temp)?, &dir, &name_of(path)?, false)?;
-        dir.sync()
+        let (old, new) = (name_of(temp)?, name_of(path)?);
+        rename(&dir, &old, &dir, &new, false)?;
+        dir.sync().inspect_err(|_| {
+            let _ = rename(&dir, &new, &dir, &old, false);
+        })
     })
 }
 
@@ -112,6 +117,30 @@ fn name_of(path: &Path) -> io::Result<CString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ioloom_testbed::alone;
+
+    #[test]
+    fn a_store_whose_directory_cannot_be_synced_does_not_remain() {
+        if !alone("store::make::tests::a_store_whose_directory_cannot_be_synced_does_not_remain") {
+            return;
+        }
+        for kind in [StoreKind::Log, StoreKind::Fjall] {
+            let dir = tempfile::tempdir().unwrap();
+            let at = |name: &str| dir.path().join(name);
+            if kind == StoreKind::Fjall {
+                fs::create_dir(at("temp")).unwrap();
+            }
+            fs::write(at(if kind == StoreKind::Fjall { "temp/1" } else { "temp" }), "1").unwrap();
+            // Not of this store.
+            fs::write(at("store-wal"), "").unwrap();
+            fault::set("fsync:1:5");
+            let placed = put(kind, &at("temp"), &at("store"));
+            fault::set("");
+            assert_eq!(placed.unwrap_err().raw_os_error(), Some(5));
+            let left = ["temp", "store", "store-wal"].map(|name| at(name).exists());
+            assert_eq!(left, [true, false, true], "{kind:?}");
+        }
+    }
 
     #[test]
     fn a_store_replaces_nothing_and_leftovers_are_removed() {

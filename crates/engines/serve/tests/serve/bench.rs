@@ -2,8 +2,8 @@
 
 use ioloom_load::Trust;
 use ioloom_serve::{
-    Durability, Limits, Model, ServeError, ServeOptions, ServeSummary, Server, ServerHandle,
-    Sharing, ShowMode, StoreChoice, StoreKind, TlsFiles,
+    Durability, Limits, Model, Reload, ServeError, ServeOptions, ServeSummary, Server,
+    ServerHandle, Sharing, ShowMode, StoreChoice, StoreKind, TlsFiles,
 };
 use ioloom_testbed::in_memory;
 use ioloom_tls::TlsSession;
@@ -123,6 +123,10 @@ impl Bench {
 
     pub(crate) fn stocks(&self) -> String {
         std::fs::read_to_string(self.stock_file()).unwrap()
+    }
+
+    pub(crate) fn reload(&self, limits: Limits) {
+        self.stop.reload(&Reload { access: None, tls: None, limits }).unwrap();
     }
 
     pub(crate) fn request_stop(&self) {

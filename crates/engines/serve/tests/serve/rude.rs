@@ -1,7 +1,9 @@
 //! Misbehaving clients. After each of them, a well-behaved client must be served normally.
 
-use crate::bench::{Bench, Client, LONG_STOP, crowd_alone, every_model, without_crowds};
-use ioloom_serve::Model;
+use crate::bench::{
+    Bench, Client, LONG_STOP, crowd_alone, every_model, short_limits, without_crowds,
+};
+use ioloom_serve::{Limits, Model};
 use ioloom_sys_net::Socket;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -448,5 +450,30 @@ fn limits_per_client_apply_to_all_its_connections() {
         two.send("sell 2 1\n".repeat(count));
         assert!((0..count).any(|_| two.line() == "BUSY\n"), "{model}");
         assert_eq!(bench.client().rest(), "BUSY\n", "{model}");
+    });
+}
+
+/// Threads and tasks that wait without a timeout read the limits every 5 s.
+#[test]
+fn reloaded_limits_apply_to_open_connections() {
+    const LONG: Duration = Duration::from_secs(3600);
+    const SHORT: Duration = Duration::from_millis(100);
+    let limits = |request, idle| Limits { request, idle, ..short_limits() };
+    every_model(|model| {
+        let bench = Bench::with(model, |config| config.limits = limits(LONG, Duration::ZERO));
+        let mut idle = bench.client();
+        assert_eq!(idle.request("sell 2 1"), "[sell] success\n", "{model}");
+        // This model serves one connection at a time.
+        if model != Model::Iterative {
+            bench.reload(Limits { connections: 1, ..limits(LONG, Duration::ZERO) });
+            assert_eq!(bench.client().rest(), "BUSY\n", "{model}");
+        }
+        bench.reload(limits(LONG, SHORT));
+        assert_eq!(idle.rest(), "", "{model}");
+        bench.reload(limits(LONG, Duration::ZERO));
+        let mut slow = bench.client();
+        slow.send("sell 2");
+        bench.reload(limits(SHORT, Duration::ZERO));
+        assert_eq!(slow.rest(), "", "{model}");
     });
 }

@@ -27,6 +27,10 @@ pub(super) struct Stream {
     pub(super) kernel_worker: bool,
     pub(super) begin_ns: Option<u64>,
     pub(super) end_ns: Option<u64>,
+    /// Start time in ticks since boot, which distinguishes threads that had the same ID.
+    pub(super) start_ticks: Option<u64>,
+    /// Time when another thread got its ID.
+    pub(super) reused_ns: Option<u64>,
     /// Switches from the thread's own ring.
     pub(super) own: Vec<Switch>,
     /// Switches from scheduler events.
@@ -48,6 +52,10 @@ struct Core {
 #[derive(Debug, Default)]
 pub(super) struct Gather {
     pub(super) threads: BTreeMap<u32, Stream>,
+    /// Threads whose IDs the kernel has reused, oldest first.
+    pub(super) replaced: BTreeMap<u32, Vec<Stream>>,
+    /// Number of these threads.
+    replaced_count: usize,
     /// Whether threads created by known threads become known.
     pub(super) follow: bool,
     pub(super) events_max: usize,
@@ -90,11 +98,31 @@ impl Gather {
 
     /// Like [`Gather::know`], but counts a new thread beyond the limit instead.
     pub(super) fn discover(&mut self, tid: u32) -> Option<&mut Stream> {
-        if self.threads.len() >= self.threads_max && !self.threads.contains_key(&tid) {
+        let count = self.threads.len() + self.replaced_count;
+        if count >= self.threads_max && !self.threads.contains_key(&tid) {
             self.left_out.insert(tid);
             return None;
         }
         Some(self.know(tid))
+    }
+
+    /// Sets a thread aside because another thread got its ID at `at_ns`.
+    pub(super) fn replace(&mut self, tid: u32, at_ns: u64) {
+        let Some(mut stream) = self.threads.remove(&tid) else { return };
+        stream.reused_ns = Some(at_ns);
+        self.replaced.entry(tid).or_default().push(stream);
+        self.replaced_count += 1;
+    }
+
+    /// Removes all threads and returns them by ID, those with the same ID by age.
+    pub(super) fn take_threads(&mut self) -> Vec<(u32, Stream)> {
+        let replaced = std::mem::take(&mut self.replaced).into_iter();
+        let mut all: Vec<(u32, Stream)> = replaced
+            .flat_map(|(tid, streams)| streams.into_iter().map(move |stream| (tid, stream)))
+            .collect();
+        all.extend(std::mem::take(&mut self.threads));
+        all.sort_by_key(|(tid, _)| *tid);
+        all
     }
 
     /// Returns the events of a thread if it is known, or counts a record that is lost with it.
@@ -107,6 +135,13 @@ impl Gather {
     /// Reports whether a thread is known or was left out.
     fn is_ours(&self, tid: u32) -> bool {
         self.threads.contains_key(&tid) || self.left_out.contains(&tid)
+    }
+
+    /// Reports whether a thread that was on a processor from `start_ns` is known or was left out.
+    fn was_ours(&self, tid: u32, start_ns: u64) -> bool {
+        let mut replaced = self.replaced.get(&tid).into_iter().flatten();
+        self.is_ours(tid)
+            || replaced.any(|stream| stream.reused_ns.is_none_or(|reused_ns| start_ns < reused_ns))
     }
 
     /// Reports whether another event can be stored, or counts it.
@@ -163,6 +198,11 @@ impl Gather {
     fn begins(&mut self, at: u64, tid: u32, parent: u32, name: Option<String>, pid: Option<u32>) {
         if !self.follow {
             return;
+        }
+        // Only a new thread begins after the end of the thread with its ID.
+        let ended_ns = self.threads.get(&tid).and_then(|stream| stream.end_ns);
+        if ended_ns.is_some_and(|ended_ns| ended_ns <= at) {
+            self.replace(tid, at);
         }
         let Some(parent) = self.threads.get(&parent) else {
             // A sample can have found it before.
@@ -320,7 +360,7 @@ impl Gather {
                 core.runs.push(CoreRun { start_ns, end_ns, tid, ours: false });
             }
             for run in &mut core.runs {
-                run.ours = self.is_ours(run.tid);
+                run.ours = self.was_ours(run.tid, run.start_ns);
             }
             core.runs
         };

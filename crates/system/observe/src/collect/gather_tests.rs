@@ -105,6 +105,43 @@ fn children_are_followed_on_request() {
 }
 
 #[test]
+fn a_thread_with_a_reused_id_is_another_thread() {
+    let begin = |at_ns, parent_tid| Record::Begin { at_ns, pid: 20, tid: 20, parent_tid };
+    let end = |at_ns| Record::End { at_ns, pid: 20, tid: 20 };
+    let mut g = gather(true);
+    g.own(begin(10, 7));
+    let what = EventData::NewTask { tid: 20, thread: false, name: name("child") };
+    g.kernel(&event(9, 0, 7, what));
+    g.own(end(20));
+    g.kernel(&switch(12, 0, (0, 0), (20, "child")));
+    g.kernel(&switch(20, 0, (20, 1), (0, "idle")));
+    assert!(g.replaced.is_empty(), "both kinds of rings record a creation");
+    g.own(begin(30, 7));
+    g.own(end(40));
+    // The third thread belongs to another program.
+    g.kernel(&event(50, 0, 99, what));
+    g.kernel(&switch(52, 0, (0, 0), (20, "other")));
+    let runs = g.cores(60).remove(0);
+    let ours: Vec<_> = runs.iter().map(|run| (run.start_ns, run.ours)).collect();
+    assert_eq!(ours, [(12, true), (52, false)]);
+    let all = g.take_threads();
+    let lives: Vec<_> = all.iter().map(|(tid, s)| (*tid, s.begin_ns, s.end_ns)).collect();
+    assert_eq!(lives, [(7, None, None), (20, Some(9), Some(20)), (20, Some(30), Some(40))]);
+    assert_eq!((all[1].1.sched.len(), all[2].1.sched.len()), (2, 0));
+}
+
+#[test]
+fn replaced_threads_count_towards_the_limit() {
+    let mut g = gather(true);
+    g.threads_max = 2;
+    for at_ns in [10, 30] {
+        g.own(Record::Begin { at_ns, pid: 20, tid: 20, parent_tid: 7 });
+        g.own(Record::End { at_ns: at_ns + 10, pid: 20, tid: 20 });
+    }
+    assert_eq!((g.take_threads().len(), g.left_out.len()), (2, 1));
+}
+
+#[test]
 fn threads_beyond_the_limit_are_counted_once() {
     let mut g = gather(true);
     g.threads_max = 2;

@@ -9,7 +9,9 @@ use super::gather::Gather;
 use ioloom_failure::reason;
 use ioloom_model::units::format_counted;
 use ioloom_sys::proc::parse::{parse_process_stat, parse_schedstat};
-use ioloom_sys::proc::{ProcFile, open_files_limit, read_text, system_stat};
+use ioloom_sys::proc::{
+    ProcFile, ThreadSched, open_files_limit, processes, read_text, system_stat, ticks_per_second,
+};
 use ioloom_sys_trace::perf::calls::{Call, call_of};
 use ioloom_trace::raw::{Account, Switch};
 use ioloom_trace::{NO_FILE, Span, SpanKind};
@@ -42,21 +44,27 @@ pub(super) struct Sample {
     /// Kind of wait; `None` if the thread was running or ready.
     pub(super) waits: Option<SpanKind>,
     pub(super) cpu_ns: u64,
-    pub(super) run_delay_ns: u64,
+    /// `None` if the kernel does not count it.
+    pub(super) run_delay_ns: Option<u64>,
 }
 
 #[derive(Debug)]
 struct Task {
     dir: PathBuf,
-    sched: ProcFile,
+    /// `None` if the kernel does not count it.
+    sched: Option<ProcFile>,
     stat: ProcFile,
     call: Option<ProcFile>,
+    /// Start time in ticks since boot.
+    start_ticks: Option<u64>,
 }
 
 /// Samples a process tree.
 #[derive(Debug)]
 pub(super) struct Sampler {
     root: u32,
+    /// Whether the kernel counts schedstat. Otherwise all its values are zero, or it does not exist.
+    has_sched: bool,
     tasks: BTreeMap<u32, Task>,
     pub(super) samples: BTreeMap<u32, Vec<Sample>>,
     rounds: u32,
@@ -77,6 +85,8 @@ impl Sampler {
     pub(super) fn new(root: u32) -> Self {
         Self {
             root,
+            // This thread has run, so its values are not zero.
+            has_sched: ThreadSched::open().is_ok(),
             tasks: BTreeMap::new(),
             samples: BTreeMap::new(),
             rounds: 0,
@@ -131,8 +141,11 @@ impl Sampler {
             self.samples.entry(*tid).or_default().push(sample);
         }
         for tid in gone {
-            self.tasks.remove(&tid);
-            if let Some(stream) = gather.threads.get_mut(&tid) {
+            let Some(task) = self.tasks.remove(&tid) else { continue };
+            // Another thread can have its ID by now.
+            if let Some(stream) = gather.threads.get_mut(&tid)
+                && stream.start_ticks == task.start_ticks
+            {
                 stream.end_ns.get_or_insert(now_ns);
             }
         }
@@ -150,7 +163,7 @@ impl Sampler {
                     continue;
                 }
                 let dir = PathBuf::from(format!("/proc/{pid}/task/{tid}"));
-                let mut task = match Task::open(dir) {
+                let mut task = match Task::open(dir, self.has_sched) {
                     Ok(task) => task,
                     // It has exited.
                     Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
@@ -160,10 +173,17 @@ impl Sampler {
                         continue;
                     }
                 };
+                let start_ticks = task.read_start_ticks();
+                let known = gather.threads.get(&tid).and_then(|stream| stream.start_ticks);
+                if known.zip(start_ticks).is_some_and(|(known, found)| known != found) {
+                    gather.replace(tid, now_ns);
+                }
                 let Some(stream) = gather.discover(tid) else { continue };
                 self.skipped.remove(&tid);
                 self.unopened.remove(&tid);
                 stream.pid = pid;
+                stream.start_ticks = stream.start_ticks.or(start_ticks);
+                task.start_ticks = stream.start_ticks;
                 stream.begin_ns.get_or_insert(now_ns);
                 stream.name = task.name().or(stream.name.take());
                 self.tasks.insert(tid, task);
@@ -181,12 +201,12 @@ fn threads_max(limit: Option<u64>, cpus: u64) -> usize {
 }
 
 impl Task {
-    fn open(dir: PathBuf) -> io::Result<Self> {
-        let sched = ProcFile::open(&dir.join("schedstat"), 128)?;
+    fn open(dir: PathBuf, has_sched: bool) -> io::Result<Self> {
+        let sched = has_sched.then(|| ProcFile::open(&dir.join("schedstat"), 128)).transpose()?;
         let stat = ProcFile::open(&dir.join("stat"), 1000)?;
         // It requires the permission to trace the thread.
         let call = ProcFile::open(&dir.join("syscall"), 256).ok();
-        Ok(Self { dir, sched, stat, call })
+        Ok(Self { dir, sched, stat, call, start_ticks: None })
     }
 
     fn name(&mut self) -> Option<String> {
@@ -194,16 +214,27 @@ impl Task {
         Some(text.trim_end().to_owned())
     }
 
+    /// Returns when the thread started, in ticks since boot.
+    fn read_start_ticks(&mut self) -> Option<u64> {
+        Some(parse_process_stat(self.stat.read().ok()?)?.start_ticks)
+    }
+
     fn look(&mut self) -> Option<Sample> {
         let stat = parse_process_stat(self.stat.read().ok()?)?;
         if stat.state == 'Z' || stat.state == 'X' {
             return None;
         }
-        let sched = parse_schedstat(self.sched.read().ok()?)?;
+        let (cpu_ns, run_delay_ns) = match &mut self.sched {
+            Some(file) => {
+                let sched = parse_schedstat(file.read().ok()?)?;
+                (sched.on_cpu_ns, Some(sched.run_delay_ns))
+            }
+            None => (ns_of_ticks(stat.user_ticks + stat.system_ticks), None),
+        };
         // The clock is read after the statistics, so they are never newer than it.
         let at_ns = ioloom_sys::clock::monotonic_ns();
         let waits = (stat.state != 'R').then(|| self.wait(stat.state));
-        Some(Sample { at_ns, waits, cpu_ns: sched.on_cpu_ns, run_delay_ns: sched.run_delay_ns })
+        Some(Sample { at_ns, waits, cpu_ns, run_delay_ns })
     }
 
     /// Returns the kind of wait of a blocked thread.
@@ -255,8 +286,40 @@ fn kind_of(call: Call) -> SpanKind {
     }
 }
 
+fn ns_of_ticks(ticks: u64) -> u64 {
+    ticks.saturating_mul(1_000_000_000 / ticks_per_second().max(1))
+}
+
 /// Returns a process and its descendants. There can be more than are sampled: those are counted.
 pub(crate) fn tree(root: u32) -> Vec<u32> {
+    // Kernels without CONFIG_PROC_CHILDREN do not list children. Reading the parents of all
+    // processes takes longer.
+    if Path::new("/proc/thread-self/children").exists() {
+        return tree_by_children(root);
+    }
+    let all = processes().unwrap_or_default();
+    tree_by_parents(root, all.iter().map(|process| (process.pid, process.parent)))
+}
+
+/// Like [`tree`], from pairs of a process and its parent.
+fn tree_by_parents(root: u32, pairs: impl Iterator<Item = (u32, u32)>) -> Vec<u32> {
+    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for (pid, parent) in pairs {
+        children.entry(parent).or_default().push(pid);
+    }
+    let mut found = vec![root];
+    let mut next = 0;
+    while let Some(pid) = found.get(next) {
+        // Removed, so that inconsistent pairs cannot form a cycle.
+        let new = children.remove(pid).unwrap_or_default();
+        let room = PROCESSES_MAX.saturating_sub(found.len());
+        found.extend(new.into_iter().filter(|child| *child != root).take(room));
+        next += 1;
+    }
+    found
+}
+
+fn tree_by_children(root: u32) -> Vec<u32> {
     let mut found = vec![root];
     let mut known = BTreeSet::from([root]);
     let mut next = 0;
@@ -308,9 +371,14 @@ pub(super) fn accounts_of_samples(samples: &[Sample]) -> Vec<Account> {
     let account = |sample: &Sample| Account {
         at_ns: sample.at_ns,
         cpu_ns: sample.cpu_ns.saturating_sub(first.cpu_ns),
-        run_delay_ns: Some(sample.run_delay_ns.saturating_sub(first.run_delay_ns)),
+        run_delay_ns: grown(first.run_delay_ns, sample.run_delay_ns),
     };
     samples.iter().map(account).collect()
+}
+
+/// Returns the difference of two values of a counter; `None` if it is not counted.
+pub(super) fn grown(from: Option<u64>, to: Option<u64>) -> Option<u64> {
+    from.zip(to).map(|(from, to)| to.saturating_sub(from))
 }
 
 /// Returns a named span for each recorded wait during which a sample was taken. Both lists are
@@ -340,7 +408,7 @@ mod tests {
     use super::*;
 
     fn sample(at_ns: u64, waits: Option<SpanKind>) -> Sample {
-        Sample { at_ns, waits, cpu_ns: 100 + at_ns / 2, run_delay_ns: 7 }
+        Sample { at_ns, waits, cpu_ns: 100 + at_ns / 2, run_delay_ns: Some(7) }
     }
 
     fn switch(at_ns: u64, out: bool) -> Switch {
@@ -357,6 +425,70 @@ mod tests {
         let accounts = accounts_of_samples(&samples);
         assert_eq!(accounts.iter().map(|a| a.cpu_ns).collect::<Vec<_>>(), [0, 5, 12]);
         assert_eq!(accounts[2].run_delay_ns, Some(0));
+        let uncounted = samples.map(|sample| Sample { run_delay_ns: None, ..sample });
+        assert_eq!(accounts_of_samples(&uncounted)[2].run_delay_ns, None);
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_count_run_delay_has_none() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut gather = Gather::new(100, true);
+        let mut sampler = Sampler { has_sched: false, ..Sampler::new(child.id()) };
+        sampler.sample(0, &mut gather);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(sampler.samples[&child.id()][0].run_delay_ns, None);
+    }
+
+    #[test]
+    fn a_thread_with_another_start_time_is_another_thread() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut gather = Gather::new(100, true);
+        let earlier = gather.know(child.id());
+        (earlier.start_ticks, earlier.end_ns) = (Some(1), Some(5));
+        let mut sampler = Sampler::new(child.id());
+        (0..LIST_EVERY * 2).for_each(|_| sampler.sample(9, &mut gather));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let seen = gather.take_threads();
+        let lives: Vec<_> = seen.iter().map(|(_, s)| (s.begin_ns, s.end_ns, s.reused_ns)).collect();
+        assert_eq!(lives, [(None, Some(5), Some(9)), (Some(9), None, None)]);
+    }
+
+    #[test]
+    fn the_exit_of_a_thread_does_not_end_another_with_its_id() {
+        for is_reused in [false, true] {
+            let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+            let mut gather = Gather::new(100, true);
+            let mut sampler = Sampler::new(child.id());
+            sampler.sample(1, &mut gather);
+            child.kill().unwrap();
+            child.wait().unwrap();
+            if is_reused {
+                gather.replace(child.id(), 5);
+                gather.know(child.id()).begin_ns = Some(5);
+            }
+            sampler.sample(9, &mut gather);
+            let end_ns = gather.threads[&child.id()].end_ns;
+            assert_eq!(end_ns, if is_reused { None } else { Some(9) });
+        }
+    }
+
+    #[test]
+    fn descendants_are_found_by_their_parents() {
+        let pairs = [(1, 0), (5, 1), (7, 5), (8, 1), (9, 7), (6, 7)];
+        assert_eq!(tree_by_parents(5, pairs.into_iter()), [5, 7, 9, 6]);
+        assert_eq!(tree_by_parents(8, pairs.into_iter()), [8]);
+        assert_eq!(tree_by_parents(2, [(2, 3), (3, 2)].into_iter()), [2, 3]);
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let all = processes().unwrap();
+        let found = tree_by_parents(
+            std::process::id(),
+            all.iter().map(|process| (process.pid, process.parent)),
+        );
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(found.contains(&child.id()), "{found:?}");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use ioloom_model::{Level, State};
 use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
 use ioloom_sys::map::{Map, MapAdvice};
 use ioloom_sys::proc::ThreadSched;
-use ioloom_sys::{cache, file};
+use ioloom_sys::{cache, fault, file};
 use ioloom_trace::{NO_FILE, SpanKind, Trace};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -30,7 +30,8 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Barrier, Mutex};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{Builder, Scope};
 use std::time::Duration;
 
 const WORKERS: usize = 4;
@@ -67,6 +68,9 @@ pub enum SelftestError {
     /// A worker failed.
     #[error("a worker of the self-test failed: {}; repeat the test", reason(.0))]
     Worker(io::Error),
+    /// A thread cannot be started.
+    #[error("cannot start a thread of the self-test: {}", reason(.0))]
+    Thread(io::Error),
 }
 
 /// One state at one level, as shares of the workers' time in percent, medians over the runs.
@@ -112,7 +116,7 @@ pub struct LevelReport {
 ///
 /// # Errors
 ///
-/// Fails if files cannot be created. A level that does not work is not an error.
+/// Fails if files cannot be created or threads cannot be started. A level that does not work is not an error.
 pub fn selftest(
     plan: &SelftestOptions,
     report_progress: &dyn Fn(&str),
@@ -132,6 +136,7 @@ pub fn selftest(
                 Ok(one) => at.runs.push(one),
                 Err(Failed::Refused(e)) => at.refused = Some(e.to_string()),
                 Err(Failed::Worker(e)) => return Err(SelftestError::Worker(e)),
+                Err(Failed::Thread(e)) => return Err(SelftestError::Thread(e)),
             }
         }
     }
@@ -176,12 +181,7 @@ impl Files {
 enum Failed {
     Refused(Refused),
     Worker(io::Error),
-}
-
-impl From<io::Error> for Failed {
-    fn from(error: io::Error) -> Self {
-        Self::Worker(error)
-    }
+    Thread(io::Error),
 }
 
 /// Nanoseconds by state, as measured by a worker.
@@ -271,11 +271,11 @@ struct Partner {
 
 impl Partner {
     /// Starts a partner, which exits when its channel is closed.
-    fn start<'scope>(scope: &'scope std::thread::Scope<'scope, '_>) -> io::Result<Self> {
+    fn start<'scope>(scope: &'scope Scope<'scope, '_>) -> io::Result<Self> {
         let (ask, asked) = sync_channel(1);
         let (give, answer) = sync_channel(1);
         let (pipe, mut to) = io::pipe()?;
-        scope.spawn(move || {
+        spawn(scope, move || {
             for ask in asked {
                 std::thread::sleep(WAIT);
                 let went = match ask {
@@ -286,9 +286,17 @@ impl Partner {
                     return;
                 }
             }
-        });
+        })?;
         Ok(Self { ask, answer, pipe })
     }
+}
+
+/// Starts a thread. Unlike [`Scope::spawn`], this returns an error if the system refuses.
+fn spawn<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    run: impl FnOnce() + Send + 'scope,
+) -> io::Result<()> {
+    fault::call("start-thread", || Builder::new().spawn_scoped(scope, run).map(drop))
 }
 
 /// One run: the workers according to the level, and according to themselves.
@@ -298,6 +306,21 @@ struct One {
     tiling_pct: f64,
     lost: u64,
     switch_ns: Option<f64>,
+}
+
+/// What the threads of a run share.
+struct Shared {
+    session: Session,
+    over: AtomicBool,
+    /// Sum of the workers' times, and the error of a worker.
+    sum: Mutex<(Truth, Option<io::Error>)>,
+}
+
+/// A worker's side of the start of a run.
+struct Start {
+    ready: SyncSender<()>,
+    /// Receives one message when the run begins; closed if it does not.
+    begins: Receiver<()>,
 }
 
 fn mixed(level: Level, run_ms: u64, files: &Files) -> Result<One, Failed> {
@@ -311,48 +334,69 @@ fn mixed(level: Level, run_ms: u64, files: &Files) -> Result<One, Failed> {
             session.costs().switch_ns.zip(session.costs().kernel_ns).map(|(a, b)| a + b)
         }
     };
-    let over = AtomicBool::new(false);
-    let barrier = Barrier::new(WORKERS + 1);
-    let sum = Mutex::new((Truth::default(), None));
+    let shared =
+        Shared { session, over: AtomicBool::new(false), sum: Mutex::new((Truth::default(), None)) };
     std::thread::scope(|scope| {
-        // Nothing may fail between the barriers: the others would wait forever.
-        let partners = files.files.iter().map(|_| Partner::start(scope));
-        let partners = partners.collect::<io::Result<Vec<_>>>()?;
-        for (partner, file) in partners.into_iter().zip(&files.files) {
-            let (session, over, barrier, sum) = (&session, &over, &barrier, &sum);
-            scope.spawn(move || {
-                let done = worker(session, partner, file, barrier, over);
-                let mut sum = sum.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                match done {
-                    Ok(truth) => sum.0.add(&truth),
-                    Err(e) => sum.1 = Some(e),
-                }
-            });
-        }
-        barrier.wait();
-        for _ in 0..std::thread::available_parallelism().map_or(1, std::num::NonZero::get) {
-            let over = &over;
-            scope.spawn(move || {
-                while !over.load(Ordering::Relaxed) {
-                    black_box(spin(1000));
-                }
-            });
-        }
-        session.begin();
-        barrier.wait();
-        std::thread::sleep(Duration::from_millis(run_ms));
-        over.store(true, Ordering::Relaxed);
-        Ok::<(), io::Error>(())
-    })?;
+        let ran = run_threads(scope, &shared, files, run_ms);
+        shared.over.store(true, Ordering::Relaxed);
+        ran
+    })
+    .map_err(Failed::Thread)?;
+    let Shared { session, sum, .. } = shared;
     let raw = session.stop();
     let (truth, error) = sum.into_inner().unwrap_or_default();
     if let Some(error) = error {
-        return Err(error.into());
+        return Err(Failed::Worker(error));
     }
     let lost = raw.evidence.sources.iter().map(|source| source.lost).sum();
     let trace = ioloom_trace::classify(raw);
     let (level_pct, tiling_pct) = shares(&trace);
     Ok(One { truth, level_pct, tiling_pct, lost, switch_ns })
+}
+
+/// Starts the threads and lets them run for `run_ms`. If one cannot be started, the others end: no
+/// worker begins before all threads exist.
+fn run_threads<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    shared: &'scope Shared,
+    files: &'scope Files,
+    run_ms: u64,
+) -> io::Result<()> {
+    let (mut workers_ready, mut begin) = (Vec::new(), Vec::new());
+    for file in &files.files {
+        let partner = Partner::start(scope)?;
+        // One channel per worker: it is closed if this worker exits.
+        let (ready, is_ready) = sync_channel(1);
+        let (to, begins) = sync_channel(1);
+        workers_ready.push(is_ready);
+        begin.push(to);
+        let start = Start { ready, begins };
+        spawn(scope, move || {
+            let done = worker(&shared.session, partner, file, &start, &shared.over);
+            let mut sum = shared.sum.lock().unwrap_or_else(PoisonError::into_inner);
+            match done {
+                Ok(truth) => sum.0.add(&truth),
+                Err(e) => sum.1 = Some(e),
+            }
+        })?;
+    }
+    for is_ready in &workers_ready {
+        // An error means that the worker has exited; it reports its own error.
+        let _ = is_ready.recv();
+    }
+    for _ in 0..std::thread::available_parallelism().map_or(1, std::num::NonZero::get) {
+        spawn(scope, move || {
+            while !shared.over.load(Ordering::Relaxed) {
+                black_box(spin(1000));
+            }
+        })?;
+    }
+    shared.session.begin();
+    for to in &begin {
+        let _ = to.send(());
+    }
+    std::thread::sleep(Duration::from_millis(run_ms));
+    Ok(())
 }
 
 /// Returns the shares of the workers' time by state, and their sum.
@@ -373,14 +417,15 @@ fn worker(
     session: &Session,
     mut partner: Partner,
     file: &File,
-    barrier: &Barrier,
+    start: &Start,
     over: &AtomicBool,
 ) -> io::Result<Truth> {
     let mut recorder = session.register("worker", "worker");
     let evicted = cache::evict_file(file);
     let mut buffer = vec![0; READ_BYTES];
-    barrier.wait();
-    barrier.wait();
+    let cancelled = || io::Error::other("the run was cancelled");
+    start.ready.send(()).map_err(|_| cancelled())?;
+    start.begins.recv().map_err(|_| cancelled())?;
     evicted?;
     let page = ioloom_sys::proc::page_bytes() as usize;
     let half = FILE_BYTES / 2;

@@ -10,7 +10,9 @@ use super::drain::{Collected, Drain, Sources, TOOL};
 use super::gather::{Gather, Stream};
 use super::message::Finished;
 use super::probe::remedy_of_own_events;
-use super::sample::{Sample, Sampler, accounts_of_samples, spans_of_samples, spans_of_waits};
+use super::sample::{
+    Sample, Sampler, accounts_of_samples, grown, spans_of_samples, spans_of_waits,
+};
 use super::session::Opened;
 use super::{Refused, TraceOptions};
 use ioloom_failure::reason;
@@ -156,8 +158,8 @@ fn assemble(run: Run, mut collected: Collected) -> Raw {
     let cores = cores(&run, &mut gather, &[]);
     let until_ns = gather.full_ns.unwrap_or(u64::MAX);
     let (mut waits, mut named, mut by_samples, mut unobserved) = (0, 0, 0, 0);
-    for (tid, stream) in std::mem::take(&mut gather.threads) {
-        let samples = samples.remove(&tid).unwrap_or_default();
+    for (tid, stream) in gather.take_threads() {
+        let samples = samples_of(&stream, samples.entry(tid).or_default());
         let first =
             [&stream.own, &stream.sched].iter().filter_map(|l| Some(l.first()?.at_ns)).min();
         let begin_ns = stream.begin_ns.or(first).unwrap_or(run.start_ns);
@@ -206,10 +208,18 @@ fn assemble(run: Run, mut collected: Collected) -> Raw {
     raw(&run, threads, cores, gather, evidence)
 }
 
+/// Removes the samples of a thread from those of all threads that had its ID, oldest first.
+fn samples_of(stream: &Stream, all: &mut Vec<Sample>) -> Vec<Sample> {
+    let is_of = |sample: &Sample| stream.reused_ns.is_none_or(|at_ns| sample.at_ns < at_ns);
+    let later = all.split_off(all.partition_point(is_of));
+    std::mem::replace(all, later)
+}
+
 /// Returns the sum of the lifetimes of the observed threads within the run.
 fn lived_ns(run: &Run, gather: &Gather, finished: &[Finished]) -> u64 {
     let others = gather.threads.iter().filter(|(tid, _)| finished.iter().all(|d| d.tid != **tid));
-    let lives = others.map(|(_, stream)| {
+    let replaced = gather.replaced.values().flatten();
+    let lives = others.map(|(_, stream)| stream).chain(replaced).map(|stream| {
         let begin_ns = stream.begin_ns.unwrap_or(run.start_ns).max(run.start_ns);
         stream.end_ns.unwrap_or(run.end_ns).saturating_sub(begin_ns)
     });
@@ -265,7 +275,7 @@ fn outside(
     // switches.
     let clocks = clocks.filter(|_| by_samples);
     raw.cpu_ns = clocks.map(|(a, b)| b.cpu_ns.saturating_sub(a.cpu_ns));
-    raw.run_delay_ns = clocks.map(|(a, b)| b.run_delay_ns.saturating_sub(a.run_delay_ns));
+    raw.run_delay_ns = clocks.and_then(|(a, b)| grown(a.run_delay_ns, b.run_delay_ns));
     counted.is_unobserved =
         raw.switches.is_empty() && samples.len() < SAMPLES_MIN && raw.end_ns > raw.start_ns;
     if counted.is_unobserved {

@@ -114,7 +114,7 @@ fn asleep_of(stream: Stream, collected: Collected) -> Raw {
         at_ns: 1_000 * i,
         waits: Some(SpanKind::Sleep),
         cpu_ns: 500,
-        run_delay_ns: 0,
+        run_delay_ns: Some(0),
     };
     let mut sampler = Sampler::new(7);
     sampler.samples.insert(7, (2..=8).map(sample).collect());
@@ -183,6 +183,28 @@ fn the_states_of_a_thread_without_samples_and_switches_are_unknown() {
         assert!(unknown.includes.contains(&State::OnCpu), "{unknown:?}");
         assert!(unknown.why.as_ref().unwrap().contains("may have been on a processor"));
     }
+}
+
+#[test]
+fn threads_with_the_same_id_have_their_own_samples() {
+    let mut gather = Gather::new(100, true);
+    for (begin_ns, end_ns, next_ns) in [(2_000, 4_500, 5_000), (5_000, 8_500, 9_000)] {
+        *gather.know(7) =
+            Stream { pid: 7, begin_ns: Some(begin_ns), end_ns: Some(end_ns), ..Stream::default() };
+        gather.replace(7, next_ns);
+    }
+    let sample = |i: u64| Sample {
+        at_ns: 1_000 * i,
+        waits: Some(SpanKind::Sleep),
+        cpu_ns: 500,
+        run_delay_ns: Some(0),
+    };
+    let mut sampler = Sampler::new(7);
+    sampler.samples.insert(7, (2..=8).map(sample).collect());
+    let collected = Collected { gather, sampler: Some(sampler), ..Collected::default() };
+    let raw = assemble(run(Level::Account), collected);
+    let lives: Vec<_> = raw.threads.iter().map(|t| (t.tid, t.start_ns, t.end_ns)).collect();
+    assert_eq!(lives, [(7, 1_000, 3_000), (7, 4_000, 7_000)]);
 }
 
 #[test]

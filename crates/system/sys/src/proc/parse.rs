@@ -271,6 +271,8 @@ pub struct ProcessStat {
     pub name: String,
     /// State letter.
     pub state: char,
+    /// Process ID of the parent.
+    pub parent: u32,
     /// Page faults without I/O.
     pub minor_faults: u64,
     /// Page faults that waited for I/O.
@@ -298,6 +300,7 @@ pub fn parse_process_stat(text: &str) -> Option<ProcessStat> {
         pid: pid.trim().parse().ok()?,
         name: name.to_owned(),
         state: fields.first()?.chars().next()?,
+        parent: number(4)?.try_into().ok()?,
         minor_faults: number(10)?,
         major_faults: number(12)?,
         user_ticks: number(14)?,
@@ -535,7 +538,7 @@ mod tests {
                     177292 3133440 405 18446744073709551615 9 9 9 0 0 0 0 0 0 0 0 0 17 5 0 0 6 0 0";
         let stat = parse_process_stat(text).unwrap();
         assert_eq!((stat.pid, stat.name.as_str(), stat.state), (19521, "a) R (b", 'S'));
-        assert_eq!((stat.minor_faults, stat.major_faults), (99, 2));
+        assert_eq!((stat.parent, stat.minor_faults, stat.major_faults), (19498, 99, 2));
         assert_eq!((stat.user_ticks, stat.system_ticks, stat.start_ticks), (11, 12, 177_292));
         assert_eq!((stat.cpu, stat.blocked_ticks), (Some(5), Some(6)));
     }
