@@ -12,7 +12,7 @@ use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Guard against hangs.
-const HANG: Duration = Duration::from_secs(10);
+const HANG: Duration = Duration::from_secs(30);
 /// Opens and reads that must be in flight at the same time.
 const WANTED: u64 = 64;
 /// More than are read until the engine has started its threads.
@@ -26,7 +26,7 @@ fn slow(dir: &Path) -> Option<Mounted> {
         return None;
     }
     let mut options = Options::new(FILES, 4096);
-    (options.open, options.read) = (Duration::from_millis(50), Duration::from_millis(50));
+    (options.open, options.read) = (Duration::from_millis(200), Duration::from_millis(200));
     options.until_overlap = NonZeroUsize::new(WANTED as usize);
     Some(DelayFs::mount(dir, options).unwrap())
 }
