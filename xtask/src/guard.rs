@@ -568,10 +568,9 @@ mod tests {
     #[test]
     fn a_hang_is_killed_and_named() {
         // On a busy machine, the script can start after the first limit.
+        let script = "trap '' TERM; while :; do echo more; done";
         for limit_s in [2, 10, 30] {
-            let Some(ended) = run_script("trap '' TERM; while :; do echo more; done", limit_s) else {
-                return;
-            };
+            let Some(ended) = run_script(script, limit_s) else { return };
             let running = ended.killed.expect("killed");
             assert_eq!(ended.code, 137);
             if running.iter().any(|line| line.contains("/bin/sh")) {

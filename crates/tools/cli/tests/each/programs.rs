@@ -94,10 +94,10 @@ fn met(place: &crate::place::Workspace, room: &str, people: usize) -> String {
     fs::create_dir(place.at(room)).unwrap();
     let room = place.at(room);
     let room = room.display();
-    // Ten seconds guard against a hang.
+    // A minute guards against a hang.
     format!(
         "sh -c 'touch {room}/$$; i=0; while [ $(ls {room} | wc -l) -lt {people} ]; do \
-         i=$((i+1)); [ $i -lt 1000 ] || exit 9; sleep 0.01; done' sh"
+         i=$((i+1)); [ $i -lt 6000 ] || exit 9; sleep 0.01; done' sh"
     )
 }
 
