@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 /// Time for the output of a program to end after its exit. Processes that it left running may hold
 /// it open.
-const OUTPUT_GRACE: Duration = Duration::from_secs(1);
+const OUTPUT_GRACE: Duration = Duration::from_secs(5);
 
 /// What was read from a program.
 type Output = io::Result<Vec<u8>>;

@@ -311,8 +311,7 @@ mod tests {
             kernel.finish(state, 0);
             monotonic_ns() - start
         };
-        // Hashing both pieces takes less than a millisecond, unless the thread is preempted. What rests after a
-        // pause that counts as work takes no time, unless it is preempted, too.
+        // Hashing both pieces takes less than a millisecond, unless the thread is preempted.
         let kept = (0..9).filter(|_| rest_ns() >= 20_000_000).count();
         assert!(kept >= 3, "the pause counted as work in {} of 9 runs", 9 - kept);
     }

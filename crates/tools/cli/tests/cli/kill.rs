@@ -141,7 +141,8 @@ fn resuming_several_studies_repeats_no_finished_one() {
     let ran = home.run(&again).well();
     assert!(ran.err.contains("Already complete in session before-"), "{}", ran.err);
     assert_eq!(sessions_of(&home, "before"), before, "the first study was repeated or changed");
-    assert_eq!(sessions_of(&home, "tiny").len(), 1, "the second study did not continue its session");
+    let tiny = sessions_of(&home, "tiny").len();
+    assert_eq!(tiny, 1, "the second study did not continue its session");
     let document = ran.json();
     let runs: Vec<_> = document["studies"].as_array().unwrap().iter().map(|s| &s["runs"]).collect();
     assert_eq!(runs, [9, RUNS], "one report contains both studies");
