@@ -292,7 +292,8 @@ fn other_users_get_estimates_and_no_wrong_numbers() {
     let place = tempfile::tempdir_in("/var/tmp").unwrap();
     fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let program = place.path().join("ioloom");
-    fs::copy(PROGRAM, &program).unwrap();
+    // Another process copies the program, so that no child of another test has it open for writing.
+    assert!(Command::new("cp").arg(PROGRAM).arg(&program).status().unwrap().success());
     let theirs = place.path().join("theirs");
     fs::write(&theirs, vec![1; 100 * 4096]).unwrap();
     let dropped = Command::new(&program).args(["cache", "drop"]).arg(&theirs).output().unwrap();

@@ -23,14 +23,14 @@ fn in_budget(home: &Home, args: &[&str]) -> Ran {
 }
 
 /// Returns a first advice, the profile after it, and a second advice. Returns `None` if the time was too short to
-/// compare plans, as on a busy machine.
+/// list all files or to compare plans, as on a busy machine.
 fn advised_twice(home: &Home, dir: &str) -> Option<(Value, String, Value)> {
     home.run(&["advise", "--profile", "forget", dir]);
     let tried = |advice: &Value| advice["tried"].as_array().map_or(0, Vec::len);
     let args = ["advise", dir, "--budget-time", "2s", "--json"];
     let advice = || in_budget(home, &args).well().json();
     let first = advice();
-    if tried(&first) < 2 || first["expected_lo_ns"].is_null() {
+    if first["files"] != 1500 || tried(&first) < 2 || first["expected_lo_ns"].is_null() {
         return None;
     }
     let shown = home.run(&["advise", "--profile", "show"]).well().out;
@@ -93,7 +93,7 @@ fn the_budget_of_bytes_is_kept() {
     let home = Home::new();
     let dir = files(&home, 400, 64 << 10);
     let dir = dir.to_str().unwrap();
-    let args = ["advise", dir, "--budget-bytes", "4MiB", "--budget-time", "5s", "--json"];
+    let args = ["advise", dir, "--budget-bytes", "4MiB", "--budget-time", "20s", "--json"];
     let advice = in_budget(&home, &args).well().json();
     assert!(advice["bytes_read"].as_u64().unwrap() <= 4 << 20, "{advice:#}");
     assert_eq!(advice["files"], 400);
