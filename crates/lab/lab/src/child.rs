@@ -242,7 +242,8 @@ fn failed(reason: String) -> ChildEnd {
 
 /// Why waiting ended.
 enum Waited {
-    Finished(Vec<u8>),
+    /// The child has answered with this text, or is dead. `None` if its output has not ended.
+    Finished(Option<Vec<u8>>),
     Deadline,
     Stopped,
 }
@@ -271,7 +272,7 @@ fn attend(mut child: Child, order: String, deadline: Duration, stop: &AtomicBool
         let _ = send_tail.send(tail_of(stderr));
     });
     let waited = wait(&mut child, &receive, deadline, stop);
-    // The answer has arrived or never will. No process in the group may survive.
+    // The answer has been written or never will be. No process in the group may survive.
     let status = match &waited {
         Waited::Finished(_) => settle(&mut child),
         _ => None,
@@ -280,24 +281,28 @@ fn attend(mut child: Child, order: String, deadline: Duration, stop: &AtomicBool
     let _ = child.kill();
     let status = status.or_else(|| child.wait().ok());
     drop(keep_open);
-    // These threads finish when the pipes close. A process that left the group may keep a pipe
-    // open; rather than wait for it, lose its last output.
-    let tail = tail.recv_timeout(PIPE_WAIT).unwrap_or_default();
+    // The threads that read finish when the pipes close. A process that left the group may keep a
+    // pipe open; rather than wait for it, lose its last output.
+    let until = Instant::now() + PIPE_WAIT;
+    let left = || until.saturating_duration_since(Instant::now());
     match waited {
         Waited::Stopped => ChildEnd::Stopped,
         Waited::Deadline => ChildEnd::Answered(Box::new(ChildAnswer {
             outcome: Outcome::TimedOut { seconds: deadline.as_secs_f64() },
             device_bytes: None,
         })),
-        Waited::Finished(text) => match judge(&text, status, &tail) {
-            ChildEnd::Answered(answer)
-                if !matches!(answer.outcome, Outcome::Done { .. })
-                    && stopped(status, stop, STOP_WAIT) =>
-            {
-                ChildEnd::Stopped
+        Waited::Finished(text) => {
+            let text = text.or_else(|| receive.recv_timeout(left()).ok()).unwrap_or_default();
+            match judge(&text, status, || tail.recv_timeout(left()).unwrap_or_default()) {
+                ChildEnd::Answered(answer)
+                    if !matches!(answer.outcome, Outcome::Done { .. })
+                        && stopped(status, stop, STOP_WAIT) =>
+                {
+                    ChildEnd::Stopped
+                }
+                end => end,
             }
-            end => end,
-        },
+        }
     }
 }
 
@@ -328,8 +333,8 @@ fn wait(
     loop {
         let left = deadline.saturating_sub(start.elapsed());
         match output.recv_timeout(TICK.min(left)) {
-            Ok(text) => return Waited::Finished(text),
-            Err(RecvTimeoutError::Disconnected) => return Waited::Finished(Vec::new()),
+            Ok(text) => return Waited::Finished(Some(text)),
+            Err(RecvTimeoutError::Disconnected) => return Waited::Finished(Some(Vec::new())),
             Err(RecvTimeoutError::Timeout) => {}
         }
         if stop.load(Ordering::Relaxed) {
@@ -340,11 +345,7 @@ fn wait(
         }
         // If the child is dead but its own children hold the pipe open, do not wait for them.
         if matches!(child.try_wait(), Ok(Some(_))) {
-            let text = output.recv_timeout(TICK).or_else(|_| {
-                kill_group(child.id());
-                output.recv_timeout(PIPE_WAIT)
-            });
-            return Waited::Finished(text.unwrap_or_default());
+            return Waited::Finished(output.recv_timeout(TICK).ok());
         }
     }
 }
@@ -383,8 +384,10 @@ fn tail_of(mut stderr: impl Read) -> String {
     String::from_utf8_lossy(&kept[start..]).trim().to_owned()
 }
 
-fn judge(text: &[u8], status: Option<ExitStatus>, tail: &str) -> ChildEnd {
+/// Converts the output of a child into the end of its run. `tail` returns the end of its standard error.
+fn judge(text: &[u8], status: Option<ExitStatus>, tail: impl FnOnce() -> String) -> ChildEnd {
     let with_tail = |reason: String| {
+        let tail = tail();
         failed(if tail.is_empty() {
             reason
         } else {
@@ -492,6 +495,8 @@ mod tests {
         let text = serde_json::to_string(&answer).unwrap();
         let script = format!("read order; case $order in *threads:n=1*) echo '{text}';; esac");
         assert_eq!(outcome(&script, 20_000), answer.outcome);
+        // The same if its own child holds the pipe.
+        assert_eq!(outcome(&format!("{script}; sleep 1000 &"), 20_000), answer.outcome);
     }
 
     #[test]

@@ -385,7 +385,7 @@ mod tests {
         assert_eq!((proof.proved, doubt), (Some(true), None), "{proof:?}");
         assert_eq!((proof.made_by.as_str(), proof.metadata), ("fadvise", Metadata::Warm));
         let make_warm = || MAKER.make(Condition::Warm, &list, None, 1, &stop).unwrap();
-        // The kernel can evict a page meanwhile.
+        // The kernel can evict a page between these steps.
         let warm = (0..20).find_map(|_| {
             let (warm, again) = (make_warm(), make_warm());
             (warm.resident == Some(1.0) && again.made_by == "none").then_some(warm)

@@ -117,7 +117,7 @@ mod tests {
             println!("skipped: no RWF_NOWAIT on this file system");
             return;
         }
-        // The kernel can evict a page meanwhile.
+        // The kernel can evict a page between these steps.
         assert!((0..20).any(|_| warm_share() == Some(1.0)));
         if !cache::is_memory_backed(list.root()).unwrap() {
             MAKER.make(Condition::Cold, &list, None, 1, &stop).unwrap();

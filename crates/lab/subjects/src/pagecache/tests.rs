@@ -12,7 +12,7 @@ fn run_plan(plan: &str) -> Option<Measured> {
 
 #[test]
 fn the_second_reading_needs_no_device() {
-    // Other programs can drop the caches of the machine or need its memory meanwhile.
+    // During a run, other programs can drop the caches of the machine or need its memory.
     for _ in 0..20 {
         let Some(seen) = run_plan("pagecache:read-twice/block=64KiB") else { return };
         let bytes = BYTES as f64;
@@ -72,7 +72,7 @@ fn direct_writes_leave_nothing_behind() {
 
 #[test]
 fn limits_are_recorded_with_what_they_are_shares_of() {
-    // Other programs can free memory meanwhile.
+    // Other programs can free memory during a run.
     for _ in 0..20 {
         let Some(seen) = run_plan("pagecache:limits") else { return };
         assert!(seen.extra["dirty_limit_bytes"] > seen.extra["background_limit_bytes"]);

@@ -87,7 +87,7 @@ fn drop_evicts_and_warm_loads() {
 }
 
 /// Loads a tree and returns what three commands print about it. Returns `None` if not all of it is in memory: other
-/// processes can drop the caches of the machine meanwhile.
+/// processes can drop the caches of the machine at any time.
 fn warmed(tree: &Tree) -> Option<[String; 3]> {
     let warm = tree.run(&["warm", "t"]);
     assert_eq!(warm.status.code(), Some(0), "{warm:?}");

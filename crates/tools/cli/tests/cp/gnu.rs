@@ -298,7 +298,7 @@ fn files_are_overwritten_as_gnu_cp_does() {
             "echo c > c; $CP c /dev/null; $CP -v c d",
             "mkfifo p; (echo hello > p &); $CP p a",
             "mkfifo p; mkdir s; mkfifo s/p; (echo hello > s/p &); $CP -R --copy-contents s t",
-            "mkfifo p; cat p > got & truncate -s 100k s; $CP s p; wait",
+            "mkfifo p; timeout 60 cat p > got & truncate -s 100k s; $CP s p; wait",
             "mkdir d; echo f > d/f; mkdir e; $CP -r --strip-trailing-slashes d/ e",
             "echo f > f; ln -s f l; $CP -d --strip-trailing-slashes l/ m; $CP f f2/",
             "mkdir d; echo f > d/f; $CP -a d/. e; $CP -rT d e; $CP -r d e",

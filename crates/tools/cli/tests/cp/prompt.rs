@@ -29,7 +29,7 @@ fn code_within(child: &mut Child, looks: u32) -> Option<i32> {
 
 /// Goal: a signal ends a copy whose output is not read, before the ten seconds after which it is taken for blocked.
 /// Method: more messages, names, and more of a document than fit in a small pipe. A busy machine can delay the end, so
-/// one of some copies must end in half of that time.
+/// one of five copies must end within half of that time.
 #[test]
 fn a_signal_ends_a_copy_whose_output_is_not_read() {
     let dir = place();
