@@ -284,7 +284,7 @@ impl Job {
         if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
             let _ = kill_process_group(group, Signal::KILL);
         }
-        take_lines(&line_rx, &mut ended, Duration::from_secs(3), self.quiet);
+        take_lines(&line_rx, &mut ended, Duration::from_secs(10), self.quiet);
         Ok(ended)
     }
 
@@ -567,11 +567,17 @@ mod tests {
     /// This includes a step that writes continuously and one that ignores SIGTERM.
     #[test]
     fn a_hang_is_killed_and_named() {
-        if let Some(ended) = run_script("trap '' TERM; while :; do echo more; done", 2) {
+        // On a busy machine, the script can start after the first limit.
+        let script = "trap '' TERM; while :; do echo more; done";
+        for limit_s in [2, 10, 30] {
+            let Some(ended) = run_script(script, limit_s) else { return };
             let running = ended.killed.expect("killed");
             assert_eq!(ended.code, 137);
-            assert!(running.iter().any(|line| line.contains("/bin/sh")), "{running:?}");
+            if running.iter().any(|line| line.contains("/bin/sh")) {
+                return;
+            }
         }
+        panic!("the script was never named");
     }
 
     #[test]
@@ -581,7 +587,7 @@ mod tests {
             let stat = format!("/proc/{}/stat", ended.lines[0]);
             // It has been killed, but reaping takes the kernel a moment.
             let is_there = || std::fs::read_to_string(&stat).is_ok_and(|s| !s.contains(") Z "));
-            for _ in 0..1000 {
+            for _ in 0..6000 {
                 if !is_there() {
                     return;
                 }

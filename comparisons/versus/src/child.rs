@@ -23,9 +23,9 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time for the output of a program to end after its exit. Processes that it left running may hold
-/// it open.
-const OUTPUT_GRACE: Duration = Duration::from_secs(1);
+/// Time for both outputs of a program to end after its exit. Processes that it left running may hold
+/// them open.
+const OUTPUT_GRACE: Duration = Duration::from_secs(5);
 
 /// What was read from a program.
 type Output = io::Result<Vec<u8>>;
@@ -101,13 +101,17 @@ pub fn run(argv: &[OsString], stdin: Option<File>, deadline: Duration) -> Result
         let _ = kill_process_group(group, Signal::KILL);
     }
     let wall_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let ended = |output: &Receiver<Output>| output.recv_timeout(OUTPUT_GRACE).ok();
-    let (out, errors) = (ended(&stdout), ended(&stderr));
+    let ended = |output: &Receiver<Output>, until: Instant| {
+        output.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
+    };
+    let until = Instant::now() + OUTPUT_GRACE;
+    let (out, errors) = (ended(&stdout, until), ended(&stderr, until));
     let held = out.is_none() || errors.is_none();
     let _ = kill_process_group(group, Signal::KILL);
     watch(None);
+    let until = Instant::now() + OUTPUT_GRACE;
     let late = |output: Option<Output>, receiver: &Receiver<Output>| {
-        output.or_else(|| ended(receiver)).unwrap_or(Ok(Vec::new()))
+        output.or_else(|| ended(receiver, until)).unwrap_or(Ok(Vec::new()))
     };
     let (out, errors) = (late(out, &stdout), late(errors, &stderr));
     let status = child.wait().with_context(|| format!("cannot wait for {}", program.display()))?;

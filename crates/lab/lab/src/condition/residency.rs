@@ -109,12 +109,16 @@ mod tests {
         let (_dir, list) = set(20, 700_000);
         let stop = AtomicBool::new(false);
         let all: Vec<usize> = (0..list.len()).collect();
-        MAKER.make(Condition::Warm, &list, None, 1, &stop).unwrap();
-        let Some(share) = readable_share(&list, &all, &stop).unwrap() else {
+        let warm_share = || {
+            MAKER.make(Condition::Warm, &list, None, 1, &stop).unwrap();
+            readable_share(&list, &all, &stop).unwrap()
+        };
+        if warm_share().is_none() {
             println!("skipped: no RWF_NOWAIT on this file system");
             return;
-        };
-        assert_eq!(share, 1.0);
+        }
+        // The kernel can evict a page between these steps.
+        assert!((0..20).any(|_| warm_share() == Some(1.0)));
         if !cache::is_memory_backed(list.root()).unwrap() {
             MAKER.make(Condition::Cold, &list, None, 1, &stop).unwrap();
             assert!(readable_share(&list, &all, &stop).unwrap().unwrap() < 1.0);

@@ -87,7 +87,7 @@ fn a_child_ends_when_its_parent_is_gone() {
 
 /// Waits until a process has ended. The kill is asynchronous, so this polls.
 fn has_ended(pid: u32) -> bool {
-    (0..1000).any(|_| match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+    (0..6000).any(|_| match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         Err(_) => true,
         Ok(text) if text.contains(") Z ") || text.contains(") X ") => true,
         Ok(_) => {

@@ -61,6 +61,20 @@ fn number(measured: &Measured, name: &str) -> f64 {
     *measured.extra.get(name).unwrap_or_else(|| panic!("no {name} in {:?}", measured.extra))
 }
 
+/// Runs a plan until all of these numbers are positive. On a busy machine, a short load can end before the first
+/// answers.
+fn measured_with(plan: &str, names: &[&str]) -> Measured {
+    let is_positive = |number: Option<&f64>| number.is_some_and(|number| *number > 0.0);
+    let has_all = |m: &Measured| names.iter().all(|name| is_positive(m.extra.get(*name)));
+    let attempt = || match outcome(plan) {
+        Outcome::Done { measured } => Some(*measured).filter(has_all),
+        Outcome::Failed { reason } if reason.contains("no request was answered") => None,
+        other => panic!("{plan}: {other:?}"),
+    };
+    let found = (0..20).find_map(|_| attempt());
+    found.unwrap_or_else(|| panic!("{plan}: no load has all of {names:?}"))
+}
+
 #[test]
 fn cells_are_what_the_clients_sleep_in_every_model() {
     for (model, rounds) in [
@@ -90,11 +104,9 @@ fn every_model_serves_a_load_and_records_its_numbers() {
                 "exchange:closed/model={model},connections=3,lasts=40ms,dialect={dialect},idle=2,\
                  halves=1,server=inside"
             );
-            let m = measured(&plan);
-            assert!(number(&m, "requests_per_s") > 0.0 && number(&m, "requests") > 0.0, "{plan}");
-            for name in ["latency_p99_ns", "show_latency_p50_ns", "buy_latency_p50_ns"] {
-                assert!(number(&m, name) > 0.0, "{plan}: {name}");
-            }
+            let names = ["requests_per_s", "requests", "latency_p99_ns"];
+            let kinds = ["show_latency_p50_ns", "buy_latency_p50_ns"];
+            let m = measured_with(&plan, &[&names[..], &kinds].concat());
             assert!(!m.extra.contains_key("server_cpu_ns"), "one process has one clock");
         }
     }
@@ -107,7 +119,7 @@ fn requests_take_the_requested_processor_time() {
             "exchange:closed/model={model},connections=2,lasts=60ms,mix=trade,service=1ms,\
              server=inside"
         );
-        let m = measured(&plan);
+        let m = measured_with(&plan, &["buy_latency_p50_ns"]);
         assert!(number(&m, "buy_latency_p50_ns") >= 1e6, "{plan}");
     }
 }
@@ -127,7 +139,7 @@ fn time_inside_of_a_lock_is_bounded_by_what_is_held() {
             "exchange:closed/model=thread,{plan},connections=4,lasts=80ms,mix=trade,service=1ms,\
              in-lock=yes,server=inside"
         );
-        let m = measured(&plan);
+        let m = measured_with(&plan, &["request_ns"]);
         assert_eq!(number(&m, "law_request_ns"), 1e6, "{plan}");
         // Only requests sent and answered within the measured time count.
         assert!(number(&m, "request_ns") >= 0.99e6, "{plan}");
@@ -146,8 +158,8 @@ fn durable_loads_record_the_orders_per_commit() {
             "exchange:closed/model=epoll,connections=4,lasts=60ms,durability=group,store={store},\
              mix=trade,server=inside"
         );
-        let m = measured(&plan);
-        assert!(number(&m, "commits") >= 1.0 && number(&m, "orders_per_commit") > 0.0, "{plan}");
+        let m = measured_with(&plan, &["commits", "orders_per_commit"]);
+        assert!(number(&m, "commits") >= 1.0, "{plan}");
     }
 }
 
@@ -164,8 +176,7 @@ fn a_database_is_made_for_a_load_and_thrown_away() {
             println!("skipped: {reason}");
             return;
         }
-        let measured = measured(&plan);
-        assert!(number(&measured, "requests_per_s") > 0.0, "{durability}");
+        let measured = measured_with(&plan, &["requests_per_s", "orders_per_commit"]);
         // For orders answered after the load has finished, the commits count but the orders do not.
         assert!(number(&measured, "orders_per_commit") > 0.9, "{durability}: {:?}", measured.extra);
     }
@@ -178,7 +189,7 @@ fn a_database_is_made_for_a_load_in_a_directory_that_lets_nobody_in() {
     std::fs::set_permissions(closed.path(), Permissions::from_mode(0o700)).unwrap();
     let dir = closed.path().join("work");
     std::fs::create_dir(&dir).unwrap();
-    let plan = "exchange:closed/model=epoll,connections=2,lasts=60ms,durability=group,\
+    let plan = "exchange:closed/model=epoll,connections=2,lasts=500ms,durability=group,\
                 store=postgres,mix=trade,dialect=v2,server=inside";
     if let Err(reason) = Exchange.probe(&plan.parse().unwrap(), &Compute::None, &dir) {
         // If /tmp is on a different disk, no other directory on the same disk is accessible.
@@ -186,8 +197,10 @@ fn a_database_is_made_for_a_load_in_a_directory_that_lets_nobody_in() {
         println!("skipped: {reason}");
         return;
     }
-    let outcome = outcome_in(plan, &dir);
-    assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
+    // On a busy machine, a short load can end before the first answers.
+    let unanswered = |outcome: &Outcome| format!("{outcome:?}").contains("no request was answered");
+    let outcome = (0..9).map(|_| outcome_in(plan, &dir)).find(|outcome| !unanswered(outcome));
+    assert!(matches!(outcome, Some(Outcome::Done { .. })), "{outcome:?}");
 }
 
 #[test]

@@ -12,14 +12,19 @@ fn run_plan(plan: &str) -> Option<Measured> {
 
 #[test]
 fn the_second_reading_needs_no_device() {
-    let Some(seen) = run_plan("pagecache:read-twice/block=64KiB") else { return };
-    let bytes = BYTES as f64;
-    assert_eq!(seen.extra["file_bytes"], bytes);
-    assert_eq!(seen.extra["resident_after_bytes"], bytes);
-    assert!(seen.extra["device_cold_bytes"] >= bytes, "{:?}", seen.extra);
-    assert_eq!(seen.extra["device_warm_bytes"], 0.0);
-    assert!(seen.extra["pagein_cold_bytes"] >= bytes);
-    assert!(seen.extra["cold_ns"] > 0.0 && seen.elapsed_ns > 0);
+    // During a run, other programs can drop the caches of the machine or need its memory.
+    for _ in 0..20 {
+        let Some(seen) = run_plan("pagecache:read-twice/block=64KiB") else { return };
+        let bytes = BYTES as f64;
+        assert_eq!(seen.extra["file_bytes"], bytes);
+        assert!(seen.extra["device_cold_bytes"] >= bytes, "{:?}", seen.extra);
+        assert!(seen.extra["pagein_cold_bytes"] >= bytes);
+        assert!(seen.extra["cold_ns"] > 0.0 && seen.elapsed_ns > 0);
+        if seen.extra["resident_after_bytes"] == bytes && seen.extra["device_warm_bytes"] == 0.0 {
+            return;
+        }
+    }
+    panic!("the second reading needed the device in each of 20 runs");
 }
 
 #[test]
@@ -67,14 +72,20 @@ fn direct_writes_leave_nothing_behind() {
 
 #[test]
 fn limits_are_recorded_with_what_they_are_shares_of() {
-    let Some(seen) = run_plan("pagecache:limits") else { return };
-    assert!(seen.extra["dirty_limit_bytes"] > seen.extra["background_limit_bytes"]);
-    assert!(seen.extra["available_bytes"] <= seen.extra["total_bytes"]);
-    if ioloom_sys::cgroup::memory_limit_bytes().is_none() {
-        let held = seen.extra["held_bytes"];
-        assert!(held > 0.0 && seen.extra["available_held_bytes"] < seen.extra["available_bytes"]);
-        assert!(seen.extra["dirty_limit_held_bytes"] > 0.0);
+    // Other programs can free memory during a run.
+    for _ in 0..20 {
+        let Some(seen) = run_plan("pagecache:limits") else { return };
+        assert!(seen.extra["dirty_limit_bytes"] > seen.extra["background_limit_bytes"]);
+        assert!(seen.extra["available_bytes"] <= seen.extra["total_bytes"]);
+        if ioloom_sys::cgroup::memory_limit_bytes().is_some() {
+            return;
+        }
+        assert!(seen.extra["held_bytes"] > 0.0 && seen.extra["dirty_limit_held_bytes"] > 0.0);
+        if seen.extra["available_held_bytes"] < seen.extra["available_bytes"] {
+            return;
+        }
     }
+    panic!("memory that was held was available in each of 20 runs");
 }
 
 #[test]

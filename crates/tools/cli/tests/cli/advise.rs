@@ -1,6 +1,7 @@
 //! `ioloom advise`: budgets, advice, the sweep and the profile.
 
 use crate::home::{Home, Ran};
+use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
 
@@ -15,13 +16,38 @@ fn files(home: &Home, count: usize, bytes: usize) -> PathBuf {
     dir
 }
 
+/// Runs the program until it finishes a file in its budget. A busy machine can use up the time of a budget.
+fn in_budget(home: &Home, args: &[&str]) -> Ran {
+    let is_enough = |ran: &Ran| !ran.err.contains("raise --budget-time");
+    (0..10).map(|_| home.run(args)).find(is_enough).expect("a trial finishes a file")
+}
+
+/// Returns a first advice, the profile after it, and a second advice. Returns `None` if the time was too short to
+/// list all files or to compare plans, as on a busy machine.
+fn advised_twice(home: &Home, dir: &str) -> Option<(Value, String, Value)> {
+    home.run(&["advise", "--profile", "forget", dir]);
+    let tried = |advice: &Value| advice["tried"].as_array().map_or(0, Vec::len);
+    let args = ["advise", dir, "--budget-time", "2s", "--json"];
+    let advice = || in_budget(home, &args).well().json();
+    let first = advice();
+    if first["files"] != 1500 || tried(&first) < 2 || first["expected_lo_ns"].is_null() {
+        return None;
+    }
+    let shown = home.run(&["advise", "--profile", "show"]).well().out;
+    let again = advice();
+    let is_enough = tried(&again) > 3
+        || again["condition"] != first["condition"]
+        || first["condition"] == "unknown";
+    is_enough.then_some((first, shown, again))
+}
+
 #[test]
 fn the_advice_is_a_plan_that_runs_and_the_profile_is_verified_and_forgotten() {
     let home = Home::new();
     let dir = files(&home, 1500, 2000);
     let dir = dir.to_str().unwrap();
-    let advise = ["advise", dir, "--budget-time", "2s", "--json"];
-    let first = home.run(&advise).well().json();
+    let advice = (0..10).find_map(|_| advised_twice(&home, dir));
+    let (first, shown, again) = advice.expect("both trials compare several plans");
     assert_eq!((first["files"].as_u64(), first["bytes"].as_u64()), (Some(1500), Some(3_000_000)));
     let tried = first["tried"].as_array().unwrap();
     assert!(tried.len() >= 2, "{first:#}");
@@ -34,23 +60,22 @@ fn the_advice_is_a_plan_that_runs_and_the_profile_is_verified_and_forgotten() {
     let run = home.run(&["each", dir, "--plan", plan, "--json"]).well().json();
     assert_eq!(run["files"], 1500);
 
-    let shown = home.run(&["advise", "--profile", "show"]).well().out;
     if first["condition"] == "unknown" {
         assert!(shown.starts_with("no profile"), "{shown}");
         return;
     }
     assert!(shown.contains("xxh3") && shown.contains(plan), "{shown}");
-    let again = home.run(&advise).well().json();
     if again["condition"] == first["condition"] {
         assert_eq!(again["learnt_plan"], first["plan"], "the profile is looked up");
         let others = again["tried"].as_array().unwrap().len();
         assert!(others > 3, "a known plan does not exclude others: {again:#}");
     }
     assert_ne!(again["seed"], first["seed"], "each trial reads other files");
-    let text = home.run(&["advise", dir, "--budget-time", "1s"]).well().out;
-    for label in ["advice", "use", "expected", "faster disk", "more cores", "regret", "spent"] {
-        assert!(text.lines().any(|line| line.starts_with(label)), "{label}: {text}");
-    }
+    let labels = ["advice", "use", "expected", "faster disk", "more cores", "regret", "spent"];
+    let has = |text: &str, label: &str| text.lines().any(|line| line.starts_with(label));
+    let is_whole = |text: &str| labels.into_iter().all(|label| has(text, label));
+    let text = || in_budget(&home, &["advise", dir, "--budget-time", "1s"]).well().out;
+    assert!((0..10).map(|_| text()).any(|text| is_whole(&text)), "{}", text());
     let elsewhere = home.run(&["advise", "--profile", "show", "/proc"]).well().out;
     assert!(elsewhere.starts_with("no profile"), "{elsewhere}");
     let here = home.run(&["advise", "--profile", "show", dir]).well().out;
@@ -70,8 +95,8 @@ fn the_budget_of_bytes_is_kept() {
     let home = Home::new();
     let dir = files(&home, 400, 64 << 10);
     let dir = dir.to_str().unwrap();
-    let args = ["advise", dir, "--budget-bytes", "4MiB", "--budget-time", "5s", "--json"];
-    let advice = home.run(&args).well().json();
+    let args = ["advise", dir, "--budget-bytes", "4MiB", "--budget-time", "20s", "--json"];
+    let advice = in_budget(&home, &args).well().json();
     assert!(advice["bytes_read"].as_u64().unwrap() <= 4 << 20, "{advice:#}");
     assert_eq!(advice["files"], 400);
 }
@@ -94,7 +119,7 @@ fn no_disk_makes_work_faster_that_waits() {
     let dir = files(&home, 2000, 10);
     let dir = dir.to_str().unwrap();
     let args = ["advise", dir, "--compute", "sleep:20ms", "--budget-time", "3s", "--json"];
-    let advice = home.run(&args).well().json();
+    let advice = in_budget(&home, &args).well().json();
     assert!(advice["faster_storage_ns"].is_null(), "{advice:#}");
 }
 
@@ -104,7 +129,7 @@ fn the_sweep_checks_the_advice() {
     let dir = files(&home, 600, 1000);
     let dir = dir.to_str().unwrap();
     let args = ["advise", dir, "--evict", "--exhaustive", "--budget-time", "1s", "--json"];
-    let advice = home.run(&args).well().json();
+    let advice = in_budget(&home, &args).well().json();
     let swept = &advice["exhaustive"];
     assert!(swept["times"].as_array().unwrap().len() >= 10, "{advice:#}");
     assert!(swept["off"].as_f64().unwrap() >= 0.0);
@@ -120,13 +145,16 @@ fn advice_that_cannot_be_kept_is_printed() {
     let args = ["advise", dir, "--budget-time", "2s", "--json"];
     let mut homeless = home.command(&args);
     homeless.env_remove("HOME").env_remove("XDG_DATA_HOME");
-    let ran = Ran::from(homeless.output().unwrap()).well();
+    let is_enough = |ran: &Ran| !ran.err.contains("raise --budget-time");
+    let ran = (0..10).map(|_| Ran::from(homeless.output().unwrap())).find(is_enough);
+    let ran = ran.expect("a trial finishes a file").well();
     assert!(ran.json()["plan"].is_string(), "{}", ran.out);
     assert!(ran.err.contains("not kept"), "{}", ran.err);
     // A lock that is a directory cannot be opened for writing, not even by root.
     let store = home.path("store");
     fs::create_dir_all(store.join("profiles.json.lock")).unwrap();
-    let ran = home.run(&[&args[..], &["--store", store.to_str().unwrap()]].concat()).well();
+    let kept_in = [&args[..], &["--store", store.to_str().unwrap()]].concat();
+    let ran = in_budget(&home, &kept_in).well();
     assert!(ran.json()["plan"].is_string(), "{}", ran.out);
     // What is learnt in an unknown condition is not kept in any case.
     let tries = ran.json()["condition"] != "unknown";
@@ -136,7 +164,7 @@ fn advice_that_cannot_be_kept_is_printed() {
     fs::create_dir_all(&store).unwrap();
     fs::write(store.join("profiles.json"), "{").unwrap();
     let at = ["--store", store.to_str().unwrap()];
-    let ran = home.run(&[&args[..], &at].concat()).well();
+    let ran = in_budget(&home, &[&args[..], &at].concat()).well();
     assert!(ran.json()["plan"].is_string(), "{}", ran.out);
     assert!(ran.err.contains("not kept"), "{}", ran.err);
     assert_eq!(fs::read_to_string(store.join("profiles.json")).unwrap(), "{");
@@ -158,7 +186,7 @@ fn an_interrupted_sweep_prints_the_advice() {
     }
     let dir = files(&home, 400, 64 << 10);
     let job = ["advise", dir.to_str().unwrap(), "--compute", "sleep:10ms"];
-    let budget = ["--budget-time", "1s", "--budget-bytes", "4MiB"];
+    let budget = ["--budget-time", "20s", "--budget-bytes", "4MiB"];
     let sweep = ["--evict", "--exhaustive", "--json"];
     let pipe = std::process::Stdio::piped;
     let mut child = home
@@ -172,9 +200,9 @@ fn an_interrupted_sweep_prints_the_advice() {
     let start = std::time::Instant::now();
     while rchar(&process).unwrap_or(0) < 16 << 20 {
         assert!(child.try_wait().unwrap().is_none(), "the sweep has ended");
-        if start.elapsed().as_secs() >= 60 {
+        if start.elapsed().as_secs() >= 120 {
             child.kill().unwrap();
-            panic!("the sweep has read less than 16 MiB in a minute");
+            panic!("the sweep has read less than 16 MiB in two minutes");
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
@@ -206,7 +234,7 @@ fn a_refused_sweep_prints_the_advice() {
     // Whether files of two file systems come from memory is unknown.
     let paths = [dir.to_str().unwrap(), memory.path().to_str().unwrap()];
     let options = ["--budget-time", "1s", "--exhaustive", "--json"];
-    let ran = home.run(&[&["advise"][..], &paths, &options].concat());
+    let ran = in_budget(&home, &[&["advise"][..], &paths, &options].concat());
     assert_eq!(ran.code, Some(3), "{}", ran.err);
     assert!(ran.err.contains("--evict"), "{}", ran.err);
     let advice = ran.json();

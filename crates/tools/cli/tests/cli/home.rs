@@ -91,7 +91,9 @@ impl Home {
         }
         let mut home = Self::new();
         let copy = home.path("ioloom");
-        std::fs::copy(&home.program, &copy).unwrap();
+        // Another process copies the program, so that no child of another test has it open for writing.
+        let copied = Command::new("cp").arg(&home.program).arg(&copy).status();
+        assert!(copied.unwrap().success());
         for path in [home.dir.path(), &copy] {
             std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
             chown(path, Some(NOBODY), Some(NOBODY)).unwrap();

@@ -16,17 +16,30 @@ fn long_study(home: &Home) -> Vec<String> {
     ["study", "tiny", "--studies", &studies].map(str::to_owned).to_vec()
 }
 
-/// Starts the study and waits until this many lines are recorded, the header included.
-fn after(lines: usize, home: &Home, args: &[String]) -> Child {
+/// Attempts to stop a study before it has finished. A busy machine can hold up a test for so long that one
+/// attempt comes too late.
+const ATTEMPTS: usize = 10;
+
+/// Returns the result of the first attempt that was in time.
+fn in_time<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
+    (0..ATTEMPTS).find_map(|_| attempt()).expect("every study finished before it was stopped")
+}
+
+/// Starts the study and waits until this many lines are recorded, the header included. Returns `None` if it has
+/// finished.
+fn after(lines: usize, home: &Home, args: &[String]) -> Option<Child> {
     let mut command = home.command(args);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let since = Instant::now();
     while home.lines().len() < lines {
         assert!(since.elapsed() < Duration::from_secs(120), "the study does not start");
-        assert!(child.try_wait().unwrap().is_none(), "the study exited too early");
+        if child.try_wait().unwrap().is_some() {
+            assert!(home.lines().len() > RUNS, "the study exited too early");
+            return None;
+        }
         std::thread::sleep(Duration::from_millis(2));
     }
-    child
+    Some(child)
 }
 
 fn resumed_whole(home: &Home, args: &[String], before: &[String]) {
@@ -44,72 +57,92 @@ fn resumed_whole(home: &Home, args: &[String], before: &[String]) {
 /// Killed, resumed, killed again and resumed: the same set of runs as without kills.
 #[test]
 fn a_study_killed_twice_loses_no_finished_run_and_repeats_none() {
-    let home = Home::new();
-    let args = long_study(&home);
-    let resume = [&args[..], &["--resume".to_owned()]].concat();
-    let mut before: Vec<String> = Vec::new();
-    for args in [&args, &resume] {
-        let mut child = after(before.len() + 8, &home, args);
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let now = home.lines();
-        assert_eq!(now[..before.len()], *before, "a finished run is lost or changed");
-        before = now;
-    }
-    assert!(before.len() < RUNS, "the study finished before it was killed");
+    let (home, args, before) = in_time(|| {
+        let home = Home::new();
+        let args = long_study(&home);
+        let resume = [&args[..], &["--resume".to_owned()]].concat();
+        let mut before: Vec<String> = Vec::new();
+        for args in [&args, &resume] {
+            let mut child = after(before.len() + 8, &home, args)?;
+            child.kill().unwrap();
+            child.wait().unwrap();
+            let now = home.lines();
+            assert_eq!(now[..before.len()], *before, "a finished run is lost or changed");
+            before = now;
+        }
+        (before.len() < RUNS).then_some((home, args, before))
+    });
     resumed_whole(&home, &args, &before);
 }
 
 #[test]
 fn an_interrupted_study_exits_with_130_and_says_how_to_resume() {
-    let home = Home::new();
-    let args = long_study(&home);
-    let child = after(8, &home, &args);
-    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(sent.success());
-    let output = child.wait_with_output().unwrap();
+    let (home, args, output) = in_time(|| {
+        let home = Home::new();
+        let args = long_study(&home);
+        let child = after(8, &home, &args)?;
+        let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        let output = child.wait_with_output().unwrap();
+        (home.lines().len() < RUNS).then_some((home, args, output))
+    });
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(130), "{err}");
     assert!(err.contains("Continue with: ioloom study tiny") && err.contains("--resume"), "{err}");
     resumed_whole(&home, &args, &home.lines());
 }
 
-/// The second of several studies is killed after the first has finished. Resuming repeats neither.
-#[test]
-fn resuming_several_studies_repeats_no_finished_one() {
+/// Returns the paths and texts of the sessions of a study.
+fn sessions_of(home: &Home, study: &str) -> Vec<(String, String)> {
+    let entries = std::fs::read_dir(home.store().join("sessions")).into_iter().flatten();
+    let paths = entries.map(|e| e.unwrap().path());
+    let own = paths.filter(|p| p.file_name().unwrap().to_string_lossy().starts_with(study));
+    let mut all: Vec<_> = own
+        .map(|p| (p.display().to_string(), std::fs::read_to_string(&p).unwrap_or_default()))
+        .collect();
+    all.sort();
+    all
+}
+
+/// Kills the second of two studies, and returns the directory of both definitions. Returns `None` if both have
+/// finished.
+fn killed_in_the_second_study() -> Option<(Home, String)> {
     let home = Home::new();
     let studies =
         home.studies(&TINY.replace("blocks_quick = 3", &format!("blocks_quick = {BLOCKS}")));
     let first = TINY.replace("name = \"tiny\"", "name = \"before\"");
     std::fs::write(home.path("studies/before.toml"), first).unwrap();
-    let sessions = |study: &str| -> Vec<(String, String)> {
-        let entries = std::fs::read_dir(home.store().join("sessions")).into_iter().flatten();
-        let paths = entries.map(|e| e.unwrap().path());
-        let own = paths.filter(|p| p.file_name().unwrap().to_string_lossy().starts_with(study));
-        let mut all: Vec<_> = own
-            .map(|p| (p.display().to_string(), std::fs::read_to_string(&p).unwrap_or_default()))
-            .collect();
-        all.sort();
-        all
-    };
+    let lines = || sessions_of(&home, "tiny").first().map_or(0, |(_, text)| text.lines().count());
     let args = ["study", "--studies", &studies].map(str::to_owned);
     let mut command = home.command(&args);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let since = Instant::now();
-    while sessions("tiny").first().is_none_or(|(_, text)| text.lines().count() < 8) {
+    while lines() < 8 {
         assert!(since.elapsed() < Duration::from_secs(120), "the second study does not start");
-        assert!(child.try_wait().unwrap().is_none(), "the command exited too early");
+        if child.try_wait().unwrap().is_some() {
+            assert!(lines() > RUNS, "the command exited too early");
+            return None;
+        }
         std::thread::sleep(Duration::from_millis(2));
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    let before = sessions("before");
+    let is_in_time = lines() < RUNS;
+    is_in_time.then_some((home, studies))
+}
+
+/// The second of several studies is killed after the first has finished. Resuming repeats neither.
+#[test]
+fn resuming_several_studies_repeats_no_finished_one() {
+    let (home, studies) = in_time(killed_in_the_second_study);
+    let before = sessions_of(&home, "before");
     assert_eq!(before.len(), 1);
     let again = ["study", "--studies", &studies, "--resume", "--json"];
     let ran = home.run(&again).well();
     assert!(ran.err.contains("Already complete in session before-"), "{}", ran.err);
-    assert_eq!(sessions("before"), before, "the first study was repeated or changed");
-    assert_eq!(sessions("tiny").len(), 1, "the second study did not continue its session");
+    assert_eq!(sessions_of(&home, "before"), before, "the first study was repeated or changed");
+    let tiny = sessions_of(&home, "tiny").len();
+    assert_eq!(tiny, 1, "the second study did not continue its session");
     let document = ran.json();
     let runs: Vec<_> = document["studies"].as_array().unwrap().iter().map(|s| &s["runs"]).collect();
     assert_eq!(runs, [9, RUNS], "one report contains both studies");

@@ -265,7 +265,7 @@ fn an_interrupted_calibration_leaves_nothing() {
         let mut command = home.command(&words);
         let pipe = std::process::Stdio::piped;
         let child = command.stdout(pipe()).stderr(pipe()).spawn().unwrap();
-        for _ in 0..1_000 {
+        for _ in 0..6_000 {
             let scratch = work.join(format!("ioloom-predict-files-{}", child.id()));
             if scratch.join("created-by-ioloom-predict").exists() {
                 break;

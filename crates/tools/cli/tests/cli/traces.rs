@@ -23,7 +23,7 @@ fn ended(child: &mut Child) -> ExitStatus {
         if let Some(status) = child.try_wait().unwrap() {
             return status;
         }
-        if since.elapsed() > Duration::from_secs(60) {
+        if since.elapsed() > Duration::from_secs(150) {
             child.kill().unwrap();
             child.wait().unwrap();
             panic!("the program hangs");
@@ -209,7 +209,7 @@ fn a_signal_ends_a_watch_whose_output_is_not_read() {
     assert!(lines.any(|line| line.unwrap().contains("exited with code 0")));
     let signalled = Command::new("kill").arg(child.id().to_string()).status().unwrap();
     assert!(signalled.success());
-    let ended = (0..1000).any(|_| {
+    let ended = (0..6000).any(|_| {
         std::thread::sleep(Duration::from_millis(10));
         child.try_wait().unwrap().is_some()
     });
@@ -231,7 +231,7 @@ fn a_signal_for_the_command_does_not_lose_the_report() {
         // The signal comes from a process rather than the terminal, so the command does not get it too.
         let script = format!(
             "trap 'exit {number}' {name}; kill -{name} $PPID; i=0
-            while [ $i -lt 100 ]; do sleep 0.05; i=$((i+1)); done"
+            while [ $i -lt 1200 ]; do sleep 0.05; i=$((i+1)); done"
         );
         let mut command = home.command(&["watch", "--evidence", "0", "--", "sh", "-c", &script]);
         let ran = Ran::from(command.process_group(0).output().unwrap());
@@ -268,7 +268,7 @@ fn a_stop_by_the_terminal_clears_the_live_rows_until_the_watch_goes_on() {
     let home = Home::new();
     // Of 24 rows, 19 scroll. A stop without a shell that could continue the program has no other effect.
     let script = r"split() { [ $(grep -ao '\[1;19r' out | wc -l) -ge $1 ]; }
-        wait_for() { i=0; until split $1; do i=$((i+1)); [ $i -lt 200 ] || exit 9; sleep 0.1; done; }
+        wait_for() { i=0; until split $1; do i=$((i+1)); [ $i -lt 600 ] || exit 9; sleep 0.1; done; }
         wait_for 1; kill -TSTP $PPID; wait_for 2";
     std::fs::write(home.path("command"), script).unwrap();
     let watch = format!("exec {} watch --evidence 0 -- sh ./command", home.program().display());

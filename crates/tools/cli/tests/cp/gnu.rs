@@ -298,7 +298,7 @@ fn files_are_overwritten_as_gnu_cp_does() {
             "echo c > c; $CP c /dev/null; $CP -v c d",
             "mkfifo p; (echo hello > p &); $CP p a",
             "mkfifo p; mkdir s; mkfifo s/p; (echo hello > s/p &); $CP -R --copy-contents s t",
-            "mkfifo p; (cat p > got &) ; truncate -s 100k s; $CP s p; sleep 0.2",
+            "mkfifo p; timeout 60 cat p > got & truncate -s 100k s; $CP s p; wait",
             "mkdir d; echo f > d/f; mkdir e; $CP -r --strip-trailing-slashes d/ e",
             "echo f > f; ln -s f l; $CP -d --strip-trailing-slashes l/ m; $CP f f2/",
             "mkdir d; echo f > d/f; $CP -a d/. e; $CP -rT d e; $CP -r d e",
@@ -333,8 +333,10 @@ fn names_backups_and_modes_are_those_of_gnu_cp() {
              $CP -a --parents s/a/f d2; $CP --parents s/a/f d2; $CP -r --preserve=ownership s d2/t",
             "umask 022; mkdir -p s/a t; echo x > s/a/f; chmod 770 s s/a; setfacl -d -m u:1000:rwx t; \
              $CP -a --parents s/a/f t; getfacl -pR t; $CP --parents s/a t/a; getfacl -pR t",
-            "cp /bin/sleep s1; ln s1 s2; chown 1000:1000 s1; chmod 4755 s1; ./s1 2 & sleep 0.3; \
-             cp /bin/true src; chown 1000:1000 src; chmod 4755 src; $CP -pf src s1; ls -ln s1; wait",
+            "cp /bin/sleep s1; ln s1 s2; chown 1000:1000 s1; chmod 4755 s1; ./s1 100 & S=$!; \
+             i=0; until [ /proc/$S/exe -ef s1 ] || [ $i -eq 600 ]; do i=$((i+1)); sleep .1; done; \
+             cp /bin/true src; chown 1000:1000 src; chmod 4755 src; $CP -pf src s1; ls -ln s1; \
+             kill $S; wait $S 2> /dev/null || true",
             "echo o > d; chmod 4755 d; echo n > s; $CP --preserve=ownership s d; ls -l d | cut -c1-10",
             "echo o > d; chown 1:1 d; chmod 4755 d; echo n > s; $CP --preserve=ownership s d; \
              $CP -a --no-preserve=mode s d; ls -ln d | cut -c1-16",

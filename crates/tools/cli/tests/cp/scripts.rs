@@ -67,8 +67,9 @@ const SCRIPTS: &[(&str, User, bool, &str, &str)] = &[
         "a file that took the place of an incomplete copy stays",
         User::Any,
         false,
-        "mkfifo p; sleep 2 > p & $CP p x 2> err & C=$!; sleep .5; echo precious > n; mv n x; kill -TERM $C
-         wait $C; cat x",
+        "mkfifo p; sleep 100 > p & S=$!; $CP p x 2> err & C=$!
+         i=0; until [ $(ls -A | wc -l) -gt 2 ] || [ $i -eq 600 ]; do i=$((i+1)); sleep .1; done
+         echo precious > n; mv n x; kill -TERM $C; wait $C; cat x; kill $S",
         "precious\n",
     ),
     (

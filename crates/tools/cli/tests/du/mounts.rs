@@ -189,7 +189,7 @@ own=0; \"$1\" du --inodes --threads 1 t/a/d > ours 2> said || own=$?
 echo $code $own; sort gnus > sorted; sort ours | diff sorted - || true
 grep -c 'WARNING: Circular directory structure' theirs said
 for place in t/b t .; do
-  code=0; timeout 60 \"$1\" du -s $place > /dev/null 2> said || code=$?; echo $code
+  code=0; timeout 180 \"$1\" du -s $place > /dev/null 2> said || code=$?; echo $code
   grep -q 'WARNING: Circular directory structure' said && echo reported
 done
 umount t
@@ -215,7 +215,7 @@ for i in $(seq 100); do mountpoint -q t/other && break; sleep .05; done
 mountpoint -q t/other || { echo cannot; exit 0; }
 kill -STOP $served
 for args in t t/other 't/other t'; do
-  code=0; timeout --foreground -s INT -k 20 --preserve-status 1 \"$1\" du -s $args || code=$?
+  code=0; timeout --foreground -s INT -k 60 --preserve-status 2 \"$1\" du -s $args || code=$?
   echo $code
 done
 kill -CONT $served; umount t/other
@@ -483,8 +483,8 @@ mkdir t/d; btrfs subvolume create t/d/m >&2 || { echo cannot; exit 0; }";
 mkdir t; {make}
 echo x > t/d/file; echo x > t/d/m/f
 mkfifo keys; export program=\"$1\" SHELL=/bin/sh
-shows() {{ for i in $(seq 200); do grep -aq \"$1\" screen 2> /dev/null && break; sleep .05; done; }}
-run='timeout --foreground -s KILL 30 \"$program\" du -i {flags} t'
+shows() {{ for i in $(seq 1200); do grep -aq \"$1\" screen 2> /dev/null && break; sleep .05; done; }}
+run='timeout --foreground -s KILL 180 \"$program\" du -i {flags} t'
 script -qfc \"stty rows 24 cols 120; $run\" screen < keys > /dev/null 2>&1 &
 exec 3> keys
 shows quit; printf 'dremove\\r' >&3

@@ -290,7 +290,7 @@ fn a_signal_ends_it_while_its_output_is_not_read() {
             if let Some(ended) = child.try_wait().unwrap() {
                 break ended;
             }
-            if begun.elapsed() > Duration::from_secs(10) {
+            if begun.elapsed() > Duration::from_secs(60) {
                 child.kill().unwrap();
                 panic!("{how:?}: the signal did not end it");
             }
@@ -353,13 +353,13 @@ fn the_browser_ends_when_its_terminal_is_closed() {
         let script = format!(
             "
 mkfifo keys; export program=\"$1\"
-run='timeout --foreground -s KILL 20 \"$program\" du -i t'
+run='timeout --foreground -s KILL 180 \"$program\" du -i t'
 script -qfc \"stty rows 24 cols 80; trap '' HUP; $run; echo \\$? > code\" screen < keys > /dev/null 2>&1 &
 exec 3> keys
-for i in $(seq 400); do grep -q quit screen 2> /dev/null && break; sleep .05; done
+for i in $(seq 1200); do grep -q quit screen 2> /dev/null && break; sleep .05; done
 printf '{keys}' >&3; sleep .5
 kill -KILL $!
-for i in $(seq 600); do test -s code && break; sleep .05; done
+for i in $(seq 1200); do test -s code && break; sleep .05; done
 cat code
 "
         );
@@ -374,8 +374,8 @@ fn a_signal_during_the_scan_ends_it_before_the_browser() {
     // The brackets in the patterns: `screen` begins with the command.
     let script = "
 export program=\"$1\"
-run='timeout --foreground -s KILL 60 \"$program\" du -i --threads 1 /'
-wait='for i in $(seq 400); do grep -aqE \"entrie[s],|qui[t]\" screen && break; sleep .05; done'
+run='timeout --foreground -s KILL 180 \"$program\" du -i --threads 1 /'
+wait='for i in $(seq 1200); do grep -aqE \"entrie[s],|qui[t]\" screen && break; sleep .05; done'
 script -qfc \"stty rows 24 cols 80; $run & $wait; kill -TERM \\$!; wait \\$!; echo \\$? > code\" screen < /dev/null > /dev/null 2>&1
 cat code; grep -ac 'interrupted: the totals' screen; grep -ac quit screen
 ";

@@ -94,10 +94,10 @@ fn met(place: &crate::place::Workspace, room: &str, people: usize) -> String {
     fs::create_dir(place.at(room)).unwrap();
     let room = place.at(room);
     let room = room.display();
-    // Ten seconds guard against a hang.
+    // A minute guards against a hang.
     format!(
         "sh -c 'touch {room}/$$; i=0; while [ $(ls {room} | wc -l) -lt {people} ]; do \
-         i=$((i+1)); [ $i -lt 1000 ] || exit 9; sleep 0.01; done' sh"
+         i=$((i+1)); [ $i -lt 6000 ] || exit 9; sleep 0.01; done' sh"
     )
 }
 
@@ -207,12 +207,12 @@ fn output_after_the_end_of_a_command_is_lost_with_a_warning() {
     assert!(!ran.err.contains("background"), "{}", ran.err);
 }
 
-/// The program in the background ends when the run has ended, or after ten seconds as a guard.
+/// The program in the background ends when the run has ended, or after a minute as a guard.
 #[test]
 fn a_background_process_that_keeps_the_input_open_does_not_hold_up_the_run() {
     let place = fresh();
     place.write("f", vec![b'x'; 4 << 20]);
-    let command = "sh -c 'exec 3<&0; (i=0; until [ -e go ] || [ ! -e f ] || [ $i -eq 1000 ]; do \
+    let command = "sh -c 'exec 3<&0; (i=0; until [ -e go ] || [ ! -e f ] || [ $i -eq 6000 ]; do \
                    i=$((i+1)); sleep 0.01; done; [ -e go ] || [ ! -e f ] || touch gave-up) > /dev/null 2>&1 & echo now'";
     let ran = place.each(&["f", "--exec", command]).ended(0);
     assert_eq!(ran.text(), "now\n");

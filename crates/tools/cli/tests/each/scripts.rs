@@ -33,7 +33,7 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
     ),
     (
         "programs in the background do not hold up the run",
-        "echo x > f; timeout 20 $EACH f -q --exec 'sh -c \"sleep 20 2> err & echo printed\"'; echo $?",
+        "echo x > f; timeout 100 $EACH f -q --exec 'sh -c \"sleep 100 2> err & echo printed\"'; echo $?",
         "printed\n0\nioloom: 1 command ended while a background process kept the output open; later output is lost; use 'wait' in the command\n",
     ),
     (
@@ -51,7 +51,7 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
     ),
     (
         "a mapped plan after which a double dash follows starts one child",
-        "mkdir t; echo x > t/f; timeout 20 $EACH --method mmap:plain -- t > out; echo $?; grep -c digest out",
+        "mkdir t; echo x > t/f; timeout 100 $EACH --method mmap:plain -- t > out; echo $?; grep -c digest out",
         "0\n1\n",
     ),
     (

@@ -346,7 +346,11 @@ fn killed_workers_leave_nothing_that_counts_wrongly() {
     plan(&place, SHARDS, &[]);
     fs::create_dir(place.at("parts")).unwrap();
     let (mut state, mut killed) = (24_u64, 0);
-    for round in 0..14 {
+    for round in 0..200 {
+        // On a busy machine, workers can end before they are killed.
+        if round >= 14 && killed > 0 {
+            break;
+        }
         // Numbers of Knuth's MMIX.
         state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

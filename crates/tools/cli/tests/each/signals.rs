@@ -12,11 +12,11 @@ pub(crate) fn send(signal: &str, to: u32) {
     assert!(sent.success());
 }
 
-/// Waits for a condition; ten seconds guard against a hang.
+/// Waits for a condition; a minute guards against a hang.
 pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() {
-        assert!(begun.elapsed() < Duration::from_secs(10), "never: {what}");
+        assert!(begun.elapsed() < Duration::from_secs(60), "never: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -28,7 +28,7 @@ fn started(place: &Workspace, args: &[&str]) -> Child {
 }
 
 /// Returns whether the program handles SIGINT.
-fn listens(child: &Child) -> bool {
+pub(crate) fn listens(child: &Child) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
     let caught = status.lines().find_map(|l| l.strip_prefix("SigCgt:")).unwrap_or("0");
     u64::from_str_radix(caught.trim(), 16).is_ok_and(|mask| mask & 2 != 0)
@@ -45,13 +45,13 @@ pub(crate) fn lives(id: u32) -> bool {
 }
 
 /// A tree of six files and a shell command that writes its process ID and that of a child of its
-/// own, and then waits for a minute.
+/// own, and then waits for longer than [`until`] does.
 fn slow_commands(place: &Workspace, more: &str) -> String {
     for i in 0..6 {
         place.write(format!("t/{i}"), "x");
     }
     fs::create_dir(place.at("ids")).unwrap();
-    format!("sh -c '{more} sleep 60 & echo $! > ids/$!; echo $$ > ids/$$; wait; sleep 60' sh")
+    format!("sh -c '{more} sleep 300 & echo $! > ids/$!; echo $$ > ids/$$; wait; sleep 300' sh")
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn an_interrupt_ends_a_stopped_command() {
     let place = fresh();
     place.write("t/a", "a");
     fs::create_dir(place.at("ids")).unwrap();
-    let command = "sh -c 'echo $$ > ids/$$; kill -STOP $$; sleep 60' sh {}";
+    let command = "sh -c 'echo $$ > ids/$$; kill -STOP $$; sleep 300' sh {}";
     let program = started(&place, &["t", "--exec", command]);
     let stopped =
         |id| fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|stat| stat.contains(") T"));
@@ -98,7 +98,7 @@ fn state(id: u32) -> char {
 fn commands_stop_and_go_on_with_the_program() {
     let place = fresh();
     slow_commands(&place, "");
-    let command = "sh -c 'echo $$ > ids/$$; sleep 60; true' sh {}";
+    let command = "sh -c 'echo $$ > ids/$$; sleep 300; true' sh {}";
     // In a group of its own, as a shell starts it: a stop of an orphaned group is ignored.
     let mut each = place.command(PROGRAM);
     each.args(["each", "t", "--exec", command, "-j", "1"]).process_group(0);

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 /// Guard against hangs.
-const HANG: Duration = Duration::from_secs(10);
+const HANG: Duration = Duration::from_secs(60);
 
 /// Starts `each` with pipes on all sides.
 fn started(place: &Workspace, args: &[&str]) -> Child {

@@ -274,9 +274,12 @@ fn an_interrupt_exits_with_130_and_reports_progress() {
     assert!(digest.ends_with("(partial: interrupted)"), "{text}");
 }
 
+/// Files of a mapped plan: work for longer than [`until`] waits.
+const SLOW_FILES: u64 = 500;
+
 /// A mapped plan over many slow files.
 fn slow_mapped(place: &Workspace, more: &[&str]) -> Command {
-    for i in 0..60 {
+    for i in 0..SLOW_FILES {
         place.write(format!("t/{i}"), "x");
     }
     let mut command = place.command(PROGRAM);
@@ -310,10 +313,6 @@ fn is_hangup_ignored() -> bool {
 #[test]
 fn the_child_of_a_mapped_plan_ends_with_its_parent() {
     let place = fresh();
-    // More than a minute's work.
-    for i in 60..400 {
-        place.write(format!("t/{i}"), "x");
-    }
     let mut program = slow_mapped(&place, &[]).stdout(Stdio::null()).spawn().unwrap();
     let child = working_child(&mut program);
     program.kill().unwrap();
@@ -335,7 +334,7 @@ fn an_interrupt_of_a_mapped_plan_reaches_its_child() {
         let ran = ProcessOutput::from(program.wait_with_output().unwrap()).ended(130);
         let json = ran.json();
         assert_eq!(json["cancelled"], true, "{signal}: {json}");
-        assert!(json["files"].as_u64().unwrap() < 60, "{signal}: {json}");
+        assert!(json["files"].as_u64().unwrap() < SLOW_FILES, "{signal}: {json}");
     }
 }
 
@@ -359,7 +358,7 @@ fn a_second_interrupt_ends_a_mapped_plan_at_once() {
     send("-TERM", program.id());
     send("-INT", program.id());
     ProcessOutput::from(program.wait_with_output().unwrap()).ended(130);
-    // It was killed and may need a moment to exit; its files alone would take a dozen seconds.
+    // It was killed and may need a moment to exit; its files alone would take longer.
     until("the child has ended", || !lives(child));
 }
 
@@ -367,14 +366,14 @@ fn a_second_interrupt_ends_a_mapped_plan_at_once() {
 fn a_mapped_plan_draws_a_bar_on_a_terminal() {
     let place = fresh();
     drop(slow_mapped(&place, &[]));
-    let each = format!("{PROGRAM} each t --plan mmap:plain/threads:n=1 --compute sleep:10ms");
+    let each = format!("{PROGRAM} each t --plan mmap:plain/threads:n=1 --compute sleep:2ms");
     let ran =
         place.command("script").args(["-qec", &each, "/dev/null"]).env("TERM", "xterm").output();
     match ran {
         Err(error) => println!("skipped: cannot run script: {error}"),
         Ok(ran) => {
             let text = ProcessOutput::from(ran).ended(0).text();
-            assert!(text.contains("/60 files"), "{text:?}");
+            assert!(text.contains(&format!("/{SLOW_FILES} files")), "{text:?}");
             assert!(!text.contains("ioloom-progress"), "{text:?}");
         }
     }
@@ -412,7 +411,7 @@ fn a_file_cut_while_it_is_mapped_is_one_error() {
     let file = File::create(place.at("t/to-be-cut")).unwrap();
     file.set_len(64 << 20).unwrap();
     let mut command = place.command(PROGRAM);
-    command.args(["each", "t", "--plan", "mmap:plain/threads:n=1", "--compute", "checksum:400"]);
+    command.args(["each", "t", "--plan", "mmap:plain/threads:n=1", "--compute", "checksum:20000"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     while !mapped(child.id(), "to-be-cut") {
         assert!(child.try_wait().unwrap().is_none(), "it ended before it mapped the file");
@@ -433,7 +432,8 @@ fn a_process_without_threads_is_one_error_or_a_result() {
     }
     let place = fresh();
     let program = place.at("ioloom");
-    fs::copy(PROGRAM, &program).unwrap();
+    // Another process copies the program, so that no child of another test has it open for writing.
+    assert!(Command::new("cp").arg(PROGRAM).arg(&program).status().unwrap().success());
     fs::create_dir(place.at("t")).unwrap();
     fs::write(place.at("t/a"), "a").unwrap();
     fs::set_permissions(place.at("."), PermissionsExt::from_mode(0o755)).unwrap();
