@@ -115,7 +115,7 @@ struct VerifyArgs {
     /// Keep the published size of large file sets
     ///
     /// By default, sets above 1 GiB or 50,000 files are reduced to their quick size, and the verdicts get
-    /// the doubt scaled. Claims with this doubt are verified again.
+    /// the doubt scaled. Claims with this doubt are verified again if the study has a larger set.
     #[arg(long, requires = "verify")]
     full_size: bool,
 

@@ -48,7 +48,7 @@ pub(crate) struct ReportArgs {
 
     /// Write to this file
     ///
-    /// Use - for standard output. Default: next to the store.
+    /// Use - for standard output. Default: in directory reports of the store.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
