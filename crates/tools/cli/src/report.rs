@@ -48,7 +48,7 @@ pub(crate) struct ReportArgs {
 
     /// Write to this file
     ///
-    /// Use - for standard output. Default: in directory reports of the store.
+    /// Use - for standard output. Default: reports/SESSION.html in the store.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -80,9 +80,10 @@ pub(crate) struct ReportArgs {
 
     /// Write one chart as SVG
     ///
-    /// Writes only the chart of this experiment instead of the report. If it ran in several places, such as
-    /// on two media, the first is drawn and the others are listed; EXPERIMENT:PLACE draws one of them.
-    /// If several studies of the session have an experiment of this name, use STUDY/EXPERIMENT.
+    /// Writes only the chart of this experiment instead of the report, to standard output unless --output is
+    /// given. If it ran in several places, such as on two media, the first is drawn and the others are
+    /// listed; EXPERIMENT:PLACE draws one of them. If several studies of the session have an experiment of
+    /// this name, use STUDY/EXPERIMENT.
     #[arg(long, value_name = "EXPERIMENT")]
     picture: Option<String>,
 }
