@@ -47,7 +47,7 @@ fn ninety() -> f64 {
     90.0
 }
 
-/// A file set at its published size, with a smaller one for quick mode.
+/// A file set, usually at its published size, with a smaller one for quick mode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetSpec {
@@ -58,6 +58,16 @@ pub struct SetSpec {
     /// The set for quick mode; the full set by default.
     #[serde(default)]
     pub quick: Option<FileSetSpec>,
+    /// Number of files in the publication, if the full set has fewer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<u64>,
+}
+
+impl SetSpec {
+    /// Returns the set with the number of files in the publication.
+    pub fn as_published(&self) -> FileSetSpec {
+        FileSetSpec { count: self.published.unwrap_or(self.full.count), ..self.full.clone() }
+    }
 }
 
 /// Default number of blocks per experiment with `--full`.

@@ -42,9 +42,7 @@ impl Definitions {
     /// Returns whether the set of an arm is smaller than the published one.
     fn is_scaled(&self, arm: &ReadyArm) -> bool {
         match (&arm.source, self.spec.sets.get(&arm.set)) {
-            (SetSource::Made(set), Some(own)) => {
-                is_scaled(&self.spec.name, &arm.set, set, &own.full)
-            }
+            (SetSource::Made(set), Some(own)) => is_scaled(&self.spec.name, &arm.set, set, own),
             _ => false,
         }
     }

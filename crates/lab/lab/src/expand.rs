@@ -395,7 +395,7 @@ fn ready_arm(
             if set.seed == 0 {
                 set.seed = spec.seed;
             }
-            let scaled = is_scaled(&spec.name, name, &set, &found.full);
+            let scaled = is_scaled(&spec.name, name, &set, found);
             (SetSource::Made(set), name.to_owned(), scaled)
         }
     };
@@ -501,7 +501,10 @@ mod tests {
         let small = &quick.iter().find(|c| c.set == "E").unwrap().arms[0];
         assert!(small.scaled);
         assert_eq!(small.source, SetSource::Made(spec.sets["E"].quick.clone().unwrap()));
-        assert!(full.iter().flat_map(|c| &c.arms).all(|a| !a.scaled));
+        let is_reduced = |arm: &ReadyArm| spec.sets[&arm.set].published.is_some();
+        assert!(full.iter().flat_map(|c| &c.arms).all(|a| a.scaled == is_reduced(a)));
+        assert!(full.iter().filter(|c| c.set == "C-20000").all(|c| c.arms[0].scaled));
+        assert!(full.iter().any(|c| c.set == "C-20000"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The file sets of the built-in studies at their published sizes.
 
+use ioloom_model::study::SetSpec;
 use ioloom_model::{FileSetSpec, StudySpec};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -10,15 +11,15 @@ static SETS: LazyLock<BTreeMap<(String, String), FileSetSpec>> = LazyLock::new(|
     let studies = texts.filter_map(|text| toml::from_str::<StudySpec>(text).ok());
     let sets = studies.flat_map(|study| {
         let name = study.name;
-        study.sets.into_iter().map(move |(set, spec)| ((name.clone(), set), spec.full))
+        study.sets.into_iter().map(move |(set, spec)| ((name.clone(), set), spec.as_published()))
     });
     sets.collect()
 });
 
 /// Reports whether a set is smaller than the published one of the same study and name, or has
-/// files of other sizes. `own` is the full size in the study itself, for sets that no built-in study
-/// has.
-pub(crate) fn is_scaled(study: &str, name: &str, set: &FileSetSpec, own: &FileSetSpec) -> bool {
-    let full = SETS.get(&(study.to_owned(), name.to_owned())).unwrap_or(own);
-    set.count < full.count || set.size != full.size
+/// files of other sizes. `own` is the set in the study itself, for sets that no built-in study has.
+pub(crate) fn is_scaled(study: &str, name: &str, set: &FileSetSpec, own: &SetSpec) -> bool {
+    let built_in = SETS.get(&(study.to_owned(), name.to_owned())).cloned();
+    let published = built_in.unwrap_or_else(|| own.as_published());
+    set.count < published.count || set.size != published.size
 }

@@ -11,11 +11,11 @@ use comfy_table::{ColumnConstraint, Width};
 use ioloom_claims::{
     Claim, ClaimVerdict, Evidence, Registered, Rule, Score, SessionEffect, Verdict, VerdictList,
 };
-use ioloom_lab::Session;
+use ioloom_lab::{Session, spec};
 use ioloom_model::units::readable;
 use ioloom_model::{Doubt, RunRecord};
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Show published claims and whether your runs confirm them
@@ -115,7 +115,7 @@ struct VerifyArgs {
     /// Keep the published size of large file sets
     ///
     /// By default, sets above 1 GiB or 50,000 files are reduced to their quick size, and the verdicts get
-    /// the doubt scaled. Claims with this doubt are verified again.
+    /// the doubt scaled. Claims with this doubt are verified again if the study has a larger set.
     #[arg(long, requires = "verify")]
     full_size: bool,
 
@@ -213,6 +213,16 @@ fn is_open(verdict: &ClaimVerdict, full_size: bool) -> bool {
         || (full_size && verdict.doubts.contains(&Doubt::Scaled))
 }
 
+/// Reports whether runs of a claim can be repeated on a larger file set.
+fn has_larger_set(claim: &Claim, studies: Option<&Path>) -> bool {
+    claim.contrasts.iter().flat_map(|test| test.locations()).any(|at| {
+        let study = spec::load(&at.study, studies);
+        study.is_ok_and(|study| {
+            study.sets.iter().any(|(name, set)| at.has_set(name) && set.quick.is_some())
+        })
+    })
+}
+
 /// Runs what claims need that are open.
 fn verify(
     args: &ClaimsArgs,
@@ -235,7 +245,11 @@ fn verify(
         // A claim that repeats another one is decided by its tests.
         let first = claim.same_as.as_ref().unwrap_or(&claim.id);
         let Some(verdict) = verdicts.iter().find(|v| v.id == *first) else { continue };
-        if is_open(verdict, how.full_size) {
+        let is_larger = |c: &Claim| c.id == *first && has_larger_set(c, how.studies.as_deref());
+        let full_size = how.full_size
+            && verdict.doubts.contains(&Doubt::Scaled)
+            && ledger.all().iter().any(is_larger);
+        if is_open(verdict, full_size) {
             open.extend(ledger.all().iter().filter(|c| c.id == *first));
         } else if !how.open {
             stderr::line(&format!("{first} is already decided: {}.", verdict.verdict));
@@ -466,6 +480,16 @@ mod tests {
             (one.verdict, one.doubts) = (verdict, doubts);
             assert_eq!(is_open(&one, full_size), expected, "{verdict} {full_size}");
         }
+    }
+
+    #[test]
+    fn only_claims_on_sets_with_a_larger_size_are_repeated_at_it() {
+        let ledger = Ledger::read(None).unwrap();
+        let of = |id: &str| {
+            let claim = ledger.all().iter().find(|claim| claim.id == id).unwrap();
+            has_larger_set(claim, None)
+        };
+        assert!(of("000-P47") && !of("000-P17") && !of("000-P18") && !of("000-P20"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::{atomic_file, out, session_report, sessions, values};
 use clap::Args;
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_report::Input;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// Write the report of a stored session
@@ -47,7 +48,7 @@ pub(crate) struct ReportArgs {
 
     /// Write to this file
     ///
-    /// Use - for standard output. Default: next to the store.
+    /// Use - for standard output. Default: reports/SESSION.html in the store.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -79,8 +80,10 @@ pub(crate) struct ReportArgs {
 
     /// Write one chart as SVG
     ///
-    /// Writes only the chart of this experiment instead of the report. If it ran in several places, such as
-    /// on two media, the first is drawn and the others are listed; EXPERIMENT:PLACE draws one of them.
+    /// Writes only the chart of this experiment instead of the report, to standard output unless --output is
+    /// given. If it ran in several places, such as on two media, the first is drawn and the others are
+    /// listed; EXPERIMENT:PLACE draws one of them. If several studies of the session have an experiment of
+    /// this name, use STUDY/EXPERIMENT.
     #[arg(long, value_name = "EXPERIMENT")]
     picture: Option<String>,
 }
@@ -143,16 +146,48 @@ fn experiment_and_place<'a>(
     (experiment, rest.strip_prefix(':').map(str::trim))
 }
 
-/// Returns the chart of `EXPERIMENT` or `EXPERIMENT:PLACE`. Of several charts, it reports which one is drawn.
+/// Splits `STUDY/EXPERIMENT` after the name of a study.
+fn study_and_rest<'a>(
+    wanted: &'a str,
+    mut studies: impl Iterator<Item = &'a str>,
+) -> (Option<&'a str>, &'a str) {
+    let found = studies.find_map(|study| {
+        let rest = wanted.strip_prefix(study)?.strip_prefix('/')?;
+        Some((Some(study), rest))
+    });
+    found.unwrap_or((None, wanted))
+}
+
+/// Returns the chart of `[STUDY/]EXPERIMENT[:PLACE]`. Of several places, it reports which one is drawn.
+///
+/// # Errors
+/// Fails if there is no such chart, or if several studies have one and none is named.
 fn picture(inputs: &[Input], wanted: &str, session: &str) -> Result<String, Failure> {
-    let experiments = inputs.iter().flat_map(|input| &input.study.experiments);
+    let (study, rest) = study_and_rest(wanted, inputs.iter().map(|i| i.study.name.as_str()));
+    let is_named = move |input: &&Input| study.is_none_or(|name| input.study.name == name);
+    let selected = move || inputs.iter().filter(is_named);
+    let experiments = selected().flat_map(|input| &input.study.experiments);
     let names = experiments.map(|experiment| experiment.name.as_str());
-    let (experiment, place) = experiment_and_place(wanted, names);
-    let drawn = inputs.iter().flat_map(|input| ioloom_report::pictures(input, experiment));
-    let (mut places, mut charts): (Vec<_>, Vec<_>) = drawn.unzip();
+    let (experiment, place) = experiment_and_place(rest, names);
+    let mut studies = BTreeSet::new();
+    let (mut places, mut charts) = (Vec::new(), Vec::new());
+    for input in selected() {
+        for (place, chart) in ioloom_report::pictures(input, experiment) {
+            studies.insert(input.study.name.as_str());
+            places.push(place);
+            charts.push(chart);
+        }
+    }
     if charts.is_empty() {
         let words = format!("session {session} has no runs of experiment '{experiment}'");
         return Err(Failure::failed(words));
+    }
+    if studies.len() > 1 {
+        let names: Vec<_> = studies.iter().map(|study| format!("{study}/{experiment}")).collect();
+        return Err(Failure::usage(format!(
+            "several studies have an experiment '{experiment}'; use --picture {}",
+            names.join(" or ")
+        )));
     }
     let Some(at) = place.map_or(Some(0), |place| places.iter().position(|of| of == place)) else {
         let places = places.join("; ");
@@ -162,7 +197,7 @@ fn picture(inputs: &[Input], wanted: &str, session: &str) -> Result<String, Fail
     let chosen = places.remove(at);
     if place.is_none() && !places.is_empty() {
         crate::stderr::message(&format!(
-            "the chart shows {chosen}; --picture '{experiment}:PLACE' draws one of the others: {}",
+            "the chart shows {chosen}; --picture '{wanted}:PLACE' draws one of the others: {}",
             places.join("; ")
         ));
     }
@@ -219,7 +254,7 @@ pub(crate) fn run(args: &ReportArgs) -> Ended {
 
 #[cfg(test)]
 mod tests {
-    use super::experiment_and_place;
+    use super::{experiment_and_place, study_and_rest};
 
     #[test]
     fn names_of_experiments_can_contain_colons() {
@@ -230,5 +265,13 @@ mod tests {
         assert_eq!(of("a:b"), ("a:b", None));
         assert_eq!(of("a:b:E, cold"), ("a:b", Some("E, cold")));
         assert_eq!(of("c:E"), ("c:E", None));
+    }
+
+    #[test]
+    fn an_experiment_can_be_named_with_its_study() {
+        let of = |wanted: &'static str| study_and_rest(wanted, ["memory", "copy"].into_iter());
+        assert_eq!(of("left-alone"), (None, "left-alone"));
+        assert_eq!(of("copy/left-alone:E, cold"), (Some("copy"), "left-alone:E, cold"));
+        assert_eq!(of("copying/left-alone"), (None, "copying/left-alone"));
     }
 }

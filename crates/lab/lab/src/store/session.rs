@@ -92,7 +92,7 @@ pub struct Sequential {
     pub claims: Vec<String>,
     /// Numbers of blocks after which the claims are judged.
     pub looks: Vec<u32>,
-    /// Sets that are smaller than the published ones.
+    /// Sets that are reduced to their quick size.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scaled: Vec<String>,
 }

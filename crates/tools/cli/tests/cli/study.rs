@@ -94,6 +94,10 @@ fn latest_is_every_session_of_a_command() {
     let kept = home.run(&["results", "keep", "latest"]).well().out;
     let has = |name: &str| kept.lines().any(|line| line.contains(name));
     assert!(has("tiny-") && has("second-"), "{kept}");
+    let picture = |wanted: &str| home.run(&["report", "--studies", &studies, "--picture", wanted]);
+    picture("two").one_error(2, &["several studies", "second/two or tiny/two"]);
+    assert!(picture("second/two").well().out.contains("<svg"));
+    picture("second/two:nowhere").one_error(2, &["no chart of 'second/two:nowhere'"]);
 }
 
 #[test]
