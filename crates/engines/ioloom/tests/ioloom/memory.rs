@@ -246,7 +246,8 @@ fn waits_for_drops(text: &str, paths: &[PathBuf], apart: Duration, held: Duratio
         }
         (sum, longest)
     });
-    let stream = paths.to_vec().into_iter().inspect(move |_| std::thread::sleep(apart));
+    let given = paths.to_vec();
+    let stream = given.into_iter().inspect(move |_| std::thread::sleep(apart));
     let plan = plan(&format!("{text}/memory=4MiB"));
     let run = ioloom::files(stream).pin(plan).try_map(|f| send.send(f.keep())).run();
     drop(send);

@@ -234,7 +234,8 @@ const BUSY: Duration = Duration::from_millis(400);
 /// Returns the processor time of readers while the function is busy.
 fn time_of_readers(paths: &[PathBuf]) -> u64 {
     // Both readers have found no path when the first one arrives.
-    let stream = paths.to_vec().into_iter().enumerate().map(|(at, path)| {
+    let paths = paths.to_vec();
+    let stream = paths.into_iter().enumerate().map(|(at, path)| {
         std::thread::sleep(Duration::from_millis(if at == 0 { 150 } else { 20 }));
         path
     });
