@@ -19,6 +19,7 @@ pub mod exclude;
 pub mod links;
 pub mod mounts;
 pub mod ncdu;
+mod node;
 mod options;
 pub mod remove;
 pub mod scan;

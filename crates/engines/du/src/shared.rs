@@ -5,7 +5,7 @@
 //! neighbouring links subtracts it: the sums of subtrees then count each file once. Jumps over several levels
 //! find that directory in a time that grows with the logarithm of the depth.
 
-use crate::tree::Node;
+use crate::node::Node;
 use std::collections::HashMap;
 
 /// Adds up shared bytes.

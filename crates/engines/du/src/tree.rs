@@ -11,41 +11,14 @@
 //! name.
 
 use crate::links::{FileId, LinkSet, Settled};
+pub use crate::node::{Found, Kind, Node};
 use crate::shared::Shares;
 use crate::{Measure, Tally};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// The type of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A directory.
-    Directory,
-    /// A regular file.
-    Regular,
-    /// A symbolic link.
-    Symlink,
-    /// A pipe, socket or device.
-    Other,
-}
-
 /// The node number of the root while a tree is being built.
 pub const ROOT: u32 = 0;
-
-/// A node as recorded by a thread.
-#[derive(Debug, Clone, Copy)]
-pub struct Found {
-    /// Node type.
-    pub kind: Kind,
-    /// Size of the entry itself.
-    pub size: Tally,
-    /// Device and inode.
-    pub id: FileId,
-    /// Link count of the inode.
-    pub links: u32,
-    /// Whether its size is counted here; this is decided at the end for inodes with several links.
-    pub counts: bool,
-}
 
 #[derive(Debug)]
 struct Made {
@@ -85,35 +58,6 @@ impl Part {
     pub fn unreadable(&mut self, node: u32) {
         self.unreadable.push(node);
     }
-}
-
-/// A node of a finished tree. Nodes are stored in the order of a walk by name.
-#[derive(Debug, Clone)]
-pub struct Node {
-    /// Depth below the root.
-    pub depth: u32,
-    /// Index of the parent; the root is its own parent.
-    pub parent: u32,
-    /// Index after the last node below this one.
-    pub end: u32,
-    /// Node type.
-    pub kind: Kind,
-    /// Whether this is a directory that could not be read.
-    pub unreadable: bool,
-    /// Size of the entry itself.
-    pub size: Tally,
-    /// Totals of the entry itself and the entries below it that are not nodes.
-    pub own: Tally,
-    /// Totals of [`Node::own`] and all nodes below.
-    pub total: Tally,
-    /// Disk usage in bytes of files with hard links both inside and outside this directory.
-    pub shared_bytes: u64,
-    /// Device and inode.
-    pub id: FileId,
-    /// Link count of the inode.
-    pub links: u32,
-    name_at: usize,
-    name_bytes: u32,
 }
 
 /// The tree of one root.
@@ -194,7 +138,13 @@ impl Tree {
             tree.close(depth);
             index_of.insert(made.node, index);
             let sum = part.sums.remove(&made.node).unwrap_or_default();
-            tree.nodes.push(Node::new(made, parent, depth, sum));
+            tree.nodes.push(Node::new(
+                made.found,
+                (made.name_at, made.name_bytes),
+                parent,
+                depth,
+                sum,
+            ));
             if let Some((first, end)) = children.get(&made.node) {
                 waiting.extend((*first..*end).rev().map(|child| (child, index, depth + 1)));
             }
@@ -422,38 +372,6 @@ impl Tree {
                 self.nodes[at].total += size;
             }
         }
-    }
-}
-
-impl Node {
-    fn new(made: &Made, parent: u32, depth: u32, sum: Tally) -> Self {
-        let found = made.found;
-        let own = if found.counts { found.size + sum } else { sum };
-        Self {
-            depth,
-            parent,
-            end: 0,
-            kind: found.kind,
-            unreadable: false,
-            size: found.size,
-            own,
-            total: Tally::default(),
-            shared_bytes: 0,
-            id: found.id,
-            links: found.links,
-            name_at: made.name_at,
-            name_bytes: made.name_bytes,
-        }
-    }
-
-    /// Returns whether this is a link to a file with several.
-    fn is_linked(&self) -> bool {
-        self.kind != Kind::Directory && self.links > 1
-    }
-
-    /// Returns the totals counted here. `total` contains what the children have reported so far.
-    fn total(&self) -> Tally {
-        self.total + self.own
     }
 }
 
