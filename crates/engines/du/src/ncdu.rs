@@ -505,7 +505,7 @@ mod tests {
 
     fn written(tree: &Tree) -> Vec<u8> {
         let mut out = Vec::new();
-        export(tree, ("ioloom", "0"), 7, &mut out).unwrap();
+        export(tree, ("ioloom", "0"), 7, false, &mut out).unwrap();
         out
     }
 

@@ -337,7 +337,7 @@ fn saved_scans_come_from_pipes() {
 fn a_limit_of_file_sizes_leaves_no_temporary_file() {
     let place = fresh();
     for at in 0..100 {
-        place.write(&format!("t/{at}"), "x");
+        place.write(format!("t/{at}"), "x");
     }
     let ran = in_shell(&place, "ulimit -f 1; \"$1\" du -a --save s.json t").ended(1);
     assert!(ran.err.contains("File too large"), "{}", ran.err);
