@@ -11,7 +11,7 @@ fuzz_target!(|bytes: &[u8]| {
     let limits = Limits { nodes_max: 10_000, ..Limits::default() };
     let Ok(tree) = ncdu::import(&mut &*bytes, limits) else { return };
     let mut written = Vec::new();
-    ncdu::export(&tree, ("fuzz", "0"), 0, &mut written).expect("memory takes everything");
+    ncdu::export(&tree, ("fuzz", "0"), 0, false, &mut written).expect("memory takes everything");
     let again = ncdu::import(&mut &written[..], Limits::default()).expect("it is ours");
     assert_eq!(tree.root().total, again.root().total);
 });

@@ -88,6 +88,7 @@ pub enum Characters {
 pub struct Exclude {
     patterns: Vec<Pattern>,
     characters: Characters,
+    posix: bool,
 }
 
 /// A pattern, read in both ways.
@@ -119,19 +120,20 @@ impl Exclude {
         Self::default()
     }
 
-    /// Returns a set that excludes nothing.
-    pub fn of(characters: Characters) -> Self {
-        Self { patterns: Vec::new(), characters }
+    /// Returns a set that excludes nothing. With `posix`, `^` does not negate a class, as in the C library if
+    /// `POSIXLY_CORRECT` is set.
+    pub fn of(characters: Characters, posix: bool) -> Self {
+        Self { patterns: Vec::new(), characters, posix }
     }
 
     /// Adds a pattern.
     pub fn add(&mut self, pattern: &[u8]) {
         let utf8 = self.characters == Characters::Utf8 && std::str::from_utf8(pattern).is_ok();
-        let bytes = read_pattern(pattern, Characters::Bytes);
+        let bytes = read_pattern(pattern, Characters::Bytes, self.posix);
         // An unclosed bracket becomes a literal character, but counts as a wildcard.
         let literal = bytes.iter().all(|token| matches!(token, Token::Is(_)));
         let plain = literal && !has_bracket(pattern);
-        let utf8 = utf8.then(|| read_pattern(pattern, Characters::Utf8));
+        let utf8 = utf8.then(|| read_pattern(pattern, Characters::Utf8, self.posix));
         let given = pattern.into();
         let escapes = pattern.iter().rev().take_while(|byte| **byte == b'\\').count();
         if !plain && escapes % 2 == 1 {
@@ -208,7 +210,7 @@ fn character(bytes: &[u8], characters: Characters) -> (u32, usize) {
     }
 }
 
-fn read_pattern(mut rest: &[u8], characters: Characters) -> Vec<Token> {
+fn read_pattern(mut rest: &[u8], characters: Characters, posix: bool) -> Vec<Token> {
     let mut tokens = Vec::new();
     while !rest.is_empty() {
         let (c, length) = character(rest, characters);
@@ -229,7 +231,7 @@ fn read_pattern(mut rest: &[u8], characters: Characters) -> Vec<Token> {
                 tokens.push(Token::Is(c));
                 &after[length..]
             }
-            b'[' => match read_class(after, characters) {
+            b'[' => match read_class(after, characters, posix) {
                 Some((class, after)) => {
                     tokens.push(class);
                     after
@@ -251,8 +253,8 @@ fn read_pattern(mut rest: &[u8], characters: Characters) -> Vec<Token> {
 
 /// Parses a class after its opening bracket; returns the class and the text after the closing
 /// bracket, or `None` if it is not closed.
-fn read_class(mut rest: &[u8], characters: Characters) -> Option<(Token, &[u8])> {
-    let negated = matches!(rest.first(), Some(b'!' | b'^'));
+fn read_class(mut rest: &[u8], characters: Characters, posix: bool) -> Option<(Token, &[u8])> {
+    let negated = rest.first().is_some_and(|c| *c == b'!' || *c == b'^' && !posix);
     if negated {
         rest = &rest[1..];
     }
@@ -502,11 +504,20 @@ mod tests {
         ];
         for (pattern, name, bytes, utf8) in cases {
             for (characters, expected) in [(Characters::Bytes, bytes), (Characters::Utf8, utf8)] {
-                let mut exclude = Exclude::of(characters);
+                let mut exclude = Exclude::of(characters, false);
                 exclude.add(pattern);
                 let path = [b"xxx/", name].concat();
                 assert_eq!(exclude.matches(&path), expected, "{pattern:?} {characters:?}");
             }
+        }
+    }
+
+    #[test]
+    fn posix_has_no_caret_in_classes() {
+        for (path, expected) in [("t/a", true), ("t/^", true), ("t/b", false)] {
+            let mut exclude = Exclude::of(Characters::Utf8, true);
+            exclude.add(b"[^a]");
+            assert_eq!(exclude.matches(path.as_bytes()), expected, "{path}");
         }
     }
 
@@ -533,7 +544,7 @@ mod tests {
         fn stars_agree_with_the_recursion(pattern in "[ab*?/]{0,7}", text in "[ab/]{0,9}") {
             let (p, t) = (pattern.as_bytes(), text.as_bytes());
             for how in [Characters::Utf8, Characters::Bytes] {
-                prop_assert_eq!(matches(&read_pattern(p, how), t, how), oracle(p, t));
+                prop_assert_eq!(matches(&read_pattern(p, how, false), t, how), oracle(p, t));
             }
         }
         #[test]

@@ -62,11 +62,13 @@ fn is_file_name(name: &[u8]) -> bool {
 }
 
 /// Writes a tree in which files are nodes. The header contains `program` and `version`; `unix_s` is
-/// the time of the scan.
+/// the time of the scan. If each link was counted (`count_links`), hard links are not marked, so that an
+/// import counts each, too.
 pub fn export(
     tree: &Tree,
     (program, version): (&str, &str),
     unix_s: u64,
+    count_links: bool,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     out.write_all(b"[1,2,{\"progname\":")?;
@@ -101,7 +103,7 @@ pub fn export(
         if at == 0 || node.id.device != parent.id.device {
             write!(out, ",\"dev\":{}", device_out(node.id.device))?;
         }
-        if !directory && node.links > 1 {
+        if !count_links && !directory && node.links > 1 {
             let (inode, links) = (node.id.inode, node.links);
             write!(out, ",\"ino\":{inode},\"hlnkc\":true,\"nlink\":{links}")?;
         }
@@ -503,7 +505,7 @@ mod tests {
 
     fn written(tree: &Tree) -> Vec<u8> {
         let mut out = Vec::new();
-        export(tree, ("ioloom", "0"), 7, &mut out).unwrap();
+        export(tree, ("ioloom", "0"), 7, false, &mut out).unwrap();
         out
     }
 

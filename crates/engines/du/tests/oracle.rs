@@ -191,13 +191,13 @@ proptest! {
     }
 
     #[test]
-    fn exports_and_documents_say_the_same(steps in steps()) {
+    fn exports_and_documents_say_the_same(steps in steps(), count_links in any::<bool>()) {
         let temp = tempfile::tempdir().unwrap();
         build(temp.path(), &steps);
-        let options = ScanOptions { detail: Detail::ALL, ..ScanOptions::default() };
+        let options = ScanOptions { detail: Detail::ALL, count_links, ..ScanOptions::default() };
         let scan = scanned(temp.path(), options).unwrap();
         let mut text = Vec::new();
-        ncdu::export(&scan.roots[0], ("ioloom", "0"), 0, &mut text).unwrap();
+        ncdu::export(&scan.roots[0], ("ioloom", "0"), 0, count_links, &mut text).unwrap();
         let back = ncdu::import(&mut &text[..], ncdu::Limits::default()).unwrap();
         let sums = |tree: &ioloom_du::Tree| -> Vec<_> {
             (0..tree.nodes().len())

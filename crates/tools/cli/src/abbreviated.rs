@@ -1,5 +1,7 @@
 //! Words that may be abbreviated, with GNU's message for others.
 
+use ioloom_model::units::readable;
+
 /// Returns the choice that `text` is, or of which it is the start. Neighbours with equal values
 /// have the same meaning. The message for another text lists the choices.
 pub(crate) fn choice_of<T: Copy + PartialEq>(
@@ -20,6 +22,7 @@ pub(crate) fn choice_of<T: Copy + PartialEq>(
         [] => "invalid",
         _ => "ambiguous",
     };
+    let text = readable(text);
     let mut message = format!("{adjective} argument '{text}' for '{what}'\nValid arguments are:");
     for (at, (word, value)) in choices.iter().enumerate() {
         let same = at.checked_sub(1).is_some_and(|before| choices[before].1 == *value);

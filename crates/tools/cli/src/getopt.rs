@@ -6,7 +6,8 @@
 //! only whole long options. An abbreviation is looked up among the options of the GNU program
 //! first, so new options of ours never make an old script ambiguous.
 
-use std::ffi::{OsStr, OsString};
+use crate::out::readable;
+use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// Whether an option takes a value.
@@ -150,7 +151,7 @@ impl Options {
         let mut found: Vec<_> = all.iter().copied().filter(|of| place(of.1).is_some()).collect();
         found.sort_by_key(|of| place(of.1));
         let found = if found.is_empty() { all } else { found };
-        let shown = OsStr::from_bytes(word).to_string_lossy();
+        let shown = readable(word);
         match found[..] {
             [] => Err(format!("unrecognized option '--{shown}'")),
             // Several names of one option are not ambiguous.
@@ -171,10 +172,14 @@ impl Options {
         more: &mut impl Iterator<Item = OsString>,
         found: &mut Vec<Word>,
     ) {
-        for (at, letter) in letters.iter().map(|byte| char::from(*byte)).enumerate() {
-            let option = self.known.iter().find(|option| option.letters.contains(&letter));
-            let Some(option) = option else {
-                found.push(Word::Wrong(format!("invalid option -- '{letter}'")));
+        let mut rest = letters;
+        while !rest.is_empty() {
+            let (letter, length) = first_letter(rest);
+            let shown = readable(&rest[..length]);
+            rest = &rest[length..];
+            let known = |option: &&Known| letter.is_some_and(|c| option.letters.contains(&c));
+            let (Some(letter), Some(option)) = (letter, self.known.iter().find(known)) else {
+                found.push(Word::Wrong(format!("invalid option -- '{shown}'")));
                 continue;
             };
             let (name, shown) = (option.name.clone(), format!("-{letter}"));
@@ -182,7 +187,6 @@ impl Options {
                 found.push(Word::Option { name, value: None, shown });
                 continue;
             }
-            let rest = &letters[at + 1..];
             let value = match rest {
                 [] => more.next(),
                 rest => Some(OsString::from_vec(rest.to_vec())),
@@ -194,6 +198,15 @@ impl Options {
             return;
         }
     }
+}
+
+/// Returns the first character, or `None` for a byte that is not UTF-8, and its length.
+fn first_letter(letters: &[u8]) -> (Option<char>, usize) {
+    let valid = letters[..letters.len().min(4)]
+        .utf8_chunks()
+        .next()
+        .and_then(|chunk| chunk.valid().chars().next());
+    (valid, valid.map_or(1, char::len_utf8))
 }
 
 /// Returns the words for clap: each option on its own with its value, then the operands after `--`.
@@ -288,6 +301,7 @@ mod tests {
                     "option requires an argument -- 't'",
                 ],
             ),
+            (&["-éa", "-aü"], &["invalid option -- 'é'", "invalid option -- 'ü'"]),
             (&["--all=1"], &["option '--all' doesn't allow an argument"]),
             (&["--util=1"], &["option '--utility' doesn't allow an argument"]),
             (&["--threshold"], &["option '--threshold' requires an argument"]),
@@ -296,6 +310,13 @@ mod tests {
         ] {
             assert_eq!(split(words, false), expected, "{words:?}");
         }
+    }
+
+    #[test]
+    fn a_byte_that_is_not_a_character_is_one_letter() {
+        let word = OsString::from_vec(b"-\xe9a\xff".to_vec());
+        let wrong = "invalid option -- '\u{FFFD}'".to_owned();
+        assert_eq!(options().split([word], false), Err(vec![wrong.clone(), wrong]));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use super::gnu::Choices;
 use super::shard_args::Apart;
+use super::size::Spelling;
 use crate::subtrees::ShardingWith;
 use crate::values::{self, Choice};
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -249,7 +250,11 @@ pub(crate) struct DuArgs {
     /// Show an ncdu export instead of scanning
     ///
     /// Use - for standard input.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["paths", "files0_from"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "paths", "files0_from", "count_links", "one_file_system", "one_mount", "all_file_systems",
+        "dereference", "dereference_args", "no_dereference", "exclude", "exclude_from", "threads",
+        "method",
+    ])]
     pub(crate) import: Option<PathBuf>,
 
     /// Write an export for ncdu
@@ -302,6 +307,11 @@ impl DuArgs {
         } else {
             Measure::Disk
         }
+    }
+
+    /// Returns the spelling of sizes that a unit flag gives.
+    pub(super) fn unit(&self) -> Option<&Spelling> {
+        Some(&self.choices.spelling).filter(|_| self.choices.spelling_given)
     }
 
     /// Returns whether to draw the tree view; `terminal` is true if standard output is a terminal.

@@ -16,7 +16,7 @@ use ioloom_du::remove::{Entry, RemoveError, remove};
 use ioloom_du::tree::Kind;
 use ioloom_du::{Measure, Scan, Tree};
 use ioloom_failure::reason;
-use ioloom_model::units::{format_count, format_size};
+use ioloom_model::units::{format_counted, format_size};
 use ioloom_walk::Follow;
 use keyboard::{HELP, KEYS, Keyboard, is_interrupt, stop_test};
 use question::{Question, WORD, things};
@@ -519,10 +519,10 @@ impl Browser {
         let here = &self.tree.nodes()[self.at];
         let total = here.total;
         let mut text = format!(
-            "{} disk, {} apparent, {} entries",
+            "{} disk, {} apparent, {}",
             format_size(total.disk_bytes),
             format_size(total.apparent_bytes),
-            format_count(total.inodes),
+            format_counted(total.inodes, "entry", "entries"),
         );
         if here.shared_bytes > 0 {
             text += &format!(", {} also linked from outside (H)", format_size(here.shared_bytes));

@@ -4,7 +4,7 @@ use super::args::DuArgs;
 use super::document::{comparable, not_written, save};
 use super::input::{exit_of, print_notes, scan};
 use super::lines::Lines;
-use super::picture::ROWS;
+use super::picture::{ROWS, size_in};
 use crate::exit::{Ended, Exit, Failure};
 use crate::out;
 use crate::out::readable;
@@ -13,9 +13,10 @@ use ioloom_du::document::{Change, Document, changes};
 use ioloom_du::scan::Recorded;
 use ioloom_du::{Measure, Tally};
 use ioloom_failure::{Operation, PathError, quoted};
-use ioloom_model::units::{format_count, format_size};
+use ioloom_model::units::format_count;
 use serde_json::json;
 use std::fs::File;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 pub(super) fn run(args: &DuArgs, old: &Path) -> Ended {
@@ -69,6 +70,7 @@ pub(super) fn run(args: &DuArgs, old: &Path) -> Ended {
         .retain(|change| delta(change, measure) != 0 && (shown(change.old) || shown(change.new)));
     changed.sort_by_key(|change| std::cmp::Reverse(delta(change, measure).unsigned_abs()));
     if args.json {
+        changed.truncate(args.top.unwrap_or(usize::MAX));
         out::print_json_to_slow_reader(&changes_json(&old, &new, &changed))?;
     } else {
         out::print_to_slow_reader(&text(args, &old, &new, &changed))?;
@@ -79,13 +81,18 @@ pub(super) fn run(args: &DuArgs, old: &Path) -> Ended {
 /// Returns the saved scan named by the arguments, or `None` if they must be scanned.
 fn saved(args: &DuArgs) -> Result<Option<Document>, Failure> {
     match &args.paths[..] {
-        [file] if Path::new(file).is_file() && args.save.is_some() => Err(Failure::usage(format!(
+        [file] if is_saved(Path::new(file)) && args.save.is_some() => Err(Failure::usage(format!(
             "--save needs a scan, but {} is a saved one",
             quoted(Path::new(file))
         ))),
-        [file] if Path::new(file).is_file() => read(Path::new(file)).map(Some),
+        [file] if is_saved(Path::new(file)) => read(Path::new(file)).map(Some),
         _ => Ok(None),
     }
+}
+
+/// Returns whether a path, after links, is a file or a pipe, and not a tree to scan.
+fn is_saved(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| found.is_file() || found.file_type().is_fifo())
 }
 
 fn read(file: &Path) -> Result<Document, Failure> {
@@ -107,8 +114,8 @@ fn delta(change: &Change, measure: Measure) -> i128 {
     value(change.new) - value(change.old)
 }
 
-/// Formats a change: `+1.50 MiB`, `-3`, `0 B`.
-fn signed(delta: i128, measure: Measure) -> String {
+/// Formats a change: `+1.50 MiB`, `-3`, `0 B`, or in the unit that an option gives.
+fn signed(delta: i128, args: &DuArgs) -> String {
     let value = u64::try_from(delta.unsigned_abs()).unwrap_or(u64::MAX);
     let sign = if delta > 0 {
         "+"
@@ -117,8 +124,7 @@ fn signed(delta: i128, measure: Measure) -> String {
     } else {
         ""
     };
-    let size = if measure == Measure::Inodes { format_count(value) } else { format_size(value) };
-    format!("{sign}{size}")
+    format!("{sign}{}", size_in(args.unit(), value, args.measure()))
 }
 
 fn text(args: &DuArgs, old: &Document, new: &Document, changed: &[Change]) -> String {
@@ -132,7 +138,7 @@ fn text(args: &DuArgs, old: &Document, new: &Document, changed: &[Change]) -> St
             (_, None) => "gone",
             _ => "    ",
         };
-        let size = signed(delta(change, measure), measure);
+        let size = signed(delta(change, measure), args);
         out.push_str(&format!("{size:>12} {word} {}\n", readable(&change.path)));
     }
     if changed.len() > rows {
@@ -140,11 +146,11 @@ fn text(args: &DuArgs, old: &Document, new: &Document, changed: &[Change]) -> St
         out.push_str(&format!("{more} smaller changes not shown (--top N)\n"));
     }
     let (was, is) = (old.total.by(measure), new.total.by(measure));
-    let size = |v: u64| if measure == Measure::Inodes { format_count(v) } else { format_size(v) };
+    let size = |value: u64| size_in(args.unit(), value, measure);
     let word = measure.word();
     out.push_str(&format!(
         "{:>12}      in total ({word}), from {} to {}\n",
-        signed(total, measure),
+        signed(total, args),
         size(was),
         size(is)
     ));

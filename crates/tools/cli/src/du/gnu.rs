@@ -9,7 +9,7 @@ use super::size::{self, Spelling, Wrong};
 use super::time::{self, TimeFormat};
 use crate::exit::{Exit, Failure};
 use crate::getopt::{self, Options, Word};
-use crate::{stderr, usage};
+use crate::{out, stderr, usage};
 use ioloom_du::exclude::Exclude;
 use ioloom_du::scan::Time;
 use ioloom_walk::Follow;
@@ -97,6 +97,8 @@ impl Threshold {
 #[derive(Debug, Default)]
 pub(crate) struct Choices {
     pub(super) spelling: Spelling,
+    /// Whether an option, and not only the environment or the default, gives the spelling.
+    pub(super) spelling_given: bool,
     pub(super) apparent: bool,
     pub(super) follow: FollowChoice,
     pub(super) max_depth: Option<u64>,
@@ -220,9 +222,11 @@ impl Reading {
         shown: &str,
         has_value: bool,
     ) -> Result<(), Refusal> {
-        let text = value.to_string_lossy();
-        let fatal = |wrong: Wrong| Refusal::of(wrong.message(shown, &text), false);
+        let (text, readable) = (value.to_string_lossy(), out::readable(value.as_bytes()));
+        let fatal = |wrong: Wrong| Refusal::of(wrong.message(shown, &readable), false);
         let choices = &mut self.choices;
+        choices.spelling_given |=
+            matches!(name, "bytes" | "human-readable" | "si" | "k" | "m" | "block-size");
         match name {
             "all" => self.all = true,
             "summarize" => self.summarize = true,
@@ -263,7 +267,7 @@ impl Reading {
             }
             "max-depth" => match size::plain(value.as_bytes()) {
                 Some(depth) => choices.max_depth = Some(depth),
-                None => self.wrong.push(format!("invalid maximum depth '{text}'")),
+                None => self.wrong.push(format!("invalid maximum depth '{readable}'")),
             },
             "time" => {
                 let time = if has_value { time::word(&text) } else { Ok(Time::Modified) };
@@ -422,6 +426,26 @@ mod tests {
             ("-q --all=1", "invalid option -- 'q'|option '--all' doesn't allow an argument", true),
         ] {
             assert_eq!(message(line), (text.to_owned(), hint), "{line}");
+        }
+    }
+
+    #[test]
+    fn control_characters_of_values_are_escaped() {
+        for line in
+            ["-d x\u{1b}[1m", "-t x\u{1b}", "-B x\u{1b}", "--time=x\u{1b}", "--x\u{1b}", "-\u{1b}"]
+        {
+            let messages = chosen(line, &Environment::default()).unwrap_err().messages.join("|");
+            assert!(!messages.contains('\u{1b}') && messages.contains("\\u{1b}"), "{messages}");
+        }
+        let style = chosen("--time --time-style=x\u{1b}", &Environment::default()).unwrap_err();
+        assert!(style.messages[0].starts_with("invalid argument 'x\\u{1b}'"), "{style:?}");
+    }
+
+    #[test]
+    fn only_options_give_a_unit_to_the_tree_view() {
+        for (line, given) in [("", false), ("-A", false), ("-b", true), ("-BM", true), ("-k", true)]
+        {
+            assert_eq!(plain(line).spelling_given, given, "{line}");
         }
     }
 }

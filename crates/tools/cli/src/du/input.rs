@@ -120,7 +120,7 @@ fn scan_all(
 }
 
 /// Returns whether files are written after the scan, from its trees.
-fn writes_files(args: &DuArgs) -> bool {
+pub(super) fn writes_files(args: &DuArgs) -> bool {
     args.save.is_some() || args.svg.is_some() || args.export_ncdu.is_some()
 }
 

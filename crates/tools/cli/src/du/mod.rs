@@ -26,7 +26,7 @@ pub(crate) use args::DuArgs;
 use crate::exit::{Ended, Exit, Failure};
 use crate::{atomic_file, interrupt, out, remote};
 use document::{comparable, document, not_written, save};
-use input::{exit_of, import, print_notes, scan};
+use input::{exit_of, import, print_notes, scan, writes_files};
 use ioloom_du::tree::Kind;
 use ioloom_du::{Scan, ncdu};
 use ioloom_failure::quoted;
@@ -35,7 +35,8 @@ use lines::Lines;
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Parses the words after `du`: in the order of GNU du, and then with clap. Returns the arguments, or
 /// a failure with code 1.
@@ -76,6 +77,10 @@ fn execute(args: &DuArgs) -> Ended {
         return shard::run(args);
     }
     check_files(args)?;
+    if writes_files(args) {
+        // A write beyond the limit of file sizes then fails, and leaves no temporary file.
+        let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
+    }
     let lines = Lines::of(args);
     let terminal = std::io::stdout().is_terminal();
     if args.interactive && !terminal {
@@ -107,7 +112,8 @@ fn execute(args: &DuArgs) -> Ended {
     Ok(exit_of(&scan))
 }
 
-/// Refuses other output with an export on standard output, and files that cannot be written there.
+/// Refuses other output with an export on standard output, files that cannot be written there, and one file
+/// for several outputs.
 fn check_files(args: &DuArgs) -> Result<(), Failure> {
     for (flag, file) in [("--save", &args.save), ("--svg", &args.svg)] {
         if file.as_ref().is_some_and(|file| file.as_os_str() == "-") {
@@ -115,6 +121,16 @@ fn check_files(args: &DuArgs) -> Result<(), Failure> {
                 "{flag} does not write to standard output; for a file of this name, use './-'"
             )));
         }
+    }
+    let files =
+        [("--save", &args.save), ("--svg", &args.svg), ("--export-ncdu", &args.export_ncdu)];
+    let mut places: Vec<(&str, PathBuf)> = Vec::new();
+    for (flag, file) in files {
+        let Some(place) = file.as_deref().and_then(place) else { continue };
+        if let Some((other, _)) = places.iter().find(|(_, known)| *known == place) {
+            return Err(Failure::usage(format!("{other} and {flag} name the same file")));
+        }
+        places.push((flag, place));
     }
     let others = [
         ("--json", args.json),
@@ -129,6 +145,18 @@ fn check_files(args: &DuArgs) -> Result<(), Failure> {
         }
         None => Ok(()),
     }
+}
+
+/// Returns the path without links of an output file, or `None` for what is not a file, such as a device.
+fn place(file: &Path) -> Option<PathBuf> {
+    if file.as_os_str() == "-" {
+        return None;
+    }
+    if let Ok(place) = file.canonicalize() {
+        return place.is_file().then_some(place);
+    }
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    Some(parent.unwrap_or(Path::new(".")).canonicalize().ok()?.join(file.file_name()?))
 }
 
 /// Returns whether an export is the output.
@@ -192,7 +220,7 @@ fn write_files(args: &DuArgs, lines: &Lines, scan: &Scan) -> Result<(), Failure>
         })?;
     }
     match &args.export_ncdu {
-        Some(file) => export(file, scan),
+        Some(file) => export(file, scan, args.count_links),
         None => Ok(()),
     }
 }
@@ -200,6 +228,7 @@ fn write_files(args: &DuArgs, lines: &Lines, scan: &Scan) -> Result<(), Failure>
 fn picture(args: &DuArgs, lines: &Lines) -> picture::Picture {
     picture::Picture {
         measure: lines.measure,
+        unit: args.unit().cloned(),
         rows: args.top.unwrap_or(picture::ROWS),
         depth_max: lines.depth_max,
         all: lines.all,
@@ -210,7 +239,7 @@ fn picture(args: &DuArgs, lines: &Lines) -> picture::Picture {
     }
 }
 
-fn export(file: &Path, scan: &Scan) -> Result<(), Failure> {
+fn export(file: &Path, scan: &Scan, count_links: bool) -> Result<(), Failure> {
     let Some(tree) = scan.roots.first() else {
         return Err(Failure::failed("nothing to export: no entry could be read"));
     };
@@ -226,7 +255,8 @@ fn export(file: &Path, scan: &Scan) -> Result<(), Failure> {
         return Err(Failure::failed(format!("cannot export {path}: {wrong}")));
     }
     let write = |out: &mut dyn Write| {
-        ncdu::export(tree, ("ioloom", env!("CARGO_PKG_VERSION")), scan.started_unix_s, out)
+        let program = ("ioloom", env!("CARGO_PKG_VERSION"));
+        ncdu::export(tree, program, scan.started_unix_s, count_links, out)
     };
     if file.as_os_str() == "-" {
         let mut text = Vec::new();

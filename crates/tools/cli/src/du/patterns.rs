@@ -8,9 +8,10 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Returns an empty set for the locale of this process.
+/// Returns an empty set for the environment of this process.
 pub(super) fn none() -> Exclude {
-    Exclude::of(if locale::is_utf8() { Characters::Utf8 } else { Characters::Bytes })
+    let characters = if locale::is_utf8() { Characters::Utf8 } else { Characters::Bytes };
+    Exclude::of(characters, std::env::var_os("POSIXLY_CORRECT").is_some())
 }
 
 /// Adds the patterns of a file; `-` is standard input. Fails with a message.

@@ -5,10 +5,11 @@
 //! information.
 
 use super::gnu::Threshold;
+use super::size::Spelling;
 use crate::out::{fitted, readable};
 use ioloom_du::tree::Kind;
 use ioloom_du::{Measure, Scan, Tree};
-use ioloom_model::units::{format_count, format_size};
+use ioloom_model::units::{format_count, format_counted, format_size};
 use std::collections::{BTreeSet, BinaryHeap};
 
 /// Number of nodes shown without --top.
@@ -20,6 +21,8 @@ const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'
 /// Drawing options.
 pub(super) struct Picture {
     pub(super) measure: Measure,
+    /// The spelling of sizes, if an option gives one.
+    pub(super) unit: Option<Spelling>,
     pub(super) rows: usize,
     pub(super) depth_max: u32,
     pub(super) all: bool,
@@ -154,25 +157,29 @@ impl Picture {
     }
 
     fn lines(&self, rows: &[Row], whole: u64) -> String {
-        let sizes: Vec<String> = rows.iter().map(|row| size(row.value, self.measure)).collect();
+        let size = |value: u64| size_in(self.unit.as_ref(), value, self.measure);
+        let sizes: Vec<String> = rows.iter().map(|row| size(row.value)).collect();
         let width = sizes.iter().map(|s| s.chars().count()).max().unwrap_or(0).max(8);
         let with_shared = self.measure == Measure::Disk && rows.iter().any(|row| row.shared > 0);
+        let shared = |row: &Row| if row.shared == 0 { String::new() } else { size(row.shared) };
+        let shared_width = rows.iter().map(|row| shared(row).chars().count()).max().unwrap_or(0);
+        let shared_width = shared_width.max(10);
         let mut out = format!("{:>width$}  share  {:BAR$}", self.measure.word(), "");
         if with_shared {
-            out.push_str("     shared");
+            out.push_str(&format!(" {:>shared_width$}", "shared"));
         }
         out.push_str("  name\n");
-        for (row, size) in rows.iter().zip(&sizes) {
+        for (row, own) in rows.iter().zip(&sizes) {
             let part = |value: u64| if whole == 0 { 0.0 } else { value as f64 / whole as f64 };
-            let mut line = format!("{size:>width$} {:>6}  ", percent(part(row.value)));
+            let mut line = format!("{own:>width$} {:>6}  ", percent(part(row.value)));
             let drawn = bar(part(row.value), part(row.above));
             line.push_str(&if self.colour { painted(&drawn, row.depth) } else { drawn });
             if with_shared {
-                let shared = if row.shared == 0 { String::new() } else { format_size(row.shared) };
-                line.push_str(&format!(" {shared:>10}"));
+                line.push_str(&format!(" {:>shared_width$}", shared(row)));
             }
             line.push_str("  ");
-            let taken = width + 1 + 6 + 2 + BAR + if with_shared { 11 } else { 0 } + 2;
+            let taken =
+                width + 1 + 6 + 2 + BAR + if with_shared { shared_width + 1 } else { 0 } + 2;
             let tail = format!("{}{}{}", row.branch, row.name, row.mark);
             line.push_str(&fitted(&tail, self.columns.saturating_sub(taken).max(12)));
             out.push_str(line.trim_end());
@@ -183,7 +190,7 @@ impl Picture {
 
     fn foot(&self, scan: &Scan, left_out: usize) -> String {
         let total = scan.total();
-        let mut words = vec![format!("{} entries", format_count(total.inodes))];
+        let mut words = vec![format_counted(total.inodes, "entry", "entries")];
         match self.measure {
             Measure::Apparent => words.push(format!("{} on disk", format_size(total.disk_bytes))),
             Measure::Disk => words.push(format!("{} apparent", format_size(total.apparent_bytes))),
@@ -212,6 +219,11 @@ impl Picture {
 /// Formats a value.
 pub(super) fn size(value: u64, measure: Measure) -> String {
     if measure == Measure::Inodes { format_count(value) } else { format_size(value) }
+}
+
+/// Formats a value in the unit that an option gives, if any.
+pub(super) fn size_in(unit: Option<&Spelling>, value: u64, measure: Measure) -> String {
+    unit.map_or_else(|| size(value, measure), |unit| unit.spell(value))
 }
 
 pub(super) fn percent(part: f64) -> String {

@@ -9,6 +9,7 @@ use ioloom_du::scan::Time;
 use jiff::fmt::strtime::{BrokenDownTime, Config};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
+use std::path::Path;
 
 /// The words of `--time`, by lines of the same meaning.
 const WORDS: [(&str, Time); 5] = [
@@ -98,13 +99,47 @@ fn zone(variable: Option<&str>) -> TimeZone {
     match text {
         Some("") => TimeZone::UTC,
         // Names of the database come first: some of them, such as EST5EDT, are rules of POSIX, too, which
-        // lack those of former years.
+        // lack those of former years. As file names, they are case-sensitive.
         Some(text) => TimeZone::get(text)
-            .or_else(|_| TimeZone::posix(text))
-            .or_else(|_| with_rules(text))
-            .unwrap_or_else(|_| TimeZone::system()),
+            .ok()
+            .filter(|zone| zone.iana_name() == Some(text))
+            .or_else(|| TimeZone::posix(text).ok())
+            .or_else(|| TimeZone::posix(&clamped(text)?).ok())
+            .or_else(|| with_rules(text).ok())
+            .or_else(|| without_distance(text))
+            .unwrap_or_else(TimeZone::system),
         None => TimeZone::system(),
     }
+}
+
+/// Splits the name of a zone from what follows.
+fn split_name(text: &str) -> (&str, &str) {
+    text.split_at(text.len() - text.trim_start_matches(|c: char| c.is_ascii_alphabetic()).len())
+}
+
+/// Returns a zone of a name and a distance to UTC with the distance in range, as in the C library: at most 24 hours,
+/// 59 minutes and 59 seconds.
+fn clamped(text: &str) -> Option<String> {
+    let (name, distance) = split_name(text);
+    let digits = distance.trim_start_matches(['+', '-']);
+    let sign = &distance[..distance.len() - digits.len()];
+    let parts: Vec<u16> = digits.split(':').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+    if sign.len() > 1 || parts.len() > 3 {
+        return None;
+    }
+    let part = |at: usize, most: u16| parts.get(at).copied().unwrap_or(0).min(most);
+    Some(format!("{name}{sign}{}:{:02}:{:02}", part(0, 24), part(1, 59), part(2, 59)))
+}
+
+/// Returns the zone of a text without a distance to UTC that is not a file of the database, either: UTC under the
+/// letters at its start, as in the C library.
+fn without_distance(text: &str) -> Option<TimeZone> {
+    let (name, rest) = split_name(text);
+    let distance = rest.starts_with(|c: char| c.is_ascii_digit() || "+-".contains(c));
+    if name.is_empty() || distance || Path::new("/usr/share/zoneinfo").join(text).exists() {
+        return None;
+    }
+    Some(TimeZone::posix(&format!("{name}0")).unwrap_or(TimeZone::UTC))
 }
 
 /// Flags and width of a conversion.
@@ -224,10 +259,7 @@ impl Shown<'_> {
             'n' => return Some(spec.text("\n")),
             't' => return Some(spec.text("\t")),
             'a' | 'A' | 'b' | 'B' | 'h' | 'p' | 'P' | 'Z' => {
-                let format = format!("%{letter}");
-                let config = Config::new().lenient(true);
-                let name = BrokenDownTime::from(self.time).to_string_with_config(&config, format);
-                let name = name.unwrap_or_default();
+                let name = self.name(letter);
                 let changes = spec.has('#');
                 let lower = letter == 'P' || changes && matches!(letter, 'p' | 'Z');
                 return Some(match lower {
@@ -240,6 +272,18 @@ impl Shown<'_> {
         };
         let text = self.format(format);
         Some(spec.text(&if spec.has('^') { text.to_uppercase() } else { text }))
+    }
+
+    /// Returns the name that a conversion shows.
+    fn name(&self, letter: char) -> String {
+        if letter == 'Z' {
+            let zone = self.time.time_zone().to_offset_info(self.time.timestamp());
+            return zone.abbreviation().to_owned();
+        }
+        let config = Config::new().lenient(true);
+        let format = format!("%{letter}");
+        let name = BrokenDownTime::from(self.time).to_string_with_config(&config, format);
+        name.unwrap_or_default()
     }
 
     /// Formats a conversion to a number.
@@ -416,6 +460,22 @@ mod tests {
             let spell = |seconds| format.spell(Newest((seconds, 0))).0;
             let shown = (spell(820_800), spell(15_638_400));
             assert_eq!(shown, (winter.to_owned(), summer.to_owned()), "{variable}");
+        }
+    }
+
+    #[test]
+    fn other_zones_are_those_of_the_c_library() {
+        for (variable, expected) in [
+            ("aBc5", "-0500 aBc"),
+            ("abc25", "-2400 abc"),
+            ("ABCDEF3:70", "-0359 ABCDEF"),
+            ("utc", "+0000 utc"),
+            ("europe/berlin", "+0000 europe"),
+            ("Nowhere/Town", "+0000 Nowhere"),
+        ] {
+            let style = TimeFormat::new(Some("+%z %Z"), None).unwrap();
+            let format = TimeFormat { zone: zone(Some(variable)), ..style };
+            assert_eq!(format.spell(Newest((820_800, 0))).0, expected, "{variable}");
         }
     }
 

@@ -90,13 +90,21 @@ fn lines_of_an_import_and_the_largest_of_it() {
 }
 
 #[test]
-fn times_of_an_import_and_maps_of_a_comparison_are_refused() {
+fn scan_flags_of_an_import_and_maps_of_a_comparison_are_refused() {
     let place = imported();
     place.du(&["--save", "s.json", "--import", "x.json"]).ended(1);
     for args in [
         &["--import", "x.json", "--time"][..],
         &["--time=ctime", "--import", "x.json"],
         &["--diff", "s.json", "--svg", "map.svg", "s.json"],
+        &["--import", "x.json", "--exclude=*.jpg"],
+        &["--import", "x.json", "-X", "x.json"],
+        &["--import", "x.json", "-x"],
+        &["-L", "--import", "x.json"],
+        &["-H", "--import", "x.json"],
+        &["-l", "--import", "x.json"],
+        &["--import", "x.json", "--method=lstat"],
+        &["--import", "x.json", "--threads=1"],
     ] {
         let ran = place.du(args).ended(1);
         assert!(ran.err.contains("cannot be used with"), "{args:?}: {}", ran.err);
@@ -123,6 +131,50 @@ fn an_export_imports_unchanged() {
 }
 
 #[test]
+fn an_export_with_each_link_counted_imports_unchanged() {
+    let place = fresh();
+    place.hard_links("t");
+    let direct = place.du(&["-la", "t"]).ended(0);
+    place.du(&["-l", "--export-ncdu", "out.json", "t"]).ended(0);
+    assert_eq!(place.du(&["-a", "--import", "out.json"]).ended(0).text(), direct.text());
+}
+
+#[test]
+fn the_tree_view_has_the_unit_of_the_flags_and_the_number_of_an_entry() {
+    let place = fresh();
+    let export = r#"[1,2,{},[{"name":"t","asize":3,"dsize":4096}]]"#;
+    place.write("x.json", export);
+    for (args, size) in [
+        (&["-k"][..], "4 "),
+        (&["-B1"], "4096 "),
+        (&["--si"], "4.1k "),
+        (&["-b"], "3 "),
+        (&[], "4.00 KiB "),
+    ] {
+        let text = place.du(&[args, &["--tree", "--import", "x.json"]].concat()).ended(0).text();
+        let row = text.lines().nth(1).unwrap().trim_start();
+        assert!(row.starts_with(size), "{args:?}: {text}");
+        assert!(text.contains("\n1 entry, "), "{text}");
+    }
+}
+
+#[test]
+fn one_file_for_two_outputs_is_refused() {
+    let place = fresh();
+    place.write("t/f", "x");
+    for args in [
+        &["--save", "q", "--svg", "./q"][..],
+        &["--svg", "q", "--export-ncdu", "t/../q"],
+        &["--save", "q", "--export-ncdu", "q"],
+    ] {
+        let ran = place.du(&[args, &["t"]].concat()).ended(1);
+        assert!(ran.err.ends_with("name the same file\n"), "{}", ran.err);
+        assert!(!place.at("q").exists());
+    }
+    place.du(&["--save", "/dev/null", "--svg", "/dev/null", "t"]).ended(0);
+}
+
+#[test]
 fn a_file_is_not_exported() {
     let place = fresh();
     place.write("f", "x");
@@ -140,7 +192,7 @@ fn a_saved_scan_shows_what_has_grown() {
     place.write("t/a/g", [1; 70_000]);
     place.write("t/new/f", [1; 300]);
     std::fs::remove_dir_all(place.at("t/gone")).unwrap();
-    let text = place.du(&["-b", "--diff", "old.json", "t"]).ended(0).text();
+    let text = place.du(&["-A", "--diff", "old.json", "t"]).ended(0).text();
     let row = |path: &str| {
         let line = text.lines().find(|line| line.ends_with(path));
         line.unwrap_or_else(|| panic!("{path}: {text}")).to_owned()
@@ -149,13 +201,19 @@ fn a_saved_scan_shows_what_has_grown() {
     assert!(row(" t/new").contains("new"), "{text}");
     assert!(row(" t/gone").contains("gone") && row(" t/gone").contains('-'), "{text}");
     place.du(&["--save", "new.json", "t"]).ended(0);
-    let kept = place.du(&["-b", "--diff", "old.json", "new.json"]).ended(0).text();
+    let kept = place.du(&["-A", "--diff", "old.json", "new.json"]).ended(0).text();
     assert_eq!(kept, text);
+    let bytes = place.du(&["-b", "--diff", "old.json", "new.json"]).ended(0).text();
+    let grown = bytes.lines().find(|line| line.ends_with(" t/a")).unwrap();
+    assert!(grown.trim_start().starts_with("+70") && !grown.contains("KiB"), "{bytes}");
     let ran = place.du(&["--diff", "old.json", "new.json", "--save", "third.json"]).ended(1);
     assert_eq!(ran.err, "ioloom: --save needs a scan, but 'new.json' is a saved one\n");
     assert!(!place.at("third.json").exists());
     let json = place.du(&["--json", "--diff", "old.json", "new.json"]).ended(0).json();
     assert_eq!(json["changes"].as_array().unwrap().len(), 4, "{json}");
+    let args = ["--json", "--top", "1", "--diff", "old.json", "new.json"];
+    let top = place.du(&args).ended(0).json();
+    assert_eq!(top["changes"].as_array().unwrap()[..], json["changes"].as_array().unwrap()[..1]);
     for words in [&["-t", "1M"][..], &["--top", "1"], &["-a"]] {
         place.du(&[words, &["--save", "same.json", "t"]].concat()).ended(0);
         let args = ["--json", "--diff", "new.json", "same.json"];

@@ -322,6 +322,30 @@ fn in_shell(place: &Workspace, script: &str) -> ProcessOutput {
 }
 
 #[test]
+fn saved_scans_come_from_pipes() {
+    let place = fresh();
+    place.write("t/f", [1; 1000]);
+    place.du(&["--save", "old.json", "t"]).ended(0);
+    place.write("t/d/g", [1; 90_000]);
+    place.du(&["--save", "new.json", "t"]).ended(0);
+    let expected = place.du(&["--diff", "old.json", "new.json"]).ended(0).text();
+    let script = "\"$1\" du --diff <(cat old.json) <(cat new.json)";
+    assert_eq!(in_shell(&place, script).ended(0).text(), expected);
+}
+
+#[test]
+fn a_limit_of_file_sizes_leaves_no_temporary_file() {
+    let place = fresh();
+    for at in 0..100 {
+        place.write(format!("t/{at}"), "x");
+    }
+    let ran = in_shell(&place, "ulimit -f 1; \"$1\" du -a --save s.json t").ended(1);
+    assert!(ran.err.contains("File too large"), "{}", ran.err);
+    let names = fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(names.collect::<Vec<_>>(), ["t"]);
+}
+
+#[test]
 fn a_file_that_is_standard_output_is_written_and_not_replaced() {
     let place = fresh();
     place.write("t/f", "x");
