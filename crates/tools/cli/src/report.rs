@@ -247,7 +247,11 @@ pub(crate) fn run(args: &ReportArgs) -> Ended {
     for input in &mut inputs {
         input.report_path = Some(short(&path));
     }
-    atomic_file::write(&path, args.format.of(&inputs))?;
+    let text = args.format.of(&inputs);
+    match &args.output {
+        Some(path) => atomic_file::write(path, text)?,
+        None => atomic_file::write_with_parents(&path, text)?,
+    }
     session_report::print_summary(&inputs)?;
     Ok(Exit::Ok)
 }

@@ -109,13 +109,8 @@ fn execute(args: &DuArgs) -> Ended {
 
 /// Refuses other output with an export on standard output, and files that cannot be written there.
 fn check_files(args: &DuArgs) -> Result<(), Failure> {
-    for (flag, file) in [("--save", &args.save), ("--svg", &args.svg)] {
-        if file.as_ref().is_some_and(|file| file.as_os_str() == "-") {
-            return Err(Failure::usage(format!(
-                "{flag} does not write to standard output; for a file of this name, use './-'"
-            )));
-        }
-    }
+    atomic_file::refuse_dash("--save", args.save.as_deref())?;
+    atomic_file::refuse_dash("--svg", args.svg.as_deref())?;
     let others = [
         ("--json", args.json),
         ("--tree", args.tree),
