@@ -228,7 +228,7 @@ pub(crate) fn run(args: &ReportArgs) -> Ended {
         return match &args.output {
             Some(path) if !to_stdout => {
                 atomic_file::write(path, &svg)?;
-                out::print(&format!("{}\n", path.display()))?;
+                out::print(&format!("{}\n", out::readable(path.as_os_str().as_encoded_bytes())))?;
                 Ok(Exit::Ok)
             }
             _ => out::print(&svg).map(|()| Exit::Ok),

@@ -442,6 +442,14 @@ impl EachArgs {
         !self.is_pinned() || self.plan.is_some_and(is_auto)
     }
 
+    /// Returns whether a flag changes the plan.
+    pub(crate) fn shapes_plan(&self) -> bool {
+        let threads = self.threads.is_some() || self.jobs.is_some() || self.exec.is_some();
+        let buffered = self.chunk.is_some() || self.memory.is_some();
+        let ordered = self.buffers != Buffers::Pool || self.read_order != ReadOrder::List;
+        self.is_pinned() || self.polite || threads || buffered || ordered
+    }
+
     /// Returns whether a flag selects a method.
     pub(crate) fn method_given(&self) -> bool {
         self.method.is_some() || self.plan.is_some()
