@@ -31,7 +31,7 @@ const MEMORY_MIN: u64 = 64 << 10;
 #[command(after_long_help = "\
 Examples:
   ioloom each ~/src                             one digest over a tree
-  ioloom each ~/src --compute sha256 --per-file lines as sha256sum prints them
+  ioloom each ~/src --compute sha256 --per-file  lines as sha256sum prints them
   ioloom each --check SHA256SUMS --compute sha256
   find . -name '*.c' -print0 | ioloom each -0 - --exec 'wc -l {}'
   ioloom each big/ --method direct:uring --schedule window:l=8
