@@ -171,9 +171,15 @@ fn literal(head: Option<&str>, body: &str, out: &mut Vec<u8>) -> io::Result<()> 
     roff.control("nf", []);
     let indented = |line: &str| line.is_empty() || line.starts_with(EXAMPLE_INDENT);
     let is_indented = body.lines().all(indented);
+    // The lines that continue a broken description have its indent.
+    let mut is_broken = false;
     for line in body.lines() {
         let line = line.strip_prefix(EXAMPLE_INDENT).filter(|_| is_indented).unwrap_or(line);
-        for part in broken(line) {
+        let continued = line.trim_start();
+        let goes_on = is_broken && line.len() - continued.len() > HANGING.len();
+        let parts = if goes_on { vec![format!("{HANGING}{continued}")] } else { broken(line) };
+        is_broken = goes_on || parts.len() > 1;
+        for part in parts {
             roff.text([roman(part)]);
         }
     }
@@ -366,6 +372,10 @@ mod tests {
         let quoted = format!("sqlite3 index '{}'", "a b ".repeat(15));
         assert_eq!(broken(&quoted)[0], "sqlite3 index \\");
         assert_eq!(broken("ioloom x  short"), ["ioloom x  short"]);
+        let described = format!("Words:\n  x  {}\n           and more", "word ".repeat(15));
+        let mut text = Vec::new();
+        literal(None, &described, &mut text).unwrap();
+        assert!(String::from_utf8(text).unwrap().contains("\n    and more\n"));
     }
 
     #[test]

@@ -277,8 +277,8 @@ pub(crate) struct EachArgs {
 
     /// Explain the plan without running it
     ///
-    /// Prints what the threads of the chosen plan do. Without a path and a plan, prints the table of
-    /// all methods and schedules, with the reason where a pair is not possible.
+    /// Prints what the threads of the chosen plan do. Without a path or a flag that changes the plan,
+    /// prints the table of all methods and schedules, with the reason where a pair is not possible.
     #[arg(long, conflicts_with_all = ["check", "shard"])]
     pub(crate) explain: bool,
 

@@ -152,6 +152,9 @@ fn a_file_named_minus_is_refused_and_a_missing_directory_not_created() {
         &["each", ".", "--trace", "-"],
         &["watch", "-o", "-", "--", "true"],
         &["watch", "--html", "-", "--", "true"],
+        &["compare", "latest-1", "latest", "--html", "-"],
+        &["predict", "files", "--device", "nvme", "--files", "10k", "--timeline", "-"],
+        &["shard", "merge", "plan", "parts", "--report", "-"],
     ] {
         home.run(args).one_error(2, &["does not write to standard output", "'./-'"]);
         assert!(!home.path("-").exists(), "{args:?}");
