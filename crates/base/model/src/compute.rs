@@ -130,6 +130,18 @@ impl Compute {
         }
     }
 
+    /// Returns the name without numbers, such as `sleep` for `sleep:1ms`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Touch => "touch",
+            Self::Checksum { .. } => "checksum",
+            Self::Hash(hash) => hash.name(),
+            Self::Spin(_) => "spin",
+            Self::Sleep(_) => "sleep",
+        }
+    }
+
     /// Returns the random time for file `index` in nanoseconds, if this kind has one. `demand` is
     /// the distribution of the file set.
     pub fn demand_ns(&self, demand: Option<&Distribution>, seed: u64, index: u64) -> Option<u64> {
@@ -176,7 +188,10 @@ impl FromStr for Compute {
             ("sleep", _) => Ok(Self::Sleep(drawn()?)),
             ("checksum", times) => match times.unwrap_or("1").parse() {
                 Ok(times) if times > 0 => Ok(Self::Checksum { times }),
-                _ => Err(ParseError::new("compute", text, "N of checksum:N must be at least 1")),
+                _ => {
+                    let range = format!("N of checksum:N must be 1 to {}", u32::MAX);
+                    Err(ParseError::new("compute", text, range))
+                }
             },
             _ => Err(ParseError::new("compute", text, format!("must be one of {}", Self::NAMES))),
         }
@@ -202,6 +217,10 @@ mod tests {
         }
         for text in ["sha9", "checksum:0", "xxh3:4", "spin:fast", "sleep:5m", "spin:inf"] {
             assert!(text.parse::<Compute>().is_err(), "{text}");
+        }
+        for text in ["checksum:0", "checksum:99999999999999999999"] {
+            let error = text.parse::<Compute>().unwrap_err();
+            assert!(error.reason.ends_with("must be 1 to 4294967295"), "{error}");
         }
     }
 

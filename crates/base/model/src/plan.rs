@@ -167,6 +167,9 @@ impl fmt::Display for Plan {
     }
 }
 
+/// The forms of a plan.
+const FORMS: &str = "auto, auto:polite or METHOD/SCHEDULE, as in read/window:l=32";
+
 impl FromStr for Plan {
     type Err = ParseError;
 
@@ -177,9 +180,13 @@ impl FromStr for Plan {
             "auto" => Self::auto(Tuning::Auto),
             "auto:polite" => Self::auto(Tuning::Polite),
             method => {
-                let method = method.parse()?;
+                let schedule = parts.next();
+                let method = method.parse::<Method>().map_err(|error| match schedule {
+                    Some(_) => error,
+                    None => refuse(format!("must be {FORMS}")),
+                })?;
                 let missing = "a schedule must follow, as in read/window:l=32";
-                let schedule = parts.next().ok_or_else(|| refuse(missing.to_owned()))?;
+                let schedule = schedule.ok_or_else(|| refuse(missing.to_owned()))?;
                 Self::new(method, schedule.parse()?)
             }
         };
@@ -286,6 +293,9 @@ mod tests {
         for (text, part) in [
             ("reed/threads:n=1", "one of read"),
             ("read", "a schedule must follow"),
+            ("default", "must be auto, auto:polite or METHOD/SCHEDULE"),
+            ("polite", "must be auto, auto:polite or METHOD/SCHEDULE"),
+            ("auto:", "must be auto, auto:polite or METHOD/SCHEDULE"),
             ("read/threads:n=0", "1 to 4096"),
             ("read/roles:c=2", "no thread reads"),
             ("read/roles:r=2", "no thread computes"),

@@ -45,10 +45,10 @@ pub fn check(plan: &Plan) -> Result<(), String> {
     }
     let windowed = matches!(plan.schedule, Schedule::Window { .. });
     if plan.blocking.is_some() && !(plan.method == Method::Nowait && windowed) {
-        return refuse("blocking= requires nowait under a window");
+        return refuse("blocking= requires the method nowait and the schedule window");
     }
     if plan.tuning != Tuning::Fixed && !(plan.method == Method::Nowait && windowed) {
-        return refuse("auto requires nowait under a window");
+        return refuse("auto requires the method nowait and the schedule window");
     }
     if plan.memory_bytes < MEMORY_LEAST_BYTES {
         return refuse("memory must be at least 64KiB");
@@ -106,5 +106,7 @@ mod tests {
             let plan: Plan = text.parse().unwrap();
             assert!(check(&plan).is_err(), "{text}");
         }
+        let reason = check(&"read/window:l=32/auto".parse().unwrap()).unwrap_err();
+        assert!(reason.ends_with("requires the method nowait and the schedule window"), "{reason}");
     }
 }

@@ -2,29 +2,48 @@
 //! `/dev/stdout`, is written as it is: root could replace a device.
 
 use crate::exit::Failure;
-use ioloom_failure::{Operation, PathError};
+use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_sys::new_file::NewFile;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Writes `bytes` to `path`, creating missing parent directories.
+/// Refuses `-` as the file of a flag that does not write to standard output.
 ///
 /// # Errors
-/// A directory or the file cannot be written; the old file, if any, is unchanged.
+/// The path is `-`.
+pub(crate) fn refuse_dash(flag: &str, path: Option<&Path>) -> Result<(), Failure> {
+    if path.is_some_and(|path| path.as_os_str() == "-") {
+        return Err(Failure::usage(format!(
+            "{flag} does not write to standard output; for a file of this name, use './-'"
+        )));
+    }
+    Ok(())
+}
+
+/// Writes `bytes` to `path`, whose directory must exist.
+///
+/// # Errors
+/// The file cannot be written; the old file, if any, is unchanged.
 pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
-    create_parents(path)?;
     write_with(path, |out| out.write_all(bytes.as_ref()))
 }
 
-/// Creates the missing directories above `path`.
+/// Like [`write`], for files of the store: creates missing parent directories.
 ///
 /// # Errors
-/// A directory cannot be created.
-pub(crate) fn create_parents(path: &Path) -> Result<(), Failure> {
-    let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) else { return Ok(()) };
-    std::fs::create_dir_all(parent)
-        .map_err(PathError::on(Operation::CreateDir, parent))
-        .map_err(Failure::failed)
+/// A directory or the file cannot be written; the old file, if any, is unchanged.
+pub(crate) fn write_with_parents(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
+    if let Some(parent) = parent_of(path) {
+        std::fs::create_dir_all(parent)
+            .map_err(PathError::on(Operation::CreateDir, parent))
+            .map_err(Failure::failed)?;
+    }
+    write(path, bytes)
+}
+
+/// Returns the directory of a path, unless it is the current one.
+fn parent_of(path: &Path) -> Option<&Path> {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty())
 }
 
 /// Writes the output of `fill` to `path` through a temporary file in the same directory.
@@ -49,20 +68,22 @@ pub(crate) struct Begun {
 /// the work. An existing file is unchanged until [`Begun::finish`].
 ///
 /// # Errors
-/// The file cannot be written.
+/// The file cannot be written. The error names a missing directory.
 pub(crate) fn begin(path: &Path) -> Result<Begun, Failure> {
-    let new = NewFile::create(path).map_err(failed(path))?;
+    let new = NewFile::create(path).map_err(|error| not_begun(path, error))?;
     Ok(Begun { new, path: path.to_owned() })
 }
 
-/// Like [`begin`], if there is a path. Creates missing parent directories.
-///
-/// # Errors
-/// A directory cannot be created, or the file cannot be written.
-pub(crate) fn begin_with_parents(path: Option<&Path>) -> Result<Option<Begun>, Failure> {
-    let Some(path) = path else { return Ok(None) };
-    create_parents(path)?;
-    begin(path).map(Some)
+fn not_begun(path: &Path, error: io::Error) -> Failure {
+    let is_missing = error.kind() == io::ErrorKind::NotFound;
+    let failure = failed(path)(error);
+    match parent_of(path).filter(|parent| is_missing && !parent.exists()) {
+        Some(parent) => {
+            let advice = format!("create the directory {} first", quoted(parent));
+            Failure { message: format!("{}; {advice}", failure.message), ..failure }
+        }
+        None => failure,
+    }
 }
 
 impl Begun {
@@ -103,7 +124,7 @@ mod tests {
     fn a_failed_write_leaves_the_old_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("new/report");
-        write(&path, "old").unwrap();
+        write_with_parents(&path, "old").unwrap();
         let failed = write_with(&path, |out| {
             out.write_all(b"half")?;
             Err(io::Error::other("stopped"))
@@ -126,6 +147,16 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"new");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
         assert!(begin(&dir.path().join("missing/history")).is_err());
+    }
+
+    #[test]
+    fn a_missing_directory_is_named_and_not_created() {
+        let dir = tempfile::tempdir().unwrap();
+        let parent = dir.path().join("new");
+        let message = write(&parent.join("report"), "text").unwrap_err().message;
+        let advice = format!("; create the directory '{}' first", parent.display());
+        assert!(message.ends_with(&advice), "{message}");
+        assert!(!parent.exists());
     }
 
     #[test]

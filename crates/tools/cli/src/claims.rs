@@ -11,6 +11,7 @@ use comfy_table::{ColumnConstraint, Width};
 use ioloom_claims::{
     Claim, ClaimVerdict, Evidence, Registered, Rule, Score, SessionEffect, Verdict, VerdictList,
 };
+use ioloom_failure::quoted;
 use ioloom_lab::{Session, spec};
 use ioloom_model::units::readable;
 use ioloom_model::{Doubt, RunRecord};
@@ -283,7 +284,8 @@ fn chosen<'a>(ledger: &'a Ledger, args: &ClaimsArgs) -> Result<Vec<&'a Claim>, F
     let mut chosen = Vec::new();
     for id in &args.ids {
         let found = ledger.all().iter().find(|c| c.id.eq_ignore_ascii_case(id));
-        let unknown = || Failure::usage(format!("no claim '{id}'; `ioloom claims` lists them"));
+        let named = quoted(Path::new(id));
+        let unknown = || Failure::usage(format!("no claim {named}; `ioloom claims` lists them"));
         chosen.push(found.ok_or_else(unknown)?);
     }
     if args.ids.is_empty() {

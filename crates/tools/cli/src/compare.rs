@@ -65,6 +65,7 @@ pub(crate) struct CompareArgs {
 }
 
 pub(crate) fn run(args: &CompareArgs) -> Ended {
+    atomic_file::refuse_dash("--html", args.html.as_deref())?;
     let ledger = Ledger::read(None)?;
     let store = sessions::open(&args.store)?;
     let inputs = |word: &str| -> Result<Vec<Input>, Failure> {

@@ -67,6 +67,7 @@ pub(crate) fn run(args: &MachineArgs) -> Ended {
     if args.doctor {
         return crate::doctor::run(args.json);
     }
+    atomic_file::refuse_dash("--svg", args.svg.as_deref())?;
     let proc = args.root.join("proc");
     std::fs::read_dir(&proc).map_err(|error| {
         let error = PathError::new(Operation::OpenDir, proc, error);

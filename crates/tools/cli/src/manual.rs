@@ -11,6 +11,13 @@ use ioloom_failure::{Operation, PathError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// Columns of a line that is not filled: 80 without the margin of man.
+const PAGE_COLUMNS: usize = 71;
+/// The indent of examples in help.
+const EXAMPLE_INDENT: &str = "  ";
+/// The indent of a continued line.
+const HANGING: &str = "    ";
+
 /// Print a completion script for a shell
 ///
 /// The script completes commands, flags and flag values.
@@ -129,7 +136,9 @@ fn page(command: &Command, name: &str) -> io::Result<Vec<u8>> {
     // Exit codes have their own section.
     let rest = if rest.starts_with("Exit codes:") { "" } else { rest };
     for part in [notes, rest].map(str::trim_end).into_iter().filter(|part| !part.is_empty()) {
-        literal(None, part, &mut text)?;
+        for paragraph in part.split("\n\n") {
+            note(paragraph, &mut text)?;
+        }
     }
     man.render_options_section(&mut text)?;
     if shown(command).next().is_some() {
@@ -141,7 +150,18 @@ fn page(command: &Command, name: &str) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Writes text line by line without filling.
+/// Writes a paragraph: prose is filled, and text with indented lines is not.
+fn note(paragraph: &str, out: &mut Vec<u8>) -> io::Result<()> {
+    if paragraph.lines().any(|line| line.starts_with(' ')) {
+        return literal(None, paragraph, out);
+    }
+    let mut roff = Roff::new();
+    roff.control("PP", []);
+    roff.text([roman(paragraph)]);
+    roff.to_writer(out)
+}
+
+/// Writes text line by line without filling. The common indent of examples is dropped: man has its own.
 fn literal(head: Option<&str>, body: &str, out: &mut Vec<u8>) -> io::Result<()> {
     let mut roff = Roff::new();
     match head {
@@ -149,11 +169,68 @@ fn literal(head: Option<&str>, body: &str, out: &mut Vec<u8>) -> io::Result<()> 
         None => roff.control("PP", []),
     };
     roff.control("nf", []);
+    let indented = |line: &str| line.is_empty() || line.starts_with(EXAMPLE_INDENT);
+    let is_indented = body.lines().all(indented);
+    // The lines that continue a broken description have its indent.
+    let mut is_broken = false;
     for line in body.lines() {
-        roff.text([roman(line)]);
+        let line = line.strip_prefix(EXAMPLE_INDENT).filter(|_| is_indented).unwrap_or(line);
+        let continued = line.trim_start();
+        let goes_on = is_broken && line.len() - continued.len() > HANGING.len();
+        let parts = if goes_on { vec![format!("{HANGING}{continued}")] } else { broken(line) };
+        is_broken = goes_on || parts.len() > 1;
+        for part in parts {
+            roff.text([roman(part)]);
+        }
     }
     roff.control("fi", []);
     roff.to_writer(out)
+}
+
+/// Breaks a line that is too long for a page: the description of a command begins a line of its own, and a command
+/// goes on after a backslash.
+fn broken(line: &str) -> Vec<String> {
+    if line.chars().count() <= PAGE_COLUMNS {
+        return vec![line.to_owned()];
+    }
+    let lead = line.len() - line.trim_start().len();
+    let (command, description) = match line[lead..].rfind("  ") {
+        // It goes on from the line above.
+        _ if lead > HANGING.len() => ("", Some(line.trim_start())),
+        Some(at) => (line[..lead + at].trim_end(), Some(line[lead + at..].trim_start())),
+        None => (line, None),
+    };
+    let mut lines = Vec::new();
+    let mut rest = command.to_owned();
+    while rest.chars().count() > PAGE_COLUMNS {
+        let Some(at) = last_break(&rest) else { break };
+        let after = format!("{HANGING}{}", &rest[at + 1..]);
+        rest.truncate(at);
+        lines.push(format!("{rest} \\"));
+        rest = after;
+    }
+    if !rest.trim().is_empty() {
+        lines.push(rest);
+    }
+    if let Some(description) = description {
+        let text = out::wrap(&format!("{HANGING}{description}"), PAGE_COLUMNS, HANGING.len());
+        lines.extend(text.lines().map(str::to_owned));
+    }
+    lines
+}
+
+/// Returns the last space outside quotes that leaves room for a backslash.
+fn last_break(command: &str) -> Option<usize> {
+    let start = command.len() - command.trim_start().len();
+    let (mut is_quoted, mut last) = (false, None);
+    for (columns, (at, c)) in command.char_indices().enumerate() {
+        match c {
+            '\'' => is_quoted = !is_quoted,
+            ' ' if !is_quoted && at > start && columns + 2 <= PAGE_COLUMNS => last = Some(at),
+            _ => {}
+        }
+    }
+    last
 }
 
 /// Lists the subcommands with their pages.
@@ -267,6 +344,38 @@ mod tests {
         }
         assert!(text.contains("A note.") && text.contains("ioloom\\-inner"), "{text}");
         assert!(!text.contains("Exit codes:"), "{text}");
+    }
+
+    #[test]
+    fn lines_that_are_not_filled_fit_a_page() {
+        let mut all = crate::command_line::complete();
+        all.build();
+        let mut open = vec![(all, "ioloom".to_owned())];
+        while let Some((command, name)) = open.pop() {
+            let text = String::from_utf8(page(&command, &name).unwrap()).unwrap();
+            let mut is_literal = false;
+            for line in text.lines() {
+                is_literal = (is_literal || line == ".nf") && line != ".fi";
+                let plain = line.replace("\\-", "-").replace("\\*(Aq", "'");
+                let columns = plain.replace("\\\\", "\\").chars().count();
+                assert!(!is_literal || columns <= PAGE_COLUMNS, "{name}: {line}");
+            }
+            let named = |sub: &Command| (sub.clone(), format!("{name}-{}", sub.get_name()));
+            open.extend(shown(&command).map(named));
+        }
+    }
+
+    #[test]
+    fn long_lines_are_broken_outside_quotes() {
+        let described = format!("ioloom {:<50}  what this command does", "x");
+        assert_eq!(broken(&described), ["ioloom x", "    what this command does"]);
+        let quoted = format!("sqlite3 index '{}'", "a b ".repeat(15));
+        assert_eq!(broken(&quoted)[0], "sqlite3 index \\");
+        assert_eq!(broken("ioloom x  short"), ["ioloom x  short"]);
+        let described = format!("Words:\n  x  {}\n           and more", "word ".repeat(15));
+        let mut text = Vec::new();
+        literal(None, &described, &mut text).unwrap();
+        assert!(String::from_utf8(text).unwrap().contains("\n    and more\n"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod text;
 
 pub(crate) use saved::saved;
 
-use crate::atomic_file::begin_with_parents;
+use crate::atomic_file;
 use crate::directories::{StoreArg, work_dir};
 use crate::exit::{Ended, Exit, Failure};
 use crate::values::{self, Choice};
@@ -126,6 +126,8 @@ struct Document<'a> {
 }
 
 pub(crate) fn run(args: &MemoryArgs) -> Ended {
+    atomic_file::refuse_dash("--svg", args.svg.as_deref())?;
+    atomic_file::refuse_dash("--html", args.html.as_deref())?;
     let machine = ioloom_machine::facts(Path::new("/"), &[]);
     let allowed = allowed(args)?;
     let last = if args.last {
@@ -137,8 +139,8 @@ pub(crate) fn run(args: &MemoryArgs) -> Ended {
         None
     };
     // Files that cannot be written are errors before the measurement.
-    let svg = begin_with_parents(args.svg.as_deref())?;
-    let html = begin_with_parents(args.html.as_deref())?;
+    let svg = args.svg.as_deref().map(atomic_file::begin).transpose()?;
+    let html = args.html.as_deref().map(atomic_file::begin).transpose()?;
     let (result, stored) = match last {
         Some(result) => (result, Ok(())),
         None => {

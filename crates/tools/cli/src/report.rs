@@ -228,7 +228,7 @@ pub(crate) fn run(args: &ReportArgs) -> Ended {
         return match &args.output {
             Some(path) if !to_stdout => {
                 atomic_file::write(path, &svg)?;
-                out::print(&format!("{}\n", path.display()))?;
+                out::print(&format!("{}\n", out::readable(path.as_os_str().as_encoded_bytes())))?;
                 Ok(Exit::Ok)
             }
             _ => out::print(&svg).map(|()| Exit::Ok),
@@ -247,7 +247,11 @@ pub(crate) fn run(args: &ReportArgs) -> Ended {
     for input in &mut inputs {
         input.report_path = Some(short(&path));
     }
-    atomic_file::write(&path, args.format.of(&inputs))?;
+    let text = args.format.of(&inputs);
+    match &args.output {
+        Some(path) => atomic_file::write(path, text)?,
+        None => atomic_file::write_with_parents(&path, text)?,
+    }
     session_report::print_summary(&inputs)?;
     Ok(Exit::Ok)
 }

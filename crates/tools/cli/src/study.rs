@@ -493,7 +493,7 @@ impl Bench {
         // A file that cannot be written must not hide the answers, nor a closed output the files.
         let printed = if args.json { Ok(()) } else { session_report::print_summary(&inputs) };
         let page = ioloom_report::html_all(&inputs);
-        let stored = atomic_file::write(&entries[0].report, &page);
+        let stored = atomic_file::write_with_parents(&entries[0].report, &page);
         let asked = files.finish(&page, &inputs);
         stored.and(asked)?;
         out::then(printed, Ok(Exit::Ok)).map(|_| entries)

@@ -36,8 +36,9 @@ impl StudyFiles {
     /// # Errors
     /// A file cannot be written.
     pub(crate) fn begin(report: Option<&Path>, export: Option<&Path>) -> Result<Self, Failure> {
+        atomic_file::refuse_dash("--report", report)?;
+        atomic_file::refuse_dash("--export", export)?;
         let begin = |path: &Path| -> Result<Later, Failure> {
-            atomic_file::create_parents(path)?;
             // A reader of a pipe would see its end.
             let is_special = path.metadata().is_ok_and(|meta| !meta.is_file());
             let begun = atomic_file::begin(path)?;

@@ -187,7 +187,7 @@ impl Profiles {
         let document = Document { schema: SCHEMA, entries: self.entries.clone() };
         let mut text = serde_json::to_vec_pretty(&document).map_err(Failure::failed)?;
         text.push(b'\n');
-        atomic_file::write(&self.path, text)
+        atomic_file::write_with_parents(&self.path, text)
     }
 }
 

@@ -283,15 +283,16 @@ impl<'a> Advice<'a> {
             text += &format!("         – {plan}  refused: {reason}\n");
         }
         if let (Some(off), Some(ns)) = (swept.off(), swept.chosen_ns) {
-            text += &format!("The advice is {} slower than the fastest plan", percent(off));
-            text += &match self.expected.and_then(|e| e.contains(ns)) {
+            let off = format!("The advice is {} slower than the fastest plan", percent(off));
+            let end = match self.expected.and_then(|e| e.contains(ns)) {
                 Some(is_in) => format!(
-                    "; its time, {}, is {} the expected interval.\n",
+                    "; its time, {}, is {} the expected interval.",
                     format_ns(ns),
                     if is_in { "in" } else { "outside" }
                 ),
-                None => ".\n".to_owned(),
+                None => ".".to_owned(),
             };
+            text += &out::wrap(&(off + &end), out::columns(), 0);
         }
         text
     }
@@ -382,19 +383,21 @@ pub(super) fn profiles_text(profiles: &Profiles) -> String {
     if profiles.entries.is_empty() {
         return "no profile; `ioloom advise PATH` learns one\n".to_owned();
     }
+    let width = out::columns();
     let mut text = String::new();
     for entry in &profiles.entries {
         let key = &entry.key;
-        text += &format!(
-            "{}, {}, {}, files up to {}, Linux {}\n  {}  ({:.2} × the speed of the default)\n",
+        let files = format!(
+            "{}, {}, {}, files up to {}, Linux {}",
             key.file_system,
             key.compute,
             key.condition.word(),
             key.size_class,
             key.kernel,
-            entry.plan,
-            entry.gain,
         );
+        let plan = format!("  {} ({:.2} × the speed of the default)", entry.plan, entry.gain);
+        text += &out::wrap(&files, width, 4);
+        text += &out::wrap(&plan, width, 4);
     }
     text
 }

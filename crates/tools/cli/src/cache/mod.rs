@@ -28,8 +28,9 @@ use std::time::Instant;
 pub(crate) fn run(args: &CacheArgs) -> Ended {
     let (act, args) = (args.what.act(), args.what.paths());
     args.is_list()?;
+    atomic_file::refuse_dash("--svg", args.svg.as_deref())?;
     // A picture that cannot be written is an error before the work. The scan would count its temporary file.
-    let begun = atomic_file::begin_with_parents(args.svg.as_deref())?;
+    let begun = args.svg.as_deref().map(atomic_file::begin).transpose()?;
     let begun = begun.filter(|picture| !picture.is_temporary());
     let stop = interrupt::stop_flag();
     let started = Instant::now();

@@ -115,13 +115,8 @@ fn execute(args: &DuArgs) -> Ended {
 /// Refuses other output with an export on standard output, files that cannot be written there, and one file
 /// for several outputs.
 fn check_files(args: &DuArgs) -> Result<(), Failure> {
-    for (flag, file) in [("--save", &args.save), ("--svg", &args.svg)] {
-        if file.as_ref().is_some_and(|file| file.as_os_str() == "-") {
-            return Err(Failure::usage(format!(
-                "{flag} does not write to standard output; for a file of this name, use './-'"
-            )));
-        }
-    }
+    atomic_file::refuse_dash("--save", args.save.as_deref())?;
+    atomic_file::refuse_dash("--svg", args.svg.as_deref())?;
     let files =
         [("--save", &args.save), ("--svg", &args.svg), ("--export-ncdu", &args.export_ncdu)];
     let mut places: Vec<(&str, PathBuf)> = Vec::new();

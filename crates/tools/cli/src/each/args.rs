@@ -31,7 +31,7 @@ const MEMORY_MIN: u64 = 64 << 10;
 #[command(after_long_help = "\
 Examples:
   ioloom each ~/src                             one digest over a tree
-  ioloom each ~/src --compute sha256 --per-file lines as sha256sum prints them
+  ioloom each ~/src --compute sha256 --per-file  lines as sha256sum prints them
   ioloom each --check SHA256SUMS --compute sha256
   find . -name '*.c' -print0 | ioloom each -0 - --exec 'wc -l {}'
   ioloom each big/ --method direct:uring --schedule window:l=8
@@ -277,8 +277,8 @@ pub(crate) struct EachArgs {
 
     /// Explain the plan without running it
     ///
-    /// Prints what the threads of the chosen plan do. Without a path and a plan, prints the table of
-    /// all methods and schedules, with the reason where a pair is not possible.
+    /// Prints what the threads of the chosen plan do. Without a path or a flag that changes the plan,
+    /// prints the table of all methods and schedules, with the reason where a pair is not possible.
     #[arg(long, conflicts_with_all = ["check", "shard"])]
     pub(crate) explain: bool,
 
@@ -440,6 +440,14 @@ impl EachArgs {
             plan.tuning != Tuning::Fixed && plan.schedule == Plan::auto(plan.tuning).schedule
         };
         !self.is_pinned() || self.plan.is_some_and(is_auto)
+    }
+
+    /// Returns whether a flag changes the plan.
+    pub(crate) fn shapes_plan(&self) -> bool {
+        let threads = self.threads.is_some() || self.jobs.is_some() || self.exec.is_some();
+        let buffered = self.chunk.is_some() || self.memory.is_some();
+        let ordered = self.buffers != Buffers::Pool || self.read_order != ReadOrder::List;
+        self.is_pinned() || self.polite || threads || buffered || ordered
     }
 
     /// Returns whether a flag selects a method.

@@ -108,7 +108,8 @@ pub(super) fn run(args: &EachArgs, list: &Path) -> Ended {
 /// Returns the hash that the flags select.
 fn wanted_hash(args: &EachArgs) -> Result<Option<Hash>, Failure> {
     let Some(compute) = &args.compute else { return Ok(None) };
-    let no_hash = || Failure::usage(format!("--check compares hashes, and {compute} has none"));
+    let name = compute.name();
+    let no_hash = || Failure::usage(format!("--check compares hashes, and {name} has none"));
     compute.hash().map(Some).ok_or_else(no_hash)
 }
 

@@ -145,8 +145,9 @@ impl Job {
         let compute = args.work();
         if args.per_file && compute.hash().is_none() {
             return Err(Failure::usage(format!(
-                "--per-file prints hashes, and {compute} has none: use --compute xxh3, sha256 or \
-                 another hash"
+                "--per-file prints hashes, and {} has none: use --compute xxh3, sha256 or \
+                 another hash",
+                compute.name()
             )));
         }
         args.check_separators()?;

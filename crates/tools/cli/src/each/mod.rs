@@ -34,7 +34,7 @@ pub(crate) use args::EachArgs;
 pub(crate) use shard_args::{Number, number};
 
 use crate::exit::{Ended, Exit};
-use crate::{interrupt, out, remote, stderr};
+use crate::{atomic_file, interrupt, out, remote, stderr};
 use job::Job;
 use run::{run_job, stop_flag_of};
 use std::sync::Arc;
@@ -47,6 +47,7 @@ pub(crate) fn run(args: &EachArgs) -> Ended {
         #[cfg(not(feature = "objects"))]
         return Err(remote::unsupported(url));
     }
+    atomic_file::refuse_dash("--trace", args.trace.as_deref())?;
     if args.explain {
         return output::explain(args);
     }

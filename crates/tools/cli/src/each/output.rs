@@ -159,7 +159,8 @@ fn human(job: &Job, outcome: &Outcome) -> String {
     if let Some(digest) = &outcome.digest {
         text += &format!("digest      {digest}{}\n", partial(outcome));
     }
-    text += &format!("plan        {}\n", plan_of(job, outcome).0);
+    let plan = plan_lines(&plan_of(job, outcome).0, 68).join("\n            ");
+    text += &format!("plan        {plan}\n");
     if let Some(remote) = &outcome.remote {
         let refused = match remote.refused {
             0 => String::new(),
@@ -196,7 +197,7 @@ fn partial(outcome: &Outcome) -> String {
 /// `--explain`: prints the sentence of one plan, or the whole table.
 pub(super) fn explain(args: &EachArgs) -> Ended {
     let mut text = String::new();
-    if args.method_given() || args.schedule.is_some() || !args.paths.is_empty() {
+    if args.shapes_plan() || !args.paths.is_empty() {
         let plan = Job::read(args)?.plan;
         let layout = layout(&plan).map_err(Failure::refused)?;
         let sentence = wrap(&layout.sentence(), 76).join("\n  ");
@@ -240,6 +241,20 @@ pub(crate) fn one_line(message: &str) -> String {
     ioloom_model::units::readable(message)
 }
 
+/// Breaks a plan after '/' or ',' into lines of at most `width` characters.
+fn plan_lines(plan: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for part in plan.split_inclusive(['/', ',']) {
+        let last = lines.last_mut().expect("lines is never empty");
+        if !last.is_empty() && last.len() + part.len() > width {
+            lines.push(part.to_owned());
+        } else {
+            last.push_str(part);
+        }
+    }
+    lines
+}
+
 /// Breaks text at spaces into lines of at most `width` characters.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
@@ -255,4 +270,19 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_plans_are_broken_after_options() {
+        let plan = "nowait/window:l=512,p=128/blocking=256,auto=polite,memory=64MiB";
+        assert_eq!(plan_lines(plan, 68), [plan]);
+        let lines = plan_lines(plan, 30);
+        assert!(lines.iter().all(|line| line.len() <= 30), "{lines:?}");
+        assert_eq!(lines.concat(), plan);
+        assert_eq!(lines[0], "nowait/window:l=512,p=128/");
+    }
 }

@@ -52,6 +52,7 @@ pub(crate) fn run(args: &LoadArgs) -> Ended {
     if args.null_server {
         return null_server(args, &stop);
     }
+    atomic_file::refuse_dash("--history", args.history.as_deref())?;
     // A file that cannot be written is an error before the first request.
     let recording = args.history.as_deref().map(atomic_file::begin).transpose()?;
     let mut document = Document::new(args);

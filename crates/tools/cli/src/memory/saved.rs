@@ -27,7 +27,7 @@ pub(super) fn save(store: &StoreArg, result: &MemoryResult) -> Result<(), Failur
         return Ok(());
     }
     let text = serde_json::to_string(result).map_err(Failure::failed)?;
-    atomic_file::write(&path(store, &result.machine)?, text)
+    atomic_file::write_with_parents(&path(store, &result.machine)?, text)
 }
 
 /// Returns what a result lacks of an older one, in words.

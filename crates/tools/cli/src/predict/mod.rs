@@ -475,6 +475,7 @@ fn default_cores(saved: Option<&Calibration>) -> u32 {
 }
 
 fn files(args: &FilesArgs) -> Ended {
+    atomic_file::refuse_dash("--timeline", args.timeline.as_deref())?;
     let common = &args.common;
     let saved = calibration(&common.store, &[common.device])?;
     if args.size == 0 {

@@ -93,7 +93,7 @@ pub(super) fn write(store: &StoreArg, calibration: &Calibration) -> Result<PathB
     }
     let path = path(store)?;
     let text = serde_json::to_string_pretty(calibration).map_err(Failure::failed)?;
-    atomic_file::write(&path, text + "\n")?;
+    atomic_file::write_with_parents(&path, text + "\n")?;
     Ok(path)
 }
 

@@ -10,7 +10,7 @@ use crate::each::output::ERRORS_PRINTED;
 use crate::each::selection::Selection;
 use crate::exit::{Ended, Exit, Failure};
 use crate::sharding::{failure, host};
-use crate::{out, stderr};
+use crate::{atomic_file, out, stderr};
 use clap::Args;
 use ioloom_failure::quoted;
 use ioloom_model::units::{format_count, format_counted};
@@ -80,6 +80,7 @@ pub(super) struct MergeArgs {
 }
 
 pub(super) fn run(args: &MergeArgs) -> Ended {
+    atomic_file::refuse_dash("--report", args.report.as_deref())?;
     let plan = Plan::read(&args.parts.plan).map_err(failure)?;
     let census = census(&plan, &args.parts.places, &host()).map_err(failure)?;
     if !census.is_complete() {

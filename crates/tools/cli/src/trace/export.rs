@@ -151,6 +151,6 @@ fn put(path: &Path, bytes: &[u8]) -> Ended {
         return out::print_bytes(bytes).map(|()| Exit::Ok);
     }
     atomic_file::write(path, bytes)?;
-    out::print(&format!("{}\n", path.display()))?;
+    out::print(&format!("{}\n", out::readable(path.as_os_str().as_encoded_bytes())))?;
     Ok(Exit::Ok)
 }

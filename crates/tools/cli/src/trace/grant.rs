@@ -3,9 +3,11 @@
 use crate::exit::{Ended, Exit, Failure};
 use crate::out;
 use clap::Args;
+use ioloom_failure::quoted;
 use ioloom_sys_trace::tracefs::grant;
 use serde::Serialize;
 use std::io;
+use std::path::Path;
 
 /// Version of the `--json` document.
 const SCHEMA: u32 = 1;
@@ -93,8 +95,9 @@ fn number(user: &str) -> Result<u32, Failure> {
     }
     let text = std::fs::read_to_string("/etc/passwd")
         .map_err(|e| Failure::failed(format!("cannot read '/etc/passwd': {e}; use the user ID")))?;
+    let named = quoted(Path::new(user));
     uid_of(&text, user)
-        .ok_or_else(|| Failure::usage(format!("no user {user} in /etc/passwd; use the user ID")))
+        .ok_or_else(|| Failure::usage(format!("no user {named} in /etc/passwd; use the user ID")))
 }
 
 fn uid_of(passwd: &str, user: &str) -> Option<u32> {
@@ -115,6 +118,9 @@ mod tests {
         assert_eq!(uid_of(passwd, "root"), Some(0));
         assert_eq!(uid_of(passwd, "ann"), None);
         assert_eq!(number("65534").unwrap(), 65534);
+        assert!(number("").unwrap_err().message.starts_with("no user '' in"));
+        let odd = number("a\u{1b}[2J").unwrap_err().message;
+        assert!(!odd.contains(char::is_control), "{odd:?}");
         assert!(number("4294967295").unwrap_err().message.contains("invalid user ID"));
     }
 }

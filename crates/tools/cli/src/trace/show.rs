@@ -49,7 +49,8 @@ pub(super) fn run(args: &ShowArgs) -> Ended {
 /// Formats findings, lanes, shares by role and thread, and gaps in the evidence.
 pub(crate) fn text(trace: &Trace, width: usize) -> String {
     let mut text = ioloom_report::timeline::timeline_text(trace, width);
-    text.push_str("\nThreads, with their time in the run and its distribution:\n");
+    let heading = |words: &str| format!("\n{}", out::wrap(words, width, 0));
+    text.push_str(&heading("Threads, with their time in the run and its distribution:"));
     for thread in trace.threads.iter().take(THREADS) {
         let name = out::readable(thread.name.as_bytes());
         let name: String = name.chars().take(NAMES).collect();
@@ -59,7 +60,7 @@ pub(crate) fn text(trace: &Trace, width: usize) -> String {
         let _ = writeln!(text, "and {} more", trace.threads.len() - THREADS);
     }
     if !trace.evidence.notes.is_empty() {
-        text.push_str("\nGaps in the evidence, and notes from the sources:\n");
+        text.push_str(&heading("Gaps in the evidence, and notes from the sources:"));
     }
     for note in &trace.evidence.notes {
         let note = out::readable(note.as_bytes());
@@ -95,5 +96,15 @@ mod tests {
         assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text}");
         let shown = text.lines().filter(|line| line.contains("a\\u{1b}[2Jb")).count();
         assert!(shown >= 2, "{text}");
+    }
+
+    #[test]
+    fn headings_fit_narrow_terminals() {
+        let mut trace = Trace { elapsed_ns: 1, ..Trace::default() };
+        trace.evidence.notes.push("note".to_owned());
+        let text = text(&trace, 40);
+        let at = text.find("Threads, with").unwrap();
+        assert!(text[at..].lines().all(|line| line.chars().count() <= 40), "{text}");
+        assert!(text.contains("\nGaps in the evidence"), "{text}");
     }
 }

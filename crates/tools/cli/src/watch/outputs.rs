@@ -29,20 +29,18 @@ impl Outputs {
         json: Option<&Path>,
         html: Option<&Path>,
     ) -> Result<Self, Failure> {
+        atomic_file::refuse_dash("--output", trace)?;
+        atomic_file::refuse_dash("--html", html)?;
         check_distinct([trace, json.filter(|path| path.as_os_str() != "-"), html])?;
-        let begin = |path: &Path| {
-            atomic_file::create_parents(path)?;
-            atomic_file::begin(path)
-        };
         let begin_json = |path: &Path| match path.to_str() {
             Some("-") => Ok(Json::Stdout),
-            _ => begin(path).map(Json::File),
+            _ => atomic_file::begin(path).map(Json::File),
         };
         let trace = trace.map(TraceFile::create).transpose();
         Ok(Self {
             trace: trace.map_err(Failure::failed)?,
             json: json.map(begin_json).transpose()?,
-            html: html.map(begin).transpose()?,
+            html: html.map(atomic_file::begin).transpose()?,
         })
     }
 
@@ -108,6 +106,16 @@ mod tests {
         std::os::unix::fs::symlink("real", dir.path().join("link")).unwrap();
         let (trace, html) = (dir.path().join("real/new/w"), dir.path().join("link/new/w"));
         assert!(Outputs::create(Some(&trace), None, Some(&html)).is_err());
+    }
+
+    #[test]
+    fn a_file_named_minus_is_refused() {
+        let dash = Some(Path::new("-"));
+        for (trace, html) in [(dash, None), (None, dash)] {
+            let failure = Outputs::create(trace, None, html).err().unwrap();
+            assert!(failure.message.contains("does not write to standard output"));
+        }
+        assert!(Outputs::create(None, dash, None).is_ok());
     }
 
     #[test]

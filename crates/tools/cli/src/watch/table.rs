@@ -11,12 +11,13 @@ const HEAD: usize = 10;
 /// Formats the table in `width` columns. Missing values are `unknown`.
 pub(super) fn text(record: &Record, width: usize) -> String {
     let Some((a, b)) = record.ends() else {
-        return "\nSystem counters: fewer than two samples.\n".to_owned();
+        return format!("\n{}", out::wrap("System counters: fewer than two samples.", width, 0));
     };
     let elapsed = format_ns((b.at_ns - a.at_ns) as f64);
     let samples = format_count(record.samples.len() as u64);
     let cost = record.cost() * 100.0;
-    let mut out = format!("\nSystem counters, including all processes ({elapsed}):\n");
+    let heading = format!("System counters, including all processes ({elapsed}):");
+    let mut out = format!("\n{}", out::wrap(&heading, width, 0));
     let seen = Seen { a, b, record };
     for (head, line) in [
         ("paging", seen.paging()),

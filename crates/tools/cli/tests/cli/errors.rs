@@ -143,6 +143,34 @@ fn a_wrong_number_names_the_right_ones() {
 }
 
 #[test]
+fn a_file_named_minus_is_refused_and_a_missing_directory_not_created() {
+    let home = Home::new();
+    for args in [
+        &["machine", "--svg", "-"][..],
+        &["memory", "--last", "--svg", "-"],
+        &["cache", "status", "--svg", "-", "."],
+        &["each", ".", "--trace", "-"],
+        &["watch", "-o", "-", "--", "true"],
+        &["watch", "--html", "-", "--", "true"],
+        &["compare", "latest-1", "latest", "--html", "-"],
+        &["predict", "files", "--device", "nvme", "--files", "10k", "--timeline", "-"],
+        &["shard", "merge", "plan", "parts", "--report", "-"],
+    ] {
+        home.run(args).one_error(2, &["does not write to standard output", "'./-'"]);
+        assert!(!home.path("-").exists(), "{args:?}");
+    }
+    for args in [
+        &["machine", "--svg", "new/out"][..],
+        &["cache", "status", "--svg", "new/out", "."],
+        &["watch", "--html", "new/out", "--", "true"],
+        &["watch", "--json", "new/out", "--", "true"],
+    ] {
+        home.run(args).one_error(1, &["'new/out'", "create the directory 'new' first"]);
+        assert!(!home.path("new").exists(), "{args:?}");
+    }
+}
+
+#[test]
 fn an_unknown_flag_exits_with_2() {
     let home = Home::new();
     for args in [&["study", "--quik"][..], &["nonsense"], &["study", "--quick", "--full"]] {

@@ -77,6 +77,8 @@ fn a_file_that_cannot_be_written_is_an_error_before_the_first_run() {
     for flag in ["--report", "--export"] {
         let study = ["study", "tiny", "--studies", &studies, flag, "file/x"];
         home.run(&study).one_error(1, &["cannot", "file"]);
+        let study = ["study", "tiny", "--studies", &studies, flag, "-"];
+        home.run(&study).one_error(2, &[flag, "does not write to standard output"]);
     }
     assert_eq!(std::fs::read_dir(home.store().join("sessions")).unwrap().count(), 0);
 }

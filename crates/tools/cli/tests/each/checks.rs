@@ -88,7 +88,8 @@ fn a_line_without_a_name_for_its_hash_needs_one() {
         place.each_of(&["--check", "-"], &lines).ended(0);
     }
     place.write("sums", "d41d8cd98f00b204e9800998ecf8427e  a\n");
-    place.each(&["--check", "sums", "--compute", "sleep:1ms"]).ended(2).one_error(&["has none"]);
+    let ran = place.each(&["--check", "sums", "--compute", "sleep:1ms"]).ended(2);
+    ran.one_error(&["sleep has none"]);
     for flag in ["--ignore-missing", "--status", "--strict", "--warn"] {
         place.each(&["a", flag]).ended(2);
     }
@@ -432,6 +433,18 @@ fn help_and_the_table_of_plans_match_their_snapshots() {
         let text = place.each(&[&[".", "--explain"], args].concat()).ended(0).text();
         let line = bound.map(|size| format!("  At most {size} of file data are buffered."));
         assert_eq!(text.lines().find(|line| line.contains("buffered")), line.as_deref(), "{text}");
+    }
+    for args in [
+        &["--polite"][..],
+        &["--threads", "3"],
+        &["--chunk", "1MiB"],
+        &["--memory", "1MiB"],
+        &["--buffers", "fresh"],
+        &["--read-order", "inode"],
+        &["--exec", "cat {}", "-j", "2"],
+    ] {
+        let text = place.each(&[&["--explain"], args].concat()).ended(0).text();
+        assert!(!text.contains("x: refused"), "{args:?}: {text}");
     }
     for other in [&["--check", "sums"][..], &["--shard", "1/2", "--manifest", "plan"]] {
         let ran = place.each(&[&["--explain"], other].concat()).ended(2);

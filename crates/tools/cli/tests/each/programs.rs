@@ -86,7 +86,7 @@ fn invalid_commands_are_refused() {
     let blocking = ["t", "--exec", "wc", "--plan", "nowait/window:l=2,p=2/blocking=2"];
     place.each(&blocking).ended(2).one_error(&["leave blocking= out"]);
     let blocking = ["t", "--exec", "wc {}", "--plan", "null/window:l=2,p=2/blocking=2"];
-    place.each(&blocking).ended(3).one_error(&["blocking= requires nowait"]);
+    place.each(&blocking).ended(3).one_error(&["blocking= requires the method nowait"]);
 }
 
 /// Each command enters a room and leaves when as many have been there at once as should be.

@@ -28,7 +28,8 @@ fn invalid_values_exit_with_2_before_anything_is_opened() {
         let ran = place.each(&["absent", flag, value]).ended(2);
         ran.one_error(&[&format!("invalid value '{value}' for {flag}: ")]);
     }
-    place.each(&["a", "--compute", "sleep:1ms", "--per-file"]).ended(2).one_error(&["--compute"]);
+    let ran = place.each(&["a", "--compute", "sleep:1ms", "--per-file"]).ended(2);
+    ran.one_error(&["sleep has none"]);
     place.each(&["a", "--plan", "read/threads:1", "--memory", "1MiB"]).ended(2);
     place.each::<&str>(&[]).ended(2).one_error(&["missing operand"]);
     place.each(&["a", "-"]).ended(2).one_error(&["cannot be combined"]);
