@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 /// Maximum number of errors to keep in full; any others are only counted.
 pub use ioloom_walk::ERRORS_KEPT_MAX;
 
+/// How a source changed that kept its size.
+pub(crate) const MODIFIED: &str = "was modified";
+
 /// Why a file or directory was not copied.
 #[derive(Debug, thiserror::Error)]
 pub enum Reason {
@@ -66,6 +69,12 @@ impl fmt::Display for CopyError {
                 write!(f, ": {}", Explained::new(self.operation, error))
             }
             Reason::Whole(text) => f.write_str(text),
+            Reason::Partly { how: MODIFIED, .. } => write!(
+                f,
+                "warning: {} {MODIFIED} while it was copied: the copy can contain old and new data; copy \
+                 it again when no program is writing to it",
+                quoted(&self.path)
+            ),
             Reason::Partly { how, bytes } => write!(
                 f,
                 "warning: {} {how} while it was copied: the copy has its first {bytes} bytes; copy it \
