@@ -71,8 +71,8 @@ impl fmt::Display for CopyError {
             Reason::Whole(text) => f.write_str(text),
             Reason::Partly { how: MODIFIED, .. } => write!(
                 f,
-                "warning: {} {MODIFIED} while it was copied: the copy can contain old and new data; \
-                 copy it again when no program is writing to it",
+                "warning: {} {MODIFIED} while it was copied: the copy can contain old and new \
+                 data; copy it again when no program is writing to it",
                 quoted(&self.path)
             ),
             Reason::Partly { how, bytes } => write!(
