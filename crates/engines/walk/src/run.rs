@@ -168,7 +168,7 @@ fn threads_by_descriptors() -> usize {
 /// Explains an automatic number of threads that was not reached.
 fn fewer_started(started: usize) -> String {
     let word = if started == 1 { "thread" } else { "threads" };
-    format!("{started} {word}: the work ended before more were started")
+    format!("{started} {word}: no more were started before the work ended")
 }
 
 /// Explains a fixed number of threads.

@@ -368,7 +368,7 @@ impl FromArgMatches for CpArgs {
 }
 
 impl CpArgs {
-    /// Returns the sources and the target.
+    /// Returns the sources, the target, and a message for each empty name in a list of sources.
     pub(crate) fn sources_and_target(
         &self,
     ) -> Result<(Vec<PathBuf>, Target, Vec<String>), Failure> {
