@@ -323,7 +323,7 @@ fn walk_roots(
 
 /// Returns true if there is only work for one thread, so no thread count has to be chosen.
 fn is_one_file(options: &CopyOptions, roots: &Roots) -> bool {
-    options.threads.is_none() && matches!(&roots.from[..], [only] if !only.is_dir())
+    options.threads.is_none() && matches!(&roots.to[..], [only] if only.kind != Kind::Directory)
 }
 
 fn walk_of(options: &CopyOptions, roots: &Roots) -> Walk {
@@ -345,8 +345,10 @@ fn walk_of(options: &CopyOptions, roots: &Roots) -> Walk {
 /// system tree wait for its locks, so adding threads does not help. It does help if every file is
 /// synced or if the data is not on a local device.
 fn waits_for(options: &CopyOptions, roots: &Roots) -> Waits {
-    let sources = || roots.from.iter().take(SOURCES_SAMPLED);
-    let is_moot = options.threads.is_some() || !sources().any(|from| from.is_dir());
+    // Following a symbolic link would change its access time before it is copied.
+    let sampled = || roots.from.iter().zip(&roots.to).take(SOURCES_SAMPLED);
+    let sources = || sampled().filter(|(_, to)| to.kind != Kind::Symlink).map(|(from, _)| from);
+    let is_moot = options.threads.is_some() || !sampled().any(|(_, to)| to.kind == Kind::Directory);
     if is_moot || options.durable != Durable::None {
         return Waits::Anything;
     }

@@ -54,6 +54,8 @@ pub(crate) struct RootTo {
     pub(crate) name: CString,
     /// The full path of the target.
     pub(crate) path: PathBuf,
+    /// The type of the source; that of the link itself where links are not followed.
+    pub(crate) kind: Kind,
 }
 
 /// A directory that sources are copied into.

@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 /// Maximum number of errors to keep in full; any others are only counted.
 pub use ioloom_walk::ERRORS_KEPT_MAX;
 
+/// How a source changed that kept its size.
+pub(crate) const MODIFIED: &str = "was modified";
+
 /// Why a file or directory was not copied.
 #[derive(Debug, thiserror::Error)]
 pub enum Reason {
@@ -66,6 +69,12 @@ impl fmt::Display for CopyError {
                 write!(f, ": {}", Explained::new(self.operation, error))
             }
             Reason::Whole(text) => f.write_str(text),
+            Reason::Partly { how: MODIFIED, .. } => write!(
+                f,
+                "warning: {} {MODIFIED} while it was copied: the copy can contain old and new \
+                 data; copy it again when no program is writing to it",
+                quoted(&self.path)
+            ),
             Reason::Partly { how, bytes } => write!(
                 f,
                 "warning: {} {how} while it was copied: the copy has its first {bytes} bytes; copy it \
@@ -201,6 +210,17 @@ mod tests {
         assert_eq!(
             full.to_string(),
             "error writing 'x': No space left on device; free space or inodes on the file system"
+        );
+        let partly = |how| {
+            let reason = Reason::Partly { how, bytes: 3 };
+            CopyError { operation: Operation::Copy, path: "x".into(), other: None, reason }
+                .to_string()
+        };
+        assert!(partly("grew").ends_with("has its first 3 bytes; copy it again for the rest"));
+        assert_eq!(
+            partly(MODIFIED),
+            "warning: 'x' was modified while it was copied: the copy can contain old and new data; \
+             copy it again when no program is writing to it"
         );
         let link = CopyError::io(Operation::HardLink, "b".into(), io::Error::from_raw_os_error(18));
         assert_eq!(

@@ -19,7 +19,7 @@
 use crate::backup::Kept;
 use crate::content::Transferred;
 use crate::context::CopyContext;
-use crate::error::{CopyError, Reason};
+use crate::error::{CopyError, MODIFIED, Reason};
 use crate::evidence::Evidence;
 use crate::file_transfer::{FileTransfer, has_holes};
 use crate::links::{Copied, EntryResult, Outcome};
@@ -277,10 +277,16 @@ impl<'a> Attempt<'a> {
         }
     }
 
+    /// Returns the attributes of the source as those of a file, which the copy of a pipe or device is: it gets no set-id
+    /// bits from its source.
+    fn source_attr(&self) -> Attr {
+        Attr { kind: Kind::Regular, ..self.source.attr }
+    }
+
     /// Returns the mode with which to create the file.
     fn initial_mode(&self) -> u32 {
         let rules = &self.context.rules;
-        let mode = rules.initial_mode(&self.source.attr);
+        let mode = rules.initial_mode(&self.source_attr());
         match self.destination() {
             Destination::Visible | Destination::Fixed | Destination::Free { hidden: true, .. } => {
                 rules.visible_mode(mode)
@@ -377,9 +383,13 @@ impl<'a> Attempt<'a> {
             error.errno(),
             Some(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::BUSY | Errno::INVAL)
         ) || is_unsupported(error);
-        // An existing file needs no inode and no other name.
+        // An existing file needs no inode and no other name. In /proc, other names do not exist; in a directory that
+        // was removed, the old file does not exist either.
         let no_room = error.operation == Operation::CreateBeside
-            && matches!(error.errno(), Some(Errno::NOSPC | Errno::DQUOT | Errno::NAMETOOLONG));
+            && matches!(
+                error.errno(),
+                Some(Errno::NOSPC | Errno::DQUOT | Errno::NAMETOOLONG | Errno::NOENT)
+            );
         replaces && (denied || no_room) && self.context.options.overwrite == Overwrite::Auto
     }
 
@@ -446,7 +456,7 @@ impl<'a> Attempt<'a> {
         let how = match after.bytes.cmp(&before.bytes) {
             Less => "shrank",
             Greater => "grew",
-            _ if !before.same_content(&after) => "was modified",
+            _ if !before.same_content(&after) => MODIFIED,
             _ => return Ok(None),
         };
         let is_stream = self.writes_stream() && !options.strict_source;
@@ -551,6 +561,6 @@ impl<'a> Attempt<'a> {
         if !is_new && context.options.preserve == Preserve::default() {
             return;
         }
-        context.failed_attributes(rules.put(&self.source.attr, from, on, made), to);
+        context.failed_attributes(rules.put(&self.source_attr(), from, on, made), to);
     }
 }

@@ -29,6 +29,10 @@ pub(crate) const OWNER_ALL: u32 = 0o700;
 const ACL_ACCESS: &CStr = c"system.posix_acl_access";
 const ACL_DEFAULT: &CStr = c"system.posix_acl_default";
 const LABEL: &CStr = c"security.selinux";
+/// Beginning of the names of attributes of security modules.
+const SECURITY: &[u8] = b"security.";
+/// Attributes that depend on the content of a file. The kernel removes the first from a file that is written.
+const OF_CONTENT: [&CStr; 3] = [c"security.capability", c"security.ima", c"security.evm"];
 /// Beginning of the names of ACLs.
 const SYSTEM: &[u8] = b"system.";
 
@@ -513,9 +517,7 @@ impl Rules {
         };
         for name in names.into_iter().filter(|name| !is_raw_acl(name)) {
             let acl = name.as_c_str() == ACL_ACCESS;
-            let bytes = name.to_bytes();
-            let is_label = name.as_c_str() == LABEL;
-            if (bytes.starts_with(b"security.") && !is_label) || (acl && self.preserve.mode) {
+            if OF_CONTENT.contains(&name.as_c_str()) || (acl && self.preserve.mode) {
                 continue;
             }
             has_acl |= acl;
@@ -523,9 +525,10 @@ impl Rules {
                 Some(value) => to.set(&name, &value),
                 None => Ok(()),
             });
-            // The security module may assign labels itself.
+            // The security module may assign labels itself, and only root may set the others.
+            let is_optional = name.to_bytes().starts_with(SECURITY);
             failed.extend(
-                copied.err().filter(|_| !is_label).map(|e| (Operation::WriteAttributes, e)),
+                copied.err().filter(|_| !is_optional).map(|e| (Operation::WriteAttributes, e)),
             );
         }
         if self.preserve.mode {

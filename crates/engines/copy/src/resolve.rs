@@ -59,7 +59,7 @@ impl TargetResolver<'_> {
                     }
                 };
                 let is_new = self.claim(source, (dir, name.clone()))?;
-                Ok(is_new.then_some(RootTo { parent, name, path }))
+                Ok(is_new.then_some(RootTo { parent, name, path, kind }))
             });
             match found {
                 Ok(Some(to)) => {

@@ -79,14 +79,21 @@ pub struct ListReader<R> {
     path: Vec<u8>,
     read: u64,
     ended: bool,
+    keeps_empty: bool,
 }
 
 /// Reads paths from `reader` to its end. Skips empty paths.
 pub fn read_list<R: BufRead>(reader: R, separator: Separator) -> ListReader<R> {
-    ListReader { reader, separator, path: Vec::new(), read: 0, ended: false }
+    ListReader { reader, separator, path: Vec::new(), read: 0, ended: false, keeps_empty: false }
 }
 
 impl<R: BufRead> ListReader<R> {
+    /// Returns empty paths as well.
+    #[must_use]
+    pub fn with_empty(self) -> Self {
+        Self { keeps_empty: true, ..self }
+    }
+
     /// Returns the next path, borrowed until the next call; `None` at the end and after an error.
     pub fn next_path(&mut self) -> Option<Result<&[u8], ListError>> {
         loop {
@@ -98,7 +105,8 @@ impl<R: BufRead> ListReader<R> {
                 self.ended = true;
                 return Some(Err(error));
             }
-            if !self.path.is_empty() {
+            // What follows the last separator is not a path if it is empty.
+            if !self.path.is_empty() || (self.keeps_empty && !self.ended) {
                 self.read += 1;
                 return Some(Ok(&self.path));
             }
@@ -163,6 +171,17 @@ mod tests {
         assert_eq!(all(b"a\nb\n\nc", Separator::Newline), [b"a", b"b", b"c"]);
         assert_eq!(all(b"a\nb\0\xff\0", Separator::Nul), [&b"a\nb"[..], b"\xff"]);
         assert!(all(b"", Separator::Nul).is_empty());
+    }
+
+    #[test]
+    fn empty_paths_are_returned_only_if_wanted() {
+        let count = |bytes: &[u8]| {
+            let list = read_list(bytes, Separator::Nul).with_empty();
+            list.map(|path| path.unwrap().as_os_str().len()).collect::<Vec<_>>()
+        };
+        assert_eq!(count(b"a\0\0bc"), [1, 0, 2]);
+        assert_eq!(count(b"\0"), [0]);
+        assert!(count(b"").is_empty());
     }
 
     #[test]

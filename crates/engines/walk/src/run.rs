@@ -109,6 +109,7 @@ impl Walk {
         }
         parts.sort_by_key(|(number, ..)| *number);
         let threads_why = match &controller.context.watch {
+            Some(watch) if parts.len() < watch.workers() => fewer_started(parts.len()),
             Some(watch) => watch.why(),
             None => as_asked(active, parts.len()),
         };
@@ -151,7 +152,7 @@ impl Walk {
                 let affordable = threads_by_descriptors();
                 let most = THREADS_AUTO_MAX.max(cores).min(affordable);
                 let watch = Watch::new(cores.min(affordable), most, self.waits);
-                (watch.first(), Some(watch))
+                (watch.workers(), Some(watch))
             }
         }
     }
@@ -162,6 +163,12 @@ impl Walk {
 fn threads_by_descriptors() -> usize {
     let limit = ioloom_sys::proc::open_files_limit().unwrap_or(u64::MAX);
     usize::try_from((limit / 8).saturating_sub(1).max(1)).unwrap_or(usize::MAX)
+}
+
+/// Explains an automatic number of threads that was not reached.
+fn fewer_started(started: usize) -> String {
+    let word = if started == 1 { "thread" } else { "threads" };
+    format!("{started} {word}: no more were started before the work ended")
 }
 
 /// Explains a fixed number of threads.

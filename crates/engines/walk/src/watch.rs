@@ -85,8 +85,8 @@ impl Watch {
         Self { waits, seen: Mutex::new(seen) }
     }
 
-    /// Returns the number of threads to start with.
-    pub(crate) fn first(&self) -> usize {
+    /// Returns the number of threads that the walk should have now.
+    pub(crate) fn workers(&self) -> usize {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).controller.workers() as usize
     }
 
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(share(9 * page).idle_and_locked(Waits::Reads), (0.0, 0.4));
         assert_eq!(share(10 * page).idle_and_locked(Waits::Reads), (0.4, 0.0));
         assert_eq!(share(0).idle_and_locked(Waits::Anything), (0.4, 0.0));
-        assert_eq!(Watch::new(2, 64, Waits::OneTree).first(), 1);
+        assert_eq!(Watch::new(2, 64, Waits::OneTree).workers(), 1);
         // One large file that takes long does not count as an entry yet.
         let large = TimeShare { entries: 0, fed_ns: 100, blocked_ns: 90, read_bytes: 0 };
         assert_eq!(large.idle_and_locked(Waits::Reads), (0.9, 0.0));

@@ -60,11 +60,12 @@ pub fn unnamed_file(dir: &Dir, mode: u32) -> io::Result<OwnedFd> {
     retry("tmpfile", || rustix::fs::openat(dir, c".", NEW | OFlags::TMPFILE, mode_of(mode)))
 }
 
-/// Reports whether an error of [`unnamed_file`] means that the file system does not support it.
+/// Reports whether an error of [`unnamed_file`] means that the file system may not support it. A named file then
+/// shows the cause: ext4 returns `EPERM` also for a directory that was removed.
 pub fn is_tmpfile_unsupported(error: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(error),
-        Some(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT)
+        Some(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT | Errno::PERM)
     )
 }
 

@@ -7,6 +7,7 @@ use ioloom_copy::{
 };
 use ioloom_sys::inode_flags::InodeFlags;
 use ioloom_sys_lab::image::can_mount_images;
+use std::ffi::CStr;
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
@@ -160,4 +161,39 @@ fn an_owner_that_the_mount_decides_is_not_preserved_silently() {
         assert!(errors[0].contains("preserve ownership"), "{state}: {errors:?}");
         assert_eq!(fs::read(&to).unwrap(), b"text", "{state}");
     }
+}
+
+/// Goal: a file in a directory that can have no other names is written. Method: the name of this process in /proc.
+#[test]
+fn a_file_in_proc_is_written_in_place() {
+    let place = TestDir::disk();
+    let from = place.path().join("from");
+    fs::write(&from, "renamed").unwrap();
+    let comm = Path::new("/proc/self/comm");
+    let report = one(&from, comm, &CopyOptions::default());
+    assert_eq!(report.errors_count, 0, "{}", messages(&report));
+    assert_eq!(fs::read(comm).unwrap(), b"renamed\n");
+}
+
+/// Goal: attributes of security modules survive a replacement, except those that depend on the content.
+#[test]
+fn a_replacement_keeps_the_attributes_of_security_modules() {
+    let place = TestDir::disk();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    fs::write(&from, "new").unwrap();
+    fs::write(&to, "old").unwrap();
+    let set = |name: &CStr| {
+        let opened = File::options().write(true).open(&to).unwrap();
+        rustix::fs::fsetxattr(&opened, name, b"x", rustix::fs::XattrFlags::empty())
+    };
+    if let Err(e) = set(c"security.foo") {
+        return println!("skipped: cannot set attributes of security modules: {e}");
+    }
+    let before = fs::metadata(&to).unwrap().ino();
+    let report = one(&from, &to, &CopyOptions::default());
+    assert_eq!(report.errors_count, 0, "{}", messages(&report));
+    assert_ne!(fs::metadata(&to).unwrap().ino(), before);
+    let mut value = [0; 8];
+    let got = rustix::fs::getxattr(&to, c"security.foo", &mut value).unwrap();
+    assert_eq!(&value[..got], b"x");
 }

@@ -7,6 +7,7 @@ use super::choices::{
     update_words, verify_words,
 };
 use super::order::{self, Attribute, Step};
+use crate::du::plain;
 use crate::exit::Failure;
 use crate::subtrees::ShardingWith;
 use crate::usage::with_hint;
@@ -17,6 +18,7 @@ use ioloom_copy::{
     Tuning, Verify, When,
 };
 use ioloom_failure::{Operation, PathError};
+use ioloom_sys::stdio::Stream;
 use ioloom_walk::{Separator, Threads, read_list};
 use std::ffi::{OsStr, OsString};
 use std::io::BufRead;
@@ -366,8 +368,11 @@ impl FromArgMatches for CpArgs {
 }
 
 impl CpArgs {
-    /// Returns the sources and the target.
-    pub(crate) fn sources_and_target(&self) -> Result<(Vec<PathBuf>, Target), Failure> {
+    /// Returns the sources, the target, and a message for each empty name in a list of sources.
+    pub(crate) fn sources_and_target(
+        &self,
+    ) -> Result<(Vec<PathBuf>, Target, Vec<String>), Failure> {
+        let mut invalid = Vec::new();
         let flags = &self.flags;
         let mut sources = flags.paths.clone();
         if flags.target_directory.len() > 1 {
@@ -398,7 +403,7 @@ impl CpArgs {
                 let why = "--files0-from cannot be combined with sources on the command line";
                 return Err(Failure::usage(why));
             }
-            sources = read_sources(list)?;
+            (sources, invalid) = read_sources(list)?;
         } else if sources.is_empty() {
             return Err(tried("missing file operand"));
         }
@@ -414,7 +419,7 @@ impl CpArgs {
         if flags.parents && !is_dir {
             return Err(tried("with --parents, the destination must be a directory"));
         }
-        Ok((sources, target))
+        Ok((sources, target, invalid))
     }
 
     /// Returns the options of the copy.
@@ -552,8 +557,12 @@ fn without_slashes(path: &Path) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(&bytes[..end]))
 }
 
-fn read_sources(list: &Path) -> Result<Vec<PathBuf>, Failure> {
+/// Returns the paths of a list, and a message for each empty one.
+fn read_sources(list: &Path) -> Result<(Vec<PathBuf>, Vec<String>), Failure> {
     let reader: Box<dyn BufRead> = if list.as_os_str() == "-" {
+        if Stream::Input.was_closed() {
+            return Err(Failure::failed("cannot read standard input: it is closed"));
+        }
         Box::new(std::io::stdin().lock())
     } else {
         let file = std::fs::File::open(list)
@@ -561,6 +570,14 @@ fn read_sources(list: &Path) -> Result<Vec<PathBuf>, Failure> {
             .map_err(Failure::failed)?;
         Box::new(std::io::BufReader::new(file))
     };
-    let paths: Result<Vec<_>, _> = read_list(reader, Separator::Nul).collect();
-    paths.map_err(Failure::failed)
+    let (mut sources, mut invalid) = (Vec::new(), Vec::new());
+    for (path, number) in read_list(reader, Separator::Nul).with_empty().zip(1_u64..) {
+        let path = path.map_err(Failure::failed)?;
+        if path.as_os_str().is_empty() {
+            invalid.push(format!("{}:{number}: invalid zero-length file name", plain(list)));
+        } else {
+            sources.push(path);
+        }
+    }
+    Ok((sources, invalid))
 }

@@ -23,7 +23,9 @@ pub(crate) use words::expand;
 use crate::exit::{Ended, Exit, Failure};
 use crate::interrupt::{StopSignals, unless_stuck};
 use crate::{out, remote, stderr};
-use ioloom_copy::{CopyCounters, CopyOptions, Durable, Report, Target, Verify};
+use ioloom_copy::{
+    CopyCounters, CopyError, CopyOptions, Durable, Reason, Report, Target, Verify, Watcher,
+};
 use ioloom_failure::{Operation, PathError};
 use progress::CopyProgress;
 use serde::Serialize;
@@ -66,7 +68,7 @@ fn copy(args: &CpArgs) -> Ended {
     if let Some(url) = url {
         return Err(remote::unsupported(url));
     }
-    let (sources, mut target) = args.sources_and_target()?;
+    let (sources, mut target, invalid) = args.sources_and_target()?;
     let signals = StopSignals::catch();
     signals.share();
     let mut options = args.options(signals.flag.clone())?;
@@ -88,9 +90,13 @@ fn copy(args: &CpArgs) -> Ended {
     let quiet = Cell::new(((u64::MAX, u64::MAX), Instant::now()));
     let may_block = || may_block(&options, &progress, &quiet, Instant::now());
     let run = || ioloom_copy::copy(&sources, &target, &options, &watcher, &progress);
+    let invalid: Vec<CopyError> = invalid.into_iter().map(invalid_source).collect();
+    invalid.iter().for_each(|error| watcher.failed(error));
     let copied = unless_stuck(&signals.flag, may_block, stuck, run);
     watcher.finish();
-    let report = copied.map_err(Failure::failed)?;
+    let mut report = copied.map_err(Failure::failed)?;
+    report.errors_count += invalid.len() as u64;
+    report.errors.splice(..0, invalid);
     let printed = if args.flags.json {
         out::print_json_to_slow_reader(&Document::of(&report))
     } else {
@@ -104,6 +110,12 @@ fn copy(args: &CpArgs) -> Ended {
         false => Exit::Failed,
     };
     out::then(printed, Ok(exit))
+}
+
+/// Returns the error of a source that is not a path.
+fn invalid_source(text: String) -> CopyError {
+    let (path, reason) = (PathBuf::new(), Reason::Whole(text));
+    CopyError { operation: Operation::Copy, path, other: None, reason }
 }
 
 /// How long an interrupted copy may make no progress: a write to a slow device can take seconds.

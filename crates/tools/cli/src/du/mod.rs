@@ -22,6 +22,7 @@ mod size;
 mod time;
 
 pub(crate) use args::DuArgs;
+pub(crate) use patterns::plain;
 
 use crate::exit::{Ended, Exit, Failure};
 use crate::{atomic_file, interrupt, out, remote};

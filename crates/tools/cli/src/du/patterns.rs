@@ -30,7 +30,7 @@ pub(super) fn add_from(exclude: &mut Exclude, file: &Path) -> Result<(), String>
 }
 
 /// Returns a path for a message that does not quote plain names.
-pub(super) fn plain(path: &Path) -> String {
+pub(crate) fn plain(path: &Path) -> String {
     let safe = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-./+,@%^".contains(byte);
     let bytes = OsStr::as_bytes(path.as_os_str());
     if !bytes.is_empty() && bytes.iter().all(safe) {

@@ -85,6 +85,51 @@ fn a_list_from_standard_input_is_copied() {
 }
 
 #[test]
+fn an_empty_name_in_a_list_is_an_error_and_the_rest_is_copied() {
+    let dir = place();
+    fs::create_dir(dir.path().join("to")).unwrap();
+    fs::write(dir.path().join("a"), "a").unwrap();
+    fs::write(dir.path().join("b"), "b").unwrap();
+    fs::write(dir.path().join("list"), b"a\0\0b\0").unwrap();
+    let output = cp(dir.path(), &["--json", "--files0-from", "list", "-t", "to"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("list:2: invalid zero-length file name"), "{}", said(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((json["files"].as_u64(), json["errors"].as_u64()), (Some(2), Some(1)));
+    assert_eq!(names(&dir.path().join("to")), ["a", "b"]);
+}
+
+#[test]
+fn a_list_from_a_closed_standard_input_is_an_error() {
+    let dir = place();
+    fs::create_dir(dir.path().join("to")).unwrap();
+    let script = "\"$0\" cp --files0-from - -t to <&-";
+    let mut shell = Command::new("sh");
+    shell.current_dir(dir.path()).args(["-c", script]).arg(ioloom().get_program());
+    let output = shell.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("cannot read standard input: it is closed"));
+}
+
+/// Goal: a link keeps its access time. Method: one older than the link's last change, which any access updates.
+#[test]
+fn a_link_given_as_argument_keeps_its_access_time() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = place();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("file"), "x").unwrap();
+    std::os::unix::fs::symlink("file", at("link")).unwrap();
+    let touched = Command::new("touch")
+        .args(["-h", "-d", "2001-01-01 00:00:00 UTC", "link"])
+        .current_dir(dir.path())
+        .status();
+    assert!(touched.unwrap().success());
+    let output = cp(dir.path(), &["-a", "link", "copy"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(fs::symlink_metadata(at("copy")).unwrap().atime(), 978_307_200);
+}
+
+#[test]
 fn the_document_and_the_explanation_match_the_copy() {
     let dir = place();
     fs::write(dir.path().join("file"), "abc").unwrap();
