@@ -34,7 +34,8 @@ pub enum PredictError {
 
 /// Formats a number, a huge one with an exponent.
 fn short(value: f64) -> String {
-    if value.is_finite() && value.abs() >= 1e15 { format!("{value:.2e}") } else { value.to_string() }
+    let is_huge = value.is_finite() && value.abs() >= 1e15;
+    if is_huge { format!("{value:.2e}") } else { value.to_string() }
 }
 
 /// Returns `value` if it is finite and at least zero.

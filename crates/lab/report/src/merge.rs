@@ -1,8 +1,8 @@
 //! Results of several machines or sessions side by side, from exported documents.
 //!
 //! Values are shown next to each other and never pooled: machines differ in more than the arm. Within a
-//! document, the best median among the arms that did the same work is marked, so readers see whether it is
-//! elsewhere at the same plan. A median does not show that an arm is faster, so a factor is given only if the
+//! document, the best median among the arms that did the same work is marked, so readers see whether the same
+//! plan has it elsewhere. A median does not show that an arm is faster, so a factor is given only if the
 //! paired ratio of the document excludes 1. Doubts are those of the document. An arm whose plan or files
 //! differ between documents is marked, because its name alone does not make it the same. A session that
 //! occurs twice is refused: it would look like two.
@@ -37,9 +37,10 @@ pub fn merge(documents: &[(String, Value)]) -> Result<String, String> {
     refuse_repeated(documents)?;
     let mut out = String::from("# Results side by side\n\n");
     out.push_str("Medians with 95 % intervals in brackets, or with the minimum and maximum of fewer than six ");
-    out.push_str("blocks. The lowest median of the arms of a column that did the same work is marked (the ");
-    out.push_str("highest if more is better). It does not show that the arm is faster: a factor is given only ");
-    out.push_str("if the interval of the ratio of common blocks excludes 1. ◇ marks doubts. Nothing is pooled.\n\n");
+    out.push_str("blocks. The lowest median of the arms of a column that did the same work is ");
+    out.push_str("marked (the highest if more is better). It does not show that the arm is ");
+    out.push_str("faster: a factor is given only if the interval of the ratio of common blocks ");
+    out.push_str("excludes 1. ◇ marks doubts. Nothing is pooled.\n\n");
     for (i, (name, document)) in documents.iter().enumerate() {
         out.push_str(&format!("- **{}**: {}, {}\n", letter(i), escaped(name), machine(document)));
     }
@@ -300,9 +301,9 @@ fn rank(arm: &Value, Column { study, group }: Column<'_>) -> Option<String> {
         Better::Higher => medians.max_by(|a, b| a.0.total_cmp(&b.0))?,
         Better::Neither => return None,
     };
-    let is_higher = better == Better::Higher;
     if arm["median"].as_f64()?.total_cmp(&best).is_eq() {
-        return Some(if is_higher { "highest median" } else { "lowest median" }.to_owned());
+        let word = if better == Better::Higher { "highest" } else { "lowest" };
+        return Some(format!("{word} median"));
     }
     let is_shown = |paired: &&Value| {
         let is_of_both = paired["best"] == first["id"] && paired["against"] == arm["id"];
@@ -311,7 +312,10 @@ fn rank(arm: &Value, Column { study, group }: Column<'_>) -> Option<String> {
     let ids = [first, arm].iter().all(|arm| arm["id"].is_string());
     let paired = list(&study["ratios"]).iter().find(is_shown).filter(|_| ids)?;
     let factor = ratio(paired["ratio"].as_f64()?);
-    Some(if is_higher { format!("the highest has {factor}") } else { format!("{factor} the lowest") })
+    Some(match better {
+        Better::Higher => format!("the highest has {factor}"),
+        _ => format!("{factor} the lowest"),
+    })
 }
 
 #[cfg(test)]
@@ -353,7 +357,10 @@ mod tests {
         assert!(
             line("one\\|two").contains("4.00 ms [3.60 ms, 4.40 ms] | 1.00 ms")
         );
-        assert!(line("| many |").contains("2.00 ms [1.80 ms, 2.20 ms] (lowest median) | 3.00 ms"), "{text}");
+        assert!(
+            line("| many |").contains("2.00 ms [1.80 ms, 2.20 ms] (lowest median) | 3.00 ms"),
+            "{text}"
+        );
         let other =
             [all[0].clone(), ("c".to_owned(), document("Z", [1e6, 3e6], "read/threads:n=9"))];
         assert!(merge(&other).unwrap().contains("| many (plans differ) |"));
