@@ -354,9 +354,7 @@ mod tests {
         );
         assert!(text.contains("## pipeline: e, E, cold, xxh3\n\n| arm | A | B |\n"), "{text}");
         let line = |name: &str| text.lines().find(|l| l.contains(name)).unwrap().to_owned();
-        assert!(
-            line("one\\|two").contains("4.00 ms [3.60 ms, 4.40 ms] | 1.00 ms")
-        );
+        assert!(line("one\\|two").contains("4.00 ms [3.60 ms, 4.40 ms] | 1.00 ms"));
         assert!(
             line("| many |").contains("2.00 ms [1.80 ms, 2.20 ms] (lowest median) | 3.00 ms"),
             "{text}"
