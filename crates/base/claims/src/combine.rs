@@ -107,6 +107,9 @@ fn sentence(judged: &[Judged], deciding: &[usize]) -> String {
         match (rest(holds), others) {
             (0, _) => {}
             (_, 1) => sentences.push(format!("the other contrast {one}")),
+            (count, _) if count == others => {
+                sentences.push(format!("the other {others} contrasts {several}"));
+            }
             (1, _) => sentences.push(format!("1 of the other {others} contrasts {one}")),
             (count, _) => {
                 sentences.push(format!("{count} of the other {others} contrasts {several}"));
@@ -163,7 +166,7 @@ mod tests {
         );
         assert_eq!(
             sentence(&[yes(false), yes(true), yes(true)]),
-            "holds at a place: yes; 2 of the other 2 contrasts hold"
+            "holds at a place: yes; the other 2 contrasts hold"
         );
         let no = contrast(Some(false), false, "no");
         let open = contrast(None, false, "open");

@@ -8,7 +8,8 @@
 
 use crate::interval::Interval;
 
-/// Returns the share of `hits` among `n` trials with its interval. Without trials, any share is possible.
+/// Returns the share of `hits` among `n` trials with its interval; `hits` must not exceed `n`. Without trials, any
+/// share is possible, and the estimate is NaN.
 pub fn proportion_interval(hits: usize, n: usize, confidence: f64) -> Interval {
     let outside = (1.0 - confidence) / 2.0;
     let lo = if hits == 0 { 0.0 } else { share(hits - 1, n, 1.0 - outside) };

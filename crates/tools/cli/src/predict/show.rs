@@ -34,8 +34,9 @@ pub(super) fn document<'a>(
     Document { schema: SCHEMA, command, subject, evidence, answer, calibration }
 }
 
-/// Seconds of a year, and from when on times are in years.
+/// Seconds of a year.
 const YEAR_S: f64 = 365.25 * 86_400.0;
+/// Shortest time that is shown in years.
 const YEARS_FROM_S: f64 = 10.0 * YEAR_S;
 
 fn time(seconds: f64) -> String {
@@ -108,11 +109,9 @@ fn rate(per_s: f64) -> String {
 fn beyond(point: &Point, axis: &str) -> String {
     let Some(beyond) = point.beyond else { return "not calibrated".to_owned() };
     let factor = |value: f64, what: &str| {
-        (value > 1.0).then(|| {
-            match value < 10.0 {
-                true => format!("{what} ×{value:.1}"),
-                false => format!("{what} ×{}", whole(value)),
-            }
+        (value > 1.0).then(|| match value < 10.0 {
+            true => format!("{what} ×{value:.1}"),
+            false => format!("{what} ×{}", whole(value)),
         })
     };
     let all = [
