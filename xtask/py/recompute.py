@@ -228,7 +228,7 @@ def ratio_answer(test, series, floor):
     """Returns the answer and its p-value. `floor` is the difference of a plan from itself."""
     times = test.get("times")
     middle, lo, hi = interval(series)
-    below_noise = floor is not None and math.exp(abs(middle)) <= 1 + floor
+    below_noise = floor is not None and 0 < floor >= math.exp(abs(middle)) - 1
     if times is not None:
         if test["claim"] == "less":
             answer = at_most(series, -math.log(times))
@@ -264,7 +264,7 @@ def ratio_answer(test, series, floor):
 def answer_of(test, series, floor):
     if test["kind"] == "share":
         answer = (at_least if test["points"] > 0 else at_most)(series, test["points"])
-        quiet = floor is not None and abs(interval(series)[0]) <= floor
+        quiet = floor is not None and 0 < floor >= abs(interval(series)[0])
         return (None, 1.0) if quiet and answer[0] else answer
     return ratio_answer(test, series, floor)
 

@@ -98,13 +98,22 @@ fn sentence(judged: &[Judged], deciding: &[usize]) -> String {
         let other = |i: &usize| !deciding.contains(i) && judged[*i].part.holds == holds;
         (0..judged.len()).filter(other).count()
     };
-    let all = judged.len();
-    for (holds, what) in
-        [(Some(true), "hold"), (Some(false), "do not hold"), (None, "are undecided")]
-    {
-        match rest(holds) {
-            0 => {}
-            count => sentences.push(format!("{count} of {all} contrasts {what}")),
+    let others = judged.len() - deciding.len();
+    for (holds, one, several) in [
+        (Some(true), "holds", "hold"),
+        (Some(false), "does not hold", "do not hold"),
+        (None, "is undecided", "are undecided"),
+    ] {
+        match (rest(holds), others) {
+            (0, _) => {}
+            (_, 1) => sentences.push(format!("the other contrast {one}")),
+            (count, _) if count == others => {
+                sentences.push(format!("the other {others} contrasts {several}"));
+            }
+            (1, _) => sentences.push(format!("1 of the other {others} contrasts {one}")),
+            (count, _) => {
+                sentences.push(format!("{count} of the other {others} contrasts {several}"));
+            }
         }
     }
     sentences.join("; ")
@@ -115,5 +124,56 @@ fn words(part: &Part) -> String {
         None => part.sentence.clone(),
         Some(true) => format!("holds at {}: {}", part.place, part.sentence),
         Some(false) => format!("does not hold at {}: {}", part.place, part.sentence),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verdict::Evidence;
+
+    fn contrast(holds: Option<bool>, recomputed: bool, sentence: &str) -> Judged {
+        let verdict = match holds {
+            None => Verdict::Undecided,
+            Some(true) => Verdict::Confirmed,
+            Some(false) => Verdict::Refuted,
+        };
+        let part = Part {
+            kind: "ratio".to_owned(),
+            place: "a place".to_owned(),
+            verdict,
+            holds,
+            sentence: sentence.to_owned(),
+            note: false,
+            p: None,
+            p_adjusted: None,
+            published_size: None,
+            agreement: None,
+            apart: Vec::new(),
+            evidence: Evidence::default(),
+            doubts: Vec::new(),
+        };
+        Judged { part, without_runs: false, recomputed }
+    }
+
+    #[test]
+    fn contrasts_that_do_not_decide_are_counted_among_the_others() {
+        let yes = |recomputed| contrast(Some(true), recomputed, "yes");
+        let sentence = |all: &[Judged]| combine(all, Combine::All).2;
+        assert_eq!(
+            sentence(&[yes(false), yes(false), yes(true)]),
+            "holds at a place: yes; the other contrast holds"
+        );
+        assert_eq!(
+            sentence(&[yes(false), yes(true), yes(true)]),
+            "holds at a place: yes; the other 2 contrasts hold"
+        );
+        let no = contrast(Some(false), false, "no");
+        let open = contrast(None, false, "open");
+        assert_eq!(
+            sentence(&[no, yes(false), yes(true), open]),
+            "does not hold at a place: no; 2 of the other 3 contrasts hold; 1 of the other 3 \
+             contrasts is undecided"
+        );
     }
 }

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum PredictError {
     /// A number is outside its range.
-    #[error("{what} is {value}; it must be {accepted}")]
+    #[error("{what} is {}; it must be {accepted}", short(*.value))]
     OutOfRange {
         /// Name of the number.
         what: &'static str,
@@ -30,6 +30,12 @@ pub enum PredictError {
         /// Name of the table.
         table: &'static str,
     },
+}
+
+/// Formats a number, a huge one with an exponent.
+fn short(value: f64) -> String {
+    let is_huge = value.is_finite() && value.abs() >= 1e15;
+    if is_huge { format!("{value:.2e}") } else { value.to_string() }
 }
 
 /// Returns `value` if it is finite and at least zero.

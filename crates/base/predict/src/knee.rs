@@ -31,6 +31,9 @@ const SHARPNESS_BUSY: f64 = 3.0;
 const SHARPNESS_MIN: f64 = 0.3;
 const SHARPNESS_MAX: f64 = 40.0;
 
+/// Longest accepted time of a probe.
+const SECONDS_MAX: f64 = 1e6;
+
 /// The stored session on whose ladders the prior was chosen. The other ladders are not kept as a session.
 pub const TUNED_ON: &str = "walk-20261122T125843Z";
 
@@ -95,7 +98,8 @@ impl Knee {
     /// Fits a curve to probes: number in flight, and seconds per job.
     ///
     /// # Errors
-    /// Fails without probes, or if a number or time is not above zero.
+    /// Fails without probes, if a number or time is not above zero, if a time exceeds a million seconds, or if
+    /// two probes have the same number.
     pub fn fit(probes: &[(u32, f64)]) -> Result<Self, PredictError> {
         Self::fit_busy(probes, 0.0)
     }
@@ -111,6 +115,16 @@ impl Knee {
         for (n, seconds) in probes {
             above_zero("number in flight of a probe", f64::from(*n))?;
             above_zero("time of a probe", *seconds)?;
+            if *seconds > SECONDS_MAX {
+                let (what, value) = ("time of a probe, in seconds,", *seconds);
+                return Err(PredictError::OutOfRange { what, value, accepted: "at most 1e6" });
+            }
+        }
+        let mut numbers: Vec<u32> = probes.iter().map(|(n, _)| *n).collect();
+        numbers.sort_unstable();
+        if let Some(pair) = numbers.windows(2).find(|pair| pair[0] == pair[1]) {
+            let (what, value) = ("number in flight of two probes", f64::from(pair[0]));
+            return Err(PredictError::OutOfRange { what, value, accepted: "different" });
         }
         let work = probes.iter().map(|(n, t)| f64::from(*n) * t).fold(f64::INFINITY, f64::min);
         let best = probes.iter().map(|(_, t)| *t).fold(f64::INFINITY, f64::min);
@@ -244,5 +258,8 @@ mod tests {
         for bad in [&[][..], &[(0, 1.0)], &[(1, 0.0)], &[(1, f64::NAN)], &[(1, -1.0), (4, 1.0)]] {
             assert!(Knee::fit(bad).is_err(), "{bad:?}");
         }
+        assert!(Knee::fit(&[(1, 1.0), (4, 0.5), (1, 2.0)]).is_err(), "twice one in flight");
+        let huge = Knee::fit(&[(1, 1e300)]).unwrap_err().to_string();
+        assert!(huge.len() < 80, "{huge}");
     }
 }

@@ -25,7 +25,7 @@ pub struct Interval {
     pub hi: f64,
     /// Confidence, 0 to 1: the requested value, or less if there are too few values.
     pub confidence: f64,
-    /// Number of resamples; 0 if the bounds are values of the sample.
+    /// Number of resamples; 0 if the bounds are not from resamples.
     pub resamples: u32,
 }
 

@@ -1,19 +1,21 @@
 //! Results of several machines or sessions side by side, from exported documents.
 //!
 //! Values are shown next to each other and never pooled: machines differ in more than the arm. Within a
-//! document, each arm is compared with the best one that did the same work, so readers see whether the
-//! same plan is best elsewhere. An arm whose plan or files differ between documents is marked, because its
-//! name alone does not make it the same. A session that occurs twice is refused: it would look like two.
+//! document, the best median among the arms that did the same work is marked, so readers see whether the same
+//! plan has it elsewhere. A median does not show that an arm is faster, so a factor is given only if the
+//! paired ratio of the document excludes 1. Doubts are those of the document. An arm whose plan or files
+//! differ between documents is marked, because its name alone does not make it the same. A session that
+//! occurs twice is refused: it would look like two.
 
 use crate::data::DATA_SCHEMA;
 use crate::estimate::Ends;
 use crate::markdown::escaped;
 use crate::quantity::{Better, Unit, ratio};
-use ioloom_model::AnyPlan;
 use ioloom_model::study::AGAIN;
 use ioloom_model::units::format_size;
+use ioloom_model::{AnyPlan, Doubt};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns exported documents side by side as Markdown. Each comes with a name for messages.
 ///
@@ -35,13 +37,14 @@ pub fn merge(documents: &[(String, Value)]) -> Result<String, String> {
     refuse_repeated(documents)?;
     let mut out = String::from("# Results side by side\n\n");
     out.push_str("Medians with 95 % intervals in brackets, or with the minimum and maximum of fewer than six ");
-    out.push_str(
-        "blocks. They are compared with the best arm of the same column that did the same work. ",
-    );
-    out.push_str("Nothing is pooled.\n\n");
+    out.push_str("blocks. The lowest median of the arms of a column that did the same work is ");
+    out.push_str("marked (the highest if more is better). It does not show that the arm is ");
+    out.push_str("faster: a factor is given only if the interval of the ratio of common blocks ");
+    out.push_str("excludes 1. ◇ marks doubts. Nothing is pooled.\n\n");
     for (i, (name, document)) in documents.iter().enumerate() {
         out.push_str(&format!("- **{}**: {}, {}\n", letter(i), escaped(name), machine(document)));
     }
+    doubts(&mut out, documents);
     for (place, columns) in comparisons(documents) {
         table(&mut out, &place, &columns, documents.len());
     }
@@ -98,13 +101,58 @@ fn machine(document: &Value) -> String {
     escaped(&format!("{cpu}, {cpus} CPUs, {memory} of memory, {kernel}{}", modes.concat()))
 }
 
+/// Writes every doubt of each study with its experiments and what to do.
+fn doubts(out: &mut String, documents: &[(String, Value)]) {
+    let mut lines = String::new();
+    for (i, (_, document)) in documents.iter().enumerate() {
+        for study in list(&document["studies"]) {
+            let mut seen: BTreeMap<(String, &str), BTreeSet<&str>> = BTreeMap::new();
+            for group in list(&study["groups"]) {
+                for doubt in list(&group["arms"]).iter().flat_map(|arm| list(&arm["doubts"])) {
+                    seen.entry(named(doubt)).or_default().insert(part_of(group, "experiment"));
+                }
+            }
+            for row in list(&study["doubts"]) {
+                seen.entry(named(&row["doubt"])).or_default().extend(row["experiment"].as_str());
+            }
+            for ((doubt, advice), experiments) in seen {
+                let place = match experiments.is_empty() {
+                    true => "the whole study".to_owned(),
+                    false => experiments.into_iter().collect::<Vec<_>>().join(", "),
+                };
+                let name = part_of(study, "study");
+                let line = escaped(&format!("{name}: {doubt} ({place}): {advice}"));
+                lines.push_str(&format!("- ◇ {}, {line}\n", letter(i)));
+            }
+        }
+    }
+    if !lines.is_empty() {
+        out.push_str(&format!("\nDoubts:\n\n{lines}"));
+    }
+}
+
+/// Returns the name of a doubt and what to do.
+fn named(doubt: &Value) -> (String, &'static str) {
+    match serde_json::from_value::<Doubt>(doubt.clone()) {
+        Ok(doubt) => (doubt.name().to_owned(), doubt.advice()),
+        Err(_) => (doubt.as_str().unwrap_or("unknown").to_owned(), "unknown to this program"),
+    }
+}
+
+/// A comparison in a document, with its study.
+#[derive(Clone, Copy)]
+struct Column<'v> {
+    study: &'v Value,
+    group: &'v Value,
+}
+
 /// Experiment, set, condition, work and medium of a comparison, in the order of the first document.
 type Place = (usize, String);
 
 /// Returns each comparison with its group in every document that has it.
-fn comparisons(documents: &[(String, Value)]) -> Vec<(String, BTreeMap<usize, &Value>)> {
+fn comparisons(documents: &[(String, Value)]) -> Vec<(String, BTreeMap<usize, Column<'_>>)> {
     let mut order: BTreeMap<String, Place> = BTreeMap::new();
-    let mut found: BTreeMap<Place, BTreeMap<usize, &Value>> = BTreeMap::new();
+    let mut found: BTreeMap<Place, BTreeMap<usize, Column<'_>>> = BTreeMap::new();
     for (i, (_, document)) in documents.iter().enumerate() {
         for study in list(&document["studies"]) {
             for group in list(&study["groups"]) {
@@ -120,7 +168,7 @@ fn comparisons(documents: &[(String, Value)]) -> Vec<(String, BTreeMap<usize, &V
                 let name = format!("{}: {}", part_of(study, "study"), words.join(", "));
                 let next = order.len();
                 let place = order.entry(name.clone()).or_insert((next, name)).clone();
-                found.entry(place).or_default().insert(i, group);
+                found.entry(place).or_default().insert(i, Column { study, group });
             }
         }
     }
@@ -136,12 +184,12 @@ fn part_of<'v>(value: &'v Value, key: &str) -> &'v str {
 }
 
 /// Writes the arms of a comparison, one column per document.
-fn table(out: &mut String, place: &str, columns: &BTreeMap<usize, &Value>, documents: usize) {
+fn table(out: &mut String, place: &str, columns: &BTreeMap<usize, Column<'_>>, documents: usize) {
     let key = |arm| (part_of(arm, "arm"), part_of(arm, "set"));
     let mut arms: Vec<(&str, &str)> = Vec::new();
     // Only a comparison that merges file sets has an arm on several.
-    let merges = columns.values().any(|group| merges_sets(group));
-    for arm in columns.values().flat_map(|group| list(&group["arms"])) {
+    let merges = columns.values().any(|column| merges_sets(column.group));
+    for arm in columns.values().flat_map(|column| list(&column.group["arms"])) {
         let known = arms.iter().any(|k| if merges { *k == key(arm) } else { k.0 == key(arm).0 });
         if arm["median"].is_number() && !known {
             arms.push(key(arm));
@@ -158,8 +206,9 @@ fn table(out: &mut String, place: &str, columns: &BTreeMap<usize, &Value>, docum
         let is_it = |arm: &&Value| {
             part_of(arm, "arm") == *name && (!several || part_of(arm, "set") == *set)
         };
-        let cells: Vec<Option<&Value>> =
-            (0..documents).map(|i| list(&columns.get(&i)?["arms"]).iter().find(is_it)).collect();
+        let cells: Vec<Option<&Value>> = (0..documents)
+            .map(|i| list(&columns.get(&i)?.group["arms"]).iter().find(is_it))
+            .collect();
         let label = if several { format!("{name}, {set}") } else { (*name).to_owned() };
         out.push_str(&format!("| {}{} |", escaped(&label), differences(&cells)));
         for (i, cell) in cells.iter().enumerate() {
@@ -218,37 +267,55 @@ fn differences(cells: &[Option<&Value>]) -> String {
     if words.is_empty() { String::new() } else { format!(" ({} differ)", words.join(" and ")) }
 }
 
-/// Formats the median of an arm with its interval and, if others did the same work, its ratio to the best of
-/// them.
-fn value(arm: &Value, group: &Value) -> Option<String> {
-    let metric = part_of(group, "metric");
-    let unit = Unit::of(metric);
+/// Formats the median of an arm with its interval, its rank and its doubts.
+fn value(arm: &Value, column: Column<'_>) -> Option<String> {
+    let unit = Unit::of(part_of(column.group, "metric"));
     let median = arm["median"].as_f64()?;
-    let ends = arm["low"].as_f64().zip(arm["high"].as_f64()).map(|(low, high)| Ends {
-        low,
-        high,
-        confidence: arm["confidence"].as_f64().unwrap_or(0.0),
-    });
-    let ends = ends.map_or(String::new(), |ends| format!(" {}", unit.format_ends(ends)));
-    let ranked = ranked(group);
-    let medians = ranked.iter().filter_map(|arm| arm["median"].as_f64());
-    let best = match Better::of(metric) {
-        _ if !ranked.iter().any(|other| std::ptr::eq(*other, arm)) => None,
-        Better::Lower => medians.reduce(f64::min).map(|best| median / best),
-        Better::Higher => medians.reduce(f64::max).map(|best| best / median),
-        Better::Neither => None,
+    let ends = ends(arm).map_or(String::new(), |ends| format!(" {}", unit.format_ends(ends)));
+    let rank = rank(arm, column).map_or(String::new(), |words| format!(" ({words})"));
+    let doubts: Vec<String> = list(&arm["doubts"]).iter().map(|doubt| named(doubt).0).collect();
+    let doubts = match doubts.is_empty() {
+        true => String::new(),
+        false => format!(" ◇ {}", escaped(&doubts.join(", "))),
     };
-    let best = best.filter(|slower| slower.is_finite()).map_or(String::new(), |slower| {
-        if slower <= 1.0 {
-            " (best)".to_owned()
-        } else {
-            match Better::of(metric) {
-                Better::Higher => format!(" (the best has {})", ratio(slower)),
-                _ => format!(" ({} the best)", ratio(slower)),
-            }
-        }
-    });
-    Some(format!("{}{ends}{best}", unit.format(median)))
+    Some(format!("{}{ends}{rank}{doubts}", unit.format(median)))
+}
+
+/// Returns the ends of a median or ratio, if recorded.
+fn ends(value: &Value) -> Option<Ends> {
+    let (low, high) = value["low"].as_f64().zip(value["high"].as_f64())?;
+    Some(Ends { low, high, confidence: value["confidence"].as_f64().unwrap_or(0.0) })
+}
+
+/// Describes an arm that did the same work as others: whether its median is the best, or by which factor the
+/// arm with the best median is shown to be better.
+fn rank(arm: &Value, Column { study, group }: Column<'_>) -> Option<String> {
+    let ranked = ranked(group);
+    if !ranked.iter().any(|other| std::ptr::eq(*other, arm)) {
+        return None;
+    }
+    let medians = ranked.iter().filter_map(|arm| Some((arm["median"].as_f64()?, *arm)));
+    let better = Better::of(part_of(group, "metric"));
+    let (best, first) = match better {
+        Better::Lower => medians.min_by(|a, b| a.0.total_cmp(&b.0))?,
+        Better::Higher => medians.max_by(|a, b| a.0.total_cmp(&b.0))?,
+        Better::Neither => return None,
+    };
+    if arm["median"].as_f64()?.total_cmp(&best).is_eq() {
+        let word = if better == Better::Higher { "highest" } else { "lowest" };
+        return Some(format!("{word} median"));
+    }
+    let is_shown = |paired: &&Value| {
+        let is_of_both = paired["best"] == first["id"] && paired["against"] == arm["id"];
+        is_of_both && ends(paired).is_some_and(|ends| ends.is_interval() && ends.low > 1.0)
+    };
+    let ids = [first, arm].iter().all(|arm| arm["id"].is_string());
+    let paired = list(&study["ratios"]).iter().find(is_shown).filter(|_| ids)?;
+    let factor = ratio(paired["ratio"].as_f64()?);
+    Some(match better {
+        Better::Higher => format!("the highest has {factor}"),
+        _ => format!("{factor} the lowest"),
+    })
 }
 
 #[cfg(test)]
@@ -287,13 +354,38 @@ mod tests {
         );
         assert!(text.contains("## pipeline: e, E, cold, xxh3\n\n| arm | A | B |\n"), "{text}");
         let line = |name: &str| text.lines().find(|l| l.contains(name)).unwrap().to_owned();
+        assert!(line("one\\|two").contains("4.00 ms [3.60 ms, 4.40 ms] | 1.00 ms"));
         assert!(
-            line("one\\|two").contains("4.00 ms [3.60 ms, 4.40 ms] (2.00× the best) | 1.00 ms")
+            line("| many |").contains("2.00 ms [1.80 ms, 2.20 ms] (lowest median) | 3.00 ms"),
+            "{text}"
         );
-        assert!(line("| many |").contains("2.00 ms [1.80 ms, 2.20 ms] (best) | 3.00 ms"), "{text}");
         let other =
             [all[0].clone(), ("c".to_owned(), document("Z", [1e6, 3e6], "read/threads:n=9"))];
         assert!(merge(&other).unwrap().contains("| many (plans differ) |"));
+    }
+
+    /// The lower of two medians is not shown to be the better one.
+    #[test]
+    fn factors_are_those_of_paired_ratios_and_doubts_are_shown() {
+        let mut one = document("X", [2.1e6, 2e6], "read/threads:n=8");
+        let study = &mut one["studies"][0];
+        study["doubts"] = json!([{"doubt": "few-samples", "experiment": null, "arm": null}]);
+        for (i, arm) in study["groups"][0]["arms"].as_array_mut().unwrap().iter_mut().enumerate() {
+            arm["id"] = format!("g0.a{i}").into();
+        }
+        study["groups"][0]["arms"][1]["doubts"] = json!(["two-regimes"]);
+        let merged = |low: f64| {
+            let mut one = one.clone();
+            one["studies"][0]["ratios"] = json!([{"best": "g0.a1", "against": "g0.a0", "ratio": 1.05,
+                                                  "low": low, "high": 1.1, "confidence": 0.96}]);
+            merge(&[("a.json".to_owned(), one)]).unwrap()
+        };
+        let text = merged(0.95);
+        assert!(text.contains("(lowest median) ◇ two regimes |"), "{text}");
+        assert!(text.contains("- ◇ A, pipeline: few samples (the whole study): "), "{text}");
+        assert!(text.contains("- ◇ A, pipeline: two regimes (e): "), "{text}");
+        assert!(!text.contains("(best)") && !text.contains('×'), "{text}");
+        assert!(merged(1.01).contains("(1.05× the lowest)"));
     }
 
     #[test]
@@ -318,7 +410,7 @@ mod tests {
         arms[1]["comparable"] = false.into();
         let text = merge(&[("a.json".to_owned(), one.clone())]).unwrap();
         assert!(text.contains("| many | 2.00 ms [1.80 ms, 2.20 ms] |"), "{text}");
-        assert!(text.contains("4.00 ms [3.60 ms, 4.40 ms] (best)"), "{text}");
+        assert!(text.contains("4.00 ms [3.60 ms, 4.40 ms] (lowest median)"), "{text}");
         // Two arms of one name on two sets are two rows.
         let group = &mut one["studies"][0]["groups"][0];
         group["merges_sets"] = true.into();
@@ -344,18 +436,18 @@ mod tests {
         let merged = |one: &Value| merge(&[("a.json".to_owned(), one.clone())]).unwrap();
         for keys in [&["comparable"][..], &["comparable", "work"]] {
             let text = merged(&old([4e6, 2e6], keys));
-            assert!(text.contains("(2.00× the best)") && text.contains("(best)"), "{text}");
+            assert!(text.contains("2.20 ms] (lowest median)"), "{text}");
         }
         let mut other = old([4e6, 2e6], &["comparable"]);
         let first = &mut other["studies"][0]["groups"][0]["arms"];
         first[1]["work"]["files"] = 9.into();
         let text = merged(&other);
-        assert!(text.contains("4.00 ms [3.60 ms, 4.40 ms] (best)"), "{text}");
+        assert!(text.contains("4.00 ms [3.60 ms, 4.40 ms] (lowest median)"), "{text}");
         assert!(text.contains("| many | 2.00 ms [1.80 ms, 2.20 ms] |"), "{text}");
         for (key, value) in [("arm", "one|two (again)"), ("plan", "null/threads:n=1")] {
             let mut other = old([4e6, 2e6], &["comparable", "work"]);
             other["studies"][0]["groups"][0]["arms"][1][key] = value.into();
-            assert!(merged(&other).contains("4.40 ms] (best)"), "{key}");
+            assert!(merged(&other).contains("4.40 ms] (lowest median)"), "{key}");
         }
     }
 
@@ -382,7 +474,7 @@ mod tests {
             let text = merge(&all).unwrap();
             assert!(text.contains("| read, G-1 | 4.00 ms"), "{text}");
             assert!(text.contains("| read, G-2 | 2.00 ms"), "{text}");
-            assert!(!text.contains("(best)"), "{text}");
+            assert!(!text.contains("(lowest median)"), "{text}");
         }
     }
 

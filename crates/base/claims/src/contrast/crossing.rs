@@ -5,7 +5,7 @@ use crate::evaluation::answer::{Answer, inside, undefined_words};
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::levels::{median_of, pair_up};
-use crate::evaluation::pair::{above_noise, log_ratios, noise_floor, ratio_interval};
+use crate::evaluation::pair::{above_noise, is_hidden, log_ratios, noise_floor, ratio_interval};
 use crate::evaluation::runs::{Arm, Columns, columns};
 use crate::family::Whole;
 use crate::location::Location;
@@ -150,7 +150,7 @@ impl Crossing {
             "at {axis} {}, {a} / {b} is {:.3} ({:.3} to {:.3}) in {} blocks; {crossing}",
             x[highest], top.ratio, top.lo, top.hi, top.n
         );
-        let below_noise = floor.is_some_and(|floor| top.effect() <= floor);
+        let below_noise = is_hidden(&top, &rule.stats(None), floor);
         let interval = ratio_interval(&top);
         let finding = Finding::new(answer, Effect::Ratio, &interval, words).noise(floor);
         Ok(Finding { below_noise, ..finding })

@@ -14,7 +14,7 @@ use crate::evaluation::runs::{Runs, SLOWED, metric as number};
 use crate::location::Location;
 use crate::rule::Rule;
 use crate::verdict::Effect;
-use ioloom_stats::{INTERVAL_MIN, Interval};
+use ioloom_stats::{INTERVAL_MIN, proportion_interval};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
@@ -32,17 +32,12 @@ pub struct Every {
     pub within: [f64; 2],
 }
 
-/// Confidence of the bound on the share of runs that violate the claim.
+/// Confidence of the interval of the share of runs that violate the claim.
 const CONFIDENCE: f64 = 0.95;
 
 /// Returns the probability that none of `runs` violates the claim if half of all runs do.
 fn p_of_none(runs: usize) -> f64 {
     0.5_f64.powi(runs as i32)
-}
-
-/// Greatest share of violations that is compatible with none in `runs`.
-fn share_at_most(runs: usize) -> f64 {
-    1.0 - (1.0 - CONFIDENCE).powf(1.0 / runs as f64)
 }
 
 /// A bound beyond which a range counts as open.
@@ -137,32 +132,23 @@ impl Every {
                 arm.name
             )));
         }
-        let share = wrong as f64 / count as f64;
-        let (answer, hi, bound) = match wrong {
+        let interval = proportion_interval(wrong, count, CONFIDENCE);
+        let (answer, bound) = match wrong {
             0 => {
-                let hi = share_at_most(count);
                 let bound = format!(
                     "with {:.0} % confidence, it is so in less than {:.1} % of runs",
                     100.0 * CONFIDENCE,
-                    100.0 * hi
+                    100.0 * interval.hi
                 );
-                (Answer::new(true, p_of_none(count)), hi, bound)
+                (Answer::new(true, p_of_none(count)), bound)
             }
-            _ => (Answer::new(false, 0.0), 1.0, "one is enough".to_owned()),
+            _ => (Answer::new(false, 0.0), "one is enough".to_owned()),
         };
         let words = format!(
             "{metric} is {} in {wrong} of {count} runs of {}; {bound}",
             outside(*least, *most),
             arm.name
         );
-        let lo = if wrong == 0 { 0.0 } else { 1.0 / count as f64 };
-        let interval = Interval {
-            estimate: share,
-            lo: lo.min(share),
-            hi,
-            confidence: CONFIDENCE,
-            resamples: 0,
-        };
         let effect = Effect::Stated("share of runs that violate it".to_owned());
         let mut finding = Finding::new(answer, effect, &interval, words);
         finding.evidence.arms = vec![arm.name.clone()];
@@ -182,7 +168,8 @@ mod tests {
     #[test]
     fn more_runs_without_a_counterexample_leave_less_room() {
         assert!((p_of_none(12) - 1.0 / 4096.0).abs() < 1e-12);
-        assert!((share_at_most(12) - 0.221).abs() < 1e-3);
-        assert!(share_at_most(300) < 0.01);
+        let at_most = |runs| proportion_interval(0, runs, CONFIDENCE).hi;
+        assert!((at_most(12) - 0.265).abs() < 1e-3);
+        assert!(at_most(300) < 0.013);
     }
 }

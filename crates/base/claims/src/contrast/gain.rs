@@ -5,7 +5,7 @@ use crate::evaluation::answer::{Answer, Centre};
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::levels::pair_up;
-use crate::evaluation::pair::difference_noise;
+use crate::evaluation::pair::{difference_noise, is_below};
 use crate::evaluation::runs::columns;
 use crate::location::Location;
 use crate::verdict::Effect;
@@ -84,7 +84,7 @@ impl Kind for Gain {
         let centre = Centre::of(&series)?;
         let interval = centre.interval;
         let floor = difference_noise(&context.rule, &runs, &arms, metric, gain);
-        let below_noise = floor.is_some_and(|floor| interval.estimate.abs() <= floor);
+        let below_noise = is_below(interval.estimate.abs(), floor);
         let (above, below) = (interval.lo > 0.0, interval.hi < 0.0);
         // The rule has no margin for a difference of gains, so equality cannot be shown.
         let rises = self.claim == Claimed::Greater;

@@ -5,7 +5,7 @@ use crate::evaluation::answer::{Answer, inside, undefined_words};
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::levels::{Axis, Levels};
-use crate::evaluation::pair::{above_noise, noise_floor, ratio_interval};
+use crate::evaluation::pair::{above_noise, is_hidden, noise_floor, ratio_interval};
 use crate::family::Whole;
 use crate::location::Location;
 use crate::rule::Rule;
@@ -164,7 +164,7 @@ impl Ladder {
             ratio.n,
             of_stats.margin * 100.0
         );
-        let below_noise = floor.is_some_and(|floor| ratio.effect() <= floor);
+        let below_noise = is_hidden(ratio, &of_stats, floor);
         let interval = ratio_interval(ratio);
         let finding = Finding::new(answer, Effect::Ratio, &interval, words).noise(floor);
         Ok(Finding { series: levels.series(*i, 0), below_noise, ..finding })
@@ -214,7 +214,7 @@ impl Ladder {
                 levels.arms[i].name, step.ratio, step.lo, step.hi
             );
         }
-        let below_noise = floor.is_some_and(|floor| ends.effect() <= floor);
+        let below_noise = is_hidden(&ends, &of_stats, floor);
         let interval = ratio_interval(&ends);
         let finding = Finding::new(answer, Effect::Ratio, &interval, words).noise(floor);
         Ok(Finding { series: levels.series(last, 0), below_noise, ..finding })

@@ -5,7 +5,7 @@ use crate::evaluation::answer::{Answer, at_least, undefined_words};
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::levels::{Axis, Levels};
-use crate::evaluation::pair::{noise_floor, noise_words};
+use crate::evaluation::pair::{is_below, noise_floor, noise_words};
 use crate::family::Whole;
 use crate::location::Location;
 use crate::verdict::Effect;
@@ -78,7 +78,7 @@ impl Kind for Linear {
         let ends = [levels.arms[levels.arms.len() - 1], levels.arms[0]];
         let floor = noise_floor(&context.rule, [&runs; 2], ends, [metric, metric]);
         let size = grown.estimate.ln().abs().exp() - 1.0;
-        let below_noise = floor.is_some_and(|floor| size <= floor);
+        let below_noise = is_below(size, floor);
         let answer = if below_noise && answer.holds == Some(true) { Answer::OPEN } else { answer };
         let line = Line::fit(&levels.x, &levels.all_medians()).map_err(Gap::undefined)?;
         let mut words = format!(

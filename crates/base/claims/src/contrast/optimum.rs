@@ -9,7 +9,9 @@
 use super::kind::{Context, Kind, elapsed};
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
-use crate::evaluation::pair::{above_noise, noise_floor, noise_words, ratio_interval, the_arm};
+use crate::evaluation::pair::{
+    above_noise, is_hidden, noise_floor, noise_words, ratio_interval, the_arm,
+};
 use crate::evaluation::runs::{Arm, Runs, columns};
 use crate::family::Whole;
 use crate::location::Location;
@@ -136,7 +138,7 @@ impl Kind for Optimum {
         let answer =
             above_noise(&series, &ratio, Claimed::Greater, &rule.stats(None), floor)?.twice();
         let same = moved.name == best.arm.name;
-        let below_noise = !same && floor.is_some_and(|floor| ratio.effect() <= floor);
+        let below_noise = !same && is_hidden(&ratio, &rule.stats(None), floor);
         let mut reason = decide(&ratio, Claimed::Greater, &rule.stats(None)).reason.to_string();
         if let Some(floor) = floor.filter(|_| below_noise && answer.holds.is_none()) {
             reason.push_str(&format!(", but {}", noise_words(floor)));

@@ -67,8 +67,30 @@ fn range_words([lo, hi]: [f64; 2]) -> String {
     /// Bounds beyond this value mean unbounded.
     const FAR: f64 = 1e6;
     match (lo <= -FAR, hi >= FAR) {
-        (_, true) => format!("at least {lo}"),
-        (true, _) => format!("at most {hi}"),
-        _ => format!("in {lo} to {hi}"),
+        (_, true) => format!("at least {}", rounded(lo)),
+        (true, _) => format!("at most {}", rounded(hi)),
+        _ => format!("in {} to {}", rounded(lo), rounded(hi)),
+    }
+}
+
+/// Rounds to four decimals, or four significant digits below 1.
+fn rounded(value: f64) -> f64 {
+    if value == 0.0 {
+        return value;
+    }
+    let scale = 10_f64.powf(3.0 - value.abs().log10().floor().min(-1.0));
+    (value * scale).round() / scale
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_rounded() {
+        assert_eq!(range_words([1.0 / 3.0, 2.0]), "in 0.3333 to 2");
+        assert_eq!(range_words([-1e12, 0.1 + 0.2]), "at most 0.3");
+        assert_eq!(range_words([12_345.678_91, 1e12]), "at least 12345.6789");
+        assert_eq!(range_words([0.0, 0.000_012_345_6]), "in 0 to 0.00001235");
     }
 }

@@ -4,7 +4,7 @@ use super::kind::{Context, Kind};
 use crate::evaluation::answer::{Answer, Centre};
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
-use crate::evaluation::pair::{difference_noise, the_arm};
+use crate::evaluation::pair::{difference_noise, is_below, the_arm};
 use crate::evaluation::runs::columns;
 use crate::location::Location;
 use crate::verdict::Effect;
@@ -53,7 +53,7 @@ impl Kind for Share {
         let answer = if sign > 0.0 { centre.at_least(*points) } else { centre.at_most(*points) };
         let rule = &context.rule;
         let floor = difference_noise(rule, &runs, &arms, metric, |a, b| (a - b) * 100.0);
-        let below_noise = floor.is_some_and(|floor| interval.estimate.abs() <= floor);
+        let below_noise = is_below(interval.estimate.abs(), floor);
         let answer = if below_noise && answer.holds == Some(true) { Answer::OPEN } else { answer };
         let mut words = format!(
             "{metric}: {} - {} is {:+.1} points ({:+.1} to {:+.1}) in {} blocks, claimed: {} \

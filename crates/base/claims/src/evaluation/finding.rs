@@ -52,7 +52,8 @@ pub(crate) struct Finding<'a> {
     pub(crate) sleeps: bool,
     /// Whether only part of a family ran, so its best arm is unknown.
     pub(crate) partial: bool,
-    /// Whether the effect does not exceed the difference between runs of the same plan.
+    /// Whether the effect does not exceed the difference between runs of the same plan, and is not shown to
+    /// be within the margin.
     pub(crate) below_noise: bool,
     /// Whether the answer was withheld because it depends on disturbed blocks.
     pub(crate) withheld: bool,

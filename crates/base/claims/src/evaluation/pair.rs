@@ -46,8 +46,11 @@ pub(crate) fn compare<'a>(
     let series = log_ratios(&table.values[0], &table.values[1])?;
     let ratio = Ratio::of_logs(&series).map_err(Gap::undefined)?;
     let noise = noise_floor(rule, runs, arms, claim.metrics);
-    let below_noise = noise.is_some_and(|floor| ratio.effect() <= floor);
     let of_stats = rule.stats(claim.margin);
+    let below_noise = match claim.times {
+        Some(_) => is_below(ratio.effect(), noise),
+        None => is_hidden(&ratio, &of_stats, noise),
+    };
     let (answer, reason) = match claim.times {
         Some(times) => {
             let (answer, reason) = reaches(&series, claim.claim, times)?;
@@ -107,8 +110,7 @@ pub(crate) fn above_noise(
     rule: &ioloom_stats::Rule,
     floor: Option<f64>,
 ) -> Result<Answer, Gap> {
-    let same = equivalence(ratio, rule.margin).equivalent;
-    if !same && floor.is_some_and(|floor| ratio.effect() <= floor) {
+    if is_hidden(ratio, rule, floor) {
         return Ok(Answer::OPEN);
     }
     let centre = Centre::of(series)?;
@@ -126,6 +128,17 @@ pub(crate) fn above_noise(
         Reason::OutsideMargin => Answer::new(false, centre.below(-margin)),
         Reason::FewBlocks | Reason::SmallEffect | Reason::WideInterval => Answer::OPEN,
     })
+}
+
+/// Reports whether an effect of such a size does not exceed the noise floor. If runs of the same plan do not
+/// differ at all, there is no noise.
+pub(crate) fn is_below(size: f64, floor: Option<f64>) -> bool {
+    floor.is_some_and(|floor| floor > 0.0 && size <= floor)
+}
+
+/// Reports whether noise hides a ratio: it does not exceed the floor, and equality is not shown.
+pub(crate) fn is_hidden(ratio: &Ratio, rule: &ioloom_stats::Rule, floor: Option<f64>) -> bool {
+    is_below(ratio.effect(), floor) && !equivalence(ratio, rule.margin).equivalent
 }
 
 /// Describes a difference that does not exceed the noise.
@@ -185,4 +198,16 @@ pub(crate) fn difference_noise(
     };
     let own = arms.iter().filter_map(|arm| floor(arm));
     own.reduce(f64::max).or_else(|| runs.arms.iter().find_map(floor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_below;
+
+    #[test]
+    fn equal_runs_of_a_plan_are_not_noise() {
+        assert!(!is_below(0.0, Some(0.0)) && !is_below(0.0, None));
+        assert!(is_below(0.0, Some(0.1)) && is_below(0.1, Some(0.1)));
+        assert!(!is_below(0.2, Some(0.1)));
+    }
 }

@@ -74,7 +74,9 @@ fn ladders_within_the_noise_of_one_plan_have_no_slope() {
         assert_eq!(noisy.verdict, Verdict::Undecided, "{shape}: {}", noisy.sentence);
         assert!(noisy.doubts.contains(&ioloom_model::Doubt::NoiseFloor), "{:?}", noisy.doubts);
     }
-    assert_eq!(judged("flat", 60.0, 101.0).verdict, Verdict::Confirmed, "no slope");
+    let flat = judged("flat", 60.0, 101.0);
+    assert_eq!(flat.verdict, Verdict::Confirmed, "no slope");
+    assert!(!flat.doubts.contains(&Doubt::NoiseFloor), "decided regardless: {:?}", flat.doubts);
 }
 
 #[test]

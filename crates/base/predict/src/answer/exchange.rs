@@ -246,13 +246,26 @@ fn check(question: &Question) -> Result<(), PredictError> {
     Ok(())
 }
 
+/// Returns the parameters that the level of durability uses, with their source.
 fn published(question: &Question) -> String {
+    let sync_ms = question.sync_s * 1e3;
+    let syncs = match question.durability {
+        Durability::None => String::new(),
+        Durability::Group => format!(
+            ", {sync_ms:.3} ms per sync, {:.1} µs per shared commit besides its sync and {:.2} µs per \
+             additional client in it",
+            COMMIT_S * 1e6,
+            COMMIT_CLIENT_S * 1e6
+        ),
+        Durability::Each => {
+            format!(", {sync_ms:.3} ms per sync, {:.1} µs per order besides its sync", EACH_S * 1e6)
+        }
+    };
     format!(
-        "{:.2} µs of processor per request, {:.1} µs for its way and the client, {:.3} ms per sync; \
+        "{:.2} µs of processor per request, {:.1} µs for its way and the client{syncs}; \
          results/serve-levels and results/serve-vs-redis on two cores, up to 64 connections",
         question.request_s * 1e6,
-        ROUND_TRIP_S * 1e6,
-        question.sync_s * 1e3
+        ROUND_TRIP_S * 1e6
     )
 }
 
@@ -355,6 +368,20 @@ mod tests {
             durability: Durability::None,
             sync_s: SYNC_S,
             measured: None,
+        }
+    }
+
+    #[test]
+    fn the_parameters_are_those_of_the_level() {
+        let of = |durability| answer(&Question { durability, ..question(8) }).unwrap().parameters;
+        assert!(!of(Durability::None).contains("sync"), "{}", of(Durability::None));
+        for (level, words) in [
+            (Durability::Group, ["per shared commit", "per additional client"]),
+            (Durability::Each, ["per order besides its sync", "0.138 ms per sync"]),
+        ] {
+            for word in words {
+                assert!(of(level).contains(word), "{}", of(level));
+            }
         }
     }
 

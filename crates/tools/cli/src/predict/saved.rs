@@ -3,6 +3,7 @@
 use crate::atomic_file;
 use crate::directories::StoreArg;
 use crate::exit::Failure;
+use crate::version;
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_predict::answer::profile::Measured;
 use ioloom_predict::knee::Knee;
@@ -82,6 +83,11 @@ pub(super) fn machine() -> String {
     ioloom_machine::facts(Path::new("/"), &[]).fingerprint
 }
 
+/// Returns a version without the commit.
+fn release(version: &str) -> &str {
+    version.split([' ', '+']).next().unwrap_or(version)
+}
+
 fn path(store: &StoreArg) -> Result<PathBuf, Failure> {
     Ok(store.dir()?.join("predict").join("calibration.json"))
 }
@@ -97,7 +103,8 @@ pub(super) fn write(store: &StoreArg, calibration: &Calibration) -> Result<PathB
     Ok(path)
 }
 
-/// Returns the saved calibration, if any. One of another machine is refused.
+/// Returns the saved calibration, if any. One of another machine or version of the program is refused: the
+/// processor times of a job are those of the program that probed.
 pub(super) fn read(store: &StoreArg) -> Result<Option<Calibration>, Failure> {
     let path = path(store)?;
     let read = || -> std::io::Result<Option<String>> {
@@ -136,6 +143,15 @@ pub(super) fn read(store: &StoreArg) -> Result<Option<Calibration>, Failure> {
             "the calibration {} is of another machine or kernel; run 'ioloom predict --calibrate' \
              again",
             quoted(&path)
+        )));
+    }
+    if release(&found.program) != release(version::VERSION) {
+        return Err(Failure::refused(format!(
+            "the calibration {} is of version {}, but this program is {}; run 'ioloom predict \
+             --calibrate' again",
+            quoted(&path),
+            found.program.escape_debug(),
+            version::VERSION
         )));
     }
     Ok(Some(found))

@@ -34,8 +34,21 @@ pub(super) fn document<'a>(
     Document { schema: SCHEMA, command, subject, evidence, answer, calibration }
 }
 
+/// Seconds of a year.
+const YEAR_S: f64 = 365.25 * 86_400.0;
+/// Shortest time that is shown in years.
+const YEARS_FROM_S: f64 = 10.0 * YEAR_S;
+
 fn time(seconds: f64) -> String {
-    format_ns((seconds * 1e9).max(0.0))
+    if seconds < YEARS_FROM_S {
+        return format_ns((seconds * 1e9).max(0.0));
+    }
+    format!("{} years", whole(seconds / YEAR_S))
+}
+
+/// Formats a large number without decimals, or a huge one with an exponent.
+fn whole(value: f64) -> String {
+    if value < 1e6 { format!("{value:.0}") } else { format!("{value:.1e}") }
 }
 
 pub(super) fn text(answer: &Answer, saved: Option<&Calibration>, width: usize) -> String {
@@ -96,9 +109,9 @@ fn rate(per_s: f64) -> String {
 fn beyond(point: &Point, axis: &str) -> String {
     let Some(beyond) = point.beyond else { return "not calibrated".to_owned() };
     let factor = |value: f64, what: &str| {
-        (value > 1.0).then(|| {
-            let digits = usize::from(value < 10.0);
-            format!("{what} ×{value:.digits$}")
+        (value > 1.0).then(|| match value < 10.0 {
+            true => format!("{what} ×{value:.1}"),
+            false => format!("{what} ×{}", whole(value)),
         })
     };
     let all = [
@@ -145,4 +158,16 @@ fn table(rows: &[Vec<String>], right: usize) -> String {
         all.push('\n');
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::time;
+
+    #[test]
+    fn huge_times_are_short() {
+        assert_eq!(time(3600.0 * 24.0), "24.0 h");
+        assert_eq!(time(100.0 * super::YEAR_S), "100 years");
+        assert_eq!(time(1.85e19), "5.9e11 years");
+    }
 }

@@ -63,6 +63,7 @@ fn each_invalid_question_has_one_error() {
         (&["predict", "exchange", "--think=-1s"], 2, "-1s"),
         (&["predict", "exchange", "--clients", "1G"], 2, "--clients"),
         (&["predict", "exchange", "--durability", "some"], 2, "some"),
+        (&["predict", "exchange", "--sync", "1s"], 2, "--durability"),
         (&["predict"], 2, "walk"),
         (&["predict", "--simulate"], 2, "required"),
         (&["predict", "--runs", "latest"], 2, "required"),
@@ -153,6 +154,7 @@ fn probes_of_this_machine_answer_questions_about_it() {
     let good = std::fs::read_to_string(&saved).unwrap();
     let mut value: Value = serde_json::from_str(&good).unwrap();
     let fingerprint = value["machine"].as_str().unwrap().to_owned();
+    let program = format!("\"program\": {}", value["program"]);
     let mut time = |changed: Value| {
         value["measured"]["cold_s"][0][1] = changed;
         value.to_string()
@@ -167,7 +169,9 @@ fn probes_of_this_machine_answer_questions_about_it() {
         (1, good.replace("\"schema\": 3", "\"schema\": 1")),
         (1, good.replace("\"cores\":", "\"cores_x\":")),
         (1, " ".repeat(2 << 20)),
+        (1, time(1e300.into())),
         (3, good.replace(&fingerprint, "000000000000")),
+        (3, good.replace(&program, "\"program\": \"0.0.1\"")),
     ];
     for (code, text) in damaged {
         std::fs::write(&saved, &text).unwrap();
