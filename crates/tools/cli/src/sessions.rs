@@ -65,10 +65,15 @@ fn report_once(text: String) {
     }
 }
 
-/// Reports a torn last line.
-fn report_torn(session: &Session) {
+/// Reports a torn last line and missing runs.
+fn report_damage(session: &Session) {
+    let name = &session.header.session;
+    let missing = session.missing().len();
+    if missing > 0 {
+        let runs = format_counted(missing as u64, "planned run is", "planned runs are");
+        report_once(format!("session {name}: {runs} missing from its file"));
+    }
     if session.torn_bytes > 0 {
-        let name = &session.header.session;
         let bytes = format_counted(session.torn_bytes, "byte", "bytes");
         report_once(format!(
             "session {name}: ignored a torn last line of {bytes}, left by a kill or a full disk"
@@ -76,10 +81,10 @@ fn report_torn(session: &Session) {
     }
 }
 
-/// Reads a session by its name, and reports a torn last line.
-fn read_named(store: &Store, name: &str) -> Result<Session, Failure> {
+/// Reads a session by its name, and reports a torn last line and missing runs.
+pub(crate) fn read_named(store: &Store, name: &str) -> Result<Session, Failure> {
     let session = store.read(name).map_err(Failure::failed)?;
-    report_torn(&session);
+    report_damage(&session);
     Ok(session)
 }
 
@@ -197,7 +202,7 @@ fn take(store: &Store, into: &mut Vec<Session>) -> Result<Vec<StoreError>, Failu
         }
         match store.read(name) {
             Ok(session) => {
-                report_torn(&session);
+                report_damage(&session);
                 into.push(session);
             }
             Err(error) => errors.push(error),

@@ -250,7 +250,7 @@ mod tests {
         needs.runs_known = 96;
         assert!(needs_text(&needs).contains("about 33.0 s, based on earlier runs here"));
         needs.budget_s = Some(10.0);
-        assert!(needs_text(&needs).contains("about 33.0 s, more than the budget, based on earlier"));
+        assert!(needs_text(&needs).contains("about 33.0 s, more than the budget, based on"));
         needs.workspaces[0].files = 0;
         assert!(needs_text(&needs).contains("none, all sets exist in /data"));
         needs.workspaces[0].run = Room { bytes: 5 << 30, files: 60 };
