@@ -121,7 +121,8 @@ fn choose(names: &[String], word: &str) -> Result<String, String> {
             .cloned()
             .ok_or_else(|| format!("no session '{word}': there are only {count}"));
     }
-    let found: Vec<&String> = names.iter().filter(|name| name.starts_with(word)).collect();
+    let is_meant = |name: &&String| !word.is_empty() && name.starts_with(word);
+    let found: Vec<&String> = names.iter().filter(is_meant).collect();
     match found.as_slice() {
         [one] => Ok((*one).clone()),
         [] => Err(format!("no session '{word}'")),
@@ -266,5 +267,6 @@ mod tests {
         for word in ["b", "c", "latest-3", "latest-x", "latestx"] {
             assert!(choose(&names, word).is_err(), "{word}");
         }
+        assert!(choose(&names[..1], "").is_err(), "an empty word is not a prefix");
     }
 }
