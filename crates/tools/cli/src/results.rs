@@ -345,10 +345,14 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn media_and_runs_with_wrong_bytes_are_apart() {
+    fn missing_runs_are_counted_and_media_and_wrong_bytes_are_apart() {
         let dir = Path::new("../../../tests/fixtures/a8ad189/results/store");
         let store = Store::open_to_read(dir).unwrap();
         let mut session = store.read("walk-20261123T085513Z").unwrap();
+        assert_eq!(ended(&session), "yes, all runs");
+        let last = session.runs.pop().unwrap();
+        assert_eq!(ended(&session), "no, 1 run is missing");
+        session.runs.push(last);
         let done = session.runs.iter().find(|run| run.measured().is_some()).unwrap().clone();
         let run = |medium: &str, doubts: &[Doubt]| {
             let mut run = done.clone();
