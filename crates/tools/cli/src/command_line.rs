@@ -150,7 +150,9 @@ pub(crate) fn parse() -> Command {
     }
     let is_quick = first.is_some_and(|word| word == "each");
     let parsed = if is_quick {
-        QuickCli::try_parse().map(|quick| quick.command.into())
+        let matches = with_negative(QuickCli::command()).try_get_matches();
+        let parsed = matches.and_then(|matches| QuickCli::from_arg_matches(&matches));
+        parsed.map(|quick| quick.command.into())
     } else {
         let matches = definition().try_get_matches();
         matches.and_then(|matches| Cli::from_arg_matches(&matches)).map(|cli| cli.command)
@@ -169,9 +171,12 @@ fn definition() -> clap::Command {
 fn with_negative(command: clap::Command) -> clap::Command {
     let is_number = |arg: &Arg| {
         let names = arg.get_value_names().unwrap_or_default();
-        let of_number = ["N", "TIME", "SIZE", "PERCENT"];
+        let of_number =
+            ["N", "TIME", "SIZE", "PERCENT", "LEVEL", "R", "S", "MS", "SECONDS", "HZ", "CPU"];
         let is_single = arg.get_long().is_some() && arg.get_num_args().is_none();
-        is_single && names.iter().any(|name| of_number.contains(&name.as_str()))
+        // `N,…` is a list of numbers.
+        let is_of = |name: &str| of_number.contains(&name.trim_end_matches(",…"));
+        is_single && names.iter().any(|name| is_of(name.as_str()))
     };
     command
         .mut_args(|arg| if is_number(&arg) { arg.allow_hyphen_values(true) } else { arg })
@@ -213,13 +218,19 @@ mod tests {
     fn an_error_of_a_negative_number_names_its_option() {
         for words in [
             ["study", "sleep", "--random", "-1"],
+            ["study", "sleep", "--evidence", "-1"],
             ["claims", "000-P01", "--source", "-1"],
             ["predict", "files", "--files", "-1"],
             ["predict", "files", "--compute", "-1s"],
             ["predict", "exchange", "--sync", "-1s"],
+            ["each", ".", "--threads", "-1"],
         ] {
             let all = ["ioloom"].iter().chain(&words);
-            let error = definition().try_get_matches_from(all).unwrap_err();
+            let command = match words[0] {
+                "each" => with_negative(QuickCli::command()),
+                _ => definition(),
+            };
+            let error = command.try_get_matches_from(all).unwrap_err();
             assert_eq!(error.kind(), clap::error::ErrorKind::ValueValidation, "{words:?}: {error}");
             assert!(error.to_string().contains(words[2]), "{error}");
         }
