@@ -21,6 +21,8 @@ pub(crate) struct Blocks {
     expected: Duration,
     /// Whether runs of the current block were stored by an earlier process.
     has_begun: bool,
+    /// Whether the session has a stored run.
+    has_runs: bool,
     /// Durations of the blocks completed by this process.
     finished: Vec<Duration>,
     /// Sum of what was expected of them.
@@ -32,13 +34,19 @@ impl Blocks {
     pub(crate) fn new(start: Instant, budget: Option<Duration>, continues: bool) -> Self {
         let (expected, estimated) = (Duration::ZERO, Duration::ZERO);
         let finished = Vec::new();
-        Self { start, budget, continues, expected, has_begun: false, finished, estimated }
+        let (has_begun, has_runs) = (false, false);
+        Self { start, budget, continues, expected, has_begun, has_runs, finished, estimated }
     }
 
     /// Sets the estimated duration of the runs left in the next block of a session that can be continued, and
     /// whether other runs of the block are stored.
     pub(crate) fn expect(&mut self, expected: Duration, has_begun: bool) {
         (self.expected, self.has_begun) = (expected, has_begun);
+    }
+
+    /// Records that the session has a stored run.
+    pub(crate) fn stored(&mut self) {
+        self.has_runs = true;
     }
 
     /// Records the duration of a block.
@@ -71,7 +79,8 @@ impl Blocks {
     }
 
     /// Returns whether the study must end at `now`: before a block (`first`) that would not fit
-    /// according to earlier blocks, or before any run after the hard limit. A session that another command
+    /// according to earlier blocks, or before any run after the hard limit. It does not end without a stored
+    /// run: a finished session without runs could not be continued. A session that another command
     /// can continue estimates its first block, and its hard limit is one block after its budget: the runs of
     /// a block that is cut are made later than those they are compared with. For the same reason, a block of which
     /// runs are stored begins until the budget is used up.
@@ -85,6 +94,9 @@ impl Blocks {
                 true => used.saturating_add(next) > budget,
                 false => used > budget.saturating_add(next),
             };
+        }
+        if !self.has_runs {
+            return false;
         }
         if used.as_secs_f64() > budget.as_secs_f64() * BUDGET_HARD {
             return true;
@@ -102,6 +114,8 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut blocks = Blocks::new(start, Some(Duration::from_secs(100)), false);
+        assert!(!blocks.over(0, true, at(1000)), "a session must not end without a run");
+        blocks.stored();
         for _ in 0..3 {
             blocks.finish(Duration::from_secs(30));
         }

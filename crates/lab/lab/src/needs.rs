@@ -90,17 +90,18 @@ impl Needs {
 
 impl Needs {
     /// Returns the expected duration in words: one number if similar runs were recorded on this
-    /// machine, otherwise the range from a fast disk to a slow one. The budget limits both ends.
+    /// machine, otherwise the range from a fast disk to a slow one. The budget does not limit it.
     pub fn time_words(&self) -> String {
-        let cut = |seconds: f64| self.budget_s.map_or(seconds, |budget| seconds.min(budget));
-        let low = cut(self.sets_s.low + self.runs_s.low);
-        let high = cut(self.sets_s.high + self.runs_s.high);
+        let low = self.sets_s.low + self.runs_s.low;
+        let high = self.sets_s.high + self.runs_s.high;
+        let is_more = self.budget_s.is_some_and(|budget| low > budget);
+        let more = if is_more { ", more than the budget" } else { "" };
         let words = |seconds: f64| format_ns(seconds * 1e9);
         if high > low * ABOUT {
-            return format!("{} on a fast disk to {} on a slow one", words(low), words(high));
+            return format!("{} on a fast disk to {} on a slow one{more}", words(low), words(high));
         }
         let why = if self.runs_known * 2 > self.runs { ", based on earlier runs here" } else { "" };
-        format!("about {}{why}", words(f64::midpoint(low, high)))
+        format!("about {}{more}{why}", words(f64::midpoint(low, high)))
     }
 }
 

@@ -8,9 +8,10 @@
 //!
 //! A study with a budget stops after a block if the next one would not fit, but not before
 //! [`BLOCKS_MIN`](crate::budget::BLOCKS_MIN) blocks and never later than
-//! [`BUDGET_HARD`](crate::budget::BUDGET_HARD) times its budget. A sequential session can be continued, so it
-//! stops before any block that would not fit, and within one only if it takes twice as long as expected. Only
-//! the runs that a block lacks count, and a block of which runs are stored is completed if any time is left.
+//! [`BUDGET_HARD`](crate::budget::BUDGET_HARD) times its budget, except for the first run. A sequential session
+//! can be continued, so it stops before any block that would not fit, and within one only if it takes twice as
+//! long as expected. Only the runs that a block lacks count, and a block of which runs are stored is completed
+//! if any time is left.
 
 mod begin;
 mod options;
@@ -157,6 +158,9 @@ impl Study<'_> {
         let mut now: Option<(u32, Instant)> = None;
         let mut last_run = Instant::now();
         let mut looks = self.looks();
+        if !done.is_empty() {
+            self.blocks.stored();
+        }
         for (position, slot) in order.iter().enumerate() {
             let position = position as u32;
             while let Some(look) = looks.pop_if(|look| *look <= slot.2) {
@@ -201,6 +205,7 @@ impl Study<'_> {
             self.ration_spans(&mut record);
             self.judge.remember(&record);
             self.writer.append(&record)?;
+            self.blocks.stored();
             last_run = Instant::now();
             self.options.progress.event(&Event::Recorded(&record));
         }

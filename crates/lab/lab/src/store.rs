@@ -139,8 +139,8 @@ impl Store {
         errors.into_iter().next().map_or(Ok(files), Err)
     }
 
-    /// Returns the session files, oldest first, and why others cannot be read. Omits files without a
-    /// complete header, left by sessions that were killed before the first run.
+    /// Returns the session files, oldest first, and why others cannot be read. Omits files with the
+    /// beginning of a header only, left by sessions that were killed before the first run.
     ///
     /// # Errors
     /// A directory cannot be read.
@@ -209,7 +209,7 @@ impl Store {
         let direct = self.direct(session);
         if !session.contains('/')
             && direct.is_file()
-            && let Some(read) = read_file(&direct)?
+            && let Some(read) = read_file(&direct, None)?
         {
             return Ok(read);
         }
@@ -227,13 +227,13 @@ impl Store {
         let missing =
             || StoreError::NoSession { session: session.to_owned(), dir: self.dir.clone() };
         let first = parts.next().ok_or_else(missing)?;
-        let mut whole = read_file(&first.path)?.ok_or_else(missing)?;
+        let mut whole = read_file(&first.path, None)?.ok_or_else(missing)?;
         // A part left over from an earlier export may repeat runs of another part.
         let mut known: BTreeSet<u32> = whole.runs.iter().map(|r| r.key.position).collect();
         let mut pictured: BTreeSet<u32> =
             whole.pictures.iter().map(|p| p.record.key.position).collect();
         for part in parts {
-            if let Some(more) = read_file(&part.path)? {
+            if let Some(more) = read_file(&part.path, Some(&whole.header))? {
                 whole.runs.extend(more.runs.into_iter().filter(|r| known.insert(r.key.position)));
                 let pictures = more.pictures.into_iter();
                 whole.pictures.extend(pictures.filter(|p| pictured.insert(p.record.key.position)));
@@ -303,7 +303,7 @@ impl Store {
             Err(e) => return Err(io_error(Operation::Open, &path, ADVICE_READ)(e)),
         };
         let mut writer = Writer::lock(file, path.clone(), 0)?;
-        let read = read_file(&path)?.ok_or_else(missing)?;
+        let read = read_file(&path, None)?.ok_or_else(missing)?;
         let fail = |source| io_error(Operation::Truncate, &path, ADVICE_WRITE)(source);
         let length = writer.file.metadata().map_err(fail)?.len();
         writer.good = length - read.torn_bytes;
@@ -391,15 +391,22 @@ impl Drop for Writer {
     }
 }
 
-/// Reads the header of a session file and whether it ended; `None` without a complete first line.
+/// Reads the header of a session file and whether it ended; `None` if the header was not completely written.
 pub(crate) fn peek(path: &Path) -> Result<Option<SessionFile>, StoreError> {
     let fail = |source| io_error(Operation::Read, path, ADVICE_READ)(source);
     let mut file = File::open(path).map_err(fail)?;
     let bytes = file.metadata().map_err(fail)?.len();
     let mut first = Vec::new();
     BufReader::new((&mut file).take(LINE_MAX)).read_until(b'\n', &mut first).map_err(fail)?;
-    if first.pop() != Some(b'\n') {
-        return Ok(None);
+    if first.pop_if(|b| *b == b'\n').is_none() {
+        // A kill while the header is written leaves its beginning.
+        const HEAD: &[u8] = b"{\"session\":";
+        let length = first.len().min(HEAD.len());
+        if first[..length] == HEAD[..length] {
+            return Ok(None);
+        }
+        let reason = "no header".to_owned();
+        return Err(StoreError::Line { path: path.to_owned(), line: 1, reason });
     }
     let Line::Session(header) = decode(path, 1, &first)? else {
         let reason = "the first line of a session must be its header".to_owned();
@@ -415,9 +422,11 @@ pub(crate) fn peek(path: &Path) -> Result<Option<SessionFile>, StoreError> {
     Ok(Some(SessionFile { path: path.to_owned(), header: *header, ended, bytes }))
 }
 
-/// Reads a session file; `None` without a complete first line.
-fn read_file(path: &Path) -> Result<Option<Session>, StoreError> {
+/// Reads a session file; `None` without a complete first line. `first` is the header of the first part if this
+/// is another one, which has no list of runs.
+fn read_file(path: &Path, first: Option<&SessionHeader>) -> Result<Option<Session>, StoreError> {
     let fail = |source| io_error(Operation::Read, path, ADVICE_READ)(source);
+    let invalid = |line, reason| StoreError::Line { path: path.to_owned(), line, reason };
     let mut reader = BufReader::new(File::open(path).map_err(fail)?);
     let mut session: Option<Session> = None;
     let mut by_position = BTreeMap::new();
@@ -445,6 +454,8 @@ fn read_file(path: &Path) -> Result<Option<Session>, StoreError> {
                 session = Some(Session::new(*header));
             }
             (Some(s), Line::Run(run)) => {
+                let planned = first.unwrap_or(&s.header).check_planned(&run.key);
+                planned.map_err(|reason| invalid(number, reason))?;
                 if by_position.insert(run.key.position, number).is_none() {
                     s.runs.push(*run);
                 }
@@ -454,7 +465,7 @@ fn read_file(path: &Path) -> Result<Option<Session>, StoreError> {
             (Some(s), Line::End(end)) => s.end = Some(end),
             (None, _) | (Some(_), Line::Session(_)) => {
                 let reason = "the header must be the first line and the only header".to_owned();
-                return Err(StoreError::Line { path: path.to_owned(), line: number, reason });
+                return Err(invalid(number, reason));
             }
         }
     }

@@ -292,7 +292,11 @@ fn chosen<'a>(ledger: &'a Ledger, args: &ClaimsArgs) -> Result<Vec<&'a Claim>, F
         chosen.extend(ledger.all());
     }
     if let Some(seed) = args.source {
+        let named = chosen.first().copied().filter(|_| !args.ids.is_empty());
         chosen.retain(|c| c.source == seed);
+        if let (true, Some(Claim { id, source, .. })) = (chosen.is_empty(), named) {
+            return Err(Failure::usage(format!("claim {id} is of source {source}, not {seed}")));
+        }
         if chosen.is_empty() {
             let known: BTreeSet<String> =
                 ledger.all().iter().map(|c| c.source.to_string()).collect();

@@ -8,7 +8,7 @@ use crate::{
 };
 #[cfg(feature = "exchange")]
 use crate::{load, serve, store};
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
 
 /// Fast file tools, and a laboratory for I/O concurrency on this machine
@@ -150,7 +150,9 @@ pub(crate) fn parse() -> Command {
     }
     let is_quick = first.is_some_and(|word| word == "each");
     let parsed = if is_quick {
-        QuickCli::try_parse().map(|quick| quick.command.into())
+        let matches = with_negative(QuickCli::command()).try_get_matches();
+        let parsed = matches.and_then(|matches| QuickCli::from_arg_matches(&matches));
+        parsed.map(|quick| quick.command.into())
     } else {
         let matches = definition().try_get_matches();
         matches.and_then(|matches| Cli::from_arg_matches(&matches)).map(|cli| cli.command)
@@ -161,7 +163,24 @@ pub(crate) fn parse() -> Command {
 /// Returns the definition with which a command line is parsed: a group without a command, such as
 /// `ioloom cache`, is an error that names its commands. The derived definition prints the whole help.
 fn definition() -> clap::Command {
-    Cli::command().mut_subcommands(|group| group.arg_required_else_help(false))
+    Cli::command().mut_subcommands(|group| with_negative(group.arg_required_else_help(false)))
+}
+
+/// Lets the values of options with numbers begin with a hyphen: the error of a negative one then names its
+/// option.
+fn with_negative(command: clap::Command) -> clap::Command {
+    let is_number = |arg: &Arg| {
+        let names = arg.get_value_names().unwrap_or_default();
+        let of_number =
+            ["N", "TIME", "SIZE", "PERCENT", "LEVEL", "R", "S", "MS", "SECONDS", "HZ", "CPU"];
+        let is_single = arg.get_long().is_some() && arg.get_num_args().is_none();
+        // `N,…` is a list of numbers.
+        let is_of = |name: &str| of_number.contains(&name.trim_end_matches(",…"));
+        is_single && names.iter().any(|name| is_of(name.as_str()))
+    };
+    command
+        .mut_args(|arg| if is_number(&arg) { arg.allow_hyphen_values(true) } else { arg })
+        .mut_subcommands(with_negative)
 }
 
 /// Parses the command line of `du`, whose words are first read as GNU du reads them.
@@ -194,6 +213,28 @@ pub(crate) fn complete() -> clap::Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_of_a_negative_number_names_its_option() {
+        for words in [
+            ["study", "sleep", "--random", "-1"],
+            ["study", "sleep", "--evidence", "-1"],
+            ["claims", "000-P01", "--source", "-1"],
+            ["predict", "files", "--files", "-1"],
+            ["predict", "files", "--compute", "-1s"],
+            ["predict", "exchange", "--sync", "-1s"],
+            ["each", ".", "--threads", "-1"],
+        ] {
+            let all = ["ioloom"].iter().chain(&words);
+            let command = match words[0] {
+                "each" => with_negative(QuickCli::command()),
+                _ => definition(),
+            };
+            let error = command.try_get_matches_from(all).unwrap_err();
+            assert_eq!(error.kind(), clap::error::ErrorKind::ValueValidation, "{words:?}: {error}");
+            assert!(error.to_string().contains(words[2]), "{error}");
+        }
+    }
 
     #[test]
     fn commands_that_start_fast_have_the_same_flags() {

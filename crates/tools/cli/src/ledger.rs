@@ -107,8 +107,12 @@ pub(crate) struct Evidence {
 impl Ledger {
     /// Returns the runs of sessions that may decide claims of this ledger. Runs of an edited study
     /// never decide a built-in claim, nor do those of a session that still grows: judging it again and again
-    /// until it decides would find too much.
+    /// until it decides would find too much. Runs that a finished session lacks count as failed.
     pub(crate) fn evidence(&self, mut sessions: Vec<Session>) -> Evidence {
+        for session in &mut sessions {
+            let lost = session.lost_runs();
+            session.runs.extend(lost);
+        }
         let built_in = matches!(self.0, Cow::Borrowed(_));
         let edited = if built_in { keep_built_in(&mut sessions) } else { BTreeMap::new() };
         let grows = |s: &Session| s.end.is_none() && s.header.sequential.is_none();

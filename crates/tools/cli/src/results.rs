@@ -10,7 +10,7 @@ use ioloom_lab::Store;
 use ioloom_lab::export;
 use ioloom_lab::index::{Index, RunFilter, outcome_word};
 use ioloom_lab::store::{EndReason, Session};
-use ioloom_model::units::{format_count, format_ns, format_size, readable};
+use ioloom_model::units::{format_count, format_counted, format_ns, format_size, readable};
 use ioloom_model::{Doubt, Outcome};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -153,9 +153,13 @@ fn list(args: &ListArgs) -> Ended {
     table.set_header(["session", "mode", "runs", "seed", "complete"]);
     for row in rows {
         let ended = match row.ended {
-            true => "yes",
-            false if verified.contains(&row.session) => "no: use --verify",
-            false => "no: use --resume",
+            true if row.runs_done < row.runs_planned => {
+                let session = sessions::read_named(&store, &row.session)?;
+                lacks(&session).unwrap_or_else(|| "yes".to_owned())
+            }
+            true => "yes".to_owned(),
+            false if verified.contains(&row.session) => "no: use --verify".to_owned(),
+            false => "no: use --resume".to_owned(),
         };
         table.add_row(vec![
             Cell::new(readable(&row.session)),
@@ -226,7 +230,19 @@ fn machine(session: &Session) -> String {
     format!("{cpu}, {} usable cores, {}", m.cpus_usable, m.fingerprint)
 }
 
+/// Returns how many runs a finished session lacks, if any.
+fn lacks(session: &Session) -> Option<String> {
+    let missing = session.missing().len() as u64;
+    (missing > 0).then(|| {
+        let runs = format_counted(missing, "run is", "runs are");
+        format!("no, {runs} missing")
+    })
+}
+
 fn ended(session: &Session) -> String {
+    if let Some(lacks) = lacks(session) {
+        return lacks;
+    }
     match &session.end {
         None if session.header.sequential.is_some() => {
             "no; continue with the same `ioloom claims --verify` command".to_owned()
@@ -329,10 +345,14 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn media_and_runs_with_wrong_bytes_are_apart() {
+    fn missing_runs_are_counted_and_media_and_wrong_bytes_are_apart() {
         let dir = Path::new("../../../tests/fixtures/a8ad189/results/store");
         let store = Store::open_to_read(dir).unwrap();
         let mut session = store.read("walk-20261123T085513Z").unwrap();
+        assert_eq!(ended(&session), "yes, all runs");
+        let last = session.runs.pop().unwrap();
+        assert_eq!(ended(&session), "no, 1 run is missing");
+        session.runs.push(last);
         let done = session.runs.iter().find(|run| run.measured().is_some()).unwrap().clone();
         let run = |medium: &str, doubts: &[Doubt]| {
             let mut run = done.clone();

@@ -65,10 +65,15 @@ fn report_once(text: String) {
     }
 }
 
-/// Reports a torn last line.
-fn report_torn(session: &Session) {
+/// Reports a torn last line and missing runs.
+fn report_damage(session: &Session) {
+    let name = &session.header.session;
+    let missing = session.missing().len();
+    if missing > 0 {
+        let runs = format_counted(missing as u64, "planned run is", "planned runs are");
+        report_once(format!("session {name}: {runs} missing from its file"));
+    }
     if session.torn_bytes > 0 {
-        let name = &session.header.session;
         let bytes = format_counted(session.torn_bytes, "byte", "bytes");
         report_once(format!(
             "session {name}: ignored a torn last line of {bytes}, left by a kill or a full disk"
@@ -76,10 +81,10 @@ fn report_torn(session: &Session) {
     }
 }
 
-/// Reads a session by its name, and reports a torn last line.
-fn read_named(store: &Store, name: &str) -> Result<Session, Failure> {
+/// Reads a session by its name, and reports a torn last line and missing runs.
+pub(crate) fn read_named(store: &Store, name: &str) -> Result<Session, Failure> {
     let session = store.read(name).map_err(Failure::failed)?;
-    report_torn(&session);
+    report_damage(&session);
     Ok(session)
 }
 
@@ -116,7 +121,8 @@ fn choose(names: &[String], word: &str) -> Result<String, String> {
             .cloned()
             .ok_or_else(|| format!("no session '{word}': there are only {count}"));
     }
-    let found: Vec<&String> = names.iter().filter(|name| name.starts_with(word)).collect();
+    let is_meant = |name: &&String| !word.is_empty() && name.starts_with(word);
+    let found: Vec<&String> = names.iter().filter(is_meant).collect();
     match found.as_slice() {
         [one] => Ok((*one).clone()),
         [] => Err(format!("no session '{word}'")),
@@ -197,7 +203,7 @@ fn take(store: &Store, into: &mut Vec<Session>) -> Result<Vec<StoreError>, Failu
         }
         match store.read(name) {
             Ok(session) => {
-                report_torn(&session);
+                report_damage(&session);
                 into.push(session);
             }
             Err(error) => errors.push(error),
@@ -261,5 +267,6 @@ mod tests {
         for word in ["b", "c", "latest-3", "latest-x", "latestx"] {
             assert!(choose(&names, word).is_err(), "{word}");
         }
+        assert!(choose(&names[..1], "").is_err(), "an empty word is not a prefix");
     }
 }

@@ -234,10 +234,10 @@ mod tests {
             runs_known: 0,
             budget_s: Some(90.0),
         };
-        let text = needs_text(&needs);
+        let text = needs_text(&needs).replace("\n  ", " ");
         for word in [
             "96 runs",
-            "35.0 s on a fast disk to 90.0 s",
+            "35.0 s on a fast disk to 3.42 min on a slow one (",
             "budget 90.0 s",
             "3.00 GiB",
             "1 234 files",
@@ -249,6 +249,8 @@ mod tests {
         needs.runs_s = Range { low: 28.0, high: 28.0 };
         needs.runs_known = 96;
         assert!(needs_text(&needs).contains("about 33.0 s, based on earlier runs here"));
+        needs.budget_s = Some(10.0);
+        assert!(needs_text(&needs).contains("about 33.0 s, more than the budget, based on"));
         needs.workspaces[0].files = 0;
         assert!(needs_text(&needs).contains("none, all sets exist in /data"));
         needs.workspaces[0].run = Room { bytes: 5 << 30, files: 60 };

@@ -2,9 +2,10 @@
 
 use crate::expand::{Comparison, Mode};
 use crate::order::Slot;
-use ioloom_model::{Doubt, MachineFacts, RunRecord, StudySpec};
+use ioloom_model::record::RunKey;
+use ioloom_model::{Doubt, MachineFacts, Outcome, RunRecord, StudySpec};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Version of the session file format.
 pub const STORE_SCHEMA: u32 = 1;
@@ -81,6 +82,24 @@ impl SessionHeader {
             (header.session.clone(), header.started_unix_ms, header.machine.fingerprint.clone())
         };
         of(self) == of(other)
+    }
+
+    /// Checks that a run is of this session and in its list of runs.
+    pub(super) fn check_planned(&self, key: &RunKey) -> Result<(), String> {
+        if key.session != self.session {
+            return Err(format!("the run is of session {:?}", key.session));
+        }
+        let slot = self.order.get(key.position as usize).filter(|slot| slot.2 == key.block);
+        let comparison = slot.and_then(|slot| self.comparisons.get(slot.0 as usize));
+        let comparison = comparison.filter(|c| c.experiment == key.experiment);
+        let arm = slot.zip(comparison).and_then(|(slot, of)| of.arms.get(slot.1 as usize));
+        match arm.is_some_and(|arm| arm.name == key.arm) {
+            true => Ok(()),
+            false => Err(format!(
+                "run {} of {:?} in block {} is not in the list of runs",
+                key.position, key.arm, key.block
+            )),
+        }
     }
 }
 
@@ -175,5 +194,36 @@ impl Session {
     pub(crate) fn new(header: SessionHeader) -> Self {
         let (runs, pictures, notes) = (Vec::new(), Vec::new(), Vec::new());
         Self { header, runs, pictures, notes, end: None, torn_bytes: 0 }
+    }
+
+    /// Returns the positions of the runs that a finished session lacks, in order: its file has lost lines. A
+    /// sequential session leaves out the arms that no claim needs.
+    pub fn missing(&self) -> Vec<u32> {
+        let is_finished = self.end.as_ref().is_some_and(|end| end.reason == EndReason::Finished);
+        if !is_finished || self.header.sequential.is_some() {
+            return Vec::new();
+        }
+        let stored: BTreeSet<u32> = self.runs.iter().map(|run| run.key.position).collect();
+        let planned = (0_u32..).zip(&self.header.order).map(|(position, _)| position);
+        planned.filter(|position| !stored.contains(position)).collect()
+    }
+
+    /// Returns a failed run for each missing run of an arm with a stored run, for judgements of all runs.
+    pub fn lost_runs(&self) -> Vec<RunRecord> {
+        let order = &self.header.order;
+        let lost = self.missing().into_iter().filter_map(|position| {
+            let slot = order.get(position as usize)?;
+            let is_like = |run: &&RunRecord| {
+                let other = order.get(run.key.position as usize);
+                other.is_some_and(|other| (other.0, other.1) == (slot.0, slot.1))
+            };
+            let mut run = self.runs.iter().find(is_like)?.clone();
+            (run.key.position, run.key.block) = (position, slot.2);
+            let reason = "it is missing from the file of its session".to_owned();
+            run.outcome = Outcome::Failed { reason };
+            (run.proof, run.doubts) = (None, Vec::new());
+            Some(run)
+        });
+        lost.collect()
     }
 }

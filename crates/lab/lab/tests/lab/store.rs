@@ -91,6 +91,47 @@ fn foreign_lines_and_newer_formats_are_clear_errors() {
 }
 
 #[test]
+fn runs_that_are_missing_or_not_planned_are_found() {
+    let bench = Bench::new();
+    let (session, path) = finished(&bench);
+    let name = session.header.session.clone();
+    let store = bench.store();
+    assert!(session.missing().is_empty() && session.lost_runs().is_empty());
+    let text = std::fs::read_to_string(&path).unwrap();
+    let position = "\"position\":4,";
+    let is_lost = |line: &str| line.starts_with("{\"run\":") && line.contains(position);
+    let kept: Vec<&str> = text.lines().filter(|line| !is_lost(line)).collect();
+    std::fs::write(&path, kept.join("\n") + "\n").unwrap();
+    let read = store.read(&name).unwrap();
+    assert_eq!(read.missing(), [4]);
+    let lost = read.lost_runs();
+    assert_eq!((lost.len(), &lost[0].key), (1, &session.runs[4].key));
+    assert!(matches!(lost[0].outcome, Outcome::Failed { .. }));
+    let changes: [fn(&mut RunRecord); 4] = [
+        |run| run.key.session.push('x'),
+        |run| run.key.arm.push('x'),
+        |run| run.key.block += 1,
+        |run| run.key.position = 99,
+    ];
+    for change in changes {
+        let mut run = session.runs[0].clone();
+        change(&mut run);
+        let line = serde_json::json!({"run": run}).to_string();
+        let lines = text.lines().next().map(|header| format!("{header}\n{line}\n")).unwrap();
+        std::fs::write(&path, lines).unwrap();
+        let error = store.read(&name).unwrap_err();
+        assert!(matches!(error, StoreError::Line { .. }), "{error}");
+    }
+    // A kill leaves the beginning of a header, not zeros.
+    std::fs::write(&path, [0; 100]).unwrap();
+    let listing = store.list().unwrap();
+    let [error @ StoreError::Line { line: 1, .. }] = &listing.errors[..] else {
+        panic!("{:?}", listing.errors)
+    };
+    assert!(error.to_string().contains("no header"), "{error}");
+}
+
+#[test]
 fn a_damaged_session_leaves_the_others_readable() {
     let bench = Bench::new();
     let (session, path) = finished(&bench);
@@ -250,6 +291,7 @@ fn a_session_does_not_choose_where_files_are_written() {
 fn long_session(store: &Store, session: &Session) -> (SessionHeader, Vec<RunRecord>, Vec<Picture>) {
     let mut header = session.header.clone();
     header.session = "long".to_owned();
+    header.order = vec![session.header.order[0]; 60];
     let (mut writer, header) = store.create(header).unwrap();
     let span = Span { kind: CallKind::Read, start_ns: 1, ns: 2, file: 3 };
     let mut runs = Vec::new();

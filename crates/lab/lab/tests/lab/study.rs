@@ -468,7 +468,7 @@ fn the_reason_for_not_resuming_a_session_is_reported() {
 }
 
 #[test]
-fn an_exhausted_budget_ends_the_session_with_a_message() {
+fn an_exhausted_budget_ends_the_session_after_its_first_run() {
     let bench = Bench::new();
     let mut options = bench.silent();
     options.budget = Some(Duration::from_nanos(1));
@@ -476,6 +476,7 @@ fn an_exhausted_budget_ends_the_session_with_a_message() {
     let end = run.session.end.unwrap();
     assert_eq!((end.reason, end.blocks_dropped), (EndReason::Budget, 3));
     assert_eq!(end.doubts, [Doubt::FewSamples]);
+    assert_eq!(run.session.runs.len(), 1, "a session must not end without a run");
 }
 
 #[test]

@@ -75,15 +75,23 @@ pub(crate) fn bar(m: &mut Markup, subject: &str) {
 
 /// Writes the footer; `words` say what the page does not contain.
 pub(crate) fn footer(m: &mut Markup, inputs: &[Input], runs: bool, words: &[String]) {
-    let Some(input) = inputs.first() else { return };
+    if inputs.is_empty() {
+        return;
+    }
+    let mut sessions: Vec<&str> = inputs.iter().map(|input| input.session.as_str()).collect();
+    sessions.dedup();
+    let noun = if sessions.len() == 1 { "session" } else { "sessions" };
+    let versions: BTreeSet<&str> = inputs.iter().map(|input| input.version.as_str()).collect();
+    let versions = versions.into_iter().collect::<Vec<_>>().join(", ");
     m.tag("footer").body(|m| {
         m.tag("p").text(&format!(
             "Medians with exact 95\u{A0}% intervals between order statistics (for fewer than six values, \
             minimum and maximum in parentheses); ratios are paired over blocks. Hover over a mark to see \
-            its count, interval and raw values. Written by ioloom {} from session {}. This file \
-            contains the raw numbers as JSON (element report-data){}.",
-            input.version,
-            input.session,
+            its count, interval and raw values. Written by ioloom {} from {noun} {} (measured with ioloom {}). \
+            This file contains the raw numbers as JSON (element report-data){}.",
+            env!("CARGO_PKG_VERSION"),
+            sessions.join(", "),
+            versions,
             match runs {
                 true => " and the data of each run as base64-encoded gzip (element report-runs)",
                 false => "",

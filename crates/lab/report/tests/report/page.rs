@@ -176,7 +176,11 @@ fn an_overfull_input_drops_detail_and_says_so() {
     let inputs: Vec<Input> = (0..14).map(study).collect();
     let page = html_all(&inputs);
     assert!(page.len() <= PAGE_MAX, "{} bytes", page.len());
+    let version = env!("CARGO_PKG_VERSION");
+    let written = format!("Written by ioloom {version} from sessions sample-0, sample-1, ");
     for words in [
+        written.as_str(),
+        "sample-13 (measured with ioloom 0.1.0 (0000000)). ",
         "To keep the page below 1.5 MB, it does not contain ",
         "To keep the folded page within twelve screens, the chapters of ",
         "which one screen has no room for",

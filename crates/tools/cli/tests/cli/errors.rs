@@ -25,6 +25,7 @@ fn a_wrong_study_or_ledger_names_file_and_line_and_exits_with_2() {
     std::fs::create_dir(home.path("ledger")).unwrap();
     std::fs::write(home.path("ledger/x.toml"), "[[claim]]\nid = 7\n").unwrap();
     home.run(&["claims", "--claims", "ledger"]).one_error(2, &["x.toml", "line 2"]);
+    home.run(&["claims", "--source", "1", "000-P01"]).one_error(2, &["000-P01 is of source 0"]);
 }
 
 #[test]
