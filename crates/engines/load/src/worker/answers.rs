@@ -75,7 +75,7 @@ impl Worker<'_> {
     /// Records that the server is alive.
     fn served(&mut self, at: usize) {
         self.connections[at].was_served = true;
-        self.shared.failures.store(0, Relaxed);
+        self.shared.served();
     }
 
     /// Counts a request without a correct answer, unless it was due in the warm-up.

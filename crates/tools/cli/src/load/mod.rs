@@ -69,7 +69,8 @@ pub(crate) fn run(args: &LoadArgs) -> Ended {
         Some((file, history)) => file.finish(|out| history.write(out)),
         None => Ok(()),
     };
-    if args.floors && failed.is_none() && !stop.load(Ordering::Relaxed) {
+    let is_whole = failed.is_none() && !is_lost(&document) && !stop.load(Ordering::Relaxed);
+    if args.floors && is_whole {
         match floors(args, &stop) {
             Ok(floors) => document.floors = Some(floors),
             Err(failure) => failed = Some(failure),
@@ -113,6 +114,10 @@ fn check(path: &std::path::Path, json: bool) -> Ended {
 fn end(args: &LoadArgs, document: &Document, interrupted: bool) -> Ended {
     if interrupted {
         return Ok(Exit::Interrupted);
+    }
+    if let Some(lost) = document.runs.iter().find_map(|run| run.lost.as_ref()) {
+        stderr::message(lost);
+        return Ok(Exit::Failed);
     }
     if document.runs.iter().any(|run| !run.is_right() && !run.ended_in_warm_up()) {
         stderr::message(
@@ -161,6 +166,11 @@ fn end(args: &LoadArgs, document: &Document, interrupted: bool) -> Ended {
         }
         _ => Ok(Exit::Ok),
     }
+}
+
+/// Returns true if a run ended early because its server disappeared.
+fn is_lost(document: &Document) -> bool {
+    document.runs.iter().any(|run| run.lost.is_some())
 }
 
 /// Returns the share of requests without an answer if it is too large in a run. A ladder is expected to
@@ -299,7 +309,7 @@ fn runs(
         let mut rates = args.ladder.clone();
         rates.sort_by(f64::total_cmp);
         let climbed = climb(args, &plan(args, most)?, &rates, stop, document);
-        document.failed = climbed.is_err();
+        document.failed = climbed.is_err() || is_lost(document);
         document.knee_per_s = ladder::knee(&document.steps);
         let early = document.failed || document.runs.iter().any(|run| run.interrupted);
         document.knee_is_least = early || ladder::knee_is_least(&document.steps);
@@ -311,7 +321,7 @@ fn runs(
         let (run, history) = one(&plan(args, connections)?, "", stop)?;
         document.runs.push(run);
         recorded = history;
-        if stop.load(Ordering::Relaxed) {
+        if stop.load(Ordering::Relaxed) || is_lost(document) {
             break;
         }
     }
@@ -339,7 +349,8 @@ fn climb(
         let (run, _) = one(&plan, &format!("{rate_per_s}/s: "), stop)?;
         document.steps.push(Step::new(&run, args.p99));
         document.runs.push(run);
-        if ladder::is_enough(&document.steps) || stop.load(Ordering::Relaxed) {
+        let early = stop.load(Ordering::Relaxed) || is_lost(document);
+        if early || ladder::is_enough(&document.steps) {
             break;
         }
     }
@@ -370,6 +381,9 @@ fn scaling(runs: &[Run], anyway: bool) -> Result<Scaling, String> {
     }
     if runs.iter().any(|run| run.interrupted) {
         return Err("the run was interrupted".to_owned());
+    }
+    if runs.iter().any(|run| run.lost.is_some()) {
+        return Err("the server was lost".to_owned());
     }
     if let Some(run) =
         runs.iter().find(|run| !run.is_right() || run.too_many_unanswered().is_some())
