@@ -17,7 +17,7 @@ impl Worker<'_> {
             self.tally.outcomes.turned_away += 1;
             self.connections[at].was_busy = true;
         } else {
-            self.tally.wrong(format!("{:?} was sent without a request", reply.response));
+            self.tally.wrong(format!("{} was sent without a request", reply.response));
         }
     }
 
@@ -26,7 +26,7 @@ impl Worker<'_> {
             match reply.response {
                 Response::Hello | Response::Plain(_) => {}
                 Response::Busy => self.unrequested(at, &reply),
-                other => self.tally.wrong(format!("a greeting was answered with {other:?}")),
+                other => self.tally.wrong(format!("a greeting was answered with {other}")),
             }
             return;
         };
