@@ -202,7 +202,7 @@ fn plan(args: &LoadArgs, connections: usize) -> Result<LoadPlan, Failure> {
         commands,
         pace,
         connections,
-        threads: args.threads.min(connections.max(1)),
+        threads: threads(args, connections),
         pipeline: args.pipeline,
         mix: args.mix,
         skew: args.skew,
@@ -221,6 +221,11 @@ fn plan(args: &LoadArgs, connections: usize) -> Result<LoadPlan, Failure> {
         conserve: !args.shared,
         ..LoadPlan::new(args.target)
     })
+}
+
+/// Returns the number of threads: at most one per connection.
+fn threads(args: &LoadArgs, connections: usize) -> usize {
+    args.threads.min(connections.max(1))
 }
 
 /// Reads a commands file.
@@ -305,20 +310,29 @@ fn runs(
         ));
     }
     if !args.ladder.is_empty() {
+        let plan = plan(args, most)?;
+        plan.check().map_err(failure)?;
         report_threads(args, most);
         let mut rates = args.ladder.clone();
         rates.sort_by(f64::total_cmp);
-        let climbed = climb(args, &plan(args, most)?, &rates, stop, document);
+        let climbed = climb(args, &plan, &rates, stop, document);
         document.failed = climbed.is_err() || is_lost(document);
         document.knee_per_s = ladder::knee(&document.steps);
         let early = document.failed || document.runs.iter().any(|run| run.interrupted);
         document.knee_is_least = early || ladder::knee_is_least(&document.steps);
         return climbed.map(|()| None);
     }
+    let base = plan(args, most)?;
+    let with = |connections: usize| {
+        let threads = threads(args, connections);
+        LoadPlan { connections, threads, ..base.clone() }
+    };
+    // Before the first connection.
+    connections.iter().try_for_each(|many| with(*many).check()).map_err(failure)?;
     let mut recorded = None;
     for connections in connections {
         report_threads(args, connections);
-        let (run, history) = one(&plan(args, connections)?, "", stop)?;
+        let (run, history) = one(&with(connections), "", stop)?;
         document.runs.push(run);
         recorded = history;
         if stop.load(Ordering::Relaxed) || is_lost(document) {
