@@ -147,6 +147,43 @@ fn a_run_that_fails_does_not_lose_the_earlier_ones() {
     assert!(ran.out.contains("(the ladder failed)"), "{}{}", ran.out, ran.err);
 }
 
+/// Answers the list before the load, and then three requests.
+fn server_that_dies() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for answers in [1, 3] {
+            let mut lines = BufReader::new(listener.accept().unwrap().0);
+            for _ in 0..answers {
+                let mut line = String::new();
+                lines.read_line(&mut line).unwrap();
+                let known = if line == "show\n" { "1 5 10\n" } else { "Not enough left stocks\n" };
+                let mut answer = known.as_bytes().to_vec();
+                answer.resize(8192, 0);
+                lines.get_mut().write_all(&answer).unwrap();
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn a_server_that_dies_costs_neither_the_report_nor_the_history() {
+    let home = Home::new();
+    let target = server_that_dies().to_string();
+    let args = ["load", &target, "--mix", "buy", "-c", "1", "-d", "10min", "--timeout", "2s"];
+    let ran = home.run(&[&args[..], &["--json", "--history", "h"]].concat());
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(ran.err.contains("consecutive connections failed"), "{}", ran.err);
+    let run = &ran.json()["runs"][0];
+    assert_eq!(run["outcomes"]["answered"], 3, "{run}");
+    assert_eq!(run["conservation"]["checked"], false);
+    assert_eq!(run["conservation"]["reason"], run["lost"]);
+    let history = std::fs::read_to_string(home.path("h")).unwrap();
+    assert_eq!(history.matches("not-enough").count(), 3, "{history}");
+    home.run(&["load", "--check", "h"]).well();
+}
+
 #[test]
 fn a_server_that_does_not_answer_does_not_pass() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
