@@ -38,7 +38,7 @@ pub enum LoadError {
     },
     /// The stocks cannot be listed.
     #[error(
-        "cannot list the stocks on {target}; choose the --protocol that the server speaks: {reason}"
+        "cannot list the stocks on {target}: {reason}; choose the --protocol that the server speaks"
     )]
     List {
         /// The server.

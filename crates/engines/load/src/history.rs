@@ -83,7 +83,7 @@ struct Row {
 impl History {
     /// Creates the history recorded by a load.
     pub(crate) fn new(before: &StockList, mut events: Vec<Event>) -> Self {
-        events.sort_by_key(|event| (event.call_ns, event.client));
+        events.sort_by_key(|event| (event.client, event.call_ns));
         // Pipelined requests are sent together. An earlier time makes each line unique and excludes no
         // order of execution.
         for at in (1..events.len()).rev() {
@@ -93,6 +93,7 @@ impl History {
                 earlier.call_ns = call_ns.saturating_sub(1);
             }
         }
+        events.sort_by_key(|event| (event.call_ns, event.client));
         // A truncated list is reduced to the stocks that every list contains.
         for event in events.iter_mut().filter(|_| before.is_cut) {
             if let Outcome::Shown(left) = &mut event.outcome {
@@ -312,9 +313,12 @@ mod tests {
         };
         let lines = vec![Line { id: 1, left: 5, price: 1 }];
         let before = StockList { lines, is_cut: false };
-        let history = History::new(&before, vec![event; 3]);
+        let mut events = vec![event.clone(); 3];
+        // Another client's request, and an earlier one of the same client.
+        events.extend([Event { client: 0, ..event.clone() }, Event { call_ns: 8, ..event }]);
+        let history = History::new(&before, events);
         let times: Vec<u64> = history.events.iter().map(|event| event.call_ns).collect();
-        assert_eq!(times, [7, 8, 9]);
+        assert_eq!(times, [6, 7, 8, 9, 9]);
         assert_eq!(repeated(&history.events), None);
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) tickets: AtomicU64,
     /// Number of consecutive connections that failed without an answer.
     failures: AtomicU32,
-    /// Time of the first of them.
+    /// Time of the first of them, or 0 if there is none.
     failing_since_ns: AtomicU64,
     is_gone: AtomicBool,
     gone: Mutex<Option<String>>,
@@ -59,16 +59,15 @@ impl<'a> Shared<'a> {
     /// Records an answer: the server is alive.
     pub(crate) fn served(&self) {
         self.failures.store(0, Relaxed);
+        self.failing_since_ns.store(0, Relaxed);
     }
 
     /// Records a connection that failed without an answer. The load ends if many of them have failed
     /// for at least the timeout of an answer; only the first reason is kept.
     pub(crate) fn unserved(&self, reason: &str, now_ns: u64) {
         let failures = self.failures.fetch_add(1, Relaxed) + 1;
-        if failures == 1 {
-            self.failing_since_ns.store(now_ns, Relaxed);
-        }
-        let failing_ns = now_ns.saturating_sub(self.failing_since_ns.load(Relaxed));
+        let begun = self.failing_since_ns.compare_exchange(0, now_ns, Relaxed, Relaxed);
+        let failing_ns = now_ns.saturating_sub(begun.err().unwrap_or(now_ns));
         if failures < FAILURES_MIN || u128::from(failing_ns) < self.plan.timeout.as_nanos() {
             return;
         }

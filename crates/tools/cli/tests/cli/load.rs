@@ -147,7 +147,8 @@ fn a_run_that_fails_does_not_lose_the_earlier_ones() {
     assert!(ran.out.contains("(the ladder failed)"), "{}{}", ran.out, ran.err);
 }
 
-/// Answers the list before the load, and then three requests.
+/// Answers the list before the load, and then three requests. No shares are left, so these
+/// answers are right.
 fn server_that_dies() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -157,7 +158,7 @@ fn server_that_dies() -> SocketAddr {
             for _ in 0..answers {
                 let mut line = String::new();
                 lines.read_line(&mut line).unwrap();
-                let known = if line == "show\n" { "1 5 10\n" } else { "Not enough left stocks\n" };
+                let known = if line == "show\n" { "1 0 10\n" } else { "Not enough left stocks\n" };
                 let mut answer = known.as_bytes().to_vec();
                 answer.resize(8192, 0);
                 lines.get_mut().write_all(&answer).unwrap();
