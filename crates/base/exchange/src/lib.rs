@@ -22,7 +22,7 @@ pub use clients::{Clients, OrderOutcome, Seen, WINDOW};
 pub use codec::{
     ClassicForm, Command, END_MARK, Form, LINE_MAX, PADDED, Request, Session, Settings,
 };
-pub use codec::{Spelling, UnknownStock, encode};
+pub use codec::{Spelling, UnknownStock, encode, is_client_name};
 pub use state::{BadRecord, Record, State};
 pub use stock::{COUNT_MAX, Line, Order, Refused, RequestId, Side, Stock};
 pub use token::{Access, BadToken, Rights, Token};

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why a load could not run or was aborted.
+/// Why a load could not run.
 #[derive(Debug, Error)]
 pub enum LoadError {
     /// The plan is invalid.
@@ -61,16 +61,6 @@ pub enum LoadError {
     Full {
         /// The server.
         target: SocketAddr,
-    },
-    /// The server stopped answering.
-    #[error("lost {target}: {failures} consecutive connections failed; last error: {reason}")]
-    Gone {
-        /// The server.
-        target: SocketAddr,
-        /// Number of failed connections.
-        failures: u32,
-        /// The last error.
-        reason: String,
     },
     /// A system call failed.
     #[error("cannot {operation}: {}", reason(source))]

@@ -10,6 +10,7 @@ use crate::judge::StockList;
 use ioloom_exchange::{Line, Order, Side};
 use ioloom_failure::{Operation, PathError};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
@@ -82,7 +83,17 @@ struct Row {
 impl History {
     /// Creates the history recorded by a load.
     pub(crate) fn new(before: &StockList, mut events: Vec<Event>) -> Self {
-        events.sort_by_key(|event| event.call_ns);
+        events.sort_by_key(|event| (event.client, event.call_ns));
+        // Pipelined requests are sent together. An earlier time makes each line unique and excludes no
+        // order of execution.
+        for at in (1..events.len()).rev() {
+            let (client, call_ns) = (events[at].client, events[at].call_ns);
+            let earlier = &mut events[at - 1];
+            if earlier.client == client && earlier.call_ns >= call_ns {
+                earlier.call_ns = call_ns.saturating_sub(1);
+            }
+        }
+        events.sort_by_key(|event| (event.call_ns, event.client));
         // A truncated list is reduced to the stocks that every list contains.
         for event in events.iter_mut().filter(|_| before.is_cut) {
             if let Outcome::Shown(left) = &mut event.outcome {
@@ -119,14 +130,20 @@ impl History {
         let file = File::open(path).map_err(&failed)?;
         let mut lines = BufReader::new(file).lines();
         let first = lines.next().transpose().map_err(&failed)?;
-        let head: Head = serde_json::from_str(&first.unwrap_or_default())
-            .map_err(|e| invalid(1, e.to_string()))?;
+        let missing = || invalid(1, "it is missing; the first line contains the stocks".to_owned());
+        let first = first.filter(|first| !first.trim().is_empty()).ok_or_else(missing)?;
+        let head: Head = serde_json::from_str(&first).map_err(|e| invalid(1, e.to_string()))?;
         if head.schema != SCHEMA || head.kind != "exchange-history" {
             return Err(invalid(1, "not a history of this version".to_owned()));
         }
         let line = |[id, left, price]: [u32; 3]| Line { id, left, price };
-        let initial = head.stocks.into_iter().map(line).collect();
+        let initial: Vec<Line> = head.stocks.into_iter().map(line).collect();
+        let stocks: HashSet<u32> = initial.iter().map(|line| line.id).collect();
+        if stocks.is_empty() || stocks.len() < initial.len() {
+            return Err(invalid(1, "it must contain at least one stock, each once".to_owned()));
+        }
         let mut events = Vec::new();
+        let mut numbers = Vec::new();
         for (at, text) in lines.enumerate() {
             let text = text.map_err(&failed)?;
             if text.is_empty() {
@@ -137,10 +154,55 @@ impl History {
             if row.ret_ns.is_some_and(|ret_ns| ret_ns < row.call_ns) {
                 return Err(wrong("its answer arrived before it was sent".to_owned()));
             }
-            events.push(event(row).ok_or_else(|| wrong("not a request".to_owned()))?);
+            let event = event(row).ok_or_else(|| wrong("not a request".to_owned()))?;
+            check(&event, &stocks).map_err(wrong)?;
+            events.push(event);
+            numbers.push(at + 2);
+        }
+        if let Some((first, second)) = repeated(&events) {
+            let reason = format!("it repeats line {}", numbers[first]);
+            return Err(invalid(numbers[second], reason));
         }
         Ok(Self { initial, events })
     }
+}
+
+/// Rejects a request for a stock that does not exist, or an answer that does not fit its request.
+fn check(event: &Event, stocks: &HashSet<u32>) -> Result<(), String> {
+    if let Op::Trade(order) = event.op
+        && !stocks.contains(&order.stock())
+    {
+        return Err(format!("stock {} is not in line 1", order.stock()));
+    }
+    if event.outcome == Outcome::Unknown {
+        return Ok(());
+    }
+    if event.ret_ns.is_none() {
+        return Err("its answer has no time (ret_ns)".to_owned());
+    }
+    match (event.op, &event.outcome) {
+        (Op::Show, Outcome::Shown(left)) if left.len() != stocks.len() => Err(format!(
+            "the number of stocks in its list is {} instead of {}",
+            left.len(),
+            stocks.len()
+        )),
+        (Op::Show, Outcome::Shown(_))
+        | (Op::Trade(_), Outcome::Done(_) | Outcome::NotEnough | Outcome::TooMany) => Ok(()),
+        (op, outcome) => Err(format!("'{op}' cannot be answered with '{outcome}'")),
+    }
+}
+
+/// Returns the indices of two equal requests.
+fn repeated(events: &[Event]) -> Option<(usize, usize)> {
+    let key = |at: &usize| (events[*at].client, events[*at].call_ns);
+    let mut all: Vec<usize> = (0..events.len()).collect();
+    all.sort_by_key(key);
+    all.chunk_by(|a, b| key(a) == key(b)).find_map(|same| {
+        same.iter().enumerate().find_map(|(at, second)| {
+            let first = same[..at].iter().find(|first| events[**first] == events[*second])?;
+            Some((*first, *second))
+        })
+    })
 }
 
 fn row(event: &Event) -> Row {
@@ -205,5 +267,58 @@ mod tests {
         assert!(refused.contains("line 3") && refused.contains("before it was sent"), "{refused}");
         std::fs::write(&path, "{}\n").unwrap();
         assert!(History::read(&path).unwrap_err().to_string().contains("line 1"));
+    }
+
+    #[test]
+    fn invalid_histories_are_not_violations() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("h");
+        let refused = |stocks: &str, rows: &str| {
+            let head = format!(r#"{{"schema":1,"kind":"exchange-history","stocks":{stocks}}}"#);
+            std::fs::write(&path, format!("{head}\n{rows}\n")).unwrap();
+            History::read(&path).unwrap_err().to_string()
+        };
+        let buy = r#"{"client":0,"call_ns":1,"ret_ns":2,"op":"buy","stock":1,"count":1,"outcome":"#;
+        let show = r#"{"client":0,"call_ns":1,"ret_ns":2,"op":"show","outcome":"#;
+        for (stocks, rows, reason) in [
+            ("[]", String::new(), "line 1: it must contain at least one stock"),
+            ("[[1,5,9],[1,5,9]]", String::new(), "line 1: it must contain at least one stock"),
+            ("[[2,5,9]]", format!("{buy}{{\"done\":4}}}}"), "line 2: stock 1 is not in line 1"),
+            ("[[1,5,9]]", format!("{buy}{{\"shown\":[4]}}}}"), "line 2: 'buy 1 1' cannot be"),
+            ("[[1,5,9]]", format!("{show}\"not-enough\"}}"), "line 2: 'show' cannot be"),
+            ("[[1,5,9]]", format!("{show}{{\"shown\":[4,5]}}}}"), "in its list is 2 instead of 1"),
+            ("[[1,5,9]]", format!("{buy}\"done\"}}\n").repeat(2), "line 2"),
+            (
+                "[[1,5,9]]",
+                format!("{buy}{{\"done\":4}}}}\n").repeat(2),
+                "line 3: it repeats line 2",
+            ),
+        ] {
+            let refused = refused(stocks, &rows);
+            assert!(refused.contains(reason), "{reason}: {refused}");
+        }
+        std::fs::write(&path, "").unwrap();
+        let refused = History::read(&path).unwrap_err().to_string();
+        assert!(refused.contains("line 1: it is missing"), "{refused}");
+    }
+
+    #[test]
+    fn pipelined_requests_have_different_lines() {
+        let event = Event {
+            client: 1,
+            op: Op::Show,
+            call_ns: 9,
+            ret_ns: Some(20),
+            outcome: Outcome::Shown(vec![5]),
+        };
+        let lines = vec![Line { id: 1, left: 5, price: 1 }];
+        let before = StockList { lines, is_cut: false };
+        let mut events = vec![event.clone(); 3];
+        // Another client's request, and an earlier one of the same client.
+        events.extend([Event { client: 0, ..event.clone() }, Event { call_ns: 8, ..event }]);
+        let history = History::new(&before, events);
+        let times: Vec<u64> = history.events.iter().map(|event| event.call_ns).collect();
+        assert_eq!(times, [6, 7, 8, 9, 9]);
+        assert_eq!(repeated(&history.events), None);
     }
 }

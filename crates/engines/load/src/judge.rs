@@ -105,7 +105,7 @@ impl KnownStocks {
     }
 
     fn judge(&self, op: Op, response: &Response) -> Verdict {
-        let wrong = || Verdict::Wrong(format!("{op:?} was answered with {response:?}"));
+        let wrong = || Verdict::Wrong(format!("{op} was answered with {response}"));
         match (op, response) {
             (_, Response::Busy) => Verdict::TurnedAway,
             (Op::Trade(_), Response::Unsure) => Verdict::Unsure,

@@ -48,7 +48,7 @@ impl Step {
         // In an interrupted run, more requests may have been due than were counted.
         let due = counted.max(run.due.unwrap_or(0));
         let enough = due > 0 && of.answered_in_time as f64 >= CARRIED * due as f64;
-        let is_valid = of.wrong == 0 && !run.interrupted;
+        let is_valid = of.wrong == 0 && !run.interrupted && run.lost.is_none();
         Self {
             asked_per_s: run.asked_per_s.unwrap_or(0.0),
             offered_per_s: run.offered_per_s.unwrap_or(0.0),
@@ -171,6 +171,7 @@ mod tests {
                 unknown: None,
             },
             interrupted: false,
+            lost: None,
         }
     }
 
@@ -191,6 +192,9 @@ mod tests {
         let mut early = run(970, 970, 0);
         early.interrupted = true;
         assert!(!Step::new(&early, Duration::from_millis(1)).carried);
+        let mut lost = run(970, 970, 0);
+        lost.lost = Some("lost the server".to_owned());
+        assert!(!Step::new(&lost, Duration::from_millis(1)).carried);
         let with = |change: fn(&mut Outcomes)| {
             let mut run = run(970, 970, 0);
             run.due = None;

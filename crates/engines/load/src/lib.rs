@@ -37,6 +37,7 @@ mod run;
 mod shared;
 mod stall;
 mod tally;
+mod wording;
 mod worker;
 
 pub use commands::Commands;

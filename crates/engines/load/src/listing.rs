@@ -13,6 +13,7 @@ use crate::draw::Op;
 use crate::error::LoadError;
 use crate::judge::StockList;
 use crate::plan::{LoadPlan, Protocol};
+use crate::wording::excerpt;
 use ioloom_exchange::{COUNT_MAX, Line, Order, Side};
 use ioloom_failure::reason as reason_of;
 use std::io;
@@ -60,8 +61,8 @@ pub(crate) fn list_again(plan: &LoadPlan, stocks: usize) -> Result<StockList, Lo
     list(plan, Some(stocks))
 }
 
-fn unexpected(response: &str) -> io::Error {
-    io::Error::other(format!("unexpected answer {response:?}"))
+fn unexpected(response: &Response) -> io::Error {
+    io::Error::other(format!("unexpected answer {response}"))
 }
 
 impl ListConnection {
@@ -75,7 +76,7 @@ impl ListConnection {
             match self.answer(&mut reader, Expected::Hello)? {
                 Response::Hello => {}
                 Response::Busy => return Err(io::ErrorKind::ResourceBusy.into()),
-                other => return Err(unexpected(&format!("{other:?}"))),
+                other => return Err(unexpected(&other)),
             }
         }
         let mut bytes = Vec::new();
@@ -84,8 +85,7 @@ impl ListConnection {
         match self.answer(&mut reader, Expected::Op(Op::Show))? {
             Response::Shown { lines, .. } if !lines.is_empty() => Ok(lines),
             Response::Busy => Err(io::ErrorKind::ResourceBusy.into()),
-            Response::Other(text) => Err(unexpected(&text)),
-            other => Err(unexpected(&format!("{other:?}"))),
+            other => Err(unexpected(&other)),
         }
     }
 
@@ -118,7 +118,7 @@ impl ListConnection {
             match triple(&line) {
                 Some(line) => lines.push(line),
                 None if line == "BUSY" => return Err(io::ErrorKind::ResourceBusy.into()),
-                None if lines.is_empty() => return Err(unexpected(&line)),
+                None if lines.is_empty() => return Err(unexpected(&Response::Other(line))),
                 None => break line,
             }
             if lines.len() == 1 {
@@ -142,12 +142,13 @@ impl ListConnection {
                     Response::Done { side: Some(Side::Sell), .. } => Ok(lines),
                     _ => Err(io::Error::other(format!(
                         "the server executed the purchase of {COUNT_MAX} shares of stock {} that \
-                         marks the end of the list, and answered {undone:?} to their sale",
-                        lines[0].id
+                         marks the end of the list, and answered {} to their sale",
+                        lines[0].id,
+                        excerpt(&undone)
                     ))),
                 }
             }
-            _ => Err(unexpected(&end)),
+            _ => Err(unexpected(&Response::Other(end))),
         }
     }
 }
@@ -197,6 +198,12 @@ mod tests {
         let (lines, asked) = listed(&["Not enough left stocks\n"]);
         assert_eq!(lines.unwrap().len(), 2);
         assert_eq!(asked, ["show", "buy 3 2147483647"]);
+    }
+
+    #[test]
+    fn an_unexpected_answer_is_cut_and_without_padding() {
+        let (refused, _) = listed(&["\0\0\0hello\0\0\n"]);
+        assert_eq!(refused.unwrap_err().to_string(), "unexpected answer \"hello\"");
     }
 
     #[test]

@@ -323,7 +323,7 @@ impl Client<'_> {
                 Response::Busy => return Err(io::Error::other("the server is busy")),
                 other => {
                     return Err(io::Error::other(format!(
-                        "unexpected answer to the greeting: {other:?}"
+                        "unexpected answer to the greeting: {other}"
                     )));
                 }
             }

@@ -17,6 +17,8 @@ use std::time::Duration;
 
 /// Maximum number of connections in a run, regardless of the open file limit.
 pub const CONNECTIONS_MAX: usize = 65_536;
+/// Minimum duration of a run.
+const DURATION_MIN: Duration = Duration::from_millis(1);
 /// Maximum duration of a run.
 pub(crate) const DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
 
@@ -300,6 +302,44 @@ impl LoadPlan {
         })
     }
 
+    /// Rejects a plan that is too short or too long.
+    fn check_times(&self) -> Result<(), LoadError> {
+        let refuse = |why: &str| Err(LoadError::Plan(why.to_owned()));
+        if !(DURATION_MIN..=DURATION_MAX).contains(&self.duration) {
+            return refuse("the duration must be between 1 ms and 24 hours");
+        }
+        if self.requests_max == 0 {
+            return refuse("the maximum number of requests must be at least 1");
+        }
+        if self.warm_up >= self.duration {
+            return refuse("the warm-up must be shorter than the run");
+        }
+        if self.timeout.is_zero() || self.timeout > DURATION_MAX {
+            return refuse("the timeout must be greater than 0 and at most 24 hours");
+        }
+        if self.ramp > self.duration {
+            return refuse("the ramp must not be longer than the run");
+        }
+        Ok(())
+    }
+
+    /// Rejects a client name that the protocol does not support.
+    fn check_name(&self) -> Result<(), LoadError> {
+        let Some(name) = &self.name else { return Ok(()) };
+        if self.protocol != Protocol::V2 {
+            return Err(LoadError::Plan("client names require the protocol v2".to_owned()));
+        }
+        let longest = format!("{name}-{}", self.connections.saturating_sub(1));
+        if name.is_empty() || !ioloom_exchange::is_client_name(longest.as_bytes()) {
+            return Err(LoadError::Plan(
+                "a client name must consist of letters, digits and -_.:@/, and have at most 64 \
+                 characters with the connection number"
+                    .to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
     /// Rejects an invalid plan.
     ///
     /// # Errors
@@ -327,18 +367,8 @@ impl LoadPlan {
                     .to_owned(),
             );
         }
-        if self.duration.is_zero() || self.duration > DURATION_MAX {
-            return refuse("the duration must be greater than 0 and at most 24 hours".to_owned());
-        }
-        if self.warm_up >= self.duration {
-            return refuse("the warm-up must be shorter than the run".to_owned());
-        }
-        if self.timeout.is_zero() || self.timeout > DURATION_MAX {
-            return refuse("the timeout must be greater than 0 and at most 24 hours".to_owned());
-        }
-        if self.ramp > self.duration {
-            return refuse("the ramp must not be longer than the run".to_owned());
-        }
+        self.check_times()?;
+        self.check_name()?;
         if let Some(cpu) = first_duplicate(&self.cpus) {
             return refuse(format!(
                 "processor {cpu} is listed twice; list each one once (threads use them in rotation)"
@@ -402,11 +432,19 @@ mod tests {
     fn invalid_plans_are_rejected() {
         let plan = LoadPlan::new(([127, 0, 0, 1], 1).into());
         plan.check().unwrap();
+        let name = Some("a".repeat(62));
+        LoadPlan { protocol: Protocol::V2, name, ..plan.clone() }.check().unwrap();
         for change in [
             (|p: &mut LoadPlan| p.connections = 0) as fn(&mut LoadPlan),
             |p| p.threads = 11,
             |p| p.pipeline = 129,
             |p| p.duration = Duration::ZERO,
+            |p| p.duration = Duration::from_nanos(1),
+            |p| p.requests_max = 0,
+            |p| p.name = Some("a".to_owned()),
+            |p| (p.protocol, p.name) = (Protocol::V2, Some("f o".to_owned())),
+            |p| (p.protocol, p.name) = (Protocol::V2, Some("a".repeat(63))),
+            |p| (p.protocol, p.name) = (Protocol::V2, Some(String::new())),
             |p| p.warm_up = p.duration,
             |p| p.count_max = 0,
             |p| p.timeout = Duration::ZERO,

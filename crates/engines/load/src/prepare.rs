@@ -62,7 +62,7 @@ fn answer(channel: &mut Channel, reader: &mut Reader) -> io::Result<String> {
         match reader.next(Expected::Hello).map(|reply| reply.response) {
             Some(Response::Plain(text)) => return Ok(text),
             Some(Response::Other(error)) => return Err(io::Error::other(error)),
-            Some(other) => return Err(io::Error::other(format!("unexpected answer {other:?}"))),
+            Some(other) => return Err(io::Error::other(format!("unexpected answer {other}"))),
             None => {}
         }
         let bytes = channel.recv()?;

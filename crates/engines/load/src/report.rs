@@ -109,6 +109,8 @@ pub struct Run {
     pub generator: Generator,
     /// Whether the run was interrupted.
     pub interrupted: bool,
+    /// Why the run ended early, if the server stopped accepting or answering connections.
+    pub lost: Option<String>,
 }
 
 impl Run {

@@ -43,7 +43,7 @@ pub struct LoadProgress {
 ///
 /// # Errors
 /// Returns an error if the plan is invalid, if the system does not permit it, or if the server
-/// cannot be reached or disappears.
+/// cannot be reached at the start. If it disappears later, the run ends early ([`Run::lost`]).
 pub fn run(
     plan: &LoadPlan,
     stop: &AtomicBool,
@@ -64,11 +64,13 @@ pub fn run(
     let known = KnownStocks::new(&before);
     let shared = Shared::new(plan, &known, stop);
     let tally = drive(&shared, watch)?;
-    if let Some(error) = shared.take_error() {
-        return Err(error);
-    }
-    let conservation = conserved(plan, &before, &tally);
-    Ok(summary(plan, &before, tally, conservation, stop.load(Relaxed), &shared))
+    let lost = shared.take_gone();
+    let conservation = match &lost {
+        Some(reason) if plan.conserve && plan.commands.is_none() => unchecked(reason.clone()),
+        _ => conserved(plan, &before, &tally),
+    };
+    let early = Early { interrupted: stop.load(Relaxed), lost };
+    Ok(summary(plan, &before, tally, conservation, early, &shared))
 }
 
 /// Rejects more connections than the open file limit permits.
@@ -147,13 +149,18 @@ fn drive(shared: &Shared<'_>, watch: &mut dyn FnMut(LoadProgress)) -> Result<Tal
     })
 }
 
+/// Why a run ended before its time.
+struct Early {
+    interrupted: bool,
+    /// Why the server is considered gone.
+    lost: Option<String>,
+}
+
+fn unchecked(reason: String) -> Conservation {
+    Conservation { checked: false, reason: Some(reason), stocks: 0, differences: Vec::new() }
+}
+
 pub(crate) fn conserved(plan: &LoadPlan, before: &StockList, tally: &Tally) -> Conservation {
-    let unchecked = |reason: String| Conservation {
-        checked: false,
-        reason: Some(reason),
-        stocks: 0,
-        differences: Vec::new(),
-    };
     if !plan.conserve {
         return unchecked("not requested".to_owned());
     }
@@ -175,15 +182,15 @@ fn summary(
     before: &StockList,
     mut tally: Tally,
     conservation: Conservation,
-    interrupted: bool,
+    ended: Early,
     shared: &Shared<'_>,
 ) -> (Run, Option<History>) {
     let mut all = tally.commands[0].clone();
     tally.commands[1..].iter().for_each(|pair| all.merge(pair));
     let start_ns = shared.start_ns.load(Relaxed);
-    // An interrupted run lasts until its last answer, unless the server stopped answering.
+    // A run that ends early lasts until its last answer, unless the server stopped answering.
     let planned_ns = plan.duration.as_nanos() as u64;
-    let early = interrupted || shared.is_exhausted();
+    let early = ended.interrupted || ended.lost.is_some() || shared.is_exhausted();
     let ended_ns = tally.last_ns.saturating_sub(start_ns);
     let until_ns = if early { planned_ns.min(ended_ns) } else { planned_ns };
     let elapsed_ns = until_ns.saturating_sub(plan.warm_up.as_nanos() as u64).max(1);
@@ -207,7 +214,8 @@ fn summary(
         generator: generator(plan.threads, &tally, &all),
         outcomes: tally.outcomes,
         wrong_samples: tally.samples,
-        interrupted,
+        interrupted: ended.interrupted,
+        lost: ended.lost,
     };
     (run, history)
 }

@@ -18,7 +18,7 @@ use crate::draw::Draw;
 use crate::error::{LoadError, SystemOperation};
 use crate::judge::Verdict;
 use crate::plan::{LoadPlan, Pace, Think};
-use crate::shared::{FAILURES_MAX, Shared};
+use crate::shared::Shared;
 use crate::tally::{Busy, Tally};
 use ioloom_sys::clock;
 use ioloom_sys::proc::ThreadSched;
@@ -489,6 +489,7 @@ impl<'a> Worker<'a> {
         if let Some(socket) = self.connections[at].socket.take() {
             let _ = self.waiter.remove(&socket);
         }
+        self.connections[at].is_connecting = false;
     }
 
     /// Handles a connection that closed unexpectedly.
@@ -498,25 +499,26 @@ impl<'a> Worker<'a> {
         self.tally.outcomes.lost += u64::from(had_room);
         // A live server can close any number of connections that it has served.
         if had_room && !was_served {
-            let failures = self.shared.failures.fetch_add(1, Relaxed) + 1;
-            if failures >= FAILURES_MAX {
-                let (target, reason) = (self.plan.target, reason.to_owned());
-                self.shared.fail(LoadError::Gone { target, failures, reason });
-            }
+            self.shared.unserved(reason, now_ns);
         }
         self.give_up(at, now_ns);
     }
 
     /// Closes a connection; its outstanding answers will never arrive.
     fn give_up(&mut self, at: usize, now_ns: u64) {
+        // Requests are sent when the connection is established; until then they have no effect.
+        let was_sent = !self.connections[at].is_connecting;
+        let verdict = if was_sent { Verdict::Refused } else { Verdict::TurnedAway };
         self.close(at);
         let mut requests = 0;
         while let Some(flight) = self.connections[at].flight.pop_front() {
             let Expected::Op(op) = flight.asked else { continue };
             requests += 1;
             self.unanswered(&flight);
-            self.keep(at, flight, None, &Verdict::Refused, &Response::Busy);
-            self.record_unsure(op);
+            self.keep(at, flight, None, &verdict, &Response::Busy);
+            if was_sent {
+                self.record_unsure(op);
+            }
         }
         self.free_again(at, requests, now_ns);
     }

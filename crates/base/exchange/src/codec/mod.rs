@@ -22,6 +22,7 @@ mod syntax;
 
 use crate::answer::{Answer, Fault};
 use crate::token::{Access, Rights};
+pub use numbered::is_client_name;
 use request::Step;
 pub use request::{ClassicForm, Command, END_MARK, Form, LINE_MAX, PADDED, Request, Settings};
 pub use request::{Spelling, UnknownStock};

@@ -92,11 +92,14 @@ fn greet(line: &[u8], used: usize, client: &mut Option<Arc<str>>, access: Option
     Step::Opened(used, Request::local(Local::Hello, form), rights)
 }
 
-/// Parses a client name: letters, digits and `-_.:@/`.
-fn name(word: &[u8]) -> Option<Arc<str>> {
+/// Returns true for a client name: at most 64 letters, digits and `-_.:@/`.
+pub fn is_client_name(word: &[u8]) -> bool {
     let fits = |b: &u8| b.is_ascii_alphanumeric() || b"-_.:@/".contains(b);
-    let good = (1..=NAME_MAX).contains(&word.len()) && word.iter().all(fits);
-    if good { std::str::from_utf8(word).ok().map(Arc::from) } else { None }
+    (1..=NAME_MAX).contains(&word.len()) && word.iter().all(fits)
+}
+
+fn name(word: &[u8]) -> Option<Arc<str>> {
+    if is_client_name(word) { std::str::from_utf8(word).ok().map(Arc::from) } else { None }
 }
 
 pub(super) fn encode(id: Option<u64>, answer: &Answer, out: &mut Vec<u8>) {

@@ -17,7 +17,7 @@ impl Worker<'_> {
             self.tally.outcomes.turned_away += 1;
             self.connections[at].was_busy = true;
         } else {
-            self.tally.wrong(format!("{:?} was sent without a request", reply.response));
+            self.tally.wrong(format!("{} was sent without a request", reply.response));
         }
     }
 
@@ -26,7 +26,7 @@ impl Worker<'_> {
             match reply.response {
                 Response::Hello | Response::Plain(_) => {}
                 Response::Busy => self.unrequested(at, &reply),
-                other => self.tally.wrong(format!("a greeting was answered with {other:?}")),
+                other => self.tally.wrong(format!("a greeting was answered with {other}")),
             }
             return;
         };
@@ -75,7 +75,7 @@ impl Worker<'_> {
     /// Records that the server is alive.
     fn served(&mut self, at: usize) {
         self.connections[at].was_served = true;
-        self.shared.failures.store(0, Relaxed);
+        self.shared.served();
     }
 
     /// Counts a request without a correct answer, unless it was due in the warm-up.

@@ -319,11 +319,55 @@ fn a_stall_in_which_a_request_times_out_is_reported() {
 }
 
 #[test]
-fn a_server_that_disappears_ends_the_load() {
-    let target = server(|number, _, ask| if number == 0 { list(ask) } else { None });
-    let plan = LoadPlan { protocol: Protocol::Padded, requests_max: u64::MAX, ..plan(target) };
-    let error = ioloom_load::run(&plan, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
-    assert!(matches!(error, LoadError::Gone { .. }), "{error}");
+fn a_server_that_disappears_ends_the_load_without_losing_its_results() {
+    // Connection 0 requests the list, and connection 1 is closed after three answers.
+    let target = server(|number, at, ask| match (number, at) {
+        (0, _) => list(ask),
+        (1, 0..3) => Some("Not enough left stocks\n".to_owned()),
+        _ => None,
+    });
+    let timeout = Duration::from_secs(2);
+    let plan = LoadPlan { requests_max: u64::MAX, timeout, keep_history: true, ..plan(target) };
+    let (run, history) = load(&plan);
+    let lost = run.lost.as_deref().unwrap();
+    assert!(lost.contains("consecutive connections failed"), "{lost}");
+    assert_eq!(run.outcomes.answered, 3, "{:?}", run.outcomes);
+    assert!(run.elapsed_ns < 600_000_000_000, "{}", run.elapsed_ns);
+    assert!(!run.conservation.checked);
+    assert_eq!(run.conservation.reason.as_deref(), Some(lost));
+    let events = history.unwrap().events;
+    let answered = events.iter().filter(|event| event.ret_ns.is_some()).count();
+    assert_eq!(answered, 3);
+    assert!(events.len() > answered, "requests in flight have an unknown outcome");
+}
+
+#[test]
+fn a_server_that_is_away_for_less_than_the_timeout_is_not_gone() {
+    // More than a hundred connections fail within a few seconds.
+    let target = server(|number, _, ask| {
+        let answer = || Some("Not enough left stocks\n".to_owned());
+        if (1..=150).contains(&number) { None } else { list(ask).or_else(answer) }
+    });
+    let (run, _) = load(&LoadPlan { requests_max: 200, ..plan(target) });
+    assert_eq!(run.lost, None);
+    assert_eq!((run.outcomes.lost, run.outcomes.answered), (150, 50), "{:?}", run.outcomes);
+}
+
+#[test]
+fn requests_that_were_never_sent_are_not_in_the_history() {
+    // Answers the list before the load, and then stops listening.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        drop(listener);
+        serve(stream, 0, |_, _, ask| list(ask));
+    });
+    let plan = LoadPlan { conserve: false, keep_history: true, ..plan(target) };
+    let (run, history) = load(&plan);
+    assert!(run.outcomes.lost > 0, "{:?}", run.outcomes);
+    let events = history.unwrap().events;
+    assert!(events.is_empty(), "{events:?}");
 }
 
 /// Runs for 498 ms against a server that is gone.

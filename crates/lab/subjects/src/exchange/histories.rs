@@ -44,6 +44,9 @@ pub(super) fn run(
         };
         let ran = ioloom_load::run(&plan, &AtomicBool::new(false), &mut |_| {});
         let (run, history) = ran.map_err(|e| e.to_string())?;
+        if let Some(lost) = run.lost {
+            return Err(lost);
+        }
         answered(&run.outcomes, &run.wrong_samples)?;
         let history = history.ok_or("the load recorded no history")?;
         match check(&history, Lists::Atomic, STATES_MAX) {

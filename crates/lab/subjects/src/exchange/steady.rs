@@ -47,6 +47,9 @@ pub(super) fn run(
     let mut numbers = Numbers::begin(&host);
     let ran = ioloom_load::run(&plan, &AtomicBool::new(false), &mut |_| {});
     let (run, _) = ran.map_err(|e| e.to_string())?;
+    if let Some(lost) = run.lost {
+        return Err(lost);
+    }
     numbers.end(&host, steady.lasts.as_nanos() as u64, run.outcomes.sent);
     answered(&run.outcomes, &run.wrong_samples)?;
     if plan.conserve {

@@ -7,6 +7,49 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Flags and operands that have no effect with `--check`, which loads no server.
+const LOADING: [&str; 39] = [
+    "target",
+    "commands",
+    "protocol",
+    "connections",
+    "rate",
+    "sessions",
+    "session_requests",
+    "ladder",
+    "p99",
+    "arrival",
+    "think",
+    "pipeline",
+    "mix",
+    "skew",
+    "count",
+    "duration",
+    "requests",
+    "warm_up",
+    "ramp",
+    "timeout",
+    "threads",
+    "cpus",
+    "random",
+    "name",
+    "token_file",
+    "tls",
+    "tls_ca",
+    "tls_name",
+    "multiclient",
+    "orders",
+    "sleep",
+    "divide",
+    "pool",
+    "history",
+    "floors",
+    "null_server",
+    "shared",
+    "anyway",
+    "remote",
+];
+
 /// Load a stock exchange and verify its answers
 ///
 /// Sends orders and list requests to `ioloom serve` or any other server of the exchange protocol and
@@ -191,7 +234,7 @@ pub(crate) struct LoadArgs {
 
     /// Client name prefix for v2
     ///
-    /// The connection number is appended.
+    /// Needs --protocol v2. The connection number is appended.
     #[arg(long, value_name = "NAME", conflicts_with = "multiclient")]
     pub(super) name: Option<String>,
 
@@ -260,7 +303,7 @@ pub(crate) struct LoadArgs {
     ///
     /// Checks linearizability: searches for a sequential order of all requests that explains every
     /// answer. The exit code is 1 if none exists and 3 if the search reached its limit.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["history", "multiclient", "null_server"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = LOADING)]
     pub(super) check: Option<PathBuf>,
 
     /// Also measure baselines
@@ -273,7 +316,7 @@ pub(crate) struct LoadArgs {
     /// Run as the null server
     ///
     /// Answers every request at ADDRESS:PORT without executing it, until interrupted.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["history", "multiclient", "ladder", "commands", "floors", "json"])]
     pub(super) null_server: bool,
 
     /// Do not compare final stocks

@@ -70,7 +70,8 @@ pub(crate) fn run(args: &LoadArgs) -> Ended {
         Some((file, history)) => file.finish(|out| history.write(out)),
         None => Ok(()),
     };
-    if args.floors && failed.is_none() && !stop.load(Ordering::Relaxed) {
+    let is_whole = failed.is_none() && !is_lost(&document) && !stop.load(Ordering::Relaxed);
+    if args.floors && is_whole {
         match floors(args, &stop) {
             Ok(floors) => document.floors = Some(floors),
             Err(failure) => failed = Some(failure),
@@ -114,6 +115,10 @@ fn check(path: &std::path::Path, json: bool) -> Ended {
 fn end(args: &LoadArgs, document: &Document, interrupted: bool) -> Ended {
     if interrupted {
         return Ok(Exit::Interrupted);
+    }
+    if let Some(lost) = document.runs.iter().find_map(|run| run.lost.as_ref()) {
+        stderr::message(lost);
+        return Ok(Exit::Failed);
     }
     if document.runs.iter().any(|run| !run.is_right() && !run.ended_in_warm_up()) {
         stderr::message(
@@ -164,6 +169,11 @@ fn end(args: &LoadArgs, document: &Document, interrupted: bool) -> Ended {
     }
 }
 
+/// Returns true if a run ended early because its server disappeared.
+fn is_lost(document: &Document) -> bool {
+    document.runs.iter().any(|run| run.lost.is_some())
+}
+
 /// Returns the share of requests without an answer if it is too large in a run. A ladder is expected to
 /// reach rates at which it is: its steps count only if none was sustained.
 fn too_many_unanswered(document: &Document) -> Option<f64> {
@@ -193,7 +203,7 @@ fn plan(args: &LoadArgs, connections: usize) -> Result<LoadPlan, Failure> {
         commands,
         pace,
         connections,
-        threads: args.threads.min(connections.max(1)),
+        threads: threads(args, connections),
         pipeline: args.pipeline,
         mix: args.mix,
         skew: args.skew,
@@ -212,6 +222,11 @@ fn plan(args: &LoadArgs, connections: usize) -> Result<LoadPlan, Failure> {
         conserve: !args.shared,
         ..LoadPlan::new(args.target)
     })
+}
+
+/// Returns the number of threads: at most one per connection.
+fn threads(args: &LoadArgs, connections: usize) -> usize {
+    args.threads.min(connections.max(1))
 }
 
 /// Reads a commands file.
@@ -296,23 +311,32 @@ fn runs(
         ));
     }
     if !args.ladder.is_empty() {
+        let plan = plan(args, most)?;
+        plan.check().map_err(failure)?;
         report_threads(args, most);
         let mut rates = args.ladder.clone();
         rates.sort_by(f64::total_cmp);
-        let climbed = climb(args, &plan(args, most)?, &rates, stop, document);
-        document.failed = climbed.is_err();
+        let climbed = climb(args, &plan, &rates, stop, document);
+        document.failed = climbed.is_err() || is_lost(document);
         document.knee_per_s = ladder::knee(&document.steps);
         let early = document.failed || document.runs.iter().any(|run| run.interrupted);
         document.knee_is_least = early || ladder::knee_is_least(&document.steps);
         return climbed.map(|()| None);
     }
+    let base = plan(args, most)?;
+    let with = |connections: usize| {
+        let threads = threads(args, connections);
+        LoadPlan { connections, threads, ..base.clone() }
+    };
+    // Before the first connection.
+    connections.iter().try_for_each(|many| with(*many).check()).map_err(failure)?;
     let mut recorded = None;
     for connections in connections {
         report_threads(args, connections);
-        let (run, history) = one(&plan(args, connections)?, "", stop)?;
+        let (run, history) = one(&with(connections), "", stop)?;
         document.runs.push(run);
         recorded = history;
-        if stop.load(Ordering::Relaxed) {
+        if stop.load(Ordering::Relaxed) || is_lost(document) {
             break;
         }
     }
@@ -340,7 +364,8 @@ fn climb(
         let (run, _) = one(&plan, &format!("{rate_per_s}/s: "), stop)?;
         document.steps.push(Step::new(&run, args.p99));
         document.runs.push(run);
-        if ladder::is_enough(&document.steps) || stop.load(Ordering::Relaxed) {
+        let early = stop.load(Ordering::Relaxed) || is_lost(document);
+        if early || ladder::is_enough(&document.steps) {
             break;
         }
     }
@@ -371,6 +396,9 @@ fn scaling(runs: &[Run], anyway: bool) -> Result<Scaling, String> {
     }
     if runs.iter().any(|run| run.interrupted) {
         return Err("the run was interrupted".to_owned());
+    }
+    if runs.iter().any(|run| run.lost.is_some()) {
+        return Err("the server was lost".to_owned());
     }
     if let Some(run) =
         runs.iter().find(|run| !run.is_right() || run.too_many_unanswered().is_some())

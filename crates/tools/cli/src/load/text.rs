@@ -130,6 +130,9 @@ fn ended(run: &Run, args: &LoadArgs) -> String {
     if run.interrupted {
         out.push_str(", interrupted");
     }
+    if run.lost.is_some() {
+        out.push_str(", until the server was lost");
+    }
     out
 }
 
@@ -262,6 +265,9 @@ fn several(runs: &[Run], document: &Document, args: &LoadArgs, width: usize) -> 
         }
         if run.interrupted {
             note.push("interrupted");
+        }
+        if run.lost.is_some() {
+            note.push("the server was lost");
         }
         if !run.is_right() && !run.ended_in_warm_up() {
             note.push("WRONG");

@@ -147,6 +147,44 @@ fn a_run_that_fails_does_not_lose_the_earlier_ones() {
     assert!(ran.out.contains("(the ladder failed)"), "{}{}", ran.out, ran.err);
 }
 
+/// Answers the list before the load, and then three requests. No shares are left, so these
+/// answers are right.
+fn server_that_dies() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for answers in [1, 3] {
+            let mut lines = BufReader::new(listener.accept().unwrap().0);
+            for _ in 0..answers {
+                let mut line = String::new();
+                lines.read_line(&mut line).unwrap();
+                let known = if line == "show\n" { "1 0 10\n" } else { "Not enough left stocks\n" };
+                let mut answer = known.as_bytes().to_vec();
+                answer.resize(8192, 0);
+                lines.get_mut().write_all(&answer).unwrap();
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn a_server_that_dies_costs_neither_the_report_nor_the_history() {
+    let home = Home::new();
+    let target = server_that_dies().to_string();
+    let args = ["load", &target, "--mix", "buy", "-c", "1", "-d", "10min", "--timeout", "2s"];
+    let ran = home.run(&[&args[..], &["--json", "--history", "h"]].concat());
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(ran.err.contains("consecutive connections failed"), "{}", ran.err);
+    let run = &ran.json()["runs"][0];
+    assert_eq!(run["outcomes"]["answered"], 3, "{run}");
+    assert_eq!(run["conservation"]["checked"], false);
+    assert_eq!(run["conservation"]["reason"], run["lost"]);
+    let history = std::fs::read_to_string(home.path("h")).unwrap();
+    assert_eq!(history.matches("not-enough").count(), 3, "{history}");
+    home.run(&["load", "--check", "h"]).well();
+}
+
 #[test]
 fn a_server_that_does_not_answer_does_not_pass() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -232,6 +270,14 @@ fn an_impossible_history_is_detected() {
     for args in [&["load", "--check", "h"][..], &["load", "--check", "h", "--json"]] {
         assert_eq!(home.run_unread(args).code, Some(1), "{args:?}");
     }
+    let reason = "client 0: show → 10, 11 left";
+    assert!(ran.out.contains(reason), "{}", ran.out);
+    // A repeated line is not an answer of the server.
+    let (_, last) = history.trim_end().rsplit_once('\n').unwrap();
+    std::fs::write(home.path("h"), format!("{history}{last}\n")).unwrap();
+    home.run(&["load", "--check", "h"]).one_error(1, &["line 5: it repeats line 4", "h"]);
+    std::fs::write(home.path("h"), "").unwrap();
+    home.run(&["load", "--check", "h"]).one_error(1, &["line 1: it is missing", "h"]);
     std::fs::write(home.path("h"), "no history\n").unwrap();
     home.run(&["load", "--check", "h"]).one_error(1, &["line 1", "h"]);
 }
@@ -243,7 +289,20 @@ fn impossible_loads_are_refused_with_one_error() {
     let address = "'localhost:7004' for ADDRESS:PORT: must be an IP address and a port, such as";
     home.run(&["load", "localhost:7004"]).one_error(2, &[address]);
     home.run(&["load", "127.0.0.1:1"]).one_error(1, &["127.0.0.1:1", "ioloom serve"]);
-    home.run(&["load", "--connections", "0"]).one_error(2, &["connections", "between 1 and"]);
+    // Also if the number of threads would be reduced.
+    for args in [&["-c", "0"][..], &["-c", "5,0"], &["-c", "0", "--ladder", "1k"]] {
+        home.run(&[&["load"][..], args].concat()).one_error(2, &["connections", "between 1 and"]);
+    }
+    // Before the first connection.
+    let address = "127.0.0.1:1";
+    home.run(&["load", address, "-c", "5,100000"]).one_error(2, &["between 1 and 65536"]);
+    home.run(&["load", address, "--requests", "0"]).one_error(2, &["at least 1"]);
+    home.run(&["load", address, "-d", "1ns"]).one_error(2, &["between 1 ms and"]);
+    home.run(&["load", address, "--name", "a"]).one_error(2, &["protocol v2"]);
+    for name in ["f o", &"a".repeat(200)] {
+        let args = ["load", address, "--protocol", "v2", "--name", name];
+        home.run(&args).one_error(2, &["at most 64 characters"]);
+    }
     // Flags that have no effect in the selected loop are rejected.
     for (loop_of, without) in [
         (["--rate", "10"], ["--think", "1ms"]),
@@ -258,6 +317,8 @@ fn impossible_loads_are_refused_with_one_error() {
         (["--ladder", "10,20"], ["--history", "h"]),
         (["--connections", "2"], ["--session-requests", "3"]),
         (["--connections", "2"], ["--tls-ca", "h"]),
+        (["--check", "h"], ["--ladder", "1k"]),
+        (["--check", "h"], ["--requests", "9"]),
     ] {
         let args = [&["load"][..], &loop_of, &without].concat();
         let ran = home.run(&args);
