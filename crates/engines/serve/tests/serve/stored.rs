@@ -20,6 +20,8 @@ fn orders_and_answers_survive_a_stop() {
                 let mut client = Client::new(bench.address);
                 client.send("HELLO stock/2 client=a\n1 BUY 1 10\n2 BUY 3 9\n3 SELL 2 1\n");
                 let received = [client.line(), client.line(), client.line(), client.line()];
+                let reused = "1 ERR number-reused\n";
+                assert_eq!(client.request("1 SELL 2 5"), reused, "{sharing}");
                 let (dir, _) = bench.end();
                 // The stock file alone would suffice, so reset it to simulate a crash: the stocks
                 // must come from the store.
