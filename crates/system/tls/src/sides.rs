@@ -14,9 +14,14 @@ use rustls::{
 };
 use std::ffi::OsString;
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Maximum size of a PEM file in bytes.
+const PEM_MAX: u64 = 16 << 20;
 
 /// Usual locations of CA certificates, below the root directory.
 const AUTHORITIES: [&str; 5] = [
@@ -97,7 +102,21 @@ fn pem_reason(error: &pem::Error) -> String {
 
 fn read(path: &Path, advice: &'static str) -> Result<Vec<u8>, TlsError> {
     let failed = PathError::on(Operation::Read, path);
-    std::fs::read(path).map_err(|e| TlsError::Read { source: failed(e), advice })
+    read_regular(path).map_err(|e| TlsError::Read { source: failed(e), advice })
+}
+
+/// Reads a regular file. A server reads its files again while it runs, and must not wait for a
+/// pipe.
+fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(PEM_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > PEM_MAX {
+        return Err(io::Error::other("larger than 16 MiB"));
+    }
+    Ok(bytes)
 }
 
 /// Identity of a server: its certificate and private key.
@@ -245,6 +264,17 @@ impl Trust {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pipes_and_devices_are_refused_without_waiting() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for path in [pipe.as_path(), Path::new("/dev/zero"), dir.path()] {
+            let error = Identity::read(path, path).unwrap_err().to_string();
+            assert!(error.contains("not a regular file"), "{error}");
+        }
+    }
 
     #[test]
     fn certificates_of_the_system_are_found_in_all_usual_locations() {

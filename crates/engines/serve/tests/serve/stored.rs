@@ -45,6 +45,8 @@ fn orders_and_answers_survive_a_stop() {
                 }
                 assert_eq!(client.line(), "4 STOCKS 3 3\n", "{model} {sharing} {durability}");
                 assert_eq!(client.line(), "1 990 10\n");
+                assert_eq!([client.line(), client.line()], ["2 1001 20\n", "3 5 30\n"]);
+                assert_eq!(client.request("1 SELL 2 5"), reused, "{sharing} after a restart");
             }
         }
     });
