@@ -10,7 +10,7 @@
 //! only on a write.
 
 use super::interface::{
-    Beginning, EachOrder, ORDERS_KEPT, Position, Proven, Store, StoreError, invalid,
+    Beginning, CAUSE, EachOrder, ORDERS_KEPT, Position, Proven, Store, StoreError, invalid,
 };
 use super::path::with_suffix;
 use super::proof::{Proof, Reading, order_sum};
@@ -127,7 +127,11 @@ fn reopen(
     };
     let refused = |operation, error: rusqlite::Error| match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::locked(path, None),
-        _ => StoreError::unusable(operation, path)(io::Error::other(error)),
+        // Errors without a code are about the contents.
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) | None => {
+            StoreError::unusable(operation, path)(io::Error::other(error))
+        }
+        Some(_) => StoreError::new(operation, path, io::Error::other(error), CAUSE),
     };
     let opened = Connection::open(path).and_then(|connection| {
         // Closing a refused database must not move what is readable of its log into the file, and

@@ -152,6 +152,18 @@ fn error(started: Result<Server, ServeError>) -> String {
 }
 
 #[test]
+fn a_store_of_another_type_is_not_to_be_removed() {
+    let dir = TempDir::new().unwrap();
+    let log = |config: &mut ioloom_serve::ServeOptions| config.store.kind = StoreKind::Log;
+    drop(start(&dir, log).unwrap());
+    for kind in [StoreKind::Redb, StoreKind::Sqlite, StoreKind::Fjall] {
+        let text = error(start(&dir, |config| config.store.kind = kind));
+        assert!(text.contains("it is a store of type log; omit --store"), "{kind}: {text}");
+    }
+    drop(start(&dir, log).unwrap());
+}
+
+#[test]
 fn unsupported_options_are_refused_with_advice() {
     let dir = TempDir::new().unwrap();
     let text = error(start(&dir, |config| config.sharing = Sharing::Atomic));

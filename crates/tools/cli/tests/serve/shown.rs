@@ -214,6 +214,8 @@ fn wrong_starts_are_refused_with_one_clear_error() {
     refused(&["--token-file", "token"], 2, &["token", "empty"]);
     place.write("token", "short\n");
     refused(&["--token-file", "nowhere"], 1, &["nowhere", "No such file"]);
+    refused(&["--durability", "os", "--store-path", "stock.txt"], 2, &["same file 'stock.txt'"]);
+    refused(&["--durability", "os", "--store-path", "/dev/null"], 1, &["regular file"]);
     refused(&["--limits-file", "/dev/zero"], 1, &["/dev/zero", "not a regular file"]);
     refused(&["--limits-file", "nowhere"], 1, &["nowhere", "No such file"]);
     refused(&["--limits-file", "token"], 2, &["token", "line 1", "NAME VALUE"]);
