@@ -43,7 +43,10 @@ pub enum ServeError {
         source: BadStockFile,
     },
     /// The stock file cannot be written.
-    #[error("{0}; a store has all orders, but without one those since the last write of this file are lost")]
+    #[error(
+        "{0}; a store has all orders, but without one those since the last write of this file are \
+         lost"
+    )]
     WriteStock(#[source] PathError),
     /// Another server writes the stock file.
     #[error(

@@ -26,7 +26,7 @@ use ioloom_sys::{descriptor_table, proc};
 use logging::{LogForm, LogLevel};
 use serde::Serialize;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// File descriptors reserved for listeners, the store, standard streams and others.
