@@ -31,8 +31,7 @@ pub enum Stop {
 
 impl Stop {
     /// All reasons, in the order of declaration.
-    pub const ALL: [Self; 5] =
-        [Self::Busy, Self::Late, Self::TooOld, Self::Reused, Self::Unsure];
+    pub const ALL: [Self; 5] = [Self::Busy, Self::Late, Self::TooOld, Self::Reused, Self::Unsure];
 
     /// Returns the code used in protocols and metrics.
     pub fn code(self) -> &'static str {

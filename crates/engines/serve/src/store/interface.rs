@@ -111,11 +111,8 @@ impl StoreError {
             ErrorKind::NotFound => Operation::Create,
             _ => Operation::Open,
         };
-        let advice = if source.raw_os_error().is_some() {
-            advice(operation, &source)
-        } else {
-            OTHER_PATH
-        };
+        let advice =
+            if source.raw_os_error().is_some() { advice(operation, &source) } else { OTHER_PATH };
         Self::new(operation, path, source, advice)
     }
 

@@ -44,7 +44,11 @@ fn change(text: &str, limits: &mut Limits) -> Result<(), String> {
             return Err(format!("line {}: '{name}' is already set in line {first}", at + 1));
         }
         if value.as_ref().is_err_and(|e| *e.kind() == IntErrorKind::PosOverflow) {
-            return Err(format!("line {}: '{name}' is too large; use at most {}", at + 1, u32::MAX));
+            return Err(format!(
+                "line {}: '{name}' is too large; use at most {}",
+                at + 1,
+                u32::MAX
+            ));
         }
         let can_be_off = name == "idle" || name.starts_with("client-");
         let value = value.ok().filter(|value| *value > 0 || can_be_off);
