@@ -44,8 +44,8 @@ pub enum ServeError {
     },
     /// The stock file cannot be written.
     #[error(
-        "{0}; a store has all orders, but without one those since the last write of this file are \
-         lost"
+        "{0}; with a store, no orders are lost; without one, the orders since the last write of \
+         this file are lost"
     )]
     WriteStock(#[source] PathError),
     /// Another server writes the stock file.

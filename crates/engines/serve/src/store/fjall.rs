@@ -12,7 +12,7 @@ use super::bytes;
 use super::copying::{copy_tree, remove, remove_leftovers};
 use super::interface::{
     Beginning, EachOrder, ORDERS_KEPT, OTHER_PATH, Position, Proven, Store, StoreError, cause,
-    invalid,
+    foreign, invalid,
 };
 use super::proof::{Proof, Reading};
 use crate::choice::Durability;
@@ -63,7 +63,7 @@ impl Tables {
     fn load(&self, each: EachOrder<'_>) -> io::Result<(State, Proof)> {
         let of = |name: &str| self.about.get(name).map_err(failed);
         if of("mark")?.as_deref() != Some(MARK) {
-            return Err(invalid("not a store of this version"));
+            return Err(foreign());
         }
         let number = |name: &str| Ok::<_, io::Error>(of(name)?.as_deref().and_then(bytes::seq));
         let Some((latest, seal)) = number("latest")?.zip(number("seal")?) else {

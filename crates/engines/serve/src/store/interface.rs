@@ -134,7 +134,7 @@ fn advice(operation: Operation, error: &io::Error) -> &'static str {
         _ if is_out_of_descriptors(error) => DESCRIPTORS,
         _ if operation == Operation::Create => OTHER_PATH,
         ErrorKind::PermissionDenied => OWNER,
-        ErrorKind::InvalidInput => OTHER_PATH,
+        ErrorKind::InvalidInput | ErrorKind::Unsupported => OTHER_PATH,
         _ if error.raw_os_error().is_some() => CAUSE,
         _ => NOT_OURS,
     }
@@ -151,6 +151,11 @@ pub(super) fn cause(error: &(dyn std::error::Error + 'static)) -> Option<io::Err
         next = inner.source();
     }
     None
+}
+
+/// Returns an error for a valid database of another program or version.
+pub(super) fn foreign() -> io::Error {
+    io::Error::new(ErrorKind::Unsupported, "not a store of this version")
 }
 
 /// Returns an error for invalid contents.
@@ -240,6 +245,7 @@ mod tests {
             (Operation::Open, os(24), "ulimit -n"),
             (Operation::Open, os(21), "fix the cause"),
             (Operation::Create, os(13), "--store-path"),
+            (Operation::Read, foreign(), "--store-path"),
         ] {
             let text = text(operation, error);
             assert!(text.contains(word) && !text.contains("remove"), "{text}");

@@ -10,7 +10,7 @@
 //! only on a write.
 
 use super::interface::{
-    Beginning, CAUSE, EachOrder, ORDERS_KEPT, Position, Proven, Store, StoreError, invalid,
+    Beginning, CAUSE, EachOrder, ORDERS_KEPT, Position, Proven, Store, StoreError, foreign, invalid,
 };
 use super::path::with_suffix;
 use super::proof::{Proof, Reading, order_sum};
@@ -182,7 +182,7 @@ fn load(
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get(0));
     let (application, version): (i64, i64) = (pragma("application_id")?, pragma("user_version")?);
     if (application, version) != (APPLICATION, VERSION) {
-        return Ok(Err(invalid("not a store of this version")));
+        return Ok(Err(foreign()));
     }
     let check: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if check != "ok" {

@@ -245,7 +245,7 @@ impl Log {
             return Err(StoreError::new(Operation::Open, path, unaligned, OTHER_KIND));
         }
         writing::check(options.kind, &file).map_err(|reason| {
-            StoreError::new(Operation::Open, path, io::Error::other(reason), OTHER_PATH)
+            StoreError::new(Operation::Open, path, io::Error::other(reason), OTHER_KIND)
         })?;
         Ok((file, found))
     }
