@@ -22,6 +22,8 @@ pub enum Stop {
     Late,
     /// The order is older than the remembered history of its client.
     TooOld,
+    /// The client used the number for another order.
+    Reused,
     /// The order was sent to the database, but the connection was lost before the outcome was
     /// known. Repeating it with the same name and number is safe: it executes once.
     Unsure,
@@ -29,7 +31,7 @@ pub enum Stop {
 
 impl Stop {
     /// All reasons, in the order of declaration.
-    pub const ALL: [Self; 4] = [Self::Busy, Self::Late, Self::TooOld, Self::Unsure];
+    pub const ALL: [Self; 5] = [Self::Busy, Self::Late, Self::TooOld, Self::Reused, Self::Unsure];
 
     /// Returns the code used in protocols and metrics.
     pub fn code(self) -> &'static str {
@@ -37,6 +39,7 @@ impl Stop {
             Self::Busy => "busy",
             Self::Late => "late",
             Self::TooOld => "too-old",
+            Self::Reused => "number-reused",
             Self::Unsure => "unknown-outcome",
         }
     }

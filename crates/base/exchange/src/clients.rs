@@ -1,11 +1,12 @@
 //! Remembers outcomes per client so that a repeated order executes only once.
 //!
-//! Keeps the latest [`WINDOW`] outcomes of each client, for a bounded number of clients; the least
+//! Keeps the latest [`WINDOW`] orders and outcomes of each client, for a bounded number of clients; the least
 //! recently active client is forgotten first. An order older than the window gets an error and is
 //! never executed. An order of a forgotten client cannot be distinguished from one of a new client, and
-//! is executed, even if it is a repetition. Only orders change this history, so replaying the same log rebuilds it exactly.
+//! is executed, even if it is a repetition. An order that differs from the remembered order of its
+//! number is never executed. Only orders change this history, so replaying the same log rebuilds it exactly.
 
-use crate::stock::{Refused, RequestId};
+use crate::stock::{Order, Refused, RequestId};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -47,13 +48,16 @@ pub enum Seen {
     New,
     /// The order was already answered, with this outcome.
     Before(OrderOutcome),
+    /// Another order has this identity.
+    Reused,
     /// The order is older than the history; whether it was executed is unknown.
     TooOld,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Client {
-    answers: BTreeMap<u64, OrderOutcome>,
+    /// Orders and their outcomes, keyed by request number.
+    answers: BTreeMap<u64, (Order, OrderOutcome)>,
     /// Largest request number that was forgotten.
     forgotten: Option<u64>,
     latest_seq: u64,
@@ -108,17 +112,18 @@ impl Clients {
     }
 
     /// Looks up an order.
-    pub fn seen(&self, request_id: &RequestId) -> Seen {
+    pub fn seen(&self, request_id: &RequestId, order: &Order) -> Seen {
         let Some(client) = self.clients.get(&request_id.client) else { return Seen::New };
         match client.answers.get(&request_id.request) {
-            Some(outcome) => Seen::Before(*outcome),
+            Some((known, outcome)) if known == order => Seen::Before(*outcome),
+            Some(_) => Seen::Reused,
             None if client.forgotten.is_some_and(|most| request_id.request <= most) => Seen::TooOld,
             None => Seen::New,
         }
     }
 
     /// Remembers the outcome of an order.
-    pub fn keep(&mut self, request_id: &RequestId, outcome: OrderOutcome) {
+    pub fn keep(&mut self, request_id: &RequestId, order: &Order, outcome: OrderOutcome) {
         let seq = outcome.seq();
         let is_full = self.clients.len() >= self.clients_max;
         if is_full
@@ -133,7 +138,7 @@ impl Clients {
         }
         client.latest_seq = seq;
         self.silent.insert(seq, Arc::clone(&request_id.client));
-        client.answers.insert(request_id.request, outcome);
+        client.answers.insert(request_id.request, (*order, outcome));
         if client.answers.len() > WINDOW
             && let Some((oldest, _)) = client.answers.pop_first()
         {

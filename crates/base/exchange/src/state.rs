@@ -76,9 +76,10 @@ impl State {
         request_id: Option<&RequestId>,
     ) -> (Answer, Option<Record>) {
         if let Some(request_id) = request_id {
-            match self.clients.seen(request_id) {
+            match self.clients.seen(request_id, order) {
                 Seen::New => {}
                 Seen::Before(outcome) => return (outcome.into(), None),
+                Seen::Reused => return (Answer::Stopped(Stop::Reused), None),
                 Seen::TooOld => return (Answer::Stopped(Stop::TooOld), None),
             }
         }
@@ -91,7 +92,7 @@ impl State {
         self.seq = seq;
         self.shown = None;
         if let Some(request_id) = request_id {
-            self.clients.keep(request_id, outcome);
+            self.clients.keep(request_id, order, outcome);
         }
         (outcome.into(), Some(Record { order: *order, outcome, request_id: request_id.cloned() }))
     }
@@ -108,7 +109,7 @@ impl State {
     /// Remembers a logged order whose effect is already included in the stocks.
     pub fn remember(&mut self, record: &Record) {
         if let Some(request_id) = &record.request_id {
-            self.clients.keep(request_id, record.outcome);
+            self.clients.keep(request_id, &record.order, record.outcome);
         }
     }
 

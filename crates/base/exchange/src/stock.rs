@@ -118,7 +118,7 @@ pub struct Line {
     pub price: u32,
 }
 
-/// Identifies an order of a named client. Two orders with the same identity are the same order.
+/// Identifies an order of a named client. Two requests with the same identity must be for the same order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RequestId {
     /// Name chosen by the client.

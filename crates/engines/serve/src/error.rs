@@ -43,7 +43,10 @@ pub enum ServeError {
         source: BadStockFile,
     },
     /// The stock file cannot be written.
-    #[error("{0}; if there is a store, no orders are lost: fix the cause and restart")]
+    #[error(
+        "{0}; with a store, no orders are lost; without one, the orders since the last write of \
+         this file are lost"
+    )]
     WriteStock(#[source] PathError),
     /// Another server writes the stock file.
     #[error(

@@ -9,7 +9,8 @@ use crate::fault::{call, cut};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, openat, statx};
 use rustix::io::Errno;
 use std::ffi::OsStr;
-use std::io::{self, IoSliceMut};
+use std::fs::File;
+use std::io::{self, IoSliceMut, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -252,6 +253,26 @@ pub fn read_full_at(file: impl AsFd, into: &mut [u8], offset: u64) -> io::Result
     Ok(done)
 }
 
+/// Reads a regular file with at most `most` bytes of text, following symbolic links. Never waits
+/// for the writer of a pipe.
+///
+/// # Errors
+/// Fails if the path is not a regular file, or if its contents are larger or not UTF-8.
+pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
+    let file = open(path, OpenHow::default())?;
+    let (_, kind) = size_and_kind(&file)?;
+    if kind != Kind::Regular {
+        return Err(io::Error::other(format!("it is {}, not a regular file", kind.word())));
+    }
+    let mut text = String::new();
+    // The size of a file can change, and files of the kernel have none.
+    let count = File::from(file).take(most.saturating_add(1)).read_to_string(&mut text)?;
+    if count as u64 > most {
+        return Err(io::Error::other(format!("it is larger than {most} bytes")));
+    }
+    Ok(text)
+}
+
 /// Result of a read that must not wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nowait {
@@ -399,6 +420,21 @@ mod tests {
         assert_eq!(find(&link).unwrap_err().raw_os_error(), Some(libc::ENOENT));
         assert_eq!(find(Path::new("/dev/null")).unwrap().stat.kind, Kind::Device);
         assert_eq!(find(dir.path()).unwrap().stat.kind, Kind::Directory);
+    }
+
+    #[test]
+    fn text_is_read_only_from_small_regular_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, pipe) = (dir.path().join("file"), dir.path().join("pipe"));
+        std::fs::write(&path, "12345").unwrap();
+        assert_eq!(read_text(&path, 5).unwrap(), "12345");
+        assert_eq!(read_text(&path, 4).unwrap_err().to_string(), "it is larger than 4 bytes");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        for other in [pipe.as_path(), dir.path(), Path::new("/dev/zero")] {
+            let error = read_text(other, 5).unwrap_err().to_string();
+            assert!(error.ends_with("not a regular file"), "{error}");
+        }
     }
 
     #[test]

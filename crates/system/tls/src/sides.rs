@@ -14,9 +14,14 @@ use rustls::{
 };
 use std::ffi::OsString;
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Maximum size of a PEM file in bytes.
+const PEM_MAX: u64 = 16 << 20;
 
 /// Usual locations of CA certificates, below the root directory.
 const AUTHORITIES: [&str; 5] = [
@@ -58,8 +63,9 @@ fn roots(authorities: Option<&Path>) -> Result<RootCertStore, TlsError> {
     let path = authorities.map(Path::to_owned).or_else(usual).ok_or(TlsError::NoAuthorities)?;
     let advice = "specify a PEM file with the certificate of the server's CA";
     let mut roots = RootCertStore::empty();
+    let text = std::fs::read(&path);
     let (added, _) =
-        roots.add_parsable_certificates(certificates("CA certificates", &path, advice)?);
+        roots.add_parsable_certificates(certificates("CA certificates", &path, text, advice)?);
     if added == 0 {
         let what = "CA certificates";
         let reason = "no certificate could be parsed".to_owned();
@@ -68,14 +74,15 @@ fn roots(authorities: Option<&Path>) -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
-/// Reads the certificates in a PEM file.
+/// Returns the certificates in a PEM file with this text.
 fn certificates(
     what: &'static str,
     path: &Path,
+    text: io::Result<Vec<u8>>,
     advice: &'static str,
 ) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let invalid = |reason| TlsError::Invalid { what, path: path.to_owned(), reason, advice };
-    let text = read(path, advice)?;
+    let text = text.map_err(|error| unreadable(path, error, advice))?;
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let all = all.map_err(|e| invalid(pem_reason(&e)))?;
     if all.is_empty() {
@@ -95,9 +102,22 @@ fn pem_reason(error: &pem::Error) -> String {
     }
 }
 
-fn read(path: &Path, advice: &'static str) -> Result<Vec<u8>, TlsError> {
-    let failed = PathError::on(Operation::Read, path);
-    std::fs::read(path).map_err(|e| TlsError::Read { source: failed(e), advice })
+fn unreadable(path: &Path, error: io::Error, advice: &'static str) -> TlsError {
+    TlsError::Read { source: PathError::new(Operation::Read, path, error), advice }
+}
+
+/// Reads a regular file. A server reads its files again while it runs, and must not wait for a
+/// pipe.
+fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(PEM_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > PEM_MAX {
+        return Err(io::Error::other("larger than 16 MiB"));
+    }
+    Ok(bytes)
 }
 
 /// Identity of a server: its certificate and private key.
@@ -118,7 +138,8 @@ impl Identity {
     /// Fails if a file cannot be read or is invalid, or if the key does not match the certificate.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
         let advice = "specify a PEM file with the certificate of this server";
-        let chain = certificates("certificate", certificate, advice)?;
+        let text = read_regular(certificate);
+        let chain = certificates("certificate", certificate, text, advice)?;
         let invalid = |reason: String, advice| TlsError::Invalid {
             what: "private key",
             path: key.to_owned(),
@@ -132,7 +153,7 @@ impl Identity {
         if meta.permissions().mode() & 0o007 != 0 {
             return Err(TlsError::Exposed { path: key.to_owned() });
         }
-        let text = read(key, advice)?;
+        let text = read_regular(key).map_err(|error| unreadable(key, error, advice))?;
         let secret =
             PrivateKeyDer::from_pem_slice(&text).map_err(|e| invalid(pem_reason(&e), advice))?;
         let mut config = ServerConfig::builder_with_provider(provider())
@@ -245,6 +266,17 @@ impl Trust {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pipes_and_devices_are_refused_without_waiting() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for path in [pipe.as_path(), Path::new("/dev/zero"), dir.path()] {
+            let error = Identity::read(path, path).unwrap_err().to_string();
+            assert!(error.contains("not a regular file"), "{error}");
+        }
+    }
 
     #[test]
     fn certificates_of_the_system_are_found_in_all_usual_locations() {

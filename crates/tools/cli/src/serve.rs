@@ -26,7 +26,7 @@ use ioloom_sys::{descriptor_table, proc};
 use logging::{LogForm, LogLevel};
 use serde::Serialize;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// File descriptors reserved for listeners, the store, standard streams and others.
@@ -470,6 +470,11 @@ fn config(args: &ServeArgs, limits: Limits) -> Result<ServeOptions, Failure> {
         path.push(".store");
         path.into()
     });
+    if is_same_file(&store_path, &args.stock) {
+        let path = quoted(&store_path);
+        let message = format!("--store-path and --stock specify the same file {path}; use another");
+        return Err(Failure::usage(message));
+    }
     let kind = match args.store {
         Some(OrderStore::Own(asked)) => asked,
         // The store is not opened.
@@ -508,6 +513,12 @@ fn config(args: &ServeArgs, limits: Limits) -> Result<ServeOptions, Failure> {
         service_time: args.service_time,
         service_in_lock: args.service_in_lock,
     })
+}
+
+/// Returns true if two paths are the same or lead to the same file.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let resolved = |path: &Path| path.canonicalize().ok();
+    one == other || resolved(one).is_some_and(|one| resolved(other) == Some(one))
 }
 
 fn tls(args: &ServeArgs) -> Option<TlsFiles> {

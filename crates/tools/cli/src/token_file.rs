@@ -3,21 +3,30 @@
 use crate::exit::Failure;
 use ioloom_exchange::{Access, Rights, Token};
 use ioloom_failure::{quoted, reason};
+use ioloom_sys::file;
 use std::fmt::Display;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+/// Maximum size of the file of a server in bytes.
+const BYTES_MAX: u64 = 1 << 20;
+
 /// Reads a token from a file with a single line.
 pub(crate) fn read(path: &Path) -> Result<(Token, String), Failure> {
-    let text = text(path)?;
+    check_private(path)?;
+    let text = std::fs::read_to_string(path).map_err(|e| unreadable(path, &e))?;
     let text = text.strip_suffix('\n').unwrap_or(&text);
     Ok((Token::new(text).map_err(|e| invalid(path, &e))?, text.to_owned()))
 }
 
 /// Reads the tokens of a server: one per line, optionally followed by `trade` or `read`.
 pub(crate) fn read_access(path: &Path) -> Result<Access, Failure> {
-    let mut tokens = Vec::new();
-    for (at, line) in text(path)?.lines().enumerate() {
+    let mut tokens: Vec<(Token, Rights)> = Vec::new();
+    check_private(path)?;
+    // The file is read again while the server runs, which must not wait for a pipe.
+    let text = file::read_text(path, BYTES_MAX).map_err(|e| unreadable(path, &e))?;
+    for (at, line) in text.lines().enumerate() {
         let wrong = |why: &dyn Display| invalid(path, &format_args!("line {}: {why}", at + 1));
         let (token, rights) = line.split_once(' ').unwrap_or((line, "trade"));
         let rights = match rights {
@@ -25,19 +34,27 @@ pub(crate) fn read_access(path: &Path) -> Result<Access, Failure> {
             "read" => Rights::Read,
             _ => return Err(wrong(&"only trade or read can follow a token, after one space")),
         };
-        tokens.push((Token::new(token).map_err(|e| wrong(&e))?, rights));
+        let token = Token::new(token).map_err(|e| wrong(&e))?;
+        if let Some(first) = tokens.iter().position(|(known, _)| *known == token) {
+            return Err(wrong(&format_args!("it repeats the token of line {}", first + 1)));
+        }
+        tokens.push((token, rights));
     }
     Access::new(tokens).ok_or_else(|| invalid(path, &"it is empty"))
 }
 
-fn text(path: &Path) -> Result<String, Failure> {
-    let unreadable = |e| Failure::failed(message(path, &reason(&e)));
-    let mode = std::fs::metadata(path).map_err(unreadable)?;
+/// Refuses a file that other users can access.
+fn check_private(path: &Path) -> Result<(), Failure> {
+    let mode = std::fs::metadata(path).map_err(|e| unreadable(path, &e))?;
     if mode.permissions().mode() & 0o077 != 0 {
         let why = "other users can access it; run chmod 600 on it";
         return Err(Failure::refused(message(path, &why)));
     }
-    std::fs::read_to_string(path).map_err(unreadable)
+    Ok(())
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    Failure::failed(message(path, &reason(error)))
 }
 
 fn invalid(path: &Path, why: &dyn Display) -> Failure {

@@ -1,8 +1,8 @@
 //! The HTTP subset needed for monitoring: `GET` and `HEAD` of `/show`, `/metrics`, `/healthz`
 //! and `/readyz`, with keep-alive.
 //!
-//! A request with a body is rejected and closes the connection, as does HTTP/1.1 without exactly one
-//! `Host` field, and a request without exactly one `Authorization: Bearer TOKEN` if the server
+//! A request with another method or with a body is rejected and closes the connection, as does
+//! HTTP/1.1 without exactly one `Host` field, and a request without exactly one `Authorization: Bearer TOKEN` if the server
 //! requires a token: with several fields, a proxy could have checked another one than this server.
 //! The head is parsed by `httparse`, which borrows from the buffer and does not allocate.
 
@@ -51,15 +51,16 @@ pub(super) fn step(bytes: &[u8], access: Option<&Access>) -> Step {
     let has_host = fields.hosts == (1, true) || (fields.hosts.0 == 0 && !is_current);
     let path = path(head.path.unwrap_or_default());
     let command = match (head.method, path) {
-        _ if fields.has_body => Command::Local(Local::Fault(Fault::Frame)),
         _ if !has_host => Command::Local(Local::Fault(Fault::Host)),
         _ if !is_authorized => Command::Local(Local::Fault(Fault::Token)),
-        (Some("GET" | "HEAD"), "/show") => Command::Show,
-        (Some("GET" | "HEAD"), "/metrics") => Command::Metrics,
-        (Some("GET" | "HEAD"), "/healthz") => Command::Health,
-        (Some("GET" | "HEAD"), "/readyz") => Command::Ready,
-        (Some("GET" | "HEAD"), _) => Command::Local(Local::NoPage),
-        _ => Command::Local(Local::NoMethod),
+        // The connection closes, so a body is not mistaken for requests.
+        (method, _) if !matches!(method, Some("GET" | "HEAD")) => Command::Local(Local::NoMethod),
+        _ if fields.has_body => Command::Local(Local::Fault(Fault::Frame)),
+        (_, "/show") => Command::Show,
+        (_, "/metrics") => Command::Metrics,
+        (_, "/healthz") => Command::Health,
+        (_, "/readyz") => Command::Ready,
+        _ => Command::Local(Local::NoPage),
     };
     let is_valid = !matches!(command, Command::Local(Local::Fault(_) | Local::NoMethod));
     let keep = is_current && !fields.closes && is_valid;

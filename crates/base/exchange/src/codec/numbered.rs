@@ -74,10 +74,11 @@ fn greet(line: &[u8], used: usize, client: &mut Option<Arc<str>>, access: Option
     if words.next() != Some(b"2") {
         return Step::Last(Request::fault(Fault::Version, form));
     }
-    let (mut named, mut rights) = (None, None);
+    let (mut named, mut rights, mut tokens) = (None, None, 0);
     for word in words {
         if let Some(word) = word.strip_prefix(b"token=") {
-            rights = rights.or(access.and_then(|access| access.rights(word)));
+            rights = access.and_then(|access| access.rights(word));
+            tokens += 1;
             continue;
         }
         named = word.strip_prefix(b"client=").filter(|_| named.is_none()).and_then(name);
@@ -85,7 +86,8 @@ fn greet(line: &[u8], used: usize, client: &mut Option<Arc<str>>, access: Option
             return Step::Last(Request::fault(Fault::Command, form));
         }
     }
-    if access.is_some() && rights.is_none() {
+    // With several tokens, a proxy could have checked another one than this server.
+    if access.is_some() && (rights.is_none() || tokens > 1) {
         return Step::Last(Request::fault(Fault::Token, form));
     }
     *client = named;

@@ -186,6 +186,12 @@ fn http_pages_are_served_and_bodies_rejected() {
     assert_eq!(status("GET /other HTTP/1.1\r\nHost: x\r\n\r\n"), "HTTP/1.1 404 Not Found");
     assert_eq!(status("GET /metrics?x=1 HTTP/1.1\r\nHost: x\r\n\r\n"), "HTTP/1.1 200 OK");
     assert_eq!(status("POST /show HTTP/1.1\r\nHost: x\r\n\r\n"), "HTTP/1.1 405 Method Not Allowed");
+    for method in ["POST", "PUT"] {
+        let asked =
+            format!("{method} /show HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n123456789");
+        assert_eq!(status(&asked), "HTTP/1.1 405 Method Not Allowed");
+        assert!(answers(asked.as_bytes()).ends_with("Method Not Allowed\n"));
+    }
     let absolute = |target: &str| status(&format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n"));
     for target in ["http://x/show", "HTTP://x:7004/healthz?a=/b", "https://[::1]/metrics"] {
         assert_eq!(absolute(target), "HTTP/1.1 200 OK", "{target}");
@@ -258,6 +264,12 @@ fn resp_and_numbered_clients_present_the_token_once() {
 
     let greeted = format!("HELLO stock/2 token={TOKEN} client=a\n1 BUY 1 1\n");
     assert_eq!(with_token(&greeted).0, "HELLO stock/2 window=128\n1 OK 99 1\n");
+    let other = "x".repeat(TOKEN.len());
+    for tokens in [[other.as_str(), TOKEN], [TOKEN, other.as_str()], [TOKEN, TOKEN]] {
+        let [one, two] = tokens;
+        let denied = ("ERR no-token\n".to_owned(), true);
+        assert_eq!(with_token(&format!("HELLO stock/2 token={one} token={two}\n")), denied);
+    }
     for bad in ["HELLO stock/2\n1 BUY 1 1\n", "HELLO stock/2 token=\n", "HELLO stock/2 token=x\n"] {
         assert_eq!(with_token(bad), ("ERR no-token\n".to_owned(), true), "{bad}");
     }

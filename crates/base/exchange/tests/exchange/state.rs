@@ -43,13 +43,16 @@ proptest! {
     fn orders_match_plain_sums(steps in steps()) {
         let mut state = start();
         let mut oracle: HashMap<u32, i128> = [(1, 100), (2, 0), (7, i128::from(COUNT_MAX))].into();
-        let mut answered: HashMap<RequestId, Answer> = HashMap::new();
+        let mut answered: HashMap<RequestId, (Order, Answer)> = HashMap::new();
         let mut records: Vec<Record> = Vec::new();
         for Step { order, request_id } in &steps {
             let before = state.clone();
             let (answer, record) = state.trade(order, request_id.as_ref());
             if let Some(earlier) = request_id.as_ref().and_then(|request_id| answered.get(request_id)) {
-                prop_assert_eq!((&answer, &record), (earlier, &None));
+                let (known, earlier) = earlier;
+                let reused = Answer::Stopped(Stop::Reused);
+                let expected = if known == order { earlier } else { &reused };
+                prop_assert_eq!((&answer, &record), (expected, &None));
                 prop_assert_eq!(&state, &before);
                 continue;
             }
@@ -74,7 +77,7 @@ proptest! {
                 (answer, expected) => prop_assert!(false, "{:?} {:?}", answer, expected),
             }
             if let Some(request_id) = request_id {
-                answered.insert(request_id.clone(), answer);
+                answered.insert(request_id.clone(), (*order, answer));
             }
             records.extend(record);
         }
@@ -85,9 +88,9 @@ proptest! {
         }
         prop_assert_eq!(again.exchange(), state.exchange());
         prop_assert_eq!(again.seq(), state.seq());
-        for (request_id, answer) in &answered {
+        for (request_id, (order, answer)) in &answered {
             let before = again.seq();
-            prop_assert_eq!(&again.trade(&buy(1, 1), Some(request_id)).0, answer);
+            prop_assert_eq!(&again.trade(order, Some(request_id)).0, answer);
             prop_assert_eq!(again.seq(), before);
         }
         // A log with a gap is rejected.
@@ -117,12 +120,31 @@ fn orders_older_than_the_window_are_not_executed_again() {
 fn orders_of_a_forgotten_client_are_new() {
     let mut clients = Clients::new(2);
     for (name, seq) in [("a", 1), ("b", 2), ("a", 3), ("c", 4)] {
-        clients.keep(&request_id(name, seq), OrderOutcome::Done { left: 1, seq });
+        clients.keep(&request_id(name, seq), &buy(1, 1), OrderOutcome::Done { left: 1, seq });
     }
-    let seen = |name, request| clients.seen(&request_id(name, request));
+    let seen = |name, request| clients.seen(&request_id(name, request), &buy(1, 1));
     assert_eq!(seen("b", 2), Seen::New);
     assert_eq!(seen("a", 1), Seen::Before(OrderOutcome::Done { left: 1, seq: 1 }));
     assert!(matches!(seen("c", 4), Seen::Before(_)));
+}
+
+#[test]
+fn a_number_of_another_order_executes_nothing() {
+    let mut state = start();
+    let id = request_id("a", 1);
+    let (answer, record) = state.trade(&buy(1, 1), Some(&id));
+    assert_eq!(answer, Answer::Done { left: 99, seq: 1 });
+    let mut restarted = start();
+    restarted.replay(&record.unwrap()).unwrap();
+    let sale = Order::new(Side::Sell, 1, 1).unwrap();
+    for state in [&mut state, &mut restarted] {
+        for other in [sale, buy(2, 1), buy(1, 2)] {
+            let reused = (Answer::Stopped(Stop::Reused), None);
+            assert_eq!(state.trade(&other, Some(&id)), reused);
+        }
+        assert_eq!((state.exchange().get(1).unwrap().left, state.seq()), (99, 1));
+        assert_eq!(state.trade(&buy(1, 1), Some(&id)).0, answer);
+    }
 }
 
 #[test]

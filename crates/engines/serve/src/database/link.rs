@@ -327,6 +327,7 @@ fn answers(rows: &[Row], count: usize) -> Result<(Vec<Answer>, u64), Error> {
                 Answer::Done { left: left as u32, seq: seq as u64 }
             }
             ("too-old", ..) => Answer::Stopped(Stop::TooOld),
+            ("number-reused", ..) => Answer::Stopped(Stop::Reused),
             (word, ..) => match refusal_of(word) {
                 Some(why) => Answer::Refused(why),
                 None => continue,

@@ -85,6 +85,9 @@ async fn begin(
                 .to_owned(),
         ));
     }
+    if client.query_one(tables::HAS_OLD_FUNCTION, &[]).await?.try_get(0)? {
+        client.batch_execute(tables::MAKE_FUNCTION).await?;
+    }
     let now = shown(&client.query(tables::SHOW, &[]).await?)?;
     if is_there {
         compare(&now, stock)?;
@@ -116,6 +119,7 @@ async fn check_server(client: &Client, durability: Durability) -> Result<(), Ope
 async fn make(client: &Client, stock: &Path) -> Result<(), OpenError> {
     let (stocks, _) = stock_file::read(stock).map_err(OpenError::File)?;
     client.batch_execute(tables::MAKE).await?;
+    client.batch_execute(tables::MAKE_FUNCTION).await?;
     client.execute("INSERT INTO ioloom_exchange.version VALUES ($1)", &[&tables::VERSION]).await?;
     let column = |f: fn(&Line) -> u32| stocks.lines().map(move |line| f(&line) as i32);
     let ids: Vec<i64> = stocks.lines().map(|line| line.id.into()).collect();

@@ -97,21 +97,40 @@ CREATE TABLE ioloom_exchange.forgotten (client text PRIMARY KEY, request bigint 
 -- Maps the bits of an unsigned number so that they compare like it, and back.
 CREATE FUNCTION ioloom_exchange.turned(request bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$ SELECT request # (-9223372036854775808)::bigint $$;
+";
 
-CREATE FUNCTION ioloom_exchange.carry_out(
+/// Checks whether the function that executes orders is of an earlier program, which did not compare
+/// repeated orders, and may be replaced.
+pub(super) const HAS_OLD_FUNCTION: &str = "
+    SELECT count(*) > 0 FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname = 'ioloom_exchange' AND p.proname = 'carry_out'
+        AND p.prosrc NOT LIKE '%number-reused%'
+        AND pg_has_role(p.proowner, 'USAGE') AND has_schema_privilege(n.oid, 'CREATE')";
+
+/// Creates or replaces the function that executes orders.
+pub(super) const MAKE_FUNCTION: &str = r"
+CREATE OR REPLACE FUNCTION ioloom_exchange.carry_out(
     clients text[], requests bigint[], sells boolean[], stocks bigint[], counts integer[])
 RETURNS TABLE (place integer, outcome text, left_over integer, number bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
     is_named boolean;
+    is_same boolean;
 BEGIN
     PERFORM s.id FROM ioloom_exchange.stock s
         WHERE s.id = ANY (stocks) ORDER BY s.id FOR NO KEY UPDATE;
     FOR i IN 1 .. cardinality(stocks) LOOP
         place := i;
-        SELECT coalesce(o.refused, 'done'), o.remaining, o.seq INTO outcome, left_over, number
+        SELECT coalesce(o.refused, 'done'), o.remaining, o.seq,
+            (o.side = 'sell') = sells[i] AND o.stock = stocks[i] AND o.count = counts[i]
+            INTO outcome, left_over, number, is_same
             FROM ioloom_exchange.orders o WHERE o.client = clients[i] AND o.request = requests[i];
         IF FOUND THEN
+            IF NOT is_same THEN
+                outcome := 'number-reused';
+                left_over := NULL;
+                number := NULL;
+            END IF;
             RETURN NEXT;
             CONTINUE;
         END IF;

@@ -134,7 +134,7 @@ impl Atomic {
             (Command::Trade(order), None) => {
                 self.trade(order, None).map_or_else(Answer::Refused, Answer::from)
             }
-            (Command::Trade(order), Some(request_id)) => self.named.once(request_id, || {
+            (Command::Trade(order), Some(request_id)) => self.named.once(request_id, order, || {
                 self.trade(order, Some(request_id))
                     .unwrap_or_else(|why| OrderOutcome::Refused { why, seq: self.journal.latest() })
             }),
@@ -146,7 +146,7 @@ impl Atomic {
 impl Strategy for Atomic {
     fn answer(&self, jobs: &mut Vec<Job>, _: &Journal) -> Result<u64, StoreFailed> {
         for job in jobs {
-            if job.is_open(|request_id| self.named.seen(request_id)) {
+            if job.is_open(|request_id, order| self.named.seen(request_id, order)) {
                 job.answer = Some(self.answer_one(job));
             }
         }

@@ -28,7 +28,7 @@ impl Exclusive {
         );
         let (state, keeps) = (&mut self.state, journal.keeps());
         for job in jobs {
-            if !job.is_open(|request_id| state.clients().seen(request_id)) {
+            if !job.is_open(|request_id, order| state.clients().seen(request_id, order)) {
                 continue;
             }
             spend(self.hold_time);

@@ -1,6 +1,6 @@
 //! A request on its way through the server.
 
-use ioloom_exchange::{Answer, Command, Request, RequestId, Seen, Stop};
+use ioloom_exchange::{Answer, Command, Order, Request, RequestId, Seen, Stop};
 use ioloom_sys::clock;
 
 /// A request on its way through the server.
@@ -26,16 +26,21 @@ impl Job {
     /// deadline, sets the answer. `seen` looks up an order: an order that has been answered before
     /// gets the same answer again even after the deadline, because `late` means that it was not
     /// executed.
-    pub(super) fn is_open(&mut self, seen: impl FnOnce(&RequestId) -> Seen) -> bool {
+    pub(super) fn is_open(&mut self, seen: impl FnOnce(&RequestId, &Order) -> Seen) -> bool {
         if !self.needs_exchange() {
             return false;
         }
         if self.due_ns == 0 || clock::monotonic_ns() <= self.due_ns {
             return true;
         }
-        self.answer = Some(match self.request.request_id.as_ref().map_or(Seen::New, seen) {
+        let before = match (&self.request.request_id, &self.request.command) {
+            (Some(request_id), Command::Trade(order)) => seen(request_id, order),
+            _ => Seen::New,
+        };
+        self.answer = Some(match before {
             Seen::New => Answer::Stopped(Stop::Late),
             Seen::Before(outcome) => outcome.into(),
+            Seen::Reused => Answer::Stopped(Stop::Reused),
             Seen::TooOld => Answer::Stopped(Stop::TooOld),
         });
         false

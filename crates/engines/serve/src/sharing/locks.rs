@@ -101,7 +101,7 @@ impl<L: Lock> Locks<L> {
                 Ok(outcome) => outcome.into(),
                 Err(why) => Answer::Refused(why),
             },
-            (Command::Trade(order), Some(request_id)) => self.named.once(request_id, || {
+            (Command::Trade(order), Some(request_id)) => self.named.once(request_id, order, || {
                 // Every outcome of a named order gets a number.
                 self.trade(order, Some(request_id))
                     .unwrap_or_else(|why| OrderOutcome::Refused { why, seq: self.journal.latest() })
@@ -131,7 +131,7 @@ impl<L: Lock> Locks<L> {
 impl<L: Lock> Strategy for Locks<L> {
     fn answer(&self, jobs: &mut Vec<Job>, journal: &Journal) -> Result<u64, StoreFailed> {
         for job in jobs {
-            if job.is_open(|request_id| self.named.seen(request_id)) {
+            if job.is_open(|request_id, order| self.named.seen(request_id, order)) {
                 job.answer = Some(self.answer_one(job));
             }
         }

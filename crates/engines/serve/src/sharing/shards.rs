@@ -185,7 +185,7 @@ impl Shards {
     }
 
     fn answer_named(&self, order: Order, request_id: &RequestId) -> Answer {
-        self.named.once(request_id, || {
+        self.named.once(request_id, &order, || {
             let ended = Err(Refused::UnknownStock);
             let order = ShardOrder { at: 0, order, request_id: Some(request_id.clone()), ended };
             let ended = self.trade(vec![order]).pop().map_or(ended, |order| order.ended);
@@ -198,7 +198,7 @@ impl Shards {
     fn answer_run(&self, jobs: &mut [Job]) {
         let mut orders = Vec::new();
         for (at, job) in jobs.iter_mut().enumerate() {
-            if !job.is_open(|request_id| self.named.seen(request_id)) {
+            if !job.is_open(|request_id, order| self.named.seen(request_id, order)) {
                 continue;
             }
             match (&job.request.command, &job.request.request_id) {

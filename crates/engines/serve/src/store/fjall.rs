@@ -11,7 +11,8 @@
 use super::bytes;
 use super::copying::{copy_tree, remove, remove_leftovers};
 use super::interface::{
-    Beginning, EachOrder, ORDERS_KEPT, Position, Proven, Store, StoreError, invalid,
+    Beginning, EachOrder, ORDERS_KEPT, OTHER_PATH, Position, Proven, Store, StoreError, cause,
+    foreign, invalid,
 };
 use super::proof::{Proof, Reading};
 use crate::choice::Durability;
@@ -39,7 +40,8 @@ pub(super) struct Fjall {
 }
 
 fn failed(error: impl Into<fjall::Error>) -> io::Error {
-    io::Error::other(error.into())
+    let error = error.into();
+    cause(&error).unwrap_or_else(|| io::Error::other(error))
 }
 
 struct Tables {
@@ -61,7 +63,7 @@ impl Tables {
     fn load(&self, each: EachOrder<'_>) -> io::Result<(State, Proof)> {
         let of = |name: &str| self.about.get(name).map_err(failed);
         if of("mark")?.as_deref() != Some(MARK) {
-            return Err(invalid("not a store of this version"));
+            return Err(foreign());
         }
         let number = |name: &str| Ok::<_, io::Error>(of(name)?.as_deref().and_then(bytes::seq));
         let Some((latest, seal)) = number("latest")?.zip(number("seal")?) else {
@@ -122,14 +124,13 @@ pub(super) fn prove(
     each: EachOrder<'_>,
 ) -> Result<Proven, StoreError> {
     let unusable = |operation| StoreError::unusable(operation, path);
+    let not_ours = |what| StoreError::new(Operation::Open, path, invalid(what), OTHER_PATH);
     // Leave anything that is not a database untouched.
     if std::fs::metadata(path).is_ok_and(|meta| !meta.is_dir()) {
-        return Err(unusable(Operation::Open)(invalid(
-            "it is a file, but a fjall store is a directory",
-        )));
+        return Err(not_ours("it is a file, but a fjall store is a directory"));
     }
     if !is_database(path) {
-        return Err(unusable(Operation::Open)(invalid("the directory contains something else")));
+        return Err(not_ours("the directory contains something else"));
     }
     remove_leftovers(path).map_err(unusable(Operation::Remove))?;
     let copy = temporary::name_for(path);

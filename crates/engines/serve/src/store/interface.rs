@@ -2,8 +2,8 @@
 
 use crate::lock::holder_text;
 use ioloom_exchange::{Exchange, Record, State};
-use ioloom_failure::{Operation, quoted, reason};
-use std::io;
+use ioloom_failure::{Operation, is_out_of_descriptors, quoted, reason};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -13,9 +13,25 @@ pub(crate) const ORDERS_KEPT: u64 = 1_000_000;
 /// Advice after a failed write.
 pub(super) const STOPPED: &str = "the server stopped: acknowledged orders are in the store, but \
      the outcome of others is unknown to their clients; fix the cause and restart the server";
-/// Advice for a store that cannot be opened.
-pub(super) const NOT_OURS: &str = "specify another file with --store-path, or remove this one to \
+/// Advice for a store whose contents cannot be used.
+const NOT_OURS: &str = "specify another file with --store-path, or remove this one to \
      start over from the stock file";
+
+/// Advice for a path that is not a store.
+pub(super) const OTHER_PATH: &str = "specify another file with --store-path";
+/// Advice for a store of another type.
+pub(super) const OTHER_KIND: &str = "omit --store, or specify another file with --store-path";
+/// Advice for a store that the system does not open.
+pub(super) const CAUSE: &str = "fix the cause, or specify another file with --store-path";
+/// Advice for a store of another user.
+const OWNER: &str = "start the server as the user who owns the store, or specify another file with \
+     --store-path";
+/// The same for programs that only read a store.
+const READER: &str = "start the program as the user who owns the store";
+/// Advice for a process without free file descriptors.
+const DESCRIPTORS: &str = "raise the limit of open files with 'ulimit -n'";
+/// Advice of programs that only read a store.
+pub(super) const INTACT: &str = "specify an intact store";
 
 /// Advice for a store in which acknowledged orders are missing.
 pub(super) const LOST: &str = "restore a backup, or continue without them with --accept-loss; to \
@@ -52,12 +68,29 @@ impl StoreError {
         Self { advice, ..self }
     }
 
+    /// Removes the advice to remove a file that is not known to be a store.
+    pub(super) fn of_unknown_file(self) -> Self {
+        if self.advice == NOT_OURS { self.with_advice(OTHER_PATH) } else { self }
+    }
+
+    /// Replaces advice that is only useful for a server.
+    pub(super) fn of_reader(self) -> Self {
+        match self.advice {
+            NOT_OURS | OTHER_PATH | OTHER_KIND | CAUSE => self.with_advice(INTACT),
+            OWNER => self.with_advice(READER),
+            _ => self,
+        }
+    }
+
     /// Returns a closure for `map_err` on a store that cannot be opened.
     pub(super) fn unusable(
         operation: Operation,
         path: &Path,
     ) -> impl Fn(io::Error) -> Self + use<'_> {
-        move |source| Self::new(operation, path, source, NOT_OURS)
+        move |source| {
+            let advice = advice(operation, &source);
+            Self::new(operation, path, source, advice)
+        }
     }
 
     /// Returns an error for a store that another server uses.
@@ -75,10 +108,12 @@ impl StoreError {
     /// Returns an error for a store that cannot be locked.
     pub(super) fn unlockable(path: &Path, source: io::Error) -> Self {
         let operation = match source.kind() {
-            io::ErrorKind::NotFound => Operation::Create,
+            ErrorKind::NotFound => Operation::Create,
             _ => Operation::Open,
         };
-        Self::new(operation, path, source, "specify another file with --store-path")
+        let advice =
+            if source.raw_os_error().is_some() { advice(operation, &source) } else { OTHER_PATH };
+        Self::new(operation, path, source, advice)
     }
 
     /// Returns an error for a store that lacks acknowledged orders.
@@ -90,6 +125,37 @@ impl StoreError {
     pub(super) fn stopped(path: &Path, source: io::Error) -> Self {
         Self::new(Operation::Write, path, source, STOPPED)
     }
+}
+
+/// Returns the advice for a store that cannot be opened. Only damaged contents are a reason to
+/// remove it.
+fn advice(operation: Operation, error: &io::Error) -> &'static str {
+    match error.kind() {
+        _ if is_out_of_descriptors(error) => DESCRIPTORS,
+        _ if operation == Operation::Create => OTHER_PATH,
+        ErrorKind::PermissionDenied => OWNER,
+        ErrorKind::InvalidInput | ErrorKind::Unsupported => OTHER_PATH,
+        _ if error.raw_os_error().is_some() => CAUSE,
+        _ => NOT_OURS,
+    }
+}
+
+/// Returns the system error that caused an error of a library.
+pub(super) fn cause(error: &(dyn std::error::Error + 'static)) -> Option<io::Error> {
+    let mut next = error.source();
+    while let Some(inner) = next {
+        let code = inner.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
+        if let Some(code) = code {
+            return Some(io::Error::from_raw_os_error(code));
+        }
+        next = inner.source();
+    }
+    None
+}
+
+/// Returns an error for a valid database of another program or version.
+pub(super) fn foreign() -> io::Error {
+    io::Error::new(ErrorKind::Unsupported, "not a store of this version")
 }
 
 /// Returns an error for invalid contents.
@@ -163,4 +229,29 @@ pub(super) struct Beginning<'a> {
     pub(super) stocks: &'a Exchange,
     /// Hash of the stock file that they were read from.
     pub(super) file_hash: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_unusable_contents_are_to_be_removed() {
+        let text = |operation, error| StoreError::unusable(operation, Path::new("s"))(error);
+        let text = |operation, error| text(operation, error).to_string();
+        let os = io::Error::from_raw_os_error;
+        for (operation, error, word) in [
+            (Operation::Open, os(13), "as the user who owns"),
+            (Operation::Open, os(24), "ulimit -n"),
+            (Operation::Open, os(21), "fix the cause"),
+            (Operation::Create, os(13), "--store-path"),
+            (Operation::Read, foreign(), "--store-path"),
+        ] {
+            let text = text(operation, error);
+            assert!(text.contains(word) && !text.contains("remove"), "{text}");
+        }
+        let damaged = StoreError::unusable(Operation::Open, Path::new("s"))(invalid("damaged"));
+        assert!(damaged.to_string().contains("remove this one"), "{damaged}");
+        assert!(!damaged.of_unknown_file().to_string().contains("remove"));
+    }
 }

@@ -14,6 +14,7 @@ use crate::temporary;
 use ioloom_failure::Operation;
 use ioloom_sys::dir::Dir;
 use ioloom_sys::fault;
+use ioloom_sys::file::{self, Kind};
 use ioloom_sys::make::{private_file, rename};
 use std::ffi::CString;
 use std::fs::{self, DirBuilder, File};
@@ -40,6 +41,12 @@ pub(super) fn found(path: &Path) -> io::Result<Option<StoreKind>> {
     }
     if !is_there(StoreKind::Sqlite)? {
         return Ok(None);
+    }
+    // Opening a pipe would wait for its writer.
+    let kind = file::kind_of(path)?;
+    if kind != Kind::Regular {
+        let what = format!("it is {}, but a store is a regular file or a directory", kind.word());
+        return Err(io::Error::new(ErrorKind::InvalidInput, what));
     }
     let mut first = Vec::new();
     fault::call("read", || File::open(path)?.take(16).read_to_end(&mut first))?;
@@ -139,6 +146,31 @@ mod tests {
             assert_eq!(placed.unwrap_err().raw_os_error(), Some(5));
             let left = ["temp", "store", "store-wal"].map(|name| at(name).exists());
             assert_eq!(left, [true, false, true], "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn pipes_and_devices_are_not_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for path in [pipe.as_path(), Path::new("/dev/null")] {
+            let error = found(path).unwrap_err().to_string();
+            assert!(error.contains("regular file or a directory"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_log_that_its_file_system_cannot_write_is_not_created() {
+        let stocks = ioloom_exchange::Exchange::from_text("1 2 3\n").unwrap();
+        let beginning = Beginning { stocks: &stocks, file_hash: 1 };
+        for dir in [tempfile::tempdir().unwrap(), ioloom_testbed::in_memory()] {
+            for kind in [StoreKind::LogDirect, StoreKind::LogUring] {
+                let path = dir.path().join(kind.name());
+                let made = make(kind, &path, &beginning);
+                assert_eq!(made.is_ok(), log::probe(kind, dir.path()).is_ok(), "{made:?}");
+                assert_eq!(made.is_ok(), path.exists());
+            }
         }
     }
 

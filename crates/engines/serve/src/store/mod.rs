@@ -37,13 +37,14 @@ pub(crate) mod words;
 use crate::choice::{Durability, StoreKind};
 use crate::options::StoreChoice;
 pub use interface::StoreError;
-use interface::{Beginning, EachOrder, Position, Proven, Unreadable};
+use interface::{Beginning, EachOrder, OTHER_KIND, Position, Proven, Unreadable};
 pub(crate) use interface::{ORDERS_KEPT, Store};
 use ioloom_exchange::{Exchange, Record, State};
 use ioloom_failure::{Operation, quoted};
 use ioloom_sys::fault;
 use judging::{Facts, Missing, bytes_text};
 use mark::{Found, Guard, Mark, Writer};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 pub use tool::{MarkFacts, StoreFacts, backup_store, inspect_store};
@@ -100,7 +101,10 @@ impl Locked {
             self.check_unmarked(&mut notices)?;
             make::make(self.kind, &self.path, &Beginning { stocks, file_hash })?;
         }
-        let mut proven = prove(self.kind, &self.path, durability, &mut |_| {})?;
+        let is_known = is_new || self.check_kind()?;
+        let proven = prove(self.kind, &self.path, durability, &mut |_| {});
+        let mut proven =
+            proven.map_err(|error| if is_known { error } else { error.of_unknown_file() })?;
         if !is_new {
             self.judge(&proven, &mut notices)?;
         }
@@ -120,6 +124,21 @@ impl Locked {
             || matches!(durability, Durability::Group | Durability::Each);
         let store = Box::new(Seam { store, path: self.path, latest, mark, syncs });
         Ok(Opened { store, state: proven.state, hashes, is_new, notices })
+    }
+
+    /// Refuses a store of another type. Returns whether the file or directory looks like a store.
+    fn check_kind(&self) -> Result<bool, StoreError> {
+        let found = make::found(&self.path);
+        let found = found.map_err(StoreError::unusable(Operation::Open, &self.path))?;
+        let Some(kind) = found else { return Ok(false) };
+        if kind == StoreKind::Fjall && !fjall::is_database(&self.path) {
+            return Ok(false);
+        }
+        if kind != self.kind && !(log::is_log(kind) && log::is_log(self.kind)) {
+            let what = io::Error::other(format!("it is a store of type {kind}"));
+            return Err(StoreError::new(Operation::Open, &self.path, what, OTHER_KIND));
+        }
+        Ok(true)
     }
 
     /// Refuses to create a store whose mark says that it had orders.

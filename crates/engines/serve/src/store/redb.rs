@@ -7,14 +7,14 @@
 
 use super::bytes;
 use super::interface::{
-    Beginning, EachOrder, ORDERS_KEPT, Position, Proven, Store, StoreError, invalid,
+    Beginning, EachOrder, ORDERS_KEPT, Position, Proven, Store, StoreError, foreign, invalid,
 };
 use super::overlay::{Changes, Overlay};
 use super::proof::{Proof, Reading};
 use ioloom_exchange::{Line, Record, State};
 use ioloom_failure::Operation;
 use ioloom_sys::file::{Kind, WriteMode, identity, open_to_write};
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableError};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -92,12 +92,15 @@ fn begin(store: Redb, changes: &Changes) -> Result<Box<dyn Store>, StoreError> {
 
 fn load(database: &Database, each: EachOrder<'_>) -> io::Result<(State, Proof)> {
     let transaction = database.begin_read().map_err(failed)?;
-    let about = transaction.open_table(ABOUT).map_err(failed)?;
+    let about = transaction.open_table(ABOUT).map_err(|error| match error {
+        TableError::TableDoesNotExist(_) => foreign(),
+        error => failed(error),
+    })?;
     let of = |name: &str| -> io::Result<Option<Vec<u8>>> {
         Ok(about.get(name).map_err(failed)?.map(|value| value.value().to_vec()))
     };
     if of("mark")?.as_deref() != Some(MARK) {
-        return Err(invalid("not a store of this version"));
+        return Err(foreign());
     }
     let number = |name: &str| Ok::<_, io::Error>(of(name)?.as_deref().and_then(bytes::seq));
     let Some((latest, seal)) = number("latest")?.zip(number("seal")?) else {

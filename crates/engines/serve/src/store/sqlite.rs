@@ -10,7 +10,7 @@
 //! only on a write.
 
 use super::interface::{
-    Beginning, EachOrder, ORDERS_KEPT, Position, Proven, Store, StoreError, invalid,
+    Beginning, CAUSE, EachOrder, ORDERS_KEPT, Position, Proven, Store, StoreError, foreign, invalid,
 };
 use super::path::with_suffix;
 use super::proof::{Proof, Reading, order_sum};
@@ -127,7 +127,11 @@ fn reopen(
     };
     let refused = |operation, error: rusqlite::Error| match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::locked(path, None),
-        _ => StoreError::unusable(operation, path)(io::Error::other(error)),
+        // Errors without a code are about the contents.
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) | None => {
+            StoreError::unusable(operation, path)(io::Error::other(error))
+        }
+        Some(_) => StoreError::new(operation, path, io::Error::other(error), CAUSE),
     };
     let opened = Connection::open(path).and_then(|connection| {
         // Closing a refused database must not move what is readable of its log into the file, and
@@ -178,7 +182,7 @@ fn load(
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get(0));
     let (application, version): (i64, i64) = (pragma("application_id")?, pragma("user_version")?);
     if (application, version) != (APPLICATION, VERSION) {
-        return Ok(Err(invalid("not a store of this version")));
+        return Ok(Err(foreign()));
     }
     let check: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if check != "ok" {

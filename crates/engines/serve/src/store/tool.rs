@@ -5,11 +5,11 @@
 //! gets its name.
 
 use super::copying::{copy_store, remove, remove_leftovers, sync_directory};
-use super::interface::{NOT_OURS, StoreError, invalid};
+use super::interface::{INTACT, StoreError, invalid};
 use super::mark::{self, Found, Guard, Here, Mark};
 use super::path::{resolve, with_suffix};
 use super::pause::Pause;
-use super::{Facts, facts, log, make, mark_hashes, prove, sqlite};
+use super::{Facts, facts, fjall, log, make, mark_hashes, prove, sqlite};
 use crate::choice::{Durability, StoreKind};
 use crate::lock::{self, Sharing, Taken};
 use crate::temporary;
@@ -24,6 +24,8 @@ use std::path::{Path, PathBuf};
 
 /// Number of attempts to copy a directory in which fjall merges files.
 const ATTEMPTS: usize = 5;
+/// Advice for the name of a backup.
+const OTHER_NAME: &str = "specify another name";
 /// Advice if a backup fails.
 const BACKUP: &str = "the original is unchanged; fix the cause and repeat the backup";
 
@@ -94,7 +96,7 @@ impl StoreFacts {
 pub fn inspect_store(path: &Path, each: &mut dyn FnMut(&Record)) -> Result<StoreFacts, StoreError> {
     let path = resolve(path);
     let kind = kind_of(&path)?;
-    let guard = lock_to_read(&path)?;
+    let guard = lock_to_read(&path).map_err(StoreError::of_reader)?;
     inspect(kind, &path, guard.as_ref(), each)
 }
 
@@ -104,6 +106,7 @@ fn kind_of(path: &Path) -> Result<StoreKind, StoreError> {
         return Err(failed(error));
     }
     let kind = make::found(path).map_err(failed)?;
+    let kind = kind.filter(|kind| *kind != StoreKind::Fjall || fjall::is_database(path));
     kind.ok_or_else(|| failed(invalid("not a store of this version")))
 }
 
@@ -131,7 +134,8 @@ fn inspect(
         orders += 1;
         each(record);
     };
-    let proven = prove(kind, path, Durability::Os, &mut counted)?;
+    let proven = prove(kind, path, Durability::Os, &mut counted);
+    let proven = proven.map_err(StoreError::of_reader)?;
     let missing = missing(guard, &proven, path);
     let exchange = proven.state.exchange();
     let of = |mark: &Mark, here: &Here| MarkFacts {
@@ -218,11 +222,11 @@ pub fn backup_store(from: &Path, to: &Path) -> Result<StoreFacts, StoreError> {
     let from = resolve(from);
     let kind = kind_of(&from)?;
     let failed = |error| StoreError::new(Operation::Copy, &from, error, BACKUP);
-    let target = |error| StoreError::new(Operation::Create, to, error, "specify another name");
+    let target = |error| StoreError::new(Operation::Create, to, error, OTHER_NAME);
     if attr::of_path(to, false).is_ok() {
         return Err(target(Errno::EXIST.into()));
     }
-    let guard = Guard::take(to)?;
+    let guard = Guard::take(to).map_err(|error| error.with_advice(OTHER_NAME))?;
     remove_leftovers(to).map_err(target)?;
     let temp = temporary::name_for(to);
     let made = copy(kind, &from, &temp).map_err(failed).and_then(|least| {
@@ -230,7 +234,7 @@ pub fn backup_store(from: &Path, to: &Path) -> Result<StoreFacts, StoreError> {
         if facts.latest < least || facts.missing_orders > 0 {
             let missing = least.saturating_sub(facts.latest).max(facts.missing_orders);
             let what = format!("the store is damaged: {missing} acknowledged orders are missing");
-            return Err(StoreError::new(Operation::Copy, &from, io::Error::other(what), NOT_OURS));
+            return Err(StoreError::new(Operation::Copy, &from, io::Error::other(what), INTACT));
         }
         make::put(kind, &temp, to).map_err(target)?;
         Ok(facts)
@@ -259,7 +263,7 @@ pub fn backup_store(from: &Path, to: &Path) -> Result<StoreFacts, StoreError> {
         let _ = remove(to);
         let _ = fs::remove_file(with_suffix(to, mark::SUFFIX));
     }
-    marked.map_err(mark::failed(to))?;
+    marked.map_err(|error| mark::failed(to)(error).with_advice(BACKUP))?;
     Ok(StoreFacts { path: to.to_owned(), ..facts })
 }
 

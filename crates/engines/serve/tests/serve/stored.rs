@@ -20,6 +20,8 @@ fn orders_and_answers_survive_a_stop() {
                 let mut client = Client::new(bench.address);
                 client.send("HELLO stock/2 client=a\n1 BUY 1 10\n2 BUY 3 9\n3 SELL 2 1\n");
                 let received = [client.line(), client.line(), client.line(), client.line()];
+                let reused = "1 ERR number-reused\n";
+                assert_eq!(client.request("1 SELL 2 5"), reused, "{sharing}");
                 let (dir, _) = bench.end();
                 // The stock file alone would suffice, so reset it to simulate a crash: the stocks
                 // must come from the store.
@@ -43,6 +45,8 @@ fn orders_and_answers_survive_a_stop() {
                 }
                 assert_eq!(client.line(), "4 STOCKS 3 3\n", "{model} {sharing} {durability}");
                 assert_eq!(client.line(), "1 990 10\n");
+                assert_eq!([client.line(), client.line()], ["2 1001 20\n", "3 5 30\n"]);
+                assert_eq!(client.request("1 SELL 2 5"), reused, "{sharing} after a restart");
             }
         }
     });
@@ -145,6 +149,18 @@ fn start(
 
 fn error(started: Result<Server, ServeError>) -> String {
     started.err().expect("the store must be refused").to_string()
+}
+
+#[test]
+fn a_store_of_another_type_is_not_to_be_removed() {
+    let dir = TempDir::new().unwrap();
+    let log = |config: &mut ioloom_serve::ServeOptions| config.store.kind = StoreKind::Log;
+    drop(start(&dir, log).unwrap());
+    for kind in [StoreKind::Redb, StoreKind::Sqlite, StoreKind::Fjall] {
+        let text = error(start(&dir, |config| config.store.kind = kind));
+        assert!(text.contains("it is a store of type log; omit --store"), "{kind}: {text}");
+    }
+    drop(start(&dir, log).unwrap());
 }
 
 #[test]

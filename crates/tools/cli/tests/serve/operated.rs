@@ -153,6 +153,14 @@ fn tokens_and_limits_are_reloaded() {
     place.write("limits", "speed 1\n");
     server.signal("-HUP");
     said(&mut server, "unknown limit 'speed'");
+    // A pipe without a writer must not stop the signals.
+    std::fs::remove_file(place.at("limits")).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(place.at("limits")).status().unwrap();
+    assert!(made.success());
+    server.signal("-HUP");
+    said(&mut server, "not a regular file");
+    server.signal("-USR1");
+    said(&mut server, "state:");
 }
 
 #[test]

@@ -208,10 +208,15 @@ fn wrong_starts_are_refused_with_one_clear_error() {
     refused(&["--token-file", "token"], 2, &["token", "line 1", "16 to 256"]);
     place.write("token", "correct-horse-battery\ncorrect-horse-battery all\n");
     refused(&["--token-file", "token"], 2, &["token", "line 2", "trade or read"]);
+    place.write("token", "correct-horse-battery\ncorrect-horse-battery read\n");
+    refused(&["--token-file", "token"], 2, &["token", "line 2", "of line 1"]);
     place.write("token", "");
     refused(&["--token-file", "token"], 2, &["token", "empty"]);
     place.write("token", "short\n");
     refused(&["--token-file", "nowhere"], 1, &["nowhere", "No such file"]);
+    refused(&["--durability", "os", "--store-path", "stock.txt"], 2, &["same file 'stock.txt'"]);
+    refused(&["--durability", "os", "--store-path", "/dev/null"], 1, &["regular file"]);
+    refused(&["--limits-file", "/dev/zero"], 1, &["/dev/zero", "not a regular file"]);
     refused(&["--limits-file", "nowhere"], 1, &["nowhere", "No such file"]);
     refused(&["--limits-file", "token"], 2, &["token", "line 1", "NAME VALUE"]);
     refused(&["--tls-cert", "token", "--tls-key", "token"], 2, &["token", "no certificate"]);

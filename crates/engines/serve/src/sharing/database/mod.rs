@@ -184,7 +184,7 @@ fn stages(batches: &mut [JobBatch]) -> Vec<Vec<JobIndex>> {
         let mut reached: HashMap<usize, usize> = HashMap::new();
         for (place, job) in jobs.iter_mut().enumerate() {
             // Only the database knows earlier outcomes, but it is not queried for late orders.
-            if !job.is_open(|_| Seen::New) {
+            if !job.is_open(|_, _| Seen::New) {
                 continue;
             }
             let is_list = usize::from(job.request.command == Command::Show);

@@ -27,8 +27,8 @@ mod writing;
 
 use super::bytes;
 use super::interface::{
-    Beginning, EachOrder, NOT_OURS, ORDERS_KEPT, Position, Proven, Store, StoreError, Unreadable,
-    invalid,
+    Beginning, EachOrder, ORDERS_KEPT, OTHER_KIND, OTHER_PATH, Position, Proven, Store, StoreError,
+    Unreadable, invalid,
 };
 use crate::choice::{Durability, StoreKind};
 use frame::{CONTENT_MAX, Frames, Head, Kind, Source};
@@ -162,6 +162,7 @@ pub(super) fn make(kind: StoreKind, path: &Path, beginning: &Beginning<'_>) -> i
     private_file(path)?;
     // Through the page cache: logs of all types start in the same way.
     let file = writing::open(path, StoreKind::Log, Durability::Os)?;
+    writing::check(kind, &file).map_err(io::Error::other)?;
     let writer = Writer::new(file, StoreKind::Log, Durability::Os, 0)?;
     let mut tail = Tail {
         writer,
@@ -228,21 +229,24 @@ impl Log {
         }
         let unreadable = |error, advice| StoreError::new(Operation::Read, path, error, advice);
         let found = recover::read(&file, each).map_err(|problem| match problem {
-            Problem::Read(error) => unreadable(error, NOT_OURS),
+            Problem::Read(error) => StoreError::unusable(Operation::Read, path)(error),
             Problem::NotOurs => {
-                unreadable(invalid("not a store of this type and version"), NOT_OURS)
+                unreadable(invalid("not a store of this type and version"), OTHER_PATH)
             }
             Problem::Damaged(what, at) => {
                 unreadable(io::Error::other(format!("damaged at byte {at}: {what}")), DAMAGED)
             }
         })?;
         if !found.align.is_multiple_of(align_of(options.kind)) {
-            return Err(unusable(invalid(
+            let unaligned = invalid(
                 "written by store log, log-dsync or log-uring, whose frames are not aligned to \
                  whole blocks as log-direct requires",
-            )));
+            );
+            return Err(StoreError::new(Operation::Open, path, unaligned, OTHER_KIND));
         }
-        writing::check(options.kind, &file).map_err(io::Error::other).map_err(&unusable)?;
+        writing::check(options.kind, &file).map_err(|reason| {
+            StoreError::new(Operation::Open, path, io::Error::other(reason), OTHER_KIND)
+        })?;
         Ok((file, found))
     }
 
@@ -317,7 +321,8 @@ fn lock(file: &OwnedFd, path: &Path) -> io::Result<bool> {
     let opened = file::identity(file)?;
     if opened.kind != file::Kind::Regular {
         let kind = opened.kind.word();
-        return Err(io::Error::other(format!("it is {kind}, but a log is a regular file")));
+        let what = format!("it is {kind}, but a log is a regular file");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
     let mut is_ours = try_lock(file)?;
     let mut waited = Duration::ZERO;

@@ -144,19 +144,18 @@ impl Writer {
 /// Tests whether a log can be written with this method below a directory.
 pub(super) fn probe(kind: StoreKind, dir: &Path) -> Result<(), String> {
     match kind {
-        StoreKind::LogUring => LinkedWriter::probe().map_err(|e| no_ring(&e)),
         StoreKind::LogDirect => {
             let file = file::scratch(dir, WriteMode::Direct);
             file.map_err(|e| no_direct(&e.to_string())).and_then(|file| check(kind, &file))
         }
-        _ => Ok(()),
+        _ => check_ring(kind),
     }
 }
 
 /// Checks whether a file can be written with this method.
 pub(super) fn check(kind: StoreKind, file: &OwnedFd) -> Result<(), String> {
     if kind != StoreKind::LogDirect {
-        return Ok(());
+        return check_ring(kind);
     }
     let alignment = file::direct_alignment_of(file).map_err(|e| no_direct(&e.to_string()))?;
     let fits = alignment.is_some_and(|alignment| (ALIGN as u32).is_multiple_of(alignment.offset));
@@ -165,6 +164,13 @@ pub(super) fn check(kind: StoreKind, file: &OwnedFd) -> Result<(), String> {
     } else {
         Err(no_direct("the file system does not support blocks of 4096 bytes"))
     }
+}
+
+fn check_ring(kind: StoreKind) -> Result<(), String> {
+    if kind == StoreKind::LogUring {
+        LinkedWriter::probe().map_err(|e| no_ring(&e))?;
+    }
+    Ok(())
 }
 
 fn no_ring(reason: &io::Error) -> String {
