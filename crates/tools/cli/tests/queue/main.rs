@@ -339,6 +339,10 @@ fn what_cannot_be_used_is_one_error() {
     assert_eq!(wrong.code, Some(2));
     wrong.one_error(&["invalid --queue 'http://h/q'", "nats://HOST/NAME"]);
     assert!(!wrong.err.contains("secret"));
+    let port = scene.run(&["shard", "status", "--queue", "nats://h:65536/q"]).ended(2);
+    port.one_error(&["invalid --queue 'nats://h:65536/q'", "invalid port"]);
+    let plain = scene.run(&["shard", "status", "--queue", &scene.url().replace("nats:", "tls:")]);
+    plain.ended(1).one_error(&["the server does not use TLS; use nats://, or enable TLS"]);
 }
 
 #[test]
@@ -381,5 +385,26 @@ fn a_user_without_permissions_learns_it_at_once() {
     let start = Instant::now();
     let denied = space.ours(&["shard", "watch", "--queue", &url]).output().unwrap();
     ProcessOutput::from(denied).ended(2).one_error(&["denied permission", "Violation"]);
+    assert!(start.elapsed() < GUARD);
+}
+
+#[test]
+fn a_server_without_jetstream_is_one_error_at_once() {
+    let Some(server) = Nats::start_without_jetstream() else { return };
+    let space = Workspace::in_memory_or_on_disk(env!("CARGO_BIN_EXE_ioloom"));
+    space.write("tree/a", "a");
+    std::fs::create_dir(space.at("parts")).unwrap();
+    let run = |args: &[&str]| ProcessOutput::from(space.ours(args).output().unwrap());
+    run(&["shard", "plan", "tree", "--shards", "1"]).ended(0);
+    let url = server.queue("q");
+    let start = Instant::now();
+    for args in [
+        &["shard", "submit", "tree.shards", "--queue", &url][..],
+        &["shard", "status", "--queue", &url],
+        &["shard", "watch", "--queue", &url],
+        &["each", "--queue", &url, "--manifest", "tree.shards", "--part", "parts"],
+    ] {
+        run(args).ended(1).one_error(&["the server has no JetStream", "'nats-server -js'"]);
+    }
     assert!(start.elapsed() < GUARD);
 }
