@@ -111,7 +111,9 @@ pub enum QueueError {
         shards: u64,
     },
     /// The server has no `JetStream`, and had none since the connection was made.
-    #[error("cannot {action} {queue}: the server has no JetStream; start it with 'nats-server -js'")]
+    #[error(
+        "cannot {action} {queue}: the server has no JetStream; start it with 'nats-server -js'"
+    )]
     NoJetStream {
         /// The operation.
         action: &'static str,

@@ -212,9 +212,10 @@ fn a_shard_whose_files_are_gone_is_parked_with_its_reason() {
 fn a_host_that_can_run_no_shard_parks_none() {
     let Some(scene) = Scene::new(8) else { return };
     scene.submit(&["--tries", "2"]).ended(0);
-    // Nothing can be written to what is not a directory.
-    scene.space.write("file", "");
-    let args = ["each", "--queue", &scene.url(), "--manifest", "tree.shards", "--part", "file"];
+    // A host that sees the plan without its manifests.
+    let list = std::fs::read(scene.space.at("tree.shards/plan")).unwrap();
+    scene.space.write("other/plan", list);
+    let args = ["each", "--queue", &scene.url(), "--manifest", "other", "--part", "parts"];
     for _ in 0..4 {
         let ran = scene.run(&args);
         assert_eq!(ran.code, Some(1));
@@ -223,6 +224,26 @@ fn a_host_that_can_run_no_shard_parks_none() {
     assert_eq!(scene.status()["parked"], 0);
     ended(scene.worker(&[]).spawn().unwrap()).ended(0);
     scene.is_complete(8);
+}
+
+#[test]
+fn a_worker_that_cannot_write_parts_takes_no_shard() {
+    let Some(scene) = Scene::new(2) else { return };
+    scene.submit(&["--tries", "1"]).ended(0);
+    scene.space.write("file", "");
+    let wrong = || {
+        for (part, advice) in [("file", "choose another --part"), ("gone", "create the directory")] {
+            let url = scene.url();
+            let args = ["each", "--queue", &url, "--manifest", "tree.shards", "--part", part];
+            scene.run(&args).ended(1).one_error(&["cannot write parts to", part, advice]);
+        }
+    };
+    wrong();
+    let status = scene.status();
+    assert_eq!((&status["done"], &status["parked"]), (&0.into(), &0.into()));
+    ended(scene.worker(&[]).spawn().unwrap()).ended(0);
+    wrong();
+    scene.is_complete(2);
 }
 
 #[test]
