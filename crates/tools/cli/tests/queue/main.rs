@@ -232,7 +232,7 @@ fn a_worker_that_cannot_write_parts_takes_no_shard() {
     scene.submit(&["--tries", "1"]).ended(0);
     scene.space.write("file", "");
     let wrong = || {
-        for (part, advice) in [("file", "choose another --part"), ("gone", "create the directory")] {
+        for (part, advice) in [("file", "choose another"), ("gone", "create the dir")] {
             let url = scene.url();
             let args = ["each", "--queue", &url, "--manifest", "tree.shards", "--part", part];
             scene.run(&args).ended(1).one_error(&["cannot write parts to", part, advice]);
