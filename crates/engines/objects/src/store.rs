@@ -3,6 +3,7 @@
 use crate::credentials;
 use crate::error::{Action, Kind, ObjectError};
 use crate::location::Location;
+use crate::retries::{ATTEMPTS_MAX, PAUSE};
 use crate::wire::{Connector, innermost};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
@@ -18,8 +19,8 @@ const SILENCE: Duration = Duration::from_secs(20);
 /// The same while an object is written: the client counts the time in which it sends the body as
 /// silence.
 const SILENCE_OF_WRITES: Duration = Duration::from_secs(300);
-/// Retries of listings, and their longest time.
-const RETRIES: usize = 5;
+/// Retries of listings, as of other requests, and their longest time.
+const RETRIES: usize = ATTEMPTS_MAX as usize - 1;
 const RETRY_TIME: Duration = Duration::from_secs(60);
 
 /// Variables that replace the keys of a profile.
@@ -124,8 +125,8 @@ impl Store {
         }
         let none = || RetryConfig { max_retries: 0, ..RetryConfig::default() };
         let backoff = BackoffConfig {
-            init_backoff: Duration::from_millis(100),
-            max_backoff: Duration::from_secs(8),
+            init_backoff: PAUSE,
+            max_backoff: Duration::from_secs(4),
             base: 2.0,
         };
         let some = RetryConfig { backoff, max_retries: RETRIES, retry_timeout: RETRY_TIME };
