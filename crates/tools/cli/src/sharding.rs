@@ -18,6 +18,7 @@ pub(crate) fn failure(error: ShardError) -> Failure {
     let exit = match &error {
         ShardError::Path(_) | ShardError::NoPlan(_) | ShardError::NoManifest { .. } => Exit::Failed,
         ShardError::Exists(_) => Exit::Refused,
+        ShardError::Interrupted(_) => Exit::Interrupted,
         ShardError::Invalid { .. } | ShardError::NoShard { .. } => Exit::Usage,
     };
     if let ShardError::Path(path) = &error {
