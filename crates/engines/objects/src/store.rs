@@ -126,11 +126,8 @@ impl Store {
             builder = builder.with_s3_express(true);
         }
         let none = || RetryConfig { max_retries: 0, ..RetryConfig::default() };
-        let backoff = BackoffConfig {
-            init_backoff: PAUSE,
-            max_backoff: Duration::from_secs(4),
-            base: 2.0,
-        };
+        let backoff =
+            BackoffConfig { init_backoff: PAUSE, max_backoff: Duration::from_secs(4), base: 2.0 };
         let some = RetryConfig { backoff, max_retries: RETRIES, retry_timeout: RETRY_TIME };
         let with = |retry, silence| {
             builder.clone().with_retry(retry).with_client_options(connections(silence, plain))

@@ -298,7 +298,7 @@ fn remove_abandoned(beginning: &Path) {
         let rest = found.as_bytes().strip_prefix(name.as_bytes());
         let rest = rest.and_then(|rest| std::str::from_utf8(rest).ok()?.strip_suffix(".tmp"));
         let process = rest.and_then(|rest| rest.split_once('.'));
-        process.is_some_and(|(process, _)| process.parse().is_ok_and(is_ending))
+        process.is_some_and(|(process, _)| process.parse::<u32>().is_ok_and(is_ending))
     };
     for entry in std::fs::read_dir(durable::parent(beginning)).into_iter().flatten().flatten() {
         if is_abandoned(&entry.file_name()) {
