@@ -3,7 +3,7 @@
 use crate::credentials;
 use crate::error::{Action, Kind, ObjectError};
 use crate::location::Location;
-use crate::retries::{ATTEMPTS_MAX, PAUSE};
+use crate::retries::ATTEMPTS_MAX;
 use crate::wire::{Connector, innermost};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
@@ -126,8 +126,11 @@ impl Store {
             builder = builder.with_s3_express(true);
         }
         let none = || RetryConfig { max_retries: 0, ..RetryConfig::default() };
-        let backoff =
-            BackoffConfig { init_backoff: PAUSE, max_backoff: Duration::from_secs(4), base: 2.0 };
+        let backoff = BackoffConfig {
+            init_backoff: Duration::from_millis(100),
+            max_backoff: Duration::from_secs(8),
+            base: 2.0,
+        };
         let some = RetryConfig { backoff, max_retries: RETRIES, retry_timeout: RETRY_TIME };
         let with = |retry, silence| {
             builder.clone().with_retry(retry).with_client_options(connections(silence, plain))

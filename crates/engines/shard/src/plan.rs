@@ -12,7 +12,7 @@ use crate::manifest::{self, ManifestHeader};
 use crate::raw::Raw;
 use ioloom_failure::{Operation, PathError};
 use ioloom_sys::fault::call;
-use ioloom_sys::proc::is_ending;
+use ioloom_sys::proc::{boot_id, is_ending, pid_namespace};
 use ioloom_walk::PathList;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
@@ -169,8 +169,8 @@ impl Plan {
         Self::write_unless(&AtomicBool::new(false), dir, header, names)
     }
 
-    /// Does the same until `stop` is raised. Removes first what processes of this host left that were killed while they
-    /// wrote a plan to `dir`.
+    /// Does the same until `stop` is raised. First removes what processes left that were killed while they wrote a plan
+    /// to `dir`, on this host and since it was booted.
     ///
     /// # Errors
     /// As of [`Self::write`], or `stop` was raised; then nothing remains.
@@ -186,10 +186,14 @@ impl Plan {
         header.regular = (0..names.len()).all(|index| names.known_regular(index));
         // Without slashes at the end.
         let dir: &Path = &dir.components().collect::<PathBuf>();
-        // Processes of another host can have the same number.
         let mut temporary = dir.as_os_str().to_owned();
-        temporary.push(format!(".{:08x}.", xxh3_64(header.host.as_bytes()) as u32));
-        remove_abandoned(Path::new(&temporary));
+        temporary.push(".");
+        // A process of another host, boot or PID namespace can have the same number.
+        if let (Ok(boot), Some(namespace)) = (boot_id(), pid_namespace()) {
+            let scope = xxh3_64(format!("{boot} {namespace}").as_bytes());
+            temporary.push(format!("{scope:016x}."));
+            remove_abandoned(Path::new(&temporary));
+        }
         temporary.push(format!("{}.{}.tmp", header.pid, header.created_ns));
         let temporary = PathBuf::from(temporary);
         call("make-directory", || std::fs::create_dir(&temporary))

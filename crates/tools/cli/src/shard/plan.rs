@@ -161,9 +161,10 @@ fn shards(args: &PlanArgs, files: u64) -> u64 {
     };
     let shards = wanted.min(files.max(1));
     if !args.subtrees && shards < wanted {
-        let used = format_counted(shards, "shard", "shards");
         stderr::message(&format!(
-            "the plan has {used}, not {}: there are not more files",
+            "only {}: the plan has {}, not {}",
+            format_counted(files, "file", "files"),
+            format_counted(shards, "shard", "shards"),
             format_count(wanted)
         ));
     }
