@@ -82,7 +82,7 @@ pub(crate) async fn watched<T>(operation: impl Future<Output = T>) -> (T, Seen) 
 pub(crate) fn note(mut seen: Seen) {
     let _ = SEEN.try_with(|cell| {
         seen.requests = cell.borrow().requests + u32::from(!seen.for_credentials);
-        cell.replace(seen);
+        *cell.borrow_mut() = seen;
     });
 }
 
