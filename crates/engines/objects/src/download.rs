@@ -46,7 +46,7 @@ const NAME_TRIES: u32 = 8;
 pub enum Place {
     /// Below this directory, by their keys relative to the prefix.
     Below(PathBuf),
-    /// One object to this file, or to that of the symbolic link. Special files are refused.
+    /// One object to this file in a directory that exists, or to that of the symbolic link. Special files are refused.
     As(PathBuf),
 }
 
@@ -200,13 +200,10 @@ impl Writing<'_> {
         .into())
     }
 
-    /// Creates the directories of a file. Below the target no symbolic link is followed, so that no
+    /// Creates the directories of a file below the target. There no symbolic link is followed, so that no
     /// file is written outside of it.
     fn create_directories(&self, directory: &Path) -> Result<(), WorkError> {
-        let root = match self.place {
-            Place::Below(root) => root.as_path(),
-            Place::As(_) => directory,
-        };
+        let Place::Below(root) = self.place else { return Ok(()) };
         call("make-directory", || std::fs::create_dir_all(root))
             .map_err(PathError::on(Operation::CreateDir, root))?;
         let mut path = root.to_owned();

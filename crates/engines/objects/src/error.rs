@@ -129,6 +129,9 @@ impl ObjectError {
             Kind::Changed => "run again when the object is no longer replaced",
             Kind::Memory => "raise the memory budget",
             Kind::NoStore => "check that AWS_ENDPOINT_URL is that of an S3 server",
+            Kind::Busy | Kind::Server if self.action == Action::List => {
+                "try again later, or check AWS_ENDPOINT_URL"
+            }
             Kind::Response | Kind::Refused if self.action == Action::List => {
                 "check that AWS_ENDPOINT_URL is that of an S3 server"
             }

@@ -141,7 +141,7 @@ async fn request_page(
     options: PaginatedListOptions,
     retries: &Retries,
 ) -> Result<(PaginatedListResult, Seen), (Reason, u32)> {
-    let mut attempts = 0;
+    let (mut attempts, mut requests) = (0, 0);
     loop {
         let page = store.patient.list_paginated(prefix, options.clone());
         let (page, seen) = watched(page).await;
@@ -150,10 +150,11 @@ async fn request_page(
             Err(error) => error,
         };
         attempts += 1;
+        requests += seen.requests.max(1);
         let reason = Reason::of(&error, &seen);
         match pause_after(&reason, &seen, retries, attempts) {
             Some(pause) => tokio::time::sleep(pause).await,
-            None => return Err((reason, attempts)),
+            None => return Err((reason, requests)),
         }
     }
 }
@@ -232,7 +233,7 @@ async fn of_the_prefix(store: &Store) -> Result<Named, ObjectError> {
                 | Kind::Configuration
                 | Kind::Busy
                 | Kind::Server
-                | Kind::Interrupted => Err(unlisted(location, reason, 1)),
+                | Kind::Interrupted => Err(unlisted(location, reason, seen.requests.max(1))),
                 // The listing reports these, if it fails for the same reason.
                 Kind::Missing | Kind::NoBucket | Kind::NoStore | Kind::Region => Ok(Named::Absent),
                 // Lists are not sorted there, and only prefixes with a slash at their end can be listed.
@@ -290,6 +291,7 @@ async fn visit_one<F: Future<Output = bool>>(
             Ok(())
         }
         (Err(error), seen) => {
+            let attempts = seen.requests.max(1);
             let mut reason = Reason::of(&error, &seen);
             if reason.kind == Kind::Missing {
                 // The answer to a description has no error document, so it does not say what is missing.
@@ -299,7 +301,7 @@ async fn visit_one<F: Future<Output = bool>>(
                     reason = if found.kind == Kind::Missing { reason } else { found };
                 }
             }
-            Err(failed(reason.kind, reason.text))
+            Err(ObjectError { attempts, ..failed(reason.kind, reason.text) })
         }
     }
 }

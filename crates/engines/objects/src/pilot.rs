@@ -135,6 +135,8 @@ impl Pilot {
         } else if share(Waiting::List) > 0.5 {
             let share = percent(share(Waiting::List));
             ("input list", format!("requests waited for the listing {share} % of the time"))
+        } else if counts.answered == 0 {
+            ("unknown", "no object was read".to_owned())
         } else {
             let mean = self.in_flight_mean();
             (

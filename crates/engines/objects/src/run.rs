@@ -419,8 +419,9 @@ async fn request(
                 listed.recv().await
             }
         };
-        let Some(next) = next else { break };
+        // Also after the end of the list: from then on requests wait for the server.
         fetch.gate.wait_for_list(false);
+        let Some(next) = next else { break };
         let (path, Listed { key, size, e_tag, .. }) = match parsed(&fetch.store, next) {
             Ok(parsed) => parsed,
             Err(error) => {

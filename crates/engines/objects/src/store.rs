@@ -3,6 +3,7 @@
 use crate::credentials;
 use crate::error::{Action, Kind, ObjectError};
 use crate::location::Location;
+use crate::retries::ATTEMPTS_MAX;
 use crate::wire::{Connector, innermost};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
@@ -18,8 +19,8 @@ const SILENCE: Duration = Duration::from_secs(20);
 /// The same while an object is written: the client counts the time in which it sends the body as
 /// silence.
 const SILENCE_OF_WRITES: Duration = Duration::from_secs(300);
-/// Retries of listings, and their longest time.
-const RETRIES: usize = 5;
+/// Retries of listings, as of other requests, and their longest time.
+const RETRIES: usize = ATTEMPTS_MAX as usize - 1;
 const RETRY_TIME: Duration = Duration::from_secs(60);
 
 /// Variables that replace the keys of a profile.
@@ -96,6 +97,8 @@ impl Store {
         let given = |names: &[&str]| names.iter().any(|name| variables.contains_key(*name));
         let mut endpoint = ENDPOINTS.iter().find_map(|name| variables.get(*name)).cloned();
         let profile = credentials::profile(|name| variables.get(name).cloned()).map_err(wrong)?;
+        let has_keys = profile.key_id.is_some() && profile.secret.is_some();
+        check_pair(&variables, !given(&CREDENTIALS) && has_keys).map_err(wrong)?;
         if !given(&CREDENTIALS) {
             if let Some(reason) = profile.unsupported {
                 return Err(wrong(reason));
@@ -192,6 +195,17 @@ fn without_unset(mut variables: BTreeMap<String, String>) -> BTreeMap<String, St
     variables
 }
 
+/// Refuses half a pair of keys. Those of a profile, if they are used, replace a secret without its key.
+fn check_pair(variables: &BTreeMap<String, String>, from_profile: bool) -> Result<(), String> {
+    let [key, secret] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];
+    let (set, unset) = match [key, secret].map(|name| variables.contains_key(name)) {
+        [true, false] => (key, secret),
+        [false, true] if !from_profile => (secret, key),
+        _ => return Ok(()),
+    };
+    Err(format!("{set} is set and {unset} is not; set both, or neither to use those of a profile"))
+}
+
 /// Refuses an endpoint without a scheme.
 fn check_endpoint(endpoint: &str) -> Result<(), String> {
     let has_scheme = |url: &str| url.starts_with("http://") || url.starts_with("https://");
@@ -230,6 +244,19 @@ mod tests {
         assert_eq!(open(&other).unwrap().endpoint, "http://other:2");
         let error = open(&[]).unwrap_err().to_string();
         assert!(error.contains("sso_session, which is not supported"), "{error}");
+    }
+
+    #[test]
+    fn half_a_pair_of_keys_is_refused() {
+        let [key, secret] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];
+        for (set, unset) in [(key, secret), (secret, key)] {
+            let files = [("AWS_CONFIG_FILE", ""), ("AWS_SHARED_CREDENTIALS_FILE", "")];
+            let variables = files.into_iter().chain([(set, "x"), (unset, "")]);
+            let store = Store::with_variables(Location::parse("s3://b/k").unwrap(), variables);
+            let error = store.unwrap_err().to_string();
+            let words = format!("{set} is set and {unset} is not; set both, or neither");
+            assert!(error.contains(&words), "{error}");
+        }
     }
 
     #[test]

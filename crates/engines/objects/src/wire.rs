@@ -23,7 +23,7 @@ const ERROR_BYTES: usize = 64 << 10;
 /// Longest page of a listing: 1000 keys of 1 KiB, each byte written as a reference, are 10 MB.
 const PAGE_BYTES: usize = 32 << 20;
 
-/// How the last request of an operation went.
+/// How the last request of an operation went, and how many there were.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seen {
     /// Status of the response.
@@ -48,6 +48,8 @@ pub(crate) struct Seen {
     pub(crate) is_repeated: bool,
     /// What was removed from the page of a listing.
     pub(crate) removed: Removed,
+    /// Requests to the store so far: the client repeats those that fail.
+    pub(crate) requests: u32,
 }
 
 impl Seen {
@@ -77,8 +79,11 @@ pub(crate) async fn watched<T>(operation: impl Future<Output = T>) -> (T, Seen) 
 }
 
 /// Notes how a request went, for [`watched`].
-pub(crate) fn note(seen: Seen) {
-    let _ = SEEN.try_with(|cell| cell.replace(seen));
+pub(crate) fn note(mut seen: Seen) {
+    let _ = SEEN.try_with(|cell| {
+        seen.requests = cell.borrow().requests + u32::from(!seen.for_credentials);
+        *cell.borrow_mut() = seen;
+    });
 }
 
 /// Returns the text of the innermost cause.

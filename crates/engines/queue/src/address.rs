@@ -1,6 +1,7 @@
 //! Where a queue is: `nats://HOST[:PORT]/NAME`.
 
 use crate::error::QueueError;
+use async_nats::ServerAddr;
 use std::fmt;
 use std::str::FromStr;
 
@@ -62,8 +63,14 @@ impl FromStr for Address {
                 "the name of the queue must be 1 to 64 letters, digits, '-' and '_'",
             ));
         }
+        let server = format!("{scheme}://{host}");
+        if let Err(error) = server.parse::<ServerAddr>() {
+            let reason = error.to_string();
+            let reason = reason.strip_prefix("NATS server URL is invalid: ").unwrap_or(&reason);
+            return Err(invalid(reason));
+        }
         Ok(Self {
-            server: format!("{scheme}://{host}"),
+            server,
             login,
             name: name.to_owned(),
             shown: format!("{scheme}://{host}/{name}"),
@@ -123,7 +130,9 @@ mod tests {
     fn others_are_refused() {
         let long = format!("nats://h/{}", "x".repeat(65));
         let wrong = ["h/q", "http://h/q", "nats://h", "nats:///q", "nats://:4222/q", "nats://h/"];
-        for text in wrong.iter().chain(&["nats://h/a.b", "nats://h/a/b", "nats://h/*", &long]) {
+        let hosts = ["nats://h:65536/q", "nats://h:x/q", "nats://[::1/q", "nats://[::x]:4222/q"];
+        let names = ["nats://h/a.b", "nats://h/a/b", "nats://h/*", &long];
+        for text in wrong.iter().chain(&hosts).chain(&names) {
             assert!(text.parse::<Address>().is_err(), "{text}");
         }
     }

@@ -110,6 +110,16 @@ pub enum QueueError {
         /// The number of shards.
         shards: u64,
     },
+    /// The server has no `JetStream`, and had none since the connection was made.
+    #[error(
+        "cannot {action} {queue}: the server has no JetStream; start it with 'nats-server -js'"
+    )]
+    NoJetStream {
+        /// The operation.
+        action: &'static str,
+        /// The queue.
+        queue: String,
+    },
     /// The server did not answer, or answered with an error.
     #[error("cannot {action} {queue}: {reason}")]
     Server {

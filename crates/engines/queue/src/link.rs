@@ -4,12 +4,14 @@ use crate::address::Address;
 use crate::error::QueueError;
 use crate::pause::pause;
 use crate::terms::{Stored, Terms, VERSION};
+use async_nats::jetstream::context::RequestErrorKind;
 use async_nats::jetstream::stream::{LastRawMessageErrorKind, Stream};
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerError};
 use std::env;
 use std::future::Future;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::runtime::{Builder, Runtime};
@@ -67,6 +69,8 @@ pub(crate) struct Link {
     pub(crate) queue: String,
     /// What the server said that the user may not do. Its answer to the request is silence.
     denied: Arc<Mutex<Option<String>>>,
+    /// Whether JetStream has answered. From then on it can only be off for a while.
+    has_answered: Arc<AtomicBool>,
 }
 
 /// A queue on a server. Blocks in each call; dropping it closes the connection.
@@ -106,7 +110,8 @@ impl Queue {
         };
         context.set_timeout(REQUEST_TIME);
         let names = Names::of(&address.name);
-        let link = Link { client, context, names, queue, denied };
+        let has_answered = Arc::default();
+        let link = Link { client, context, names, queue, denied, has_answered };
         Ok(Self { runtime: Arc::new(runtime), link })
     }
 
@@ -250,6 +255,14 @@ fn absolute(variable: &'static str, path: String) -> Result<PathBuf, QueueError>
 fn unreachable(error: &async_nats::ConnectError, in_url: bool) -> String {
     let cause = std::error::Error::source(error).map(ToString::to_string);
     let cause = cause.unwrap_or_else(|| error.kind().to_string());
+    match tls_error(error) {
+        None => {}
+        Some(rustls::Error::InvalidMessage(_)) => {
+            return "the server does not use TLS; use nats://, or enable TLS".to_owned();
+        }
+        Some(rustls::Error::InvalidCertificate(_)) => return untrusted(&cause),
+        Some(_) => return format!("TLS: {cause}"),
+    }
     match error.kind() {
         ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication if in_url => {
             format!(
@@ -259,7 +272,7 @@ fn unreachable(error: &async_nats::ConnectError, in_url: bool) -> String {
         ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
             format!("{cause}; set NATS_CREDS, NATS_TOKEN, or NATS_USER and NATS_PASSWORD")
         }
-        ConnectErrorKind::Tls => format!("TLS: {cause}; NATS_CA names the file of its authority"),
+        ConnectErrorKind::Tls => untrusted(&cause),
         ConnectErrorKind::Dns => format!("the host cannot be resolved: {cause}"),
         ConnectErrorKind::TimedOut => {
             format!("no answer within {} s; is it a NATS server?", CONNECT_TIME.as_secs())
@@ -268,8 +281,27 @@ fn unreachable(error: &async_nats::ConnectError, in_url: bool) -> String {
     }
 }
 
+/// Returns the error of TLS that ended a connection, if it was one.
+fn tls_error(error: &async_nats::ConnectError) -> Option<&rustls::Error> {
+    let source = std::error::Error::source(error)?;
+    source.downcast_ref::<std::io::Error>()?.get_ref()?.downcast_ref()
+}
+
+fn untrusted(cause: &str) -> String {
+    format!("TLS: {cause}; NATS_CA names the file of its authority")
+}
+
 pub(crate) fn is_missing(reason: &str) -> bool {
     reason.contains("stream not found") || reason.contains("no stream found")
+}
+
+/// Returns whether an error says that no JetStream takes requests.
+fn lacks_jetstream(reason: &str) -> bool {
+    // Errors of several types have this one as their cause.
+    let no_responders = RequestErrorKind::NoResponders.to_string().to_lowercase();
+    let reason = reason.to_lowercase();
+    let others = ["no responders", "jetstream not enabled", "jetstream unavailable"];
+    reason.contains(&no_responders) || others.iter().any(|words| reason.contains(words))
 }
 
 impl Link {
@@ -287,10 +319,10 @@ impl Link {
         }
         if !self.is_connected() {
             reason = "the server does not answer".to_owned();
-        } else if ["no responders", "jetstream not enabled", "jetstream unavailable"]
-            .iter()
-            .any(|word| reason.to_lowercase().contains(word))
-        {
+        } else if lacks_jetstream(&reason) {
+            if !self.has_answered.load(Ordering::Relaxed) {
+                return QueueError::NoJetStream { action, queue };
+            }
             reason = "the server has no JetStream; start it with 'nats-server -js'".to_owned();
         }
         QueueError::Server { action, queue, reason }
@@ -328,7 +360,9 @@ impl Link {
     }
 
     pub(crate) async fn stream(&self, name: &str) -> Result<Stream, QueueError> {
-        self.context.get_stream(name).await.map_err(|e| self.failed("read", e))
+        let stream = self.context.get_stream(name).await.map_err(|e| self.failed("read", e))?;
+        self.has_answered.store(true, Ordering::Relaxed);
+        Ok(stream)
     }
 
     /// Returns the last message on a subject.

@@ -33,6 +33,9 @@ pub enum ShardError {
     /// The directory of a new plan is in use.
     #[error("cannot create the plan {}: it exists; remove it, or choose another --out", quoted(.0))]
     Exists(PathBuf),
+    /// A plan that was interrupted while this directory was written.
+    #[error("cannot write the plan {}: interrupted", quoted(.0))]
+    Interrupted(PathBuf),
     /// A shard that the plan does not have.
     #[error("invalid shard {shard}/{of}: {}", no_shard(*.shard, *.of, *.shards))]
     NoShard {

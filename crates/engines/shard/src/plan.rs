@@ -12,12 +12,16 @@ use crate::manifest::{self, ManifestHeader};
 use crate::raw::Raw;
 use ioloom_failure::{Operation, PathError};
 use ioloom_sys::fault::call;
+use ioloom_sys::proc::{boot_id, is_ending, pid_namespace};
 use ioloom_walk::PathList;
 use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use xxhash_rust::xxh3::Xxh3;
+use std::sync::atomic::{AtomicBool, Ordering};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// Files per shard by default.
 pub const FILES_PER_SHARD: u64 = 4096;
@@ -161,7 +165,21 @@ impl Plan {
     ///
     /// # Errors
     /// `dir` exists and is not empty, or a file cannot be written; then nothing remains.
-    pub fn write(dir: &Path, mut header: PlanHeader, names: &PathList) -> Result<Self, ShardError> {
+    pub fn write(dir: &Path, header: PlanHeader, names: &PathList) -> Result<Self, ShardError> {
+        Self::write_unless(&AtomicBool::new(false), dir, header, names)
+    }
+
+    /// Does the same until `stop` is raised. First removes what processes left that were killed while they wrote a plan
+    /// to `dir`, on this host and since it was booted.
+    ///
+    /// # Errors
+    /// As of [`Self::write`], or `stop` was raised; then nothing remains.
+    pub fn write_unless(
+        stop: &AtomicBool,
+        dir: &Path,
+        mut header: PlanHeader,
+        names: &PathList,
+    ) -> Result<Self, ShardError> {
         Self::check_absent(dir)?;
         header.files = names.len() as u64;
         header.names = names_checksum(names.iter());
@@ -169,11 +187,18 @@ impl Plan {
         // Without slashes at the end.
         let dir: &Path = &dir.components().collect::<PathBuf>();
         let mut temporary = dir.as_os_str().to_owned();
-        temporary.push(format!(".{}.{}.tmp", header.pid, header.created_ns));
+        temporary.push(".");
+        // A process of another host, boot or PID namespace can have the same number.
+        if let (Ok(boot), Some(namespace)) = (boot_id(), pid_namespace()) {
+            let scope = xxh3_64(format!("{boot} {namespace}").as_bytes());
+            temporary.push(format!("{scope:016x}."));
+            remove_abandoned(Path::new(&temporary));
+        }
+        temporary.push(format!("{}.{}.tmp", header.pid, header.created_ns));
         let temporary = PathBuf::from(temporary);
         call("make-directory", || std::fs::create_dir(&temporary))
             .map_err(PathError::on(Operation::CreateDir, &temporary))?;
-        let written = fill(&temporary, &header, names).and_then(|()| {
+        let written = fill(stop, &temporary, &header, names).and_then(|()| {
             match durable::rename(&temporary, dir) {
                 // Another process has made a plan here since the check.
                 Err(error) if error.source.kind() == ErrorKind::DirectoryNotEmpty => {
@@ -269,10 +294,36 @@ fn invalid_plan(path: &Path, reason: Invalid) -> ShardError {
     ShardError::Invalid { path: path.to_owned(), reason }
 }
 
-fn fill(dir: &Path, header: &PlanHeader, names: &PathList) -> Result<(), ShardError> {
+/// Removes the directories whose names begin like this path and end with the number of a process that has ended,
+/// a time and `.tmp`.
+fn remove_abandoned(beginning: &Path) {
+    let Some(name) = beginning.file_name() else { return };
+    let is_abandoned = |found: &OsStr| {
+        let rest = found.as_bytes().strip_prefix(name.as_bytes());
+        let rest = rest.and_then(|rest| std::str::from_utf8(rest).ok()?.strip_suffix(".tmp"));
+        let process = rest.and_then(|rest| rest.split_once('.'));
+        process.is_some_and(|(process, _)| process.parse::<u32>().is_ok_and(is_ending))
+    };
+    for entry in std::fs::read_dir(durable::parent(beginning)).into_iter().flatten().flatten() {
+        if is_abandoned(&entry.file_name()) {
+            // What cannot be removed does not prevent another plan.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn fill(
+    stop: &AtomicBool,
+    dir: &Path,
+    header: &PlanHeader,
+    names: &PathList,
+) -> Result<(), ShardError> {
     let (files, shards) = (names.len() as u128, u128::from(header.shards));
     let mut list = Vec::new();
     for shard in 1..=header.shards {
+        if stop.load(Ordering::Relaxed) {
+            return Err(ShardError::Interrupted(dir.to_owned()));
+        }
         // Shards differ by one file at most.
         let edge = |shard: u64| (files * u128::from(shard) / shards) as usize;
         let range = edge(shard - 1)..edge(shard);
@@ -295,4 +346,26 @@ fn fill(dir: &Path, header: &PlanHeader, names: &PathList) -> Result<(), ShardEr
     let (bytes, _) = envelope::seal(Kind::Plan, header, &list);
     durable::create(&dir.join(LIST), &bytes)?;
     Ok(durable::sync_dir(dir)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_ended_processes_left_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let (ended, alive) = (child.id(), std::process::id());
+        let kept = [format!("p.0.{alive}.1.tmp"), format!("q.0.{ended}.1.tmp"), "p.0.x".to_owned()];
+        let left = format!("p.0.{ended}.1.tmp");
+        for name in kept.iter().chain([&left]) {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        std::fs::write(dir.path().join(&left).join("shard-000001"), "x").unwrap();
+        remove_abandoned(&dir.path().join("p.0."));
+        assert!(kept.iter().all(|name| dir.path().join(name).exists()));
+        assert!(!dir.path().join(left).exists());
+    }
 }

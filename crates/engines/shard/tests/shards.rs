@@ -16,6 +16,7 @@ use std::ffi::CString;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Fault rules are those of the process.
@@ -275,6 +276,16 @@ fn the_first_of_two_workers_counts() {
         }
         assert_eq!(winner(parts.path()), if redo { 1 } else { 2 });
     }
+}
+
+#[test]
+fn a_plan_that_is_interrupted_leaves_nothing() {
+    let _alone = alone();
+    let dir = scratch();
+    let (at, stop) = (dir.path().join("plan"), AtomicBool::new(true));
+    let written = Plan::write_unless(&stop, &at, header(3, 1), &names(9));
+    assert!(matches!(written, Err(ShardError::Interrupted(_))), "{written:?}");
+    assert!(entries(dir.path()).is_empty());
 }
 
 #[test]

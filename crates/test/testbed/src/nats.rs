@@ -30,30 +30,32 @@ impl Nats {
     /// Starts a server that syncs every message if it can, with more lines of its configuration. Prints a message and
     /// returns `None` if no server is installed.
     pub fn start(more: &str) -> Option<Self> {
-        Self::start_with(more, syncs)
+        Self::start_with(|program, store| format!("{}\n{more}", jetstream(store, syncs(program))))
     }
 
     /// Starts a server that is faster, for tests that kill none.
     pub fn start_without_sync() -> Option<Self> {
-        Self::start_with("", |_| false)
+        Self::start_with(|_, store| jetstream(store, false))
     }
 
-    fn start_with(more: &str, syncs: impl Fn(&Path) -> bool) -> Option<Self> {
+    /// Starts a server that has no `JetStream`.
+    pub fn start_without_jetstream() -> Option<Self> {
+        Self::start_with(|_, _| String::new())
+    }
+
+    /// Starts a server with the lines of its configuration for a program and a directory of data.
+    fn start_with(lines: impl Fn(&Path, &Path) -> String) -> Option<Self> {
         let Some(program) = find() else {
             println!("skipped: nats-server is not installed");
             return None;
         };
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let store = dir.path().join("store");
-        let sync = if syncs(&program) { ", sync_interval: always" } else { "" };
+        let lines = lines(&program, &dir.path().join("store"));
         for _ in 0..PORTS {
             let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
             let port = free.local_addr().expect("an address").port();
             drop(free);
-            let config = format!(
-                "listen: 127.0.0.1:{port}\njetstream {{ store_dir: \"{}\"{sync} }}\n{more}\n",
-                store.display()
-            );
+            let config = format!("listen: 127.0.0.1:{port}\n{lines}\n");
             fs::write(dir.path().join("nats.conf"), config).expect("a configuration");
             let mut child = spawn(&program, dir.path());
             if gets_ready(&mut child, dir.path()) {
@@ -108,6 +110,12 @@ impl Drop for Nats {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Returns the line that configures `JetStream`.
+fn jetstream(store: &Path, syncs: bool) -> String {
+    let sync = if syncs { ", sync_interval: always" } else { "" };
+    format!("jetstream {{ store_dir: \"{}\"{sync} }}", store.display())
 }
 
 fn spawn(program: &Path, dir: &Path) -> Child {

@@ -18,17 +18,14 @@ pub(crate) fn failure(error: ShardError) -> Failure {
     let exit = match &error {
         ShardError::Path(_) | ShardError::NoPlan(_) | ShardError::NoManifest { .. } => Exit::Failed,
         ShardError::Exists(_) => Exit::Refused,
+        ShardError::Interrupted(_) => Exit::Interrupted,
         ShardError::Invalid { .. } | ShardError::NoShard { .. } => Exit::Usage,
     };
     if let ShardError::Path(path) = &error {
         let missing = path.source.kind() == std::io::ErrorKind::NotFound;
         let name = path.path.file_name().unwrap_or_default().to_string_lossy();
         if missing && name.starts_with(".part-") {
-            let dir = quoted(path.path.parent().unwrap_or(Path::new(".")));
-            let why = reason(&path.source);
-            return Failure::failed(format!(
-                "cannot write parts to {dir}: {why}; create the directory, which all workers share"
-            ));
+            return unwritable(path.path.parent().unwrap_or(Path::new(".")), &path.source);
         }
     }
     let advice = match &error {
@@ -39,6 +36,27 @@ pub(crate) fn failure(error: ShardError) -> Failure {
         _ => "",
     };
     Failure::new(exit, format!("{error}{advice}"))
+}
+
+/// Returns the failure of a worker that cannot write parts.
+fn unwritable(dir: &Path, error: &std::io::Error) -> Failure {
+    let advice = match error.kind() {
+        ErrorKind::NotFound => "create the directory, which all workers share",
+        _ => "choose another --part directory",
+    };
+    let (dir, why) = (quoted(dir), reason(error));
+    Failure::failed(format!("cannot write parts to {dir}: {why}; {advice}"))
+}
+
+/// Refuses a directory for parts in which no file can be created: a worker of a queue would fail each shard that it
+/// takes, and use up its tries.
+#[cfg(feature = "queue")]
+pub(crate) fn check_writable(dir: &Path) -> Result<(), Failure> {
+    let (process, random) = (std::process::id(), ioloom_sys::make::random_number());
+    let probe = dir.join(format!(".ioloom-{process}-{random:016x}"));
+    std::fs::File::create_new(&probe).map_err(|error| unwritable(dir, &error))?;
+    let _ = std::fs::remove_file(&probe);
+    Ok(())
 }
 
 /// Refuses a queue in a build that has none.

@@ -6,6 +6,7 @@ use crate::interrupt::StopSignals;
 use crate::status_line::StatusLine;
 use crate::{out, remote, stderr};
 use clap::{Args, Command, FromArgMatches};
+use ioloom_failure::quoted;
 use ioloom_model::units::{format_count, format_counted, format_size};
 use ioloom_objects::{Downloaded, Options, Place, Progress, download};
 use serde_json::json;
@@ -37,6 +38,12 @@ pub(super) fn run(args: &CpArgs) -> Ended {
     signals.share();
     let _ = ioloom_sys::proc::raise_open_files_limit();
     let place = place(&args.flags, &store.location().url(), target);
+    if args.flags.recursive && std::fs::metadata(target).is_ok_and(|found| !found.is_dir()) {
+        let target = quoted(target);
+        return Err(Failure::failed(format!(
+            "cannot overwrite non-directory {target} with a directory"
+        )));
+    }
     let done = with_progress(|progress| {
         let recursive = args.flags.recursive;
         let stop = signals.flag.clone();
@@ -93,7 +100,7 @@ fn print_other_e_tag(done: &Downloaded) {
         return;
     }
     for url in done.other_e_tag_urls.iter().take(ERRORS_PRINTED) {
-        let url = ioloom_failure::quoted(Path::new(url)).to_string();
+        let url = quoted(Path::new(url)).to_string();
         stderr::message(&format!("warning: the ETag of {url} is not the MD5 of the contents"));
     }
     let advice = match done.has_sums {

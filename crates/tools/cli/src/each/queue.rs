@@ -12,7 +12,7 @@ use super::shard;
 use crate::exit::{Ended, Failure};
 use crate::queue_worker::{self, Joining, Step};
 use crate::queueing::connect;
-use crate::sharding::{absolute, check_kind, enter, failure, runner};
+use crate::sharding::{absolute, check_kind, check_writable, enter, failure, runner};
 use ioloom_shard::plan::Plan;
 
 /// Runs shards of the queue that the flags name.
@@ -27,6 +27,9 @@ pub(super) fn run(args: &EachArgs, job: &Job) -> Ended {
     // Before the directory changes: credentials are files.
     let queue = connect(&url)?;
     enter(&plan)?;
+    if let Some(dir) = &args.sharding.part {
+        check_writable(dir)?;
+    }
     let stop = stop_flag_of(&args, job)?;
     let joining = Joining {
         command: "each",

@@ -6,14 +6,15 @@ use crate::each::input::{self, Planned};
 use crate::each::output::{ERRORS_PRINTED, one_line};
 use crate::each::selection::Selection;
 use crate::exit::{Ended, Exit, Failure};
+use crate::interrupt::StopSignals;
 use crate::sharding::{failure, host, now_ns};
 use crate::subtrees::is_filled;
 use crate::{out, stderr};
 use clap::Args;
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::units::{format_count, format_counted};
-use ioloom_shard::Raw;
 use ioloom_shard::plan::{FILES_PER_SHARD, Plan, PlanHeader, SHARDS_MAX, shards_for};
+use ioloom_shard::{Raw, ShardError};
 use ioloom_sys::stdio::Stream;
 use ioloom_walk::{PathList, Separator, read_list};
 use serde_json::json;
@@ -52,7 +53,7 @@ pub(super) struct PlanArgs {
     #[arg(short = '0', long = "null")]
     zero: bool,
 
-    /// Number of shards [default: one for every 4096 files]
+    /// Number of shards, at most that of the files [default: one for every 4096 files]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=SHARDS_MAX))]
     shards: Option<u64>,
 
@@ -112,12 +113,8 @@ pub(super) fn run(args: &PlanArgs) -> Ended {
     if files == 0 && !errors.is_empty() {
         return Err(Failure::failed("nothing to plan: no file could be listed"));
     }
-    let per_shard = args.files.unwrap_or(FILES_PER_SHARD);
     let header = PlanHeader {
-        shards: match args.subtrees {
-            true => subtrees::shards(args.shards).min(files.max(1)),
-            false => args.shards.unwrap_or_else(|| shards_for(files, per_shard)),
-        },
+        shards: shards(args, files),
         files,
         directory: (&directory).into(),
         roots: planned.once.iter().map(Raw::from).collect(),
@@ -141,9 +138,37 @@ pub(super) fn run(args: &PlanArgs) -> Ended {
         created_ns: now_ns(),
         version: crate::version::VERSION.to_owned(),
     };
-    let plan = Plan::write(&out, header, &planned.paths).map_err(failure)?;
+    let signals = StopSignals::catch();
+    let plan = match Plan::write_unless(&signals.flag, &out, header, &planned.paths) {
+        Err(ShardError::Interrupted(_)) => {
+            stderr::message("interrupted: no plan was written");
+            return Ok(signals.exit());
+        }
+        written => written.map_err(failure)?,
+    };
     let exit = if plan.header.errors_count > 0 { Exit::Failed } else { Exit::Ok };
     out::then(report(args, &plan, &out), Ok(exit))
+}
+
+/// Returns the number of shards: none is empty, unless there are no files.
+fn shards(args: &PlanArgs, files: u64) -> u64 {
+    let wanted = match args.subtrees {
+        true => subtrees::shards(args.shards),
+        false => {
+            let per_shard = args.files.unwrap_or(FILES_PER_SHARD);
+            args.shards.unwrap_or_else(|| shards_for(files, per_shard))
+        }
+    };
+    let shards = wanted.min(files.max(1));
+    if !args.subtrees && shards < wanted {
+        stderr::message(&format!(
+            "only {}: the plan has {}, not {}",
+            format_counted(files, "file", "files"),
+            format_counted(shards, "shard", "shards"),
+            format_count(wanted)
+        ));
+    }
+    shards
 }
 
 /// Lists the files.

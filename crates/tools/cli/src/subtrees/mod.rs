@@ -135,6 +135,7 @@ fn by_queue<C: SubtreeCommand>(command: &C, plan: &Plan, dir: &Path, url: &str) 
     let queue = crate::queueing::connect(url)?;
     enter(plan)?;
     check_outside(plan, dir)?;
+    crate::sharding::check_writable(dir)?;
     let signals = StopSignals::catch();
     signals.share();
     let stop = signals.flag.clone();

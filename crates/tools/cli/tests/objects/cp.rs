@@ -30,6 +30,7 @@ fn an_object_is_copied_to_a_name_or_into_a_directory() {
     server.put("d/a", "one");
     let dir = tempfile::tempdir().unwrap();
     let text = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::create_dir(dir.path().join("new")).unwrap();
     for (target, found) in [(text("b"), "b"), (text(""), "a"), (text("new/"), "new/a")] {
         let ran = run(&server, &["cp", "s3://bucket/d/a", &target]).well();
         assert_eq!((&*ran.out, &*ran.err), ("", ""), "{target}");
@@ -123,4 +124,23 @@ fn errors_fail_with_code_1() {
     let ran = run(&server, &["cp", "-p", "s3://bucket/d/a", &target]);
     ran.one_error(1, "only -r and --json can be used with objects");
     assert!(!dir.path().join("x").exists());
+}
+
+#[test]
+fn a_target_that_does_not_fit_is_one_error_and_makes_no_directory() {
+    let server = Server::start(Law::default());
+    for key in ["d/a", "d/b"] {
+        server.put(key, key);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let text = |name: &str| dir.path().join(name).display().to_string();
+    for target in [text("gone/sub/file"), text("gone/")] {
+        let ran = run(&server, &["cp", "s3://bucket/d/a", &target]);
+        ran.one_error(1, "No such file or directory");
+    }
+    assert!(!dir.path().join("gone").exists());
+    std::fs::write(dir.path().join("big"), "old").unwrap();
+    let ran = run(&server, &["cp", "-r", "s3://bucket/d", &text("big")]);
+    ran.one_error(1, "cannot overwrite non-directory");
+    assert_eq!(std::fs::read(dir.path().join("big")).unwrap(), b"old");
 }

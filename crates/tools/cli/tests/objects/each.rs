@@ -144,7 +144,7 @@ fn errors_have_a_reason_advice_and_a_code() {
     let mut command = program(&server);
     command.env("AWS_ENDPOINT_URL", "http://127.0.0.1:9").args(["each", "s3://bucket/x"]);
     super::Ran::of(command.output().unwrap())
-        .one_error(1, "Connection refused; check AWS_ENDPOINT_URL and the network");
+        .one_error(1, "Connection refused (after 8 attempts); check AWS_ENDPOINT_URL");
     let mut command = program(&server);
     command.env_remove("AWS_ACCESS_KEY_ID").env("AWS_PROFILE", "p").args(["each", "s3://bucket/x"]);
     super::Ran::of(command.output().unwrap()).one_error(2, "no profile 'p'");

@@ -212,9 +212,10 @@ fn a_shard_whose_files_are_gone_is_parked_with_its_reason() {
 fn a_host_that_can_run_no_shard_parks_none() {
     let Some(scene) = Scene::new(8) else { return };
     scene.submit(&["--tries", "2"]).ended(0);
-    // Nothing can be written to what is not a directory.
-    scene.space.write("file", "");
-    let args = ["each", "--queue", &scene.url(), "--manifest", "tree.shards", "--part", "file"];
+    // A host that sees the plan without its manifests.
+    let list = std::fs::read(scene.space.at("tree.shards/plan")).unwrap();
+    scene.space.write("other/plan", list);
+    let args = ["each", "--queue", &scene.url(), "--manifest", "other", "--part", "parts"];
     for _ in 0..4 {
         let ran = scene.run(&args);
         assert_eq!(ran.code, Some(1));
@@ -223,6 +224,26 @@ fn a_host_that_can_run_no_shard_parks_none() {
     assert_eq!(scene.status()["parked"], 0);
     ended(scene.worker(&[]).spawn().unwrap()).ended(0);
     scene.is_complete(8);
+}
+
+#[test]
+fn a_worker_that_cannot_write_parts_takes_no_shard() {
+    let Some(scene) = Scene::new(2) else { return };
+    scene.submit(&["--tries", "1"]).ended(0);
+    scene.space.write("file", "");
+    let wrong = || {
+        for (part, advice) in [("file", "choose another"), ("gone", "create the dir")] {
+            let url = scene.url();
+            let args = ["each", "--queue", &url, "--manifest", "tree.shards", "--part", part];
+            scene.run(&args).ended(1).one_error(&["cannot write parts to", part, advice]);
+        }
+    };
+    wrong();
+    let status = scene.status();
+    assert_eq!((&status["done"], &status["parked"]), (&0.into(), &0.into()));
+    ended(scene.worker(&[]).spawn().unwrap()).ended(0);
+    wrong();
+    scene.is_complete(2);
 }
 
 #[test]
@@ -339,6 +360,10 @@ fn what_cannot_be_used_is_one_error() {
     assert_eq!(wrong.code, Some(2));
     wrong.one_error(&["invalid --queue 'http://h/q'", "nats://HOST/NAME"]);
     assert!(!wrong.err.contains("secret"));
+    let port = scene.run(&["shard", "status", "--queue", "nats://h:65536/q"]).ended(2);
+    port.one_error(&["invalid --queue 'nats://h:65536/q'", "invalid port"]);
+    let plain = scene.run(&["shard", "status", "--queue", &scene.url().replace("nats:", "tls:")]);
+    plain.ended(1).one_error(&["the server does not use TLS; use nats://, or enable TLS"]);
 }
 
 #[test]
@@ -381,5 +406,26 @@ fn a_user_without_permissions_learns_it_at_once() {
     let start = Instant::now();
     let denied = space.ours(&["shard", "watch", "--queue", &url]).output().unwrap();
     ProcessOutput::from(denied).ended(2).one_error(&["denied permission", "Violation"]);
+    assert!(start.elapsed() < GUARD);
+}
+
+#[test]
+fn a_server_without_jetstream_is_one_error_at_once() {
+    let Some(server) = Nats::start_without_jetstream() else { return };
+    let space = Workspace::in_memory_or_on_disk(env!("CARGO_BIN_EXE_ioloom"));
+    space.write("tree/a", "a");
+    std::fs::create_dir(space.at("parts")).unwrap();
+    let run = |args: &[&str]| ProcessOutput::from(space.ours(args).output().unwrap());
+    run(&["shard", "plan", "tree", "--shards", "1"]).ended(0);
+    let url = server.queue("q");
+    let start = Instant::now();
+    for args in [
+        &["shard", "submit", "tree.shards", "--queue", &url][..],
+        &["shard", "status", "--queue", &url],
+        &["shard", "watch", "--queue", &url],
+        &["each", "--queue", &url, "--manifest", "tree.shards", "--part", "parts"],
+    ] {
+        run(args).ended(1).one_error(&["the server has no JetStream", "'nats-server -js'"]);
+    }
     assert!(start.elapsed() < GUARD);
 }
