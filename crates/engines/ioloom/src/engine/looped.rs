@@ -372,12 +372,16 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         typical.is_none_or(|ns| ns <= SHORT_FUNCTION_NS)
     }
 
+    /// Reports whether the files seem to be in memory. Such files are never slow. Without `RWF_NOWAIT` it is
+    /// not known which files are: a read that blocks looks like a hit.
+    fn is_in_memory(&self) -> bool {
+        let known = self.worker.shared.unanswered.load(Ordering::Relaxed) == 0;
+        known && self.hits >= HITS_IN_A_ROW
+    }
+
     fn reap(&mut self, wait: bool) {
         self.issued = 0;
-        // What is in memory is never slow, and without `RWF_NOWAIT` it is not known what is.
-        let known = self.worker.shared.unanswered.load(Ordering::Relaxed) == 0;
-        let in_memory = known && self.hits >= HITS_IN_A_ROW;
-        if !(self.claim.is_empty() || in_memory) {
+        if !(self.claim.is_empty() || self.is_in_memory()) {
             self.give_back_if_slow();
         }
         if wait {
@@ -436,8 +440,9 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
             let offered = self.offer();
             let more = self.worker.compute(&mut piece);
             self.withdraw(offered);
-            // The next piece of a file may wait for a buffer.
-            let keep = !more && self.hits >= HITS_IN_A_ROW;
+            // The next piece of a file may wait for a buffer. A permit that is held during a read that blocks
+            // is one that hundreds of threads with a file in memory wait for.
+            let keep = !more && self.is_in_memory();
             let mine = self.kept_for < KEPT_LEAST;
             self.kept = permit.filter(|permit| keep && (mine || !permit.is_wanted()));
             if !more || shared.stopping() {

@@ -11,6 +11,7 @@ use ioloom_model::{Method, table};
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::Duration;
 use tempfile::TempDir;
 use xxhash_rust::xxh3::xxh3_64;
@@ -166,6 +167,26 @@ fn inputs_that_cross_mounts_overlap() {
 
 /// Files of a tree, whose sizes are not known, on a server that returns less than a read requests.
 /// For such a file, io_uring of Linux 6.18 returns more bytes than the file has.
+/// A worker that keeps its permit while it reads makes all others wait that have read a file.
+#[test]
+fn a_worker_keeps_no_permit_during_reads_that_block() {
+    let mut options = Options::new(3000, 100);
+    (options.open, options.read) = (Duration::from_millis(1), Duration::from_millis(1));
+    let Some((mounted, _dir)) = mounted(options) else { return };
+    let threads = Mutex::new(Vec::new());
+    let plan = plan("nowait/window:l=8,p=1/blocking=8");
+    let run = ioloom::files(mounted.paths()).pin(plan).map(|_| {
+        threads.lock().unwrap().push(std::thread::current().id());
+    });
+    run.run().unwrap();
+    let threads = threads.into_inner().unwrap();
+    assert_eq!(threads.len(), 3000);
+    // With one permit, functions run one after another.
+    let rows = threads.chunk_by(|a, b| a == b).map(<[_]>::len);
+    let in_long_rows: usize = rows.filter(|row| *row >= 8).sum();
+    assert!(in_long_rows < 300, "one thread ran several functions in a row: {in_long_rows}");
+}
+
 #[test]
 fn a_short_answer_is_not_the_end_of_a_file() {
     let mut options = Options::new(24, 0);
