@@ -141,7 +141,7 @@ impl FileTransfer<'_> {
         }
         let mut at = 0;
         while !rest.is_empty() {
-            let n = transfer::write_at(self.new.file(), rest, at)
+            let n = transfer::write_next_at(self.new.file(), rest, at)
                 .map_err(|e| route.failed_to(Operation::Write, e))?;
             if n == 0 {
                 return Err(route.failed_to(Operation::Write, io::ErrorKind::WriteZero.into()));

@@ -53,6 +53,18 @@ pub fn write_at(to: impl AsFd, bytes: &[u8], offset: u64) -> io::Result<usize> {
     written.map(|n| cut("pwrite", n))
 }
 
+/// Writes once at `offset`, which is where the last call ended. Files of the kernel that have no offsets, such as
+/// `/proc/self/comm`, are written as a pipe is.
+#[inline]
+pub fn write_next_at(to: impl AsFd, bytes: &[u8], offset: u64) -> io::Result<usize> {
+    match write_at(&to, bytes, offset) {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::SPIPE) => {
+            retry("write", || rustix::io::write(&to, bytes))
+        }
+        written => written,
+    }
+}
+
 /// Writes once and evicts the pages after they reach the device (`RWF_DONTCACHE`).
 pub fn write_uncached_at(to: impl AsFd, bytes: &[u8], offset: u64) -> io::Result<usize> {
     retry("pwritev2", || rustix::io::pwritev2(&to, &[IoSlice::new(bytes)], offset, DONTCACHE))
