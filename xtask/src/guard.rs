@@ -91,14 +91,27 @@ pub(crate) struct Tests {
     failures: u64,
     /// Test programs that ended without a result.
     aborted: Vec<String>,
-    /// The test program that cargo started last, without a result so far.
+    /// The test program that cargo started last.
     started: Option<String>,
-    /// Number of lists of tests that began and have no result so far.
-    unfinished: u64,
+    /// Lists of tests that began and have no result so far.
+    open: Vec<List>,
+    /// Whether a list of its own began since.
+    began: bool,
+    /// Whether it runs the tests of documents.
+    is_of_documents: bool,
     /// Announcements of slow tests.
     slow: Vec<String>,
     /// The test that finished last.
     last: Option<String>,
+}
+
+/// A list of tests that a program announced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct List {
+    count: u64,
+    /// Whether it is a list of the program that cargo started. Tests start the same program as a child, which
+    /// prints a list too, and no result if it is killed.
+    is_own: bool,
 }
 
 impl Tests {
@@ -114,13 +127,18 @@ impl Tests {
         // Cargo indents these words, so output of tests hardly begins with them.
         let program =
             line.strip_prefix("     Running ").or_else(|| line.strip_prefix("   Doc-tests "));
-        let is_list = |count: &str| count.ends_with(" test") || count.ends_with(" tests");
+        let list = || line.strip_prefix("running ")?.split_once(" test")?.0.parse::<u64>().ok();
         if let Some(program) = program {
             self.aborted = self.aborted();
             self.started = Some(program.to_owned());
-            self.unfinished = 0;
-        } else if line.strip_prefix("running ").is_some_and(is_list) {
-            self.unfinished += 1;
+            self.is_of_documents = line.starts_with("   Doc-tests ");
+            self.open.clear();
+            self.began = false;
+        } else if let Some(count) = list() {
+            // Tests of documents can run in several programs, one after another, and start no children.
+            let is_own = !self.began || self.is_of_documents;
+            self.open.push(List { count, is_own });
+            self.began = true;
         } else if line.contains("has been running for over") {
             self.slow.push(line.trim_start_matches("test ").to_owned());
         } else if let Some(rest) = line.strip_prefix("test result: ") {
@@ -128,12 +146,16 @@ impl Tests {
                 let words = rest.split("; ").nth(at)?.strip_suffix(word)?.trim_end();
                 words.rsplit(' ').next()?.parse::<u64>().ok()
             };
-            self.passed += count(0, "passed").unwrap_or(0);
-            self.failures += count(1, "failed").unwrap_or(0);
-            self.unfinished = self.unfinished.saturating_sub(1);
-            // The tests of one document can run in several programs, one after another.
-            if self.unfinished == 0 {
-                self.started = None;
+            let words = ["passed", "failed", "ignored", "measured"];
+            let counts = [0, 1, 2, 3].map(|at| count(at, words[at]).unwrap_or(0));
+            self.passed += counts[0];
+            self.failures += counts[1];
+            let total: u64 = counts.iter().sum();
+            let at = |own: bool| {
+                self.open.iter().rposition(|list| list.count == total && list.is_own == own)
+            };
+            if let Some(at) = at(true).or_else(|| at(false)) {
+                self.open.remove(at);
             }
         } else if let Some(rest) = line.strip_prefix("test ") {
             if let Some(name) = rest.strip_suffix(" ... FAILED") {
@@ -145,7 +167,8 @@ impl Tests {
 
     /// Returns the test programs that ended without a result, as after an abort.
     pub(crate) fn aborted(&self) -> Vec<String> {
-        let is_open = self.unfinished > 0 || self.started.is_some();
+        let has_none = self.started.is_some() && !self.began;
+        let is_open = has_none || self.open.iter().any(|list| list.is_own);
         let last = is_open.then(|| self.started.clone().unwrap_or_else(|| "a program".to_owned()));
         self.aborted.iter().cloned().chain(last).collect()
     }
@@ -508,7 +531,7 @@ mod tests {
         let fine = ["test result: ok. 2 passed; 0 failed; 0 ignored"];
         let of = |parts: &[&[&str]]| ended(None, &parts.concat()).tests;
         let both =
-            of(&[&one, &failed, &other, &fine, &["   Doc-tests a", "running 0 tests"], &fine]);
+            of(&[&one, &failed, &other, &fine, &["   Doc-tests a", "running 2 tests"], &fine]);
         assert!(both.aborted().is_empty() && both.names_all_failures());
         let second = of(&[&one, &failed, &other]);
         assert_eq!(second.aborted(), ["tests/b.rs (target/debug/deps/b-1)"]);
@@ -518,6 +541,10 @@ mod tests {
         // The first program of a document aborts, and the second one has a result.
         let part = of(&[&["   Doc-tests a", "running 3 tests"], &one[1..], &failed]);
         assert_eq!(part.aborted(), ["a"]);
+        // A test kills its child, which has announced its list, and another child ends.
+        let child = ["running 1 test", "running 1 test", "test result: ok. 1 passed; 0 failed"];
+        assert!(of(&[&other, &child, &fine, &one, &failed]).names_all_failures());
+        assert_eq!(of(&[&other, &child]).aborted(), ["tests/b.rs (target/debug/deps/b-1)"]);
         // A name is missing, because another line was printed between its words.
         assert!(!of(&[&one, &failed[1..]]).names_all_failures());
     }
