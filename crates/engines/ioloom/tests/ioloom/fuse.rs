@@ -165,8 +165,6 @@ fn inputs_that_cross_mounts_overlap() {
     }
 }
 
-/// Files of a tree, whose sizes are not known, on a server that returns less than a read requests.
-/// For such a file, io_uring of Linux 6.18 returns more bytes than the file has.
 /// A worker that keeps its permit while it reads makes all others wait that have read a file.
 #[test]
 fn a_worker_keeps_no_permit_during_reads_that_block() {
@@ -187,6 +185,8 @@ fn a_worker_keeps_no_permit_during_reads_that_block() {
     assert!(in_long_rows < 300, "one thread ran several functions in a row: {in_long_rows}");
 }
 
+/// Files of a tree, whose sizes are not known, on a server that returns less than a read requests.
+/// For such a file, io_uring of Linux 6.18 returns more bytes than the file has.
 #[test]
 fn a_short_answer_is_not_the_end_of_a_file() {
     let mut options = Options::new(24, 0);
