@@ -161,7 +161,7 @@ fn study_and_rest<'a>(
 /// Returns the chart of `[STUDY/]EXPERIMENT[:PLACE]`. Of several places, it reports which one is drawn.
 ///
 /// # Errors
-/// Fails if there is no such chart, or if several studies have one and none is named.
+/// No study has such a chart, or several have one and `wanted` names no study.
 fn picture(inputs: &[Input], wanted: &str, session: &str) -> Result<String, Failure> {
     let (study, rest) = study_and_rest(wanted, inputs.iter().map(|i| i.study.name.as_str()));
     let is_named = move |input: &&Input| study.is_none_or(|name| input.study.name == name);

@@ -130,8 +130,8 @@ pub(crate) fn above_noise(
     })
 }
 
-/// Reports whether an effect of such a size does not exceed the noise floor. If runs of the same plan do not
-/// differ at all, there is no noise.
+/// Reports whether an effect of such a size does not exceed the noise floor. A floor of zero, as with runs of
+/// the same plan that are all equal, hides nothing.
 pub(crate) fn is_below(size: f64, floor: Option<f64>) -> bool {
     floor.is_some_and(|floor| floor > 0.0 && size <= floor)
 }
