@@ -97,6 +97,8 @@ pub(crate) struct Tests {
     open: Vec<List>,
     /// Whether a list of its own began since.
     began: bool,
+    /// Whether a signal ended that program.
+    is_killed: bool,
     /// Whether it runs the tests of documents.
     is_of_documents: bool,
     /// Announcements of slow tests.
@@ -134,11 +136,14 @@ impl Tests {
             self.is_of_documents = line.starts_with("   Doc-tests ");
             self.open.clear();
             self.began = false;
+            self.is_killed = false;
         } else if let Some(count) = list() {
             // Tests of documents can run in several programs, one after another, and start no children.
             let is_own = !self.began || self.is_of_documents;
             self.open.push(List { count, is_own });
             self.began = true;
+        } else if is_killed_by_signal(line) {
+            self.is_killed = self.started.is_some();
         } else if line.contains("has been running for over") {
             self.slow.push(line.trim_start_matches("test ").to_owned());
         } else if let Some(rest) = line.strip_prefix("test result: ") {
@@ -168,7 +173,7 @@ impl Tests {
     /// Returns the test programs that ended without a result, as after an abort.
     pub(crate) fn aborted(&self) -> Vec<String> {
         let has_none = self.started.is_some() && !self.began;
-        let is_open = has_none || self.open.iter().any(|list| list.is_own);
+        let is_open = has_none || self.is_killed || self.open.iter().any(|list| list.is_own);
         let last = is_open.then(|| self.started.clone().unwrap_or_else(|| "a program".to_owned()));
         self.aborted.iter().cloned().chain(last).collect()
     }
@@ -177,6 +182,13 @@ impl Tests {
     pub(crate) fn names_all_failures(&self) -> bool {
         self.aborted().is_empty() && self.failures == self.failed.len() as u64
     }
+}
+
+/// Returns whether cargo prints here that a signal ended a test program. Its list can have been taken for
+/// one with a result: a child that ended may have had as many tests.
+fn is_killed_by_signal(line: &str) -> bool {
+    let words = line.trim_start();
+    words.starts_with("process didn't exit successfully: ") && words.contains(" (signal: ")
 }
 
 impl Ended {
@@ -545,6 +557,20 @@ mod tests {
         let child = ["running 1 test", "running 1 test", "test result: ok. 1 passed; 0 failed"];
         assert!(of(&[&other, &child, &fine, &one, &failed]).names_all_failures());
         assert_eq!(of(&[&other, &child]).aborted(), ["tests/b.rs (target/debug/deps/b-1)"]);
+        // The child of a single test ends, and then a signal ends the program.
+        let single = ["     Running tests/c.rs (target/debug/deps/c-1)", "running 1 test"];
+        let ended_child = ["running 1 test", "test result: ok. 1 passed; 0 failed"];
+        let killed = [
+            "error: test failed, to rerun pass `-p c --test c`",
+            "",
+            "Caused by:",
+            "  process didn't exit successfully: `/deps/c-1` (signal: 9, SIGKILL: kill)",
+        ];
+        let c = "tests/c.rs (target/debug/deps/c-1)";
+        assert_eq!(of(&[&single, &ended_child, &killed]).aborted(), [c]);
+        assert_eq!(of(&[&single, &ended_child, &killed, &one, &failed]).aborted(), [c]);
+        let code = ["  process didn't exit successfully: `/deps/a-1` (exit status: 101)"];
+        assert!(of(&[&one, &failed, &code]).names_all_failures());
         // A name is missing, because another line was printed between its words.
         assert!(!of(&[&one, &failed[1..]]).names_all_failures());
     }

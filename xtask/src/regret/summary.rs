@@ -84,7 +84,8 @@ pub(super) fn print(cells: &[&Cell], out: &Path) -> anyhow::Result<usize> {
 fn print_held_out(regrets: &[f64]) {
     let Some(worst) = regrets.iter().copied().reduce(f64::max) else { return };
     println!(
-        "against the plan that the other half of the blocks prefers: median {:.1} %, {} within 5 %, worst {:.1} %",
+        "{} cells against the plan that the other half of the blocks prefers: median {:.1} %, {} within 5 %, worst {:.1} %",
+        regrets.len(),
         100.0 * median(regrets),
         regrets.iter().filter(|regret| **regret <= 0.05).count(),
         100.0 * worst

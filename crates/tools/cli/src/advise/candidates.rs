@@ -6,12 +6,23 @@ use ioloom::{Plan, Schedule, Tuning};
 /// Size from which a file is large: the device then limits bytes rather than requests.
 pub(super) const LARGE: f64 = (1 << 20) as f64;
 
-/// Returns the plans to compare, most promising first; the default is the first. `mean` is the mean
-/// size of a file, `cold` the share of bytes that came from a device.
-pub(super) fn candidates(mean: f64, cold: bool, cores: u32) -> Vec<Plan> {
+/// Returns the plan that the others are compared with.
+pub(super) fn default_plan() -> Plan {
     let default = ioloom::default_plan(ioloom::default_memory_bytes());
-    let window = |method, window| window_of(method, window, cores);
-    let threads = |n| Plan::new(Method::Read, Schedule::Threads { n });
+    Plan { tuning: Tuning::Fixed, ..default }
+}
+
+/// Returns a plan of an earlier trial with the present memory budget: the limit of the control group may
+/// have been another one.
+pub(super) fn budgeted(plan: Plan) -> Plan {
+    Plan { memory_bytes: ioloom::default_memory_bytes(), ..plan }
+}
+
+/// Returns the plans to compare, most promising first; the default is the first, and all have its memory
+/// budget. `mean` is the mean size of a file; `cold`: files come from a device.
+pub(super) fn candidates(default: Plan, mean: f64, cold: bool, cores: u32) -> Vec<Plan> {
+    let window = |method, window| window_of(default, method, window, cores);
+    let threads = |n| threads_of(default, n);
     let auto = Plan { tuning: Tuning::Auto, ..default };
     let plans = match (mean >= LARGE, cold) {
         (false, true) => vec![
@@ -39,7 +50,7 @@ pub(super) fn candidates(mean: f64, cold: bool, cores: u32) -> Vec<Plan> {
             vec![threads(cores), window(Nowait, 64), threads(4 * cores), window(UringOpen, 64)]
         }
     };
-    let mut all = vec![Plan { tuning: Tuning::Fixed, ..default }];
+    let mut all = vec![default];
     for plan in plans {
         if !all.contains(&plan) {
             all.push(plan);
@@ -49,31 +60,32 @@ pub(super) fn candidates(mean: f64, cold: bool, cores: u32) -> Vec<Plan> {
 }
 
 /// Returns a window of a method; of reads that do not block, one like the default in everything else.
-fn window_of(method: Method, window: u32, cores: u32) -> Plan {
+fn window_of(default: Plan, method: Method, window: u32, cores: u32) -> Plan {
     let schedule = Schedule::Window { window, permits: Some(cores) };
     match method {
-        Nowait => {
-            let default = ioloom::default_plan(ioloom::default_memory_bytes());
-            Plan { schedule, tuning: Tuning::Fixed, ..default }
-        }
-        _ => Plan::new(method, schedule),
+        Nowait => Plan { schedule, ..default },
+        _ => Plan { memory_bytes: default.memory_bytes, ..Plan::new(method, schedule) },
     }
 }
 
+/// Returns threads that read one file each.
+fn threads_of(default: Plan, n: u32) -> Plan {
+    let plan = Plan::new(Method::Read, Schedule::Threads { n });
+    Plan { memory_bytes: default.memory_bytes, ..plan }
+}
+
 /// Returns the plans of an exhaustive sweep.
-pub(super) fn sweep(mean: f64, cores: u32) -> Vec<Plan> {
-    let mut all = candidates(mean, true, cores);
+pub(super) fn sweep(default: Plan, mean: f64, cores: u32) -> Vec<Plan> {
+    let mut all = candidates(default, mean, true, cores);
     let more = |method, windows: &[u32]| {
-        windows.iter().map(|window| window_of(method, *window, cores)).collect::<Vec<_>>()
+        windows.iter().map(|window| window_of(default, method, *window, cores)).collect::<Vec<_>>()
     };
     all.extend(more(Method::Nowait, &[4, 16, 64, 256]));
     all.extend(more(Method::Read, &[2, 8, 32, 128, 256]));
     all.extend(more(Method::Uring, &[16, 64, 256]));
     all.extend(more(Method::UringOpen, &[16, 64, 256]));
     all.extend(more(Method::DirectUring, &[2, 8, 32]));
-    all.extend(
-        [1, cores, 2 * cores, 4 * cores].map(|n| Plan::new(Method::Read, Schedule::Threads { n })),
-    );
+    all.extend([1, cores, 2 * cores, 4 * cores].map(|n| threads_of(default, n)));
     let mut once = Vec::new();
     for plan in all {
         if !once.contains(&plan) {
@@ -99,15 +111,26 @@ mod tests {
 
     #[test]
     fn every_candidate_can_run_and_is_listed_once() {
+        let default = default_plan();
         for (mean, cold) in [(4e3, true), (4e3, false), (3e7, true), (3e7, false)] {
-            let plans = candidates(mean, cold, 2);
+            let plans = candidates(default, mean, cold, 2);
             assert_eq!(plans[0].method, Method::Nowait, "the default is the first");
-            for set in [plans, sweep(mean, 2)] {
+            for set in [plans, sweep(default, mean, 2)] {
                 for (i, plan) in set.iter().enumerate() {
                     assert!(layout(plan).is_ok(), "{plan}");
                     assert!(!set[..i].contains(plan), "{plan} is listed twice");
                     assert!(window(plan) >= 1);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn every_candidate_has_the_memory_budget_of_the_default() {
+        let default = Plan { memory_bytes: 64 << 20, ..default_plan() };
+        for (mean, cold) in [(4e3, true), (3e7, true), (4e3, false)] {
+            for plan in [candidates(default, mean, cold, 2), sweep(default, mean, 2)].concat() {
+                assert_eq!(plan.memory_bytes, 64 << 20, "{plan}");
             }
         }
     }

@@ -162,7 +162,7 @@ fn advise(args: &AdviseArgs, profiles: Result<Profiles, Failure>) -> Ended {
     let mut learnt: Option<Plan> = None;
     let (mut search, mut found) = search.compare(|mean, condition| {
         let entry = profiles.as_ref().ok()?.find(&key(mean, condition));
-        learnt = entry.and_then(|entry| entry.plan.parse().ok());
+        learnt = entry.and_then(|entry| entry.plan.parse::<Plan>().ok()).map(candidates::budgeted);
         learnt
     })?;
     if stop.load(Ordering::Relaxed) {

@@ -4,7 +4,7 @@
 //! In the first rounds all plans run; then the best three run again, in an order that changes from
 //! round to round, so that a drift of the machine does not favour one of them.
 
-use super::candidates::{candidates, sweep, window};
+use super::candidates::{candidates, default_plan, sweep, window};
 use super::choice::{Tried, best};
 use super::profile::Condition;
 use super::sample::{Listing, Sample, Slice, Total};
@@ -235,7 +235,7 @@ impl<'a> Search<'a> {
         known: impl FnOnce(f64, Condition) -> Option<Plan>,
     ) -> Result<(Self, Found), Failure> {
         let cores = ioloom::usable_cores();
-        let default = candidates(0.0, true, cores)[0];
+        let default = default_plan();
         let counted = self.on_disk();
         let resident = self.resident(counted);
         let first = self.first_impression(default)?;
@@ -243,7 +243,7 @@ impl<'a> Search<'a> {
         let before = before(resident, first.cold().filter(|_| counted));
         // Cached files stay cached, so they can be read again.
         self.sample.again |= before == Condition::Warm;
-        let mut plans = candidates(mean, before != Condition::Warm, cores);
+        let mut plans = candidates(default, mean, before != Condition::Warm, cores);
         if let Some(plan) = known(mean, before) {
             // What is known is compared directly after the default, the others while the budget lasts.
             plans.retain(|other| *other != plan || *other == default);
@@ -428,7 +428,7 @@ impl<'a> Search<'a> {
 
     /// Runs all plans on all files, twice, in opposite orders.
     pub(super) fn exhaustive(&mut self, mean: f64, chosen: Plan) -> Result<Vec<Tried>, Failure> {
-        let mut plans = sweep(mean, ioloom::usable_cores());
+        let mut plans = sweep(default_plan(), mean, ioloom::usable_cores());
         if !plans.contains(&chosen) {
             plans.push(chosen);
         }

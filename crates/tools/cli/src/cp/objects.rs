@@ -13,7 +13,7 @@ use serde_json::json;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Errors that are printed one by one.
 const ERRORS_PRINTED: usize = 20;
@@ -46,8 +46,8 @@ pub(super) fn run(args: &CpArgs) -> Ended {
     }
     let done = with_progress(|progress| {
         let recursive = args.flags.recursive;
-        let stop = signals.flag.clone();
-        download(&store, &place, &Options { recursive, stop, progress, ..Options::default() })
+        let options = Options { recursive, ..options(&signals.flag, progress) };
+        download(&store, &place, &options)
     });
     let done = done.map_err(|error| remote::failure(&error))?;
     let exit = match done.run.failed {
@@ -56,6 +56,15 @@ pub(super) fn run(args: &CpArgs) -> Ended {
         _ => Exit::Failed,
     };
     out::then(print(args, &done), Ok(exit))
+}
+
+/// Returns the limits of a copy, which ends when `stop` is set.
+pub(super) fn options<'a>(
+    stop: &Arc<AtomicBool>,
+    progress: &'a (dyn Fn(&Progress) + Sync),
+) -> Options<'a> {
+    let memory = ioloom::default_memory_bytes();
+    Options { memory, stop: stop.clone(), progress, ..Options::default() }
 }
 
 /// Runs a copy, and shows its progress meanwhile.

@@ -1,11 +1,11 @@
 //! `cp FILE s3://BUCKET/KEY` and `cp -r DIR s3://BUCKET/PREFIX`.
 
 use super::args::CpArgs;
-use super::objects::{check, print_errors, print_length_only, with_progress};
+use super::objects::{check, options, print_errors, print_length_only, with_progress};
 use crate::exit::{Ended, Exit, Failure};
 use crate::interrupt::StopSignals;
 use crate::{out, remote, stderr};
-use ioloom_objects::{Options, Uploaded, upload};
+use ioloom_objects::{Uploaded, upload};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -23,8 +23,7 @@ pub(super) fn run(args: &CpArgs, source: &Path, target: &Path) -> Ended {
     signals.share();
     let _ = ioloom_sys::proc::raise_open_files_limit();
     let done = with_progress(|progress| {
-        let options = Options { stop: signals.flag.clone(), progress, ..Options::default() };
-        upload(&store, source, &records, &options)
+        upload(&store, source, &records, &options(&signals.flag, progress))
     });
     let done = done.map_err(|error| remote::failure(&error))?;
     let exit = match done.failed {

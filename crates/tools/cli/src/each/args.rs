@@ -121,7 +121,7 @@ pub(crate) struct EachArgs {
     /// read/window:l=32,p=2/buffers=fresh. Options are chunk=SIZE, buffers=KIND, order=ORDER,
     /// stripe=N, blocking=N, auto and memory=SIZE. The plan auto adjusts the number of files in flight
     /// while it runs, and auto:polite is what --polite selects.
-    #[arg(long, value_name = "PLAN", value_parser = values::spelled::<Plan>,
+    #[arg(long, value_name = "PLAN", value_parser = given_plan,
           conflicts_with_all = ["method", "schedule", "chunk", "memory", "buffers", "read_order"])]
     pub(crate) plan: Option<Plan>,
 
@@ -331,6 +331,21 @@ fn memory_size(text: &str) -> Result<u64, String> {
     }
 }
 
+fn given_plan(text: &str) -> Result<Plan, String> {
+    Ok(budgeted(values::spelled::<Plan>(text)?, text, ioloom::default_memory_bytes()))
+}
+
+/// Returns the plan `auto` with the default memory budget, unless `text` names one. Other plans run as given.
+fn budgeted(plan: Plan, text: &str, memory_bytes: u64) -> Plan {
+    let mut parts = text.split('/');
+    let is_auto = matches!(parts.next(), Some("auto" | "auto:polite"));
+    let mut options = parts.flat_map(|options| options.split(','));
+    if !is_auto || options.any(|option| option.starts_with("memory=")) {
+        return plan;
+    }
+    Plan { memory_bytes, ..plan }
+}
+
 fn method_words() -> Choice<Method> {
     values::choice(Method::ALL.map(|method| (method.name(), method)))
         .hidden([("direct", Method::DirectUring), ("mmap", Method::MmapPlain)])
@@ -406,15 +421,14 @@ impl EachArgs {
         Ok(())
     }
 
-    /// Refuses a --chunk that exceeds --memory.
+    /// Refuses a --chunk that exceeds the memory budget.
     pub(super) fn check_chunk(&self) -> Result<(), Failure> {
         let memory = self.memory_bytes();
         match self.chunk {
-            Some(chunk) if chunk > memory => Err(Failure::usage(format!(
-                "--chunk {} exceeds --memory {}",
-                format_size(chunk),
-                format_size(memory)
-            ))),
+            Some(chunk) if chunk > memory => {
+                let limit = limit_words(self.memory.is_some(), memory);
+                Err(Failure::usage(format!("--chunk {} exceeds {limit}", format_size(chunk))))
+            }
             _ => Ok(()),
         }
     }
@@ -456,6 +470,19 @@ impl EachArgs {
     }
 }
 
+/// Returns the memory budget in words, with what sets it.
+fn limit_words(is_given: bool, memory_bytes: u64) -> String {
+    let size = format_size(memory_bytes);
+    match (is_given, memory_bytes < Plan::DEFAULT_MEMORY_BYTES) {
+        (true, _) => format!("--memory {size}"),
+        (false, false) => format!("the default memory budget, {size}; raise it with --memory"),
+        (false, true) => format!(
+            "the default memory budget, {size}, because the memory of the control group is limited; raise \
+             it with --memory"
+        ),
+    }
+}
+
 /// Returns the plan with a number of threads or commands.
 fn with_threads(mut plan: Plan, wanted: Option<u32>) -> Plan {
     let Some(wanted) = wanted else { return plan };
@@ -490,5 +517,35 @@ fn window_of(plan: Plan) -> u32 {
         Schedule::Window { window, .. } => window,
         Schedule::Threads { n } => n,
         Schedule::Roles { readers, hybrids, .. } => readers + hybrids,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_plan_auto_without_a_budget_has_the_default_one() {
+        for (text, wanted) in [
+            ("auto", 64),
+            ("auto:polite", 64),
+            ("auto/chunk=1MiB", 64),
+            ("auto/memory=256MiB", 256),
+            ("auto/chunk=1MiB,memory=128MiB", 128),
+            ("nowait/window:l=512/auto", 256),
+            ("read/threads:n=2", 256),
+        ] {
+            let plan = budgeted(text.parse().unwrap(), text, 64 << 20);
+            assert_eq!(plan.memory_bytes, wanted << 20, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_memory_budget_is_named_with_what_sets_it() {
+        assert_eq!(limit_words(true, 1 << 20), "--memory 1.00 MiB");
+        let default = "the default memory budget, 256 MiB; raise it with --memory";
+        assert_eq!(limit_words(false, 256 << 20), default);
+        let limited = limit_words(false, 64 << 20);
+        assert!(limited.contains("64.0 MiB, because the memory of the control group"), "{limited}");
     }
 }

@@ -36,6 +36,8 @@ fn invalid_values_exit_with_2_before_anything_is_opened() {
     place.each(&["a", ""]).ended(2).one_error(&["a path must not be empty"]);
     let large = place.each(&["a", "--chunk", "2MiB", "--memory", "1MiB"]).ended(2);
     large.one_error(&["--chunk 2.00 MiB exceeds --memory 1.00 MiB"]);
+    let large = place.each(&["a", "--chunk", "1GiB"]).ended(2);
+    large.one_error(&["--chunk 1.00 GiB exceeds the default memory budget, "]);
     for flags in [
         &["--exec", "cat", "--ordered"][..],
         &["--exec", "cat", "--tag"],
