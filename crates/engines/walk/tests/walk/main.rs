@@ -1,6 +1,10 @@
 //! The walker on real trees: unusual names, file types, depth, concurrent changes and refusals.
 
+mod collect;
+mod ends;
+mod failures;
 mod oracle;
+mod resources;
 #[cfg(feature = "inode-tables")]
 mod tables;
 mod visitor;

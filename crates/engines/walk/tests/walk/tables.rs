@@ -1,7 +1,7 @@
 //! Walks that read inode tables, in builds with the feature `inode-tables`.
 
+use crate::collect::{Collect, collect, fill, one, walk};
 use crate::oracle::{self, Tree};
-use crate::visitor::{Collect, collect, fill, one, walk};
 use ioloom_sys_lab::image::LoopImage;
 use ioloom_testbed::alone;
 use ioloom_walk::{Fields, Follow, Method, Walk};
