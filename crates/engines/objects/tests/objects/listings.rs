@@ -1,4 +1,4 @@
-//! What a location contains, and what cannot be listed.
+//! Objects of a location, and errors of listings.
 
 use crate::setup::{filled, only_error, read, small, store};
 use ioloom_bucket::{BUCKET, DENIED, Fault, First, Law, Server, Target};

@@ -1,4 +1,4 @@
-//! Which worker gets which shard, and what becomes of lost leases.
+//! Leases of shards, also lost ones.
 
 use crate::setup::{
     GUARD, SHORT_LEASE_OVER, SHORT_LEASE_TIME, commit, finish, join, patient_terms, publish, queue,

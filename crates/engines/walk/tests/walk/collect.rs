@@ -1,4 +1,4 @@
-//! A visitor that collects all entries and checks the order of calls, one that counts, and their trees.
+//! Visitors that collect or count entries, and trees to walk.
 
 use crate::oracle::{Seen, Tree};
 use crate::touch;

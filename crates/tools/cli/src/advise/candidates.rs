@@ -134,4 +134,10 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn the_plan_of_an_earlier_trial_gets_the_memory_budget_of_the_default() {
+        let default = default_plan();
+        assert_eq!(budgeted(Plan { memory_bytes: 1 << 20, ..default }), default);
+    }
 }
