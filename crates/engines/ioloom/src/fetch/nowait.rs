@@ -34,13 +34,16 @@ pub(crate) struct NowaitWindow<'p, S> {
     missed: VecDeque<Missed<'p, S>>,
     parked: Parked<'p, S>,
     neighbours: Neighbours,
+    /// Whether a read that came at once has blocked; see [`Fetch::take_blocked`].
+    blocked: bool,
 }
 
 impl<S> NowaitWindow<'_, S> {
     /// Creates a window of `window` files. `may_refer`: a descriptor is left for a directory.
     pub(crate) fn new(window: u32, may_refer: bool) -> Self {
         let (missed, parked) = (VecDeque::new(), Parked::new());
-        Self { window: window as usize, missed, parked, neighbours: Neighbours::new(may_refer) }
+        let neighbours = Neighbours::new(may_refer);
+        Self { window: window as usize, missed, parked, neighbours, blocked: false }
     }
 }
 
@@ -72,7 +75,10 @@ impl<'p, S> NowaitWindow<'p, S> {
             // Read the rest with blocking calls; at the end of the file one of them returns zero.
             Ok(Nowait::Hit(n)) => {
                 progress.filled = n;
-                read_on(cx, item, file, lease, progress, (false, &mut self.parked))
+                let started = read_on(cx, item, file, lease, progress, (false, &mut self.parked));
+                // The rest may be on a device.
+                self.blocked |= matches!(&started, Started::Ready(piece) if piece.len > n);
+                started
             }
             Ok(Nowait::Miss) => {
                 self.missed.push_back(Missed { item, file, lease, progress });
@@ -85,6 +91,7 @@ impl<'p, S> NowaitWindow<'p, S> {
             Ok(Nowait::Refused) => {
                 // File systems whose reads may be short anywhere are among those.
                 progress.cut = true;
+                self.blocked = true;
                 let started = read_on(cx, item, file, lease, progress, (false, &mut self.parked));
                 // A refusal may be that of a single file.
                 if !matches!(started, Started::Failed(_)) {
@@ -108,6 +115,7 @@ impl<'p, S> NowaitWindow<'p, S> {
         if how == Unsupported::Waiting {
             // File systems whose reads may be short anywhere are among those.
             progress.cut = true;
+            self.blocked = true;
             // Counted before the read, which may take long: the count brings more threads.
             cx.shared.unanswered.fetch_add(1, Ordering::Relaxed);
         }
@@ -116,6 +124,7 @@ impl<'p, S> NowaitWindow<'p, S> {
         if how == Unsupported::InMemory
             && cx.meter.typical_ns(CallKind::Read).is_some_and(|ns| ns > SWAPPED_NS)
         {
+            self.blocked = true;
             cx.shared.unanswered.fetch_add(1, Ordering::Relaxed);
         }
         started
@@ -225,6 +234,11 @@ impl<'p, S> Fetch<'p, S> for NowaitWindow<'p, S> {
             self.retry_oldest(cx, out);
         }
         Ok(())
+    }
+
+    #[inline]
+    fn take_blocked(&mut self) -> bool {
+        std::mem::take(&mut self.blocked)
     }
 
     fn in_flight(&self) -> usize {
