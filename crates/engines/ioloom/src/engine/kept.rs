@@ -1,4 +1,4 @@
-//! Tests with the parts of the engine: when a worker keeps its permit, and which reads count as blocked.
+//! Tests with the parts of the engine: when a worker keeps its permit.
 
 use super::looped;
 use super::prepare;
@@ -6,23 +6,19 @@ use super::ready::Ready;
 use super::work::{Piece, RunOptions, Work, Worker};
 use crate::arena::Lease;
 use crate::cancel::Cancel;
-use crate::claim::Claim;
 use crate::error::{Error, FileError, Operation};
-use crate::fetch::{self, Cx, Fetch, Reaped, Started};
+use crate::fetch::{Cx, Fetch, Reaped, Started};
 use crate::loaded::{Data, Loaded};
 use crate::shared::Shared;
-use crate::source::{Item, Listed, Next, Source};
-use crate::take::Take;
+use crate::source::{Item, Listed, Source};
 use ioloom_budget::{Budget, Part};
 use ioloom_model::{Plan, ReadOrder};
-use ioloom_observe::{Detail, Meter};
+use ioloom_observe::Detail;
 use ioloom_sys::clock::monotonic_ns;
-use ioloom_sys::file::{self, Nowait, OpenHow};
 use ioloom_walk::PathList;
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::ops::ControlFlow;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -223,35 +219,4 @@ fn completions_are_taken_without_a_permit() {
     let how = |index: usize| if index == 0 { Read::Misses } else { Read::AtOnce };
     let reaps = held(400, how).reaps;
     assert!(reaps.len() > 10 && reaps.iter().all(|held| !held), "{reaps:?}");
-}
-
-/// The first buffer of a file whose size is not known holds 64 KiB.
-#[test]
-fn reads_beyond_what_was_found_in_memory_have_blocked() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut list = PathList::default();
-    for (name, bytes) in [("small", 100), ("large", 200_000)] {
-        let path = dir.path().join(name);
-        std::fs::write(&path, vec![1; bytes]).unwrap();
-        list.push(path.as_os_str().as_bytes());
-    }
-    with_shared(&list, |shared| {
-        let mut method = fetch::make::<u64>(shared, 0, 8).unwrap();
-        let mut meter = Meter::start(monotonic_ns(), Detail::Totals);
-        let mut cx = Cx { shared, meter: &mut meter, may_wait: true, idle: true };
-        let mut claim = Claim::default();
-        for blocks in [false, true] {
-            let Next::Item(item) = shared.source.next(&mut claim, Take::NONE) else {
-                panic!("there are two files")
-            };
-            let opened = file::open(item.path.as_path(), OpenHow::default()).unwrap();
-            let found = file::read_nowait_at(&opened, &mut [0], 0).unwrap();
-            let lease = shared.arena.try_lease(shared.first_bytes).unwrap();
-            let started = method.start(&mut cx, item, lease);
-            // Not all file systems support such reads, and the pages may be gone.
-            if matches!(found, Nowait::Hit(_)) && matches!(started, Started::Ready(_)) {
-                assert_eq!(method.take_blocked(), blocks);
-            }
-        }
-    });
 }

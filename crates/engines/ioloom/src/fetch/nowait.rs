@@ -19,6 +19,7 @@ use crate::error::{Error, Operation};
 use crate::loaded::Loaded;
 use crate::source::Item;
 use ioloom_model::{CallKind, Tuning};
+use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::file::{self, Nowait};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -75,9 +76,11 @@ impl<'p, S> NowaitWindow<'p, S> {
             // Read the rest with blocking calls; at the end of the file one of them returns zero.
             Ok(Nowait::Hit(n)) => {
                 progress.filled = n;
+                let began_ns = (n == limit).then(monotonic_ns);
                 let started = read_on(cx, item, file, lease, progress, (false, &mut self.parked));
-                // The rest may be on a device.
-                self.blocked |= matches!(&started, Started::Ready(piece) if piece.len > n);
+                if let Started::Ready(piece) = &started {
+                    self.blocked |= has_blocked(piece.len.saturating_sub(n), began_ns);
+                }
                 started
             }
             Ok(Nowait::Miss) => {
@@ -129,6 +132,14 @@ impl<'p, S> NowaitWindow<'p, S> {
         }
         started
     }
+}
+
+/// Reports whether `bytes` that were read beyond a hit had to wait for a device. What follows a short hit
+/// is not in memory; what follows a full buffer (`began_ns`: when its read began) may be, and is judged by
+/// its time.
+fn has_blocked(bytes: usize, began_ns: Option<u64>) -> bool {
+    let slow_ns = SWAPPED_NS + bytes as u64;
+    bytes > 0 && began_ns.is_none_or(|began_ns| monotonic_ns().saturating_sub(began_ns) > slow_ns)
 }
 
 impl<'p, S> NowaitWindow<'p, S> {
@@ -297,5 +308,20 @@ fn finish_missed<'p, S>(
             read_on(cx, item, file, lease, progress, (false, parked))
         }
         Err(error) => Started::Failed(failed_on(&item, &file, Operation::Read, error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_after_a_hit_have_blocked_if_it_was_short_or_they_were_slow() {
+        let now_ns = monotonic_ns();
+        let long_ago_ns = now_ns - 10 * SWAPPED_NS;
+        assert!(!has_blocked(0, None) && !has_blocked(0, Some(long_ago_ns)), "only the end was read");
+        assert!(has_blocked(4096, None));
+        assert!(has_blocked(4096, Some(long_ago_ns)));
+        assert!(!has_blocked(1 << 30, Some(now_ns)));
     }
 }
