@@ -319,7 +319,10 @@ mod tests {
     fn reads_after_a_hit_have_blocked_if_it_was_short_or_they_were_slow() {
         let now_ns = monotonic_ns();
         let long_ago_ns = now_ns - 10 * SWAPPED_NS;
-        assert!(!has_blocked(0, None) && !has_blocked(0, Some(long_ago_ns)), "only the end was read");
+        assert!(
+            !has_blocked(0, None) && !has_blocked(0, Some(long_ago_ns)),
+            "only the end was read"
+        );
         assert!(has_blocked(4096, None));
         assert!(has_blocked(4096, Some(long_ago_ns)));
         assert!(!has_blocked(1 << 30, Some(now_ns)));
