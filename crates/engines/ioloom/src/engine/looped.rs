@@ -46,8 +46,8 @@
 //! wait for memory, paths or workers      the permit is returned
 //! ```
 //!
-//! Only the first read that blocks after 64 hits is made with a permit in hand. Which reads have blocked
-//! is known to the method ([`Fetch::take_blocked`]).
+//! The method reports a read that has blocked after it ([`Fetch::take_blocked`]), so the first one after
+//! 64 hits is made with a permit in hand. Opens that wait are not reported.
 
 use super::ready::Ready;
 use super::work::{Work, Worker};

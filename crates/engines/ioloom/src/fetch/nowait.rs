@@ -136,7 +136,8 @@ impl<'p, S> NowaitWindow<'p, S> {
 
 /// Reports whether `bytes` that were read beyond a hit had to wait for a device. What follows a short hit
 /// is not in memory; what follows a full buffer (`began_ns`: when its read began) may be, and is judged by
-/// its time.
+/// its time: more than a nanosecond per byte is a wait. A device above 1 GB/s can be faster, and its reads
+/// then count as hits.
 fn has_blocked(bytes: usize, began_ns: Option<u64>) -> bool {
     let slow_ns = SWAPPED_NS + bytes as u64;
     bytes > 0 && began_ns.is_none_or(|began_ns| monotonic_ns().saturating_sub(began_ns) > slow_ns)
