@@ -241,6 +241,8 @@ impl Ring {
                     Err(e)
                         if matches!(Errno::from_io_error(&e), Some(Errno::BUSY | Errno::AGAIN)) =>
                     {
+                        // The refused call has not looked for completions.
+                        let _ = fault::call("io_uring_get_events", || self.enter(0));
                         self.drain(done);
                         // The next call submits what the kernel does not accept now.
                         if done.len() > before || !wait {
@@ -294,10 +296,15 @@ impl Ring {
     /// Submits new requests and lets the kernel post deferred completions without waiting, in one
     /// system call.
     fn enter_now(&mut self) -> io::Result<usize> {
-        const GET_EVENTS: u32 = 1;
         let new = self.ring.submission().len() as u32;
-        // SAFETY: no argument is passed; the submission queue has `new` entries whose resources are
-        // owned by the slots.
+        self.enter(new)
+    }
+
+    /// Submits the first `new` requests and lets the kernel post deferred completions without waiting.
+    fn enter(&self, new: u32) -> io::Result<usize> {
+        const GET_EVENTS: u32 = 1;
+        // SAFETY: no argument is passed; the submission queue has at least `new` entries, whose
+        // resources are owned by the slots.
         unsafe { self.ring.submitter().enter::<libc::sigset_t>(new, 0, GET_EVENTS, None) }
     }
 

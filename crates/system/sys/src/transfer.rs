@@ -55,11 +55,19 @@ pub fn write_at(to: impl AsFd, bytes: &[u8], offset: u64) -> io::Result<usize> {
 
 /// Writes once at `offset`, which is where the last call ended. Files of the kernel that have no offsets, such as
 /// `/proc/self/comm`, are written as a pipe is.
+///
+/// # Errors
+/// Fails as `pwrite` does. A file without offsets that accepts only a part is an error: it would take the rest
+/// for a new value.
 #[inline]
 pub fn write_next_at(to: impl AsFd, bytes: &[u8], offset: u64) -> io::Result<usize> {
     match write_at(&to, bytes, offset) {
         Err(error) if Errno::from_io_error(&error) == Some(Errno::SPIPE) => {
-            retry("write", || rustix::io::write(&to, bytes))
+            let written = retry("write", || rustix::io::write(&to, bytes));
+            match written.map(|n| cut("write", n)) {
+                Ok(n) if n < bytes.len() => Err(io::ErrorKind::WriteZero.into()),
+                written => written,
+            }
         }
         written => written,
     }

@@ -127,6 +127,8 @@ pub(super) fn write(job: &Job<'_>, bytes: &[u8], at: u64) -> Result<(), Transfer
 }
 
 fn write_full(job: &Job<'_>, mut bytes: &[u8], mut at: u64) -> Result<(), TransferError> {
+    // A hole, or a part that another thread writes, is not in a file without offsets.
+    let in_order = !(job.holes || job.punch_zeros) && job.plan.threads <= 1;
     while !bytes.is_empty() {
         let written = if job.plan.mode == Mode::Uncached {
             match transfer::write_uncached_at(job.ends.to, bytes, at) {
@@ -135,6 +137,8 @@ fn write_full(job: &Job<'_>, mut bytes: &[u8], mut at: u64) -> Result<(), Transf
                 }
                 result => result,
             }
+        } else if in_order {
+            transfer::write_next_at(job.ends.to, bytes, at)
         } else {
             transfer::write_at(job.ends.to, bytes, at)
         };

@@ -126,7 +126,7 @@ fn write_all(
         let written = if to_stream {
             stream::write(job.ends.to, bytes)
         } else {
-            transfer::write_at(job.ends.to, bytes, at)
+            transfer::write_next_at(job.ends.to, bytes, at)
         };
         match written {
             Err(e) if to_stream && stream::would_block(&e) => {

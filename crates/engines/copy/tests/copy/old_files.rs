@@ -163,7 +163,8 @@ fn an_owner_that_the_mount_decides_is_not_preserved_silently() {
     }
 }
 
-/// Goal: a file in a directory that can have no other names is written. Method: the name of this process in /proc.
+/// Goal: a file in a directory that can have no other names is written. Method: the name of this process in /proc,
+/// from a file and from a source without a size.
 #[test]
 fn a_file_in_proc_is_written_in_place() {
     let place = TestDir::disk();
@@ -173,6 +174,9 @@ fn a_file_in_proc_is_written_in_place() {
     let report = one(&from, comm, &CopyOptions::default());
     assert_eq!(report.errors_count, 0, "{}", messages(&report));
     assert_eq!(fs::read(comm).unwrap(), b"renamed\n");
+    let report = one(Path::new("/proc/sys/kernel/ostype"), comm, &CopyOptions::default());
+    assert_eq!(report.errors_count, 0, "{}", messages(&report));
+    assert!(fs::read(comm).unwrap().starts_with(b"Linux"));
 }
 
 /// Goal: attributes of security modules survive a replacement, except those that depend on the content.

@@ -69,6 +69,24 @@ fn a_log_that_grows_during_every_attempt_is_copied_in_part_and_reported() {
     }
 }
 
+/// A file without offsets takes each write for a whole value.
+#[test]
+fn a_value_that_is_written_in_part_is_an_error() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let small = dir.path().join("small");
+    fs::write(&small, "renamed").unwrap();
+    for from in [small.as_path(), Path::new("/proc/sys/kernel/ostype")] {
+        fault::set("write:1:cut3");
+        let to = Target::As("/proc/self/comm".into());
+        let (from, options) = ([from.to_owned()], CopyOptions::default());
+        let report = copy(&from, &to, &options, &Silent, &CopyCounters::default());
+        let calls = fault::calls_of("write");
+        fault::set("");
+        assert_eq!((calls, report.unwrap().errors_count), (1, 1), "{from:?}");
+    }
+}
+
 #[test]
 fn a_log_that_grows_during_one_attempt_is_copied_whole() {
     let _alone = alone();

@@ -34,9 +34,20 @@
 //!
 //! A worker waits for memory only while it has nothing ready, because ready pieces hold memory.
 //!
-//! Permits are one word that all workers write. While everything is in memory, a worker keeps its
-//! permit from one file to the next (for a limited number of files if others wait for one) and
-//! returns it before it waits for a read, for memory or for other workers.
+//! Permits are one word that all workers write. A worker whose files are in memory keeps its permit from
+//! one file to the next (for a limited number of files if others wait for one). Each worker decides from
+//! its own files, so a slow file system delays only the workers that read from it:
+//!
+//! ```text
+//! first piece at once, no read blocked   hits + 1; from 64 on, the permit is kept
+//! read blocked, miss or failure          hits = 0, the permit is returned
+//! later piece of a file                  hits do not grow: the pieces of a file are one hit
+//! completions taken while some are due   the permit is returned: the oldest miss is read with a blocking call
+//! wait for memory, paths or workers      the permit is returned
+//! ```
+//!
+//! The method reports a read that has blocked after it ([`Fetch::take_blocked`]), so the first one after
+//! 64 hits is made with a permit in hand. Opens that wait are not reported.
 
 use super::ready::Ready;
 use super::work::{Work, Worker};
@@ -81,7 +92,7 @@ struct Loop<'w, 'e, W: Work> {
     claim: Claim,
     reaped: Reaped<'e, W::State>,
     issued: u32,
-    /// Consecutive files that were in memory.
+    /// Consecutive files that were in memory, whose reads did not block.
     hits: u32,
     /// The permit of the last function, for the next one; `None` while this worker waits.
     kept: Option<Permit<'e>>,
@@ -226,9 +237,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         let Some(missed) = self.fetch.missed() else { return false };
         let Some(stolen) = self.ready.steal_missed(self.worker.shared) else { return false };
         missed.push_back(stolen);
-        // A read is waited for.
-        self.hits = 0;
-        self.kept = None;
+        self.not_in_memory();
         self.admission.issued();
         self.publish_in_flight();
         true
@@ -268,8 +277,8 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
     #[inline]
     fn take(&self) -> Take {
         let take = self.worker.shared.take();
-        let in_memory = self.hits >= HITS_IN_A_ROW;
-        Take { stripe: if in_memory { take.stripe.max(HIT_STRIPE) } else { take.stripe }, ..take }
+        let stripe = if self.is_in_memory() { take.stripe.max(HIT_STRIPE) } else { take.stripe };
+        Take { stripe, ..take }
     }
 
     fn issue(&mut self) {
@@ -336,7 +345,11 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         match started {
             Started::Ready(loaded) => {
                 self.admission.completed();
-                self.hits = self.hits.saturating_add(1);
+                if self.fetch.take_blocked() {
+                    self.not_in_memory();
+                } else {
+                    self.hits = self.hits.saturating_add(1);
+                }
                 if self.computes_hits() {
                     self.admission.taken();
                     hit = Some(loaded);
@@ -346,10 +359,10 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
             }
             Started::Pending => {
                 self.worker.shared.gauges.missed(self.worker.number);
-                self.hits = 0;
-                self.kept = None;
+                self.not_in_memory();
             }
             Started::Failed(error) => {
+                self.not_in_memory();
                 self.admission.failed();
                 self.worker.failed(error);
             }
@@ -372,11 +385,16 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         typical.is_none_or(|ns| ns <= SHORT_FUNCTION_NS)
     }
 
-    /// Reports whether the files seem to be in memory. Such files are never slow. Without `RWF_NOWAIT` it is
-    /// not known which files are: a read that blocks looks like a hit.
+    /// Reports whether the files seem to be in memory. Such files are never slow.
+    #[inline]
     fn is_in_memory(&self) -> bool {
-        let known = self.worker.shared.unanswered.load(Ordering::Relaxed) == 0;
-        known && self.hits >= HITS_IN_A_ROW
+        self.hits >= HITS_IN_A_ROW
+    }
+
+    /// Records that a file was not in memory, or may not have been. The next ones may not be, either.
+    fn not_in_memory(&mut self) {
+        self.hits = 0;
+        self.kept = None;
     }
 
     fn reap(&mut self, wait: bool) {
@@ -384,8 +402,11 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         if !(self.claim.is_empty() || self.is_in_memory()) {
             self.give_back_if_slow();
         }
-        if wait {
+        if wait || self.admission.in_flight() > 0 {
+            // Even without `wait`, the method may read its oldest miss with a blocking call.
             self.kept = None;
+        }
+        if wait {
             // After a stolen piece this buffer is one more than the part of this worker, and others may
             // wait for the memory.
             self.spare = None;
@@ -458,7 +479,10 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
             let meter = &mut self.worker.meter;
             let mut cx = Cx { shared, meter, may_wait: false, idle: false };
             let started = self.fetch.resume(&mut cx, piece);
+            let before = self.hits;
             next = self.started(started);
+            // Later pieces are read with blocking calls.
+            self.hits = self.hits.min(before);
         }
     }
 

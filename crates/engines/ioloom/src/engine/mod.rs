@@ -14,6 +14,8 @@ mod alternating;
 mod blocking;
 mod blocking_crew;
 mod choice;
+#[cfg(test)]
+mod kept;
 mod limits;
 mod looped;
 mod measure;

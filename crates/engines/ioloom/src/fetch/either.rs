@@ -105,6 +105,10 @@ impl<'p, S> Fetch<'p, S> for Either<'p, S> {
         Ok(())
     }
 
+    fn take_blocked(&mut self) -> bool {
+        self.nowait.take_blocked()
+    }
+
     fn in_flight(&self) -> usize {
         self.nowait.in_flight() + self.ring.as_ref().map_or(0, Fetch::in_flight)
     }

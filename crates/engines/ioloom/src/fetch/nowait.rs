@@ -19,6 +19,7 @@ use crate::error::{Error, Operation};
 use crate::loaded::Loaded;
 use crate::source::Item;
 use ioloom_model::{CallKind, Tuning};
+use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::file::{self, Nowait};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -34,13 +35,16 @@ pub(crate) struct NowaitWindow<'p, S> {
     missed: VecDeque<Missed<'p, S>>,
     parked: Parked<'p, S>,
     neighbours: Neighbours,
+    /// Whether a read that came at once has blocked; see [`Fetch::take_blocked`].
+    blocked: bool,
 }
 
 impl<S> NowaitWindow<'_, S> {
     /// Creates a window of `window` files. `may_refer`: a descriptor is left for a directory.
     pub(crate) fn new(window: u32, may_refer: bool) -> Self {
         let (missed, parked) = (VecDeque::new(), Parked::new());
-        Self { window: window as usize, missed, parked, neighbours: Neighbours::new(may_refer) }
+        let neighbours = Neighbours::new(may_refer);
+        Self { window: window as usize, missed, parked, neighbours, blocked: false }
     }
 }
 
@@ -72,7 +76,12 @@ impl<'p, S> NowaitWindow<'p, S> {
             // Read the rest with blocking calls; at the end of the file one of them returns zero.
             Ok(Nowait::Hit(n)) => {
                 progress.filled = n;
-                read_on(cx, item, file, lease, progress, (false, &mut self.parked))
+                let began_ns = (n == limit).then(monotonic_ns);
+                let started = read_on(cx, item, file, lease, progress, (false, &mut self.parked));
+                if let Started::Ready(piece) = &started {
+                    self.blocked |= has_blocked(piece.len.saturating_sub(n), began_ns);
+                }
+                started
             }
             Ok(Nowait::Miss) => {
                 self.missed.push_back(Missed { item, file, lease, progress });
@@ -85,6 +94,7 @@ impl<'p, S> NowaitWindow<'p, S> {
             Ok(Nowait::Refused) => {
                 // File systems whose reads may be short anywhere are among those.
                 progress.cut = true;
+                self.blocked = true;
                 let started = read_on(cx, item, file, lease, progress, (false, &mut self.parked));
                 // A refusal may be that of a single file.
                 if !matches!(started, Started::Failed(_)) {
@@ -108,6 +118,7 @@ impl<'p, S> NowaitWindow<'p, S> {
         if how == Unsupported::Waiting {
             // File systems whose reads may be short anywhere are among those.
             progress.cut = true;
+            self.blocked = true;
             // Counted before the read, which may take long: the count brings more threads.
             cx.shared.unanswered.fetch_add(1, Ordering::Relaxed);
         }
@@ -116,10 +127,20 @@ impl<'p, S> NowaitWindow<'p, S> {
         if how == Unsupported::InMemory
             && cx.meter.typical_ns(CallKind::Read).is_some_and(|ns| ns > SWAPPED_NS)
         {
+            self.blocked = true;
             cx.shared.unanswered.fetch_add(1, Ordering::Relaxed);
         }
         started
     }
+}
+
+/// Reports whether `bytes` that were read beyond a hit had to wait for a device. What follows a short hit
+/// is not in memory; what follows a full buffer (`began_ns`: when its read began) may be, and is judged by
+/// its time: more than a nanosecond per byte is a wait. A device above 1 GB/s can be faster, and its reads
+/// then count as hits.
+fn has_blocked(bytes: usize, began_ns: Option<u64>) -> bool {
+    let slow_ns = SWAPPED_NS + bytes as u64;
+    bytes > 0 && began_ns.is_none_or(|began_ns| monotonic_ns().saturating_sub(began_ns) > slow_ns)
 }
 
 impl<'p, S> NowaitWindow<'p, S> {
@@ -227,6 +248,11 @@ impl<'p, S> Fetch<'p, S> for NowaitWindow<'p, S> {
         Ok(())
     }
 
+    #[inline]
+    fn take_blocked(&mut self) -> bool {
+        std::mem::take(&mut self.blocked)
+    }
+
     fn in_flight(&self) -> usize {
         self.missed.len() + self.parked.len()
     }
@@ -283,5 +309,23 @@ fn finish_missed<'p, S>(
             read_on(cx, item, file, lease, progress, (false, parked))
         }
         Err(error) => Started::Failed(failed_on(&item, &file, Operation::Read, error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_after_a_hit_have_blocked_if_it_was_short_or_they_were_slow() {
+        let now_ns = monotonic_ns();
+        let long_ago_ns = now_ns - 10 * SWAPPED_NS;
+        assert!(
+            !has_blocked(0, None) && !has_blocked(0, Some(long_ago_ns)),
+            "only the end was read"
+        );
+        assert!(has_blocked(4096, None));
+        assert!(has_blocked(4096, Some(long_ago_ns)));
+        assert!(!has_blocked(1 << 30, Some(now_ns)));
     }
 }

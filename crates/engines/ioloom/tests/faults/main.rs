@@ -9,7 +9,10 @@ mod support;
 
 use ioloom::engine::{self, RunOptions};
 use ioloom::{Error, Links};
+use ioloom_sys::buffer::Buffer;
 use ioloom_sys::fault;
+use ioloom_sys::ring::{Completion, Outcome, Ring};
+use std::io::Write;
 use support::{expected, lacks, list, make, plan, roots, run};
 
 const EINTR: i32 = 4;
@@ -135,6 +138,27 @@ fn one_failed_call_fails_one_file_or_the_run() {
     a_controller_sees_which_later_pieces_wait(&paths, &want);
     walks_of_polite_runs_lower_their_priority();
     files_without_a_buffer_fail_in_a_team(&paths);
+    a_ring_whose_submissions_are_refused_collects_what_has_ended();
+}
+
+/// A ring of one thread looks for completions only when the thread enters the kernel for them. Method: a
+/// read of a pipe, which cannot end while it is submitted.
+fn a_ring_whose_submissions_are_refused_collects_what_has_ended() {
+    let Ok(mut ring) = Ring::new(2) else { return eprintln!("skipped: no io_uring") };
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    ring.read(7, reader.into(), Buffer::new(4096), 0..4096, 0);
+    fault::set("");
+    ring.submit().unwrap();
+    writer.write_all(b"abc").unwrap();
+    let refused: Vec<String> = (1..=100).map(|n| format!("io_uring_enter:{n}:{EAGAIN}")).collect();
+    fault::set(&refused.join(","));
+    let mut done = Vec::new();
+    let reaped = ring.reap(true, &mut done);
+    let calls = fault::calls_of("io_uring_enter");
+    fault::set("");
+    reaped.unwrap();
+    assert!(matches!(&done[..], [Completion { token: 7, outcome: Outcome::Read(_, _, Ok(3)) }]));
+    assert!(calls < 100, "it collected nothing until a submission was accepted");
 }
 
 /// A reader whose first buffer cannot be allocated reports the file instead of waiting for memory.
