@@ -170,9 +170,10 @@ pub(crate) struct EachArgs {
     /// Print HASH  PATH for each file
     ///
     /// The lines are those of sha256sum, b3sum and other programs of that hash; names with line ends
-    /// or backslashes are escaped in the same way. XXH3_ precedes an xxh3 hash, as xxhsum prints it.
-    /// Each line is printed when its file is done, so the order differs between runs; see --ordered.
-    /// With --json each line is an object. The run ends when standard output is closed.
+    /// or backslashes are escaped in the same way. XXH3_ precedes an xxh3 hash, as xxhsum 0.8.2 and
+    /// later print it; xxhsum 0.8.1 needs --tag. Each line is printed when its file is done, so the
+    /// order differs between runs; see --ordered. With --json each line is an object. The run ends
+    /// when standard output is closed.
     #[arg(long)]
     pub(crate) per_file: bool,
 
@@ -192,12 +193,13 @@ pub(crate) struct EachArgs {
 
     /// Check files against the lines of a file
     ///
-    /// Use - for standard input. Reads the lists of sha256sum, sha1sum, sha512sum, md5sum, b2sum, b3sum
-    /// and xxhsum, with or without --tag. A line without a tag does not name its hash: add --compute,
-    /// unless it begins with XXH3_ or has 40 digits, which are sha1. XXH32, XXH128 and other lengths of
-    /// BLAKE2b and BLAKE3 are not read. The name - in a list is standard input. Prints OK or FAILED for
-    /// each file in the order of the list. The exit code is 1 if a file differs or cannot be read, and
-    /// if no line is properly formatted.
+    /// Use - for standard input. Reads the lists of sha256sum, sha1sum, sha512sum, md5sum, b2sum,
+    /// b3sum and xxhsum, with or without --tag. A line without a tag does not name its hash: add
+    /// --compute, unless it begins with XXH3_ or has 40 digits, which are read as sha1. XXH32, XXH128
+    /// and other lengths of BLAKE2b and BLAKE3 are not read, and lists of xxhsum --little-endian only
+    /// with tags. The name - in a list is standard input. Prints OK or FAILED for each file in the
+    /// order of the list. The exit code is 1 if a file differs or cannot be read, if no line is
+    /// properly formatted, and, without --compute, if a tag names a hash that is not supported.
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["per_file", "exec", "json",
           "dereference", "one_file_system", "exclude", "ignore", "skip_hidden"])]
     pub(crate) check: Option<PathBuf>,

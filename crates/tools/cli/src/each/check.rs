@@ -3,7 +3,7 @@
 
 use super::args::EachArgs;
 use super::job::{CHUNK_BYTES, Job, fit, stream};
-use super::line::{Line, LineReader, unsupported};
+use super::line::{Line, LineReader, escapes_cr, unsupported};
 use super::progress::Bar;
 use super::sink::{Manner, SHORT_LIST, Sink, WithoutReader};
 use super::work::{Comparison, Counts, EachWork, Expected, Lines, Local, failure};
@@ -31,8 +31,8 @@ struct Listed {
     input: Vec<Expected>,
     /// Numbers of the lines that are not understood, from 1.
     unknown: Vec<usize>,
-    /// The hashes that such lines name.
-    unsupported: BTreeSet<String>,
+    /// Numbers of the lines of hashes that are not supported, and the hashes.
+    unsupported: Vec<(usize, String)>,
 }
 
 impl Listed {
@@ -42,10 +42,11 @@ impl Listed {
     }
 
     /// Adds what a line expects. A list on standard input cannot name standard input.
-    fn add(&mut self, number: usize, path: &[u8], (hash, hex): (Hash, String), list: &Path) {
-        let expected = Expected { at: self.expected.len() + self.input.len(), hash, hex };
-        if path != b"-" {
-            self.paths.push(path);
+    fn add(&mut self, number: usize, line: Line<'_>, hash: Hash, list: &Path) {
+        let at = self.expected.len() + self.input.len();
+        let expected = Expected { at, hash, hex: line.hex, guessed: line.hash.is_none() };
+        if *line.path != *b"-" {
+            self.paths.push(&line.path);
             self.expected.push(expected);
         } else if list.as_os_str() == "-" {
             self.unknown.push(number);
@@ -71,23 +72,16 @@ pub(super) fn run(args: &EachArgs, list: &Path) -> Ended {
     let text = text?;
     let mut listed = parse(&text, args.zero, wanted, list)?;
     if args.warn {
-        for number in &listed.unknown {
-            let tag = wanted.map_or(String::new(), |hash| format!("{} ", hash.tag()));
-            let list = named(list);
-            stderr::message(&format!("{list}: line {number}: improperly formatted {tag}line"));
-        }
+        name_lines(&listed, wanted, list);
     }
-    if !listed.unsupported.is_empty() {
-        let names: Vec<&str> = listed.unsupported.iter().map(String::as_str).collect();
-        let verb = if names.len() == 1 { "is" } else { "are" };
-        let message = format!("{}: {} {verb} not supported", named(list), names.join(", "));
-        if !args.status {
-            stderr::message(&message);
-        }
-        // As in other programs, a list of another hash than the wanted one has no proper line.
-        if listed.is_empty() && wanted.is_none() {
-            return Ok(Exit::Failed);
-        }
+    let unchecked = unchecked(&listed, wanted, list);
+    // As in other programs, a list of another hash than the wanted one has no proper line.
+    let fails = wanted.is_none() && unchecked.is_some();
+    if let Some(message) = unchecked.filter(|_| fails || !args.status) {
+        stderr::message(&message);
+    }
+    if fails && listed.is_empty() {
+        return Ok(Exit::Failed);
     }
     if listed.is_empty() {
         return Err(Failure::failed(format!(
@@ -101,8 +95,38 @@ pub(super) fn run(args: &EachArgs, list: &Path) -> Ended {
         summarise(args, list, listed.unknown.len() as u64, counts);
     }
     let strictly_wrong = args.strict && !listed.unknown.is_empty();
-    let failed = counts.wrong + counts.failed > 0 || strictly_wrong || unverified;
+    let failed = counts.wrong + counts.failed > 0 || strictly_wrong || unverified || fails;
     Ok(if failed { Exit::Failed } else { Exit::Ok })
+}
+
+/// Prints the number of each line that is not checked, and why.
+fn name_lines(listed: &Listed, wanted: Option<Hash>, list: &Path) {
+    let tag = wanted.map_or(String::new(), |hash| format!("{} ", hash.tag()));
+    let improper = format!("improperly formatted {tag}line");
+    let mut lines: Vec<(usize, String)> =
+        listed.unknown.iter().map(|number| (*number, improper.clone())).collect();
+    if wanted.is_none() {
+        let reasons = listed.unsupported.iter();
+        lines.extend(reasons.map(|(number, name)| (*number, format!("{name} is not supported"))));
+    }
+    lines.sort();
+    for (number, reason) in lines {
+        stderr::message(&format!("{}: line {number}: {reason}", named(list)));
+    }
+}
+
+/// Describes the lines of hashes that are not supported, if there are any.
+fn unchecked(listed: &Listed, wanted: Option<Hash>, list: &Path) -> Option<String> {
+    let names: BTreeSet<&str> = listed.unsupported.iter().map(|(_, name)| name.as_str()).collect();
+    let verb = if names.len() == 1 { "is" } else { "are" };
+    let hashes = names.into_iter().collect::<Vec<_>>().join(", ");
+    let lines = match (wanted, listed.unsupported.len()) {
+        (_, 0) => return None,
+        (Some(_), _) => String::new(),
+        (None, 1) => "1 listed file was not checked: ".to_owned(),
+        (None, count) => format!("{count} listed files were not checked: "),
+    };
+    Some(format!("{}: {lines}{hashes} {verb} not supported", named(list)))
 }
 
 /// Returns the hash that the flags select.
@@ -117,27 +141,40 @@ fn wanted_hash(args: &EachArgs) -> Result<Option<Hash>, Failure> {
 fn parse(text: &[u8], zero: bool, wanted: Option<Hash>, list: &Path) -> Result<Listed, Failure> {
     let mut reader = LineReader::new(wanted);
     let mut listed = Listed::default();
+    let crlf = !zero && (wanted.is_some_and(escapes_cr) || all_end_with_cr(text));
     for (at, line) in text.split(|b| *b == if zero { 0 } else { b'\n' }).enumerate() {
-        let line = if zero { line } else { line.strip_suffix(b"\r").unwrap_or(line) };
+        let line = if crlf { line.strip_suffix(b"\r").unwrap_or(line) } else { line };
         if line.is_empty() || line.starts_with(b"#") {
             continue;
         }
         match reader.read(line) {
             Some(line) => {
                 let hash = hash_of(&line).map_err(|possible| ambiguous(list, at + 1, &possible))?;
-                listed.add(at + 1, &line.path, (hash, line.hex), list);
+                listed.add(at + 1, line, hash, list);
             }
             None => {
-                listed.unknown.push(at + 1);
-                listed.unsupported.extend(unsupported(line).map(str::to_owned));
+                let name = unsupported(line);
+                // With a wanted hash, all other lines count as improperly formatted.
+                if wanted.is_some() || name.is_none() {
+                    listed.unknown.push(at + 1);
+                }
+                listed.unsupported.extend(name.map(|name| (at + 1, name.to_owned())));
             }
         }
     }
     Ok(listed)
 }
 
-/// Returns the hash of a line, or those that have as many digits. Without a tag only sha1 is
-/// certain: 8 and 32 digits are also those of hashes that are not supported, XXH32 and XXH128.
+/// Returns whether all lines end with CR and LF. A CR at the end of only some is part of their names,
+/// which b3sum and xxhsum do not escape.
+fn all_end_with_cr(text: &[u8]) -> bool {
+    let lines = text.split_inclusive(|b| *b == b'\n').filter_map(|line| line.strip_suffix(b"\n"));
+    lines.filter(|line| !line.is_empty()).all(|line| line.ends_with(b"\r"))
+}
+
+/// Returns the hash of a line, or those that have as many digits. Lines of 40 digits without a tag are
+/// read as sha1, whose lists are common. Other lengths are also those of several hashes, or of hashes
+/// that are not supported, such as XXH32, XXH128 and SHA3.
 fn hash_of(line: &Line<'_>) -> Result<Hash, Vec<Hash>> {
     let same = |hash: &Hash| hash.digits() == line.hex.len();
     let possible = || Hash::ALL.into_iter().filter(same).collect::<Vec<_>>();
@@ -150,21 +187,16 @@ fn hash_of(line: &Line<'_>) -> Result<Hash, Vec<Hash>> {
 
 fn ambiguous(list: &Path, number: usize, possible: &[Hash]) -> Failure {
     let digits = possible.first().map_or(0, |hash| hash.digits());
-    let names: Vec<&str> = possible.iter().map(|hash| hash.name()).collect();
-    if let [one] = possible {
-        return Failure::usage(format!(
-            "{}: line {number} does not name its hash, and {digits} digits may be {} or another \
-             hash; add --compute {} if they are {}",
-            named(list),
-            one.tag(),
-            one.name(),
-            one.tag()
-        ));
-    }
+    let tags: Vec<&str> = possible.iter().map(|hash| hash.tag()).collect();
+    let flags: Vec<String> =
+        possible.iter().map(|hash| format!("--compute {}", hash.name())).collect();
     Failure::usage(format!(
-        "{}: line {number} does not name its hash, and several have {digits} digits; add --compute {}",
+        "{}: line {number} does not name its hash, and {digits} digits may be {} or another hash; \
+         add {} if they are {}",
         named(list),
-        names.join(" or --compute ")
+        tags.join(", "),
+        flags.join(" or "),
+        tags.join(" or ")
     ))
 }
 
@@ -224,7 +256,10 @@ fn standard_input(
         let read = crate::interrupt::unless_raised(stop, move || hash_input(hash));
         match read.ok_or_else(interrupted)? {
             Ok(hex) if comparison.compare(sink, expected, (b"-", &hex)) => counts.right += 1,
-            Ok(_) => counts.wrong += 1,
+            Ok(_) => {
+                counts.wrong += 1;
+                counts.guessed += u64::from(expected.guessed);
+            }
             Err(reason) => {
                 sink.report(|| stderr::message(&format!("cannot read standard input: {reason}")));
                 sink.line(expected.at, &comparison.unreadable(b"-"));
@@ -274,6 +309,12 @@ fn summarise(args: &EachArgs, list: &Path, unknown: u64, counts: Counts) {
     say(unknown, &format!("line {}", lines("is")), &format!("lines {}", lines("are")));
     say(counts.failed, "listed file could not be read", "listed files could not be read");
     say(counts.wrong, "computed checksum did not match", "computed checksums did not match");
+    if counts.guessed > 0 {
+        stderr::message(
+            "lines of 40 digits without a tag were read as SHA1; add tags if they are of another \
+             hash",
+        );
+    }
     if args.ignore_missing && counts.right == 0 {
         stderr::message(&format!("{}: no file was verified", named(list)));
     }

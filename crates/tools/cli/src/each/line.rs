@@ -10,6 +10,9 @@ const XXH3_MARK: &[u8] = b"XXH3_";
 /// Tags of BLAKE2b with its length, as OpenSSL and other programs write them.
 const BLAKE2B_512: [&str; 2] = ["BLAKE2b-512", "BLAKE2B-512"];
 
+/// Marks digits in little-endian order in a tag of xxhsum.
+const LITTLE_ENDIAN: &[u8] = b"_LE";
+
 /// The form of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Form {
@@ -58,6 +61,12 @@ pub(super) fn write_checked(out: &mut Vec<u8>, path: &[u8], found: &str) {
 
 fn needs_escape(path: &[u8]) -> bool {
     path.iter().any(|b| matches!(b, b'\n' | b'\r' | b'\\'))
+}
+
+/// Returns whether the programs of a hash escape a CR in a name. One at the end of such a line is part
+/// of the end of the line.
+pub(super) fn escapes_cr(hash: Hash) -> bool {
+    matches!(hash, Hash::Md5 | Hash::Sha1 | Hash::Sha256 | Hash::Sha512 | Hash::Blake2b)
 }
 
 fn write_name(out: &mut Vec<u8>, path: &[u8], escape: bool) {
@@ -117,7 +126,10 @@ impl LineReader {
             return None;
         }
         let path = if escaped { unescape(path)? } else { Cow::Borrowed(path) };
-        let hex = String::from_utf8_lossy(digits).to_ascii_lowercase();
+        let mut hex = String::from_utf8_lossy(digits).to_ascii_lowercase();
+        if is_little_endian(rest) {
+            hex = reversed(&hex);
+        }
         Some(Line { hash: hash.or(self.wanted), hex, path })
     }
 
@@ -152,7 +164,16 @@ impl LineReader {
 
 /// Parses `NAME (PATH) = HASH`, also without the spaces, as OpenSSL prints it.
 fn read_tagged(line: &[u8]) -> Option<(Hash, &[u8], &[u8])> {
-    let (hash, rest) = Hash::ALL.into_iter().find_map(|hash| {
+    let (hash, rest) = named_hash(line)?;
+    let close = rest.iter().rposition(|b| *b == b')')?;
+    let digits = rest[close + 1..].trim_ascii_start().strip_prefix(b"=")?.trim_ascii_start();
+    let digits = digits.strip_suffix(b"\r").unwrap_or(digits);
+    Some((hash, digits, &rest[..close]))
+}
+
+/// Returns the supported hash that a tag names, and what follows the parenthesis after the tag.
+fn named_hash(line: &[u8]) -> Option<(Hash, &[u8])> {
+    Hash::ALL.into_iter().find_map(|hash| {
         let tag = hash.tag();
         // OpenSSL 3 writes SHA2-256.
         let openssl =
@@ -160,26 +181,40 @@ fn read_tagged(line: &[u8]) -> Option<(Hash, &[u8], &[u8])> {
         let mut names = BLAKE2B_512.iter().filter(|_| hash == Hash::Blake2b);
         let long = names.find_map(|name| line.strip_prefix(name.as_bytes()));
         let rest = long.or_else(|| line.strip_prefix(tag.as_bytes())).or_else(openssl)?;
+        let is_xxhash = matches!(hash, Hash::Xxh3 | Hash::Xxh64);
+        let reversed = if is_xxhash { rest.strip_prefix(LITTLE_ENDIAN) } else { None };
+        let rest = reversed.unwrap_or(rest);
         let rest = rest.strip_prefix(b" ").unwrap_or(rest);
         Some((hash, rest.strip_prefix(b"(")?))
-    })?;
-    let close = rest.iter().rposition(|b| *b == b')')?;
-    let digits = rest[close + 1..].trim_ascii_start().strip_prefix(b"=")?.trim_ascii_start();
-    Some((hash, digits, &rest[..close]))
+    })
+}
+
+/// Returns whether a line has a tag of xxhsum --little-endian.
+fn is_little_endian(line: &[u8]) -> bool {
+    let follows = |hash: Hash| line.strip_prefix(hash.tag().as_bytes());
+    [Hash::Xxh3, Hash::Xxh64].into_iter().filter_map(follows).any(|r| r.starts_with(LITTLE_ENDIAN))
+}
+
+/// Returns the digits with their bytes in reverse order.
+fn reversed(hex: &str) -> String {
+    let bytes = hex.as_bytes().rchunks(2).flatten();
+    bytes.map(|digit| char::from(*digit)).collect()
 }
 
 /// Returns the name of the hash in a tagged line, if it is not supported.
 pub(super) fn unsupported(line: &[u8]) -> Option<&str> {
     let line = line.trim_ascii_start();
     let line = line.strip_prefix(b"\\").unwrap_or(line);
+    if named_hash(line).is_some() {
+        return None;
+    }
     let open = line.iter().position(|b| *b == b'(')?;
     let name = str::from_utf8(line[..open].trim_ascii_end()).ok()?;
     let close = line.iter().rposition(|b| *b == b')').filter(|close| *close > open)?;
     let digits = line[close + 1..].trim_ascii_start().strip_prefix(b"=")?.trim_ascii();
     let is_name = !name.is_empty()
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-/_".contains(&b))
-        && Hash::ALL.into_iter().all(|hash| !hash.tag().eq_ignore_ascii_case(name))
-        && !BLAKE2B_512.contains(&name);
+        && Hash::ALL.into_iter().all(|hash| !hash.tag().eq_ignore_ascii_case(name));
     let is_hash = digits.len() >= 8 && digits.iter().all(u8::is_ascii_hexdigit);
     (is_name && is_hash).then_some(name)
 }
@@ -259,6 +294,12 @@ mod tests {
             let line = read(text.as_bytes()).unwrap();
             assert_eq!((line.hash, line.hex.as_str()), (Some(Hash::Blake2b), &*blake2b));
         }
+        for line in [&b"XXH64_LE (a) = 343d5092dd6304d5"[..], b"XXH64 (a) = d50463dd92503d34\r"] {
+            let line = read(line).unwrap();
+            assert_eq!((line.hash, line.hex.as_str()), (Some(Hash::Xxh64), "d50463dd92503d34"));
+        }
+        let line = read(b"\\XXH3_LE (a\\nb) = 70cebeb23a1a4db3").unwrap();
+        assert_eq!((line.hash, line.hex.as_str()), (Some(Hash::Xxh3), "b34d1a3ab2bece70"));
         let line = read(b"\\XXH3 (a\\nb) = 78af5f94892f3950").unwrap();
         assert_eq!(&*line.path, b"a\nb");
         let line = read(b"XXH3_78af5f94892f3950  a").unwrap();
@@ -288,6 +329,10 @@ mod tests {
             (b"SHA512/256(a)= 78af5f94892f3950", Some("SHA512/256")),
             (b"MD5 (a) = 900150983cd24fb0d6963f7d28e17f72", None),
             (b"BLAKE2B-512(a)= 78af5f94892f3950", None),
+            (b"SHA2-256(a)= 78af5f94892f3950", None),
+            (b"SHA2-384(a)= 78af5f94892f3950", Some("SHA2-384")),
+            (b"XXH3_LE (a) = 78af5f94", None),
+            (b"XXH128_LE (a) = 78af5f94", Some("XXH128_LE")),
             (b"md5 (a) = 900150983cd24fb0d6963f7d28e17f72", None),
             (b"XXH32 (a) = none", None),
             (b"some text (with a remark)", None),

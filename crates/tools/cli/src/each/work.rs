@@ -61,6 +61,8 @@ pub(super) struct Expected {
     pub(super) hash: Hash,
     /// Its digits.
     pub(super) hex: String,
+    /// Whether only the number of digits shows the hash.
+    pub(super) guessed: bool,
 }
 
 /// What a check expects and prints.
@@ -149,6 +151,7 @@ impl Local {
         let (all, more) = (&mut self.counts, other.counts);
         all.right += more.right;
         all.wrong += more.wrong;
+        all.guessed += more.guessed;
         all.failed += more.failed;
         all.commands += more.commands;
         all.interrupted += more.interrupted;
@@ -163,6 +166,8 @@ pub(super) struct Counts {
     pub(super) right: u64,
     /// Files with another hash.
     pub(super) wrong: u64,
+    /// Those whose expected hash is only known from its number of digits; also in `wrong`.
+    pub(super) guessed: u64,
     /// Files that failed.
     pub(super) failed: u64,
     /// Files whose command failed; also in `failed`.
@@ -469,9 +474,18 @@ impl EachWork<'_> {
         local.records.extend(done.record.map(|record| (done.index, *record)));
         match done.right {
             Some(true) => local.counts.right += 1,
-            Some(false) => local.counts.wrong += 1,
+            Some(false) => {
+                local.counts.wrong += 1;
+                local.counts.guessed += u64::from(self.is_guessed(done.index));
+            }
             None => {}
         }
+    }
+
+    /// Returns whether only the number of digits shows the expected hash of a file.
+    fn is_guessed(&self, index: usize) -> bool {
+        let Lines::Compare(_, comparison) = &self.lines else { return false };
+        comparison.expected.get(index).is_some_and(|expected| expected.guessed)
     }
 
     /// Counts a command that has failed during an interrupt, which may be why. Returns whether it is one.
