@@ -227,7 +227,9 @@ pub(super) fn evidence(
         clock_total: (run.clock.total > 0).then_some(run.clock.total),
         ..Checks::default()
     };
-    let overhead_pct = 100.0 * cost_ns / lived_ns.max(1) as f64;
+    // Records without the life of a thread are compared with the run.
+    let lived_ns = if lived_ns == 0 { elapsed_ns } else { lived_ns };
+    let overhead_pct = 100.0 * cost_ns / lived_ns as f64;
     Evidence { level: run.level, sources, checks, overhead_pct, notes }
 }
 

@@ -184,7 +184,8 @@ impl Sampler {
                 stream.pid = pid;
                 stream.start_ticks = stream.start_ticks.or(start_ticks);
                 task.start_ticks = stream.start_ticks;
-                stream.begin_ns.get_or_insert(now_ns);
+                let begin_ns = stream.end_ns.map_or(now_ns, |end_ns| end_ns.min(now_ns));
+                stream.begin_ns.get_or_insert(begin_ns);
                 stream.name = task.name().or(stream.name.take());
                 self.tasks.insert(tid, task);
             }

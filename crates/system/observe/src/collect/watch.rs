@@ -74,7 +74,9 @@ impl Watch {
         let own_events = !rings.is_empty();
         let instance = opened.kernel.as_ref().map(|kernel| kernel.instance.clone());
         let mut gather = Gather::new(options.events_max, true);
-        gather.know(pid).pid = pid;
+        // The process exists already, so no record shows its begin.
+        let root = gather.know(pid);
+        (root.pid, root.begin_ns) = (pid, Some(monotonic_ns()));
         let sources =
             Sources { kernel: opened.kernel, rings, sampler: Some(Sampler::new(pid)), own_events };
         let drain = Drain::start(sources, gather).map_err(Refused::Thread)?;
@@ -160,14 +162,11 @@ fn assemble(run: Run, mut collected: Collected) -> Raw {
     let (mut waits, mut named, mut by_samples, mut unobserved) = (0, 0, 0, 0);
     for (tid, stream) in gather.take_threads() {
         let samples = samples_of(&stream, samples.entry(tid).or_default());
-        let first =
-            [&stream.own, &stream.sched].iter().filter_map(|l| Some(l.first()?.at_ns)).min();
-        let begin_ns = stream.begin_ns.or(first).unwrap_or(run.start_ns);
         let done = Finished {
             tid,
             name: stream.name.clone().unwrap_or_else(|| tid.to_string()),
             role: format!("process {}", stream.pid),
-            start_ns: begin_ns.max(run.start_ns),
+            start_ns: begin_ns(&run, &stream),
             end_ns: stream.end_ns.unwrap_or(run.end_ns),
             ..Finished::default()
         };
@@ -220,10 +219,16 @@ fn lived_ns(run: &Run, gather: &Gather, finished: &[Finished]) -> u64 {
     let others = gather.threads.iter().filter(|(tid, _)| finished.iter().all(|d| d.tid != **tid));
     let replaced = gather.replaced.values().flatten();
     let lives = others.map(|(_, stream)| stream).chain(replaced).map(|stream| {
-        let begin_ns = stream.begin_ns.unwrap_or(run.start_ns).max(run.start_ns);
-        stream.end_ns.unwrap_or(run.end_ns).saturating_sub(begin_ns)
+        stream.end_ns.unwrap_or(run.end_ns).saturating_sub(begin_ns(run, stream))
     });
     lives.sum()
+}
+
+/// Returns when a thread began within the run. /proc may show it only after its first switches.
+fn begin_ns(run: &Run, stream: &Stream) -> u64 {
+    let switches = stream.own.iter().chain(&stream.sched).map(|switch| switch.at_ns);
+    let begin_ns = switches.chain(stream.begin_ns).min().unwrap_or(run.start_ns);
+    begin_ns.max(run.start_ns)
 }
 
 /// What is known about the waits of a thread.

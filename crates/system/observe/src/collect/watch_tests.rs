@@ -263,6 +263,22 @@ fn the_overhead_is_a_share_of_the_time_of_all_threads() {
     assert!((overhead_pct(4) - 2.5).abs() < 1e-9, "{}", overhead_pct(4));
 }
 
+/// /proc was listed after the thread had ended.
+#[test]
+fn a_thread_begins_with_its_first_switch() {
+    let own = vec![switch(2_000, false), switch(5_000, true)];
+    let (begin_ns, end_ns) = (Some(8_000), Some(5_000));
+    let mut collected = Collected { sampler: Some(Sampler::new(7)), ..Collected::default() };
+    collected.gather.own_switches = 2;
+    let stream = Stream { pid: 7, begin_ns, end_ns, own, ..Stream::default() };
+    collected.gather.threads.insert(7, stream);
+    let costs = Costs { switch_ns: Some(30.0), ..Costs::default() };
+    let raw = assemble(Run { costs, ..run(Level::Switch) }, collected);
+    assert_eq!((raw.threads[0].start_ns, raw.threads[0].end_ns), (1_000, 4_000));
+    // 2 records of 15 ns in 3000 ns.
+    assert!((raw.evidence.overhead_pct - 1.0).abs() < 1e-9, "{}", raw.evidence.overhead_pct);
+}
+
 #[test]
 fn a_missing_process_is_refused() {
     let refused = Watch::start(Some(Level::Account), u32::MAX / 2, quick()).err().unwrap();
