@@ -7,7 +7,7 @@ use super::sample::Total;
 use super::trial::{Trial, WARM, work};
 use ioloom::Plan;
 
-/// Loss up to which the default is preferred.
+/// Loss up to which the default is preferred, in addition to the spread between runs.
 pub(super) const TIE: f64 = 0.02;
 /// Relative error that no trial excludes: the job is longer than its parts, and the machine changes.
 const FLOOR: f64 = 0.05;
@@ -86,26 +86,32 @@ fn quantile(freedom: usize) -> f64 {
     }
 }
 
-/// Returns the index of the plan to use: the fastest of `among`, or the default, which is the first, if
-/// that loses no more than [`TIE`]. Plans that were dropped after the first rounds have fewer runs, and a
-/// lucky one among them must not win.
+/// Returns the index of the plan to use: the fastest of `among`, or the default, which is the first, unless
+/// that loses more than [`TIE`] and the spread between runs. Plans that were dropped after the first rounds
+/// have fewer runs, and a lucky one among them must not win.
 pub(super) fn best(tried: &[Tried], among: &[usize]) -> Option<usize> {
     let costs = || among.iter().filter_map(|i| Some((*i, tried[*i].cost()?)));
     let (fastest, least) = costs().min_by(|a, b| a.1.total_cmp(&b.1))?;
-    let default = tried.first().and_then(Tried::cost);
-    Some(if default.is_some_and(|cost| cost <= least * (1.0 + TIE)) { 0 } else { fastest })
+    let Some(default) = tried[0].cost() else { return Some(fastest) };
+    let half = Spread::of(tried).half(effective(&tried[0], &tried[fastest]));
+    let is_faster = (default / least).ln() > half + TIE.ln_1p();
+    Some(if is_faster { fastest } else { 0 })
+}
+
+/// Returns the number of runs that has the error of the ratio of two plans.
+fn effective(one: &Tried, other: &Tried) -> f64 {
+    1.0 / (1.0 / one.trials.len() as f64 + 1.0 / other.trials.len() as f64)
 }
 
 /// Returns an upper bound, at 95 % for each plan, of the share of time that another plan would save.
 /// `None` if nothing was compared.
 pub(super) fn regret(tried: &[Tried], chosen: usize, spread: Spread) -> Option<f64> {
     let own = tried[chosen].cost()?;
-    let runs = tried[chosen].trials.len() as f64;
     let others = tried.iter().enumerate().filter(|(i, _)| *i != chosen);
     let saved = others.filter_map(|(_, other)| {
         let log = (other.cost()? / own).ln();
-        let effective = 1.0 / (1.0 / runs + 1.0 / other.trials.len() as f64);
-        Some((1.0 - (log - spread.half(effective)).exp()).max(0.0))
+        let half = spread.half(effective(&tried[chosen], other));
+        Some((1.0 - (log - half).exp()).max(0.0))
     });
     saved.fold(None, |most: Option<f64>, x| Some(most.map_or(x, |most| most.max(x))))
 }
@@ -234,6 +240,17 @@ mod tests {
         let refused = Tried { refused: Some("no ring".to_owned()), ..other };
         assert_eq!(best(&[default, refused]), Some(0));
         assert_eq!(best(&[]), None);
+    }
+
+    #[test]
+    fn a_gain_within_the_spread_of_the_runs_does_not_win() {
+        let best = |default: &[f64], other: &[f64]| {
+            let default = tried("nowait/window:l=512,p=2", default);
+            best(&[default, tried("read/window:l=8,p=2", other)], &[0, 1])
+        };
+        assert_eq!(best(&[1.5, 0.8, 1.4], &[1.0, 0.7, 1.3]), Some(0));
+        assert_eq!(best(&[1.50, 1.51, 1.49], &[1.0, 1.01, 0.99]), Some(1));
+        assert_eq!(best(&[1.5], &[1.0]), Some(0), "single runs do not show the spread");
     }
 
     #[test]

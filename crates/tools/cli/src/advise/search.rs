@@ -41,7 +41,7 @@ const TOTAL_LEAST: Duration = Duration::from_millis(20);
 /// Longest run of a sweep.
 const SWEPT: Duration = Duration::from_secs(3600);
 /// Share of bytes from a device from which files count as cold.
-const COLD: f64 = 0.95;
+pub(super) const COLD: f64 = 0.95;
 
 /// The limits of a trial.
 #[derive(Debug, Clone, Copy)]

@@ -2,9 +2,10 @@
 
 use super::candidates::{LARGE, window};
 use super::choice::{Expected, Spread, Tried, Upgrades, expected, regret, upgrades};
-use super::profile::Profiles;
+use super::profile::{Condition, Profiles};
 use super::sample::Total;
-use super::search::{Budget, Found, Search};
+use super::search::{Budget, COLD, Found, Search};
+use super::trial::WARM;
 use crate::out;
 use ioloom::Plan;
 use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
@@ -126,6 +127,9 @@ impl<'a> Advice<'a> {
         let width = out::columns();
         let line = |head: &str, text: String| out::labelled(head, HEAD, &text, width);
         let mut text = line("advice", self.plan().to_string());
+        if self.chosen == 0 && self.found.tried.len() > 1 {
+            text += &line("", "no plan is measurably faster than the default".to_owned());
+        }
         text += &line("use", self.command());
         text += &line("method", self.method());
         text += &line("expected", self.time());
@@ -214,7 +218,7 @@ impl<'a> Advice<'a> {
     fn condition_words(&self) -> String {
         let word = self.found.condition.word();
         match self.found.cold {
-            Some(share) => format!("{word}: {} of the bytes came from a device", percent(share)),
+            Some(share) => measured(&self.found, share),
             None if self.found.tried[self.chosen].all().bytes == 0 => {
                 format!("{word}: the files are empty")
             }
@@ -361,6 +365,17 @@ impl<'a> Advice<'a> {
     }
 }
 
+/// Describes the condition, and what was expected if the runs met another one.
+fn measured(found: &Found, share: f64) -> String {
+    let word = found.condition.word();
+    let came = format!("{} of the bytes came from a device", percent(share));
+    let is_other = found.condition == Condition::Mixed && (share <= WARM || share >= COLD);
+    match is_other {
+        true => format!("{word}: expected {}, but {came}", found.before.word()),
+        false => format!("{word}: {came}"),
+    }
+}
+
 fn upgrade_words(upgrades: Upgrades) -> (String, String) {
     let busy = percent(upgrades.busy);
     let storage = match upgrades.storage_ns {
@@ -437,6 +452,28 @@ mod tests {
         let swept = Swept::of(all, chosen);
         assert_eq!(swept.times[0].0, "read/threads:n=8".parse().unwrap());
         assert!((swept.off().unwrap() - 0.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_condition_that_was_not_expected_is_explained() {
+        let found = |before, condition| Found {
+            tried: Vec::new(),
+            chosen: None,
+            mean: 1.0,
+            before,
+            condition,
+            cold: None,
+            spent: Default::default(),
+            left_out: 0,
+        };
+        assert_eq!(
+            measured(&found(Condition::Warm, Condition::Mixed), 1.0),
+            "mixed: expected warm, but 100 % of the bytes came from a device"
+        );
+        assert_eq!(
+            measured(&found(Condition::Mixed, Condition::Mixed), 0.5),
+            "mixed: 50 % of the bytes came from a device"
+        );
     }
 
     #[test]

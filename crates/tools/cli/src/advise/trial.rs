@@ -54,6 +54,8 @@ pub(super) struct Trial {
     pub(super) largest: u64,
 }
 
+/// Bytes of a page, which a file of any size has at least.
+const PAGE_BYTES: u64 = 4096;
 /// Share of bytes from a device up to which files count as cached.
 pub(super) const WARM: f64 = 0.05;
 
@@ -73,10 +75,12 @@ impl Trial {
         self.elapsed_ns as f64 / self.work().max(1.0)
     }
 
-    /// Returns the share of the bytes that came from a device, if that is known.
+    /// Returns the share of the bytes that came from a device, if that is known. A file has at least one
+    /// page, so a few pages of directories and inodes do not count as the contents of many small files.
     pub(super) fn cold(&self) -> Option<f64> {
         let device = self.device_bytes?;
-        (self.bytes > 0).then(|| (device as f64 / self.bytes as f64).min(1.0))
+        let read = self.bytes.max(PAGE_BYTES * self.files);
+        (self.bytes > 0).then(|| (device as f64 / read as f64).min(1.0))
     }
 
     /// Returns the bytes that the run took from memory or a device. Read-ahead and pieces that no
@@ -330,6 +334,8 @@ mod tests {
         assert_eq!(trial.cold(), None);
         let read = Trial { device_bytes: Some(32_768), ..trial.clone() };
         assert_eq!(read.cold(), Some(0.5));
+        let small = Trial { files: 80, bytes: 80, ..read.clone() };
+        assert_eq!(small.cold(), Some(0.1), "8 of 80 pages");
         let mut both = trial.clone();
         both.add(&read);
         assert_eq!((both.files, both.cost(), both.device_bytes), (4, 2.0, None));
