@@ -47,11 +47,12 @@ pub(crate) struct EachArgs {
 
     /// Work on the contents [default: xxh3]
     ///
-    /// xxh3, xxh64, crc32c, blake3, sha256, sha1, sha512, blake2b and md5 hash each file and can be used
-    /// with --per-file and --check; all use the instructions that the processor has for them. xxh3,
-    /// xxh64 and crc32c detect accidental changes only. none only reads. touch reads one byte of each 4 KiB page, for mapped plans. checksum:N sums all bytes N times.
-    /// spin:TIME and sleep:TIME keep each file busy or asleep for TIME, which may be a distribution
-    /// such as exp(mean=5ms); they simulate work for measurements.
+    /// xxh3, xxh64, crc32c, blake3, sha256, sha1, sha512, blake2b and md5 hash each file and can be
+    /// used with --per-file and --check; all use the instructions that the processor has for them.
+    /// xxh3, xxh64 and crc32c detect accidental changes only. none only reads, or only maps with mmap
+    /// methods. touch reads one byte of each 4 KiB page, for mapped plans. Both have no digest.
+    /// checksum:N sums all bytes N times. spin:TIME and sleep:TIME keep each file busy or asleep for
+    /// TIME, which may be a distribution such as exp(mean=5ms); they simulate work for measurements.
     #[arg(long, value_name = "WORK", value_parser = compute_words(), hide_possible_values = true)]
     pub(crate) compute: Option<Compute>,
 

@@ -181,7 +181,10 @@ pub(super) struct Counts {
 impl<'a> EachWork<'a> {
     /// Creates the work. The digest over all files is computed if `combined`.
     pub(super) fn new(job: &'a Job, lines: Lines<'a>, combined: bool) -> Self {
-        let combined = combined && job.exec.is_none() && job.plan.method != Method::Null;
+        // Work that does not process all bytes must not cost a hash of all bytes.
+        let hashes = !matches!(job.compute, Compute::None | Compute::Touch);
+        let reads = job.exec.is_none() && job.plan.method != Method::Null;
+        let combined = combined && hashes && reads;
         let kernel = |compute| {
             let kernel = Kernel::new(compute, None, 1);
             let kernel = if combined { kernel } else { kernel.without_proof() };

@@ -56,10 +56,13 @@ pub(super) fn combine(
     digest: bool,
 ) -> Result<Combined, Failure> {
     let mut all = Combined { errors: plan.header.errors.clone(), ..Combined::default() };
-    // As in `each`, commands and runs that read nothing have no digest.
+    // As in `each`, commands and runs that hash nothing have no digest.
     let work = census.work.as_ref().map(|work| &work.options);
-    let reads = work.is_some_and(|o| o.contains_key("compute") && !o.contains_key("method"));
-    let mut hashes = Some(Hashes::default()).filter(|_| digest && reads);
+    let processes_all = |compute: &String| !matches!(compute.as_str(), "none" | "touch");
+    let hashes_all = work.is_some_and(|options| {
+        options.get("compute").is_some_and(processes_all) && !options.contains_key("method")
+    });
+    let mut hashes = Some(Hashes::default()).filter(|_| digest && hashes_all);
     let (mut text, mut unread) = (Vec::new(), false);
     for (entry, complete) in plan.entries().zip(&census.parts) {
         let Some(complete) = complete else { continue };

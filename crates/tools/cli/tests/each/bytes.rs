@@ -77,6 +77,13 @@ fn null_reads_nothing_and_claims_no_digest() {
     let json = place.each(&["t", "--method", "null", "--json"]).ended(0).json();
     assert!(json["digest"].is_null());
     assert_eq!(json["bytes"], 0);
+    for work in ["none", "touch"] {
+        let json = place.each(&["t", "--compute", work, "--json"]).ended(0).json();
+        assert!(json["digest"].is_null(), "{work} does not process all bytes");
+        assert!(json["bytes"].as_u64().unwrap() > 0, "{work}: {json}");
+        let text = place.each(&["t", "--compute", work]).ended(0).text();
+        assert!(!text.contains("digest"), "{text}");
+    }
 }
 
 #[test]
