@@ -42,9 +42,8 @@ impl Worker<'_> {
             return Err(error);
         };
         // What an earlier source left there is not replaced by a link either.
-        let is_created = |there: Attr| {
-            route.named && self.context.created_file(&there, route.to, route.to_name)
-        };
+        let is_created =
+            |there: Attr| route.named && self.context.created_file(&there, route.to, route.to_name);
         if attr::of_name(route.to, route.to_name, false).is_ok_and(is_created) {
             return Err(error);
         }
