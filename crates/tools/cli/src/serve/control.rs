@@ -255,9 +255,15 @@ impl Control {
     }
 
     fn reload(&self, read: &ReadSettings) {
-        let Some(server) = self.lock().server.clone() else { return };
-        let now_us = clock::monotonic_ns() / 1000;
-        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\n"));
+        let server = {
+            // The lock is held until the end: a stop must not be announced in between.
+            let state = self.lock();
+            let server = state.server.clone().filter(|_| state.stopping_since.is_none());
+            let Some(server) = server else { return };
+            let now_us = clock::monotonic_ns() / 1000;
+            self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\n"));
+            server
+        };
         let reloaded = read().map_err(|failure| failure.message);
         match reloaded.and_then(|new| server.reload(&new).map_err(|error| error.to_string())) {
             Ok(()) => {
@@ -267,7 +273,11 @@ impl Control {
                 tracing::error!(target: TARGET, "{reason}; the previous settings remain in use");
             }
         }
-        self.send("READY=1\n");
+        let state = self.lock();
+        // Otherwise a stop or a handover has been announced since, and the server is not ready.
+        if state.stopping_since.is_none() && !state.is_handing_over && !state.is_replacing {
+            self.send("READY=1\n");
+        }
     }
 
     /// Hands over to the program at the path of this one, if it can continue. Returns the signals
