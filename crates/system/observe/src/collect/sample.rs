@@ -5,7 +5,7 @@
 //! was taken; otherwise it represents the time until the next sample. A sample costs four small
 //! reads, about 6 µs per thread. New threads are searched for twenty times per second. Where the kernel does not
 //! list children, a search reads the parents of all processes; searches then take at most 2 % of the elapsed time,
-//! so new processes are found later, the more processes there are.
+//! so the more processes there are, the later new threads are found.
 
 use super::gather::Gather;
 use ioloom_failure::reason;
