@@ -190,7 +190,7 @@ impl<'a, K> Files<'a, K> {
             }
         }
         match &self.input {
-            Input::Begun(..) if self.cancel.is_cancelled() => None,
+            Input::Begun(_, tally, _) if self.cancel.is_cancelled() || tally.is_cut() => None,
             Input::List(list) | Input::Begun(Opened::List(list) | Opened::Found(list), ..) => {
                 Some(list.clone())
             }
@@ -515,8 +515,9 @@ impl<'a, K> Files<'a, K> {
         let listed = self.input.len_until(self.files_max);
         let taken = (self.files_max, self.before);
         let (source, tally) = self.input.source(order, taken, horizon, &self.cancel);
-        // A walk that was cancelled leaves a part of the list.
-        let is_cut = self.cancel.is_cancelled();
+        // A walk that was cancelled, perhaps by an earlier token, leaves a part of the list.
+        let is_cut =
+            self.cancel.is_cancelled() || tally.as_ref().is_some_and(|tally| tally.is_cut());
         let walk = tally.map(WalkOfRun);
         let (current, bytes_total) = (self.current.clone(), self.bytes_total);
         let report = self.progress.as_ref().map(|report| {
