@@ -39,7 +39,7 @@ pub enum ReadOrder {
     /// far, the one with the next inode number is read, which costs a disk less.
     #[default]
     List,
-    /// By inode number, in batches of 65 536 paths to bound memory use.
+    /// By inode number: all files of a list, or the next one of up to 65,536 paths of a stream.
     Inode,
 }
 

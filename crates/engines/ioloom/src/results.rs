@@ -301,7 +301,7 @@ where
     type IntoIter = Iter<F::Out, F::Error>;
 
     /// Runs the job in the background and yields results as they become ready, or in the order of
-    /// the input.
+    /// the input. Failed files are items, so [`OnError`](crate::OnError) does not apply.
     ///
     /// ```
     /// let mut sum = 0;
@@ -309,6 +309,9 @@ where
     ///     sum += len?;
     /// }
     /// assert!(sum > 0);
+    ///
+    /// let job = ioloom::files(["Cargo.toml", "no such file"]).map(|f| f.len());
+    /// assert_eq!(job.into_iter().filter(|item| item.is_err()).count(), 1);
     /// # Ok::<(), ioloom::FileError>(())
     /// ```
     fn into_iter(mut self) -> Iter<F::Out, F::Error> {

@@ -194,7 +194,8 @@ impl<'a> Files<'a, Tree> {
     }
 
     /// Sets whether files are sorted by path (default: no). The whole tree is then walked before
-    /// the first file is read, and its paths are in memory.
+    /// the first file is read, and its paths are in memory. [`progress`](Self::progress) reports nothing
+    /// until then.
     ///
     /// ```
     /// let names = ioloom::tree("src").sorted(true).map(|f| f.path().to_owned()).collect()?;

@@ -101,7 +101,7 @@ impl Walking {
         (Self { state, tally: tally.clone(), parked }, tally)
     }
 
-    /// Walks the whole tree and sorts it. If the run is cancelled, returns a part, and the tally says so.
+    /// Walks the whole tree and sorts it. If the run is cancelled, returns a part and records that.
     pub(crate) fn sorted(mut self, cancel: &Cancel) -> Found {
         let mut batches = Batches::default();
         loop {
