@@ -24,10 +24,10 @@ use signal_hook::consts::signal::{
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use std::collections::VecDeque;
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::time::{Duration, Instant};
 
 /// Signals that stop the server, except real-time signals.
@@ -51,6 +51,8 @@ const CHECK_MAX: Duration = Duration::from_secs(10);
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 /// Maximum length of its message, in bytes.
 const MESSAGE_MAX: u64 = 4096;
+/// Time limit for it after the end of the program.
+const MESSAGE_WAIT: Duration = Duration::from_secs(1);
 
 /// Reads the settings that SIGHUP reloads.
 pub(super) type ReadSettings = Arc<dyn Fn() -> Result<Reload, Failure> + Send + Sync>;
@@ -340,13 +342,8 @@ impl Control {
         if status.success() {
             return Ok(true);
         }
-        let mut message = Vec::new();
-        if let Some(said) = child.stderr.take() {
-            let _ = said.take(MESSAGE_MAX).read_to_end(&mut message);
-        }
-        let message = String::from_utf8_lossy(&message);
-        let first = message.lines().find(|line| !line.trim().is_empty());
-        Err(first.map_or_else(|| status.to_string(), |line| line.trim().to_owned()))
+        let first = child.stderr.take().and_then(first_line);
+        Err(first.unwrap_or_else(|| status.to_string()))
     }
 
     fn print_state(&self) {
@@ -355,6 +352,19 @@ impl Control {
         let lines = state.lines().map(|line| format!("  {line}\n"));
         tracing::info!(target: TARGET, "state:\n{}", lines.collect::<String>().trim_end());
     }
+}
+
+/// Returns the first line of a message that is not empty. A process that the program has left can keep the
+/// message open, so its end is not waited for.
+fn first_line(message: impl Read + Send + 'static) -> Option<String> {
+    let (sender, line) = mpsc::channel();
+    let read = move || {
+        let lines = BufReader::new(message.take(MESSAGE_MAX)).split(b'\n').map_while(Result::ok);
+        let mut lines = lines.map(|line| String::from_utf8_lossy(&line).trim().to_owned());
+        lines.find(|line| !line.is_empty()).map(|line| sender.send(line))
+    };
+    std::thread::Builder::new().spawn(read).ok()?;
+    line.recv_timeout(MESSAGE_WAIT).ok()
 }
 
 #[cfg(test)]
@@ -384,6 +394,7 @@ mod tests {
     }
 
     #[test]
+<<<<<<< HEAD
     fn requests_during_a_slow_one_are_handled_once_after_it() {
         let requests = Arc::new(Requests::default());
         let (begin, begun) = std::sync::mpsc::channel();
@@ -404,6 +415,24 @@ mod tests {
         release.send(()).unwrap();
         assert!(begun.recv().is_err(), "the thread has ended and dropped its sender");
         assert_eq!(requests.open.load(Ordering::SeqCst), 0);
+=======
+    fn a_process_that_a_program_left_does_not_delay_its_message() {
+        // Signals reach all tests of a process.
+        if !alone("serve::control::tests::a_process_that_a_program_left_does_not_delay_its_message")
+        {
+            return;
+        }
+        let mut signals = Signals::new(MILD).unwrap();
+        for (script, expected) in [("echo bad >&2", "bad"), ("true", "exit status: 1")] {
+            let script = format!("sleep 30 > /dev/null & {script}; exit 1");
+            let program = Program::new("/bin/sh".into(), vec!["-c".into(), script.into()]);
+            let control = Control::new(program).unwrap();
+            let since = Instant::now();
+            let checked = control.check_program(&mut signals, &mut Vec::new());
+            assert_eq!(checked, Err(expected.to_owned()));
+            assert!(since.elapsed() < CHECK_MAX, "{:?}", since.elapsed());
+        }
+>>>>>>> s6m8
     }
 
     #[test]
