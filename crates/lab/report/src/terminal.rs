@@ -6,7 +6,7 @@
 use crate::advice::{Advice, advice};
 use crate::compare::{Change, Matched, matched};
 use crate::estimate::{Ends, RANGE_NOTE, Ratio};
-use crate::first_page::FirstPage;
+use crate::first_page::{FirstPage, OF_SESSION};
 use crate::fit::{NAME_MAX, TEXT_MAX, clipped, left_out};
 use crate::group::{NotRunReason, groups, not_run};
 use crate::headline::{Headline, answer, chosen, headlines, plain_text};
@@ -269,6 +269,7 @@ fn verdict_lines(input: &Input, width: usize, paint: &Paint) -> String {
         used += 2 + columns(&text);
     }
     out.push('\n');
+    push_wrapped(&mut out, &format!("  {OF_SESSION}"), width, 2);
     out
 }
 
