@@ -13,3 +13,4 @@ mod sections;
 #[path = "../../examples/timeline/synthetic.rs"]
 mod synthetic;
 mod timeline;
+mod zeros;

@@ -48,7 +48,8 @@ fn counts_of_verdicts_name_their_runs() {
         assert!(text.contains(words), "{text}");
     }
     input.study.experiments.iter_mut().for_each(|e| e.topic = Some("files".to_owned()));
-    for text in [html(&input), terminal(&input, 160, false), markdown(&[input.clone()])] {
+    let of_md = markdown(std::slice::from_ref(&input));
+    for text in [html(&input), terminal(&input, 160, false), of_md] {
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(flat.contains(words), "{text}");
     }
