@@ -234,7 +234,9 @@ impl Matched<'_> {
     /// Returns whether any conclusion is based on an interval, which may exclude 1 by chance.
     pub fn has_intervals(&self) -> bool {
         let mut compared = self.rows.iter().filter(|row| row.change != Change::NotComparable);
-        compared.any(|row| row.ratio.map_or(row.change != Change::Unclear, |r| r.ends.is_interval()))
+        // Without a ratio, only intervals decide.
+        let by_medians = |row: &Row<'_>| row.change != Change::Unclear;
+        compared.any(|row| row.ratio.map_or(by_medians(row), |r| r.ends.is_interval()))
     }
 
     /// Returns whether any row has no ratio because of zeros.
