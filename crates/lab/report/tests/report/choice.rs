@@ -152,7 +152,7 @@ fn too_few_blocks_decide_nothing() {
     }
 }
 
-/// If the simplest plan has the best median, a ratio whose interval contains 1 is no difference.
+/// If the simplest plan has the best median, a ratio whose interval contains 1 shows no difference.
 #[test]
 fn a_simplest_plan_that_is_not_shown_to_be_faster_is_marked() {
     let mut study = bare();
