@@ -82,7 +82,7 @@ mod tests {
     #[tokio::test]
     async fn a_body_that_drips_is_an_interrupted_response() {
         let body = || stream::iter([b"a", b"b"]).map(Ok);
-        let all: Vec<_> = paced(body(), Pace::new()).try_collect().await.unwrap();
+        let all: Vec<&[u8; 1]> = paced(body(), Pace::new()).try_collect().await.unwrap();
         assert_eq!(all, [b"a", b"b"]);
         let error = paced(body(), Pace::with_limit(Duration::ZERO)).try_next().await.unwrap_err();
         let reason = Reason::of(&error, &Seen { status: Some(200), ..Seen::default() });

@@ -33,7 +33,7 @@ fn session(peak: Peak<'_>) -> Input {
 #[test]
 fn changes_from_and_to_zero_are_found() {
     let (none, some) = (|_: u32| 0_u64, |_: u32| 64_u64 << 20);
-    let half = |block: u32| if block % 2 == 0 { 0_u64 } else { 64 << 20 };
+    let half = |block: u32| if block.is_multiple_of(2) { 0_u64 } else { 64 << 20 };
     let once = |block: u32| if block == 3 { 0_u64 } else { 64 << 20 };
     let cases: [(Peak<'_>, Peak<'_>, Change, &str); 5] = [
         (&none, &none, Change::Same, "0 B / 0 B"),

@@ -394,7 +394,6 @@ mod tests {
     }
 
     #[test]
-<<<<<<< HEAD
     fn requests_during_a_slow_one_are_handled_once_after_it() {
         let requests = Arc::new(Requests::default());
         let (begin, begun) = std::sync::mpsc::channel();
@@ -415,7 +414,9 @@ mod tests {
         release.send(()).unwrap();
         assert!(begun.recv().is_err(), "the thread has ended and dropped its sender");
         assert_eq!(requests.open.load(Ordering::SeqCst), 0);
-=======
+    }
+
+    #[test]
     fn a_process_that_a_program_left_does_not_delay_its_message() {
         // Signals reach all tests of a process.
         if !alone("serve::control::tests::a_process_that_a_program_left_does_not_delay_its_message")
@@ -432,7 +433,6 @@ mod tests {
             assert_eq!(checked, Err(expected.to_owned()));
             assert!(since.elapsed() < CHECK_MAX, "{:?}", since.elapsed());
         }
->>>>>>> s6m8
     }
 
     #[test]
