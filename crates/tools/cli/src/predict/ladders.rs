@@ -5,7 +5,7 @@
 //! run with a doubt counts only if its arm has no run without one. The prediction that a time is that of the
 //! nearest probe is scored next to the law: a law that does not beat it explains nothing.
 
-use super::verify::WIDTH;
+use super::show::WIDTH;
 use crate::directories::StoreArg;
 use crate::exit::Failure;
 use crate::{out, sessions};

@@ -8,6 +8,8 @@ use serde::Serialize;
 
 /// Version of the `--json` document.
 const SCHEMA: u32 = 1;
+/// Columns of texts.
+pub(super) const WIDTH: usize = 80;
 /// Columns of the curve.
 const CURVE: usize = 40;
 

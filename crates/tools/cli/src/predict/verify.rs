@@ -1,6 +1,7 @@
 //! `ioloom predict --verify`: the errors of all laws, from data and code alone.
 
 use super::ladders::{self, Ladder};
+use super::show::WIDTH;
 use crate::directories::StoreArg;
 use crate::exit::{Ended, Exit, Failure};
 use crate::out;
@@ -15,8 +16,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Version of the `--json` document.
 const SCHEMA: u32 = 1;
-/// Columns of the text.
-pub(super) const WIDTH: usize = 80;
 /// Columns of the names in the tables, with their indentation.
 const NAME_WIDTH: usize = 57;
 /// Files of the comparison of a sample with the whole job.
