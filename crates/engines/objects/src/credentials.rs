@@ -68,11 +68,18 @@ pub(crate) fn profile(variable: impl Fn(&str) -> Option<String>) -> Result<Profi
     Ok(read(&name, all))
 }
 
-/// Returns the text of a file, or nothing if it does not exist. `name`: the variable that names it.
+/// Returns the text of a file, or nothing if it does not exist or cannot be found. `name`: the variable that names it.
 fn contents(path: &Path, name: &str) -> Result<String, String> {
     match std::fs::read(path) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(String::new())
+        }
+        // Whether it exists is not known if its directory belongs to another user.
+        Err(error)
+            if error.kind() == ErrorKind::PermissionDenied
+                && std::fs::symlink_metadata(path).is_err() =>
+        {
             Ok(String::new())
         }
         Err(error) => Err(format!(

@@ -29,6 +29,11 @@ impl Pace {
         Self { since: Instant::now(), bytes: 0, limit }
     }
 
+    /// The same for a response that begins now, after its request was sent.
+    pub(crate) fn restarted(&self) -> Self {
+        Self::with_limit(self.limit)
+    }
+
     /// Returns true if too little of a response has arrived for too long. `bytes`: all that has.
     pub(crate) fn is_lost(&mut self, bytes: usize) -> bool {
         self.is_lost_at(Instant::now(), bytes)

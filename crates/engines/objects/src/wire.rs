@@ -160,7 +160,7 @@ impl Noting {
             remove_unreadable(response.headers_mut());
             return match pace {
                 _ if is_list => without_odd_keys(response, token, seen).await,
-                Some(pace) => with_document(response, seen, pace).await,
+                Some(pace) => with_document(response, seen, pace.restarted()).await,
                 None => Ok(noted(response, seen)),
             };
         }
@@ -260,6 +260,7 @@ fn pace_of_document(request: &HttpRequest, for_credentials: bool) -> Option<Pace
     let query = request.uri().query().unwrap_or_default();
     match request.method().as_str() {
         "POST" if query.contains("uploadId=") => Some(Pace::with_limit(COMPLETING)),
+        "PUT" => None,
         _ => (for_credentials || !query.is_empty()).then(Pace::new),
     }
 }
@@ -369,6 +370,7 @@ mod tests {
         assert_eq!(of("POST", "http://h/b/k?uploadId=x", false), seconds(900));
         assert_eq!(of("GET", "http://h/latest/meta-data", true), seconds(20));
         assert_eq!(of("GET", "http://h/b/k", false), None);
+        assert_eq!(of("PUT", "http://h/b/k?partNumber=1&uploadId=x", false), None);
         for (limit, fails) in [(Duration::ZERO, true), (COMPLETING, false)] {
             let response = HttpResponse::new(HttpResponseBody::from("<Id>x</Id>".to_owned()));
             let reading = with_document(response, Seen::default(), Pace::with_limit(limit));
