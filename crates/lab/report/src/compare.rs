@@ -2,9 +2,9 @@
 //! noise.
 //!
 //! Runs are not paired across sessions: the ratio is a ratio of medians, and each sample is
-//! resampled separately. A difference counts if its interval excludes 1 and the ratio exceeds the 5
-//! % margin that verdicts also use. With too few values for an interval, there is no conclusion. With
-//! zeros, which have no ratio, the exact intervals of the two medians are compared by the same margin. If
+//! resampled separately. A difference counts if its interval excludes 1 and the ratio exceeds the
+//! margin of verdicts (5 %). Samples with too few values for an interval remain undecided. Samples with
+//! zeros have no ratio; the exact intervals of their medians are compared with the same margin. If
 //! machine, medium, files, compute time, plan or condition differ, the ratio does not measure a
 //! change: it is shown with these differences and without a conclusion.
 
@@ -94,7 +94,8 @@ impl Row<'_> {
         self.ratio.is_none() && self.n() >= 2
     }
 
-    /// Describes the values if there is no ratio: the medians, second over first, if they decide.
+    /// Formats values that have no ratio: both medians (second / first) if their intervals decide, otherwise
+    /// the reason.
     pub(crate) fn without_ratio(&self) -> String {
         match (self.change, self.medians()) {
             _ if !self.has_zeros() => "too few values".to_owned(),

@@ -74,7 +74,7 @@ pub(super) struct Sampler {
     rounds: u32,
     /// Whether the kernel lists the children of a thread. Otherwise a search reads all processes.
     has_children: bool,
-    /// Before this, there is no search for new threads.
+    /// Earliest time of the next search for new threads.
     list_after: Option<Instant>,
     kept: usize,
     threads_max: usize,
