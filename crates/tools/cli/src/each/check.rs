@@ -144,7 +144,8 @@ fn parse(text: &[u8], zero: bool, wanted: Option<Hash>, list: &Path) -> Result<L
     let crlf = !zero && (wanted.is_some_and(escapes_cr) || all_end_with_cr(text));
     for (at, line) in text.split(|b| *b == if zero { 0 } else { b'\n' }).enumerate() {
         let line = if crlf { line.strip_suffix(b"\r").unwrap_or(line) } else { line };
-        if line.is_empty() || line.starts_with(b"#") {
+        // Where only some lines end with CR, an empty line may consist of one.
+        if line.is_empty() || line == b"\r" || line.starts_with(b"#") {
             continue;
         }
         match reader.read(line) {
