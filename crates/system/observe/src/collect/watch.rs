@@ -218,9 +218,10 @@ fn samples_of(stream: &Stream, all: &mut Vec<Sample>) -> Vec<Sample> {
 fn lived_ns(run: &Run, gather: &Gather, finished: &[Finished]) -> u64 {
     let others = gather.threads.iter().filter(|(tid, _)| finished.iter().all(|d| d.tid != **tid));
     let replaced = gather.replaced.values().flatten();
-    let lives = others.map(|(_, stream)| stream).chain(replaced).map(|stream| {
-        stream.end_ns.unwrap_or(run.end_ns).saturating_sub(begin_ns(run, stream))
-    });
+    let lives = others
+        .map(|(_, stream)| stream)
+        .chain(replaced)
+        .map(|stream| stream.end_ns.unwrap_or(run.end_ns).saturating_sub(begin_ns(run, stream)));
     lives.sum()
 }
 
