@@ -4,6 +4,9 @@ use crate::{ParseError, serialize_as_text};
 use std::fmt;
 use std::str::FromStr;
 
+/// Most threads of a schedule.
+pub const THREADS_MAX: u32 = 4096;
+
 /// Order in which a hybrid thread alternates between reads and compute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HybridOrder {
@@ -148,7 +151,7 @@ impl Schedule {
     /// also limits permits; plans without a text may have one for each of very many threads.
     pub(crate) fn refusal(&self) -> Option<&'static str> {
         match *self {
-            Self::Threads { n } if !(1..=4096).contains(&n) => Some("n must be 1 to 4096"),
+            Self::Threads { n } if !(1..=THREADS_MAX).contains(&n) => Some("n must be 1 to 4096"),
             Self::Window { window, .. } if !(1..=1_048_576).contains(&window) => {
                 Some("l must be 1 to 1048576")
             }
@@ -160,7 +163,7 @@ impl Schedule {
                     Some("no thread reads; r or h must be at least 1")
                 } else if hybrids == 0 && computers == 0 {
                     Some("no thread computes; h or c must be at least 1")
-                } else if threads > 4096 {
+                } else if threads > u64::from(THREADS_MAX) {
                     Some("r, h and c must add up to at most 4096")
                 } else if window == ReadAhead::Files(0) || open_limit == Some(0) {
                     Some("w and open must be at least 1")

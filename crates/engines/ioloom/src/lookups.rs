@@ -11,7 +11,7 @@ pub(crate) struct Lookups {
 }
 
 /// Time of a lookup that waited. In memory, even a `stat` of a long path takes a tenth.
-const LOOKUP_WAITED_NS: u64 = 100_000;
+pub(crate) const LOOKUP_WAITED_NS: u64 = 100_000;
 
 impl Lookups {
     /// Reports whether a lookup is likely to wait.

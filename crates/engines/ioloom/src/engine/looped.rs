@@ -39,15 +39,16 @@
 //! its own files, so a slow file system delays only the workers that read from it:
 //!
 //! ```text
-//! first piece at once, no read blocked   hits + 1; from 64 on, the permit is kept
+//! first piece at once, nothing blocked   hits + 1; from 64 on, the permit is kept
 //! read blocked, miss or failure          hits = 0, the permit is returned
+//! opens of this worker typically wait    hits = 0, the permit is returned
 //! later piece of a file                  hits do not grow: the pieces of a file are one hit
 //! completions taken while some are due   the permit is returned: the oldest miss is read with a blocking call
 //! wait for memory, paths or workers      the permit is returned
 //! ```
 //!
 //! The method reports a read that has blocked after it ([`Fetch::take_blocked`]), so the first one after
-//! 64 hits is made with a permit in hand. Opens that wait are not reported.
+//! 64 hits is made with a permit in hand. So are the opens before their typical time shows that they wait.
 
 use super::ready::Ready;
 use super::work::{Work, Worker};

@@ -77,8 +77,8 @@ pub(crate) trait Fetch<'p, S> {
         out: &mut Reaped<'p, S>,
     ) -> Result<(), Error>;
 
-    /// Reports whether a read that returned its piece at once has blocked since the last call. Methods whose
-    /// threads hold no permits need not know.
+    /// Reports whether a read that returned its piece at once, or its open, has blocked since the last call.
+    /// Methods whose threads hold no permits need not know.
     fn take_blocked(&mut self) -> bool {
         false
     }

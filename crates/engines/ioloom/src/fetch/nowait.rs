@@ -17,8 +17,10 @@ use super::pread::{Parked, charged, read_on, unpark};
 use crate::arena::Lease;
 use crate::error::{Error, Operation};
 use crate::loaded::Loaded;
+use crate::lookups::LOOKUP_WAITED_NS;
 use crate::source::Item;
 use ioloom_model::{CallKind, Tuning};
+use ioloom_observe::Meter;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::file::{self, Nowait};
 use std::collections::VecDeque;
@@ -35,7 +37,7 @@ pub(crate) struct NowaitWindow<'p, S> {
     missed: VecDeque<Missed<'p, S>>,
     parked: Parked<'p, S>,
     neighbours: Neighbours,
-    /// Whether a read that came at once has blocked; see [`Fetch::take_blocked`].
+    /// Whether a read that came at once, or its open, has blocked; see [`Fetch::take_blocked`].
     blocked: bool,
 }
 
@@ -134,6 +136,13 @@ impl<'p, S> NowaitWindow<'p, S> {
     }
 }
 
+/// Reports whether opening a file of this thread typically waits, as on a server. A single open that waited
+/// or was preempted does not count: few opens are timed.
+#[inline]
+fn opens_wait(meter: &Meter) -> bool {
+    meter.typical_ns(CallKind::Open).is_some_and(|ns| ns >= LOOKUP_WAITED_NS)
+}
+
 /// Reports whether `bytes` that were read beyond a hit had to wait for a device. What follows a short hit
 /// is not in memory; what follows a full buffer (`began_ns`: when its read began) may be, and is judged by
 /// its time: more than a nanosecond per byte is a wait. A device above 1 GB/s can be faster, and its reads
@@ -199,6 +208,7 @@ impl<'p, S> Fetch<'p, S> for NowaitWindow<'p, S> {
             Ok(begun) => begun,
             Err(not) => return not.started(item),
         };
+        self.blocked |= opens_wait(cx.meter);
         match self.neighbours.unsupported() {
             Some(how) if item.known_regular => self.read_unasked(cx, item, begun, how),
             _ => {
@@ -315,6 +325,21 @@ fn finish_missed<'p, S>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ioloom_observe::Detail;
+
+    #[test]
+    fn opens_wait_if_they_typically_do() {
+        let mut meter = Meter::start(monotonic_ns(), Detail::Traced);
+        meter.lap(CallKind::Open, 0);
+        assert!(!opens_wait(&meter));
+        for file in 1..60 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            meter.lap(CallKind::Open, file);
+        }
+        assert!(opens_wait(&meter));
+        (60..1000).for_each(|file| meter.lap(CallKind::Open, file));
+        assert!(!opens_wait(&meter));
+    }
 
     #[test]
     fn reads_after_a_hit_have_blocked_if_it_was_short_or_they_were_slow() {

@@ -94,13 +94,15 @@ impl Finder {
         self.path = dir;
     }
 
+    /// Adds the counts, and sends what was found. The counts are added even if nothing was found: the next
+    /// directory may not answer, and the run does not wait for it.
     fn flush(&mut self) {
+        self.tally.add(&std::mem::take(&mut self.walked));
         if self.batch.len() > 0 {
             let files = &mut self.batch.files;
             // Files are read by inode number. Here, the paths are still in the cache of a processor.
             let files = if self.options.sorted { files.take() } else { files.take_by_inode() };
             let batch = Batch { files, failed: std::mem::take(&mut self.batch.failed) };
-            self.tally.add(&std::mem::take(&mut self.walked));
             self.tally.found.fetch_add(batch.len() as u64, Ordering::Relaxed);
             if let Some(batch) = self.parked.park(batch) {
                 self.gone |= self.send.send(batch).is_err();
@@ -298,9 +300,8 @@ impl Visitor for Finder {
 }
 
 impl Drop for Finder {
-    /// Sends the rest and adds the counts, before the channel ends.
+    /// Adds the last counts and sends the rest, before the channel ends.
     fn drop(&mut self) {
         self.flush();
-        self.tally.add(&self.walked);
     }
 }

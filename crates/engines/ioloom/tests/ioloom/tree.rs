@@ -348,6 +348,37 @@ fn a_run_that_ends_early_says_what_it_has_walked() {
     assert!(run.stopped && walked.files > 0 && walked.directories > 0, "{walked:?}");
 }
 
+/// What was skipped in directories without files is counted, even if the walk then waits.
+#[test]
+fn a_run_that_ends_during_the_walk_has_the_counts_of_all_directories_before() {
+    static WAITS: AtomicUsize = AtomicUsize::new(0);
+    static RUN_ENDED: AtomicUsize = AtomicUsize::new(0);
+    let until = |flag: &AtomicUsize| {
+        while flag.load(Ordering::SeqCst) == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(dir.path().join("skipped/waits")).unwrap();
+    for name in ["first", "skipped/.hidden", "skipped/waits/last"] {
+        std::fs::write(dir.path().join(name), "x").unwrap();
+    }
+    let files = ioloom::tree(dir.path()).skip_hidden(true).filter_entry(move |entry| {
+        if entry.file_name() == "last" {
+            WAITS.store(1, Ordering::SeqCst);
+            until(&RUN_ENDED);
+        }
+        true
+    });
+    let read = |file: &ioloom::File<'_>| {
+        until(&WAITS);
+        file.len()
+    };
+    let run = files.map(read).take_results(1).unwrap();
+    RUN_ENDED.store(1, Ordering::SeqCst);
+    assert_eq!(run.walked.unwrap().hidden, 1);
+}
+
 #[test]
 fn a_list_of_a_walk_that_has_begun_is_complete() {
     for ahead_ms in [0, 5000] {

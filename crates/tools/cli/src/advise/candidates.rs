@@ -2,6 +2,7 @@
 
 use ioloom::Method::{self, DirectUring, Nowait, Read, Uring, UringOpen};
 use ioloom::{Plan, Schedule, Tuning};
+use ioloom_model::schedule::THREADS_MAX;
 
 /// Size from which a file is large: the device then limits bytes rather than requests.
 pub(super) const LARGE: f64 = (1 << 20) as f64;
@@ -68,8 +69,9 @@ fn window_of(default: Plan, method: Method, window: u32, cores: u32) -> Plan {
     }
 }
 
-/// Returns threads that read one file each.
+/// Returns threads that read one file each, at most as many as a plan may have.
 fn threads_of(default: Plan, n: u32) -> Plan {
+    let n = n.min(THREADS_MAX);
     let plan = Plan::new(Method::Read, Schedule::Threads { n });
     Plan { memory_bytes: default.memory_bytes, ..plan }
 }
@@ -122,6 +124,15 @@ mod tests {
                     assert!(window(plan) >= 1);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn candidates_are_accepted_with_very_many_cores() {
+        let default = default_plan();
+        for plan in [candidates(default, 4e3, false, 2000), sweep(default, 4e3, 2000)].concat() {
+            let schedule = plan.schedule;
+            assert!(schedule.to_string().parse::<Schedule>().is_ok(), "{plan}");
         }
     }
 

@@ -6,6 +6,7 @@ use crate::exit::Failure;
 use crate::values::{self, Choice, Grammar};
 use clap::Args;
 use ioloom::Plan;
+use ioloom_model::schedule::THREADS_MAX;
 use ioloom_model::units::format_size;
 use ioloom_model::{Buffers, Compute, Hash, Method, ReadOrder, Schedule, Tuning};
 use std::ffi::OsString;
@@ -504,7 +505,7 @@ fn with_threads(mut plan: Plan, wanted: Option<u32>) -> Plan {
 fn default_schedule(plan: Plan, cores: u32) -> Schedule {
     match plan.method {
         Method::MmapPlain | Method::MmapSequential | Method::MmapPopulate => {
-            Schedule::Threads { n: 4 * cores }
+            Schedule::Threads { n: cores.saturating_mul(4).min(THREADS_MAX) }
         }
         Method::Nowait => plan.schedule,
         // A thread per file in the window, or a ring that waits for reads through the page cache.
@@ -540,6 +541,15 @@ mod tests {
         ] {
             let plan = budgeted(text.parse().unwrap(), text, 64 << 20);
             assert_eq!(plan.memory_bytes, wanted << 20, "{text}");
+        }
+    }
+
+    #[test]
+    fn default_schedules_are_accepted_with_very_many_cores() {
+        let default = ioloom::default_plan(64 << 20);
+        for method in Method::ALL {
+            let schedule = default_schedule(Plan { method, ..default }, 2000);
+            assert!(schedule.to_string().parse::<Schedule>().is_ok(), "{schedule}");
         }
     }
 
