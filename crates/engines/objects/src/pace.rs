@@ -16,6 +16,8 @@ pub(crate) struct Pace {
     since: Instant,
     bytes: usize,
     limit: Duration,
+    /// Whether too little had arrived when the last part came.
+    is_late: bool,
 }
 
 impl Pace {
@@ -26,7 +28,7 @@ impl Pace {
 
     /// The same with another time in which the bytes must arrive.
     pub(crate) fn with_limit(limit: Duration) -> Self {
-        Self { since: Instant::now(), bytes: 0, limit }
+        Self { since: Instant::now(), bytes: 0, limit, is_late: false }
     }
 
     /// The same for a response that begins now, after its request was sent.
@@ -34,18 +36,22 @@ impl Pace {
         Self::with_limit(self.limit)
     }
 
-    /// Returns true if too little of a response has arrived for too long. `bytes`: all that has.
+    /// Returns true if too little of a response had arrived for too long, and it did not end with that. Call it after
+    /// each part. `bytes`: all that has arrived.
     pub(crate) fn is_lost(&mut self, bytes: usize) -> bool {
         self.is_lost_at(Instant::now(), bytes)
     }
 
     fn is_lost_at(&mut self, now: Instant, bytes: usize) -> bool {
-        if now.duration_since(self.since) < self.limit {
-            return false;
+        if self.is_late {
+            return true;
         }
-        let got = bytes - self.bytes;
-        (self.since, self.bytes) = (now, bytes);
-        got < LEAST_BYTES
+        if now.duration_since(self.since) >= self.limit {
+            // The end of a complete response can be short.
+            self.is_late = bytes - self.bytes < LEAST_BYTES;
+            (self.since, self.bytes) = (now, bytes);
+        }
+        false
     }
 
     /// Says why a response was given up.
@@ -89,26 +95,39 @@ mod tests {
         let body = || stream::iter([b"a", b"b"]).map(Ok);
         let all: Vec<&[u8; 1]> = paced(body(), Pace::new()).try_collect().await.unwrap();
         assert_eq!(all, [b"a", b"b"]);
-        let error = paced(body(), Pace::with_limit(Duration::ZERO)).try_next().await.unwrap_err();
+        let mut late = paced(body(), Pace::with_limit(Duration::ZERO));
+        assert_eq!(late.try_next().await.unwrap(), Some(b"a"));
+        let error = late.try_next().await.unwrap_err();
         let reason = Reason::of(&error, &Seen { status: Some(200), ..Seen::default() });
         assert_eq!((reason.kind, reason.is_transient()), (Kind::Interrupted, true));
         assert_eq!(reason.text, "the response brought less than 1024 bytes in 0 s");
+    }
+
+    #[tokio::test]
+    async fn a_complete_body_with_a_late_end_is_whole() {
+        let body = stream::iter([b"a"]).map(Ok);
+        let all: Vec<&[u8; 1]> =
+            paced(body, Pace::with_limit(Duration::ZERO)).try_collect().await.unwrap();
+        assert_eq!(all, [b"a"]);
     }
 
     #[test]
     fn a_response_that_drips_is_lost_and_a_slow_one_is_not() {
         let start = Instant::now();
         let after = |s: u64| start + Duration::from_secs(s);
-        let mut drips = Pace { since: start, bytes: 0, limit: SILENCE };
+        let pace = || Pace { since: start, bytes: 0, limit: SILENCE, is_late: false };
+        let mut drips = pace();
         assert!(!drips.is_lost_at(after(19), 19));
-        assert!(drips.is_lost_at(after(20), 20));
-        let mut slow = Pace { since: start, bytes: 0, limit: SILENCE };
+        assert!(!drips.is_lost_at(after(20), 20), "it may end here");
+        assert!(drips.is_lost_at(after(21), 21));
+        let mut slow = pace();
         for s in 1..100 {
             assert!(!slow.is_lost_at(after(s), s as usize * 60), "{s}");
         }
         // It has been fast, and drips now.
-        let mut fast = Pace { since: start, bytes: 0, limit: SILENCE };
+        let mut fast = pace();
         assert!(!fast.is_lost_at(after(21), 1 << 20));
-        assert!(fast.is_lost_at(after(42), (1 << 20) + 30));
+        assert!(!fast.is_lost_at(after(42), (1 << 20) + 30));
+        assert!(fast.is_lost_at(after(43), (1 << 20) + 31));
     }
 }

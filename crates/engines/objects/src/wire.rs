@@ -371,9 +371,15 @@ mod tests {
         assert_eq!(of("GET", "http://h/latest/meta-data", true), seconds(20));
         assert_eq!(of("GET", "http://h/b/k", false), None);
         assert_eq!(of("PUT", "http://h/b/k?partNumber=1&uploadId=x", false), None);
-        for (limit, fails) in [(Duration::ZERO, true), (COMPLETING, false)] {
+        for (limit, parts_before, fails) in
+            [(Duration::ZERO, 1, true), (Duration::ZERO, 0, false), (COMPLETING, 1, false)]
+        {
+            let mut pace = Pace::with_limit(limit);
+            for _ in 0..parts_before {
+                assert!(!pace.is_lost(0));
+            }
             let response = HttpResponse::new(HttpResponseBody::from("<Id>x</Id>".to_owned()));
-            let reading = with_document(response, Seen::default(), Pace::with_limit(limit));
+            let reading = with_document(response, Seen::default(), pace);
             let (read, seen) = watched(reading).await;
             assert_eq!((read.is_err(), seen.transport.is_some()), (fails, fails));
         }

@@ -20,6 +20,8 @@ use std::path::{Path, PathBuf};
 
 /// How often a commit tries to take a name that exists but holds no part.
 const ATTEMPTS: usize = 8;
+/// Largest number in the name of a file that was moved because it may not be a part.
+const MOVED_MAX: u32 = 1000;
 
 /// The work of a part: what must be equal in all parts of a result.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -164,6 +166,8 @@ pub struct Claim {
     marker: Option<PathBuf>,
     /// Why the part that was there is written again.
     pub replaces: Option<Invalid>,
+    /// The new path of a file that was there and may not be a part.
+    pub moved: Option<PathBuf>,
 }
 
 /// The content of the file that marks a shard as running.
@@ -209,7 +213,7 @@ impl Running {
 
 impl Claim {
     /// Claims a shard of a plan for a run that writes its part to `dir`. Damaged parts are replaced,
-    /// and with `redo` also valid ones.
+    /// and with `redo` also valid ones. With `redo`, a file without the beginning of a part is moved.
     ///
     /// # Errors
     /// `dir` is missing or not writable, or the part in it is of another plan or of other work.
@@ -222,7 +226,7 @@ impl Claim {
         redo: bool,
     ) -> Result<Claimed, ShardError> {
         let path = dir.join(name(entry.shard));
-        let mut replaces = None;
+        let (mut replaces, mut moved) = (None, None);
         match existing(&path, plan, entry, &work) {
             Ok(Some(part)) if !redo => {
                 remove_dead(&hidden(dir, entry.shard, &by.host), &by.host);
@@ -231,6 +235,10 @@ impl Claim {
             Ok(_) => {}
             Err(ShardError::Invalid { reason, .. }) if is_damage(&reason) => {
                 replaces = Some(reason)
+            }
+            Err(ShardError::Invalid { reason: reason @ Invalid::Kind(_), .. }) if redo => {
+                moved = Some(move_damaged(&path)?);
+                replaces = Some(reason);
             }
             Err(error) => return Err(error),
         }
@@ -247,7 +255,7 @@ impl Claim {
         };
         let (marker, file) = created.unzip();
         let (plan, entry) = (plan.clone(), entry.clone());
-        let claim = Self { plan, entry, work, by, path, hidden, marker, replaces };
+        let claim = Self { plan, entry, work, by, path, hidden, marker, replaces, moved };
         if let (Some(mut file), Some(marker)) = (file, &claim.marker) {
             call("write", || file.write_all(&line))
                 .map_err(PathError::on(Operation::Write, marker))?;
@@ -339,6 +347,20 @@ impl Claim {
             _ => Ok(()),
         }
     }
+}
+
+/// Moves a file to a name that nothing counts and that was free. Returns its new path.
+fn move_damaged(path: &Path) -> Result<PathBuf, ShardError> {
+    for number in 1..=MOVED_MAX {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".damaged-{number}"));
+        let new = PathBuf::from(name);
+        if durable::rename_new(path, &new)? {
+            return Ok(new);
+        }
+    }
+    let taken = std::io::Error::from(ErrorKind::AlreadyExists);
+    Err(PathError::new(Operation::Publish, path, taken).into())
 }
 
 /// What is at the place of a part.

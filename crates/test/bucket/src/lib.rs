@@ -272,6 +272,7 @@ fn answer(shared: &Shared, stream: &TcpStream, mut request: Request, number: u64
 mod tests {
     use super::*;
     use std::io::{Read, Write};
+    use std::time::Instant;
 
     #[test]
     fn an_answer_to_head_has_no_contents_whatever_the_fault() {
@@ -287,5 +288,22 @@ mod tests {
             assert_eq!(server.counts().faults, 1);
             assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("\r\n\r\n"), "{answer}");
         }
+    }
+
+    #[test]
+    fn a_slow_body_arrives_whole_after_its_pauses() {
+        let first = vec![First::new(Target::Read, Fault::Slow, 1)];
+        let server = Server::start(Law { first, ..Law::default() });
+        server.put("a", vec![b'x'; 100]);
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        let since = Instant::now();
+        write!(stream, "GET /{BUCKET}/a HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(since.elapsed() >= 8 * Duration::from_millis(2), "a pause before each part");
+        assert_eq!(server.counts().faults, 1);
+        let body = answer.split_once("\r\n\r\n").unwrap().1;
+        assert_eq!(body, "x".repeat(100), "{answer}");
     }
 }

@@ -433,11 +433,12 @@ fn serve(config: &ServeOptions, control: &Control) -> Result<(Vec<String>, Serve
             Handover { listeners: named(sockets).map_err(failure)?, ..Handover::default() }
         }
     };
+    let mut config = config.clone();
     loop {
-        let server = Server::start_on(config, handed).map_err(failure)?;
+        let server = Server::start_on(&config, handed).map_err(failure)?;
         let addresses: Vec<_> = server.addresses().iter().map(SocketAddr::to_string).collect();
         control.set_ready(server.handle(), &format!("serving on {}", addresses.join(", ")));
-        greet(config, &server);
+        greet(&config, &server);
         match server.run_to_end() {
             Ok(ServeEnd::HandedOver(handover, summary)) => match control.replace_program(&handover)
             {
@@ -445,8 +446,13 @@ fn serve(config: &ServeOptions, control: &Control) -> Result<(Vec<String>, Serve
                     control.set_stopping();
                     return Ok((addresses, summary));
                 }
-                // This program continues.
-                Replaced::Failed => handed = handover,
+                // This program continues with its current settings.
+                Replaced::Failed => {
+                    handed = handover;
+                    if let Some(Reload { access, tls, limits }) = control.reloaded() {
+                        config = ServeOptions { access, tls, limits, ..config };
+                    }
+                }
             },
             Ok(ServeEnd::Stopped(summary)) => {
                 control.set_stopping();

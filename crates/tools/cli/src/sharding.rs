@@ -33,7 +33,7 @@ pub(crate) fn failure(error: ShardError) -> Failure {
             reason: Invalid::OtherPlan(_) | Invalid::OtherWork { .. }, ..
         } => "; choose another --part directory",
         ShardError::Invalid { reason: Invalid::Kind("part"), .. } => {
-            "; remove it if it is a damaged part, or choose another --part directory"
+            "; remove it or run the shard with --redo if it is a damaged part, or choose another --part directory"
         }
         _ => "",
     };
@@ -99,27 +99,41 @@ pub(crate) fn place(path: &Path) -> String {
 /// Changes to the directory in which the plan was made, and checks that its arguments exist. A file that was removed
 /// while other planned files in its directory remain is an error of its shard.
 pub(crate) fn enter(plan: &Plan) -> Result<(), Failure> {
-    let header = &plan.header;
-    let advice = |error: PathError| {
-        Failure::failed(format!(
-            "{error}; the plan {} was made on '{}' in {}: mount the files at the same place",
-            quoted(&plan.path),
-            header.host,
-            quoted(header.directory.path())
-        ))
-    };
-    let directory = header.directory.path();
+    let directory = plan.header.directory.path();
     let list = absolute(plan.path.clone())?;
     std::env::set_current_dir(directory)
         .map_err(PathError::on(Operation::OpenDir, directory))
-        .map_err(advice)?;
+        .map_err(|error| absent(plan, &error))?;
+    check_arguments(plan, list)
+}
+
+/// Returns whether all names of a plan are arguments. If none exists and [`check_arguments`] succeeds, they were removed,
+/// which is an error of their shard; other names were not checked.
+pub(crate) fn are_arguments<'n>(plan: &Plan, mut names: impl Iterator<Item = &'n [u8]>) -> bool {
+    let roots: HashSet<&Path> = plan.header.roots.iter().map(|root| root.path()).collect();
+    names.all(|name| roots.contains(Path::new(OsStr::from_bytes(name))))
+}
+
+/// Checks that the arguments of a plan exist, in whose directory this process is. `list` is the absolute path of the
+/// plan.
+pub(crate) fn check_arguments(plan: &Plan, list: PathBuf) -> Result<(), Failure> {
     let stat = |path: &Path| {
         let found = std::fs::symlink_metadata(path);
         found.map_err(PathError::on(Operation::Stat, path)).err()
     };
     let missing: Vec<PathError> =
-        header.roots.iter().filter_map(|root| stat(root.path())).collect();
-    not_mounted(plan, list, missing)?.map_or(Ok(()), |error| Err(advice(error)))
+        plan.header.roots.iter().filter_map(|root| stat(root.path())).collect();
+    not_mounted(plan, list, missing)?.map_or(Ok(()), |error| Err(absent(plan, &error)))
+}
+
+fn absent(plan: &Plan, error: &PathError) -> Failure {
+    Failure::failed(format!(
+        "{error}; the plan {} was made on '{}' in {}: mount the files at the same place, or plan again if they \
+         were removed",
+        quoted(&plan.path),
+        plan.header.host,
+        quoted(plan.header.directory.path())
+    ))
 }
 
 /// Returns an argument that is absent but was probably not removed, because its file system can be the one that is

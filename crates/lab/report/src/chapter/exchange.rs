@@ -4,6 +4,8 @@
 //! The law is that of `predict::closed`: rounds of clients times orders times the sleep. It
 //! deliberately contains no property of the server.
 
+mod tables;
+
 use super::arms::{arm, median_of, row};
 use super::causes::{self, Cause};
 use crate::estimate::Estimate;
@@ -16,6 +18,7 @@ use crate::quantity::Unit;
 use crate::svg::lines;
 use ioloom_model::units::format_ns;
 use ioloom_predict::closed_loop::sleepers_elapsed_s;
+use tables::{TABLES, arms_table};
 
 /// The published table, and its columns in the order of [`Cell`].
 const TABLE: &str = "004_exchange";
@@ -267,194 +270,6 @@ fn own_sleep(mut sleeps: Vec<String>) -> String {
         true => String::new(),
         false => format!("The published clients slept 1 s, those here {}.", sleeps.join(" or ")),
     }
-}
-
-/// A table of the arms of one experiment.
-struct ArmsTable {
-    experiment: &'static str,
-    heading: &'static str,
-    note: &'static str,
-    columns: &'static [(&'static str, &'static str)],
-}
-
-const TABLES: &[ArmsTable] = &[
-    ArmsTable {
-        experiment: "no-sleep",
-        heading: "Without sleeping clients",
-        note: "Names end with the number of clients. Clients and server share the CPUs, so rates \
-            depend on both; CPU time, context switches and memory cover the server process only.",
-        columns: &[
-            ("requests", "requests_per_s"),
-            ("response, median", "latency_p50_ns"),
-            ("p99", "latency_p99_ns"),
-            ("CPU time per request", "server_cpu_per_request_ns"),
-            ("context switches per request", "server_switches_per_request"),
-            ("peak memory", "server_peak_bytes"),
-        ],
-    },
-    ArmsTable {
-        experiment: "mix",
-        heading: "Lists and orders",
-        note: "Forty clients and ten stocks; every response is 8192 bytes long.",
-        columns: &[
-            ("requests", "requests_per_s"),
-            ("response, median", "latency_p50_ns"),
-            ("CPU time per request", "server_cpu_per_request_ns"),
-        ],
-    },
-    ArmsTable {
-        experiment: "arrivals",
-        heading: "Requests at a fixed rate",
-        note: "Names end with the number of requests per second, sent regardless of earlier \
-            responses. Latency is measured from the time at which a request was due; runs in \
-            which the load generator was late are excluded.",
-        columns: &[
-            ("response, median", "latency_p50_ns"),
-            ("p99", "latency_p99_ns"),
-            ("p99.9", "latency_p999_ns"),
-            ("load generator delay, p99", "load_late_p99_ns"),
-        ],
-    },
-    ArmsTable {
-        experiment: "sharing",
-        heading: "How threads share the stocks",
-        note: "Forty clients on forty threads. one-stock: all buy and sell the same stock.",
-        columns: &[
-            ("CPU time per request", "server_cpu_per_request_ns"),
-            ("requests", "requests_per_s"),
-            ("context switches per request", "server_switches_per_request"),
-        ],
-    },
-    ArmsTable {
-        experiment: "cores",
-        heading: "CPU usage",
-        note: "Sixteen clients that list 5000 stocks. Clients and server share the CPUs, so no \
-            server can use all of them.",
-        columns: &[("CPUs used by the server", "server_cores"), ("requests", "requests_per_s")],
-    },
-    ArmsTable {
-        experiment: "replies",
-        heading: "Padded and compact responses",
-        note: "The original protocol pads every response to 8192 bytes. A 1 Gbit/s network would \
-            limit any server to 14 370 responses per second; these runs use no network.",
-        columns: &[
-            ("requests", "requests_per_s"),
-            ("received", "received_bytes_per_s"),
-            ("response, median", "latency_p50_ns"),
-            ("CPU time per request", "server_cpu_per_request_ns"),
-        ],
-    },
-    ArmsTable {
-        experiment: "idle",
-        heading: "Idle connections",
-        note: "Four active clients; names end with the number of idle connections.",
-        columns: &[
-            ("CPU time per request", "server_cpu_per_request_ns"),
-            ("requests", "requests_per_s"),
-            ("p99", "latency_p99_ns"),
-            ("memory", "server_memory_bytes"),
-            ("threads", "server_threads"),
-        ],
-    },
-    ArmsTable {
-        experiment: "threads",
-        heading: "Number of threads",
-        note: "Sixty-four clients. In the request pool, any thread takes any request; in the \
-            pool, a thread serves one connection, so threads in excess of the clients are idle.",
-        columns: &[
-            ("requests", "requests_per_s"),
-            ("CPU time per request", "server_cpu_per_request_ns"),
-            ("context switches per request", "server_switches_per_request"),
-            ("peak memory", "server_peak_bytes"),
-        ],
-    },
-    ArmsTable {
-        experiment: "service-time",
-        heading: "Command cost by number of stocks",
-        note: "Four clients with compact responses; names end with the number of stocks.",
-        columns: &[
-            ("CPU time per request", "server_cpu_per_request_ns"),
-            ("requests", "requests_per_s"),
-            ("response, median", "latency_p50_ns"),
-        ],
-    },
-    ArmsTable {
-        experiment: "critical-section",
-        heading: "Time in the critical section",
-        note: "Sixteen clients that buy and sell, and sixteen threads; names end with the CPU \
-            time of an order, spent before locking the stock or while holding the lock. The bound \
-            is that time divided by the number of orders that can spend it concurrently, which \
-            depends on threads, CPUs and locks. Clients and server share the CPUs.",
-        columns: &[
-            ("time per order", "request_ns"),
-            ("bound", "law_request_ns"),
-            ("orders", "requests_per_s"),
-            ("CPUs used by the server", "server_cores"),
-        ],
-    },
-    ArmsTable {
-        experiment: "meanwhile",
-        heading: "Latency during other requests",
-        note: "Purchases by four clients of one event loop: without other requests, while another \
-            client has sent a partial line, and during lists of 5000 stocks.",
-        columns: &[
-            ("purchase, median", "buy_latency_p50_ns"),
-            ("p99", "buy_latency_p99_ns"),
-            ("requests", "requests_per_s"),
-        ],
-    },
-    ArmsTable {
-        experiment: "visits",
-        heading: "Clients with one order",
-        note: "With -file, no other client is connected, so the stock file is written and synced \
-            each time the client disconnects, and the next client waits for that.",
-        columns: &[("visit, median", "visit_p50_ns"), ("p99", "visit_p99_ns")],
-    },
-    ArmsTable {
-        experiment: "histories",
-        heading: "Linearizability",
-        note: "Each history was searched for a sequential order of its requests that explains \
-            every \
-               response. A list of all stocks is one request. With per-stock in the name, stocks \
-               are read one at a time, so concurrent orders can produce totals that never existed.",
-        columns: &[
-            ("histories", "histories"),
-            ("violated", "histories_violated"),
-            ("undecided", "histories_undecided"),
-        ],
-    },
-    ArmsTable {
-        experiment: "restart",
-        heading: "After a restart",
-        note: "leave: all clients had disconnected before the exit; term and kill: one was \
-            connected. Without a durability level in the name, orders are kept only in memory.",
-        columns: &[("acknowledged", "acknowledged_orders"), ("kept", "kept_orders")],
-    },
-];
-
-fn arms_table(m: &mut Markup, input: &Input, groups: &[Group<'_>], table: &ArmsTable) {
-    let Some(group) = groups.iter().find(|g| g.experiment.name == table.experiment) else { return };
-    let arms: Vec<_> = group.arms.iter().filter(|a| !a.is_again() && !a.runs.is_empty()).collect();
-    if arms.is_empty() {
-        return;
-    }
-    m.tag("h3").text(table.heading);
-    let columns: Vec<_> = std::iter::once(("server", false))
-        .chain(table.columns.iter().map(|(title, _)| (*title, true)))
-        .collect();
-    parts::table(m, "plain", &columns, |m| {
-        for arm in arms {
-            m.tag("tr").body(|m| {
-                m.tag("td").text(arm.name);
-                for (_, metric) in table.columns {
-                    let value = median_of(Some(arm), metric, input.seed);
-                    let text = value.map(|value| Unit::of(metric).format(value));
-                    m.tag("td").a("class", "r").text(text.as_deref().unwrap_or("unknown"));
-                }
-            });
-        }
-    });
-    m.tag("p").a("class", "lead").text(table.note);
 }
 
 /// Lists orders per second by store, durability level and clients, with the group commit law.

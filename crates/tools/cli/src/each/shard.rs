@@ -11,7 +11,9 @@ use super::outcome::Outcome;
 use super::output;
 use super::run::{run_job, stop_flag_of};
 use crate::exit::{Ended, Exit, Failure};
-use crate::sharding::{absolute, enter, failure, now_ns, place, runner, say_late};
+use crate::sharding::{
+    absolute, are_arguments, check_arguments, enter, failure, now_ns, place, runner, say_late,
+};
 use crate::subtrees::is_flat;
 use crate::{out, sharding, stderr};
 use ioloom_failure::quoted;
@@ -113,7 +115,9 @@ pub(super) fn one(
         Claimed::Run(claim) => claim,
     };
     if let Some(reason) = &claim.replaces {
-        stderr::message(&format!("running again for {}: {reason}", place(claim.path())));
+        let moved = claim.moved.as_deref().map(|new| format!("; it was moved to {}", place(new)));
+        let moved = moved.unwrap_or_default();
+        stderr::message(&format!("running again for {}: {reason}{moved}", place(claim.path())));
     }
     let mut outcome = Box::new(process(args, job, plan, names, stop)?);
     outcome.shard = Some(document(plan, entry, Some(&path)));
@@ -159,6 +163,9 @@ fn check_present(plan: &Plan, entry: &Entry, records: &[Record]) -> Result<(), F
                 header.host
             )))
         });
+    }
+    if are_arguments(plan, plan.names(entry).map_err(failure)?.iter()) {
+        return check_arguments(plan, plan.path.clone());
     }
     let files = format_counted(records.len() as u64, "file", "files");
     Err(Failure::failed(format!(

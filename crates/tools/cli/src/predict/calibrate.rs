@@ -79,9 +79,12 @@ pub(super) fn run(dir: Option<&Path>, how: How, store: &StoreArg, json: bool) ->
     drop(sets);
     if how.exchange {
         // The probes of the server can fail, and those of the device take minutes.
-        let path = saved::write(store, &calibration)?;
+        let earlier = saved::read(store).ok().flatten();
+        let without = calibration.clone().with_server_of(earlier);
+        let path = saved::write(store, &without)?;
+        let is_kept = without.measured.exchange.is_some();
         let exchange = server_probes::measure(&dir, rounds(how), how.brief, &signals)
-            .map_err(|failure| without_server(failure, &path))?;
+            .map_err(|failure| without_server(failure, &path, is_kept))?;
         calibration.measured.exchange = Some(exchange);
         let server =
             "a server with one event loop on one processor, its order log in the directory";
@@ -96,8 +99,9 @@ pub(super) fn run(dir: Option<&Path>, how: How, store: &StoreArg, json: bool) ->
     Ok(Exit::Ok)
 }
 
-/// Returns the failure of the probes of the server, when the others are saved at `path`.
-fn without_server(failure: Failure, path: &Path) -> Failure {
+/// Returns the failure of the probes of the server, when the others are saved at `path`. `is_kept`: with earlier
+/// probes of the server.
+fn without_server(failure: Failure, path: &Path, is_kept: bool) -> Failure {
     let path = quoted(path);
     let message = match failure.exit {
         Exit::Hangup | Exit::Interrupted | Exit::Terminated => format!(
@@ -106,7 +110,8 @@ fn without_server(failure: Failure, path: &Path) -> Failure {
         ),
         _ => format!("{}; the probes of the device are saved as {path}", failure.message),
     };
-    Failure::new(failure.exit, message)
+    let kept = if is_kept { ", with the earlier probes of the server" } else { "" };
+    Failure::new(failure.exit, message + kept)
 }
 
 fn rounds(how: How) -> usize {
@@ -283,14 +288,17 @@ mod tests {
 
     #[test]
     fn failures_of_server_probes_name_what_is_saved() {
-        let message = |exit, text: &str| {
-            let failure = without_server(Failure::new(exit, text), Path::new("/s/c.json"));
+        let message = |exit, text: &str, is_kept| {
+            let failure = Failure::new(exit, text);
+            let failure = without_server(failure, Path::new("/s/c.json"), is_kept);
             assert_eq!(failure.exit, exit);
             failure.message
         };
         let expected = "no server; the probes of the device are saved as '/s/c.json'";
-        assert_eq!(message(Exit::Failed, "no server"), expected);
-        let interrupted = message(Exit::Interrupted, "nothing is saved");
+        assert_eq!(message(Exit::Failed, "no server", false), expected);
+        let kept = message(Exit::Failed, "no server", true);
+        assert_eq!(kept, format!("{expected}, with the earlier probes of the server"));
+        let interrupted = message(Exit::Interrupted, "nothing is saved", false);
         assert!(interrupted.ends_with("the other probes are saved as '/s/c.json'"));
         assert!(!interrupted.contains("nothing"), "{interrupted}");
     }

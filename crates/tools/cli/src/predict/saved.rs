@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 const SCHEMA: u32 = 3;
 /// Longest accepted file; a calibration has about 2 KiB.
 const BYTES_MAX: u64 = 1 << 20;
+/// Beginning of the condition of server probes that an earlier calibration made.
+const EARLIER_SERVER: &str = "the server as probed at ";
 
 /// What the probes found, and where and when.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -40,6 +42,19 @@ impl Calibration {
     /// Returns where and when the machine was measured.
     pub(super) fn context(&self) -> String {
         format!("{} in {}; {}", self.at, self.dir, self.conditions.join("; "))
+    }
+
+    /// Adds the probes of the server of an earlier calibration in the same directory, if there are any.
+    pub(super) fn with_server_of(mut self, earlier: Option<Self>) -> Self {
+        let Some(earlier) = earlier.filter(|earlier| earlier.dir == self.dir) else { return self };
+        if let Some(exchange) = earlier.measured.exchange {
+            let is_older = |condition: &String| condition.starts_with(EARLIER_SERVER);
+            let older = earlier.conditions.into_iter().find(is_older);
+            let condition = older.unwrap_or_else(|| format!("{EARLIER_SERVER}{}", earlier.at));
+            self.conditions.push(condition);
+            self.measured.exchange = Some(exchange);
+        }
+        self
     }
 
     /// Returns why this calibration cannot be used, if it cannot.
@@ -160,7 +175,7 @@ pub(super) fn read(store: &StoreArg) -> Result<Option<Calibration>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ioloom_predict::answer::profile::Busy;
+    use ioloom_predict::answer::profile::{Busy, MeasuredExchange};
 
     fn calibration() -> Calibration {
         let times = || vec![(1, 80e-6), (4, 30e-6)];
@@ -188,6 +203,26 @@ mod tests {
         let (program, machine, at, dir) = (text(), text(), text(), text());
         let conditions = Vec::new();
         Calibration { schema: SCHEMA, program, machine, at, dir, conditions, measured }
+    }
+
+    #[test]
+    fn earlier_server_probes_of_the_directory_are_kept() {
+        let new = calibration();
+        let mut earlier = Calibration { at: "2026-01-01 00:00:00".to_owned(), ..calibration() };
+        assert_eq!(new.clone().with_server_of(None), new);
+        assert_eq!(new.clone().with_server_of(Some(earlier.clone())), new);
+        let times = || vec![(1, 80e-6), (4, 30e-6)];
+        let exchange = MeasuredExchange { none_s: times(), group_s: times(), each_s: times() };
+        earlier.measured.exchange = Some(exchange);
+        let elsewhere = Calibration { dir: "/e".to_owned(), ..earlier.clone() };
+        assert_eq!(new.clone().with_server_of(Some(elsewhere)), new);
+        let kept = new.with_server_of(Some(earlier.clone()));
+        assert_eq!(kept.measured.exchange, earlier.measured.exchange);
+        let condition = "the server as probed at 2026-01-01 00:00:00";
+        assert_eq!(kept.conditions, [condition]);
+        // The time remains that of the probes.
+        let kept = Calibration { at: "2026-03-03 00:00:00".to_owned(), ..kept };
+        assert_eq!(calibration().with_server_of(Some(kept)).conditions, [condition]);
     }
 
     #[test]

@@ -66,6 +66,8 @@ pub(super) struct Control {
     /// Whether a signal to stop has arrived, even if it has not been handled yet.
     is_stopped: Arc<AtomicBool>,
     reloads: Arc<Requests>,
+    /// The settings of the last reload, with which the server continues if no program follows.
+    reloaded: Mutex<Option<Reload>>,
 }
 
 /// What became of a handover.
@@ -138,6 +140,7 @@ impl Control {
             program,
             is_stopped: Arc::default(),
             reloads: Arc::default(),
+            reloaded: Mutex::default(),
         })
     }
 
@@ -182,6 +185,11 @@ impl Control {
         let (path, reason) = (quoted(self.program.path()), ioloom_failure::reason(&error));
         tracing::error!(target: TARGET, "cannot run {path}: {reason}; this program continues");
         Replaced::Failed
+    }
+
+    /// Returns the settings of the last reload, if there was one.
+    pub(super) fn reloaded(&self) -> Option<Reload> {
+        self.reloaded.lock().expect("the lock must not be poisoned").clone()
     }
 
     /// Announces that the server ends.
@@ -266,9 +274,13 @@ impl Control {
             self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\n"));
             server
         };
-        let reloaded = read().map_err(|failure| failure.message);
-        match reloaded.and_then(|new| server.reload(&new).map_err(|error| error.to_string())) {
-            Ok(()) => {
+        let reloaded = read().map_err(|failure| failure.message).and_then(|new| {
+            server.reload(&new).map_err(|error| error.to_string())?;
+            Ok(new)
+        });
+        match reloaded {
+            Ok(new) => {
+                *self.reloaded.lock().expect("the lock must not be poisoned") = Some(new);
                 tracing::info!(target: TARGET, "reloaded the tokens, the certificate and the limits");
             }
             Err(reason) => {

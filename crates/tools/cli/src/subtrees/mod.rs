@@ -6,7 +6,10 @@ pub(crate) use args::{Others, Sharding, ShardingWith};
 
 use crate::exit::{Ended, Exit, Failure};
 use crate::interrupt::StopSignals;
-use crate::sharding::{absolute, check_kind, enter, failure, now_ns, place, runner, say_late};
+use crate::sharding::{
+    absolute, are_arguments, check_arguments, check_kind, enter, failure, now_ns, place, runner,
+    say_late,
+};
 use crate::{out, stderr};
 use ioloom_failure::quoted;
 use ioloom_model::units::format_counted;
@@ -188,7 +191,9 @@ fn one<C: SubtreeCommand>(
         Claimed::Run(claim) => claim,
     };
     if let Some(reason) = &claim.replaces {
-        stderr::message(&format!("running again for {}: {reason}", place(claim.path())));
+        let moved = claim.moved.as_deref().map(|new| format!("; it was moved to {}", place(new)));
+        let moved = moved.unwrap_or_default();
+        stderr::message(&format!("running again for {}: {reason}{moved}", place(claim.path())));
     }
     let names = plan.names(entry).map_err(failure)?;
     let paths: Vec<&[u8]> = names.iter().collect();
@@ -199,7 +204,10 @@ fn one<C: SubtreeCommand>(
         return Ok(Ran::Interrupted);
     }
     if !paths.is_empty() && paths.iter().all(|path| is_gone(&subtree(path).0)) {
-        return Err(all_gone(plan, paths.len()));
+        if !are_arguments(plan, paths.iter().copied()) {
+            return Err(all_gone(plan, paths.len()));
+        }
+        check_arguments(plan, plan.path.clone())?;
     }
     if let Some(root) = not_mounted(plan, &paths)? {
         return Err(looks_empty(plan, &root));

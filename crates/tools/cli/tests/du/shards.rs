@@ -272,6 +272,28 @@ fn an_empty_mount_point_in_the_tree_completes_no_shard() {
     assert_eq!(entries("parts"), shards - 9 - 8, "{all}");
 }
 
+/// Goal: an argument that was removed is reported, and its shard is complete, also if it has no other directory.
+#[test]
+fn a_removed_argument_that_had_files_only_is_an_error_of_its_shard() {
+    let place = place();
+    place.write("u/file", "x");
+    let shards = plan(&place, 64, &["t", "u"])["shards"].as_u64().unwrap();
+    fs::remove_dir_all(place.at("u")).unwrap();
+    fs::create_dir(place.at("parts")).unwrap();
+    let (mut all, mut failed) = (String::new(), 0);
+    for number in 1..=shards {
+        let number = format!("{number}/{shards}");
+        let args = ["du", "--shard", &number, "--manifest", "t.shards", "--part", "parts"];
+        let ran = run(&place, &args);
+        failed += u64::from(ran.code == Some(1));
+        all += &ran.err;
+    }
+    assert!(failed == 1 && all.contains("'u'"), "{failed}: {all}");
+    assert_eq!(fs::read_dir(place.at("parts")).unwrap().count() as u64, shards);
+    let sum = run(&place, &["shard", "merge", "--json", "t.shards", "parts"]).ended(1).json();
+    assert_eq!(numbers(&sum), whole(&place, &["t"]));
+}
+
 #[test]
 fn plans_and_flags_that_do_not_fit_are_refused() {
     let place = place();

@@ -197,10 +197,16 @@ fn a_file_that_is_no_part_is_never_replaced() {
     refused.one_error(&[
         "part-000001",
         "it is not a shard part",
-        "remove it if it is a damaged part",
+        "remove it or run the shard with --redo if it is a damaged part",
         "another --part",
     ]);
     assert_eq!(fs::read(place.at("parts/part-000001")).unwrap(), b"of another program");
+    // It can be a part without its first line: a repetition keeps it under another name.
+    let redone = place.each(&one(1, 2, &["-q", "--redo"])).ended(0);
+    assert!(redone.err.contains("moved to"), "{}", redone.err);
+    let kept = place.at("parts/part-000001.damaged-1");
+    assert_eq!(fs::read(&kept).unwrap(), b"of another program");
+    fs::remove_file(kept).unwrap();
     fs::write(place.at("parts/part-000001"), [0; 500]).unwrap();
     run_all(&place, 2, &["-q"], 0);
     fs::rename(place.at("t"), place.at("moved")).unwrap();

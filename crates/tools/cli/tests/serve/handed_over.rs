@@ -178,6 +178,26 @@ fn a_program_that_cannot_take_over_is_rejected() {
     assert_eq!(stocks, "1 99970 10\n2 100000 20\n");
 }
 
+/// This program continues with the settings that it reloaded, not with those of its start.
+#[test]
+fn reloaded_settings_survive_a_handover_that_fails() {
+    let place = place();
+    place.write("limits", "connections 100\n");
+    let mut server = start(&place, &["--durability", "none", "--limits-file", "limits"]);
+    place.write("limits", "connections 1\n");
+    server.signal("-HUP");
+    wait_for(&mut server, "reloaded");
+    install(&place, "#!/bin/sh\nrm -f \"$0\"\n");
+    server.signal("-USR2");
+    wait_for(&mut server, "this program continues");
+    wait_for(&mut server, "listening on");
+    let mut client = Client::new(&server.address, "a").unwrap();
+    assert_eq!(client.ask("1 BUY 1 10").as_deref(), Some("1 OK 99990 1"));
+    assert_eq!(Client::plain(&server.address).unwrap().line().as_deref(), Some("BUSY"));
+    server.signal("-TERM");
+    assert_eq!(server.ended().0.code(), Some(0));
+}
+
 /// While neither program has the store open, it stays locked, and connections wait.
 #[test]
 fn the_store_stays_locked_between_the_programs() {
