@@ -437,8 +437,9 @@ fn the_legend_names_the_sleep_of_the_runs() {
         let of = |clients: u32| {
             let name = format!("select-all-{clients}");
             let plan = format!("exchange:cell/model=select,clients={clients},sleep=20ms");
-            let outcome = done(200, &[&[("order_ns", 2e7)], sleep].concat());
-            let mut record = record(&study, &name, &plan, 0, outcome);
+            let mut extra = vec![("order_ns", 2e7)];
+            extra.extend_from_slice(sleep);
+            let mut record = record(&study, &name, &plan, 0, done(200, &extra));
             record.key.factors.insert("clients".to_owned(), f64::from(clients));
             record
         };
