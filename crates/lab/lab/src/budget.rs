@@ -1,5 +1,6 @@
 //! The time budget of a study, in blocks.
 
+use ioloom_model::Outcome;
 use std::time::{Duration, Instant};
 
 /// Minimum number of blocks to run, even if they exceed the budget.
@@ -21,7 +22,7 @@ pub(crate) struct Blocks {
     expected: Duration,
     /// Whether runs of the current block were stored by an earlier process.
     has_begun: bool,
-    /// Whether the session has a stored run.
+    /// Whether the session has a stored run that was not refused.
     has_runs: bool,
     /// Durations of the blocks completed by this process.
     finished: Vec<Duration>,
@@ -44,9 +45,9 @@ impl Blocks {
         (self.expected, self.has_begun) = (expected, has_begun);
     }
 
-    /// Records that the session has a stored run.
-    pub(crate) fn stored(&mut self) {
-        self.has_runs = true;
+    /// Records the outcome of a stored run. A refused plan did not run, and its record shows nothing.
+    pub(crate) fn stored(&mut self, outcome: &Outcome) {
+        self.has_runs |= !matches!(outcome, Outcome::Refused { .. });
     }
 
     /// Records the duration of a block.
@@ -121,7 +122,9 @@ mod tests {
         assert!(!blocks.over(0, true, at(1000)), "a session must not end without a run");
         let longest = [at(0), at(174), at(1000)].map(|now| blocks.longest_run(now));
         assert_eq!(longest, [None; 3], "the budget must not kill the first run");
-        blocks.stored();
+        blocks.stored(&Outcome::Refused { reason: "no direct reads".to_owned() });
+        assert!(!blocks.over(0, false, at(1000)) && blocks.longest_run(at(1000)).is_none());
+        blocks.stored(&Outcome::TimedOut { seconds: 5.0 });
         for _ in 0..3 {
             blocks.finish(Duration::from_secs(30));
         }

@@ -8,10 +8,10 @@
 //!
 //! A study with a budget stops after a block if the next one would not fit, but not before
 //! [`BLOCKS_MIN`](crate::budget::BLOCKS_MIN) blocks and never later than
-//! [`BUDGET_HARD`](crate::budget::BUDGET_HARD) times its budget, except for the first run, which has
-//! only its own deadline. A sequential session can be continued, so it stops before any block that would
-//! not fit, and within one only if it takes twice as long as expected. Only the runs that a block lacks
-//! count, and a block of which runs are stored is completed if any time is left.
+//! [`BUDGET_HARD`](crate::budget::BUDGET_HARD) times its budget, except for the first run that is not
+//! refused, which has only its own deadline. A sequential session can be continued, so it stops before
+//! any block that would not fit, and within one only if it takes twice as long as expected. Only the
+//! runs that a block lacks count, and a block of which runs are stored is completed if any time is left.
 
 mod begin;
 mod options;
@@ -112,6 +112,7 @@ pub fn run_study(
     };
     for run in &session.runs {
         study.judge.remember(run);
+        study.blocks.stored(&run.outcome);
     }
     let done: BTreeSet<u32> = session.runs.iter().map(|r| r.key.position).collect();
     let pictured: BTreeSet<u32> = session.pictures.iter().map(|p| p.record.key.position).collect();
@@ -158,9 +159,6 @@ impl Study<'_> {
         let mut now: Option<(u32, Instant)> = None;
         let mut last_run = Instant::now();
         let mut looks = self.looks();
-        if !done.is_empty() {
-            self.blocks.stored();
-        }
         for (position, slot) in order.iter().enumerate() {
             let position = position as u32;
             while let Some(look) = looks.pop_if(|look| *look <= slot.2) {
@@ -205,7 +203,7 @@ impl Study<'_> {
             self.ration_spans(&mut record);
             self.judge.remember(&record);
             self.writer.append(&record)?;
-            self.blocks.stored();
+            self.blocks.stored(&record.outcome);
             last_run = Instant::now();
             self.options.progress.event(&Event::Recorded(&record));
         }

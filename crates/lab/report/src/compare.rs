@@ -15,7 +15,7 @@ use crate::quantity::Better;
 use ioloom_model::condition::Metadata;
 use ioloom_model::{Compute, RunRecord};
 use ioloom_stats::Rule;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How an arm changed from the first session to the second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,6 +60,26 @@ impl Change {
     }
 }
 
+/// Why the values of an arm do not decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Undecided {
+    FewBlocks,
+    Killed,
+    Zeros,
+    Wide,
+}
+
+impl Undecided {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::FewBlocks => "too few blocks",
+            Self::Killed => "killed runs",
+            Self::Zeros => "values without a ratio",
+            Self::Wide => "too wide an interval",
+        }
+    }
+}
+
 /// An arm that is in both sessions.
 #[derive(Debug, Clone)]
 pub struct Row<'a> {
@@ -87,6 +107,29 @@ impl Row<'_> {
     /// Returns the medians of both sessions.
     pub fn medians(&self) -> [Option<f64>; 2] {
         [&self.first, &self.second].map(|arm| arm.estimate.as_ref().map(|e| e.median))
+    }
+
+    /// Returns whether the arm changed.
+    pub fn is_changed(&self) -> bool {
+        matches!(self.change, Change::Better | Change::Worse | Change::Different)
+    }
+
+    /// Returns why the values of an arm with [`Change::Unclear`] do not decide.
+    fn undecided_by(&self) -> Undecided {
+        let has_interval = |arm: &ArmRuns<'_>| {
+            let ends = arm.estimate.as_ref().and_then(|e| e.ends);
+            ends.as_ref().is_some_and(Ends::is_interval)
+        };
+        let intervals = match self.ratio {
+            Some(ratio) => ratio.ends.is_interval(),
+            None => has_interval(&self.first) && has_interval(&self.second),
+        };
+        match (self.first.is_cut_short() || self.second.is_cut_short(), intervals) {
+            (true, _) => Undecided::Killed,
+            (false, false) => Undecided::FewBlocks,
+            (false, true) if self.ratio.is_none() => Undecided::Zeros,
+            (false, true) => Undecided::Wide,
+        }
     }
 
     /// Returns whether it has no ratio although there are enough values.
@@ -185,10 +228,8 @@ pub fn since(before: &Input, now: &Input) -> String {
         }
     }
     if parts.is_empty() {
-        return format!(
-            "{head}{unclear} of {compared} arms had too few blocks, killed runs or too wide an interval \
-             to decide."
-        );
+        let reasons = undecided(&matched.rows);
+        return format!("{head}{unclear} of {compared} arms undecided ({reasons}).");
     }
     if same == compared {
         return format!("{head}none of {compared} arms changed by more than 5 %.");
@@ -199,9 +240,7 @@ pub fn since(before: &Input, now: &Input) -> String {
         // The sentence has to fit on the first page.
         (_, Some(_)) => parts.push(format!("{unclear} undecided")),
         (_, None) => {
-            parts.push(format!(
-                "{unclear} undecided (too few blocks, killed runs or too wide an interval)"
-            ));
+            parts.push(format!("{unclear} undecided ({})", undecided(&matched.rows)));
         }
     }
     let most = largest.map_or_else(String::new, |(row, ratio)| {
@@ -212,12 +251,26 @@ pub fn since(before: &Input, now: &Input) -> String {
     format!("{head}{}{most}.", parts.join(", "))
 }
 
+/// Lists why arms remain undecided, each reason once.
+fn undecided(rows: &[Row<'_>]) -> String {
+    let unclear = rows.iter().filter(|row| row.change == Change::Unclear);
+    let reasons: BTreeSet<Undecided> = unclear.map(Row::undecided_by).collect();
+    reasons.into_iter().map(Undecided::words).collect::<Vec<_>>().join(", ")
+}
+
 /// Returns the arm that changed most, and its ratio.
 fn largest<'r, 'a>(rows: &'r [Row<'a>]) -> Option<(&'r Row<'a>, Ratio)> {
-    let changed =
-        |row: &&Row<'_>| matches!(row.change, Change::Better | Change::Worse | Change::Different);
-    let rows = rows.iter().filter(changed).filter_map(|row| Some((row, row.ratio?)));
-    rows.max_by(|(_, a), (_, b)| a.value.ln().abs().total_cmp(&b.value.ln().abs()))
+    most(rows.iter().filter(|row| row.is_changed()))
+}
+
+/// Returns the row whose ratio differs most from 1, and its ratio. Returns `None` if a row has no
+/// ratio: it cannot be compared with the others, and its change may be larger.
+pub(crate) fn most<'r, 'a: 'r>(
+    rows: impl Iterator<Item = &'r Row<'a>>,
+) -> Option<(&'r Row<'a>, Ratio)> {
+    let rows: Vec<_> = rows.map(|row| Some((row, row.ratio?))).collect::<Option<_>>()?;
+    let far = |ratio: &Ratio| ratio.value.ln().abs();
+    rows.into_iter().max_by(|(_, a), (_, b)| far(a).total_cmp(&far(b)))
 }
 
 /// Both sessions matched arm by arm.

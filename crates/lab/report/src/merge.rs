@@ -20,8 +20,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Returns exported documents side by side as Markdown. Each comes with a name for messages.
 ///
 /// # Errors
-/// Names the first document that is not an exported report, of another version, or of a session that
-/// another document contains.
+/// Names the first document that is not an exported report, is of another version, contains a session
+/// that it or another document also contains, or has one comparison in several sessions.
 pub fn merge(documents: &[(String, Value)]) -> Result<String, String> {
     for (name, document) in documents {
         match document["schema"].as_u64() {
@@ -51,11 +51,11 @@ pub fn merge(documents: &[(String, Value)]) -> Result<String, String> {
     Ok(out.replace(['\u{A0}', '\u{202F}'], " "))
 }
 
-/// Refuses a session that two documents contain. Sessions of two machines have one name if they start in the
+/// Refuses a session that occurs twice. Sessions of two machines have one name if they start in the
 /// same second. The fingerprint of a machine is not in every document.
 fn refuse_repeated(documents: &[(String, Value)]) -> Result<(), String> {
-    let mut seen: BTreeMap<(&str, &str, [String; 5]), &str> = BTreeMap::new();
-    for (name, document) in documents {
+    let mut seen: BTreeMap<(&str, &str, [String; 5]), usize> = BTreeMap::new();
+    for (at, (name, document)) in documents.iter().enumerate() {
         for study in list(&document["studies"]) {
             let machine = &study["machine"];
             let [cpu, cpus, memory, kernel] =
@@ -66,12 +66,16 @@ fn refuse_repeated(documents: &[(String, Value)]) -> Result<(), String> {
             if session.1.is_empty() {
                 continue;
             }
-            let id = session.1;
-            if let Some(first) = seen.insert(session, name) {
-                return Err(format!(
-                    "{first} and {name} both contain the session {}",
-                    id.escape_debug()
-                ));
+            let id = session.1.escape_debug();
+            match seen.insert(session, at) {
+                None => {}
+                Some(first) if first == at => {
+                    return Err(format!("{name} contains the session {id} twice"));
+                }
+                Some(first) => {
+                    let first = &documents[first].0;
+                    return Err(format!("{first} and {name} both contain the session {id}"));
+                }
             }
         }
     }
@@ -176,7 +180,7 @@ fn comparisons(documents: &[(String, Value)]) -> Result<Vec<(String, Columns<'_>
                 if first.is_some_and(|first| !std::ptr::eq(first.study, study)) {
                     let study = part_of(study, "study").escape_debug();
                     return Err(format!(
-                        "{file} contains two sessions of {study}; export each to a file"
+                        "{file} contains several sessions of {study}; export each separately"
                     ));
                 }
             }
@@ -528,8 +532,11 @@ mod tests {
             study["session"] = session.into();
         }
         let merged = |one: &Value| merge(&[("a.json".to_owned(), one.clone())]);
-        let wanted = "a.json contains two sessions of pipeline; export each to a file";
+        let wanted = "a.json contains several sessions of pipeline; export each separately";
         assert_eq!(merged(&one).unwrap_err(), wanted);
+        let mut twice = one.clone();
+        twice["studies"][1]["session"] = "s1".into();
+        assert_eq!(merged(&twice).unwrap_err(), "a.json contains the session s1 twice");
         one["studies"][1]["groups"][0]["experiment"] = "f".into();
         let text = merged(&one).unwrap();
         assert!(text.contains("## pipeline: e, ") && text.contains("## pipeline: f, "), "{text}");

@@ -4,7 +4,7 @@
 //! adds no information, and tables have none because their column widths are counted in characters.
 
 use crate::advice::{Advice, advice};
-use crate::compare::{Change, Matched, ZEROS_NOTE, matched};
+use crate::compare::{Change, Matched, ZEROS_NOTE, matched, most};
 use crate::estimate::{Ends, RANGE_NOTE, Ratio};
 use crate::first_page::{FirstPage, OF_SESSION};
 use crate::fit::{NAME_MAX, TEXT_MAX, clipped, left_out};
@@ -360,14 +360,7 @@ fn compare_words(out: &mut String, matched: &Matched<'_>, width: usize) {
     if matched.has_intervals() {
         push_wrapped(out, CHANCE, width, 0);
     }
-    if let Some(worst) = matched
-        .rows
-        .iter()
-        .filter(|r| r.change == Change::Worse)
-        .filter_map(|r| Some((r, r.ratio?)))
-        .max_by(|x, y| x.1.value.ln().abs().total_cmp(&y.1.value.ln().abs()))
-    {
-        let (row, r) = worst;
+    if let Some((row, r)) = most(matched.rows.iter().filter(|r| r.change == Change::Worse)) {
         let text = format!(
             "Largest regression: {} on {}, {} {}.",
             clean(row.first.name),

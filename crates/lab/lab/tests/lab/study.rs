@@ -477,6 +477,15 @@ fn an_exhausted_budget_ends_the_session_after_its_first_run() {
     assert_eq!((end.reason, end.blocks_dropped), (EndReason::Budget, 3));
     assert_eq!(end.doubts, [Doubt::FewSamples]);
     assert_eq!(run.session.runs.len(), 1, "a session must not end without a run");
+    let arms = r#"{ name = "refused", plan = "direct:read/threads:n=1" },
+        { name = "good", plan = "read/threads:n=1" }"#;
+    for seed in 0..8 {
+        options.overrides.seed = Some(seed);
+        let run = run_study(&study(arms), &bench.subject, &bench.store(), &options).unwrap();
+        let (last, refused) = run.session.runs.split_last().unwrap();
+        assert!(last.measured().is_some(), "{:?}", last.outcome);
+        assert!(refused.iter().all(|r| matches!(r.outcome, Outcome::Refused { .. })));
+    }
 }
 
 #[test]

@@ -161,19 +161,18 @@ fn picture(input: &Input, groups: &[Group<'_>], published: &[Cell]) -> Option<Fi
                     .collect(),
             },
         );
-    let own = |experiment: &str, family: &str, metric: &str, name: &str| lines::Line {
-        name: name.to_owned(),
-        points: over_clients(groups, experiment, family)
-            .into_iter()
-            .filter_map(|(clients, arm)| {
-                let y = arm.metric(&format!("extra.{metric}"), input.seed)?;
-                Some(lines::Point { x: clients, y, thin: None, note: arm.name.to_owned() })
-            })
-            .collect(),
+    let own = |experiment: &str, family: &str, metric: &str, name: &str| {
+        let arms = over_clients(groups, experiment, family);
+        let name = format!("{name}{}", sleep_words(&arms, input.seed));
+        let point = |(clients, arm): (f64, &ArmRuns<'_>)| {
+            let y = arm.metric(&format!("extra.{metric}"), input.seed)?;
+            Some(lines::Point { x: clients, y, thin: None, note: arm.name.to_owned() })
+        };
+        lines::Line { name, points: arms.into_iter().filter_map(point).collect() }
     };
     let ours = [
-        own("cells-short", "select-all", "order_ns", "select, sleep 10 ms"),
-        own("cells-short", "pool10-all", "order_ns", "pool of 10, sleep 10 ms"),
+        own("cells-short", "select-all", "order_ns", "select, here"),
+        own("cells-short", "pool10-all", "order_ns", "pool of 10, here"),
         own("no-sleep", "select", "latency_p50_ns", "select, no sleep"),
         own("no-sleep", "pool", "latency_p50_ns", "pool, no sleep"),
     ];
@@ -183,8 +182,8 @@ fn picture(input: &Input, groups: &[Group<'_>], published: &[Cell]) -> Option<Fi
         Figure::Lines(lines::Lines {
             title: "Time per order by number of clients".to_owned(),
             description:
-                "Published runs with a one-second sleep, measured runs with a ten-millisecond \
-                sleep, and responses without a sleep."
+                "Published and measured runs of clients that sleep after each order, and responses \
+                without a sleep."
                     .to_owned(),
             x_title: "clients".to_owned(),
             x_unit: Unit::Number,
@@ -196,6 +195,22 @@ fn picture(input: &Input, groups: &[Group<'_>], published: &[Cell]) -> Option<Fi
             misses: Vec::new(),
         })
     })
+}
+
+/// Returns the sleeps of the runs of a line, with a comma before them; empty if they recorded none.
+fn sleep_words(arms: &[(f64, &ArmRuns<'_>)], seed: u64) -> String {
+    let sleeps = arms.iter().filter_map(|(_, arm)| median_of(Some(arm), "sleep_ns", seed));
+    match each_once(sleeps.map(format_ns).collect()) {
+        sleeps if sleeps.is_empty() => String::new(),
+        sleeps => format!(", sleep {sleeps}"),
+    }
+}
+
+/// Joins texts, each once.
+fn each_once(mut texts: Vec<String>) -> String {
+    texts.sort();
+    texts.dedup();
+    texts.join(" or ")
 }
 
 fn error_of(measured: f64, law: f64) -> String {
@@ -211,7 +226,8 @@ fn cells(m: &mut Markup, input: &Input, groups: &[Group<'_>], published: &[Cell]
         .into_iter()
         .find(|name| groups.iter().any(|g| g.experiment.name == *name))
         .unwrap_or(CELLS[1]);
-    m.tag("h3").text("The 42 published runs, the law, and this machine");
+    let count = published.len();
+    m.tag("h3").text(&format!("The {count} published runs, the law, and this machine"));
     let columns = [
         ("server, commands, clients", false),
         ("published", true),
@@ -257,18 +273,16 @@ fn cells(m: &mut Markup, input: &Input, groups: &[Group<'_>], published: &[Cell]
         "The law is rounds of clients times orders times the sleep; a round includes all clients \
         for select, and as many clients as threads for a pool. It contains no property of the \
         server; its median error is {middle:.2} %, its maximum error {worst:.2} %. The \
-        printed rates are orders per ten seconds, not per second. {}",
+        printed rates are orders per ten seconds, not per second.{}",
         own_sleep(sleeps)
     ));
 }
 
-/// Describes the sleeps of the runs on this machine; empty without runs.
-fn own_sleep(mut sleeps: Vec<String>) -> String {
-    sleeps.sort();
-    sleeps.dedup();
-    match sleeps.is_empty() {
-        true => String::new(),
-        false => format!("The published clients slept 1 s, those here {}.", sleeps.join(" or ")),
+/// Describes the sleeps of the runs on this machine, after a space; empty without runs.
+fn own_sleep(sleeps: Vec<String>) -> String {
+    match each_once(sleeps) {
+        sleeps if sleeps.is_empty() => String::new(),
+        sleeps => format!(" The published clients slept {SLEEP_S} s, those here {sleeps}."),
     }
 }
 
@@ -314,7 +328,7 @@ fn group_commit(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
          log-dsync uses O_DSYNC, log-direct uses direct writes to preallocated blocks, log-uring \
          links write and sync in a ring. postgres is a separate database server, created for each \
          run on the \
-         same disk; a commit takes two additional process switches.",
+         same disk.",
     );
 }
 
@@ -389,7 +403,7 @@ fn explanation(m: &mut Markup, groups: &[Group<'_>]) {
         "the law of rounds in crate predict",
         "A client that sleeps for a second after each order sends ten orders in ten seconds with any \
         server that reads from all clients. A pool reads from as many clients as it has threads, if a \
-        thread serves one client until it disconnects. The published times follow this law.",
+        thread serves one client until it disconnects.",
     );
     causes::theory(
         m,
@@ -423,7 +437,7 @@ mod tests {
     fn the_sleep_is_that_of_the_runs() {
         let of = |sleeps: &[&str]| own_sleep(sleeps.iter().map(|s| (*s).to_owned()).collect());
         assert_eq!(of(&[]), "");
-        let text = "The published clients slept 1 s, those here 20.0 ms.";
+        let text = " The published clients slept 1 s, those here 20.0 ms.";
         assert_eq!(of(&["20.0 ms", "20.0 ms"]), text);
     }
 }

@@ -280,7 +280,7 @@ fn unsynced(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let left = of("looks-never", "unwritten_end_bytes").zip(of("looks-never", "file_bytes"));
     let never = left.map_or_else(
         || "not run".to_owned(),
-        |(left, all)| format!("{} of the file was unwritten after 4 s", percent(left / all)),
+        |(left, all)| format!("{} of the file was unwritten at the end", percent(left / all)),
     );
     m.tag("p").text(&format!(
         "A file written without a sync, with a check every second: with a maximum age of 1 s, its \

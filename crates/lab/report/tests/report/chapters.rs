@@ -425,6 +425,33 @@ fn a_cause_needs_plans_that_differ_in_one_setting() {
     assert!(!page.contains(because) && page.contains("the runs of log-os-1 were killed"));
 }
 
+/// A sleep in the legend is that of the runs.
+#[test]
+fn the_legend_names_the_sleep_of_the_runs() {
+    let page = |sleep: &[(&str, f64)]| {
+        let arms = "arm = [{ name = \"select-all-{clients}\", plan = \
+                    \"exchange:cell/model=select,clients={clients},sleep=20ms\", \
+                    with = { clients = [4, 10] } }]";
+        let mut study = study("exchange", "cells-short", arms);
+        study.subject = "exchange".to_owned();
+        let of = |clients: u32| {
+            let name = format!("select-all-{clients}");
+            let plan = format!("exchange:cell/model=select,clients={clients},sleep=20ms");
+            let mut extra = vec![("order_ns", 2e7)];
+            extra.extend_from_slice(sleep);
+            let mut record = record(&study, &name, &plan, 0, done(200, &extra));
+            record.key.factors.insert("clients".to_owned(), f64::from(clients));
+            record
+        };
+        let records = vec![of(4), of(10)];
+        html(&input(study, records))
+    };
+    let with = page(&[("sleep_ns", 2e7)]);
+    assert!(with.contains("select, here, sleep 20.0"), "the sleep of the runs");
+    let without = page(&[]);
+    assert!(without.contains("select, here") && !without.contains("here, sleep"), "unknown");
+}
+
 /// The ratio of warm to cold walks is that of equal thread counts, and a direction is not assumed.
 #[test]
 fn warm_and_cold_walks_are_compared_at_equal_threads() {

@@ -52,5 +52,33 @@ fn changes_from_and_to_zero_are_found() {
         assert!(page.contains(words) && !page.contains("too few values"), "{words}");
         let text = since(&before, &now);
         assert_eq!(text.contains("1 of 1 arms worse"), change == Change::Worse, "{text}");
+        let undecided = text.ends_with("1 of 1 arms undecided (values without a ratio).");
+        assert_eq!(undecided, change == Change::Unclear, "{text}");
+    }
+}
+
+/// A change from zero has no ratio, so it may be larger than the largest ratio.
+#[test]
+fn the_largest_change_is_not_named_if_a_change_has_no_ratio() {
+    let of = |other: Peak<'_>, factor: u64| {
+        let mut input = session(&|_| (64 * factor) << 20);
+        let zeros = session(other).records.into_iter().map(|mut record| {
+            record.key.arm = "default".to_owned();
+            record
+        });
+        input.records.extend(zeros);
+        input
+    };
+    let (none, some) = (|_: u32| 0_u64, |_: u32| 64_u64 << 20);
+    let cases: [(Peak<'_>, bool); 2] = [(&some, true), (&none, false)];
+    for (first, named) in cases {
+        let (before, now) = (of(first, 1), of(&|_| 128 << 20, 2));
+        let found = matched(&before, &now);
+        assert_eq!(found.rows.len(), 2);
+        assert!(found.rows.iter().all(|row| row.change == Change::Worse), "{named}");
+        let (text, table) = (since(&before, &now), compare(&before, &now));
+        assert!(text.contains("2 of 2 arms worse"), "{text}");
+        assert_eq!(text.contains("; most: "), named, "{text}");
+        assert_eq!(table.contains("Largest regression: "), named, "{table}");
     }
 }
