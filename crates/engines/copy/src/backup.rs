@@ -205,9 +205,12 @@ fn may_rename(dir: &Dir, name: &CStr) -> io::Result<bool> {
 }
 
 /// Returns the name of a backup. Fails if it is that of the file, as a shortened name that ends with `~` can be: the
-/// file would replace itself.
+/// file would replace itself. Also fails if it ends with a slash, as only names of directories can.
 fn other_name(name: &CStr, backup: &Backup, number: Option<&[u8]>) -> io::Result<CString> {
     let kept = with_suffix(name, backup, number);
+    if kept.to_bytes().ends_with(b"/") {
+        return Err(Errno::NOTDIR.into());
+    }
     if kept.as_c_str() == name { Err(Errno::EXIST.into()) } else { Ok(kept) }
 }
 

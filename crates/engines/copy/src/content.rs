@@ -31,13 +31,28 @@ pub(crate) struct Transferred {
 impl FileTransfer<'_> {
     /// Copies the entire content.
     pub(crate) fn bytes(&self, buffer: &mut Buffer) -> Result<Transferred, CopyError> {
-        let mut hasher = (self.context.options.verify != Verify::None)
-            .then(|| Hasher::new(self.context.options.hash));
+        let lacks_offsets = |error: &CopyError| {
+            error.operation == Operation::Write && error.errno() == Some(Errno::SPIPE)
+        };
+        match self.by_best_method(buffer) {
+            // Files of the kernel without offsets, such as `/proc/self/comm`. Nothing was written: holes, or parts
+            // that several threads write, have no place in them.
+            Err(error)
+                if lacks_offsets(&error) && self.context.pinned_other_than_buffered().is_none() =>
+            {
+                self.meter().take_back_to(0);
+                self.in_order(buffer)
+            }
+            moved => moved,
+        }
+    }
+
+    fn by_best_method(&self, buffer: &mut Buffer) -> Result<Transferred, CopyError> {
+        let mut hasher = self.hasher();
         let mut bytes = self.source.attr.bytes;
         if self.is_stream() {
-            bytes = self.stream(buffer, hasher.as_mut())?;
-            let (hash, mode) = (hasher.map(Hasher::finish), Some(Mode::Buffered));
-            return Ok(Transferred { bytes, hash, mode });
+            let job = self.job(CopyPlan::buffered("read sequentially to the end"), false);
+            return self.stream(&job, buffer, hasher);
         }
         if self.tolerant {
             return self.changing(buffer, hasher);
@@ -68,13 +83,25 @@ impl FileTransfer<'_> {
         Ok(Transferred { bytes, hash: hasher.map(Hasher::finish), mode: Some(mode) })
     }
 
+    /// Copies to a file without offsets, to which holes are written as zeros.
+    fn in_order(&self, buffer: &mut Buffer) -> Result<Transferred, CopyError> {
+        let job = self.job(CopyPlan::buffered("the target has no offsets"), false);
+        let job = Job { holes: false, punch_zeros: false, ..job };
+        self.stream(&job, buffer, self.hasher())
+    }
+
     /// Copies sequentially to the end of the source, or to the size that it had when it was opened.
-    fn stream(&self, buffer: &mut Buffer, hasher: Option<&mut Hasher>) -> Result<u64, CopyError> {
+    fn stream(
+        &self,
+        job: &Job<'_>,
+        buffer: &mut Buffer,
+        mut hasher: Option<Hasher>,
+    ) -> Result<Transferred, CopyError> {
         let most = if self.tolerant { self.source.attr.bytes } else { u64::MAX };
         let ends = (self.source.is_stream(), self.writes_stream);
-        let job = self.job(CopyPlan::buffered("read sequentially to the end"), false);
-        data::sequential(&job, ends, most, buffer, hasher)
-            .map_err(|error| self.route.transfer_error(error))
+        let bytes = data::sequential(job, ends, most, buffer, hasher.as_mut())
+            .map_err(|error| self.route.transfer_error(error))?;
+        Ok(Transferred { bytes, hash: hasher.map(Hasher::finish), mode: Some(Mode::Buffered) })
     }
 
     /// Copies a source that other programs change, at most up to the size that it had when it was
@@ -100,6 +127,11 @@ impl FileTransfer<'_> {
         let bytes = data::changing(&job, buffer, hasher.as_mut())
             .map_err(|error| self.route.transfer_error(error))?;
         Ok(Transferred { bytes, hash: hasher.map(Hasher::finish), mode: Some(Mode::Buffered) })
+    }
+
+    fn hasher(&self) -> Option<Hasher> {
+        let options = self.context.options;
+        (options.verify != Verify::None).then(|| Hasher::new(options.hash))
     }
 
     fn has_holes(&self) -> bool {

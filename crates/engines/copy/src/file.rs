@@ -356,23 +356,36 @@ impl<'a> Attempt<'a> {
 
     /// Fails if the new file has other flags (`chattr`) or another project than the old one, as it inherits both from
     /// its directory, or cannot have its attributes of security modules: the old one is then written in place. One
-    /// open, four ioctls, and one call for the names of the attributes.
+    /// open, four ioctls, and one call for the names of the attributes. If there is no space for such an attribute,
+    /// there may be none for the content either, so the old file stays as it is.
     fn check_flags(&self, new: &NewFile<'_>) -> Result<(), CopyError> {
         let route = self.route;
         let is_replaced = matches!(self.target, TargetState::Replace(_));
-        let may_be_in_place = self.context.options.overwrite == Overwrite::Auto;
-        if !is_replaced || !may_be_in_place || route.parent_attr.is_remote {
+        if !is_replaced || self.context.options.overwrite != Overwrite::Auto {
             return Ok(());
         }
-        let opened = ioloom_sys::open_at::open_to_read(route.to, route.to_name, false)
-            .or_else(|_| make::open_in_place(route.to, route.to_name, false));
-        // A program that is running and cannot be read.
-        let Ok(old) = opened.map(Descriptor::new) else { return Ok(()) };
-        let keeps = InodeFlags::of_file(&old)
-            .and_then(|old| InodeFlags::of_file(new.file()).map(|new| new == old));
-        let keeps = keeps.map_err(|e| route.failed_to(Operation::Stat, e))?;
-        let (old, on) = (FileRef::Open(old.as_fd()), FileRef::Open(new.file().as_fd()));
-        if keeps && Rules::take_over_security(old, on) {
+        let opened = if route.parent_attr.is_remote {
+            // There, the flags are not those of the server.
+            None
+        } else {
+            // A program that is running and cannot be read cannot be opened.
+            let opened = ioloom_sys::open_at::open_to_read(route.to, route.to_name, false)
+                .or_else(|_| make::open_in_place(route.to, route.to_name, false));
+            opened.map(Descriptor::new).ok()
+        };
+        let mut keeps = true;
+        if let Some(old) = &opened {
+            let same = InodeFlags::of_file(old)
+                .and_then(|old| InodeFlags::of_file(new.file()).map(|new| new == old));
+            keeps = same.map_err(|e| route.failed_to(Operation::Stat, e))?;
+        }
+        let old = match &opened {
+            Some(old) => FileRef::Open(old.as_fd()),
+            None => FileRef::Name(route.to, route.to_name),
+        };
+        let on = FileRef::Open(new.file().as_fd());
+        let failed = |e| route.failed_to(Operation::WriteAttributes, e);
+        if keeps && Rules::take_over_security(old, on).map_err(failed)? {
             return Ok(());
         }
         Err(route.failed_to(Operation::CreateBeside, Errno::PERM.into()))

@@ -14,6 +14,7 @@ use super::{Listener, Socket, Waker};
 use io_uring::types::{BufRingEntry, CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use ioloom_sys::fault;
+use ioloom_sys::ring::{REFUSED_PAUSE, post_completions};
 use rustix::io::Errno;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
@@ -110,6 +111,8 @@ pub struct NetRing {
     flights: Vec<Option<Flight>>,
     free: Vec<u32>,
     shared: Option<SharedBuffers>,
+    /// Completions that were taken while the submission queue was full, for the next [`reap`](Self::reap).
+    taken: Vec<cqueue::Entry>,
     _not_send: std::marker::PhantomData<*mut ()>,
 }
 
@@ -124,8 +127,8 @@ impl NetRing {
                 .build(ENTRIES)
         })?;
         let shared = if multishot { Some(SharedBuffers::new(&ring)?) } else { None };
-        let (flights, free) = (Vec::new(), Vec::new());
-        Ok(Self { ring, flights, free, shared, _not_send: std::marker::PhantomData })
+        let (flights, free, taken) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { ring, flights, free, shared, taken, _not_send: std::marker::PhantomData })
     }
 
     /// Requests one connection, or all future connections if the ring is multishot.
@@ -192,32 +195,45 @@ impl NetRing {
         // SAFETY: the descriptors and heap buffers referenced by the entry are owned by the flight
         // until its last completion, and moving the flight does not move them.
         while unsafe { self.ring.submission().push(entry) }.is_err() {
-            // The queue is full: submit its entries. If the kernel is short of memory, retry.
-            let _ = self.ring.submit();
+            // The queue is full: submit its entries.
+            if self.ring.submit().is_err() {
+                // The kernel is short of memory, or has no room for completions: take them, and retry.
+                post_completions(&self.ring);
+                self.take_completions();
+                std::thread::sleep(REFUSED_PAUSE);
+            }
         }
+    }
+
+    fn take_completions(&mut self) {
+        let mut completion = self.ring.completion();
+        completion.sync();
+        self.taken.extend(completion);
     }
 
     /// Submits new requests, waits at most `timeout` for a completion, and passes every completion
     /// to `see`.
     pub fn reap(&mut self, timeout: Duration, see: &mut dyn FnMut(Event<'_>)) -> io::Result<()> {
+        let timeout = if self.taken.is_empty() { timeout } else { Duration::ZERO };
         let time = Timespec::new().sec(timeout.as_secs()).nsec(timeout.subsec_nanos());
         let args = SubmitArgs::new().timespec(&time);
         let entered =
             fault::call("io_uring_enter", || self.ring.submitter().submit_with_args(1, &args));
         match entered {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e)
-                if matches!(
-                    Errno::from_io_error(&e),
-                    Some(Errno::TIME | Errno::BUSY | Errno::AGAIN)
-                ) => {}
+            Err(e) if Errno::from_io_error(&e) == Some(Errno::TIME) => {}
+            Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::BUSY | Errno::AGAIN)) => {
+                post_completions(&self.ring);
+                if self.ring.completion().is_empty() {
+                    std::thread::sleep(REFUSED_PAUSE.min(timeout));
+                }
+            }
             Err(e) => return Err(e),
             Ok(_) => {}
         }
-        let Self { ring, flights, free, shared, .. } = self;
-        let mut completion = ring.completion();
-        completion.sync();
-        for entry in completion {
+        self.take_completions();
+        let Self { flights, free, shared, taken, .. } = self;
+        for entry in taken.drain(..) {
             show(&entry, flights, free, shared.as_mut(), see);
         }
         Ok(())

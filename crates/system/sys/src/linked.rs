@@ -9,6 +9,7 @@
 
 use crate::buffer::Buffer;
 use crate::fault;
+use crate::ring::{REFUSED_PAUSE, post_completions};
 use io_uring::{IoUring, opcode, squeue, types};
 use rustix::io::Errno;
 use std::io;
@@ -101,7 +102,12 @@ impl LinkedWriter {
             let want = self.in_flight;
             match fault::call("io_uring_enter", || self.ring.submit_and_wait(want)) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::BUSY | Errno::AGAIN)) => {}
+                Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::BUSY | Errno::AGAIN)) => {
+                    post_completions(&self.ring);
+                    if self.ring.completion().is_empty() {
+                        std::thread::sleep(REFUSED_PAUSE);
+                    }
+                }
                 Err(e) => {
                     self.is_broken = true;
                     return Err(e);

@@ -34,7 +34,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 const LONG_WAIT: types::Timespec = types::Timespec::new().nsec(250_000_000);
 /// Pause before requests are submitted again that the kernel could not accept, for lack of memory or because
 /// completions wait to be taken.
-const REFUSED_PAUSE: std::time::Duration = std::time::Duration::from_micros(200);
+pub const REFUSED_PAUSE: std::time::Duration = std::time::Duration::from_micros(200);
 
 /// Reports whether an open by a ring failed for a reason that a system call does not share: it was
 /// interrupted or cancelled, or memory for the request was short.
@@ -241,8 +241,7 @@ impl Ring {
                     Err(e)
                         if matches!(Errno::from_io_error(&e), Some(Errno::BUSY | Errno::AGAIN)) =>
                     {
-                        // The refused call has not looked for completions.
-                        let _ = fault::call("io_uring_get_events", || self.enter(0));
+                        post_completions(&self.ring);
                         self.drain(done);
                         // The next call submits what the kernel does not accept now.
                         if done.len() > before || !wait {
@@ -297,15 +296,7 @@ impl Ring {
     /// system call.
     fn enter_now(&mut self) -> io::Result<usize> {
         let new = self.ring.submission().len() as u32;
-        self.enter(new)
-    }
-
-    /// Submits the first `new` requests and lets the kernel post deferred completions without waiting.
-    fn enter(&self, new: u32) -> io::Result<usize> {
-        const GET_EVENTS: u32 = 1;
-        // SAFETY: no argument is passed; the submission queue has at least `new` entries, whose
-        // resources are owned by the slots.
-        unsafe { self.ring.submitter().enter::<libc::sigset_t>(new, 0, GET_EVENTS, None) }
+        enter(&self.ring, new)
     }
 
     fn drain(&mut self, done: &mut Vec<Completion>) {
@@ -322,6 +313,22 @@ impl Ring {
             done.push(Completion { token, outcome: finish(flight, entry.result()) });
         }
     }
+}
+
+/// Lets the kernel post deferred completions of a ring and those for which its queue had no room, after it refused a
+/// submission: such a call does not look for them. Takes no requests. The caller then takes the completions;
+/// if there are none, it pauses before it submits again.
+pub fn post_completions(ring: &IoUring) {
+    // Ignore a failure: the caller submits again, which reports it.
+    let _ = fault::call("io_uring_get_events", || enter(ring, 0));
+}
+
+/// Submits the first `new` requests and lets the kernel post deferred completions without waiting.
+fn enter(ring: &IoUring, new: u32) -> io::Result<usize> {
+    const GET_EVENTS: u32 = 1;
+    // SAFETY: no argument is passed; the submission queue has at least `new` entries, whose
+    // resources are owned by the slots of the ring.
+    unsafe { ring.submitter().enter::<libc::sigset_t>(new, 0, GET_EVENTS, None) }
 }
 
 fn finish(flight: Flight, result: i32) -> Outcome {

@@ -3,13 +3,13 @@
 use crate::test_dir::TestDir;
 use ioloom_copy::{
     CopyCounters, CopyError, CopyOptions, Existing, Overwrite, Preserve, Report, Silent, Target,
-    copy,
+    When, copy,
 };
 use ioloom_sys::inode_flags::InodeFlags;
 use ioloom_sys_lab::image::can_mount_images;
 use std::ffi::CStr;
 use std::fs::{self, File};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
@@ -164,7 +164,7 @@ fn an_owner_that_the_mount_decides_is_not_preserved_silently() {
 }
 
 /// Goal: a file in a directory that can have no other names is written. Method: the name of this process in /proc,
-/// from a file and from a source without a size.
+/// from files and from a source without a size.
 #[test]
 fn a_file_in_proc_is_written_in_place() {
     let place = TestDir::disk();
@@ -177,6 +177,23 @@ fn a_file_in_proc_is_written_in_place() {
     let report = one(Path::new("/proc/sys/kernel/ostype"), comm, &CopyOptions::default());
     assert_eq!(report.errors_count, 0, "{}", messages(&report));
     assert!(fs::read(comm).unwrap().starts_with(b"Linux"));
+    // Sources that are written at offsets elsewhere: with a hole, and large enough for several threads.
+    let sparse = File::create(place.path().join("sparse")).unwrap();
+    sparse.write_all_at(b"sparse", 0).unwrap();
+    sparse.set_len(100_000).unwrap();
+    fs::write(place.path().join("large"), vec![b'x'; 33 << 20]).unwrap();
+    for (name, sparse, found) in [
+        ("sparse", When::Auto, "sparse\n"),
+        ("from", When::Always, "renamed\n"),
+        ("large", When::Auto, "xxxxxxxxxxxxxxx\n"),
+        ("large", When::Never, "xxxxxxxxxxxxxxx\n"),
+    ] {
+        fs::write(comm, "before").unwrap();
+        let options = CopyOptions { sparse, ..CopyOptions::default() };
+        let report = one(&place.path().join(name), comm, &options);
+        assert_eq!(report.errors_count, 0, "{name} {sparse:?}: {}", messages(&report));
+        assert_eq!(fs::read_to_string(comm).unwrap(), found, "{name} {sparse:?}");
+    }
 }
 
 /// Goal: attributes of security modules survive a replacement, except those that depend on the content.

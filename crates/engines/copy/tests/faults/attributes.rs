@@ -45,6 +45,29 @@ fn an_acl_that_cannot_be_listed_is_an_error_and_grants_nothing() {
     }
 }
 
+/// Goal: an old file whose attributes of security modules find no space stays as it is: written in place, it could lose
+/// its content without getting the new one.
+#[test]
+fn an_old_file_stays_if_its_attributes_find_no_space() {
+    const ENOSPC: i32 = 28;
+    let _alone = alone();
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    fs::write(&from, "new").unwrap();
+    fs::write(&to, "old").unwrap();
+    let old = File::open(&to).unwrap();
+    if let Err(e) = XattrOf::Open(old.as_fd()).set(c"security.foo", b"x") {
+        return println!("skipped: cannot set attributes of security modules: {e}");
+    }
+    fault::set(&format!("setxattr:1:{ENOSPC}"));
+    let report = run(&from, &to, &CopyOptions::default()).unwrap();
+    fault::set("");
+    assert_eq!(report.errors_count, 1, "{:?}", report.errors);
+    assert!(report.errors[0].is_out_of_space(), "{:?}", report.errors);
+    assert_eq!(fs::read(&to).unwrap(), b"old");
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 2, "a hidden file is left");
+}
+
 /// Goal: whether the file system sets modes itself is known of the directory that is merged into. Method: a file
 /// system mounted on that directory is asked once more than that of the directory above.
 #[test]

@@ -10,6 +10,7 @@ mod support;
 use ioloom::engine::{self, RunOptions};
 use ioloom::{Error, Links};
 use ioloom_sys::buffer::Buffer;
+use ioloom_sys::dir::{Dir, Fields, StatRing};
 use ioloom_sys::fault;
 use ioloom_sys::ring::{Completion, Outcome, Ring};
 use std::io::Write;
@@ -139,6 +140,7 @@ fn one_failed_call_fails_one_file_or_the_run() {
     walks_of_polite_runs_lower_their_priority();
     files_without_a_buffer_fail_in_a_team(&paths);
     a_ring_whose_submissions_are_refused_collects_what_has_ended();
+    a_stat_ring_whose_submissions_are_refused_collects_what_has_ended();
 }
 
 /// A ring of one thread looks for completions only when the thread enters the kernel for them. Method: a
@@ -159,6 +161,21 @@ fn a_ring_whose_submissions_are_refused_collects_what_has_ended() {
     reaped.unwrap();
     assert!(matches!(&done[..], [Completion { token: 7, outcome: Outcome::Read(_, _, Ok(3)) }]));
     assert!(calls < 100, "it collected nothing until a submission was accepted");
+}
+
+/// The same for a ring that queries names. Method: one kernel thread, so most queries end after the first wait.
+fn a_stat_ring_whose_submissions_are_refused_collects_what_has_ended() {
+    let Ok(mut ring) = StatRing::new(64, 1) else { return eprintln!("skipped: no io_uring") };
+    let dir = Dir::open(std::path::Path::new("/")).unwrap();
+    let refused: Vec<String> = (2..=1000).map(|n| format!("io_uring_enter:{n}:{EAGAIN}")).collect();
+    let mut metas = Vec::new();
+    fault::set(&refused.join(","));
+    let queried = ring.stat_all(&dir, &[c"."; 64], Fields::BYTES, &mut metas);
+    let calls = fault::calls_of("io_uring_enter");
+    fault::set("");
+    queried.unwrap();
+    assert!(metas.iter().all(Result::is_ok));
+    assert!(calls < 1000, "it collected nothing until a submission was accepted");
 }
 
 /// A reader whose first buffer cannot be allocated reports the file instead of waiting for memory.

@@ -10,6 +10,7 @@
 use super::Dir;
 use super::meta::{Fields, Meta};
 use crate::fault;
+use crate::ring::{REFUSED_PAUSE, post_completions};
 use io_uring::{IoUring, opcode, types};
 use rustix::io::Errno;
 use std::ffi::CStr;
@@ -120,12 +121,17 @@ impl StatRing {
         unsafe { self.ring.submission().push(&entry).is_ok() }
     }
 
+    /// Submits new requests and waits for a completion. After a refused submission, there may be none.
     fn enter(&mut self) -> io::Result<()> {
         loop {
             match fault::call("io_uring_enter", || self.ring.submit_and_wait(1)) {
                 Ok(_) => return Ok(()),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::BUSY | Errno::AGAIN)) => {
+                    post_completions(&self.ring);
+                    if self.ring.completion().is_empty() {
+                        std::thread::sleep(REFUSED_PAUSE);
+                    }
                     return Ok(());
                 }
                 Err(e) => return Err(e),

@@ -79,7 +79,7 @@ pub(crate) struct CpFlags {
     /// Replace only older files
     ///
     /// WHICH is older (same as -u alone), all (replace every file; the default without -u) or none
-    /// (same as -n).
+    /// (same as -n). GNU cp accepts WHICH since version 9.3.
     #[arg(short, long, value_name = "WHICH", num_args = 0..=1, require_equals = true,
           default_missing_value = "older", value_parser = update_words(),
           hide_possible_values = true)]
@@ -112,8 +112,10 @@ pub(crate) struct CpFlags {
 
     /// Always replace existing files atomically
     ///
-    /// Also files that are written in place by default: several hard links, another owner, flags of
-    /// chattr that a new file would lack. Fails where that is impossible.
+    /// Also files that are written in place by default: with several hard links, another owner, or
+    /// flags of chattr, a project or security attributes that a new file would lack. A symbolic
+    /// link is replaced, not its target. Fails where replacing is impossible, as for a mount point.
+    /// What is copied from or to a pipe or device is still written in place.
     #[arg(long, overrides_with = "in_place")]
     pub(crate) replace: bool,
 

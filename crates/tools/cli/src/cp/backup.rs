@@ -44,7 +44,12 @@ pub(super) fn wanted(
     };
     let Some(names) = names else { return Ok(None) };
     let suffix = suffix.cloned().or_else(|| std::env::var_os("SIMPLE_BACKUP_SUFFIX"));
-    let fits = |suffix: &OsString| !suffix.is_empty() && !suffix.as_bytes().contains(&b'/');
+    // As in GNU cp: with slashes at its end, it is the last component of a path, but no file can have that name.
+    let fits = |suffix: &OsString| {
+        let bytes = suffix.as_bytes();
+        let length = bytes.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+        length > 0 && !bytes[..length].contains(&b'/')
+    };
     let suffix = suffix.filter(fits).unwrap_or_else(|| "~".into());
     Ok(Some(Backup { names, suffix }))
 }

@@ -152,6 +152,14 @@ const SCRIPTS: &[(&str, User, bool, &str, &str)] = &[
         "1\nf\n1\n",
     ),
     (
+        "suffixes of backups with slashes",
+        User::Any,
+        true,
+        "echo old > f; echo new > s; $CP --suffix=x/ s f 2> said; echo $?; cat f; grep -c 'Not a directory' said
+         $CP --suffix=/x s f; $CP --suffix=x/y s f; $CP --suffix=/ s f; ls; cat f",
+        "1\nold\n1\nf\nf~\ns\nsaid\nnew\n",
+    ),
+    (
         "backups in a directory that cannot be listed",
         User::Root,
         true,
