@@ -97,8 +97,8 @@ pub(crate) struct Tests {
     open: Vec<List>,
     /// Whether a list of its own began since.
     began: bool,
-    /// Whether a signal ended that program.
-    is_killed: bool,
+    /// Whether a signal or an exit in a test ended that program.
+    has_ended: bool,
     /// Whether it runs the tests of documents.
     is_of_documents: bool,
     /// Announcements of slow tests.
@@ -106,6 +106,9 @@ pub(crate) struct Tests {
     /// The test that finished last.
     last: Option<String>,
 }
+
+/// Exit status of a test program in which tests failed.
+const FAILED_TESTS: &str = "101";
 
 /// A list of tests that a program announced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,14 +139,14 @@ impl Tests {
             self.is_of_documents = line.starts_with("   Doc-tests ");
             self.open.clear();
             self.began = false;
-            self.is_killed = false;
+            self.has_ended = false;
         } else if let Some(count) = list() {
             // Tests of documents can run in several programs, one after another, and start no children.
             let is_own = !self.began || self.is_of_documents;
             self.open.push(List { count, is_own });
             self.began = true;
-        } else if is_killed_by_signal(line) {
-            self.is_killed = self.started.is_some();
+        } else if is_end_without_result(line) {
+            self.has_ended = self.started.is_some();
         } else if line.contains("has been running for over") {
             self.slow.push(line.trim_start_matches("test ").to_owned());
         } else if let Some(rest) = line.strip_prefix("test result: ") {
@@ -173,7 +176,7 @@ impl Tests {
     /// Returns the test programs that ended without a result, as after an abort.
     pub(crate) fn aborted(&self) -> Vec<String> {
         let has_none = self.started.is_some() && !self.began;
-        let is_open = has_none || self.is_killed || self.open.iter().any(|list| list.is_own);
+        let is_open = has_none || self.has_ended || self.open.iter().any(|list| list.is_own);
         let last = is_open.then(|| self.started.clone().unwrap_or_else(|| "a program".to_owned()));
         self.aborted.iter().cloned().chain(last).collect()
     }
@@ -184,11 +187,13 @@ impl Tests {
     }
 }
 
-/// Returns whether cargo prints here that a signal ended a test program. Its list can have been taken for
-/// one with a result: a child that ended may have had as many tests.
-fn is_killed_by_signal(line: &str) -> bool {
+/// Returns whether cargo prints here that a signal, or an exit in a test, ended a test program. Its list can have
+/// been taken for one with a result: a child that ended may have had as many tests.
+fn is_end_without_result(line: &str) -> bool {
     let words = line.trim_start();
-    words.starts_with("process didn't exit successfully: ") && words.contains(" (signal: ")
+    let status = || words.rsplit_once(" (exit status: ")?.1.split(')').next();
+    words.starts_with("process didn't exit successfully: ")
+        && (words.contains(" (signal: ") || status().is_some_and(|status| status != FAILED_TESTS))
 }
 
 impl Ended {
@@ -571,6 +576,8 @@ mod tests {
         assert_eq!(of(&[&single, &ended_child, &killed, &one, &failed]).aborted(), [c]);
         let code = ["  process didn't exit successfully: `/deps/a-1` (exit status: 101)"];
         assert!(of(&[&one, &failed, &code]).names_all_failures());
+        let exited = ["  process didn't exit successfully: `/deps/c-1` (exit status: 2)"];
+        assert_eq!(of(&[&single, &ended_child, &exited]).aborted(), [c]);
         // A name is missing, because another line was printed between its words.
         assert!(!of(&[&one, &failed[1..]]).names_all_failures());
     }

@@ -9,7 +9,15 @@
 use crate::units::{parse_size, spell_size};
 use crate::{Method, ParseError, Schedule, serialize_as_text};
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
+
+/// Numbers that an option may have, and the reasons to refuse others.
+const STRIPE: RangeInclusive<u32> = 1..=65_536;
+const STRIPE_BOUNDS: &str = "stripe must be 1 to 65536";
+const BLOCKING: RangeInclusive<u32> = 1..=4096;
+const BLOCKING_BOUNDS: &str = "blocking must be 1 to 4096";
+const CHUNK_BOUNDS: &str = "chunk must be at least one byte";
 
 /// Source of read buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -31,7 +39,7 @@ pub enum ReadOrder {
     /// far, the one with the next inode number is read, which costs a disk less.
     #[default]
     List,
-    /// By inode number, in batches of 65 536 paths to bound memory use.
+    /// By inode number: all files of a list, or the next one of up to 65,536 paths of a stream.
     Inode,
 }
 
@@ -125,6 +133,17 @@ impl Plan {
         self
     }
 
+    /// Returns why no machine can run a plan with the numbers of these options, or `None` if one can.
+    pub(crate) fn refusal_of_options(&self) -> Option<&'static str> {
+        if self.chunk_bytes == Some(0) {
+            return Some(CHUNK_BOUNDS);
+        }
+        if !STRIPE.contains(&self.stripe) {
+            return Some(STRIPE_BOUNDS);
+        }
+        self.blocking.filter(|n| !BLOCKING.contains(n)).map(|_| BLOCKING_BOUNDS)
+    }
+
     /// Returns how many threads run or wait for user code.
     pub fn threads(&self) -> u32 {
         match self.schedule {
@@ -195,7 +214,7 @@ impl FromStr for Plan {
                 Some(("chunk", size)) => {
                     let bytes = parse_size(size)?;
                     if bytes == 0 {
-                        return Err(refuse("chunk must be at least one byte".to_owned()));
+                        return Err(refuse(CHUNK_BOUNDS.to_owned()));
                     }
                     plan.chunk_bytes = Some(bytes);
                 }
@@ -203,15 +222,15 @@ impl FromStr for Plan {
                     plan.stripe = n
                         .parse()
                         .ok()
-                        .filter(|n| (1..=65_536).contains(n))
-                        .ok_or_else(|| refuse("stripe must be 1 to 65536".to_owned()))?;
+                        .filter(|n| STRIPE.contains(n))
+                        .ok_or_else(|| refuse(STRIPE_BOUNDS.to_owned()))?;
                 }
                 Some(("blocking", n)) => {
                     plan.blocking = Some(
                         n.parse()
                             .ok()
-                            .filter(|n| (1..=4096).contains(n))
-                            .ok_or_else(|| refuse("blocking must be 1 to 4096".to_owned()))?,
+                            .filter(|n| BLOCKING.contains(n))
+                            .ok_or_else(|| refuse(BLOCKING_BOUNDS.to_owned()))?,
                     );
                 }
                 Some(("auto", "polite")) => plan.tuning = Tuning::Polite,

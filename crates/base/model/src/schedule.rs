@@ -136,31 +136,39 @@ impl FromStr for Schedule {
 
 impl Schedule {
     fn check(&self, text: &str) -> Result<(), ParseError> {
-        let refuse = |reason: &str| Err(ParseError::new("schedule", text, reason));
+        let many = matches!(self, Self::Window { permits: Some(p), .. } if *p > 4096);
+        match self.refusal() {
+            Some(reason) => Err(ParseError::new("schedule", text, reason)),
+            None if many => Err(ParseError::new("schedule", text, "p must be at most 4096")),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns why no machine can run the schedule with its counts, or `None` if one can. The text form
+    /// also limits permits; plans without a text may have one for each of very many threads.
+    pub(crate) fn refusal(&self) -> Option<&'static str> {
         match *self {
-            Self::Threads { n } if !(1..=4096).contains(&n) => refuse("n must be 1 to 4096"),
+            Self::Threads { n } if !(1..=4096).contains(&n) => Some("n must be 1 to 4096"),
             Self::Window { window, .. } if !(1..=1_048_576).contains(&window) => {
-                refuse("l must be 1 to 1048576")
+                Some("l must be 1 to 1048576")
             }
-            Self::Window { permits: Some(p), .. } if !(1..=4096).contains(&p) => {
-                refuse("p must be 1 to 4096")
-            }
+            Self::Window { permits: Some(0), .. } => Some("p must be at least 1"),
             Self::Roles { readers, hybrids, computers, window, open_limit, .. } => {
                 // The sum of three counts may exceed their type.
                 let threads = [readers, hybrids, computers].map(u64::from).iter().sum::<u64>();
                 if readers == 0 && hybrids == 0 {
-                    refuse("no thread reads; r or h must be at least 1")
+                    Some("no thread reads; r or h must be at least 1")
                 } else if hybrids == 0 && computers == 0 {
-                    refuse("no thread computes; h or c must be at least 1")
+                    Some("no thread computes; h or c must be at least 1")
                 } else if threads > 4096 {
-                    refuse("r, h and c must add up to at most 4096")
+                    Some("r, h and c must add up to at most 4096")
                 } else if window == ReadAhead::Files(0) || open_limit == Some(0) {
-                    refuse("w and open must be at least 1")
+                    Some("w and open must be at least 1")
                 } else {
-                    Ok(())
+                    None
                 }
             }
-            _ => Ok(()),
+            _ => None,
         }
     }
 }

@@ -34,6 +34,10 @@ pub fn check(plan: &Plan) -> Result<(), String> {
     if let Some(reason) = refusal(plan.method, &plan.schedule) {
         return refuse(reason);
     }
+    // A plan that is built as a value did not pass the parser.
+    if let Some(reason) = plan.schedule.refusal().or_else(|| plan.refusal_of_options()) {
+        return refuse(reason);
+    }
     if plan.method.is_mmap() && plan.buffers != Buffers::Pool {
         return refuse("mmap uses no buffers; omit buffers=");
     }
@@ -76,6 +80,7 @@ pub fn check(plan: &Plan) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{HybridOrder, ReadAhead};
 
     #[test]
     fn refused_pairs_come_with_advice() {
@@ -87,6 +92,43 @@ mod tests {
         let reasons: Vec<&str> = refused.collect();
         assert_eq!(reasons.len(), 3);
         assert!(reasons.iter().all(|reason| reason.contains("use")), "{reasons:?}");
+    }
+
+    /// Values that no text has.
+    #[test]
+    fn counts_of_constructed_plans_are_checked() {
+        let roles = |readers, hybrids, computers, window| Schedule::Roles {
+            readers,
+            hybrids,
+            computers,
+            window,
+            open_limit: None,
+            order: HybridOrder::ReadFirst,
+        };
+        let one = ReadAhead::Files(1);
+        for (schedule, part) in [
+            (Schedule::Threads { n: 0 }, "n must be"),
+            (Schedule::Threads { n: u32::MAX }, "n must be"),
+            (Schedule::Window { window: 0, permits: None }, "l must be"),
+            (Schedule::Window { window: 1, permits: Some(0) }, "p must be"),
+            (roles(0, 0, 1, one), "no thread reads"),
+            (roles(1, 0, 0, one), "no thread computes"),
+            (roles(u32::MAX, 2, 0, one), "at most 4096"),
+            (roles(1, 0, 1, ReadAhead::Files(0)), "w and open"),
+        ] {
+            let error = check(&Plan::new(Method::Nowait, schedule)).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+        let plan = Plan::auto(Tuning::Fixed);
+        assert_eq!(check(&plan), Ok(()));
+        for (plan, part) in [
+            (Plan { chunk_bytes: Some(0), ..plan }, "chunk must be at least one byte"),
+            (Plan { stripe: 0, ..plan }, "stripe must be 1 to 65536"),
+            (Plan { blocking: Some(0), ..plan }, "blocking must be 1 to 4096"),
+        ] {
+            let error = check(&plan).unwrap_err();
+            assert!(error.ends_with(part), "{error}");
+        }
     }
 
     #[test]

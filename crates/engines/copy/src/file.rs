@@ -23,7 +23,7 @@ use crate::error::{CopyError, MODIFIED, Reason};
 use crate::evidence::Evidence;
 use crate::file_transfer::{FileTransfer, has_holes};
 use crate::links::{Copied, EntryResult, Outcome};
-use crate::meta::{Creation, FileRef};
+use crate::meta::{Creation, FileRef, Rules};
 use crate::mode::Mode;
 use crate::new_file::{Destination, NewFile, Replace, part_name};
 use crate::options::{Durable, Existing, Overwrite, Preserve};
@@ -355,7 +355,8 @@ impl<'a> Attempt<'a> {
     }
 
     /// Fails if the new file has other flags (`chattr`) or another project than the old one, as it inherits both from
-    /// its directory: the old one is then written in place. One open and four ioctls.
+    /// its directory, or cannot have its attributes of security modules: the old one is then written in place. One
+    /// open, four ioctls, and one call for the names of the attributes.
     fn check_flags(&self, new: &NewFile<'_>) -> Result<(), CopyError> {
         let route = self.route;
         let is_replaced = matches!(self.target, TargetState::Replace(_));
@@ -369,10 +370,12 @@ impl<'a> Attempt<'a> {
         let Ok(old) = opened.map(Descriptor::new) else { return Ok(()) };
         let keeps = InodeFlags::of_file(&old)
             .and_then(|old| InodeFlags::of_file(new.file()).map(|new| new == old));
-        match keeps.map_err(|e| route.failed_to(Operation::Stat, e))? {
-            true => Ok(()),
-            false => Err(route.failed_to(Operation::CreateBeside, Errno::PERM.into())),
+        let keeps = keeps.map_err(|e| route.failed_to(Operation::Stat, e))?;
+        let (old, on) = (FileRef::Open(old.as_fd()), FileRef::Open(new.file().as_fd()));
+        if keeps && Rules::take_over_security(old, on) {
+            return Ok(());
         }
+        Err(route.failed_to(Operation::CreateBeside, Errno::PERM.into()))
     }
 
     /// Returns true if the old file cannot be replaced for a reason that does not prevent writing

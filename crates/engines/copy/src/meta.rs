@@ -490,6 +490,28 @@ impl Rules {
         }
     }
 
+    /// Gives a replacement file the attributes of security modules that the old file has, except its label, which the
+    /// module may assign, and those of its content. Returns false if the new file lacks one
+    /// that this user may not read or set.
+    pub(crate) fn take_over_security(old: FileRef<'_>, new: FileRef<'_>) -> bool {
+        let (from, to) = (old.xattrs(), new.xattrs());
+        let is_kept = |name: &CStr| {
+            let is_security = name.to_bytes().starts_with(SECURITY);
+            is_security && name != LABEL && !OF_CONTENT.contains(&name)
+        };
+        let names = from.names().unwrap_or_default();
+        names.iter().filter(|name| is_kept(name)).all(|name| match from.get(name) {
+            Ok(Some(value)) => {
+                // Smack assigns labels that users may not set.
+                let is_there = || to.get(name).is_ok_and(|there| there.as_ref() == Some(&value));
+                to.set(name, &value).is_ok() || is_there()
+            }
+            // It was removed.
+            Ok(None) => true,
+            Err(_) => false,
+        })
+    }
+
     /// Gives a replacement file the permissions and extended attributes of the old file, as if that
     /// had been overwritten, except those preserved from the source. The kernel removes
     /// capabilities, and for unprivileged users set-id bits, from files that are written.

@@ -58,8 +58,8 @@ pub enum Existing {
 pub enum Overwrite {
     /// Atomically by a new file. In place if that would change more than the content: a symbolic
     /// link, a file with several links, a mount point, another user's file, one with flags
-    /// (`chattr`) or a project that a new file would lack, or a directory in which this user cannot
-    /// create files.
+    /// (`chattr`), a project or attributes of security modules that a new file would lack, or a
+    /// directory in which this user cannot create files.
     #[default]
     Auto,
     /// Atomically by a new file, always; fail if that is impossible. Only the content of a pipe or

@@ -52,7 +52,15 @@ pub(crate) fn begin(
     // The same however the paths are spelled.
     let canonical = |path: &Path| std::fs::canonicalize(path).map_err(failed);
     let target = canonical(&parent.path)?.join(std::ffi::OsStr::from_bytes(to.name.to_bytes()));
-    let number = number_of(&canonical(from)?, &target);
+    let source = match (to.kind, from.file_name()) {
+        // Following a link would change its access time before it is copied, or fail.
+        (Kind::Symlink, Some(name)) => {
+            let above = from.parent().filter(|above| !above.as_os_str().is_empty());
+            canonical(above.unwrap_or(Path::new(".")))?.join(name)
+        }
+        _ => canonical(from)?,
+    };
+    let number = number_of(&source, &target);
     let name = journal_name(&hidden_name(&to.name, number));
     let shown = name.clone();
     let options = options_word(context);

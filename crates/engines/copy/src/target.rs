@@ -53,7 +53,11 @@ pub(crate) fn targets_of(sources: &[PathBuf], target: &Target) -> Vec<PathBuf> {
 pub(crate) fn is_repeated(a: &Path, b: &Path, options: &CopyOptions) -> bool {
     let found = |path: &Path| attr::of_path(path, options.follow != Follow::Never).ok();
     let (Some(first), Some(second)) = (found(a), found(b)) else { return false };
-    let is_one = first.kind == Kind::Directory || (options.backup.is_none() && is_one_name(a, b));
+    let is_one = match first.kind {
+        // Otherwise it is not copied, and each mention is an error.
+        Kind::Directory => options.recursive,
+        _ => options.backup.is_none() && is_one_name(a, b),
+    };
     is_one && first.identity() == second.identity()
 }
 

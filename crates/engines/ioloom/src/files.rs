@@ -190,7 +190,7 @@ impl<'a, K> Files<'a, K> {
             }
         }
         match &self.input {
-            Input::Begun(..) if self.cancel.is_cancelled() => None,
+            Input::Begun(_, tally, _) if self.cancel.is_cancelled() || tally.is_cut() => None,
             Input::List(list) | Input::Begun(Opened::List(list) | Opened::Found(list), ..) => {
                 Some(list.clone())
             }
@@ -254,7 +254,8 @@ impl<'a, K> Files<'a, K> {
 
     /// Sets the order in which files are read (default: [`ReadOrder::List`]). Files of a walk that
     /// is not sorted are read by inode number with either, except when results are streamed in the
-    /// order of the input.
+    /// order of the input. With [`ReadOrder::Inode`], all inode numbers of a [`list`] that no walk
+    /// recorded are queried before the first file, with one `stat` after another.
     pub fn read_order(mut self, order: ReadOrder) -> Self {
         self.settings.read_order = Some(order);
         self.plan.read_order = order;
@@ -268,8 +269,8 @@ impl<'a, K> Files<'a, K> {
     }
 
     /// Requests results in the order of the input, from every form that returns several of them.
-    /// They have no gaps: a run that ends early returns the results before the first file that was
-    /// not processed.
+    /// They have no gaps, except those of [`take_results`](crate::Job::take_results): a run that ends
+    /// early returns the results before the first file that was not processed.
     ///
     /// A result that is ready early is held until those before it are. What it retains with
     /// [`File::keep`](crate::File::keep) counts against the memory budget meanwhile, and a run whose
@@ -305,7 +306,8 @@ impl<'a, K> Files<'a, K> {
         self
     }
 
-    /// Sets what to do when a file fails (default: [`OnError::Stop`]).
+    /// Sets what to do when a file fails (default: [`OnError::Stop`]). Iterators, `scope` and
+    /// `fold_results` return failures as results instead.
     pub fn on_error(mut self, policy: OnError) -> Self {
         self.on_error = policy;
         self
@@ -318,7 +320,8 @@ impl<'a, K> Files<'a, K> {
     }
 
     /// Sets a function that reports progress about ten times a second. It is called on the thread that
-    /// waits for the run: the caller of `run`, or a thread of its own in `scope` and iterators.
+    /// waits for the run: the caller of `run`, or a thread of its own in `scope` and iterators. Walks
+    /// before the first file (`sorted`, `walk_ahead`, `walk`) report none.
     pub fn progress(mut self, report: impl Fn(Progress) + Sync + Send + 'a) -> Self {
         self.progress = Some(Box::new(report));
         self.current = Some(Arc::default());
@@ -499,6 +502,9 @@ impl<'a, K> Files<'a, K> {
         work: &W,
     ) -> Result<Driven<W::Local>, Error> {
         let mut plan = self.plan()?;
+        if horizon.is_some() {
+            Horizon::check(&plan)?;
+        }
         if let (Some(bytes), false) = (plan.chunk_bytes, self.pinned) {
             // Chunks are at most as long as wanted.
             plan.chunk_bytes = Some(bytes.min((plan.memory_bytes / CHUNKS_MIN).max(1)));
@@ -515,8 +521,9 @@ impl<'a, K> Files<'a, K> {
         let listed = self.input.len_until(self.files_max);
         let taken = (self.files_max, self.before);
         let (source, tally) = self.input.source(order, taken, horizon, &self.cancel);
-        // A walk that was cancelled leaves a part of the list.
-        let is_cut = self.cancel.is_cancelled();
+        // A walk that was cancelled, perhaps by an earlier token, leaves a part of the list.
+        let is_cut =
+            self.cancel.is_cancelled() || tally.as_ref().is_some_and(|tally| tally.is_cut());
         let walk = tally.map(WalkOfRun);
         let (current, bytes_total) = (self.current.clone(), self.bytes_total);
         let report = self.progress.as_ref().map(|report| {

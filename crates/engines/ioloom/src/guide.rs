@@ -31,7 +31,8 @@
 //!
 //! The budget covers bytes that are being read, loaded, retained by
 //! [`keep`](crate::File::keep) and reserved by [`reserve`](crate::File::reserve). Paths, values and
-//! what the function allocates without a reservation are not part of it.
+//! what the function allocates without a reservation are not part of it. With a pinned plan, neither
+//! are the copies of [`map_reader`](crate::Chunks::map_reader): two chunks for each file in progress.
 
 macro_rules! program {
     ($name:ident, $summary:literal) => {

@@ -61,7 +61,9 @@ impl Input {
         } else if ahead.is_zero() {
             Opened::Walking(Box::new(walking))
         } else {
-            let found = walking.ahead(Instant::now() + ahead, sorted_results, cancel);
+            // A time that is too long for the clock has no end.
+            let until = Instant::now().checked_add(ahead);
+            let found = walking.ahead(until, sorted_results, cancel);
             match Opened::of(found, Some(walking)) {
                 Opened::List(list) => Opened::Found(list),
                 opened => opened,

@@ -18,6 +18,7 @@ use crate::error::{Error, FileError};
 use crate::feed::{self, Entries, Entry};
 use crate::keep::new_budget;
 use ioloom_budget::Budget;
+use ioloom_model::{Plan, ReadAhead, Schedule};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
@@ -44,6 +45,17 @@ pub(crate) struct Horizon {
 impl Horizon {
     fn new() -> Arc<Self> {
         Arc::new(Self { limit: Mutex::new(AHEAD), moved: Condvar::new() })
+    }
+
+    /// Refuses a plan that takes all paths before the first result.
+    pub(crate) fn check(plan: &Plan) -> Result<(), Error> {
+        match plan.schedule {
+            Schedule::Roles { window: ReadAhead::All, .. } => Err(Error::Refused(format!(
+                "{plan}: results in the order of the input limit how far reads run ahead; use a \
+                 number for w="
+            ))),
+            _ => Ok(()),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, usize> {
@@ -245,7 +257,8 @@ impl<T, E> Drop for Results<T, E> {
 /// The iterator form of a job: results as they become ready, or in the order of the input with
 /// [`Files::ordered`](crate::Files::ordered). The run works a bounded number of results ahead: 256,
 /// and 1024 in the order of the input. See [`Results`] for memory that values retain. Dropping the
-/// iterator cancels the run and waits for what is in flight.
+/// iterator cancels the run and waits for what is in flight. Failed files are items, so
+/// [`OnError`](crate::OnError) does not apply.
 pub struct Iter<T, E = Infallible> {
     results: Results<T, E>,
     engine: Option<JoinHandle<Result<(), Error>>>,

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a run does when a file fails.
+/// What a run does when a file fails. It does not apply where failures are results: in iterators,
+/// [`scope`](crate::Job::scope) and [`fold_results`](crate::Job::fold_results).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnError {
     /// Stop at the first failure and return it.
@@ -12,7 +13,7 @@ pub enum OnError {
     Stop,
     /// Count failures and go on.
     Skip,
-    /// Go on, keep the first 1000 failures in [`Run::errors`](crate::Run::errors) and count all.
+    /// Go on, keep up to 1000 failures in [`Run::errors`](crate::Run::errors) and count all.
     Collect,
 }
 

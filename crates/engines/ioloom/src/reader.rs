@@ -92,8 +92,9 @@ impl Chunks<'_> {
     /// compressed files, parsers. Memory is bounded by chunks, whatever the size of the file. If the
     /// function returns early, the rest of the file is not read.
     ///
-    /// Chunks are 256 KiB after [`pieces`](crate::Files::pieces). Each is copied once, and each file in progress has a thread. Where the function can
-    /// take chunks as they come, [`fold_file`](Self::fold_file) costs neither.
+    /// Chunks are 256 KiB after [`pieces`](crate::Files::pieces). Each is copied once, and each file in
+    /// progress has a thread. The copies count against the memory budget, except with a pinned plan.
+    /// Where the function can take chunks as they come, [`fold_file`](Self::fold_file) costs neither.
     ///
     /// ```
     /// use std::io::BufRead;

@@ -62,7 +62,7 @@ impl<F: FileFn + Send> Job<'_, F> {
         mut self,
         consume: impl FnOnce(&mut Results<F::Out, F::Error>) -> R,
     ) -> Result<Run<R, F::Error>, Error<F::Error>> {
-        let (callers, partial) = (self.files.cancel.clone(), self.files.partial);
+        let partial = self.files.partial;
         let (channel, mut results, horizon) = self.connect();
         let (value, stopped, driven) = std::thread::scope(|scope| {
             let engine = std::thread::Builder::new().name("ioloom-scope".to_owned());
@@ -84,7 +84,7 @@ impl<F: FileFn + Send> Job<'_, F> {
         // Its end cancels what is left, and may leave nothing.
         let stopped = stopped && driven.executed.cancelled;
         // The end of `consume` is not an early one.
-        let cancelled = !stopped && driven.executed.cancelled && callers.is_cancelled();
+        let cancelled = !stopped && driven.executed.cancelled;
         if cancelled && !partial {
             return Err(Error::Cancelled { files: driven.executed.files });
         }
@@ -301,7 +301,7 @@ where
     type IntoIter = Iter<F::Out, F::Error>;
 
     /// Runs the job in the background and yields results as they become ready, or in the order of
-    /// the input.
+    /// the input. Failed files are items, so [`OnError`](crate::OnError) does not apply.
     ///
     /// ```
     /// let mut sum = 0;
@@ -309,6 +309,9 @@ where
     ///     sum += len?;
     /// }
     /// assert!(sum > 0);
+    ///
+    /// let job = ioloom::files(["Cargo.toml", "no such file"]).map(|f| f.len());
+    /// assert_eq!(job.into_iter().filter(|item| item.is_err()).count(), 1);
     /// # Ok::<(), ioloom::FileError>(())
     /// ```
     fn into_iter(mut self) -> Iter<F::Out, F::Error> {

@@ -27,7 +27,8 @@ pub struct Run<T, E = Infallible> {
     pub value: T,
     /// Files that failed, and directories that could not be walked.
     pub failed: u64,
-    /// The first 1000 failures, under [`OnError::Collect`].
+    /// Up to 1000 failures, sorted by position, under [`OnError::Collect`]. If there are more, others with
+    /// lower positions may be missing.
     pub errors: Vec<FileError<E>>,
     /// Whether the function stopped the run before the end of the input.
     pub stopped: bool,

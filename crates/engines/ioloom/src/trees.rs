@@ -164,13 +164,18 @@ impl<'a> Files<'a, Tree> {
                 (opened.found(&self.cancel), tally)
             }
         };
+        if let Some(tally) = &tally {
+            // A walk that was cancelled may still run.
+            tally.finish();
+        }
+        let cancelled = cancel.is_cancelled() || tally.as_ref().is_some_and(|tally| tally.is_cut());
         let walked = tally.map(|tally| tally.walked()).unwrap_or_default();
         let mut files = found.list;
         if let Some(max) = self.files_max.filter(|max| *max < files.len() as u64) {
             let all = std::mem::take(&mut files);
             files.append_range(&all, 0..max as usize);
         }
-        TreeList { files, errors: found.failed, walked, cancelled: cancel.is_cancelled() }
+        TreeList { files, errors: found.failed, walked, cancelled }
     }
 
     /// Walks for up to `time` before the first file is read (default: not at all), and finds at most
@@ -189,7 +194,8 @@ impl<'a> Files<'a, Tree> {
     }
 
     /// Sets whether files are sorted by path (default: no). The whole tree is then walked before
-    /// the first file is read, and its paths are in memory.
+    /// the first file is read, and its paths are in memory. [`progress`](Self::progress) reports nothing
+    /// until then.
     ///
     /// ```
     /// let names = ioloom::tree("src").sorted(true).map(|f| f.path().to_owned()).collect()?;

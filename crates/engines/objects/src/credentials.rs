@@ -5,7 +5,8 @@
 //! tools themselves: `aws configure export-credentials --format env` gives such credentials.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 /// The settings of one section.
 type Section = BTreeMap<String, String>;
@@ -26,30 +27,66 @@ pub(crate) struct Profile {
 ///
 /// # Errors
 ///
-/// Returns why a profile that was named cannot be used.
+/// Returns why a profile that was named cannot be used, or why a file that exists cannot be read: without
+/// its endpoint the data would go to another server.
 pub(crate) fn profile(variable: impl Fn(&str) -> Option<String>) -> Result<Profile, String> {
     let named = variable("AWS_PROFILE").filter(|name| !name.is_empty());
     let name = named.clone().unwrap_or_else(|| "default".to_owned());
     let home = variable("HOME").map(PathBuf::from);
     let text = |name: &str, file: &str| {
         let path = variable(name).map(PathBuf::from);
-        let path = path.or_else(|| home.as_ref().map(|home| home.join(".aws").join(file)))?;
-        std::fs::read_to_string(path).ok()
+        match path.or_else(|| home.as_ref().map(|home| home.join(".aws").join(file))) {
+            Some(path) => contents(&path, name),
+            None => Ok(String::new()),
+        }
     };
-    let credentials = text("AWS_SHARED_CREDENTIALS_FILE", "credentials").unwrap_or_default();
-    let config = text("AWS_CONFIG_FILE", "config").unwrap_or_default();
-    let section = match name.as_str() {
-        "default" => name.clone(),
-        _ => format!("profile {name}"),
+    let mut credentials = sections(&text("AWS_SHARED_CREDENTIALS_FILE", "credentials")?);
+    let mut config = sections(&text("AWS_CONFIG_FILE", "config")?);
+    // The later ones have priority.
+    let parts = [
+        config.remove(&name).filter(|_| name == "default"),
+        config.remove(&format!("profile {name}")),
+        credentials.remove(&name),
+    ];
+    let Some(mut all) = parts.into_iter().flatten().reduce(|mut all, more| {
+        all.extend(more);
+        all
+    }) else {
+        return match named {
+            Some(name) => Err(format!("no profile '{name}' in the files of AWS settings")),
+            None => Ok(Profile::default()),
+        };
     };
-    let mut all = sections(&config).remove(&section);
-    if let Some(more) = sections(&credentials).remove(&name) {
-        all.get_or_insert_default().extend(more);
+    // An endpoint of the service has priority over that of the profile.
+    let services = all.get("services").map(|services| format!("services {services}"));
+    let service = services.and_then(|services| config.remove(&services));
+    if let Some(url) = service.and_then(|mut service| service.remove("s3.endpoint_url"))
+        && !url.is_empty()
+    {
+        all.insert("endpoint_url".to_owned(), url);
     }
-    match all {
-        Some(all) => Ok(read(&name, all)),
-        None if named.is_some() => Err(format!("no profile '{name}' in the files of AWS settings")),
-        None => Ok(Profile::default()),
+    Ok(read(&name, all))
+}
+
+/// Returns the text of a file, or nothing if it does not exist or cannot be found. `name`: the variable that names it.
+fn contents(path: &Path, name: &str) -> Result<String, String> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(String::new())
+        }
+        // Whether it exists is not known if its directory belongs to another user.
+        Err(error)
+            if error.kind() == ErrorKind::PermissionDenied
+                && std::fs::symlink_metadata(path).is_err() =>
+        {
+            Ok(String::new())
+        }
+        Err(error) => Err(format!(
+            "cannot read {}: {}; set {name} to an empty value to ignore this file",
+            ioloom_failure::quoted(path),
+            ioloom_failure::reason(&error)
+        )),
     }
 }
 
@@ -74,23 +111,33 @@ fn read(name: &str, mut all: Section) -> Profile {
     profile
 }
 
-/// Parses a file of sections. Indented lines belong to nested settings and are skipped.
+/// Parses a file of sections. Indented lines after a key without a value are nested settings, with names
+/// such as `s3.endpoint_url`; other indented lines are skipped.
 fn sections(text: &str) -> BTreeMap<String, Section> {
     let mut all: BTreeMap<String, Section> = BTreeMap::new();
-    let mut current = None;
+    let (mut current, mut parent): (Option<String>, Option<String>) = (None, None);
     for line in text.lines() {
         let nested = line.starts_with([' ', '\t']);
         let line = line.trim();
-        if nested || line.is_empty() || line.starts_with(['#', ';']) {
+        if line.is_empty() || line.starts_with(['#', ';']) {
             continue;
         }
-        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
+        if nested {
+            let setting = line.split_once('=');
+            if let (Some(name), Some(parent), Some((key, value))) = (&current, &parent, setting) {
+                let section = all.entry(name.clone()).or_default();
+                let key = format!("{parent}.{}", key.trim().to_ascii_lowercase());
+                section.insert(key, value.trim().to_owned());
+            }
+        } else if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
             let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
             all.entry(name.clone()).or_default();
-            current = Some(name);
+            (current, parent) = (Some(name), None);
         } else if let (Some(name), Some((key, value))) = (&current, line.split_once('=')) {
             let section = all.entry(name.clone()).or_default();
-            section.insert(key.trim().to_ascii_lowercase(), value.trim().to_owned());
+            let (key, value) = (key.trim().to_ascii_lowercase(), value.trim().to_owned());
+            parent = value.is_empty().then(|| key.clone());
+            section.insert(key, value);
         }
     }
     all
@@ -100,7 +147,11 @@ fn sections(text: &str) -> BTreeMap<String, Section> {
 mod tests {
     use super::*;
 
-    fn with_files(config: &str, credentials: &str, name: Option<&str>) -> Result<Profile, String> {
+    fn with_files(
+        config: impl AsRef<[u8]>,
+        credentials: &str,
+        name: Option<&str>,
+    ) -> Result<Profile, String> {
         let dir = tempfile::tempdir().unwrap();
         let (one, two) = (dir.path().join("config"), dir.path().join("credentials"));
         std::fs::write(&one, config).unwrap();
@@ -130,6 +181,38 @@ mod tests {
         assert_eq!(found, expected);
         let default = with_files(config, credentials, None).unwrap();
         assert_eq!((default.key_id, default.region), (text("D"), text("a")));
+    }
+
+    #[test]
+    fn every_form_of_an_endpoint_is_read() {
+        let endpoint = |config: &[u8], name| with_files(config, "", name).unwrap().endpoint;
+        let expected = Some("http://x".to_owned());
+        let latin = b"# caf\xe9\n[default]\nendpoint_url = http://x\n";
+        assert_eq!(endpoint(latin, None), expected);
+        let both =
+            b"[profile default]\nendpoint_url = http://x\n[default]\nendpoint_url = http://y\n";
+        assert_eq!(endpoint(both, None), expected);
+        let merged = b"[default]\nendpoint_url = http://x\n[profile default]\nregion = a\n";
+        assert_eq!(endpoint(merged, None), expected);
+        let services = b"[profile p]\nservices = mine\nendpoint_url = http://y\n[services mine]\n\
+            sqs =\n  endpoint_url = http://z\ns3 =\n  endpoint_url = http://x\n";
+        assert_eq!(endpoint(services, Some("p")), expected);
+        // Sections of profiles other than the default one begin with "profile".
+        let plain = b"[p]\nendpoint_url = http://y\n[profile p]\nendpoint_url = http://x\n";
+        assert_eq!(endpoint(plain, Some("p")), expected);
+    }
+
+    #[test]
+    fn files_that_exist_and_cannot_be_read_are_errors() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().display().to_string();
+        for variable in ["AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"] {
+            let error = profile(|name| (name == variable).then(|| path.clone())).unwrap_err();
+            let words = format!("cannot read '{path}': ");
+            assert!(error.starts_with(&words) && error.contains(variable), "{error}");
+        }
+        let below = |name: &str| (name == "HOME").then(|| "/dev/null".to_owned());
+        assert_eq!(profile(below), Ok(Profile::default()));
     }
 
     #[test]

@@ -13,8 +13,10 @@ use crate::case::{Named, Published, folds_case};
 use crate::error::{Action, Kind, ObjectError};
 use crate::mode::{DefaultAcl, Modes, Old};
 use crate::options::{Options, until_set};
+use crate::pace::{Pace, paced};
 use crate::reason::Reason;
 use crate::record::digits;
+use crate::retries::ATTEMPTS_MAX;
 use crate::run::{Run, run};
 use crate::store::Store;
 use crate::wire::watched;
@@ -237,21 +239,32 @@ impl Writing<'_> {
         let key = url.strip_prefix(&self.store.location.url_of("")).unwrap_or_default();
         let key = Key::parse(key)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let read = async {
+        let read = || async {
             let result = self.store.patient.get_opts(&key, GetOptions::default()).await?;
             let same = |text: &str| text.trim_matches('"').eq_ignore_ascii_case(e_tag);
             if !result.meta.e_tag.as_deref().is_some_and(same) {
                 return Ok(None);
             }
-            let (mut sum, mut body) = (Md5::new(), result.into_stream());
+            let (mut sum, mut body) = (Md5::new(), paced(result.into_stream(), Pace::new()));
             while let Some(part) = body.try_next().await? {
                 sum.update(&part);
             }
-            Ok(Some(digits(&sum.finalize())))
+            Ok::<_, object_store::Error>(Some(digits(&sum.finalize())))
+        };
+        // The client repeats requests, and not contents that come too slowly or end early.
+        let read_often = async {
+            for _ in 1..ATTEMPTS_MAX {
+                let (read, seen) = watched(read()).await;
+                let is_interrupted = |error| Reason::of(error, &seen).kind == Kind::Interrupted;
+                if seen.status.is_none() || !read.as_ref().is_err_and(is_interrupted) {
+                    return (read, seen);
+                }
+            }
+            watched(read()).await
         };
         let read = async {
             tokio::select! {
-                read = watched(read) => Some(read),
+                read = read_often => Some(read),
                 () = until_set(&self.stop) => None,
             }
         };

@@ -256,7 +256,7 @@ impl Fetch {
                 Ok(Some(Ok(part))) => {
                     into.extend_from_slice(&part);
                     if into.len() < expected && pace.is_lost(into.len()) {
-                        return Err(Reason::new(Kind::Interrupted, Pace::lost()));
+                        return Err(Reason::new(Kind::Interrupted, pace.lost()));
                     }
                 }
             }

@@ -76,7 +76,7 @@ impl Uploaded {
         match sent {
             Ok(Sent::Stopped) => {}
             Ok(sent) => {
-                std::mem::take(&mut self.refused).into_iter().for_each(|text| self.fail(text));
+                self.report_refused();
                 self.files += 1;
                 self.bytes += bytes;
                 self.verified += u64::from(sent == Sent::Verified);
@@ -101,11 +101,24 @@ impl Uploaded {
         }
     }
 
-    /// Reports the first refused file for all of them, if there are any.
+    /// Reports the first refused file for all of them, and for those that are not tried.
     fn give_up(&mut self) {
-        let first = std::mem::take(&mut self.refused).into_iter().next();
-        self.gave_up |= first.is_some();
+        self.refused.truncate(1);
+        self.gave_up = true;
+        self.report_refused();
+    }
+
+    /// Counts the refused files, all of which were tried, and reports the first one, if no file succeeded.
+    fn end(&mut self) {
+        let mut refused = std::mem::take(&mut self.refused).into_iter();
+        let first = refused.next();
+        self.failed += refused.len() as u64;
         first.into_iter().for_each(|text| self.fail(text));
+    }
+
+    /// Reports each refused file.
+    fn report_refused(&mut self) {
+        std::mem::take(&mut self.refused).into_iter().for_each(|text| self.fail(text));
     }
 
     fn progress(&self, found: u64, complete: bool) -> Progress {
@@ -241,7 +254,7 @@ async fn send_all(
             (options.progress)(&done.progress(found, listed));
         }
     }
-    done.give_up();
+    done.end();
     done.cancelled = files.is_stopped();
     let counts = gate.look().0;
     let repeated = sender.paced.retries.taken();

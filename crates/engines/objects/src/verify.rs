@@ -6,9 +6,11 @@
 
 use crate::error::Action;
 use crate::listing::describe;
+use crate::pace::{Pace, paced};
 use crate::paced::{Paced, Problem, Unsent};
 use crate::record::digits;
 use crate::wire::Seen;
+use futures_util::TryStreamExt;
 use md5::{Digest, Md5};
 use object_store::path::Path as Key;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
@@ -116,10 +118,15 @@ impl Paced {
                     range: Some(GetRange::Bounded(start..end)),
                     ..GetOptions::default()
                 };
-                self.store.reading.get_opts(sent.key, options).await?.bytes().await
+                let body = self.store.reading.get_opts(sent.key, options).await?.into_stream();
+                let (mut found, mut body) = (Md5::new(), paced(body, Pace::new()));
+                while let Some(part) = body.try_next().await? {
+                    found.update(&part);
+                }
+                Ok::<_, object_store::Error>(found.finalize())
             };
-            let (bytes, _) = self.send(&mut place, read).await?;
-            if Md5::digest(&bytes).as_slice() != sum.as_slice() {
+            let (found, _) = self.send(&mut place, read).await?;
+            if found.as_slice() != sum.as_slice() {
                 return Ok(false);
             }
         }

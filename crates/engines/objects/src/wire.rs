@@ -17,11 +17,16 @@ use std::cell::RefCell;
 use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 /// Longest error document that is read.
 const ERROR_BYTES: usize = 64 << 10;
 /// Longest page of a listing: 1000 keys of 1 KiB, each byte written as a reference, are 10 MB.
 const PAGE_BYTES: usize = 32 << 20;
+/// Longest other document.
+const DOCUMENT_BYTES: usize = 1 << 20;
+/// Longest time in which a server completes an upload. Until then it sends single spaces.
+const COMPLETING: Duration = Duration::from_secs(900);
 
 /// How the last request of an operation went, and how many there were.
 #[derive(Debug, Clone, Default)]
@@ -136,6 +141,7 @@ impl Noting {
         let for_credentials =
             matches!(host, "169.254.169.254" | "169.254.170.2" | "169.254.170.23")
                 || host.starts_with("sts.");
+        let pace = pace_of_document(&request, for_credentials);
         let mut response = match self.inner.execute(request).await {
             Ok(response) => response,
             Err(error) => {
@@ -152,10 +158,10 @@ impl Noting {
         let mut seen = Seen { for_credentials, writes, ..seen };
         if status < 300 {
             remove_unreadable(response.headers_mut());
-            return if is_list {
-                without_odd_keys(response, token, seen).await
-            } else {
-                Ok(noted(response, seen))
+            return match pace {
+                _ if is_list => without_odd_keys(response, token, seen).await,
+                Some(pace) => with_document(response, seen, pace.restarted()).await,
+                None => Ok(noted(response, seen)),
             };
         }
         let length = header("content-length").and_then(|text| text.parse::<usize>().ok());
@@ -163,7 +169,7 @@ impl Noting {
             return Ok(noted(response, seen));
         }
         let (parts, body) = response.into_parts();
-        let text = at_most(body, ERROR_BYTES).await.unwrap_or_default();
+        let text = at_most(body, ERROR_BYTES, Pace::new()).await.unwrap_or_default();
         seen.has_document = !text.is_empty();
         let text = String::from_utf8_lossy(&text).into_owned();
         (seen.code, seen.message) = (element(&text, "Code"), element(&text, "Message"));
@@ -217,8 +223,12 @@ fn token_of(request: &HttpRequest) -> Option<String> {
 }
 
 /// Reads a body of at most `most` bytes.
-async fn at_most(body: HttpResponseBody, most: usize) -> Result<Vec<u8>, HttpError> {
-    let (mut stream, mut all, mut pace) = (body.bytes_stream(), Vec::new(), Pace::new());
+async fn at_most(
+    body: HttpResponseBody,
+    most: usize,
+    mut pace: Pace,
+) -> Result<Vec<u8>, HttpError> {
+    let (mut stream, mut all) = (body.bytes_stream(), Vec::new());
     while let Some(part) = stream.next().await {
         let part = part?;
         if all.len() + part.len() > most {
@@ -227,8 +237,7 @@ async fn at_most(body: HttpResponseBody, most: usize) -> Result<Vec<u8>, HttpErr
         }
         all.extend_from_slice(&part);
         if pace.is_lost(all.len()) {
-            let lost = std::io::Error::other(Pace::lost());
-            return Err(HttpError::new(HttpErrorKind::Interrupted, lost));
+            return Err(pace.error());
         }
     }
     Ok(all)
@@ -239,6 +248,38 @@ fn noted(response: HttpResponse, seen: Seen) -> HttpResponse {
     response
 }
 
+fn noted_error(error: HttpError, mut seen: Seen) -> HttpError {
+    seen.transport = Some((error.kind(), innermost(&error)));
+    note(seen);
+    error
+}
+
+/// Returns the limit on the pace of a response that is a document, which the client would read without one.
+/// Objects are read with limits, and answers without contents need none.
+fn pace_of_document(request: &HttpRequest, for_credentials: bool) -> Option<Pace> {
+    let query = request.uri().query().unwrap_or_default();
+    match request.method().as_str() {
+        "POST" if query.contains("uploadId=") => Some(Pace::with_limit(COMPLETING)),
+        "PUT" => None,
+        _ => (for_credentials || !query.is_empty()).then(Pace::new),
+    }
+}
+
+/// Reads a document.
+async fn with_document(
+    response: HttpResponse,
+    seen: Seen,
+    pace: Pace,
+) -> Result<HttpResponse, HttpError> {
+    let (parts, body) = response.into_parts();
+    match at_most(body, DOCUMENT_BYTES, pace).await {
+        Ok(bytes) => {
+            Ok(noted(HttpResponse::from_parts(parts, HttpResponseBody::from(bytes)), seen))
+        }
+        Err(error) => Err(noted_error(error, seen)),
+    }
+}
+
 /// Reads a page of a listing, and removes the keys that the client cannot represent.
 async fn without_odd_keys(
     response: HttpResponse,
@@ -246,7 +287,7 @@ async fn without_odd_keys(
     mut seen: Seen,
 ) -> Result<HttpResponse, HttpError> {
     let (parts, body) = response.into_parts();
-    let bytes = match at_most(body, PAGE_BYTES).await {
+    let bytes = match at_most(body, PAGE_BYTES, Pace::new()).await {
         Ok(bytes) => {
             seen.is_repeated = token.is_some_and(|token| page::is_repeated(&bytes, &token));
             let wrong = match () {
@@ -261,11 +302,7 @@ async fn without_odd_keys(
             }
             bytes
         }
-        Err(error) => {
-            seen.transport = Some((error.kind(), innermost(&error)));
-            note(seen);
-            return Err(error);
-        }
+        Err(error) => return Err(noted_error(error, seen)),
     };
     let body = match std::str::from_utf8(&bytes) {
         Ok(text) => {
@@ -313,6 +350,32 @@ mod tests {
         ] {
             let headers = HeaderMap::from_iter([(name.parse().unwrap(), value.parse().unwrap())]);
             assert_eq!(has_other_sum(&headers), expected, "{name}");
+        }
+    }
+
+    fn request(method: &str, url: &str) -> HttpRequest {
+        let mut request = HttpRequest::new(object_store::client::HttpRequestBody::empty());
+        *request.method_mut() = method.parse().unwrap();
+        *request.uri_mut() = url.parse().unwrap();
+        request
+    }
+
+    #[tokio::test]
+    async fn every_document_has_a_limit_on_its_pace() {
+        let of = |method, url, for_credentials| {
+            pace_of_document(&request(method, url), for_credentials).map(|pace| pace.lost())
+        };
+        let seconds = |s| Some(format!("the response brought less than 1024 bytes in {s} s"));
+        assert_eq!(of("POST", "http://h/b/k?uploads=", false), seconds(20));
+        assert_eq!(of("POST", "http://h/b/k?uploadId=x", false), seconds(900));
+        assert_eq!(of("GET", "http://h/latest/meta-data", true), seconds(20));
+        assert_eq!(of("GET", "http://h/b/k", false), None);
+        assert_eq!(of("PUT", "http://h/b/k?partNumber=1&uploadId=x", false), None);
+        for (limit, fails) in [(Duration::ZERO, true), (COMPLETING, false)] {
+            let response = HttpResponse::new(HttpResponseBody::from("<Id>x</Id>".to_owned()));
+            let reading = with_document(response, Seen::default(), Pace::with_limit(limit));
+            let (read, seen) = watched(reading).await;
+            assert_eq!((read.is_err(), seen.transport.is_some()), (fails, fails));
         }
     }
 

@@ -133,6 +133,12 @@ fn refused_files_end_the_run_only_if_all_are_refused() {
         assert_eq!((done.failed, done.errors.len() as u64), (failed, failed));
         assert!(done.errors.iter().all(|error| error.contains("s3:PutObject")));
     }
+    // All are refused, and none is left untried.
+    (3..40).for_each(|i| std::fs::remove_file(tree.join(format!("f{i}"))).unwrap());
+    let first = vec![First::new(Target::Write, Fault::Denied, u64::MAX)];
+    let server = Server::start(Law { first, ..Law::default() });
+    let done = send(&server, &tree, "s3://bucket/t", &dir.path().join("records"));
+    assert_eq!((done.failed, done.errors.len(), done.gave_up), (3, 1, false), "{:?}", done.errors);
 }
 
 /// Runs the test `uploads_forever` in another process, and kills it after its first record. Returns

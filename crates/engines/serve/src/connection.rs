@@ -492,7 +492,7 @@ mod tests {
         let service = Service::with_store(Box::new(NullStore));
         let idle = std::time::Duration::from_secs(1);
         let limits = Limits { idle, ..Limits::default() };
-        service.live.reload(&Reload { access: None, tls: None, limits }).unwrap();
+        service.live.reload(&Reload { access: None, tls: None, limits }, None).unwrap();
         let (_client, mut connection) = connected(&service);
         let limit_ns = idle.as_nanos() as u64;
         assert_eq!(connection.overdue(&service, limit_ns + 2), Some(Cut::Idle));

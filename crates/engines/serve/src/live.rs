@@ -26,6 +26,14 @@ pub struct Reload {
     pub limits: Limits,
 }
 
+impl Reload {
+    /// Reads the certificate and its key. A file system that does not respond delays this.
+    pub(crate) fn identity(&self) -> Result<Option<Identity>, ServeError> {
+        let read = |files: &TlsFiles| Identity::read(&files.certificate, &files.key);
+        Ok(self.tls.as_ref().map(read).transpose()?)
+    }
+}
+
 /// The current settings.
 pub(crate) struct Live {
     connections: AtomicUsize,
@@ -59,10 +67,12 @@ impl Live {
         }
     }
 
-    /// Replaces everything or, on error, nothing.
-    pub(crate) fn reload(&self, reload: &Reload) -> Result<(), ServeError> {
-        let read = |files: &TlsFiles| Identity::read(&files.certificate, &files.key);
-        let identity = reload.tls.as_ref().map(read).transpose()?;
+    /// Replaces everything or, on error, nothing. `identity` is that of `reload`.
+    pub(crate) fn reload(
+        &self,
+        reload: &Reload,
+        identity: Option<Identity>,
+    ) -> Result<(), ServeError> {
         let mut secrets = self.secrets.write().expect("the lock must not be poisoned");
         if secrets.access.is_some() != reload.access.is_some()
             || self.is_sealed != identity.is_some()

@@ -85,7 +85,9 @@ impl ServerHandle {
     /// Fails, and changes nothing, if the certificate is invalid, or if tokens or TLS would be
     /// switched on or off.
     pub fn reload(&self, reload: &Reload) -> Result<(), ServeError> {
-        self.0.upgrade().map_or(Ok(()), |service| service.live.reload(reload))
+        // Before the service is held, which keeps the store open.
+        let identity = reload.identity()?;
+        self.0.upgrade().map_or(Ok(()), |service| service.live.reload(reload, identity))
     }
 
     /// Returns the state of the server and its counters as lines `NAME VALUE`.

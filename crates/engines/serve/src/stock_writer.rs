@@ -44,6 +44,8 @@ struct Written {
 #[derive(Default)]
 struct Retrying {
     thread: Option<JoinHandle<()>>,
+    /// Whether the thread makes further attempts.
+    is_trying: bool,
     /// Whether the latest write failed.
     is_failing: bool,
     is_stopping: bool,
@@ -167,12 +169,15 @@ impl StockWriter {
         service.counts.stock_file_failures.fetch_add(1, Ordering::Relaxed);
         let mut retrying = self.retrying();
         let is_first = !std::mem::replace(&mut retrying.is_failing, true);
-        let is_running = retrying.thread.as_ref().is_some_and(|thread| !thread.is_finished());
-        if !is_running && !retrying.is_stopping {
+        let is_alive = retrying.thread.as_ref().is_some_and(|thread| !thread.is_finished());
+        // A thread that has decided to end can still be alive.
+        let is_trying = retrying.is_trying && is_alive;
+        if !is_trying && !retrying.is_stopping {
             let this = Arc::clone(self);
             let thread = std::thread::Builder::new().name("stock-file".to_owned());
             // Without a thread, the next client that leaves causes the next attempt.
             retrying.thread = thread.spawn(move || this.retry()).ok();
+            retrying.is_trying = retrying.thread.is_some();
         }
         // A log may be slow, and a stop waits for this lock.
         drop(retrying);
@@ -187,8 +192,9 @@ impl StockWriter {
             let waited = self.stopping.wait_timeout_while(self.retrying(), delay, |retrying| {
                 retrying.is_failing && !retrying.is_stopping
             });
-            let (retrying, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            let (mut retrying, _) = waited.unwrap_or_else(PoisonError::into_inner);
             if !retrying.is_failing || retrying.is_stopping {
+                retrying.is_trying = false;
                 return;
             }
             drop(retrying);

@@ -101,6 +101,14 @@ fn header<H: DeserializeOwned>(line: &[u8]) -> Result<H, Invalid> {
     serde_json::from_slice(line).map_err(|e| Invalid::Content(format!("its header: {e}")))
 }
 
+/// Returns whether a file whose first word is unknown has a header: its first line is damaged.
+fn has_header<H: DeserializeOwned>(bytes: &[u8]) -> bool {
+    let kinds = [Kind::Plan, Kind::Manifest, Kind::Part];
+    let is_known = kinds.iter().any(|kind| bytes.starts_with(kind.magic().as_bytes()));
+    let line = bytes.split(|byte| *byte == b'\n').nth(1).unwrap_or_default();
+    !is_known && header::<H>(line).is_ok()
+}
+
 /// Verifies the header of a file that begins with `bytes` and has `size` bytes. The body is not
 /// verified, except for its length. Returns the header and the checksum of the file, or `None` if that
 /// needs the whole file.
@@ -125,7 +133,10 @@ pub(crate) fn open<H: DeserializeOwned>(
     kind: Kind,
     bytes: &[u8],
 ) -> Result<Opened<'_, H>, Invalid> {
-    let First { checksum, more, rest } = first(kind, bytes)?;
+    let First { checksum, more, rest } = first(kind, bytes).map_err(|reason| match reason {
+        Invalid::Kind(_) if has_header::<H>(bytes) => Invalid::Checksum,
+        reason => reason,
+    })?;
     if sum(rest) != checksum {
         return Err(Invalid::Checksum);
     }
@@ -161,6 +172,13 @@ mod tests {
         longer.push(b'x');
         assert_eq!(open::<Vec<u8>>(Kind::Part, &longer).unwrap_err(), Invalid::Checksum);
         assert_eq!(open::<Vec<u8>>(Kind::Plan, &bytes).unwrap_err(), Invalid::Kind("plan"));
+        for (len, byte) in [(1, bytes[0] ^ 1), (18, 0), (64, 0)] {
+            let mut changed = bytes.clone();
+            changed[..len].fill(byte);
+            assert_eq!(open::<Vec<u8>>(Kind::Part, &changed).unwrap_err(), Invalid::Checksum);
+        }
+        let other = b"another file\nwith lines\n";
+        assert_eq!(open::<Vec<u8>>(Kind::Part, other).unwrap_err(), Invalid::Kind("part"));
         assert_eq!(open::<Vec<u8>>(Kind::Part, &[0; 99]).unwrap_err(), Invalid::Checksum);
         for cut in [0, 1, 13, 19] {
             assert_eq!(open::<Vec<u8>>(Kind::Part, &bytes[..cut]).unwrap_err(), Invalid::Checksum);

@@ -213,13 +213,26 @@ fn a_shard_runs_once_and_a_damaged_part_is_replaced() {
     assert!(!run(&plan, 1, parts.path()).unwrap());
     let path = parts.path().join(name(1));
     let whole = fs::read(&path).unwrap();
-    for cut in [0, 1, 40, whole.len() - 1] {
-        fs::write(&path, &whole[..cut]).unwrap();
+    let first_line = [(1, whole[0] ^ 1), (64, 0)].map(|(len, byte)| {
+        let mut changed = whole.clone();
+        changed[..len].fill(byte);
+        changed
+    });
+    let cuts = [0, 1, 40, whole.len() - 1].map(|cut| whole[..cut].to_vec());
+    for changed in cuts.into_iter().chain(first_line) {
+        fs::write(&path, &changed).unwrap();
         let damaged = census(&plan, &[parts.path().to_owned()], HOST).unwrap();
         assert_eq!((damaged.damaged.len(), &damaged.missing[..]), (1, &[1, 2][..]));
         assert!(run(&plan, 1, parts.path()).unwrap());
         assert_eq!(fs::read(&path).unwrap(), whole);
     }
+    // Perhaps a newer program wrote it.
+    let mut newer = whole;
+    newer["ioloom-shard-part ".len()] = b'7';
+    fs::write(&path, &newer).unwrap();
+    let refused = claim(&plan, 1, parts.path()).unwrap_err().to_string();
+    assert!(refused.contains("it has version 7 of the format"), "{refused}");
+    assert_eq!(fs::read(&path).unwrap(), newer);
 }
 
 /// Returns the claims of two workers that run the only shard of a plan at the same time.

@@ -71,8 +71,12 @@ impl Blocks {
     }
 
     /// Returns the maximum time for a run that begins at `now` under the hard limit; `None` without
-    /// a budget.
+    /// a budget, and for the first run: a session whose only run was killed shows nothing, and cannot be
+    /// continued.
     pub(crate) fn longest_run(&self, now: Instant) -> Option<Duration> {
+        if !self.has_runs {
+            return None;
+        }
         let hard = self.budget?.as_secs_f64() * BUDGET_HARD;
         let left = hard - now.saturating_duration_since(self.start).as_secs_f64();
         Some(Duration::try_from_secs_f64(left).unwrap_or_default().max(RUN_MIN))
@@ -115,6 +119,8 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut blocks = Blocks::new(start, Some(Duration::from_secs(100)), false);
         assert!(!blocks.over(0, true, at(1000)), "a session must not end without a run");
+        let longest = [at(0), at(174), at(1000)].map(|now| blocks.longest_run(now));
+        assert_eq!(longest, [None; 3], "the budget must not kill the first run");
         blocks.stored();
         for _ in 0..3 {
             blocks.finish(Duration::from_secs(30));

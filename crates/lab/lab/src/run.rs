@@ -8,10 +8,10 @@
 //!
 //! A study with a budget stops after a block if the next one would not fit, but not before
 //! [`BLOCKS_MIN`](crate::budget::BLOCKS_MIN) blocks and never later than
-//! [`BUDGET_HARD`](crate::budget::BUDGET_HARD) times its budget, except for the first run. A sequential session
-//! can be continued, so it stops before any block that would not fit, and within one only if it takes twice as
-//! long as expected. Only the runs that a block lacks count, and a block of which runs are stored is completed
-//! if any time is left.
+//! [`BUDGET_HARD`](crate::budget::BUDGET_HARD) times its budget, except for the first run, which has
+//! only its own deadline. A sequential session can be continued, so it stops before any block that would
+//! not fit, and within one only if it takes twice as long as expected. Only the runs that a block lacks
+//! count, and a block of which runs are stored is completed if any time is left.
 
 mod begin;
 mod options;

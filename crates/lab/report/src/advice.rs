@@ -66,6 +66,12 @@ impl Other<'_, '_> {
             _ => f64::INFINITY,
         }
     }
+
+    /// Returns the largest speed that its interval leaves possible. Infinite without an interval.
+    fn end(&self) -> f64 {
+        let interval = self.ratio.filter(|r| r.ends.is_interval());
+        interval.map_or(f64::INFINITY, |r| r.ends.high)
+    }
 }
 
 /// A doubt about an answer.
@@ -338,7 +344,7 @@ impl Advice<'_, '_> {
         if r.ends.low > margin {
             return vec![words(&format!("change to {best}: ")), gain(), words(" the speed.")];
         }
-        let highest = self.others.iter().map(Other::high).fold(bound, f64::max);
+        let highest = self.others.iter().map(Other::end).fold(bound, f64::max);
         if let Some((arm, next)) = self.next().filter(|_| highest < 1.0 / margin) {
             let text = ratio_ends(1.0 / next.value, next.ends.inverse());
             return vec![

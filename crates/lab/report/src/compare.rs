@@ -2,12 +2,13 @@
 //! noise.
 //!
 //! Runs are not paired across sessions: the ratio is a ratio of medians, and each sample is
-//! resampled separately. A difference counts if its interval excludes 1 and the ratio exceeds the 5
-//! % margin that verdicts also use. With too few values for an interval, there is no conclusion. If
+//! resampled separately. A difference counts if its interval excludes 1 and the ratio exceeds the
+//! margin of verdicts (5 %). Samples with too few values for an interval remain undecided. Samples with
+//! zeros have no ratio; the exact intervals of their medians are compared with the same margin. If
 //! machine, medium, files, compute time, plan or condition differ, the ratio does not measure a
 //! change: it is shown with these differences and without a conclusion.
 
-use crate::estimate::{Ends, Ratio};
+use crate::estimate::{Ends, Estimate, Ratio};
 use crate::group::{ArmRuns, Group, groups};
 use crate::input::Input;
 use crate::quantity::Better;
@@ -75,6 +76,44 @@ pub struct Row<'a> {
     /// Differences that prevent a conclusion.
     pub differs: Vec<String>,
 }
+
+impl Row<'_> {
+    /// Returns the number of values in the smaller sample.
+    pub fn n(&self) -> usize {
+        let values = |arm: &ArmRuns<'_>| arm.estimate.as_ref().map_or(0, |e| e.values.len());
+        values(&self.first).min(values(&self.second))
+    }
+
+    /// Returns the medians of both sessions.
+    pub fn medians(&self) -> [Option<f64>; 2] {
+        [&self.first, &self.second].map(|arm| arm.estimate.as_ref().map(|e| e.median))
+    }
+
+    /// Returns whether it has no ratio although there are enough values.
+    fn has_zeros(&self) -> bool {
+        self.ratio.is_none() && self.n() >= 2
+    }
+
+    /// Formats values that have no ratio: both medians (second / first) if their intervals decide, otherwise
+    /// the reason.
+    pub(crate) fn without_ratio(&self) -> String {
+        match (self.change, self.medians()) {
+            _ if !self.has_zeros() => "too few values".to_owned(),
+            (
+                Change::Better | Change::Worse | Change::Different | Change::Same,
+                [Some(first), Some(second)],
+            ) => {
+                let unit = self.group.unit();
+                format!("{} / {}", unit.format(second), unit.format(first))
+            }
+            _ => "contains zeros".to_owned(),
+        }
+    }
+}
+
+/// The meaning of rows without a ratio.
+pub(crate) const ZEROS_NOTE: &str = "Samples with zeros have no ratio: the 95\u{A0}% intervals of their \
+    medians are compared, and the medians are shown if these decide.";
 
 /// Returns the session to compare a later one with, of candidates from the latest to the earliest, each
 /// with whether it has ended: the latest one that has ended and covers at least half of the arms.
@@ -195,8 +234,15 @@ pub struct Matched<'a> {
 impl Matched<'_> {
     /// Returns whether any conclusion is based on an interval, which may exclude 1 by chance.
     pub fn has_intervals(&self) -> bool {
-        let compared = self.rows.iter().filter(|row| row.change != Change::NotComparable);
-        compared.filter_map(|row| row.ratio).any(|r| r.ends.is_interval())
+        let mut compared = self.rows.iter().filter(|row| row.change != Change::NotComparable);
+        // Without a ratio, only intervals decide.
+        let by_medians = |row: &Row<'_>| row.change != Change::Unclear;
+        compared.any(|row| row.ratio.map_or(by_medians(row), |r| r.ends.is_interval()))
+    }
+
+    /// Returns whether any row has no ratio because of zeros.
+    pub fn has_zeros(&self) -> bool {
+        self.rows.iter().any(Row::has_zeros)
     }
 
     /// Returns whether any ratio shows a minimum and maximum instead of an interval.
@@ -270,8 +316,12 @@ fn same_place(a: &Group<'_>, b: &Group<'_>) -> bool {
 fn row<'a>(group: &Group<'a>, first: &ArmRuns<'a>, second: &ArmRuns<'a>, seed: u64) -> Row<'a> {
     let values = |a: &ArmRuns<'_>| a.estimate.as_ref().map_or(Vec::new(), |e| e.values.clone());
     let ratio = Ratio::unpaired(&values(second), &values(first), seed);
-    let judged = ratio.filter(|_| !first.is_cut_short() && !second.is_cut_short());
-    let change = judged.map_or(Change::Unclear, |r| judge(&r, group.better()));
+    let change = match (ratio, &first.estimate, &second.estimate) {
+        _ if first.is_cut_short() || second.is_cut_short() => Change::Unclear,
+        (Some(ratio), ..) => judge(&ratio, group.better()),
+        (None, Some(before), Some(now)) => judge_medians(before, now, group.better()),
+        _ => Change::Unclear,
+    };
     let (group, first, second) = (group.clone(), first.clone(), second.clone());
     Row { group, first, second, ratio, change, differs: Vec::new() }
 }
@@ -344,12 +394,36 @@ fn judge(r: &Ratio, better: Better) -> Change {
     let margin = 1.0 + Rule::FULL.margin;
     let Ends { low, high, .. } = r.ends;
     let (up, down) = (low > 1.0 && r.value > margin, high < 1.0 && r.value < 1.0 / margin);
+    directed(up, down, better).unwrap_or(match low >= 1.0 / margin && high <= margin {
+        true => Change::Same,
+        false => Change::Unclear,
+    })
+}
+
+/// Judges two samples without a ratio by the exact intervals of their medians. They are disjoint by
+/// chance less often than an interval of a ratio excludes 1.
+fn judge_medians(first: &Estimate, second: &Estimate, better: Better) -> Change {
+    let both = first.ends.zip(second.ends);
+    let Some((a, b)) = both.filter(|(a, b)| a.is_interval() && b.is_interval()) else {
+        return Change::Unclear;
+    };
+    if first.values.iter().chain(&second.values).any(|v| *v < 0.0) {
+        return Change::Unclear;
+    }
+    let margin = 1.0 + Rule::FULL.margin;
+    let up = b.low > a.high && second.median > first.median * margin;
+    let down = b.high < a.low && second.median * margin < first.median;
+    let same = b.high <= a.low * margin && b.low * margin >= a.high;
+    directed(up, down, better).unwrap_or(if same { Change::Same } else { Change::Unclear })
+}
+
+/// Returns the change of a value that is shown to be higher or lower.
+fn directed(up: bool, down: bool, better: Better) -> Option<Change> {
     match (up, down, better) {
-        (true, _, Better::Higher) | (_, true, Better::Lower) => Change::Better,
-        (true, _, Better::Lower) | (_, true, Better::Higher) => Change::Worse,
-        (true, _, Better::Neither) | (_, true, Better::Neither) => Change::Different,
-        _ if low >= 1.0 / margin && high <= margin => Change::Same,
-        _ => Change::Unclear,
+        (true, _, Better::Higher) | (_, true, Better::Lower) => Some(Change::Better),
+        (true, _, Better::Lower) | (_, true, Better::Higher) => Some(Change::Worse),
+        (true, _, Better::Neither) | (_, true, Better::Neither) => Some(Change::Different),
+        _ => None,
     }
 }
 
@@ -405,6 +479,29 @@ mod tests {
             (few(r(1.02, 1.01, 1.03)), Better::Lower, Change::Unclear),
         ] {
             assert_eq!(judge(&ratio, better), change, "{ratio:?} {better:?}");
+        }
+    }
+
+    #[test]
+    fn zeros_are_judged_by_their_medians() {
+        let of = |values: &[f64]| Estimate::of(values.to_vec(), 1).expect("values");
+        let (none, some, more) = (of(&[0.0; 12]), of(&[64.0; 12]), of(&[66.0; 12]));
+        let (mut one, mut half) = ([64.0; 12], [0.0; 12]);
+        one[5] = 0.0;
+        half[6..].fill(64.0);
+        let (one, half, few) = (of(&one), of(&half), of(&[0.0; 4]));
+        for (first, second, better, change) in [
+            (&none, &none, Better::Lower, Change::Same),
+            (&none, &some, Better::Lower, Change::Worse),
+            (&none, &some, Better::Higher, Change::Better),
+            (&some, &none, Better::Lower, Change::Better),
+            (&some, &none, Better::Neither, Change::Different),
+            (&one, &some, Better::Lower, Change::Same),
+            (&one, &more, Better::Lower, Change::Same),
+            (&half, &some, Better::Lower, Change::Unclear),
+            (&few, &some, Better::Lower, Change::Unclear),
+        ] {
+            assert_eq!(judge_medians(first, second, better), change, "{first:?} {second:?}");
         }
     }
 }

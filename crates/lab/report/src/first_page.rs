@@ -12,6 +12,11 @@ use std::collections::BTreeMap;
 /// The command that decides more claims.
 pub(crate) const VERIFY: &str = "ioloom claims --verify --open";
 
+/// The runs behind the verdicts of a report. Verdicts of all sessions share their error rate among the
+/// sessions, so they can differ.
+pub(crate) const OF_SESSION: &str =
+    "Each verdict is from one session alone; ioloom claims counts all sessions.";
+
 /// Maximum number of doubts in an answer.
 const DOUBTS_MAX: usize = 3;
 
@@ -109,7 +114,7 @@ fn score(inputs: &[Input]) -> String {
     let open = count(&[Verdict::Undecided]);
     let mut text = format!(
         "{reproduced} of {} published claims reproduced here ({} confirmed, {} refuted, {} limited in \
-         scope{differ}), {} only recomputed, {open} undecided, {} not testable here.",
+         scope{differ}), {} only recomputed, {open} undecided, {} not testable here. {OF_SESSION}",
         all,
         count(&[Verdict::Confirmed]),
         count(&[Verdict::Refuted]),

@@ -171,6 +171,12 @@ pub fn answer(headlines: &[Headline<'_, '_>], groups: &[Group<'_>]) -> [Vec<Piec
 fn unanswered(groups: &[Group<'_>]) -> String {
     let compares = |g: &&Group<'_>| !g.merges_sets && g.better() != Better::Neither;
     let killed: Vec<_> = groups.iter().filter(compares).flat_map(killed).collect();
+    let measured = |g: &Group<'_>| g.arms.iter().any(|arm| arm.estimate.is_some());
+    if !groups.iter().any(|g| compares(&g)) && groups.iter().any(measured) {
+        return "These experiments follow a factor, or a metric without better or worse, and do not \
+            rank plans; the tables contain the numbers."
+            .to_owned();
+    }
     if killed.is_empty() {
         return "No two plans have finished the same work, so this report has no answer yet."
             .to_owned();
@@ -227,9 +233,11 @@ fn words(out: &mut Vec<Piece>, text: &str) {
     }
 }
 
-/// Returns the file set size in words, taken from a run.
+/// Returns the file set size in words; without files, the work of a run. A run can read a part of the
+/// set, or all of it several times.
 fn size_words(arm: &ArmRuns<'_>) -> String {
-    arm.work().map_or(String::new(), |(files, bytes)| {
+    let set = arm.runs.first().map(|run| (run.set.files, run.set.bytes_total));
+    set.filter(|(files, _)| *files > 0).or(arm.work()).map_or(String::new(), |(files, bytes)| {
         let word = if files == 1 { "file" } else { "files" };
         format!("{} {word}, {}", crate::quantity::count(files), format_size(bytes))
     })
@@ -251,25 +259,17 @@ fn clause(out: &mut Vec<Piece>, h: &Headline<'_, '_>, first: bool) {
         words(out, " has the best median; there are too few common blocks for a ratio");
         return;
     }
-    match clear {
-        0 if !h.is_simplest && few.is_some() => {
-            words(out, "too few blocks ran to determine the fastest plan: ");
-            out.push(Piece::Plan(h.best.plan.to_string()));
-            words(out, " has ");
-        }
-        0 if !h.is_simplest => {
-            words(out, "no plan is shown to be faster than the simpler ones: ");
-            out.push(Piece::Plan(h.best.plan.to_string()));
-            words(out, " has ");
-        }
-        n => {
-            words(out, whose);
-            out.push(Piece::Plan(h.best.plan.to_string()));
-            let comma = if h.is_simplest { "," } else { "" };
-            let all = n == gains.len();
-            words(out, &format!("{comma} {} ", if all { "is faster: it has" } else { "has" }));
-        }
-    }
+    let lead = match clear {
+        0 if few.is_some() => "too few blocks ran to determine the fastest plan: ",
+        0 if !h.is_simplest => "no plan is shown to be faster than the simpler ones: ",
+        0 if gains.iter().all(|(.., ratio)| !ratio.is_clear()) => "no clear difference: ",
+        _ => "",
+    };
+    words(out, &format!("{lead}{whose}"));
+    out.push(Piece::Plan(h.best.plan.to_string()));
+    let comma = if h.is_simplest { "," } else { "" };
+    let has = if clear == gains.len() { "is faster: it has" } else { "has" };
+    words(out, &format!("{comma} {has} "));
     let count = gains.len();
     for (i, (id, other, ratio)) in gains.into_iter().enumerate() {
         words(out, Separator::Comma.before(i, count));

@@ -2,6 +2,7 @@
 //! the kernel and CPUID, the published table compared with this machine, and why the measurements
 //! differ.
 
+use crate::chapter::causes;
 use crate::estimate::Estimate;
 use crate::markup::Markup;
 use crate::page::frame::{Lanes, document_frame};
@@ -52,10 +53,12 @@ pub fn so_what(result: &MemoryResult) -> String {
         return format!("The curve shows no reliable levels: {why}.");
     }
     let caches: Vec<_> = result.levels.iter().filter_map(|l| Some((l, l.bracket_bytes?))).collect();
-    let (Some((first, _)), Some((last, (low, _)))) = (caches.first(), caches.last()) else {
+    let (Some((first, _)), Some((_, (low, _)))) = (caches.first(), caches.last()) else {
         return "The curve shows no cache.".to_owned();
     };
-    let second = caches.get(1).map_or(*low, |(_, (low, _))| *low);
+    // The position does not decide: a level can be extra or not visible.
+    let second = caches.iter().find(|(level, _)| matches!(level.name.as_str(), "L2" | "level 2"));
+    let second = second.or(caches.first()).map_or(*low, |(_, (low, _))| *low);
     let memory = result.levels.iter().find(|l| l.bracket_bytes.is_none());
     let far = memory.map_or(String::new(), |l| {
         format!(
@@ -66,7 +69,6 @@ pub fn so_what(result: &MemoryResult) -> String {
             first.name
         )
     });
-    let _ = last;
     format!(
         "Keep the working set of a thread below {};{far} access arrays in sequence.",
         format_size(second)
@@ -214,14 +216,13 @@ fn of_rulers(result: &MemoryResult) -> Vec<Captioned> {
     vec![
         (
             chart("The same memory measured in several ways", BYTES, TIME, rulers),
-            "The same memory measured in four ways. Dependent loads show latency. Sequential \
-            stores, as in the published test, show throughput: they do not wait, and a prefetcher \
-            predicts them."
+            "Time per access by working set, for each kind of access. The published test uses \
+            sequential stores."
                 .to_owned(),
         ),
         (
             chart("The published loop by compiler", BYTES, ("ns per store", Unit::Time), compilers),
-            "The same source compiled twice shows the effect of the compiler.".to_owned(),
+            "The same source, compiled with and without optimization.".to_owned(),
         ),
     ]
 }
@@ -236,8 +237,7 @@ fn of_pages(result: &MemoryResult) -> Vec<Captioned> {
                 ("additional ns per load", Unit::Time),
                 vec![of("tlb.small.cost", "small pages"), of("tlb.huge.cost", "huge pages")],
             ),
-            "One line per page compared with as many adjacent lines: the difference is address \
-             translation."
+            "Time per load with one line per page, minus that with as many adjacent lines."
                 .to_owned(),
         ),
         (
@@ -247,8 +247,7 @@ fn of_pages(result: &MemoryResult) -> Vec<Captioned> {
                 ("ns per load", Unit::Time),
                 vec![of("mlp", "beyond the caches")],
             ),
-            "With more loads in flight, each takes less time, as with a deeper device queue."
-                .to_owned(),
+            format!("Time per load by the number of loads in flight{}.", from_to(result, "mlp")),
         ),
         (
             chart(
@@ -257,9 +256,16 @@ fn of_pages(result: &MemoryResult) -> Vec<Captioned> {
                 TIME,
                 vec![of("chase.load", "loads only"), of("chase.store", "loads and stores")],
             ),
-            "A dirty line must be written back before it is evicted.".to_owned(),
+            "The same dependent loads, alone and with stores.".to_owned(),
         ),
     ]
+}
+
+/// Returns the first and the last time of a curve in words; empty if it has fewer than two points.
+fn from_to(result: &MemoryResult, curve: &str) -> String {
+    let points = result.curves.get(curve).map_or(&[][..], Vec::as_slice);
+    let [(from, first), .., (to, last)] = points else { return String::new() };
+    format!(": {} with {from}, {} with {to}", format_ns(*first), format_ns(*last))
 }
 
 fn of_streams(result: &MemoryResult) -> Vec<Captioned> {
@@ -332,10 +338,12 @@ fn published(m: &mut Markup, result: &MemoryResult) {
     );
 }
 
-/// Explains why the measurements differ.
+/// Explains why measurements can differ. The runs do not show it.
 pub(crate) fn explanation(m: &mut Markup) {
-    m.tag("h3").text("Why the measurements differ");
-    m.tag("p").a("class", "lead").text(
+    m.tag("h3").text("Why measurements differ");
+    causes::theory(
+        m,
+        "Drepper, What every programmer should know about memory, section 3",
         "A cache level is a plateau of the curve: every access takes that level's latency until \
         the working set no longer fits. Second-level and higher caches are indexed by physical \
         address, so a plateau ends in a ramp, and its end is a range rather than one number. A \
@@ -398,4 +406,54 @@ fn checks(m: &mut Markup, result: &MemoryResult) {
             });
         });
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ioloom_model::memory::MemoryLevel;
+
+    fn level(name: &str, ends: Option<u64>) -> MemoryLevel {
+        MemoryLevel {
+            name: name.to_owned(),
+            latency_ns: 1.0,
+            latency_cycles: None,
+            bracket_bytes: ends.map(|bytes| (bytes, 2 * bytes)),
+            advertised_bytes: None,
+            cpuid_bytes: None,
+            verdict: String::new(),
+        }
+    }
+
+    /// The second cache is not always the second level of the curve.
+    #[test]
+    fn advice_is_about_the_second_cache() {
+        let memory = ("memory", None);
+        let [l1, l2, l3] = [("L1", Some(32 << 10)), ("L2", Some(1 << 20)), ("L3", Some(32 << 20))];
+        let extra = ("extra, after L1", Some(256 << 10));
+        let numbered = [("level 1", l1.1), ("level 2", l2.1)];
+        for (levels, size) in [
+            (&[l1, l2, l3, memory][..], "1.00 MiB"),
+            (&[l1, extra, l2, l3, memory], "1.00 MiB"),
+            (&[l2, l3, memory], "1.00 MiB"),
+            (&[l1, l3, memory], "32.0 KiB"),
+            (&numbered, "1.00 MiB"),
+        ] {
+            let levels = levels.iter().map(|(name, ends)| level(name, *ends)).collect();
+            let text = so_what(&MemoryResult { levels, ..MemoryResult::default() });
+            let wanted = format!("Keep the working set of a thread below {size};");
+            assert!(text.starts_with(&wanted), "{text}");
+        }
+    }
+
+    /// The words follow the curve, and what the runs do not show is theory.
+    #[test]
+    fn results_and_causes_are_not_typed_in() {
+        let mut result = MemoryResult::default();
+        result.curves.insert("mlp".to_owned(), vec![(1.0, 20.0), (8.0, 50.0)]);
+        let page = html(&result, "a machine");
+        assert!(page.contains("in flight: 20.0 ns with 1, 50.0 ns with 8."), "{page}");
+        assert!(!page.contains("takes less time"));
+        assert!(page.contains("Theory ("));
+    }
 }

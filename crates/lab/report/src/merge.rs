@@ -5,7 +5,7 @@
 //! plan has it elsewhere. A median does not show that an arm is faster, so a factor is given only if the
 //! paired ratio of the document excludes 1. Doubts are those of the document. An arm whose plan or files
 //! differ between documents is marked, because its name alone does not make it the same. A session that
-//! occurs twice is refused: it would look like two.
+//! occurs twice is refused: it would look like two. So is a document with one comparison twice.
 
 use crate::data::DATA_SCHEMA;
 use crate::estimate::Ends;
@@ -45,7 +45,7 @@ pub fn merge(documents: &[(String, Value)]) -> Result<String, String> {
         out.push_str(&format!("- **{}**: {}, {}\n", letter(i), escaped(name), machine(document)));
     }
     doubts(&mut out, documents);
-    for (place, columns) in comparisons(documents) {
+    for (place, columns) in comparisons(documents)? {
         table(&mut out, &place, &columns, documents.len());
     }
     Ok(out.replace(['\u{A0}', '\u{202F}'], " "))
@@ -146,14 +146,18 @@ struct Column<'v> {
     group: &'v Value,
 }
 
+/// The groups of a comparison by document.
+type Columns<'v> = BTreeMap<usize, Column<'v>>;
+
 /// Experiment, set, condition, work and medium of a comparison, in the order of the first document.
 type Place = (usize, String);
 
-/// Returns each comparison with its group in every document that has it.
-fn comparisons(documents: &[(String, Value)]) -> Vec<(String, BTreeMap<usize, Column<'_>>)> {
+/// Returns each comparison with its group in every document that has it. Refuses a document that has one
+/// in two studies: a column shows one of them.
+fn comparisons(documents: &[(String, Value)]) -> Result<Vec<(String, Columns<'_>)>, String> {
     let mut order: BTreeMap<String, Place> = BTreeMap::new();
-    let mut found: BTreeMap<Place, BTreeMap<usize, Column<'_>>> = BTreeMap::new();
-    for (i, (_, document)) in documents.iter().enumerate() {
+    let mut found: BTreeMap<Place, Columns<'_>> = BTreeMap::new();
+    for (i, (file, document)) in documents.iter().enumerate() {
         for study in list(&document["studies"]) {
             for group in list(&study["groups"]) {
                 let part = |key: &str| match &group[key] {
@@ -168,11 +172,17 @@ fn comparisons(documents: &[(String, Value)]) -> Vec<(String, BTreeMap<usize, Co
                 let name = format!("{}: {}", part_of(study, "study"), words.join(", "));
                 let next = order.len();
                 let place = order.entry(name.clone()).or_insert((next, name)).clone();
-                found.entry(place).or_default().insert(i, Column { study, group });
+                let first = found.entry(place).or_default().insert(i, Column { study, group });
+                if first.is_some_and(|first| !std::ptr::eq(first.study, study)) {
+                    let study = part_of(study, "study").escape_debug();
+                    return Err(format!(
+                        "{file} contains two sessions of {study}; export each to a file"
+                    ));
+                }
             }
         }
     }
-    found.into_iter().map(|((_, name), groups)| (name, groups)).collect()
+    Ok(found.into_iter().map(|((_, name), groups)| (name, groups)).collect())
 }
 
 fn list(value: &Value) -> &[Value] {
@@ -184,7 +194,7 @@ fn part_of<'v>(value: &'v Value, key: &str) -> &'v str {
 }
 
 /// Writes the arms of a comparison, one column per document.
-fn table(out: &mut String, place: &str, columns: &BTreeMap<usize, Column<'_>>, documents: usize) {
+fn table(out: &mut String, place: &str, columns: &Columns<'_>, documents: usize) {
     let key = |arm| (part_of(arm, "arm"), part_of(arm, "set"));
     let mut arms: Vec<(&str, &str)> = Vec::new();
     // Only a comparison that merges file sets has an arm on several.
@@ -210,7 +220,7 @@ fn table(out: &mut String, place: &str, columns: &BTreeMap<usize, Column<'_>>, d
             .map(|i| list(&columns.get(&i)?.group["arms"]).iter().find(is_it))
             .collect();
         let label = if several { format!("{name}, {set}") } else { (*name).to_owned() };
-        out.push_str(&format!("| {}{} |", escaped(&label), differences(&cells)));
+        out.push_str(&format!("| {}{} |", escaped(&label), differences(&cells, columns)));
         for (i, cell) in cells.iter().enumerate() {
             let text =
                 cell.and_then(|arm| value(arm, columns[&i])).unwrap_or_else(|| "–".to_owned());
@@ -254,7 +264,7 @@ fn ranked(group: &Value) -> Vec<&Value> {
 }
 
 /// Returns what differs between the arms of a row, in parentheses.
-fn differences(cells: &[Option<&Value>]) -> String {
+fn differences(cells: &[Option<&Value>], columns: &Columns<'_>) -> String {
     let differs = |keys: &[&str]| {
         keys.iter().any(|key| {
             let mut known = cells.iter().flatten().map(|arm| &arm[*key]).filter(|v| !v.is_null());
@@ -262,8 +272,11 @@ fn differences(cells: &[Option<&Value>]) -> String {
         })
     };
     let all = [("plans", &["plan"][..]), ("files", &["set_hash", "work"])];
-    let words: Vec<&str> =
+    let mut words: Vec<&str> =
         all.into_iter().filter(|(_, keys)| differs(keys)).map(|(word, _)| word).collect();
+    let here = columns.iter().filter(|(i, _)| cells.get(**i).is_some_and(Option::is_some));
+    let metrics: BTreeSet<&str> = here.map(|(_, c)| part_of(c.group, "metric")).collect();
+    words.extend((metrics.len() > 1).then_some("metrics"));
     if words.is_empty() { String::new() } else { format!(" ({} differ)", words.join(" and ")) }
 }
 
@@ -491,6 +504,35 @@ mod tests {
         let work = json!({"files": 5, "bytes": 40});
         assert!(marked("work", work).contains("| many (files differ) |"));
         assert!(marked("work", Value::Null).contains("| many |"), "unknown");
+    }
+
+    #[test]
+    fn other_metrics_are_marked() {
+        let plan = "read/threads:n=8";
+        let mut other = document("Y", [4e6, 2e6], plan);
+        other["studies"][0]["groups"][0]["metric"] = "calls.read.p50_ns".into();
+        let first = ("a".to_owned(), document("X", [4e6, 2e6], plan));
+        let text = merge(&[first.clone(), ("b".to_owned(), other)]).unwrap();
+        assert!(text.contains("| many (metrics differ) |"), "{text}");
+        assert!(!merge(&[first.clone(), first]).unwrap().contains("differ)"));
+    }
+
+    /// A column has room for one of them.
+    #[test]
+    fn two_sessions_of_a_study_in_a_document_are_refused() {
+        let mut one = document("X", [4e6, 2e6], "read/threads:n=8");
+        let studies = one["studies"].as_array_mut().unwrap();
+        let again = studies[0].clone();
+        studies.push(again);
+        for (study, session) in studies.iter_mut().zip(["s1", "s2"]) {
+            study["session"] = session.into();
+        }
+        let merged = |one: &Value| merge(&[("a.json".to_owned(), one.clone())]);
+        let wanted = "a.json contains two sessions of pipeline; export each to a file";
+        assert_eq!(merged(&one).unwrap_err(), wanted);
+        one["studies"][1]["groups"][0]["experiment"] = "f".into();
+        let text = merged(&one).unwrap();
+        assert!(text.contains("## pipeline: e, ") && text.contains("## pipeline: f, "), "{text}");
     }
 
     #[test]

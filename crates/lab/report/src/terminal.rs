@@ -4,9 +4,9 @@
 //! adds no information, and tables have none because their column widths are counted in characters.
 
 use crate::advice::{Advice, advice};
-use crate::compare::{Change, Matched, matched};
+use crate::compare::{Change, Matched, ZEROS_NOTE, matched};
 use crate::estimate::{Ends, RANGE_NOTE, Ratio};
-use crate::first_page::FirstPage;
+use crate::first_page::{FirstPage, OF_SESSION};
 use crate::fit::{NAME_MAX, TEXT_MAX, clipped, left_out};
 use crate::group::{NotRunReason, groups, not_run};
 use crate::headline::{Headline, answer, chosen, headlines, plain_text};
@@ -269,6 +269,7 @@ fn verdict_lines(input: &Input, width: usize, paint: &Paint) -> String {
         used += 2 + columns(&text);
     }
     out.push('\n');
+    push_wrapped(&mut out, &format!("  {OF_SESSION}"), width, 2);
     out
 }
 
@@ -315,17 +316,19 @@ pub fn compare_terminal(a: &Input, b: &Input, width: usize, color: bool) -> Stri
             Cell::new(clean(&row.group.place())),
             Cell::new(clean(row.first.name)),
             Cell::new(
-                row.ratio
-                    .map_or_else(|| "too few values".to_owned(), |r| ratio_ends(r.value, r.ends)),
+                row.ratio.map_or_else(|| row.without_ratio(), |r| ratio_ends(r.value, r.ends)),
             )
             .set_alignment(CellAlignment::Right),
-            Cell::new(row.ratio.map_or(0, |r| r.n)).set_alignment(CellAlignment::Right),
+            Cell::new(row.n()).set_alignment(CellAlignment::Right),
             Cell::new(row.change.name()),
         ]);
     }
     out.push_str(&finished(&t));
     if matched.has_too_few() {
         push_wrapped(&mut out, RANGE_NOTE, width, 0);
+    }
+    if matched.has_zeros() {
+        push_wrapped(&mut out, ZEROS_NOTE, width, 0);
     }
     out.push('\n');
     compare_words(&mut out, &matched, width);

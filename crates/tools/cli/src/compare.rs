@@ -134,7 +134,8 @@ fn document(a: &Input, b: &Input) -> Value {
                 "lo": row.ratio.map(|r| r.ends.low),
                 "hi": row.ratio.map(|r| r.ends.high),
                 "confidence": row.ratio.map(|r| r.ends.confidence),
-                "n": row.ratio.map_or(0, |r| r.n),
+                "medians": row.medians(),
+                "n": row.n(),
                 "change": row.change.name(),
                 "differs": row.differs,
             })

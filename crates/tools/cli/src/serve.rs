@@ -10,7 +10,7 @@ mod logging;
 use crate::exit::{Ended, Exit, Failure};
 use crate::{out, token_file, values};
 use clap::Args;
-use control::{Control, Replaced};
+use control::{Control, ReadSettings, Replaced};
 use database::DatabaseArgs;
 use greeting::greet;
 use ioloom_exchange::{Access, ClassicForm, Settings, Spelling, UnknownStock};
@@ -27,6 +27,7 @@ use logging::{LogForm, LogLevel};
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// File descriptors reserved for listeners, the store, standard streams and others.
@@ -54,7 +55,7 @@ const SCHEMA: u32 = 1;
 ///
 /// Under systemd, the server accepts listening sockets (LISTEN_FDS), which replace --listen and
 /// --listen-line, and reports when it is ready (NOTIFY_SOCKET).
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(after_long_help = "\
 Protocols:
   lines    show, buy ID N, sell ID N, exit; responses padded to 8192 bytes,
@@ -364,13 +365,13 @@ fn run_logged(args: &ServeArgs) -> Ended {
     let program = program.map_err(|e| {
         Failure::failed(format!("cannot find this program: {}", ioloom_failure::reason(&e)))
     })?;
-    let control = &Control::new(program)?;
+    let control = &Arc::new(Control::new(program)?);
     let mut signals = control.signals()?;
     // Orders are private, also in the files that storage engines create.
     proc::restrict_umask();
     let handle = signals.handle();
     let (addresses, ended) = std::thread::scope(|scope| {
-        let read = || Ok(Reload { access: access(args)?, tls: tls(args), limits: limits(args)? });
+        let read = settings(args);
         let watching = move || control.watch(&mut signals, &read);
         let watching =
             std::thread::Builder::new().name("signals".to_owned()).spawn_scoped(scope, watching);
@@ -457,6 +458,12 @@ fn serve(config: &ServeOptions, control: &Control) -> Result<(Vec<String>, Serve
             }
         }
     }
+}
+
+/// Returns a function that reads the settings that SIGHUP reloads.
+fn settings(args: &ServeArgs) -> ReadSettings {
+    let args = args.clone();
+    Arc::new(move || Ok(Reload { access: access(&args)?, tls: tls(&args), limits: limits(&args)? }))
 }
 
 /// Reads the tokens.

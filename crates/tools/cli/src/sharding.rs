@@ -30,9 +30,11 @@ pub(crate) fn failure(error: ShardError) -> Failure {
     }
     let advice = match &error {
         ShardError::Invalid {
-            reason: Invalid::OtherPlan(_) | Invalid::OtherWork { .. } | Invalid::Kind("part"),
-            ..
+            reason: Invalid::OtherPlan(_) | Invalid::OtherWork { .. }, ..
         } => "; choose another --part directory",
+        ShardError::Invalid { reason: Invalid::Kind("part"), .. } => {
+            "; remove it if it is a damaged part, or choose another --part directory"
+        }
         _ => "",
     };
     Failure::new(exit, format!("{error}{advice}"))

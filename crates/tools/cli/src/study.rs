@@ -159,8 +159,8 @@ pub(crate) struct StudyArgs {
 
     /// Time limit per study
     ///
-    /// For example 90s or 10min. Default: the quick budget of the study; none with --full. Arms that do
-    /// not fit are skipped and listed.
+    /// For example 90s or 10min. Default: the quick budget of the study; none with --full. The study
+    /// ends before a block that does not fit.
     #[arg(long, value_name = "TIME", value_parser = values::time)]
     budget: Option<Duration>,
 

@@ -13,7 +13,7 @@ use crate::error::CopyError;
 use crate::links::{Deferred, EntryResult, FirstName, Outcome};
 use crate::options::{Follow, Make};
 use crate::route::{Route, TargetState};
-use ioloom_sys::attr;
+use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::Kind;
 use std::ffi::CString;
 use std::io;
@@ -41,6 +41,12 @@ impl Worker<'_> {
         let Ok(attr) = attr::of_name(route.from, route.from_name, route.follow) else {
             return Err(error);
         };
+        // What an earlier source left there is not replaced by a link either.
+        let is_created =
+            |there: Attr| route.named && self.context.created_file(&there, route.to, route.to_name);
+        if attr::of_name(route.to, route.to_name, false).is_ok_and(is_created) {
+            return Err(error);
+        }
         let there = attr::of_name(route.to, route.to_name, true);
         let is_dir = there.is_ok_and(|there| there.kind == Kind::Directory);
         if attr.kind != kind || attr.links < 2 || is_dir {

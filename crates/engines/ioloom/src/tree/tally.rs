@@ -15,6 +15,8 @@ pub(crate) struct Tally {
     running: Mutex<bool>,
     ended: Condvar,
     pub(super) stop: Arc<AtomicBool>,
+    /// Whether files may be missing, because the walk was cancelled before the run.
+    cut: AtomicBool,
     /// Entries sent to the run so far.
     pub(super) found: AtomicU64,
     /// Counts of what was found.
@@ -39,6 +41,16 @@ impl Tally {
     pub(super) fn ends(&self) {
         *lock(&self.running) = false;
         self.ended.notify_all();
+    }
+
+    /// Records that a cancel ended the walk before all files were found.
+    pub(super) fn cuts(&self) {
+        self.cut.store(true, Ordering::Relaxed);
+    }
+
+    /// Reports whether a cancel ended the walk before all files were found.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut.load(Ordering::Relaxed)
     }
 
     /// Ends the walk of a run that has ended, and waits for it for a moment.

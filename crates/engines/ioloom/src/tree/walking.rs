@@ -60,10 +60,10 @@ impl Batches {
 }
 
 /// What a walk finds, in the order in which it finds it. The walk starts with the first call.
-/// Dropping the iterator stops the walk and waits for its threads.
+/// Dropping the iterator stops the walk, and does not wait for its threads: a directory may not answer.
 pub(crate) struct Walking {
     state: State,
-    stop: Arc<AtomicBool>,
+    tally: Arc<Tally>,
     parked: Arc<Parked>,
 }
 
@@ -78,7 +78,7 @@ impl Drop for Ending<'_> {
 
 enum State {
     /// Not started.
-    Waiting(Arc<TreeOptions>, Arc<Tally>),
+    Waiting(Arc<TreeOptions>),
     Running {
         /// What of the last batch is left.
         entries: Entries,
@@ -91,21 +91,24 @@ enum State {
 impl Walking {
     pub(crate) fn new(options: TreeOptions) -> (Self, Arc<Tally>) {
         let tally = Arc::new(Tally::default());
-        let stop = tally.stop.clone();
         let parked_max = match (options.sorted, options.ahead.is_zero()) {
             (true, _) => usize::MAX,
             (false, true) => 0,
             (false, false) => AHEAD_MAX,
         };
-        let state = State::Waiting(Arc::new(options), tally.clone());
+        let state = State::Waiting(Arc::new(options));
         let parked = Arc::new(Parked::new(parked_max));
-        (Self { state, stop, parked }, tally)
+        (Self { state, tally: tally.clone(), parked }, tally)
     }
 
-    /// Walks the whole tree and sorts it. Stops early if the run is cancelled.
+    /// Walks the whole tree and sorts it. If the run is cancelled, returns a part and records that.
     pub(crate) fn sorted(mut self, cancel: &Cancel) -> Found {
         let mut batches = Batches::default();
-        while !cancel.is_cancelled() {
+        loop {
+            if cancel.is_cancelled() {
+                self.tally.cuts();
+                break;
+            }
             match self.receive(Some(Instant::now() + LOOK)) {
                 Received::Batch(batch) => batches.add(batch),
                 Received::Late => {}
@@ -116,13 +119,14 @@ impl Walking {
         batches.found(true, true)
     }
 
-    /// Walks until `until`, until many files are found, or until the run is cancelled.
-    pub(crate) fn ahead(&mut self, until: Instant, sorted: bool, cancel: &Cancel) -> Found {
+    /// Walks until `until` if that is given, until many files are found, or until the run is cancelled.
+    pub(crate) fn ahead(&mut self, until: Option<Instant>, sorted: bool, cancel: &Cancel) -> Found {
         let mut batches = Batches::default();
         let received = loop {
             let look = Instant::now() + LOOK;
-            let received = self.receive(Some(until.min(look)));
-            let goes_on = matches!(received, Received::Late) && look < until;
+            let received = self.receive(Some(until.map_or(look, |until| until.min(look))));
+            let is_early = until.is_none_or(|until| look < until);
+            let goes_on = matches!(received, Received::Late) && is_early;
             if !goes_on || cancel.is_cancelled() {
                 break received;
             }
@@ -136,13 +140,14 @@ impl Walking {
         batches.found(sorted, ended)
     }
 
-    fn start(&mut self, options: Arc<TreeOptions>, tally: Arc<Tally>) -> Option<FileError> {
+    fn start(&mut self, options: Arc<TreeOptions>) -> Option<FileError> {
+        let tally = self.tally.clone();
         if !tally.starts() {
             self.state = State::Ended;
             return None;
         }
         let (send, batches) = sync_channel(BATCHES);
-        let (stop, parked) = (self.stop.clone(), self.parked.clone());
+        let (stop, parked) = (tally.stop.clone(), self.parked.clone());
         let thread = std::thread::Builder::new().name("ioloom-walk".to_owned());
         let walks = {
             let (options, tally) = (options.clone(), tally.clone());
@@ -259,9 +264,9 @@ impl Walking {
         loop {
             match &mut self.state {
                 State::Ended => return Received::Ended,
-                State::Waiting(options, tally) => {
-                    let (options, tally) = (options.clone(), tally.clone());
-                    if let Some(failed) = self.start(options, tally) {
+                State::Waiting(options) => {
+                    let options = options.clone();
+                    if let Some(failed) = self.start(options) {
                         let failed = vec![failed];
                         return Received::Batch(Batch { failed, ..Batch::default() });
                     }
@@ -300,12 +305,6 @@ impl Walking {
 
 impl Drop for Walking {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let State::Running { batches, thread, .. } =
-            std::mem::replace(&mut self.state, State::Ended)
-        {
-            drop(batches);
-            let _ = thread.join();
-        }
+        self.tally.stop.store(true, Ordering::Relaxed);
     }
 }

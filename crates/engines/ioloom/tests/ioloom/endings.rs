@@ -160,6 +160,27 @@ fn a_cancelled_walk_is_no_complete_list() {
     assert!(matches!(files.map(|f| f.len()).run(), Err(Error::Cancelled { .. })));
 }
 
+/// The list is a part, whatever the token of the run that uses it.
+#[test]
+fn a_walk_that_an_earlier_token_cancelled_is_no_complete_list() {
+    let dir = tempfile::tempdir_in(&roots()[0]).unwrap();
+    (0..50).for_each(|i| fs::write(dir.path().join(i.to_string()), "x").unwrap());
+    let cut = || {
+        let first = Cancel::new();
+        first.cancel();
+        let mut files = ioloom::tree(dir.path()).sorted(true).cancel(&first);
+        assert!(files.known_paths().is_none());
+        let mut files = files.cancel(&Cancel::new());
+        assert!(files.known_paths().is_none());
+        files
+    };
+    assert!(matches!(cut().map(|f| f.len()).run(), Err(Error::Cancelled { .. })));
+    let scope = cut().map(|f| f.len()).scope(|results| results.count());
+    assert!(matches!(scope, Err(Error::Cancelled { .. })), "{scope:?}");
+    assert!(cut().map(|f| f.len()).into_iter().any(|item| item.is_err()));
+    assert!(cut().walk().cancelled);
+}
+
 #[test]
 fn the_walk_ends_with_a_run_that_panics() {
     guarded("the walk of a run that panics".to_owned(), || {

@@ -4,8 +4,8 @@
 //! The file system delays opens until 64 of them have been in flight at the same time, and reads
 //! likewise. A run that never gets there takes longer, and fails by the counters, not by the time.
 
-use crate::support::{content as pattern, lacks, list, make, plan, roots, run};
-use ioloom::Files;
+use crate::support::{NEVER, content as pattern, guarded, lacks, list, make, plan, roots, run};
+use ioloom::{Cancel, Error, Files, Tree};
 use ioloom_delayfs::{DelayFs, Mounted, Options, available, content, serve_for_parent};
 use ioloom_model::{Method, table};
 use std::collections::BTreeMap;
@@ -183,6 +183,32 @@ fn a_worker_keeps_no_permit_during_reads_that_block() {
     let rows = threads.chunk_by(|a, b| a == b).map(<[_]>::len);
     let in_long_rows: usize = rows.filter(|row| *row >= 8).sum();
     assert!(in_long_rows < 300, "one thread ran several functions in a row: {in_long_rows}");
+}
+
+/// The walk has found the root when the first lookup arrives, which is answered long after the cancel.
+#[test]
+fn a_cancel_ends_a_run_before_a_directory_answers() {
+    type Form = fn(Files<'static, Tree>) -> bool;
+    let forms: [(&str, Form); 3] = [
+        ("run", |files| matches!(files.map(|f| f.len()).run(), Err(Error::Cancelled { files: 0 }))),
+        ("known_paths", |mut files| files.known_paths().is_none()),
+        ("walk", |files| files.walk().cancelled),
+    ];
+    for (form, is_cancelled) in forms {
+        let mut options = Options::new(4, 100);
+        options.lookup = 10 * NEVER;
+        let Some((mounted, _dir)) = mounted(options) else { return };
+        guarded(form.to_owned(), move || {
+            let token = Cancel::new();
+            let files = ioloom::tree(mounted.root()).sorted(true).cancel(&token);
+            let run = std::thread::spawn(move || is_cancelled(files));
+            while mounted.counters().lookups == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            token.cancel();
+            assert!(run.join().unwrap(), "{form}");
+        });
+    }
 }
 
 /// Files of a tree, whose sizes are not known, on a server that returns less than a read requests.

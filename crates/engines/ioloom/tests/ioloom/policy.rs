@@ -1,7 +1,8 @@
 //! Policies, cancellation, panics, forms of results.
 
 use crate::support::{NEVER, content, errno, make, plan, roots};
-use ioloom::{Cancel, Cause, Error, OnError, Order, ReadOrder, Tuning};
+use ioloom::{Cancel, Cause, Error, OnError, Order, Plan, ReadOrder, Tuning};
+use ioloom_model::{HybridOrder, Method, ReadAhead, Schedule};
 use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -178,6 +179,36 @@ fn settings_apply_whichever_call_comes_first() {
     assert_eq!(before, after);
     assert_eq!((before.memory_bytes, before.read_order), (memory, order));
     assert_eq!(before.tuning, Tuning::Polite);
+}
+
+/// The text of a plan cannot have these counts.
+#[test]
+fn plans_built_with_impossible_counts_are_refused() {
+    let (_dir, paths) = make(&roots()[0], &[10; 2]);
+    let roles = |readers, computers| Schedule::Roles {
+        readers,
+        hybrids: 0,
+        computers,
+        window: ReadAhead::Files(1),
+        open_limit: None,
+        order: HybridOrder::ReadFirst,
+    };
+    let schedules = [
+        Schedule::Threads { n: 0 },
+        Schedule::Window { window: 0, permits: Some(1) },
+        Schedule::Window { window: 1, permits: Some(0) },
+        roles(0, 1),
+        roles(1, 0),
+    ];
+    for method in [Method::Read, Method::Nowait, Method::Uring] {
+        for schedule in schedules {
+            let run = ioloom::list(&paths).pin(Plan::new(method, schedule)).map(|f| f.len()).run();
+            assert!(matches!(run, Err(Error::Refused(_))), "{run:?}");
+        }
+    }
+    let plan = Plan { chunk_bytes: Some(0), ..plan("nowait/threads:n=1") };
+    let run = ioloom::list(&paths).pin(plan).pieces().map_chunks(|c| c.bytes().len()).run();
+    assert!(matches!(run, Err(Error::Refused(_))), "{run:?}");
 }
 
 #[test]
@@ -414,5 +445,9 @@ fn entries_of_a_cancelled_walk(root: &Path) -> usize {
     });
     let run = files.map(|file| file.len()).run();
     assert!(matches!(run, Err(Error::Cancelled { files: 0 })), "{run:?}");
+    // The run does not wait for the walk, which drops the filter at its end.
+    while Arc::strong_count(&found) > 1 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     found.load(Ordering::SeqCst)
 }

@@ -174,6 +174,27 @@ fn panics_in_a_scope_end_the_run() {
 }
 
 #[test]
+fn results_in_order_refuse_a_window_of_all_with_its_reason() {
+    let (_dir, paths) = make(&roots()[0], &[10; 3]);
+    let job = || {
+        let plan = plan("read/roles:r=1,c=1,w=all");
+        ioloom::list(&paths).pin(plan).ordered().map(|f| f.len())
+    };
+    assert_eq!(job().run().unwrap().value, [10; 3]);
+    let refused = [
+        job().find_first(|_| true).map(drop).unwrap_err(),
+        job().scope(|results| results.flatten().count()).map(drop).unwrap_err(),
+    ];
+    for error in refused {
+        let Error::Refused(reason) = &error else { panic!("{error}") };
+        assert!(
+            reason.contains("in the order of the input") && !reason.contains("list"),
+            "{reason}"
+        );
+    }
+}
+
+#[test]
 fn searches_end_when_they_have_found() {
     let (_dir, mut paths) = make(&roots()[0], &[10; 5000]);
     paths[3000] = "no/such/file".into();

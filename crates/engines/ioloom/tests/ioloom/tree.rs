@@ -310,6 +310,13 @@ fn a_tree_that_is_walked_ahead_is_a_list_with_a_known_length() {
     }
 }
 
+/// The clock cannot represent its end.
+#[test]
+fn a_tree_may_be_walked_ahead_without_a_limit() {
+    let run = ioloom::tree("src").walk_ahead(Duration::MAX).map(|f| f.len()).run().unwrap();
+    assert_eq!(run.value.len() as u64, run.walked.unwrap().files);
+}
+
 #[test]
 fn a_walk_knows_the_inodes_of_its_files() {
     let dir = tempfile::tempdir_in(&roots()[0]).unwrap();

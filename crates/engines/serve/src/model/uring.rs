@@ -361,7 +361,7 @@ mod tests {
     fn timeouts_exclude_the_turn_that_answers_and_the_wait_for_completions() {
         let service = Service::with_store(Box::new(NullStore));
         let limits = Limits { idle: Duration::from_secs(60), ..Limits::default() };
-        service.live.reload(&Reload { access: None, tls: None, limits }).unwrap();
+        service.live.reload(&Reload { access: None, tls: None, limits }, None).unwrap();
         let listener = Listener::bind(([127, 0, 0, 1], 0).into(), 1, false).unwrap();
         listener.set_may_block().unwrap();
         let client = Socket::connect(listener.address().unwrap()).unwrap();

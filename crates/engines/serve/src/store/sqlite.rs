@@ -137,7 +137,11 @@ fn reopen(
         // Closing a refused database must not move what is readable of its log into the file, and
         // delete the rest.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        set_up(&connection, synchronous)?;
+        lock(&connection)?;
+        // Loading refuses any other database, whose journal mode must not change.
+        if kind(&connection)? == (APPLICATION, VERSION) {
+            set_up(&connection, synchronous)?;
+        }
         Ok(connection)
     });
     let connection = opened.map_err(|error| refused(Operation::Open, error))?;
@@ -152,9 +156,20 @@ fn reopen(
 /// Makes every commit sync.
 const FULL: &str = "FULL";
 
-fn set_up(connection: &Connection, synchronous: &str) -> rusqlite::Result<()> {
+/// Keeps every lock until the connection is closed.
+fn lock(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(LOCKED_MAX)?;
-    connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    connection.pragma_update(None, "locking_mode", "EXCLUSIVE")
+}
+
+/// Returns the application and the table version.
+fn kind(connection: &Connection) -> rusqlite::Result<(i64, i64)> {
+    let pragma = |name| connection.pragma_query_value(None, name, |row| row.get(0));
+    Ok((pragma("application_id")?, pragma("user_version")?))
+}
+
+fn set_up(connection: &Connection, synchronous: &str) -> rusqlite::Result<()> {
+    lock(connection)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES as i64)?;
     connection.pragma_update(None, "synchronous", synchronous)
@@ -179,9 +194,7 @@ fn load(
     connection: &Connection,
     each: EachOrder<'_>,
 ) -> rusqlite::Result<io::Result<(State, Proof)>> {
-    let pragma = |name| connection.pragma_query_value(None, name, |row| row.get(0));
-    let (application, version): (i64, i64) = (pragma("application_id")?, pragma("user_version")?);
-    if (application, version) != (APPLICATION, VERSION) {
+    if kind(connection)? != (APPLICATION, VERSION) {
         return Ok(Err(foreign()));
     }
     let check: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
@@ -381,6 +394,27 @@ mod tests {
         }
         drop(store);
         assert_eq!(reopen(&left, Durability::Group).unwrap().1.seq(), 801);
+    }
+
+    #[test]
+    fn a_database_of_another_program_is_not_modified() {
+        for version in [0, VERSION] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("other");
+            let other = Connection::open(&path).unwrap();
+            other.execute_batch("CREATE TABLE names (name TEXT)").unwrap();
+            other.pragma_update(None, "user_version", version).unwrap();
+            other.close().unwrap();
+            let before = std::fs::read(&path).unwrap();
+            let error = reopen(&path, Durability::Group).err().expect("it must be refused");
+            assert!(error.to_string().contains("not a store"), "{error}");
+            assert!(std::fs::read(&path).unwrap() == before, "the file was modified");
+            let other = Connection::open(&path).unwrap();
+            let mode: String =
+                other.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+            assert_eq!(mode, "delete");
+            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        }
     }
 
     #[test]

@@ -167,11 +167,17 @@ fn inspect(
         loss: text_of(missing.as_ref(), false, path),
     };
     drop(proven);
-    // SQLite creates its log even to read.
-    if !had_log && fs::metadata(&log).is_ok_and(|meta| meta.len() == 0) {
-        let _ = fs::remove_file(&log);
+    if !had_log {
+        remove_empty(&log);
     }
     Ok(found)
+}
+
+/// Removes an empty log: SQLite creates it even to read.
+fn remove_empty(log: &Path) {
+    if fs::metadata(log).is_ok_and(|meta| meta.len() == 0) {
+        let _ = fs::remove_file(log);
+    }
 }
 
 /// Describes what is missing if it is damage, or if it is not.
@@ -258,6 +264,7 @@ pub fn backup_store(from: &Path, to: &Path) -> Result<StoreFacts, StoreError> {
         ..Mark::default()
     };
     drop(proven);
+    remove_empty(&with_suffix(to, "-wal"));
     let marked = guard.start(first).and_then(|_| sync_directory(to));
     if marked.is_err() {
         let _ = remove(to);
@@ -419,5 +426,21 @@ mod tests {
         fs::create_dir_all(nested.join("tables")).unwrap();
         backup_store(&path, &to).unwrap();
         assert!(to.exists() && !left.exists() && !nested.exists());
+    }
+    #[test]
+    fn the_backup_of_a_database_is_a_file_and_its_mark() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, to) = (dir.path().join("store"), dir.path().join("backups/copy"));
+        fs::create_dir(dir.path().join("backups")).unwrap();
+        let stocks = Exchange::from_text("1 1000 10\n").unwrap();
+        let kind = StoreKind::Sqlite;
+        let choice = StoreChoice { kind, path: path.clone(), accept_loss: false };
+        let locked = Locked::take(&choice, &mut Vec::new()).unwrap();
+        drop(locked.open(Durability::Os, &stocks, 7).unwrap());
+        backup_store(&path, &to).unwrap();
+        let entries = fs::read_dir(dir.path().join("backups")).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        names.sort();
+        assert_eq!(names, [to.clone(), with_suffix(&to, mark::SUFFIX)]);
     }
 }

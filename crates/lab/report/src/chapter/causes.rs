@@ -130,7 +130,7 @@ pub(super) fn write(m: &mut Markup, groups: &[Group<'_>], causes: &[Cause]) {
 }
 
 /// Writes a paragraph that the runs do not show, with its source.
-pub(super) fn theory(m: &mut Markup, source: &str, text: &str) {
+pub(crate) fn theory(m: &mut Markup, source: &str, text: &str) {
     m.tag("p").a("class", "lead").body(|m| {
         m.tag("b").text(&format!("Theory ({source}). "));
         m.text(text);

@@ -219,7 +219,7 @@ fn cells(m: &mut Markup, input: &Input, groups: &[Group<'_>], published: &[Cell]
         ("error", true),
         ("response alone", true),
     ];
-    let mut errors = Vec::new();
+    let (mut errors, mut sleeps) = (Vec::new(), Vec::new());
     parts::table(m, "plain", &columns, |m| {
         for cell in published {
             let (theirs, law) = (cell.elapsed_s * 1e9, cell.law_s() * 1e9);
@@ -228,6 +228,7 @@ fn cells(m: &mut Markup, input: &Input, groups: &[Group<'_>], published: &[Cell]
             let ours = arm(groups, experiment, &name).filter(|arm| !arm.runs.is_empty());
             let here = ours.and_then(|a| a.metric("elapsed_ns", input.seed)).map(|e| e.median);
             let own_law = median_of(ours, "law_ns", input.seed);
+            sleeps.extend(median_of(ours, "sleep_ns", input.seed).map(format_ns));
             let text = |ns: Option<f64>, none: &str| ns.map_or_else(|| none.to_owned(), format_ns);
             let error =
                 here.zip(own_law).map_or_else(|| "–".to_owned(), |(ns, law)| error_of(ns, law));
@@ -252,11 +253,20 @@ fn cells(m: &mut Markup, input: &Input, groups: &[Group<'_>], published: &[Cell]
     m.tag("p").a("class", "lead").text(&format!(
         "The law is rounds of clients times orders times the sleep; a round includes all clients \
         for select, and as many clients as threads for a pool. It contains no property of the \
-        server; its median error is {middle:.2} %, its maximum error {worst:.2} %. Here, the \
-        sleep is a {} of the published second, so the cost of starting clients and servers has \
-        that much more weight. The printed rates are orders per ten seconds, not per second.",
-        if experiment == CELLS[0] { "tenth" } else { "hundredth" }
+        server; its median error is {middle:.2} %, its maximum error {worst:.2} %. The \
+        printed rates are orders per ten seconds, not per second. {}",
+        own_sleep(sleeps)
     ));
+}
+
+/// Describes the sleeps of the runs on this machine; empty without runs.
+fn own_sleep(mut sleeps: Vec<String>) -> String {
+    sleeps.sort();
+    sleeps.dedup();
+    match sleeps.is_empty() {
+        true => String::new(),
+        false => format!("The published clients slept 1 s, those here {}.", sleeps.join(" or ")),
+    }
 }
 
 /// A table of the arms of one experiment.
@@ -592,5 +602,13 @@ mod tests {
         let select = cell("select", "buy+sell", "100");
         assert_eq!((select.family().as_str(), select.law_s()), ("select-trade", 10.0));
         assert_eq!(cell("select", "show", "4").family(), "select-show");
+    }
+
+    #[test]
+    fn the_sleep_is_that_of_the_runs() {
+        let of = |sleeps: &[&str]| own_sleep(sleeps.iter().map(|s| (*s).to_owned()).collect());
+        assert_eq!(of(&[]), "");
+        let text = "The published clients slept 1 s, those here 20.0 ms.";
+        assert_eq!(of(&["20.0 ms", "20.0 ms"]), text);
     }
 }

@@ -5,7 +5,7 @@
 //! common sections.
 
 mod arms;
-mod causes;
+pub(crate) mod causes;
 mod copy;
 mod exchange;
 mod memory;

@@ -5,7 +5,7 @@ use crate::advice::Advice;
 use crate::doubts::of_study;
 use crate::estimate::{Ends, RANGE_NOTE};
 use crate::figures;
-use crate::first_page::{FirstPage, Judged, VERIFY, distinct};
+use crate::first_page::{FirstPage, Judged, OF_SESSION, VERIFY, distinct};
 use crate::fit::{NAME_MAX, QUESTIONS_MAX, SINCE_MAX, TEXT_MAX, clipped, left_out};
 use crate::group::Group;
 use crate::headline::{Headline, answer as sentences, chosen, limit_words};
@@ -223,6 +223,7 @@ pub(crate) fn claims(inputs: &[Input]) -> Markup {
     for ((.., claim), _) in claims.iter().filter(|((.., c), _)| c.same_as.is_none()) {
         *counts.entry(claim.verdict).or_default() += 1;
     }
+    m.tag("p").a("class", "lead").text(OF_SESSION);
     m.tag("div").a("class", "filter").a("id", "claim-filter").body(|m| {
         for verdict in Verdict::ALL {
             let Some(count) = counts.get(&verdict) else { continue };

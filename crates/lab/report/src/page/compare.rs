@@ -2,7 +2,7 @@
 
 use super::frame::{Lanes, document_frame};
 use super::parts;
-use crate::compare::{Change, Matched, Row, matched};
+use crate::compare::{Change, Matched, Row, ZEROS_NOTE, matched};
 use crate::estimate::RANGE_NOTE;
 use crate::input::Input;
 use crate::markup::Markup;
@@ -40,6 +40,9 @@ fn section(m: &mut Markup, matched: &Matched<'_>) {
         );
         if matched.has_too_few() {
             m.tag("p").a("class", "lead").text(RANGE_NOTE);
+        }
+        if matched.has_zeros() {
+            m.tag("p").a("class", "lead").text(ZEROS_NOTE);
         }
         if matched.has_intervals() {
             m.tag("p").a("class", "lead").text(crate::terminal::CHANCE);
@@ -101,7 +104,7 @@ fn row_cells(m: &mut Markup, row: &Row<'_>) {
             m.tag("span").a("class", "iv").text(interval);
         }
         None => {
-            m.tag("span").a("class", "iv").text("too few values");
+            m.tag("span").a("class", "iv").text(&row.without_ratio());
         }
     });
     let class = match row.change {

@@ -513,3 +513,14 @@ fn a_claim_with_different_verdicts_is_listed_with_each() {
         assert!(!page.contains("another one differs"));
     }
 }
+
+/// Runs too few for an interval do not show that an arm is slower than the default.
+#[test]
+fn an_arm_without_an_interval_may_be_faster_than_the_default() {
+    let (usual, slow, slowest) = (|_| 1_000.0, |_| 2_000.0, |_| 3_000.0);
+    let mut input = study(&[("default", &usual), ("mmap-8", &slow), ("threads-2", &slowest)]);
+    assert!(line(&input).contains("Your default is the fastest measured here"), "{}", line(&input));
+    input.records.retain(|r| r.key.arm != "threads-2" || r.key.block < 4);
+    let text = line(&input);
+    assert!(text.contains("No plan is shown to be faster than your default"), "{text}");
+}

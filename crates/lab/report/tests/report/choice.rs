@@ -151,3 +151,28 @@ fn too_few_blocks_decide_nothing() {
         );
     }
 }
+
+/// If the simplest plan has the best median, a ratio whose interval contains 1 shows no difference.
+#[test]
+fn a_simplest_plan_that_is_not_shown_to_be_faster_is_marked() {
+    let mut study = bare();
+    let mut block = 0;
+    fill(&mut study, 12, |arm| {
+        if arm != "threads-1" {
+            return 1.0;
+        }
+        block += 1;
+        match (block - 1) % 4 {
+            0 => 0.5,
+            2 => 1.25,
+            _ => 0.8,
+        }
+    });
+    let (_, sentence) = texts(&study.0);
+    let plan = "the simplest plan, read/threads:n=1, has ";
+    assert!(sentence.contains(&format!("no clear difference: {plan}")), "{sentence}");
+    fill(&mut study, 5, |arm| if arm == "threads-1" { 0.9 } else { 1.0 });
+    let (_, sentence) = texts(&study.0);
+    let start = "too few blocks ran to determine the fastest plan: ";
+    assert!(sentence.contains(&format!("{start}{plan}")), "{sentence}");
+}

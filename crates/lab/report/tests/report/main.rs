@@ -1,6 +1,7 @@
 //! The public interface of the report with synthetic runs: pages, texts, charts and timelines.
 
 mod advice;
+mod answer;
 mod chapters;
 mod choice;
 mod export;
@@ -13,3 +14,4 @@ mod sections;
 #[path = "../../examples/timeline/synthetic.rs"]
 mod synthetic;
 mod timeline;
+mod zeros;

@@ -2,7 +2,7 @@
 
 use crate::records::sample;
 use ioloom_model::Outcome;
-use ioloom_report::{html, json, markdown};
+use ioloom_report::{html, json, markdown, terminal};
 
 #[test]
 fn markdown_and_data_have_what_the_page_has() {
@@ -37,4 +37,22 @@ fn markdown_and_data_have_what_the_page_has() {
     }
     let text = markdown(std::slice::from_ref(&input));
     assert!(text.contains("| threads-1 | not measured, refused: needs root | – | 8 |"), "{text}");
+}
+
+/// `ioloom claims` corrects for all sessions, so its verdicts can differ from those of a report.
+#[test]
+fn counts_of_verdicts_name_their_runs() {
+    let mut input = sample(1);
+    let words = "one session alone; ioloom claims counts all sessions.";
+    for text in [html(&input), terminal(&input, 160, false)] {
+        assert!(text.contains(words), "{text}");
+    }
+    input.study.experiments.iter_mut().for_each(|e| e.topic = Some("files".to_owned()));
+    let of_md = markdown(std::slice::from_ref(&input));
+    for text in [html(&input), terminal(&input, 160, false), of_md] {
+        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(flat.contains(words), "{text}");
+    }
+    input.verdicts.clear();
+    assert!(!html(&input).contains(words));
 }

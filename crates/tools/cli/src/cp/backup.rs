@@ -29,6 +29,10 @@ pub(super) fn wanted(
     if control.is_none() && suffix.is_none() {
         return Ok(None);
     }
+    // As in GNU cp, also if the control is none or invalid.
+    if keeps {
+        return Err(refused("options --backup and --no-clobber are mutually exclusive"));
+    }
     let control = control.filter(|control| !control.is_empty());
     let (control, from) = match control {
         Some(control) => (control.to_owned(), "backup type"),
@@ -39,9 +43,6 @@ pub(super) fn wanted(
         word => choice_of(from, word, &CONTROLS).map_err(|message| refused(&message))?,
     };
     let Some(names) = names else { return Ok(None) };
-    if keeps {
-        return Err(refused("options --backup and --no-clobber are mutually exclusive"));
-    }
     let suffix = suffix.cloned().or_else(|| std::env::var_os("SIMPLE_BACKUP_SUFFIX"));
     let fits = |suffix: &OsString| !suffix.is_empty() && !suffix.as_bytes().contains(&b'/');
     let suffix = suffix.filter(fits).unwrap_or_else(|| "~".into());

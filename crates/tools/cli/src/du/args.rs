@@ -98,8 +98,8 @@ pub(crate) struct DuArgs {
 
     /// Unit of the lines [default: 1KiB]
     ///
-    /// Sizes are rounded up to whole units. K or KiB is 1024 bytes, KB is 1000; likewise M, G, T, P, E, Z
-    /// and Y. If SIZE is only a unit, it is appended to each size. human-readable is -h, and si is --si.
+    /// Sizes are rounded up to whole units. K or KiB is 1024 bytes, KB is 1000; likewise M, G, T, P and E.
+    /// If SIZE is only a unit, it is appended to each size. human-readable is -h, and si is --si.
     #[arg(short = 'B', long, value_name = "SIZE")]
     pub(crate) block_size: Option<OsString>,
 
@@ -249,7 +249,7 @@ pub(crate) struct DuArgs {
 
     /// Show an ncdu export instead of scanning
     ///
-    /// Use - for standard input.
+    /// Use - for standard input. Options of the scan such as -x are refused.
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "paths", "files0_from", "count_links", "one_file_system", "one_mount", "all_file_systems",
         "dereference", "dereference_args", "no_dereference", "exclude", "exclude_from", "threads",

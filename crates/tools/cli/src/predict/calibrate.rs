@@ -78,7 +78,10 @@ pub(super) fn run(dir: Option<&Path>, how: How, store: &StoreArg, json: bool) ->
     let mut calibration = calibration(&sets, &dir, how, times);
     drop(sets);
     if how.exchange {
-        let exchange = server_probes::measure(&dir, rounds(how), how.brief, &signals)?;
+        // The probes of the server can fail, and those of the device take minutes.
+        let path = saved::write(store, &calibration)?;
+        let exchange = server_probes::measure(&dir, rounds(how), how.brief, &signals)
+            .map_err(|failure| without_server(failure, &path))?;
         calibration.measured.exchange = Some(exchange);
         let server =
             "a server with one event loop on one processor, its order log in the directory";
@@ -91,6 +94,19 @@ pub(super) fn run(dir: Option<&Path>, how: How, store: &StoreArg, json: bool) ->
     }
     out::print(&(text(&calibration.measured) + &format!("\nsaved as {}\n", path.display())))?;
     Ok(Exit::Ok)
+}
+
+/// Returns the failure of the probes of the server, when the others are saved at `path`.
+fn without_server(failure: Failure, path: &Path) -> Failure {
+    let path = quoted(path);
+    let message = match failure.exit {
+        Exit::Hangup | Exit::Interrupted | Exit::Terminated => format!(
+            "the probes of the server were interrupted; what they created is removed, and the other \
+             probes are saved as {path}"
+        ),
+        _ => format!("{}; the probes of the device are saved as {path}", failure.message),
+    };
+    Failure::new(failure.exit, message)
 }
 
 fn rounds(how: How) -> usize {
@@ -259,4 +275,23 @@ fn text(m: &Measured) -> String {
     }
     all += &format!("processor time to read a file {:>17}\n", format_ns(m.file_cpu_s * 1e9));
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_of_server_probes_name_what_is_saved() {
+        let message = |exit, text: &str| {
+            let failure = without_server(Failure::new(exit, text), Path::new("/s/c.json"));
+            assert_eq!(failure.exit, exit);
+            failure.message
+        };
+        let expected = "no server; the probes of the device are saved as '/s/c.json'";
+        assert_eq!(message(Exit::Failed, "no server"), expected);
+        let interrupted = message(Exit::Interrupted, "nothing is saved");
+        assert!(interrupted.ends_with("the other probes are saved as '/s/c.json'"));
+        assert!(!interrupted.contains("nothing"), "{interrupted}");
+    }
 }

@@ -1,13 +1,14 @@
 //! `ioloom predict --verify --runs SESSION`: stored ladders of threads, predicted from three probes.
 //!
 //! A ladder is a family of arms whose names differ in the number at their end. The times at 1, 4 and 64
-//! are the probes; all others are predicted. They are held out, unless the law was chosen on the session. A run with a doubt counts only if its arm has no run without
-//! one. The prediction that a time is that of the nearest probe is
-//! scored next to the law: a law that does not beat it explains nothing.
+//! are the probes; all others are predicted. They are held out, unless the law was chosen on the session. A
+//! run with a doubt counts only if its arm has no run without one. The prediction that a time is that of the
+//! nearest probe is scored next to the law: a law that does not beat it explains nothing.
 
+use super::show::WIDTH;
 use crate::directories::StoreArg;
 use crate::exit::Failure;
-use crate::sessions;
+use crate::{out, sessions};
 use ioloom_lab::Session;
 use ioloom_model::record::Outcome;
 use ioloom_model::{Compute, Condition, RunRecord};
@@ -176,10 +177,10 @@ pub(super) fn text(ladders: &[Ladder]) -> String {
             ladder.held_out.iter().map(error).collect()
         };
         let (own, nearest) = (of(&|held| held.error), of(&|held| held.error_nearest));
+        all.push_str(&out::wrap(&format!("  {}", ladder.name), WIDTH, 4));
         let _ = writeln!(
             all,
-            "  {}: {} cells, mean {:.1} %, nearest probe {:.1} %",
-            ladder.name,
+            "    {} cells, mean {:.1} %, nearest probe {:.1} %",
             own.len(),
             mean(&own),
             mean(&nearest)
@@ -187,7 +188,7 @@ pub(super) fn text(ladders: &[Ladder]) -> String {
         for held in &ladder.held_out {
             let _ = writeln!(
                 all,
-                "    {:>6} {:>10.3} s measured {:>10.3} s predicted {:>+7.1} % {:>+7.1} % nearest",
+                "    {:>5} {:>9.3} s measured {:>9.3} s predicted {:>+7.1} % {:>+7.1} % nearest",
                 held.threads,
                 held.measured_s,
                 held.predicted_s,
@@ -215,7 +216,8 @@ fn score<'a>(what: &str, ladders: impl Iterator<Item = &'a Ladder>) -> String {
         100.0 * count as f64 / errors.len() as f64
     };
     format!(
-        "  {what}: {} cells, mean {:.1} %, {:.0} % within 10 %; nearest probe: mean {:.1} %, {:.0} % within 10 %\n",
+        "  {what}: {} cells\n    mean {:.1} %, {:.0} % within 10 %\n    \
+         nearest probe: mean {:.1} %, {:.0} % within 10 %\n",
         law.len(),
         mean(&law),
         good(&law),
@@ -246,8 +248,8 @@ mod tests {
             Ladder { session, name, tuned, held_out: vec![held] }
         };
         let both = text(&[ladder(false, 0.2), ladder(true, 0.0)]);
-        assert!(both.contains("\n  held out: 1 cells, mean 20.0 %, 0 % within"), "{both}");
-        assert!(both.contains("chosen on them: 1 cells, mean 0.0 %, 100 % within"), "{both}");
+        assert!(both.contains("\n  held out: 1 cells\n    mean 20.0 %, 0 % within"), "{both}");
+        assert!(both.contains("chosen on them: 1 cells\n    mean 0.0 %, 100 % within"), "{both}");
         assert!(!text(&[ladder(true, 0.0)]).to_lowercase().contains("  held out"), "{both}");
     }
 }

@@ -11,9 +11,11 @@ use ioloom_failure::{Operation, PathError, reason};
 use ioloom_predict::answer::profile::MeasuredExchange;
 use ioloom_sys::affinity::{self, PinnedThread};
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 /// Durabilities, and the numbers of clients that load each. Syncs of single orders queue from the second
 /// client on.
@@ -22,6 +24,9 @@ const PROBES: [(&str, &[u32]); 3] =
 /// Milliseconds of a probe, and of a brief one; the longest, for disks whose syncs take as long.
 const LOAD: [u32; 2] = [1_000, 100];
 const LOAD_MAX: u32 = 8_000;
+/// Time limit for the start of a server, and the interval between looks at the signals until then.
+const START_MAX: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(50);
 /// Stocks that no load can exhaust.
 const STOCKS: u32 = 10;
 const STOCK: u64 = 1_000_000_000;
@@ -52,7 +57,7 @@ pub(super) fn measure(
         for (durability, clients) in PROBES {
             let scratch = scratch(dir)?;
             let (_server, address) =
-                pinned(&cpus, 0, || serve(&program, scratch.path(), durability))??;
+                pinned(&cpus, 0, || serve(&program, scratch.path(), durability, signals))??;
             for n in clients {
                 proceed(signals)?;
                 let rate =
@@ -98,7 +103,12 @@ fn pinned<T>(cpus: &[u32], which: usize, start: impl FnOnce() -> T) -> Result<T,
 }
 
 /// Starts a server and returns its address.
-fn serve(program: &Path, dir: &Path, durability: &str) -> Result<(Server, String), Failure> {
+fn serve(
+    program: &Path,
+    dir: &Path,
+    durability: &str,
+    signals: &StopSignals,
+) -> Result<(Server, String), Failure> {
     let mut child = Command::new(program)
         .args(["serve", "--model", "select", "--listen", "127.0.0.1:0", "--durability", durability])
         .current_dir(dir)
@@ -109,21 +119,44 @@ fn serve(program: &Path, dir: &Path, durability: &str) -> Result<(Server, String
         .map_err(|e| Failure::failed(format!("cannot start a server: {}", reason(&e))))?;
     let messages = child.stderr.take();
     let server = Server(child);
-    let mut lines = BufReader::new(messages.ok_or_else(|| Failure::failed("no messages"))?);
+    let messages = messages.ok_or_else(|| Failure::failed("no messages"))?;
+    let (sender, found) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut lines = BufReader::new(messages);
+        let _ = sender.send(address(&mut lines));
+        // Otherwise a full pipe would stop the server.
+        std::io::copy(&mut lines, &mut std::io::sink())
+    });
+    let since = Instant::now();
+    loop {
+        proceed(signals)?;
+        match found.recv_timeout(LOOK) {
+            Ok(address) => {
+                return address.map(|address| (server, address)).map_err(Failure::failed);
+            }
+            Err(_) if since.elapsed() < START_MAX => {}
+            Err(_) => {
+                let seconds = START_MAX.as_secs();
+                let late = format!("the server did not start within {seconds} s");
+                return Err(Failure::failed(late));
+            }
+        }
+    }
+}
+
+/// Reads the messages of a server up to its address, or returns why it has none.
+fn address(lines: &mut impl BufRead) -> Result<String, String> {
     let mut last = String::new();
     loop {
         let mut line = String::new();
         let bytes = lines
             .read_line(&mut line)
-            .map_err(|e| Failure::failed(format!("cannot read from the server: {}", reason(&e))))?;
+            .map_err(|e| format!("cannot read from the server: {}", reason(&e)))?;
         if bytes == 0 {
-            return Err(Failure::failed(format!("the server ended: {}", last.trim())));
+            return Err(format!("the server ended: {}", last.trim()));
         }
         if let Some((_, address)) = line.trim().rsplit_once("listening on ") {
-            let address = address.to_owned();
-            // Otherwise a full pipe would stop the server.
-            std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
-            return Ok((server, address));
+            return Ok(address.to_owned());
         }
         last = line;
     }
@@ -153,4 +186,18 @@ fn load(program: &Path, address: &str, clients: u32, mut ms: u32) -> Result<f64,
         ms *= 4;
     }
     Err(failed("no request was answered"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::address;
+
+    #[test]
+    fn the_address_of_a_server_is_in_its_messages() {
+        let mut said = &b"INFO first\nINFO listening on 127.0.0.1:7\nmore\n"[..];
+        assert_eq!(address(&mut said), Ok("127.0.0.1:7".to_owned()));
+        assert_eq!(said, b"more\n");
+        let mut said = &b"INFO first\nno port\n"[..];
+        assert_eq!(address(&mut said), Err("the server ended: no port".to_owned()));
+    }
 }

@@ -8,6 +8,8 @@ use serde::Serialize;
 
 /// Version of the `--json` document.
 const SCHEMA: u32 = 1;
+/// Columns of texts.
+pub(super) const WIDTH: usize = 80;
 /// Columns of the curve.
 const CURVE: usize = 40;
 
@@ -96,13 +98,16 @@ pub(super) fn text(answer: &Answer, saved: Option<&Calibration>, width: usize) -
 
 /// Formats a rate with three significant digits.
 fn rate(per_s: f64) -> String {
-    if per_s >= 1e6 {
-        format!("{:.2}M", per_s / 1e6)
-    } else if per_s >= 1e3 {
-        format!("{:.1}k", per_s / 1e3)
-    } else {
-        format!("{per_s:.1}")
-    }
+    let (value, unit) = match per_s {
+        _ if per_s >= 999_500.0 => (per_s / 1e6, "M"),
+        _ if per_s >= 999.5 => (per_s / 1e3, "k"),
+        _ => (per_s, ""),
+    };
+    // The exponent of the rounded value.
+    let scientific = format!("{value:.2e}");
+    let exponent = scientific.split_once('e').and_then(|(_, digits)| digits.parse::<i32>().ok());
+    let decimals = usize::try_from(2 - exponent.unwrap_or_default()).unwrap_or_default();
+    format!("{value:.decimals$}{unit}")
 }
 
 /// Formats the distance from the calibration.
@@ -162,7 +167,24 @@ fn table(rows: &[Vec<String>], right: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::time;
+    use super::{rate, time};
+
+    #[test]
+    fn rates_have_three_significant_digits() {
+        for (per_s, expected) in [
+            (0.0171, "0.0171"),
+            (1.0, "1.00"),
+            (9.999, "10.0"),
+            (999.6, "1.00k"),
+            (1024.0, "1.02k"),
+            (8192.0, "8.19k"),
+            (147_600.0, "148k"),
+            (1.5e6, "1.50M"),
+            (0.0, "0.00"),
+        ] {
+            assert_eq!(rate(per_s), expected);
+        }
+    }
 
     #[test]
     fn huge_times_are_short() {

@@ -1,6 +1,7 @@
 //! `ioloom predict --verify`: the errors of all laws, from data and code alone.
 
 use super::ladders::{self, Ladder};
+use super::show::WIDTH;
 use crate::directories::StoreArg;
 use crate::exit::{Ended, Exit, Failure};
 use crate::out;
@@ -15,6 +16,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Version of the `--json` document.
 const SCHEMA: u32 = 1;
+/// Columns of the names in the tables, with their indentation.
+const NAME_WIDTH: usize = 57;
 /// Files of the comparison of a sample with the whole job.
 const SCALE_FILES: u32 = 1_000_000;
 
@@ -62,9 +65,9 @@ pub(super) fn run(simulate: bool, runs: Option<&str>, store: &StoreArg, json: bo
         all.push_str(&text(section));
         all.push('\n');
     }
-    all.push_str(
-        "Errors are relative; a prediction within the rounding of a published number has none.\n",
-    );
+    let none =
+        "Errors are relative; a prediction within the rounding of a published number has none.";
+    all.push_str(&out::wrap(none, WIDTH, 0));
     if let Some(runs) = runs {
         all.push('\n');
         all.push_str(&ladders::text(&runs));
@@ -81,18 +84,26 @@ fn percent(share: f64) -> String {
     format!("{:.2} %", 100.0 * share)
 }
 
-/// Formats whether a goal is reached.
-fn goal(goal: Option<f64>, reached: Option<bool>) -> String {
-    match (goal, reached) {
-        (Some(goal), Some(true)) => format!("at most {}: reached", percent(goal)),
-        (Some(goal), _) => format!("at most {}: MISSED", percent(goal)),
-        _ => String::new(),
-    }
+/// Formats whether a goal is reached; nothing without one.
+fn goal_line(what: &str, goal: Option<f64>, reached: Option<bool>) -> String {
+    let Some(goal) = goal else { return String::new() };
+    let reached = if reached == Some(true) { "reached" } else { "MISSED" };
+    format!("    {what}: at most {}: {reached}\n", percent(goal))
+}
+
+/// Formats a row of a table. A long name takes several lines.
+fn table_row(name: &str, cells: &str, mean: &str, worst: &str) -> String {
+    let name = out::wrap(&format!("  {name}"), NAME_WIDTH, 4);
+    let mut all = name.trim_end().to_owned();
+    let used = all.lines().last().map_or(0, |line| line.chars().count());
+    let pad = NAME_WIDTH.saturating_sub(used);
+    let _ = write!(all, "{:pad$} {cells:>5} {mean:>7} {worst:>8}", "");
+    all.trim_end().to_owned() + "\n"
 }
 
 fn text(section: &Section) -> String {
     let mut all = format!("{}\n", section.title);
-    all.push_str(&out::wrap(&format!("  {}", section.law), 90, 2));
+    all.push_str(&out::wrap(&format!("  {}", section.law), WIDTH, 2));
     if section.parameters.is_empty() {
         all.push_str("\n  no parameters\n");
     } else {
@@ -102,39 +113,30 @@ fn text(section: &Section) -> String {
         let line = format!("    {:<48} {:>10.4} {}", one.name, one.value, one.unit);
         let _ = writeln!(all, "{}", line.trim_end());
     }
-    let head = ["cells", "mean", "worst", "goal for the mean"];
-    let _ =
-        write!(all, "\n  {:<62} {:>5} {:>8} {:>9}  {}\n", "", head[0], head[1], head[2], head[3]);
+    all.push('\n');
+    all.push_str(&table_row("", "cells", "mean", "worst"));
     for group in &section.groups {
-        all.push_str(&group_line(group));
+        all.push_str(&group_lines(group));
     }
     for figure in &section.figures {
-        let goal = goal(figure.goal, figure.reached());
-        let line = format!(
-            "  {:<62} {:>5} {:>8}            {goal}",
-            figure.name,
-            "",
-            percent(figure.value)
-        );
-        let _ = writeln!(all, "{}", line.trim_end());
+        all.push_str(&table_row(&figure.name, "", &percent(figure.value), ""));
+        all.push_str(&goal_line("goal", figure.goal, figure.reached()));
     }
     for note in &section.notes {
-        all.push_str(&out::wrap(&format!("  note: {note}"), 90, 4));
+        all.push_str(&out::wrap(&format!("  note: {note}"), WIDTH, 4));
     }
     all
 }
 
-fn group_line(group: &Group) -> String {
+fn group_lines(group: &Group) -> String {
     let worst = group.worst().map_or(0.0, |row| row.error);
-    let line = format!(
-        "  {:<62} {:>5} {:>8} {:>9}  {}",
-        format!("{}: {}", group.usage.name(), group.name),
-        group.rows.len(),
-        percent(group.mean()),
-        format!("{:+.2} %", 100.0 * worst),
-        goal(group.goal, group.reached())
+    let row = table_row(
+        &format!("{}: {}", group.usage.name(), group.name),
+        &group.rows.len().to_string(),
+        &percent(group.mean()),
+        &format!("{:+.2} %", 100.0 * worst),
     );
-    line.trim_end().to_owned() + "\n"
+    row + &goal_line("goal for the mean", group.goal, group.reached())
 }
 
 fn simulations() -> Simulated {
@@ -196,10 +198,11 @@ fn simulated_text(simulated: &Simulated) -> String {
         );
     }
     let count = simulated.policies.first().map_or(0, |score| score.scenarios);
-    let _ = writeln!(
-        all,
-        "\nSimulated: loss against the best of 11 fixed windows in {count} held-out scenarios, %"
+    let title = format!(
+        "Simulated: loss against the best of 11 fixed windows in {count} held-out scenarios, %"
     );
+    all.push('\n');
+    all.push_str(&out::wrap(&title, WIDTH, 0));
     let head = ["mean", "median", "p95", "max", "≤ 5 %"];
     let _ = writeln!(
         all,
@@ -209,16 +212,18 @@ fn simulated_text(simulated: &Simulated) -> String {
     for s in &simulated.policies {
         let p = |share: f64| format!("{:.1}", 100.0 * share);
         let line = format!(
-            "  {:<6} {:>7} {:>7} {:>7} {:>8} {:>7}  {}",
+            "  {:<6} {:>7} {:>7} {:>7} {:>8} {:>7}",
             s.name,
             p(s.mean),
             p(s.median),
             p(s.p95),
             p(s.max),
-            p(s.within_5_percent),
-            s.statement
+            p(s.within_5_percent)
         );
-        let _ = writeln!(all, "{}", line.trim_end());
+        let _ = writeln!(all, "{line}");
+    }
+    for s in simulated.policies.iter().filter(|score| !score.statement.is_empty()) {
+        all.push_str(&out::wrap(&format!("  {}: {}", s.name, s.statement), WIDTH, 4));
     }
     all.push_str("  S1 and S6 count with their threads only: the machine does not map files.\n");
     all

@@ -6,6 +6,9 @@
 //! service managers send it for that or for reasons that should not end a server, SIGUSR1 prints the
 //! state, and SIGUSR2 hands over to the program that is now at the path of this one. A signal to stop
 //! ends a handover until the moment in which the next program replaces this one.
+//!
+//! Settings are reloaded by a thread of their own, which does not delay the end of the process: a file
+//! system that does not respond must not delay other signals.
 
 use super::logging::{self, TARGET};
 use crate::exit::{Exit, Failure};
@@ -21,10 +24,10 @@ use signal_hook::consts::signal::{
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use std::collections::VecDeque;
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::time::{Duration, Instant};
 
 /// Signals that stop the server, except real-time signals.
@@ -48,6 +51,11 @@ const CHECK_MAX: Duration = Duration::from_secs(10);
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 /// Maximum length of its message, in bytes.
 const MESSAGE_MAX: u64 = 4096;
+/// Time limit for it after the end of the program.
+const MESSAGE_WAIT: Duration = Duration::from_secs(1);
+
+/// Reads the settings that SIGHUP reloads.
+pub(super) type ReadSettings = Arc<dyn Fn() -> Result<Reload, Failure> + Send + Sync>;
 
 /// What signals act on.
 pub(super) struct Control {
@@ -57,6 +65,7 @@ pub(super) struct Control {
     program: Program,
     /// Whether a signal to stop has arrived, even if it has not been handled yet.
     is_stopped: Arc<AtomicBool>,
+    reloads: Arc<Requests>,
 }
 
 /// What became of a handover.
@@ -79,6 +88,38 @@ struct State {
     is_replacing: bool,
 }
 
+/// Requests that a thread of their own handles, one at a time. Those that arrive while one is handled are
+/// handled together after it.
+#[derive(Debug, Default)]
+struct Requests {
+    /// Requests that are not handled yet, including those being handled.
+    open: AtomicUsize,
+}
+
+impl Requests {
+    /// Adds a request, and starts a thread that calls `handle` unless one runs.
+    ///
+    /// # Errors
+    /// The thread cannot be started; the request is dropped.
+    fn add(self: &Arc<Self>, handle: impl Fn() + Send + 'static) -> io::Result<()> {
+        if self.open.fetch_add(1, Ordering::SeqCst) > 0 {
+            return Ok(());
+        }
+        let requests = Arc::clone(self);
+        let run = move || {
+            loop {
+                let seen = requests.open.load(Ordering::SeqCst);
+                handle();
+                if requests.open.fetch_sub(seen, Ordering::SeqCst) == seen {
+                    return;
+                }
+            }
+        };
+        let started = std::thread::Builder::new().name("reload".to_owned()).spawn(run);
+        started.map(drop).inspect_err(|_| self.open.store(0, Ordering::SeqCst))
+    }
+}
+
 /// Returns the signals that stop the server.
 fn stop_signals() -> impl Iterator<Item = i32> {
     STOP.into_iter().chain(REAL_TIME)
@@ -91,7 +132,13 @@ impl Control {
             let reason = ioloom_failure::reason(&e);
             Failure::refused(format!("cannot use the socket in NOTIFY_SOCKET: {reason}"))
         })?;
-        Ok(Self { state: Mutex::default(), manager, program, is_stopped: Arc::default() })
+        Ok(Self {
+            state: Mutex::default(),
+            manager,
+            program,
+            is_stopped: Arc::default(),
+            reloads: Arc::default(),
+        })
     }
 
     /// Catches all signals from now on.
@@ -142,8 +189,8 @@ impl Control {
         self.send("STOPPING=1\n");
     }
 
-    /// Handles signals until their handle is closed. `read` reads the settings that SIGHUP reloads.
-    pub(super) fn watch(&self, signals: &mut Signals, read: &dyn Fn() -> Result<Reload, Failure>) {
+    /// Handles signals until their handle is closed.
+    pub(super) fn watch(self: &Arc<Self>, signals: &mut Signals, read: &ReadSettings) {
         loop {
             let mut arrived: Vec<i32> = signals.wait().collect();
             // A stop must not wait for the others.
@@ -151,7 +198,7 @@ impl Control {
             let mut arrived = VecDeque::from(arrived);
             while let Some(signal) = arrived.pop_front() {
                 match signal {
-                    SIGHUP => self.reload(read),
+                    SIGHUP => self.start_reload(read),
                     SIGUSR1 => self.print_state(),
                     SIGUSR2 => arrived.extend(self.hand_over(signals)),
                     _ => self.stop(signal),
@@ -201,10 +248,24 @@ impl Control {
         }
     }
 
-    fn reload(&self, read: &dyn Fn() -> Result<Reload, Failure>) {
-        let Some(server) = self.lock().server.clone() else { return };
-        let now_us = clock::monotonic_ns() / 1000;
-        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\n"));
+    fn start_reload(self: &Arc<Self>, read: &ReadSettings) {
+        let (control, read) = (Arc::clone(self), Arc::clone(read));
+        if let Err(e) = self.reloads.add(move || control.reload(&read)) {
+            let reason = ioloom_failure::reason(&e);
+            tracing::error!(target: TARGET, "cannot start a thread: {reason}; the previous settings remain in use");
+        }
+    }
+
+    fn reload(&self, read: &ReadSettings) {
+        let server = {
+            // The lock is held until the end: a stop must not be announced in between.
+            let state = self.lock();
+            let server = state.server.clone().filter(|_| state.stopping_since.is_none());
+            let Some(server) = server else { return };
+            let now_us = clock::monotonic_ns() / 1000;
+            self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\n"));
+            server
+        };
         let reloaded = read().map_err(|failure| failure.message);
         match reloaded.and_then(|new| server.reload(&new).map_err(|error| error.to_string())) {
             Ok(()) => {
@@ -214,7 +275,11 @@ impl Control {
                 tracing::error!(target: TARGET, "{reason}; the previous settings remain in use");
             }
         }
-        self.send("READY=1\n");
+        let state = self.lock();
+        // Otherwise a stop or a handover has been announced since, and the server is not ready.
+        if state.stopping_since.is_none() && !state.is_handing_over && !state.is_replacing {
+            self.send("READY=1\n");
+        }
     }
 
     /// Hands over to the program at the path of this one, if it can continue. Returns the signals
@@ -277,13 +342,8 @@ impl Control {
         if status.success() {
             return Ok(true);
         }
-        let mut message = Vec::new();
-        if let Some(said) = child.stderr.take() {
-            let _ = said.take(MESSAGE_MAX).read_to_end(&mut message);
-        }
-        let message = String::from_utf8_lossy(&message);
-        let first = message.lines().find(|line| !line.trim().is_empty());
-        Err(first.map_or_else(|| status.to_string(), |line| line.trim().to_owned()))
+        let first = child.stderr.take().and_then(first_line);
+        Err(first.unwrap_or_else(|| status.to_string()))
     }
 
     fn print_state(&self) {
@@ -292,6 +352,19 @@ impl Control {
         let lines = state.lines().map(|line| format!("  {line}\n"));
         tracing::info!(target: TARGET, "state:\n{}", lines.collect::<String>().trim_end());
     }
+}
+
+/// Returns the first line of a message that is not empty. A process that the program has left can keep the
+/// message open, so its end is not waited for.
+fn first_line(message: impl Read + Send + 'static) -> Option<String> {
+    let (sender, line) = mpsc::channel();
+    let read = move || {
+        let lines = BufReader::new(message.take(MESSAGE_MAX)).split(b'\n').map_while(Result::ok);
+        let mut lines = lines.map(|line| String::from_utf8_lossy(&line).trim().to_owned());
+        lines.find(|line| !line.is_empty()).map(|line| sender.send(line))
+    };
+    std::thread::Builder::new().spawn(read).ok()?;
+    line.recv_timeout(MESSAGE_WAIT).ok()
 }
 
 #[cfg(test)]
@@ -318,6 +391,48 @@ mod tests {
         mild.extend(signals.pending());
         mild.sort_unstable();
         assert_eq!(mild, [SIGHUP, SIGUSR1]);
+    }
+
+    #[test]
+    fn requests_during_a_slow_one_are_handled_once_after_it() {
+        let requests = Arc::new(Requests::default());
+        let (begin, begun) = std::sync::mpsc::channel();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let handle = move || {
+            begin.send(()).unwrap();
+            // Like a file system that does not respond.
+            released.recv().unwrap();
+        };
+        requests.add(handle).unwrap();
+        begun.recv().unwrap();
+        for _ in 0..3 {
+            requests.add(|| panic!("two threads handle requests")).unwrap();
+        }
+        assert!(begun.try_recv().is_err(), "one at a time");
+        release.send(()).unwrap();
+        begun.recv().unwrap();
+        release.send(()).unwrap();
+        assert!(begun.recv().is_err(), "the thread has ended and dropped its sender");
+        assert_eq!(requests.open.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn a_process_that_a_program_left_does_not_delay_its_message() {
+        // Signals reach all tests of a process.
+        if !alone("serve::control::tests::a_process_that_a_program_left_does_not_delay_its_message")
+        {
+            return;
+        }
+        let mut signals = Signals::new(MILD).unwrap();
+        for (script, expected) in [("echo bad >&2", "bad"), ("true", "exit status: 1")] {
+            let script = format!("sleep 30 > /dev/null & {script}; exit 1");
+            let program = Program::new("/bin/sh".into(), vec!["-c".into(), script.into()]);
+            let control = Control::new(program).unwrap();
+            let since = Instant::now();
+            let checked = control.check_program(&mut signals, &mut Vec::new());
+            assert_eq!(checked, Err(expected.to_owned()));
+            assert!(since.elapsed() < CHECK_MAX, "{:?}", since.elapsed());
+        }
     }
 
     #[test]

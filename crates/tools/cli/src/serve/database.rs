@@ -4,7 +4,7 @@ use crate::exit::Failure;
 use clap::Args;
 use ioloom_serve::{DATABASE_VARIABLE, DatabaseChoice, Durability, Model, OrderStore};
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(super) struct DatabaseArgs {
     /// Database for --store postgres
     ///

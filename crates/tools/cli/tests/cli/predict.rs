@@ -8,20 +8,46 @@ use std::path::Path;
 /// Marks a block of docs/predict.md that is the output of the command that follows.
 const MARK: &str = "<!-- output of: ioloom ";
 
-/// Returns the text with each marked block replaced by the output of its command.
-fn regenerated(text: &str) -> String {
-    let home = Home::new();
+/// Marks a block that is the comparison with the stored runs in the directory that follows.
+const STORED: &str = "<!-- stored runs of: ";
+
+/// Returns the text with the block after each mark replaced by the output for the rest of the mark.
+fn replaced(text: &str, mark: &str, output: impl Fn(&str) -> String) -> String {
     let (mut all, mut rest) = (String::new(), text);
-    while let Some(at) = rest.find(MARK) {
-        let (before, block) = rest.split_at(at + MARK.len());
+    while let Some(at) = rest.find(mark) {
+        let (before, block) = rest.split_at(at + mark.len());
         let (line, after) = block.split_once(" -->\n\n```text\n").unwrap();
         let (_, after) = after.split_once("```\n").unwrap();
-        let args: Vec<&str> = line.split_whitespace().collect();
-        let out = home.run(&args).well().out;
+        let out = output(line);
+        let wide = out.lines().find(|line| line.chars().count() > 80);
+        assert_eq!(wide, None, "more than 80 columns");
         all += &format!("{before}{line} -->\n\n```text\n{out}```\n");
         rest = after;
     }
     all + rest
+}
+
+/// Returns the text with all marked blocks generated again.
+fn regenerated(text: &str) -> String {
+    let home = Home::new();
+    let text = replaced(text, MARK, |line| {
+        let args: Vec<&str> = line.split_whitespace().collect();
+        home.run(&args).well().out
+    });
+    replaced(&text, STORED, |dir| {
+        let (store, root) = (home.path("store"), Path::new(env!("CARGO_MANIFEST_DIR")));
+        std::fs::create_dir_all(&store).unwrap();
+        for entry in std::fs::read_dir(root.join("../../..").join(dir)).unwrap() {
+            let entry = entry.unwrap();
+            if entry.path().extension().is_some_and(|end| end == "jsonl") {
+                std::fs::copy(entry.path(), store.join(entry.file_name())).unwrap();
+            }
+        }
+        let store = store.to_str().unwrap();
+        let out =
+            home.run(&["predict", "--verify", "--runs", "latest", "--store", store]).well().out;
+        out[out.find("Stored runs").unwrap()..].to_owned()
+    })
 }
 
 #[test]
@@ -29,6 +55,10 @@ fn the_figures_of_the_documentation_are_those_of_the_program() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/predict.md");
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.matches(MARK).count() >= 4, "too few generated blocks");
+    assert!(text.contains(STORED), "no stored runs");
+    let blocks = text.matches("```text\n").count();
+    let generated = text.matches(MARK).count() + text.matches(STORED).count();
+    assert_eq!(blocks, generated, "an output is not generated");
     let fresh = regenerated(&text);
     if std::env::var_os("INSTA_UPDATE").is_some_and(|value| value == "always") {
         std::fs::write(&path, &fresh).unwrap();

@@ -169,6 +169,15 @@ const SCRIPTS: &[(&str, User, bool, &str, &str)] = &[
         "0\n0\nl\ns\n0\n",
     ),
     (
+        "attributes of security modules that a user cannot set",
+        User::Root,
+        true,
+        "chmod 755 .; echo new > s; mkdir d; echo old > d/f; chown -R 1000 d
+         setfattr -n security.foo -v x d/f 2> said || { echo 'security.foo=\"x\"'; echo new; exit; }
+         setpriv --reuid 1000 --clear-groups $CP s d/f; getfattr -n security.foo d/f | grep foo; cat d/f",
+        "security.foo=\"x\"\nnew\n",
+    ),
+    (
         "a source with one byte and a hole",
         User::Any,
         true,

@@ -119,14 +119,20 @@ fn a_link_given_as_argument_keeps_its_access_time() {
     let at = |name: &str| dir.path().join(name);
     fs::write(at("file"), "x").unwrap();
     std::os::unix::fs::symlink("file", at("link")).unwrap();
-    let touched = Command::new("touch")
-        .args(["-h", "-d", "2001-01-01 00:00:00 UTC", "link"])
-        .current_dir(dir.path())
-        .status();
-    assert!(touched.unwrap().success());
-    let output = cp(dir.path(), &["-a", "link", "copy"]);
+    for (option, copy) in [("--preserve", "copy"), ("--resume", "other")] {
+        let touched = Command::new("touch")
+            .args(["-h", "-d", "2001-01-01 00:00:00 UTC", "link"])
+            .current_dir(dir.path())
+            .status();
+        assert!(touched.unwrap().success());
+        let output = cp(dir.path(), &["-a", option, "link", copy]);
+        assert!(output.status.success(), "{}", said(&output));
+        assert_eq!(fs::symlink_metadata(at(copy)).unwrap().atime(), 978_307_200, "{option}");
+    }
+    std::os::unix::fs::symlink("gone", at("dangling")).unwrap();
+    let output = cp(dir.path(), &["-a", "--resume", "dangling", "third"]);
     assert!(output.status.success(), "{}", said(&output));
-    assert_eq!(fs::symlink_metadata(at("copy")).unwrap().atime(), 978_307_200);
+    assert_eq!(fs::read_link(at("third")).unwrap(), Path::new("gone"));
 }
 
 #[test]

@@ -194,7 +194,12 @@ fn a_file_that_is_no_part_is_never_replaced() {
     fs::create_dir_all(place.at("parts")).unwrap();
     fs::write(place.at("parts/part-000001"), "of another program").unwrap();
     let refused = place.each(&one(1, 2, &["-q"])).ended(2);
-    refused.one_error(&["part-000001", "it is not a shard part", "another --part"]);
+    refused.one_error(&[
+        "part-000001",
+        "it is not a shard part",
+        "remove it if it is a damaged part",
+        "another --part",
+    ]);
     assert_eq!(fs::read(place.at("parts/part-000001")).unwrap(), b"of another program");
     fs::write(place.at("parts/part-000001"), [0; 500]).unwrap();
     run_all(&place, 2, &["-q"], 0);

@@ -1,0 +1,48 @@
+//! What the answer of a report says about comparisons that rank no plans, and about the file set.
+
+use crate::records::sample;
+use ioloom_model::Outcome;
+use ioloom_report::group::groups;
+use ioloom_report::headline::{answer, headlines, plain_text};
+use ioloom_report::{Input, html};
+
+fn first(input: &Input) -> String {
+    let groups = groups(input);
+    plain_text(&answer(&headlines(&groups), &groups)[0])
+}
+
+/// An experiment on several sets, or with a metric without a direction, has results.
+#[test]
+fn comparisons_that_rank_nothing_are_not_called_unfinished() {
+    let only = |name: &str| {
+        let mut input = sample(1);
+        input.study.experiments.retain(|e| e.name == name);
+        input.records.retain(|r| r.key.experiment == name);
+        input
+    };
+    let merged = only("call-cost-size");
+    let mut neither = only("elapsed-small-files");
+    neither.study.experiments[0].metric = "in_flight_mean".to_owned();
+    for input in [&merged, &neither] {
+        let text = first(input);
+        assert!(text.contains("do not rank plans; the tables contain the numbers."), "{text}");
+        assert!(!html(input).contains("no answer yet"));
+    }
+    let mut alone = only("elapsed-small-files");
+    alone.records.retain(|r| r.key.arm == "threads-1");
+    assert!(first(&alone).contains("no answer yet"));
+}
+
+/// A run can read its files several times.
+#[test]
+fn the_size_of_a_set_is_not_what_runs_read() {
+    let mut input = sample(1);
+    let before = first(&input);
+    assert!(before.contains(", 19.5 MiB, cold)"), "{before}");
+    for record in &mut input.records {
+        if let Outcome::Done { measured } = &mut record.outcome {
+            measured.bytes *= 2;
+        }
+    }
+    assert_eq!(first(&input), before);
+}
