@@ -485,9 +485,10 @@ def main():
                  if holds is not None and p is not None and adjusted(p, families[session]) <= 0.05]
         if part["holds"] is None:
             newer = [session for session in alike_files if when(session) > when(own)]
-            return f"session {min(shown + newer)} decides, not {own}" if shown + newer else None
+            better = shown or newer
+            return f"session {min(better, key=when)} decides, not {own}" if better else None
         earlier = [session for session in shown if session in alike_files and when(session) < when(own)]
-        return f"session {min(earlier)} decides, not {own}" if earlier else None
+        return f"session {min(earlier, key=when)} decides, not {own}" if earlier else None
 
     for verdict in verdicts:
         tests = claims[verdict.get("same_as", verdict["id"])].get("contrast", [])

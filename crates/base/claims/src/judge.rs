@@ -73,8 +73,8 @@ impl<'a> Assessed<'a, '_> {
 
     /// Returns when the newest run of a session with a result started; without one, of any session.
     fn newest(&self) -> u64 {
-        let results = || self.found.iter().filter(|one| one.result.is_ok());
-        let newest = results().map(|one| one.started).max();
+        let results = self.found.iter().filter(|one| one.result.is_ok());
+        let newest = results.map(|one| one.started).max();
         newest.or_else(|| self.found.iter().map(|one| one.started).max()).unwrap_or(0)
     }
 }
