@@ -7,8 +7,8 @@
 Reads the session files below each directory and the claims in studies/*/claims.toml. Draws up to 50
 contrasts of kind `ratio` or `share` that have runs, and recomputes from the stored values: the
 effect, its exact interval, the signed-rank p-value, the noise floor, the p-value corrected for all
-contrasts of the session (and for the looks of a session that is judged several times), and the
-answer. An answer that the program withheld needs a reason found here as well: blocks with doubts
+contrasts of the session (and for the looks of a session that is judged several times), which session
+decides, and the answer. An answer that the program withheld needs a reason found here as well: blocks with doubts
 without which the answer changes, neighbouring blocks that are alike, or a session that shows the
 opposite. Then combines the contrasts of every claim to its verdict. Exits with 1 if a number, an
 answer or a verdict differs. Needs Python 3.11 and no other package.
@@ -55,8 +55,8 @@ def at_looks(runs, header):
 
 def runs_below(directories):
     """Returns runs by session, the number of looks of each sequential session, when each session
-    made its last run, and on which machine."""
-    runs, seen, headers, last, machines = {}, set(), {}, {}, {}
+    made its last run, on which machine, and the files of its sets."""
+    runs, seen, headers, last, machines, files = {}, set(), {}, {}, {}, {}
     for path in (p for d in directories for p in sorted(pathlib.Path(d).rglob("*.jsonl"))):
         for line in path.read_text(errors="replace").splitlines():
             if line.startswith('{"session":'):
@@ -72,6 +72,7 @@ def runs_below(directories):
                 continue
             seen.add(place)
             machines[key["session"]] = run["machine"]
+            files.setdefault(key["session"], {})[key["set"]] = run["set"].get("hash")
             last[key["session"]] = max(last.get(key["session"], 0), run["started_unix_ms"])
             runs.setdefault(key["session"], []).append((key, run["outcome"], run["doubts"]))
     looks = {}
@@ -82,7 +83,7 @@ def runs_below(directories):
     for session, all_runs in runs.items():
         runs[session] = [(key, outcome["measured"], set(doubts)) for key, outcome, doubts in all_runs
                          if outcome.get("measured") is not None and "wrong-bytes" not in doubts]
-    return runs, looks, last, machines
+    return runs, looks, last, machines, files
 
 
 def number(measured, name):
@@ -440,7 +441,7 @@ def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
     verdicts = json.loads(pathlib.Path(sys.argv[1]).read_text())["claims"]
-    runs, looks, last, machines = runs_below(sys.argv[2:])
+    runs, looks, last, machines, files = runs_below(sys.argv[2:])
     root = pathlib.Path(__file__).resolve().parents[2]
     claims = {}
     for path in sorted(root.glob("studies/*/claims.toml")):
@@ -448,16 +449,46 @@ def main():
             claims[claim["id"]] = claim
     families, candidates, known = {}, [], []
 
-    def times(part):
-        """Returns the factor of a p-value: the looks of its session, and the sessions before it."""
+    def when(session):
+        return last.get(session, 0), session
+
+    def sessions_of(part):
+        """Returns the answer, p-value and corrected p-value in each session of the deciding machine, by session
+        from old to new. The p-value is already multiplied by the looks and by the factor of the session."""
         own = part["evidence"]["sessions"]
         if not own:
-            return 1.0
-        machine = machines.get(own[0])
-        when = lambda session: (last.get(session, 0), session)
-        n = 1 + sum(one["machine"] == machine and when(one["session"]) < when(own[0])
-                    for one in part["apart"])
-        return max(looks.get(s, 1) for s in own) * (1.25 if n == 1 else 5 * n * (n - 1))
+            return {}
+        found = {one["session"]: (one["holds"], one["p"], one["p_adjusted"]) for one in part["apart"]
+                 if one["machine"] == machines.get(own[0])}
+        found[own[0]] = (part["holds"], part["p"], part["p_adjusted"])
+        spent = {}
+        for n, session in enumerate(sorted(found, key=when), 1):
+            holds, p, q = found[session]
+            factor = looks.get(session, 1) * (1.25 if n == 1 else 5 * n * (n - 1))
+            spent[session] = holds, None if p is None else min(1.0, p * factor), q
+        return spent
+
+    def wrong_session(test, part, answer):
+        """Returns why another session than the one with this answer should decide, if so.
+
+        Opposite answers are not followed, and sessions of other files only if the contrast is open:
+        those of published size come first."""
+        found, (own, *_) = sessions_of(part), part["evidence"]["sessions"]
+        answers = {holds for holds, _, _ in [*found.values(), (answer, 1.0, 1.0)] if holds is not None}
+        if len(answers) > 1:
+            return None
+        places = [test["at"], test.get("at_b", test["at"])]
+        used = lambda session: {files[session].get(key["set"]) for key, _, _ in runs.get(session, [])
+                                if any(at_place(at, key) for at in places)}
+        alike_files = {session for session in found if used(session) == used(own)}
+        shown = [session for session, (holds, p, _) in found.items()
+                 if holds is not None and p is not None and adjusted(p, families[session]) <= 0.05]
+        if part["holds"] is None:
+            newer = [session for session in alike_files if when(session) > when(own)]
+            better = shown or newer
+            return f"session {min(better, key=when)} decides, not {own}" if better else None
+        earlier = [session for session in shown if session in alike_files and when(session) < when(own)]
+        return f"session {min(earlier, key=when)} decides, not {own}" if earlier else None
 
     for verdict in verdicts:
         tests = claims[verdict.get("same_as", verdict["id"])].get("contrast", [])
@@ -465,13 +496,14 @@ def main():
             if part["p"] is None:
                 continue
             bare = {k: v for k, v in test.items() if k not in ("size", "no_size", "reason")}
-            sessions = tuple(part["evidence"]["sessions"])
+            sessions = sessions_of(part)
             # Two claims with the same contrast can be decided by two machines.
-            if (bare, sessions) in known:
+            if (bare, tuple(sessions)) in known:
                 continue
-            known.append((bare, sessions))
-            family = families.setdefault(sessions, [])
-            family.append(min(1.0, part["p"] * times(part)))
+            known.append((bare, tuple(sessions)))
+            for session, (_, p, _) in sessions.items():
+                if p is not None:
+                    families.setdefault(session, []).append(p)
             if test["kind"] in ("ratio", "share") and "share." not in test.get("metric", ""):
                 candidates.append((verdict["id"], test, part))
     random.Random(SEED).shuffle(candidates)
@@ -489,16 +521,20 @@ def main():
                                           (evidence["effect"], evidence["lo"], evidence["hi"])):
                 if not close(ours, theirs):
                     wrong.append(f"{what} {ours}, not {theirs}")
-            family = families[tuple(evidence["sessions"])]
+            sessions = sessions_of(part)
+            for session, (_, p, q) in sessions.items():
+                if p is not None and not close(adjusted(p, families[session]), q):
+                    wrong.append(f"adjusted p {adjusted(p, families[session])} in {session}, not {q}")
+            decider = wrong_session(test, part, answer[0])
+            wrong += [decider] if decider else []
             if may_withhold and part["p"] == 1.0:
                 withheld += 1
             elif not close(answer[1], part["p"]):
                 wrong.append(f"p {answer[1]}, not {part['p']}")
             else:
                 # Equal to a member of the family, which the recomputed value is up to rounding.
-                q = adjusted(min(1.0, part["p"] * times(part)), family)
-                if not close(q, part["p_adjusted"]):
-                    wrong.append(f"adjusted p {q}, not {part['p_adjusted']}")
+                own = evidence["sessions"][0]
+                q = adjusted(sessions[own][1], families[own])
                 holds = answer[0] if q <= 0.05 else None
                 if holds != part["holds"]:
                     wrong.append(f"answer {holds}, not {part['holds']}")

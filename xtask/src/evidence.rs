@@ -24,7 +24,7 @@ pub(crate) fn findings(repo: &Repo) -> anyhow::Result<Outcome> {
 /// Recomputes verdicts of a build on the runs in `results`: those in the archives of kept studies,
 /// machine by machine, and the exports that are not in archives.
 ///
-/// One machine decides all contrasts of a claim, and the program prints no p-values of the others, so
+/// One machine decides all contrasts of a claim, and the p-values of the others are not corrected, so
 /// those of each are recomputed only if its runs are judged apart.
 pub(crate) fn verdicts(repo: &Repo, program: &Path) -> anyhow::Result<Outcome> {
     let dir = repo.target_dir()?.join("evidence");

@@ -1,17 +1,17 @@
 //! Derives verdicts from stored runs.
 //!
-//! 1. Each contrast is evaluated in each session separately. The newest session with a result
-//!    decides; the others are shown apart. Sessions with sets of the published size take precedence, unless they
-//!    leave the contrast open and one with smaller sets does not. If two sessions of the same machine, program and files
+//! 1. Each contrast is evaluated in each session separately, and one session decides it ([`sessions::deciding`]);
+//!    the others are shown apart. If two sessions of the same machine, program and files
 //!    give opposite answers, neither counts. One machine decides all contrasts of a claim: the one
 //!    with results for most of them, then the one that ran last. The others are shown apart. Only a
 //!    counterexample to a statement about every run counts wherever it was found.
 //! 2. An answer is withheld if it depends on disturbed blocks or if neighbouring blocks are alike.
-//! 3. The p-values of all contrasts that the same session decides are corrected together, so that
+//! 3. The p-values of all contrasts of claims that a session measured are corrected together, so that
 //!    the expected share of false answers stays below the rule's rate. A contrast that several
-//!    claims use is counted once. Results that are only shown apart are not counted: they decide
-//!    nothing. Each session with a result is one more look at the contrast, so its p-value is first
-//!    multiplied by [`Rule::spending`].
+//!    claims use is counted once. Results on machines that do not decide the claim are not counted.
+//!    Each session with a result is one more look at the contrast, so its p-value is first
+//!    multiplied by [`Rule::spending`]. The factors bound the probability that any session ever gives a
+//!    false answer, so an answer remains when later sessions agree with it or give none.
 //! 4. All contrasts of a claim decide it together. Published numbers alone never confirm or refute
 //!    a claim: their outcome is `recomputed`.
 //!
@@ -28,6 +28,7 @@ use crate::evaluation::gap::Gap;
 use crate::evaluation::runs::at_location;
 use crate::evaluation::{dependent, disturbed, doubts};
 use crate::rule::Rule;
+use crate::sessions::{self, InSession, SessionRuns, by_session};
 use crate::verdict::{
     Agreement, ClaimVerdict, Effect, Evidence, Part, PublishedValue, SessionEffect,
 };
@@ -35,18 +36,47 @@ use ioloom_model::{Doubt, RunRecord, Verdict};
 use ioloom_stats::{Claimed, benjamini_hochberg};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A contrast with its result on one machine.
+/// A contrast with its results on one machine.
 struct Assessed<'a, 'c> {
     machine: &'a str,
     contrast: &'c Contrast,
-    /// When the newest run of the deciding session started.
-    started: u64,
-    /// Number of sessions with a result up to the one that decides.
-    sessions: u32,
-    result: Result<Finding<'a>, Gap>,
-    apart: Vec<SessionEffect>,
-    /// The p-value corrected for all contrasts of the session.
-    adjusted: Option<f64>,
+    /// The results in the sessions that ran it, from old to new; without such a session, one of no runs.
+    found: Vec<InSession<'a>>,
+    /// Index of the one that decides.
+    chosen: usize,
+}
+
+impl<'a> Assessed<'a, '_> {
+    /// Selects the session that decides.
+    fn choose(&mut self, rule: Rule, sequential: &BTreeSet<String>) {
+        let every = self.contrast.as_kind().is_about_every_run();
+        self.chosen = sessions::deciding(&self.found, every, |one| {
+            one.adjusted
+                .or_else(|| one.spent(rule, sequential))
+                .is_none_or(|p| p <= rule.false_rate)
+        });
+    }
+
+    fn deciding(&self) -> &InSession<'a> {
+        &self.found[self.chosen]
+    }
+
+    fn result(&self) -> &Result<Finding<'a>, Gap> {
+        &self.deciding().result
+    }
+
+    /// Returns the effects in the sessions that do not decide.
+    fn apart(&self) -> Vec<SessionEffect> {
+        let others = self.found.iter().enumerate().filter(|(at, _)| *at != self.chosen);
+        others.filter_map(|(_, one)| one.effect()).collect()
+    }
+
+    /// Returns when the newest run of a session with a result started; without one, of any session.
+    fn newest(&self) -> u64 {
+        let results = self.found.iter().filter(|one| one.result.is_ok());
+        let newest = results.map(|one| one.started).max();
+        newest.or_else(|| self.found.iter().map(|one| one.started).max()).unwrap_or(0)
+    }
 }
 
 /// Judges claims together from stored runs. The more contrasts a session decides, the smaller the
@@ -81,6 +111,7 @@ pub fn verdicts_at_looks(
     }
     let deciding = deciding(claims, &assessed);
     correct(&mut assessed, &deciding, rule, sequential);
+    assessed.iter_mut().for_each(|one| one.choose(rule, sequential));
     claims.iter().map(|claim| of_claim(claim, &assessed, rule)).collect()
 }
 
@@ -89,40 +120,7 @@ pub fn verdict(claim: &Claim, records: &[RunRecord], rule: Rule) -> ClaimVerdict
     verdicts(&[claim], records, rule).remove(0)
 }
 
-/// The runs of one session.
-pub(crate) struct SessionRuns<'a> {
-    name: &'a str,
-    pub(crate) machine: &'a str,
-    started: u64,
-    pub(crate) records: Vec<&'a RunRecord>,
-}
-
-/// Returns the runs of each session, from old to new.
-pub(crate) fn by_session(records: &[RunRecord]) -> Vec<SessionRuns<'_>> {
-    let mut sessions: BTreeMap<&str, Vec<&RunRecord>> = BTreeMap::new();
-    for record in records {
-        sessions.entry(&record.key.session).or_default().push(record);
-    }
-    let mut sessions: Vec<SessionRuns<'_>> = sessions
-        .into_iter()
-        .map(|(name, records)| {
-            let started = records.iter().map(|r| r.started_unix_ms).max().unwrap_or(0);
-            let machine = records.first().map_or("", |r| r.machine.as_str());
-            SessionRuns { name, machine, started, records }
-        })
-        .collect();
-    sessions.sort_by_key(|session| (session.started, session.name));
-    sessions
-}
-
-/// A contrast evaluated in one session.
-struct InSession<'a, 's> {
-    session: &'s SessionRuns<'a>,
-    result: Result<Finding<'a>, Gap>,
-    scaled: bool,
-}
-
-/// Evaluates a contrast in each session of a machine and selects the one that decides.
+/// Evaluates a contrast in each session of a machine.
 fn assess<'a, 'c>(
     (machine, sessions): (&'a str, &[SessionRuns<'a>]),
     contrast: &'c Contrast,
@@ -143,38 +141,27 @@ fn assess<'a, 'c>(
         Ok(if rule.dependence { dependent::withhold(finding) } else { finding })
     };
     let locations = kind.locations();
-    let mut found: Vec<InSession<'a, '_>> = Vec::new();
+    let mut found: Vec<InSession<'a>> = Vec::new();
     // A contrast without locations needs no runs, so no session measured it.
     for session in sessions.iter().filter(|_| !locations.is_empty()) {
         if locations.iter().all(|at| !at_location(&session.records, at).is_empty()) {
             let used = locations.iter().flat_map(|at| at_location(&session.records, at));
             let scaled = used.into_iter().any(|r| r.doubts.contains(&Doubt::Scaled));
-            found.push(InSession { session, result: evaluate(&session.records), scaled });
+            let number = 1 + found.iter().filter(|one| one.result.is_ok()).count() as u32;
+            found.push(InSession::new(session, evaluate(&session.records), (scaled, number)));
         }
     }
-    let every = kind.is_about_every_run();
-    let refutes = |s: &InSession<'_, '_>| s.result.as_ref().is_ok_and(|f| f.holds == Some(false));
-    let counterexample = found.iter().rposition(|s| every && refutes(s));
-    let chosen = counterexample.or_else(|| newest(&found, rule, sequential));
-    let none = |result| Assessed {
-        machine,
-        contrast,
-        started: 0,
-        sessions: 1,
-        result,
-        apart: Vec::new(),
-        adjusted: None,
-    };
-    let Some(chosen) = chosen else { return none(evaluate(&[])) };
-    let earlier = found[..chosen].iter().filter(|s| s.result.is_ok()).count() as u32;
-    let deciding = found.remove(chosen);
-    let apart = found.iter().filter_map(effect).collect();
-    let result = match every {
-        // One counterexample is enough, whatever other sessions saw.
-        true => deciding.result,
-        false => deciding.result.map(|finding| disputed(finding, &found)),
-    };
-    Assessed { started: deciding.session.started, sessions: earlier + 1, apart, ..none(result) }
+    if found.is_empty() {
+        let none = SessionRuns { name: "", machine, started: 0, records: Vec::new() };
+        found.push(InSession::new(&none, evaluate(&[]), (false, 1)));
+    }
+    // One counterexample is enough, whatever other sessions saw.
+    if !kind.is_about_every_run() {
+        sessions::withhold_disputed(&mut found);
+    }
+    let mut assessed = Assessed { machine, contrast, found, chosen: 0 };
+    assessed.choose(rule, sequential);
+    assessed
 }
 
 /// Names the medium of the runs if others could have been used.
@@ -191,81 +178,6 @@ fn medium_words(finding: &Finding<'_>, kind: &dyn Kind, records: &[&RunRecord]) 
     }
 }
 
-/// Returns how often a session is judged.
-fn looks<'s>(
-    sessions: impl IntoIterator<Item = &'s str>,
-    rule: Rule,
-    sequential: &BTreeSet<String>,
-) -> f64 {
-    let several = sessions.into_iter().any(|session| sequential.contains(session));
-    let looks = if several { rule.sequential().looks } else { rule.looks };
-    f64::from(looks.max(1))
-}
-
-/// Returns the session that decides: the newest with a result. One of the published size takes precedence
-/// unless only one of another size has an answer.
-fn newest(found: &[InSession<'_, '_>], rule: Rule, sequential: &BTreeSet<String>) -> Option<usize> {
-    let last = |is: &dyn Fn(&InSession<'_, '_>) -> bool| found.iter().rposition(is);
-    let full = last(&|s| s.result.is_ok() && !s.scaled);
-    let scaled = last(&|s| s.result.is_ok() && s.scaled);
-    // The correction for other contrasts of the session is not known yet.
-    let answers = |at: usize| {
-        let earlier = found[..at].iter().filter(|s| s.result.is_ok()).count() as u32;
-        let spent = looks([found[at].session.name], rule, sequential) * Rule::spending(earlier + 1);
-        let survives = |p: f64| p * spent <= rule.false_rate;
-        let finding = found[at].result.as_ref().ok();
-        finding.is_some_and(|f| f.holds.is_some() && f.p.is_none_or(survives))
-    };
-    let without = || {
-        let rank = |s: &InSession<'_, '_>| match &s.result {
-            Err(Gap::Missing(_)) => (0, false),
-            _ => (1, !s.scaled),
-        };
-        (0..found.len()).max_by_key(|i| (rank(&found[*i]), *i))
-    };
-    match (full, scaled) {
-        (Some(full), Some(scaled)) if !answers(full) && answers(scaled) => Some(scaled),
-        (Some(full), _) => Some(full),
-        (None, Some(scaled)) => Some(scaled),
-        (None, None) => without(),
-    }
-}
-
-/// Returns the effect in a session.
-fn effect(of: &InSession<'_, '_>) -> Option<SessionEffect> {
-    let finding = of.result.as_ref().ok()?;
-    Some(SessionEffect {
-        session: of.session.name.to_owned(),
-        machine: of.session.machine.to_owned(),
-        effect: finding.evidence.effect,
-        lo: finding.evidence.lo,
-        hi: finding.evidence.hi,
-        blocks: finding.evidence.blocks,
-        holds: finding.holds,
-    })
-}
-
-/// Withholds the answer if another session of the same machine, program and files contradicts it.
-fn disputed<'a>(finding: Finding<'a>, others: &[InSession<'a, '_>]) -> Finding<'a> {
-    let same = |a: &Finding<'_>, b: &Finding<'_>| match (a.used.first(), b.used.first()) {
-        (Some(a), Some(b)) => {
-            (&a.machine, &a.version, &a.key.medium, &a.set.hash)
-                == (&b.machine, &b.version, &b.key.medium, &b.set.hash)
-        }
-        _ => false,
-    };
-    let contrary = others.iter().find(|other| {
-        let Ok(other) = &other.result else { return false };
-        other.holds.is_some_and(|h| finding.holds == Some(!h)) && same(&finding, other)
-    });
-    let Some(InSession { session, result: Ok(other), .. }) = contrary else { return finding };
-    let words = format!(
-        "withheld because session {} shows the opposite: {} (here: {})",
-        session.name, other.words, finding.words
-    );
-    Finding { holds: None, p: finding.p.map(|_| 1.0), words, ..finding }
-}
-
 /// Returns the indices of the results that decide a contrast of a claim. Notes decide nothing, and
 /// neither do machines whose results are shown apart.
 fn deciding(claims: &[&Claim], assessed: &[Assessed<'_, '_>]) -> BTreeSet<usize> {
@@ -280,29 +192,27 @@ fn deciding(claims: &[&Claim], assessed: &[Assessed<'_, '_>]) -> BTreeSet<usize>
     found
 }
 
-/// Corrects the p-values of the contrasts that each session decides, and withholds answers that do
-/// not survive.
+/// Corrects the p-values of the contrasts of claims that each session measured, and withholds answers that
+/// do not survive.
 fn correct(
     assessed: &mut [Assessed<'_, '_>],
     deciding: &BTreeSet<usize>,
     rule: Rule,
     sequential: &BTreeSet<String>,
 ) {
-    let mut families: BTreeMap<Vec<String>, Vec<usize>> = BTreeMap::new();
-    for (at, one) in assessed.iter().enumerate() {
-        let Ok(finding) = &one.result else { continue };
-        if finding.p.is_some() && deciding.contains(&at) {
-            families.entry(finding.evidence.sessions.clone()).or_default().push(at);
+    let mut families: BTreeMap<&str, Vec<(usize, usize, f64)>> = BTreeMap::new();
+    for at in deciding {
+        for (nth, one) in assessed[*at].found.iter().enumerate() {
+            if let Some(p) = one.spent(rule, sequential) {
+                families.entry(one.name).or_default().push((*at, nth, p));
+            }
         }
     }
-    for (sessions, members) in families {
-        let p = |at: &usize| assessed[*at].result.as_ref().ok().and_then(|f| f.p).unwrap_or(1.0);
-        let looks = looks(sessions.iter().map(String::as_str), rule, sequential);
-        let spent = |at: &usize| looks * Rule::spending(assessed[*at].sessions);
-        let all: Vec<f64> = members.iter().map(|at| (p(at) * spent(at)).min(1.0)).collect();
+    for members in families.into_values() {
+        let all: Vec<f64> = members.iter().map(|(.., p)| *p).collect();
         let adjusted = benjamini_hochberg(&all);
-        for (at, adjusted) in members.iter().zip(adjusted) {
-            let one = &mut assessed[*at];
+        for ((at, nth, _), adjusted) in members.iter().zip(adjusted) {
+            let one = &mut assessed[*at].found[*nth];
             one.adjusted = Some(adjusted);
             let Ok(finding) = &mut one.result else { continue };
             if finding.holds.is_some() && adjusted > rule.false_rate {
@@ -333,7 +243,8 @@ fn of_claim(claim: &Claim, assessed: &[Assessed<'_, '_>], rule: Rule) -> ClaimVe
         let mut judged = judged(found, test, note, rule);
         let others =
             assessed.iter().filter(|a| a.machine != found.machine && *a.contrast == test.contrast);
-        judged.part.apart.extend(others.flat_map(elsewhere));
+        let effects = others.flat_map(|a| a.found.iter().filter_map(InSession::effect));
+        judged.part.apart.extend(effects);
         Some(judged)
     };
     let judged: Vec<Judged> = claim.contrasts.iter().filter_map(|t| judge(t, false)).collect();
@@ -374,9 +285,10 @@ fn machine_of<'a>(claim: &Claim, assessed: &[Assessed<'a, '_>]) -> &'a str {
     let mut found: BTreeMap<&str, (usize, usize, u64)> = BTreeMap::new();
     for one in assessed.iter().filter(own) {
         let (results, ran, newest) = found.entry(one.machine).or_default();
-        *results += usize::from(one.result.is_ok());
-        *ran += usize::from(!matches!(one.result, Err(Gap::Missing(_))));
-        *newest = one.started.max(*newest);
+        let ran_here = |of: &InSession<'_>| !matches!(of.result, Err(Gap::Missing(_)));
+        *results += usize::from(one.found.iter().any(|of| of.result.is_ok()));
+        *ran += usize::from(one.found.iter().any(ran_here));
+        *newest = one.newest().max(*newest);
     }
     found.into_iter().max_by_key(|(_, rank)| *rank).map_or("", |(machine, _)| machine)
 }
@@ -392,7 +304,7 @@ fn result_for<'s, 'a, 'c>(
     let wanted = &test.contrast;
     let same = || assessed.iter().filter(move |one| *one.contrast == *wanted);
     let counterexample = |one: &&Assessed<'_, '_>| {
-        let Ok(finding) = &one.result else { return false };
+        let Ok(finding) = one.result() else { return false };
         let about = |record: &&RunRecord| claim.hardware.as_ref().is_none_or(|h| h.is_of(record));
         finding.holds == Some(false) && finding.used.iter().all(about)
     };
@@ -401,22 +313,6 @@ fn result_for<'s, 'a, 'c>(
         return here;
     }
     same().find(counterexample).or(here)
-}
-
-/// Returns the effects of a contrast on a machine that does not decide it, from old to new.
-fn elsewhere(one: &Assessed<'_, '_>) -> Vec<SessionEffect> {
-    let mut all = one.apart.clone();
-    let Ok(finding) = &one.result else { return all };
-    all.extend(finding.evidence.sessions.first().map(|session| SessionEffect {
-        session: session.clone(),
-        machine: one.machine.to_owned(),
-        effect: finding.evidence.effect,
-        lo: finding.evidence.lo,
-        hi: finding.evidence.hi,
-        blocks: finding.evidence.blocks,
-        holds: finding.holds,
-    }));
-    all
 }
 
 /// Limits a verdict about other hardware than that of the runs: it is neither confirmed nor refuted.
@@ -429,7 +325,7 @@ fn on_hardware(
     let Some(hardware) = claim.hardware.as_ref() else { return (verdict, sentence) };
     let own =
         |one: &&&Assessed<'_, '_>| claim.contrasts.iter().any(|t| t.contrast == *one.contrast);
-    let findings = assessed.iter().filter(own).filter_map(|one| one.result.as_ref().ok());
+    let findings = assessed.iter().filter(own).filter_map(|one| one.result().as_ref().ok());
     let here = findings.flat_map(|finding| &finding.used).all(|record| hardware.is_of(record));
     match verdict {
         Verdict::Confirmed | Verdict::Refuted if !here => {
@@ -457,11 +353,11 @@ fn judged(assessed: &Assessed<'_, '_>, test: &Test, note: bool, rule: Rule) -> J
         p_adjusted: None,
         published_size: test.published_size().ok().flatten(),
         agreement: None,
-        apart: assessed.apart.clone(),
+        apart: assessed.apart(),
         evidence: Evidence::default(),
         doubts: Vec::new(),
     };
-    let finding = match &assessed.result {
+    let finding = match assessed.result() {
         Ok(finding) => finding,
         Err(gap) => {
             let without_runs = matches!(gap, Gap::Missing(_));
@@ -499,7 +395,7 @@ fn judged(assessed: &Assessed<'_, '_>, test: &Test, note: bool, rule: Rule) -> J
         holds: finding.holds,
         sentence,
         p: finding.p,
-        p_adjusted: assessed.adjusted,
+        p_adjusted: assessed.deciding().adjusted,
         agreement,
         evidence: finding.evidence.clone(),
         doubts,

@@ -22,6 +22,7 @@ pub mod location;
 pub mod pattern;
 pub mod power;
 mod rule;
+mod sessions;
 mod verdict;
 
 pub use claim::{Claim, Combine, Test};

@@ -129,7 +129,7 @@ pub struct Part {
     pub note: bool,
     /// Two-sided p-value of the answer; 1 if the numbers allow both answers, `None` without runs.
     pub p: Option<f64>,
-    /// The p-value corrected for all contrasts that the same session decides: the smallest false
+    /// The p-value corrected for all contrasts that the same session measured: the smallest false
     /// discovery rate at which the contrast is decided.
     pub p_adjusted: Option<f64>,
     /// Published size of the effect, in the unit of the evidence.
@@ -201,6 +201,14 @@ pub struct SessionEffect {
     pub blocks: usize,
     /// Whether the statement held in this session, without correction for other contrasts.
     pub holds: Option<bool>,
+    /// Two-sided p-value of the answer in this session; 1 without an answer, or if another session
+    /// contradicts it.
+    #[serde(default)]
+    pub p: Option<f64>,
+    /// The p-value corrected for all contrasts that this session measured; `None` on a machine that
+    /// decides no contrast like this.
+    #[serde(default)]
+    pub p_adjusted: Option<f64>,
 }
 
 /// A published number with its value.

@@ -96,6 +96,34 @@ fn complete(parts: &[SessionFile]) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Returns the paths of the parts that another part follows. A part that is there twice is left out, because the
+/// other file may have what one of them lacks.
+fn followed(parts: &[SessionFile]) -> BTreeSet<PathBuf> {
+    let number = |file: &SessionFile| file.header.part;
+    let last = parts.iter().map(number).max();
+    let is_once = |file: &SessionFile| {
+        parts.iter().filter(|other| number(other) == number(file)).count() == 1
+    };
+    let before = parts.iter().filter(|file| Some(number(file)) < last && is_once(file));
+    before.map(|file| file.path.clone()).collect()
+}
+
+/// Checks that a part that another one follows has no torn line: only the last part can have been written last.
+fn check_whole(
+    path: &Path,
+    part: &Session,
+    followed: &BTreeSet<PathBuf>,
+) -> Result<(), StoreError> {
+    if part.torn_bytes == 0 || !followed.contains(path) {
+        return Ok(());
+    }
+    let text = std::fs::read(path).map_err(io_error(Operation::Read, path, ADVICE_READ))?;
+    let whole = text.len().saturating_sub(part.torn_bytes as usize);
+    let line = 1 + text[..whole].iter().filter(|byte| **byte == b'\n').count();
+    let reason = "the line is torn, but another part follows".to_owned();
+    Err(StoreError::Line { path: path.to_owned(), line, reason })
+}
+
 impl Store {
     /// Opens the store in `dir` for writing. Creates the directory if it does not exist.
     ///
@@ -223,17 +251,20 @@ impl Store {
         let oldest = parts.first().map(|f| f.header.clone());
         parts.retain(|f| oldest.as_ref().is_some_and(|o| o.is_of_same_session(&f.header)));
         complete(&parts)?;
+        let followed = followed(&parts);
         let mut parts = parts.into_iter();
         let missing =
             || StoreError::NoSession { session: session.to_owned(), dir: self.dir.clone() };
         let first = parts.next().ok_or_else(missing)?;
         let mut whole = read_file(&first.path, None)?.ok_or_else(missing)?;
+        check_whole(&first.path, &whole, &followed)?;
         // A part left over from an earlier export may repeat runs of another part.
         let mut known: BTreeSet<u32> = whole.runs.iter().map(|r| r.key.position).collect();
         let mut pictured: BTreeSet<u32> =
             whole.pictures.iter().map(|p| p.record.key.position).collect();
         for part in parts {
             if let Some(more) = read_file(&part.path, Some(&whole.header))? {
+                check_whole(&part.path, &more, &followed)?;
                 whole.runs.extend(more.runs.into_iter().filter(|r| known.insert(r.key.position)));
                 let pictures = more.pictures.into_iter();
                 whole.pictures.extend(pictures.filter(|p| pictured.insert(p.record.key.position)));

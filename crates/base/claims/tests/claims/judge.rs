@@ -137,19 +137,19 @@ fn blocks_are_paired_within_a_session() {
     store.arm("a", &[], 160.0).arm("b", &[], 200.0);
     let found = judge(&[&ratio("less")], &store, Rule::STANDARD);
     assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
-    // The newer of two complete sessions decides, and the other is shown apart.
+    // The first of two sessions that agree decides, and the other is shown apart.
     let mut store = two(80.0, 100.0, 12);
     store.session = "s2".to_owned();
     store.started = 2_000;
     store.arm("a", &[], 180.0).arm("b", &[], 200.0);
     let found = judge(&[&ratio("less")], &store, Rule::STANDARD);
     assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
-    assert_eq!(found.evidence.sessions, ["s2"]);
+    assert_eq!(found.evidence.sessions, ["s1"]);
     assert_eq!(found.evidence.blocks, 12);
-    assert!((found.evidence.effect.unwrap() - 0.9).abs() < 0.02);
+    assert!((found.evidence.effect.unwrap() - 0.8).abs() < 0.02);
     let apart = &found.parts[0].apart;
-    assert_eq!((apart.len(), apart[0].session.as_str(), apart[0].holds), (1, "s1", Some(true)));
-    assert!((apart[0].effect.unwrap() - 0.8).abs() < 0.02);
+    assert_eq!((apart.len(), apart[0].session.as_str(), apart[0].holds), (1, "s2", Some(true)));
+    assert!((apart[0].effect.unwrap() - 0.9).abs() < 0.02);
 
     // An arm has no partner in another session.
     let mut torn = Store::new(12);

@@ -2,7 +2,9 @@
 
 use crate::chain::{Noise, claims, runs};
 use crate::synthetic::Store;
-use ioloom_claims::{Claim, ClaimVerdict, Rule, Verdict, load, power, verdicts, verdicts_at_looks};
+use ioloom_claims::{
+    Claim, ClaimVerdict, Part, Rule, Verdict, load, power, verdicts, verdicts_at_looks,
+};
 use ioloom_model::{Doubt, RunRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,22 +55,95 @@ fn judging_after_each_session_keeps_the_error_rate() {
     assert!(all <= 0.05 && alone > 0.08, "{all} {alone}");
 }
 
+/// Returns the runs of a session of this ratio whose result is as wanted.
+fn session_with(n: u32, ratio: f64, wanted: impl Fn(&Part) -> bool) -> Vec<RunRecord> {
+    let claims = claims(1, "less");
+    let one = |seed: u64| {
+        let records = session(&mut Noise(seed), n, "m", "e0", ratio);
+        let found = judged(&claims, &records).remove(0);
+        wanted(&found.parts[0]).then_some(records)
+    };
+    (0..500).find_map(one).expect("one of 500 sessions has such a result")
+}
+
+/// Returns the runs of a session that shows nothing.
+fn open(n: u32) -> Vec<RunRecord> {
+    session_with(n, 1.0, |part| part.holds.is_none() && part.p == Some(1.0))
+}
+
+/// Returns the runs of a session of this ratio with the smallest p-value of 12 blocks.
+fn clear(n: u32, ratio: f64) -> Vec<RunRecord> {
+    session_with(n, ratio, |part| part.holds.is_some() && part.p < Some(6e-4))
+}
+
 #[test]
 fn the_error_rate_is_spent_once() {
     let spent: f64 = (1..=1_000).map(|n| 1.0 / Rule::spending(n)).sum();
     assert!((0.999..1.0).contains(&spent), "{spent}");
     let claims = claims(1, "less");
-    let mut noise = Noise(32);
-    let mut records = session(&mut noise, 0, "m", "e0", 0.5);
     for (n, factor) in [(0, 1.25), (1, 10.0), (2, 30.0)] {
-        if n > 0 {
-            records.extend(session(&mut noise, n, "m", "e0", 0.5));
-        }
+        let mut records: Vec<RunRecord> = (0..n).flat_map(open).collect();
+        records.extend(clear(n, 0.5));
         let part = judged(&claims, &records).remove(0).parts.remove(0);
         let (p, adjusted) = (part.p.unwrap(), part.p_adjusted.unwrap());
+        assert_eq!((part.holds, part.evidence.sessions[0].clone()), (Some(true), format!("s{n}")));
         assert!((adjusted - factor * p).abs() < 1e-12, "{n}: {p} {adjusted}");
         assert_eq!(part.apart.len(), n as usize);
+        assert!(part.apart.iter().all(|one| one.p == Some(1.0) && one.holds.is_none()));
     }
+}
+
+/// A verdict does not need more evidence because the study was repeated.
+#[test]
+fn sessions_that_agree_keep_the_verdict_of_the_first() {
+    let claims = claims(1, "less");
+    let first = session_with(0, 0.85, |part| {
+        part.holds == Some(true) && (0.01..0.039).contains(&part.p.unwrap_or(1.0))
+    });
+    let one = judged(&claims, &first).remove(0);
+    assert_eq!(one.verdict, Verdict::Confirmed, "{}", one.sentence);
+    let mut records = first.clone();
+    for n in 1..4 {
+        records.extend(first.iter().cloned().map(|mut record| {
+            record.key.session = format!("s{n}");
+            record.started_unix_ms += n * 1_000;
+            record
+        }));
+    }
+    let four = judged(&claims, &records).remove(0);
+    assert_eq!((four.verdict, &four.sentence), (one.verdict, &one.sentence));
+    let (one, four) = (&one.parts[0], &four.parts[0]);
+    assert_eq!((four.p, four.p_adjusted), (one.p, one.p_adjusted));
+    assert_eq!((&four.evidence, four.apart.len()), (&one.evidence, 3));
+    assert!(four.apart.iter().all(|apart| apart.p == one.p && apart.p_adjusted > one.p_adjusted));
+    // A session that shows nothing withdraws nothing.
+    let later = [first, open(1)].concat();
+    assert_eq!(judged(&claims, &later)[0].verdict, Verdict::Confirmed);
+}
+
+/// An answer of an earlier version ends with the opposite answer of a later one, which decides if it survives
+/// its own factor.
+#[test]
+fn an_opposite_answer_of_another_version_ends_the_earlier_one() {
+    let claims = claims(1, "less");
+    let of_new = |mut records: Vec<RunRecord>| {
+        records.iter_mut().for_each(|record| record.version = "later".to_owned());
+        records
+    };
+    let judge = |records: &[RunRecord]| {
+        let found = judged(&claims, records).remove(0);
+        (found.verdict, found.parts[0].evidence.sessions[0].clone())
+    };
+    let mut records = clear(0, 0.5);
+    records.extend(of_new(clear(1, 2.0)));
+    assert_eq!(judge(&records), (Verdict::Refuted, "s1".to_owned()));
+    records.extend(of_new(clear(2, 2.0)));
+    assert_eq!(judge(&records), (Verdict::Refuted, "s1".to_owned()), "it agrees");
+    let weak = session_with(1, 1.0 / 0.85, |part| {
+        part.holds == Some(false) && (0.01..0.039).contains(&part.p.unwrap_or(1.0))
+    });
+    let records = [clear(0, 0.5), of_new(weak)].concat();
+    assert_eq!(judge(&records), (Verdict::Undecided, "s1".to_owned()));
 }
 
 /// A claim with two contrasts, each measured on another machine, is not decided by both together.
@@ -92,7 +167,11 @@ fn machines_are_shown_apart_and_never_pooled() {
     records.extend(session(&mut noise, 1, "m2", "e1", 0.5));
     let verdict = judged(&claim, &records).remove(0);
     assert_eq!(verdict.verdict, Verdict::Undecided, "{}", verdict.sentence);
-    assert_eq!(verdict.sessions().into_iter().collect::<Vec<_>>(), ["s1"], "the newest decides");
+    assert_eq!(
+        verdict.sessions().into_iter().collect::<Vec<_>>(),
+        ["s1"],
+        "the machine that ran last decides"
+    );
     let apart = &verdict.parts[0].apart;
     assert_eq!((apart.len(), apart[0].machine.as_str(), apart[0].blocks), (1, "m1", 12));
     // The machine with results for both contrasts decides, although another one ran last.

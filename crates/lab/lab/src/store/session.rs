@@ -196,16 +196,30 @@ impl Session {
         Self { header, runs, pictures, notes, end: None, torn_bytes: 0 }
     }
 
-    /// Returns the positions of the runs that a finished session lacks, in order: its file has lost lines. A
-    /// sequential session leaves out the arms that no claim needs.
+    /// Returns the positions of the runs that an ended session lacks, in order: its file has lost lines. A
+    /// budget ends the list after the last stored run. A sequential session leaves out the arms that no
+    /// claim needs, but only at a look, so that an arm has no gap between two looks.
     pub fn missing(&self) -> Vec<u32> {
-        let is_finished = self.end.as_ref().is_some_and(|end| end.reason == EndReason::Finished);
-        if !is_finished || self.header.sequential.is_some() {
-            return Vec::new();
-        }
+        let Some(end) = &self.end else { return Vec::new() };
         let stored: BTreeSet<u32> = self.runs.iter().map(|run| run.key.position).collect();
-        let planned = (0_u32..).zip(&self.header.order).map(|(position, _)| position);
-        planned.filter(|position| !stored.contains(position)).collect()
+        let planned = || (0_u32..).zip(&self.header.order);
+        let absent: Vec<(u32, &Slot)> =
+            planned().filter(|(position, _)| !stored.contains(position)).collect();
+        let Some(rule) = &self.header.sequential else {
+            let newest = stored.last().copied().unwrap_or(0);
+            let ran = |position: &u32| end.reason == EndReason::Finished || *position < newest;
+            return absent.into_iter().map(|(position, _)| position).filter(ran).collect();
+        };
+        let of = |slot: &Slot| {
+            let looks = rule.looks.iter().filter(|look| **look <= slot.2).count();
+            (slot.0, slot.1, looks)
+        };
+        // The list is in the order of blocks.
+        let ran = planned().filter(|(position, _)| stored.contains(position));
+        let last: BTreeMap<_, u32> = ran.map(|(_, slot)| (of(slot), slot.2)).collect();
+        let is_gap = |slot: &Slot| last.get(&of(slot)).is_some_and(|block| slot.2 < *block);
+        let gaps = absent.into_iter().filter(|(_, slot)| is_gap(slot));
+        gaps.map(|(position, _)| position).collect()
     }
 
     /// Returns a failed run for each missing run of an arm with a stored run, for judgements of all runs.

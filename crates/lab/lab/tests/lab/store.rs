@@ -2,7 +2,7 @@
 
 use crate::bench::{Bench, TWO_ARMS, study};
 use ioloom_lab::export::{FILE_BYTES_MAX, export};
-use ioloom_lab::store::{Listing, Picture, SessionHeader};
+use ioloom_lab::store::{EndReason, Listing, Picture, Sequential, SessionHeader};
 use ioloom_lab::{Index, RunFilter, Session, Store, StoreError, run_study};
 use ioloom_model::record::Span;
 use ioloom_model::{CallKind, Outcome, RunRecord};
@@ -61,6 +61,41 @@ fn a_torn_last_line_is_ignored_and_removed_on_resume() {
     std::fs::write(&path, &whole[..ends[0] - 1]).unwrap();
     assert!(store.files().unwrap().is_empty());
     assert!(matches!(store.read(&name), Err(StoreError::NoSession { .. })));
+}
+
+#[test]
+fn lost_lines_of_sessions_that_end_early_are_found() {
+    let bench = Bench::new();
+    let (session, _) = finished(&bench);
+    let blocks: Vec<u32> = session.header.order.iter().map(|slot| slot.2).collect();
+    assert!(blocks.is_sorted() && blocks.last() == Some(&2), "{blocks:?}");
+    let lacking = |reason: EndReason, looks: Option<&[u32]>, lost: &[u32]| {
+        let mut session = session.clone();
+        session.end.as_mut().unwrap().reason = reason;
+        session.header.sequential = looks.map(|looks| Sequential {
+            claims: Vec::new(),
+            looks: looks.to_vec(),
+            scaled: Vec::new(),
+        });
+        session.runs.retain(|run| !lost.contains(&run.key.position));
+        session.missing()
+    };
+    // A budget ends the list at any run, but leaves out none before.
+    assert_eq!(lacking(EndReason::Budget, None, &[4, 7, 8]), [4]);
+    assert!(lacking(EndReason::Budget, None, &[6, 7, 8]).is_empty());
+    let of_first_arm = session.header.order.iter().zip(0_u32..).filter(|(slot, _)| {
+        let first = &session.header.order[0];
+        (slot.0, slot.1) == (first.0, first.1)
+    });
+    let arm: Vec<u32> = of_first_arm.map(|(_, position)| position).collect();
+    assert_eq!(arm.len(), 3, "one run in each block");
+    for reason in [EndReason::Decided, EndReason::Finished] {
+        let lacking = |looks: &[u32], lost: &[u32]| lacking(reason, Some(looks), lost);
+        assert_eq!(lacking(&[3], &arm[1..2]), arm[1..2]);
+        assert_eq!(lacking(&[2], &arm[..1]), arm[..1]);
+        assert!(lacking(&[1], &arm[1..]).is_empty(), "left out after the first look");
+        assert!(lacking(&[1, 2], &arm[1..2]).is_empty(), "needed again at the second look");
+    }
 }
 
 #[test]
@@ -463,4 +498,19 @@ fn a_lost_part_of_an_export_is_an_error() {
         std::fs::rename(&aside, &file).unwrap();
     }
     assert_eq!(exported.read("long").unwrap(), back);
+    // A torn line is the end of a session only in its last part.
+    let last = kept.iter().filter(|f| f.path.to_string_lossy().contains("long")).count() - 1;
+    for (part, is_error) in
+        [("long.jsonl".to_owned(), true), (format!("long.part{last}.jsonl"), false)]
+    {
+        let file = dest.join(part);
+        let text = std::fs::read(&file).unwrap();
+        std::fs::write(&file, &text[..text.len() - 5]).unwrap();
+        let read = exported.read("long");
+        match is_error {
+            true => assert!(matches!(read, Err(StoreError::Line { line: 2.., .. })), "{read:?}"),
+            false => assert!(read.unwrap().torn_bytes > 0),
+        }
+        std::fs::write(&file, &text).unwrap();
+    }
 }

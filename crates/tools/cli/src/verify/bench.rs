@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Options of a verification.
 pub(crate) struct Request<'a> {
     pub(crate) ledger: &'a Ledger,
-    /// The stored runs.
+    /// The runs that were stored before the verification.
     pub(crate) evidence: &'a Evidence,
     /// The claims to decide, without those that runs on this machine have decided.
     pub(crate) claims: Vec<&'a Claim>,
@@ -84,6 +84,12 @@ impl<'a> Bench<'a> {
             .collect())
     }
 
+    /// Reads the stored runs again, with those of sessions that ended since.
+    pub(super) fn evidence(&self) -> Result<Evidence, Failure> {
+        let (stored, _) = sessions::all(self.request.store)?;
+        Ok(self.request.ledger.evidence(stored))
+    }
+
     /// Returns the options of every session: full mode, all experiments, the blocks of the last look.
     pub(super) fn options<'b>(
         &'b self,
@@ -123,5 +129,39 @@ impl<'a> Bench<'a> {
     /// Returns a study by name.
     pub(super) fn study(&self, name: &str) -> Result<StudySpec, SpecError> {
         spec::load(name, self.request.studies)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_that_a_round_has_stored_count_in_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let ledger = Ledger::empty();
+        let evidence = ledger.evidence(Vec::new());
+        let request = Request {
+            ledger: &ledger,
+            evidence: &evidence,
+            claims: Vec::new(),
+            named: false,
+            store: &StoreArg { store: Some(dir.path().join("store")) },
+            dir: Some(dir.path()),
+            studies: None,
+            budget: None,
+            dry_run: false,
+            full_size: false,
+            image: false,
+            media: false,
+            drop_caches: false,
+            allow_sysctl: false,
+        };
+        let bench = Bench::new(&request).unwrap();
+        let before = bench.evidence().unwrap().records.len();
+        let name = "memory-20261123T085502Z.jsonl";
+        let fixture = Path::new("../../../tests/fixtures/a8ad189/results/store/sessions");
+        std::fs::copy(fixture.join(name), dir.path().join("store/sessions").join(name)).unwrap();
+        assert!(bench.evidence().unwrap().records.len() > before);
     }
 }

@@ -6,7 +6,7 @@
 //! elsewhere.
 
 use super::bench::Bench;
-use crate::ledger::Ledger;
+use crate::ledger::{Evidence, Ledger};
 use ioloom_claims::{
     Claim, ClaimVerdict, Contrast, Rule, Verdict, forecast, pattern, verdicts_at_looks,
 };
@@ -28,8 +28,13 @@ pub(super) struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    pub(super) fn new(bench: &Bench<'a>, study: &str, claims: &'a [String]) -> Self {
-        let evidence = bench.request.evidence;
+    /// Returns a judge of the claims with these identifiers. `evidence` must include all sessions that ended before.
+    pub(super) fn new(
+        bench: &Bench<'a>,
+        evidence: &'a Evidence,
+        study: &str,
+        claims: &'a [String],
+    ) -> Self {
         let machine = &bench.machine.fingerprint;
         let own = |r: &&RunRecord| r.key.study == study && r.machine == *machine;
         Self {

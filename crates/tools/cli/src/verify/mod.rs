@@ -17,6 +17,7 @@ mod power;
 pub(crate) use bench::{Request, fingerprint};
 
 use crate::exit::{Ended, Exit, Failure};
+use crate::ledger::Evidence;
 use crate::study_end::{lab_failure, spec_failure};
 use crate::study_progress::StudyProgress;
 use crate::{out, stderr};
@@ -49,7 +50,10 @@ pub(crate) fn run(request: &Request<'_>) -> Ended {
     let mut stuck = BTreeSet::new();
     loop {
         let budget = request.budget.map(|budget| budget.saturating_sub(began.elapsed()));
-        let (continued, planned) = round(&bench, &wanted, &stuck, budget)?;
+        // Sessions of the rounds before have used a part of the error rate.
+        let reread = if again { Some(bench.evidence()?) } else { None };
+        let evidence = reread.as_ref().unwrap_or(request.evidence);
+        let (continued, planned) = round((&bench, evidence), &wanted, &stuck, budget)?;
         // A block that is cut would be completed hours later.
         let (skipped, continued): (Vec<Task>, Vec<Task>) = continued
             .into_iter()
@@ -94,7 +98,7 @@ pub(crate) fn run(request: &Request<'_>) -> Ended {
 /// Plans the runs of the claims: unfinished sessions that test one of them, and new ones. No time is reserved
 /// for `stuck` sessions.
 fn round(
-    bench: &Bench<'_>,
+    (bench, evidence): (&Bench<'_>, &Evidence),
     claims: &[&Claim],
     stuck: &BTreeSet<String>,
     budget: Option<Duration>,
@@ -104,9 +108,9 @@ fn round(
     let running: BTreeSet<&String> = continued.iter().flat_map(|task| &task.rule.claims).collect();
     let mut claims = claims.to_vec();
     claims.retain(|claim| !running.contains(&claim.id));
-    let mut left_out = futile(bench, &claims);
+    let mut left_out = futile(bench, evidence, &claims);
     left_out.extend(given_up(bench.request, &sessions));
-    left_out.extend(out_of_reach(bench, &claims));
+    left_out.extend(out_of_reach(bench, evidence, &claims));
     // Unfinished sessions come first, each with its share, unless the time is too short for a block.
     let fitting = continued.iter().filter(|task| !task.is_among(stuck) && !task.exceeds(budget));
     let taken = Duration::try_from_secs_f64(fitting.map(|task| task.first_s).sum());
@@ -234,7 +238,7 @@ fn given_up(request: &Request<'_>, sessions: &[(SessionHeader, bool)]) -> BTreeM
 
 /// Returns the claims that would stay undecided with the largest number of blocks like those stored on
 /// this machine, and the reason. The stored blocks are repeated; see [`forecast`].
-fn futile(bench: &Bench<'_>, claims: &[&Claim]) -> BTreeMap<String, String> {
+fn futile(bench: &Bench<'_>, evidence: &Evidence, claims: &[&Claim]) -> BTreeMap<String, String> {
     if bench.request.named {
         return BTreeMap::new();
     }
@@ -244,8 +248,7 @@ fn futile(bench: &Bench<'_>, claims: &[&Claim]) -> BTreeMap<String, String> {
         let mut same = places.filter(|at| at.study == record.key.study);
         record.machine == *machine && same.any(|at| at.experiment == record.key.experiment)
     };
-    let records: Vec<RunRecord> =
-        bench.request.evidence.records.iter().filter(used).cloned().collect();
+    let records: Vec<RunRecord> = evidence.records.iter().filter(used).cloned().collect();
     let last = Rule::LOOKS[Rule::LOOKS.len() - 1];
     let sessions = records.iter().map(|record| record.key.session.clone()).collect();
     let repeated = forecast::repeated(&records, last);
@@ -262,9 +265,13 @@ fn futile(bench: &Bench<'_>, claims: &[&Claim]) -> BTreeMap<String, String> {
 
 /// Returns the claims that one more session cannot decide, whatever it measures, and the reason. It measures
 /// all contrasts of a claim again.
-fn out_of_reach(bench: &Bench<'_>, claims: &[&Claim]) -> BTreeMap<String, String> {
+fn out_of_reach(
+    bench: &Bench<'_>,
+    evidence: &Evidence,
+    claims: &[&Claim],
+) -> BTreeMap<String, String> {
     let machine = &bench.machine.fingerprint;
-    let records = &bench.request.evidence.records;
+    let records = &evidence.records;
     let reason = |claim: &&Claim| {
         let contrasts = claim.contrasts.iter().map(|test| &test.contrast);
         let measured = contrasts.filter(|contrast| !contrast.locations().is_empty());
@@ -330,7 +337,8 @@ fn report_plan(continued: &[Task], planned: &Plan) {
 /// Runs one session until its claims are decided, given up, or out of budget.
 fn measure(bench: &Bench<'_>, task: &Task, budget: Option<Duration>) -> Result<Session, Failure> {
     let progress = StudyProgress::new();
-    let judge = Judge::new(bench, &task.spec.name, &task.rule.claims);
+    let evidence = bench.evidence()?;
+    let judge = Judge::new(bench, &evidence, &task.spec.name, &task.rule.claims);
     let mut options = task.options(bench, &progress);
     options.resume = task.continues.is_some();
     options.sequential = Some((task.rule.clone(), &judge));
