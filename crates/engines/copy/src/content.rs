@@ -34,12 +34,12 @@ impl FileTransfer<'_> {
         let lacks_offsets = |error: &CopyError| {
             error.operation == Operation::Write && error.errno() == Some(Errno::SPIPE)
         };
+        // A pipe cannot be read again.
+        let may_restart = !self.is_stream() && self.context.pinned_other_than_buffered().is_none();
         match self.by_best_method(buffer) {
             // Files of the kernel without offsets, such as `/proc/self/comm`. Nothing was written: holes, or parts
             // that several threads write, have no place in them.
-            Err(error)
-                if lacks_offsets(&error) && self.context.pinned_other_than_buffered().is_none() =>
-            {
+            Err(error) if may_restart && lacks_offsets(&error) => {
                 self.meter().take_back_to(0);
                 self.in_order(buffer)
             }
@@ -87,6 +87,10 @@ impl FileTransfer<'_> {
     fn in_order(&self, buffer: &mut Buffer) -> Result<Transferred, CopyError> {
         let job = self.job(CopyPlan::buffered("the target has no offsets"), false);
         let job = Job { holes: false, punch_zeros: false, ..job };
+        // Each write is a new value, so a value must not be split.
+        if buffer.capacity() < job.plan.buffer_bytes() {
+            *buffer = Buffer::new(job.plan.buffer_bytes());
+        }
         self.stream(&job, buffer, self.hasher())
     }
 

@@ -304,8 +304,9 @@ fn show(
 impl Drop for NetRing {
     fn drop(&mut self) {
         let _ = self.ring.submit();
-        let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::any());
         while self.in_flight() > 0 {
+            // Repeated, because a submission can be refused: requests that are submitted later must end too.
+            let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::any());
             if self.reap(Duration::from_secs(1), &mut |_| {}).is_err() {
                 // The kernel may still use memory of requests in flight: leak it.
                 std::mem::forget(std::mem::take(&mut self.flights));

@@ -1,4 +1,4 @@
-//! What a file that replaces another one takes over from it: owner, permissions and extended attributes.
+//! Gives a replacement file the owner, permissions and extended attributes of the old file.
 
 use super::{
     ACL_ACCESS, FileRef, LABEL, MetaError, ParentAttr, Rules, SET_GROUP, SET_USER, is_raw_acl,

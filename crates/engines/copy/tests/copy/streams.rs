@@ -115,6 +115,22 @@ fn what_a_pipe_or_device_cannot_do_is_an_error() {
     }
 }
 
+/// Goal: bytes from a pipe are not lost silently. Method: a target without offsets, which cannot be written with
+/// holes when the pipe has been read.
+#[test]
+fn a_pipe_is_not_read_again_for_a_target_without_offsets() {
+    let place = TestDir::disk();
+    let from = pipe(place.path().join("pipe"));
+    let writer = {
+        let from = from.clone();
+        std::thread::spawn(move || fs::write(from, "lost").unwrap())
+    };
+    let options = CopyOptions { sparse: When::Always, ..CopyOptions::default() };
+    let report = one(&from, Path::new("/proc/self/comm"), &options);
+    writer.join().unwrap();
+    assert!(messages(&report).contains("Illegal seek"), "{}", messages(&report));
+}
+
 /// Goal: zeros from a pipe become holes. Method: writes that end inside of blocks.
 #[test]
 fn zeros_from_a_pipe_become_holes() {

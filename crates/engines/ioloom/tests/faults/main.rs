@@ -165,12 +165,12 @@ fn a_ring_whose_submissions_are_refused_collects_what_has_ended() {
 
 /// The same for a ring that queries names. Method: one kernel thread, so most queries end after the first wait.
 fn a_stat_ring_whose_submissions_are_refused_collects_what_has_ended() {
-    let Ok(mut ring) = StatRing::new(64, 1) else { return eprintln!("skipped: no io_uring") };
+    let Ok(mut ring) = StatRing::new(512, 1) else { return eprintln!("skipped: no io_uring") };
     let dir = Dir::open(std::path::Path::new("/")).unwrap();
     let refused: Vec<String> = (2..=1000).map(|n| format!("io_uring_enter:{n}:{EAGAIN}")).collect();
     let mut metas = Vec::new();
     fault::set(&refused.join(","));
-    let queried = ring.stat_all(&dir, &[c"."; 64], Fields::BYTES, &mut metas);
+    let queried = ring.stat_all(&dir, &[c"."; 512], Fields::BYTES, &mut metas);
     let calls = fault::calls_of("io_uring_enter");
     fault::set("");
     queried.unwrap();

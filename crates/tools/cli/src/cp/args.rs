@@ -115,7 +115,7 @@ pub(crate) struct CpFlags {
     /// Also files that are written in place by default: with several hard links, another owner, or
     /// flags of chattr, a project or security attributes that a new file would lack. A symbolic
     /// link is replaced, not its target. Fails where replacing is impossible, as for a mount point.
-    /// What is copied from or to a pipe or device is still written in place.
+    /// Copies from or to a pipe or device are still written in place.
     #[arg(long, overrides_with = "in_place")]
     pub(crate) replace: bool,
 
