@@ -355,12 +355,14 @@ fn move_damaged(path: &Path) -> Result<PathBuf, ShardError> {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".damaged-{number}"));
         let new = PathBuf::from(name);
-        if durable::rename_new(path, &new)? {
+        let renamed = durable::rename_new(path, &new)
+            .map_err(|error| PathError::new(Operation::Rename, path, error.source))?;
+        if renamed {
             return Ok(new);
         }
     }
     let taken = std::io::Error::from(ErrorKind::AlreadyExists);
-    Err(PathError::new(Operation::Publish, path, taken).into())
+    Err(PathError::new(Operation::Rename, path, taken).into())
 }
 
 /// What is at the place of a part.

@@ -107,8 +107,8 @@ pub(crate) fn enter(plan: &Plan) -> Result<(), Failure> {
     check_arguments(plan, list)
 }
 
-/// Returns whether all names of a plan are arguments. If none exists and [`check_arguments`] succeeds, they were removed,
-/// which is an error of their shard; other names were not checked.
+/// Returns whether all these names are arguments of a plan. If none exists and [`check_arguments`] succeeds, they were
+/// removed, which is an error of their shard; other names were not checked.
 pub(crate) fn are_arguments<'n>(plan: &Plan, mut names: impl Iterator<Item = &'n [u8]>) -> bool {
     let roots: HashSet<&Path> = plan.header.roots.iter().map(|root| root.path()).collect();
     names.all(|name| roots.contains(Path::new(OsStr::from_bytes(name))))
