@@ -170,7 +170,7 @@ fn finish(plan: &Plan, census: &Census, names: &[(PathBuf, bool)]) -> Result<Fin
     };
     let copies = cp::copies(plan, &target)?;
     let alone = names.iter().filter(|(_, alone)| *alone);
-    let shared = alone.filter_map(|(path, alone)| cp::part_of(plan, &copies, path, *alone));
+    let shared = alone.filter_map(|(path, alone)| cp::part_of(&copies, path, *alone));
     let shared: Vec<Subtree> = shared.collect();
     let errors = finish_subtrees(&shared, &options, &Printing);
     let errors: Vec<String> =
