@@ -44,6 +44,8 @@ pub enum Kind {
     Configuration,
     /// No credentials were found.
     Credentials,
+    /// The service that renews the credentials failed.
+    Renewal,
     /// The server cannot be reached.
     Unreachable,
     /// The server is not one of an object store.

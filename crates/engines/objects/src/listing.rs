@@ -229,6 +229,7 @@ async fn of_the_prefix(store: &Store) -> Result<Named, ObjectError> {
             let reason = Reason::of(&error, &seen);
             match reason.kind {
                 Kind::Credentials
+                | Kind::Renewal
                 | Kind::Unreachable
                 | Kind::Configuration
                 | Kind::Busy

@@ -88,6 +88,7 @@ impl Problem {
                 Kind::NoStore
                     | Kind::NoBucket
                     | Kind::Credentials
+                    | Kind::Renewal
                     | Kind::Clock
                     | Kind::Unreachable
                     | Kind::Region

@@ -22,7 +22,12 @@ impl Reason {
     pub(crate) fn is_transient(&self) -> bool {
         matches!(
             self.kind,
-            Kind::Busy | Kind::Server | Kind::Interrupted | Kind::Response | Kind::Unreachable
+            Kind::Busy
+                | Kind::Server
+                | Kind::Interrupted
+                | Kind::Response
+                | Kind::Unreachable
+                | Kind::Renewal
         )
     }
 
@@ -31,18 +36,17 @@ impl Reason {
         if let Error::InvalidPath { source } = error {
             return Self::new(Kind::Unsupported, invalid_path(source));
         }
+        if seen.for_credentials {
+            return of_credentials(seen);
+        }
         if let Some((kind, text)) = &seen.transport {
             return match kind {
-                _ if seen.for_credentials => Self::new(Kind::Credentials, NO_CREDENTIALS),
                 HttpErrorKind::Connect => Self::new(Kind::Unreachable, text.clone()),
                 HttpErrorKind::Timeout => {
                     Self::new(Kind::Interrupted, "the server did not answer in time")
                 }
                 _ => Self::new(Kind::Interrupted, text.clone()),
             };
-        }
-        if seen.for_credentials {
-            return Self::new(Kind::Credentials, NO_CREDENTIALS);
         }
         match seen.status {
             Some(status) if status >= 300 => of_status(status, seen),
@@ -60,7 +64,22 @@ impl Reason {
     }
 }
 
-const NO_CREDENTIALS: &str = "no credentials found";
+/// Classifies a failed request for credentials. A service that fails now has them later.
+fn of_credentials(seen: &Seen) -> Reason {
+    let why = match (&seen.transport, seen.status) {
+        (Some((_, text)), _) if seen.has_service => Some(text.clone()),
+        (None, Some(status)) => Some(of_status(status, seen))
+            .filter(|reason| matches!(reason.kind, Kind::Busy | Kind::Server))
+            .map(|reason| reason.text),
+        _ => None,
+    };
+    match why {
+        Some(why) => {
+            Reason::new(Kind::Renewal, format!("the credentials could not be renewed: {why}"))
+        }
+        None => Reason::new(Kind::Credentials, "no credentials found"),
+    }
+}
 
 fn of_status(status: u16, seen: &Seen) -> Reason {
     let code = seen.code.as_deref().unwrap_or_default();
@@ -148,6 +167,40 @@ mod tests {
         let error = Error::Generic { store: "S3", source };
         let reason = Reason::of(&error, &Seen { status: Some(200), ..Seen::default() });
         assert_eq!((reason.kind, reason.is_transient()), (Kind::Unsupported, false));
+    }
+
+    #[test]
+    fn a_failure_of_the_service_for_credentials_is_transient() {
+        let error = Error::NotImplemented { operation: String::new(), implementer: String::new() };
+        let of = |status, code: Option<&str>, transport: Option<&str>, has_service| {
+            let transport = transport.map(|text| (HttpErrorKind::Connect, text.to_owned()));
+            let code = code.map(str::to_owned);
+            let seen = Seen { status, code, transport, has_service, ..Seen::default() };
+            Reason::of(&error, &Seen { for_credentials: true, ..seen })
+        };
+        for reason in [
+            of(Some(503), None, None, true),
+            of(Some(500), None, None, true),
+            of(Some(429), None, None, true),
+            of(Some(400), Some("Throttling"), None, true),
+            of(None, None, Some("Connection refused"), true),
+            of(Some(200), None, Some("Connection reset"), true),
+        ] {
+            assert_eq!((reason.kind, reason.is_transient()), (Kind::Renewal, true), "{reason:?}");
+            assert!(
+                reason.text.starts_with("the credentials could not be renewed: "),
+                "{reason:?}"
+            );
+        }
+        // No role, and a host without the service.
+        for reason in [
+            of(Some(404), None, None, true),
+            of(Some(403), Some("AccessDenied"), None, true),
+            of(None, None, Some("No route to host"), false),
+        ] {
+            assert_eq!((reason.kind, reason.is_transient()), (Kind::Credentials, false));
+            assert_eq!(reason.text, "no credentials found");
+        }
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub struct Store {
     pub(crate) location: Location,
     /// URL of the server, or nothing for that of the region.
     pub(crate) endpoint: String,
-    /// Settings of `reading`.
+    /// Settings of `reading`, with its credentials.
     settings: Arc<AmazonS3Builder>,
     /// Repeats nothing, so that each refusal is seen.
     pub(crate) reading: Arc<AmazonS3>,
@@ -138,17 +138,17 @@ impl Store {
         let build = |builder: AmazonS3Builder| {
             builder.build().map(Arc::new).map_err(|error| wrong(innermost(&error)))
         };
-        let settings = with(none(), SILENCE);
-        let (reading, patient) = (build(settings.clone())?, build(with(some, SILENCE))?);
-        let writing = build(with(none(), SILENCE_OF_WRITES))?;
+        let patient = build(with(some, SILENCE))?;
+        // A provider of credentials repeats its requests like the client that made it.
+        let once = |silence| with(none(), silence).with_credentials(patient.credentials().clone());
+        let settings = once(SILENCE);
+        let (reading, writing) = (build(settings.clone())?, build(once(SILENCE_OF_WRITES))?);
         Ok(Self { location, endpoint, settings: Arc::new(settings), reading, writing, patient })
     }
 
     /// Returns the same with connections of its own for reading. Credentials are shared.
     pub(crate) fn with_own_connections(&self) -> Result<Self, ObjectError> {
-        let settings = self.settings.as_ref().clone();
-        let reading = settings.with_credentials(self.reading.credentials().clone()).build();
-        let reading = reading.map_err(|error| {
+        let reading = self.settings.as_ref().clone().build().map_err(|error| {
             let reason = innermost(&error);
             ObjectError::new(Action::Open, self.location.url(), Kind::Configuration, reason)
         })?;
@@ -222,6 +222,44 @@ fn check_endpoint(endpoint: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use object_store::CredentialProvider;
+    use std::io::{BufRead, BufReader, Write};
+
+    #[tokio::test]
+    async fn credentials_are_requested_again() {
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/keys", server.local_addr().unwrap());
+        let keys = r#"{"AccessKeyId":"id","SecretAccessKey":"secret","Token":"token","Expiration":"2999-01-01T00:00:00Z"}"#;
+        let answer = |status: &str, body: &str| {
+            let length = body.len();
+            format!(
+                "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+            )
+        };
+        let busy = answer("503 Service Unavailable", "");
+        let answers = [busy.clone(), busy, answer("200 OK", keys)];
+        let serving = std::thread::spawn(move || {
+            for answer in answers {
+                let (stream, _) = server.accept().unwrap();
+                let lines = BufReader::new(&stream).lines().map_while(Result::ok);
+                lines.take_while(|line| !line.is_empty()).for_each(drop);
+                (&stream).write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        let token = tempfile::NamedTempFile::new().unwrap();
+        let variables = [
+            ("AWS_CONTAINER_CREDENTIALS_FULL_URI", url.as_str()),
+            ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", token.path().to_str().unwrap()),
+            ("AWS_CONFIG_FILE", ""),
+            ("AWS_SHARED_CREDENTIALS_FILE", ""),
+        ];
+        let store = Store::with_variables(Location::parse("s3://b/k").unwrap(), variables).unwrap();
+        for client in [&store.reading, &store.writing] {
+            let found = client.credentials().get_credential().await.unwrap();
+            assert_eq!(found.key_id, "id");
+        }
+        serving.join().unwrap();
+    }
 
     #[test]
     fn keys_of_the_environment_leave_the_other_settings_of_the_profile() {

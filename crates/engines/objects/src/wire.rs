@@ -17,6 +17,7 @@ use std::cell::RefCell;
 use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Longest error document that is read.
@@ -27,6 +28,8 @@ const PAGE_BYTES: usize = 32 << 20;
 const DOCUMENT_BYTES: usize = 1 << 20;
 /// Longest time in which a server completes an upload. Until then it sends single spaces.
 const COMPLETING: Duration = Duration::from_secs(900);
+/// The metadata service of virtual machines.
+const METADATA: &str = "169.254.169.254";
 
 /// How the last request of an operation went, and how many there were.
 #[derive(Debug, Clone, Default)]
@@ -49,6 +52,8 @@ pub(crate) struct Seen {
     pub(crate) writes: bool,
     /// Whether the request was for credentials rather than for the store.
     pub(crate) for_credentials: bool,
+    /// Whether the service for credentials is configured or has answered before.
+    pub(crate) has_service: bool,
     /// Whether a page of a listing names itself as the next one.
     pub(crate) is_repeated: bool,
     /// What was removed from the page of a listing.
@@ -110,13 +115,15 @@ pub(crate) struct Connector;
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let inner = ReqwestConnector::default().connect(options)?;
-        Ok(HttpClient::new(Noting { inner }))
+        Ok(HttpClient::new(Noting { inner, has_answered: AtomicBool::new(false) }))
     }
 }
 
 #[derive(Debug)]
 struct Noting {
     inner: HttpClient,
+    /// Whether a service for credentials has answered.
+    has_answered: AtomicBool,
 }
 
 type Called<'a> = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'a>>;
@@ -138,24 +145,28 @@ impl Noting {
         let writes = !matches!(request.method().as_str(), "GET" | "HEAD");
         // Metadata services of virtual machines and containers.
         let host = request.uri().host().unwrap_or_default();
-        let for_credentials =
-            matches!(host, "169.254.169.254" | "169.254.170.2" | "169.254.170.23")
-                || host.starts_with("sts.");
+        let for_credentials = matches!(host, METADATA | "169.254.170.2" | "169.254.170.23")
+            || host.starts_with("sts.");
+        // The client tries this one if no credentials are configured.
+        let is_configured = for_credentials && host != METADATA;
         let pace = pace_of_document(&request, for_credentials);
         let mut response = match self.inner.execute(request).await {
             Ok(response) => response,
             Err(error) => {
                 let transport = Some((error.kind(), innermost(&error)));
-                note(Seen { transport, for_credentials, ..Seen::default() });
+                let has_service = is_configured || self.has_answered.load(Ordering::Relaxed);
+                note(Seen { transport, for_credentials, has_service, ..Seen::default() });
                 return Err(error);
             }
         };
+        self.has_answered.fetch_or(for_credentials, Ordering::Relaxed);
         let status = response.status().as_u16();
         let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
         let region = header("x-amz-bucket-region").map(str::to_owned);
         let no_md5 = has_other_sum(response.headers());
         let seen = Seen { status: Some(status), region, no_md5, ..Seen::default() };
-        let mut seen = Seen { for_credentials, writes, ..seen };
+        let has_service = for_credentials;
+        let mut seen = Seen { for_credentials, has_service, writes, ..seen };
         if status < 300 {
             remove_unreadable(response.headers_mut());
             return match pace {

@@ -29,10 +29,19 @@ pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), PathError> {
 /// Gives a file its final name unless that exists, and syncs the directory, which is that of both
 /// names. Returns whether the name was free.
 pub(crate) fn rename_new(from: &Path, to: &Path) -> Result<bool, PathError> {
+    let was_free = take_name(from, to)?;
+    if was_free {
+        sync_dir(parent(to))?;
+    }
+    Ok(was_free)
+}
+
+/// Gives a file another name in its directory unless that exists. Returns whether the name was free.
+pub(crate) fn take_name(from: &Path, to: &Path) -> Result<bool, PathError> {
     let renamed = Dir::open(parent(to))
         .and_then(|dir| make::rename(&dir, &last(from)?, &dir, &last(to)?, false));
     match renamed {
-        Ok(()) => sync_dir(parent(to)).map(|()| true),
+        Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
         Err(error) => Err(PathError::new(Operation::Publish, to, error)),
     }

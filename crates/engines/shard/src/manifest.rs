@@ -20,8 +20,6 @@ pub struct ManifestHeader {
     pub shards: u64,
     /// The directory to which relative paths refer.
     pub directory: Raw,
-    /// The arguments of the plan.
-    pub roots: Vec<Raw>,
     /// The number of paths.
     pub files: u64,
     /// Whether each path was a regular file, and not a symbolic link, when the plan was made.
@@ -62,4 +60,17 @@ pub(crate) fn read(path: &Path) -> Result<(ManifestHeader, PathList, String), Sh
         return Err(invalid(Invalid::Content(reason)));
     }
     Ok((opened.header, names, opened.checksum))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_that_repeat_the_arguments_of_the_plan_are_read() {
+        let text =
+            r#"{"shard":1,"shards":2,"directory":"/","roots":["a"],"files":3,"regular":true}"#;
+        let header: ManifestHeader = serde_json::from_str(text).unwrap();
+        assert_eq!((header.shard, header.files), (1, 3));
+    }
 }

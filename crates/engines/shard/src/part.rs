@@ -1,7 +1,7 @@
 //! The result of one shard.
 //!
 //! A worker claims a shard: it creates a file that marks the shard as running, so a directory that is
-//! missing or not writable fails before the work. When the work is done, the part is written under
+//! missing or not writable fails before the work. The file is complete when it gets its usual name. When the work is done, the part is written under
 //! a name that nothing counts, synced and renamed, which fails if the part exists. A claim is not a
 //! lock: two workers with the same shard both run it, and the first part remains.
 
@@ -14,14 +14,17 @@ use ioloom_sys::fault::call;
 use ioloom_sys::proc::{boot_id, is_ending, pid_namespace, start_ticks};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// How often a commit tries to take a name that exists but holds no part.
 const ATTEMPTS: usize = 8;
 /// Largest number in the name of a file that was moved because it may not be a part.
 const MOVED_MAX: u32 = 1000;
+/// How old a marker without a name is at least when its process counts as killed while it wrote it.
+const UNWRITTEN: Duration = Duration::from_secs(60);
 
 /// The work of a part: what must be equal in all parts of a result.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -229,7 +232,7 @@ impl Claim {
         let (mut replaces, mut moved) = (None, None);
         match existing(&path, plan, entry, &work) {
             Ok(Some(part)) if !redo => {
-                remove_dead(&hidden(dir, entry.shard, &by.host), &by.host);
+                remove_dead(&hidden(dir, entry.shard, &by.host), &by);
                 return Ok(Claimed::Complete(Box::new(part)));
             }
             Ok(_) => {}
@@ -243,23 +246,12 @@ impl Claim {
             Err(error) => return Err(error),
         }
         let hidden = hidden(dir, entry.shard, &by.host);
-        remove_dead(&hidden, &by.host);
+        remove_dead(&hidden, &by);
         let running = Running::now(entry.shard, by.clone());
         let line = serde_json::to_vec(&running).unwrap_or_default();
-        let created = match begin(&hidden)? {
-            Some(file) => Some((hidden.clone(), file)),
-            None => {
-                let own = own_marker(&hidden, &by);
-                begin(&own)?.map(|file| (own, file))
-            }
-        };
-        let (marker, file) = created.unzip();
+        let marker = begin(&hidden, &by, &line)?;
         let (plan, entry) = (plan.clone(), entry.clone());
         let claim = Self { plan, entry, work, by, path, hidden, marker, replaces, moved };
-        if let (Some(mut file), Some(marker)) = (file, &claim.marker) {
-            call("write", || file.write_all(&line))
-                .map_err(PathError::on(Operation::Write, marker))?;
-        }
         Ok(Claimed::Run(Box::new(claim)))
     }
 
@@ -388,7 +380,8 @@ fn hidden(dir: &Path, shard: u64, host: &str) -> PathBuf {
     dir.join(format!(".{}.{host}", name(shard)))
 }
 
-/// Returns the name of the marker of a process while another one of its host has the usual name.
+/// Returns the name of the marker of a process while it is written, and while another one of its host has the usual
+/// name.
 fn own_marker(hidden: &Path, by: &Runner) -> PathBuf {
     let mut name = hidden.as_os_str().to_owned();
     name.push(format!(".{}.{}", by.pid, by.started_ns));
@@ -414,26 +407,54 @@ fn remove_files(marker: &Path, by: &Runner) {
     let _ = std::fs::remove_file(aside(marker, by));
 }
 
-/// Creates a file that marks a shard as running. Returns `None` if its name is taken.
-fn begin(marker: &Path) -> Result<Option<File>, PathError> {
-    let created = call("create", || OpenOptions::new().write(true).create_new(true).open(marker));
-    match created {
-        Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
-        Err(error) => Err(PathError::new(Operation::Create, marker, error)),
+/// Creates the file that marks a shard as running. It is written under the name of this process and renamed, so a file
+/// with the usual name is complete; if another process has the usual name, it keeps its own. Returns its path, or `None`
+/// if this process has marked the shard already.
+fn begin(hidden: &Path, by: &Runner, line: &[u8]) -> Result<Option<PathBuf>, PathError> {
+    let own = own_marker(hidden, by);
+    let created = call("create", || OpenOptions::new().write(true).create_new(true).open(&own));
+    let mut file = match created {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(None),
+        Err(error) => return Err(PathError::new(Operation::Create, &own, error)),
+    };
+    let written =
+        call("write", || file.write_all(line)).map_err(PathError::on(Operation::Write, &own));
+    match written.and_then(|()| durable::take_name(&own, hidden)) {
+        Ok(true) => Ok(Some(hidden.to_owned())),
+        Ok(false) => Ok(Some(own)),
+        Err(error) => {
+            let _ = std::fs::remove_file(&own);
+            Err(error)
+        }
     }
 }
 
-/// Removes what a process of this host left when it was killed. Two processes that do this at the same
-/// moment can remove the marker of a third, whose shard then does not appear as running.
-fn remove_dead(marker: &Path, host: &str) {
-    match read_marker(marker) {
-        Some(running) if running.has_ended(host) => remove_files(marker, &running.by),
-        Some(_) => return,
-        // It was killed before it had written its name, or the marker does not exist.
-        None => {}
+/// Removes what a process of this host left when it was killed. A marker that cannot be read remains.
+fn remove_dead(marker: &Path, by: &Runner) {
+    let Ok(line) = durable::read(marker) else { return };
+    match serde_json::from_slice::<Running>(&line) {
+        Ok(running) if running.has_ended(&by.host) => remove_files(marker, &running.by),
+        Ok(_) => return,
+        Err(_) if !is_old(marker) => return,
+        Err(_) => {}
     }
-    let _ = std::fs::remove_file(marker);
+    // Since it was read, another process can have removed it, and a third one taken its name: it is moved before it is
+    // read again, and put back if it is that of the third.
+    let aside = aside(marker, by);
+    if call("rename", || std::fs::rename(marker, &aside)).is_err() {
+        return;
+    }
+    match durable::read(&aside) {
+        Ok(moved) if moved == line => drop(std::fs::remove_file(&aside)),
+        _ => drop(durable::take_name(&aside, marker)),
+    }
+}
+
+/// Returns whether a marker was not written for so long that its process does not write it any more.
+fn is_old(marker: &Path) -> bool {
+    let modified = std::fs::symlink_metadata(marker).and_then(|found| found.modified());
+    modified.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > UNWRITTEN))
 }
 
 fn read_marker(marker: &Path) -> Option<Running> {

@@ -92,8 +92,8 @@ pub struct Entry {
 /// A plan.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// What it says about itself.
-    pub header: PlanHeader,
+    /// What it says about itself. It names all arguments, so copies of a plan share it.
+    pub header: Arc<PlanHeader>,
     /// The lines of all shards in order. A plan of millions of shards is held by every worker, so lines
     /// stay as they are in the file, and copies of a plan share them.
     list: Arc<List>,
@@ -213,12 +213,16 @@ impl Plan {
         Self::read(dir)
     }
 
-    /// Refuses a directory that a new plan cannot have: it exists and is not empty.
+    /// Refuses a directory that a new plan cannot have: it exists and is not empty, or cannot be examined.
     pub fn check_absent(dir: &Path) -> Result<(), ShardError> {
         match std::fs::read_dir(dir).map(|mut entries| entries.next().is_none()) {
             Ok(true) => Ok(()),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            _ => Err(ShardError::Exists(dir.to_owned())),
+            Ok(false) => Err(ShardError::Exists(dir.to_owned())),
+            Err(_) => match std::fs::symlink_metadata(dir) {
+                Ok(_) => Err(ShardError::Exists(dir.to_owned())),
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+                Err(error) => Err(PathError::new(Operation::Stat, dir, error).into()),
+            },
         }
     }
 
@@ -234,7 +238,7 @@ impl Plan {
         let (header, checksum) = (opened.header, opened.checksum);
         let body = bytes.len() - opened.body.len();
         let list = List::read(bytes, body, &header).map_err(invalid)?;
-        Ok(Self { header, list: Arc::new(list), checksum, path })
+        Ok(Self { header: Arc::new(header), list: Arc::new(list), checksum, path })
     }
 
     /// Reads what a plan says about itself and its checksum, without its list, which is not verified
@@ -244,7 +248,9 @@ impl Plan {
         let (bytes, size) = durable::read_beginning(&path, HEADER_BYTES_MAX)?;
         match envelope::open_header(Kind::Plan, &bytes, size) {
             Some(header) => header.map_err(|reason| invalid_plan(&path, reason)),
-            None => Self::read(&path).map(|plan| (plan.header, plan.checksum)),
+            None => {
+                Self::read(&path).map(|plan| (Arc::unwrap_or_clone(plan.header), plan.checksum))
+            }
         }
     }
 
@@ -331,7 +337,6 @@ fn fill(
             shard,
             shards: header.shards,
             directory: header.directory.clone(),
-            roots: header.roots.clone(),
             files: range.len() as u64,
             regular: header.regular,
         };
@@ -351,6 +356,35 @@ fn fill(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_that_cannot_be_examined_is_not_one_that_exists() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert!(matches!(Plan::check_absent(&file), Err(ShardError::Exists(_))));
+        assert!(Plan::check_absent(&dir.path().join("new")).is_ok());
+        let error = Plan::check_absent(&file.join("plan")).unwrap_err().to_string();
+        assert!(error.contains("Not a directory") && !error.contains("it exists"), "{error}");
+    }
+
+    #[test]
+    fn manifests_do_not_repeat_the_arguments_of_the_plan() {
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let names: Vec<String> = (0..1000).map(|i| format!("{i:030}")).collect();
+        let header = serde_json::json!({
+            "shards": 1000, "files": 0, "directory": "/data", "roots": names, "tree": null,
+            "selection": [], "names": "", "regular": false, "errors": [], "errors_count": 0,
+            "host": "this", "pid": 1, "created_ns": 1, "version": "1",
+        });
+        let mut list = PathList::new();
+        names.iter().for_each(|name| list.push(name.as_bytes()));
+        let at = dir.path().join("plan");
+        Plan::write(&at, serde_json::from_value(header).unwrap(), &list).unwrap();
+        let manifest = |number: u64| at.join(format!("shard-{number:06}"));
+        let bytes: u64 = (1..=1000).map(|number| manifest(number).metadata().unwrap().len()).sum();
+        assert!(bytes < 2_000_000, "{bytes}");
+    }
 
     #[test]
     fn only_what_ended_processes_left_is_removed() {

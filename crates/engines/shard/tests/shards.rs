@@ -18,6 +18,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
 /// Fault rules are those of the process.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -575,6 +576,47 @@ fn a_second_worker_of_a_host_has_a_marker_of_its_own() {
     assert_eq!(all.superseded.iter().map(|begun| begun.by.started_ns).collect::<Vec<_>>(), [2]);
     drop(second);
     assert_eq!(entries(parts.path()), [name(1)]);
+}
+
+#[test]
+fn the_marker_of_a_process_that_runs_is_not_removed() {
+    let _alone = alone();
+    let dir = scratch();
+    let plan = plan(dir.path(), 1);
+    let take = |plan: &Plan, parts: &Path, started_ns| {
+        let entry = plan.entry(1, 1).unwrap();
+        Claim::take(plan, &entry, work("xxh3"), runner(started_ns), parts, false).unwrap()
+    };
+    let started = |parts: &Path| {
+        let all = census(&plan, &[parts.to_owned()], HOST).unwrap();
+        all.unfinished.iter().map(|begun| begun.by.started_ns).collect::<Vec<_>>()
+    };
+    // Another one takes the shard while the marker is written.
+    let parts = scratch();
+    let other = Arc::new(Mutex::new(None));
+    let (set, shared, at) = (Arc::clone(&other), plan.clone(), parts.path().to_owned());
+    interleave("write", 1, move || *set.lock().unwrap() = Some(take(&shared, &at, 2)));
+    let first = take(&plan, parts.path(), 1);
+    fault::before_each(None);
+    assert_eq!(started(parts.path()), [1, 2]);
+    drop((first, other.lock().unwrap().take()));
+    assert!(entries(parts.path()).is_empty());
+    // The second one cannot read it.
+    let first = take(&plan, parts.path(), 1);
+    fault::set("read-file:2:5");
+    let second = take(&plan, parts.path(), 2);
+    fault::set("");
+    assert_eq!(started(parts.path()), [1, 2]);
+    drop((first, second));
+    // It is empty: that of another version, which writes it later, or was killed before.
+    let marker = parts.path().join(format!(".{}.{HOST}", name(1)));
+    fs::write(&marker, "").unwrap();
+    drop(take(&plan, parts.path(), 1));
+    assert!(marker.exists());
+    let before = SystemTime::now() - Duration::from_secs(120);
+    fs::File::options().write(true).open(&marker).unwrap().set_modified(before).unwrap();
+    drop(take(&plan, parts.path(), 1));
+    assert!(entries(parts.path()).is_empty());
 }
 
 #[test]

@@ -16,9 +16,11 @@ pub(crate) fn connect(url: &str) -> Result<Queue, Failure> {
 
 /// Returns an address without what is before its host, which may be a password.
 fn hide(url: &str) -> String {
-    match (url.split_once("://"), url.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://{rest}"),
-        _ => url.to_owned(),
+    let Some((before, rest)) = url.rsplit_once('@') else { return url.to_owned() };
+    let is_scheme = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric());
+    match before.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) {
+        Some((scheme, _)) => format!("{scheme}://{rest}"),
+        None => rest.to_owned(),
     }
 }
 
@@ -45,6 +47,22 @@ pub(crate) fn text(error: &QueueError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn passwords_in_invalid_addresses_are_hidden() {
+        for (url, shown) in [
+            ("nats://me:secret@host/", "nats://host/"),
+            ("me:secret@host/q", "host/q"),
+            ("nats:/me:secret@host/q", "host/q"),
+            ("me:secret@host://q", "host://q"),
+            ("me:secret://x@host/q", "host/q"),
+            ("host/q", "host/q"),
+        ] {
+            assert_eq!(hide(url), shown);
+            let Err(failure) = address(url) else { panic!("{shown} is valid") };
+            assert!(!failure.message.contains("secret"), "{}", failure.message);
+        }
+    }
 
     #[test]
     fn what_others_stored_cannot_control_the_terminal() {

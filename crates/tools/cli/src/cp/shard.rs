@@ -10,7 +10,7 @@ use super::progress::CopyProgress;
 use crate::exit::{Ended, Failure};
 use crate::sharding::absolute;
 use crate::subtrees::{
-    self, Outcome, Sharding, Standing, SubtreeCommand, changed, meta, one_file_system, root_of,
+    self, Outcome, Sharding, Standing, SubtreeCommand, changed, meta, one_file_system, roots_of,
     standing, subtree,
 };
 use crate::{out, remote, stderr};
@@ -25,7 +25,7 @@ use ioloom_shard::part::{PartHeader, Work};
 use ioloom_shard::plan::Plan;
 use ioloom_sys::cache::flush_file_system;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -115,12 +115,12 @@ impl SubtreeCommand for Copying<'_> {
         // A worker that lost its lease must not truncate files of a shard that is complete.
         options.overwrite = Overwrite::Replace;
         check_target(&self.target)?;
-        let copies = copies(plan, &self.target)?;
+        let (roots, copies) = (roots_of(plan), copies(plan, &self.target)?);
         let (mut wanted, mut errors) = (Vec::new(), Vec::new());
         for name in paths {
             let (path, alone) = subtree(name);
-            match standing(plan, &path) {
-                Standing::Same => wanted.extend(part_of(plan, &copies, &path, alone)),
+            match standing(plan, &roots, &path) {
+                Standing::Same => wanted.extend(part_of(&copies, &path, alone)),
                 Standing::OtherDevice => {}
                 Standing::Changed => errors.push(changed("copy", &path)),
             }
@@ -236,7 +236,7 @@ fn copied_file(device: u64, copied: &[Subtree]) -> Option<(PathBuf, File)> {
 }
 
 /// Returns the path of the copy of each argument of a plan.
-pub(crate) fn copies(plan: &Plan, target: &Target) -> Result<Vec<(PathBuf, PathBuf)>, Failure> {
+pub(crate) fn copies(plan: &Plan, target: &Target) -> Result<HashMap<PathBuf, PathBuf>, Failure> {
     let roots: Vec<PathBuf> = plan.header.roots.iter().map(|root| root.path().to_owned()).collect();
     if matches!(target, Target::As(_)) && roots.len() > 1 {
         return Err(Failure::usage("-T needs a plan of one directory; this one has several"));
@@ -250,29 +250,43 @@ pub(crate) fn copies(plan: &Plan, target: &Target) -> Result<Vec<(PathBuf, PathB
     // Without dots at the end.
     let plain = |path: &PathBuf| path.components().collect::<PathBuf>();
     let plain: Vec<PathBuf> = copies.iter().map(plain).collect();
-    for (at, copy) in plain.iter().enumerate() {
-        let meets = |other: &PathBuf| other.starts_with(copy) || copy.starts_with(other);
-        if let Some(other) = plain[..at].iter().position(meets) {
-            return Err(Failure::usage(format!(
-                "the copies of {} and {} meet in {}; plan them apart",
-                quoted(&roots[other]),
-                quoted(&roots[at]),
-                quoted(copy)
-            )));
-        }
+    if let Some((other, at)) = first_meeting(&plain) {
+        return Err(Failure::usage(format!(
+            "the copies of {} and {} meet in {}; plan them apart",
+            quoted(&roots[other]),
+            quoted(&roots[at]),
+            quoted(&plain[at])
+        )));
     }
     Ok(roots.into_iter().zip(copies).collect())
 }
 
-/// Returns a path of a plan as a part of its tree.
+/// Returns the first path that is equal to, above or below an earlier one, after the first such one.
+fn first_meeting(paths: &[PathBuf]) -> Option<(usize, usize)> {
+    // The first path that is each one, and the first that is it or below it.
+    let mut by_path: HashMap<&Path, usize> = HashMap::new();
+    let mut by_above: HashMap<&Path, usize> = HashMap::new();
+    for (at, path) in paths.iter().enumerate() {
+        let above = path.ancestors().filter_map(|above| by_path.get(above));
+        if let Some(other) = above.chain(by_above.get(path.as_path())).min() {
+            return Some((*other, at));
+        }
+        by_path.insert(path.as_path(), at);
+        for above in path.ancestors() {
+            by_above.entry(above).or_insert(at);
+        }
+    }
+    None
+}
+
+/// Returns a path of a plan as a part of its tree. With `-x` an argument can be a mount inside another one: then it is
+/// a part of the inner one.
 pub(crate) fn part_of(
-    plan: &Plan,
-    copies: &[(PathBuf, PathBuf)],
+    copies: &HashMap<PathBuf, PathBuf>,
     path: &Path,
     alone: bool,
 ) -> Option<Subtree> {
-    let root = root_of(plan, path)?;
-    let (_, copy) = copies.iter().find(|(of, _)| of == root)?;
+    let (root, copy) = path.ancestors().find_map(|above| copies.get_key_value(above))?;
     let below = path.strip_prefix(root).ok()?.to_owned();
     Some(Subtree { root: root.to_owned(), copy: copy.clone(), below, alone })
 }
@@ -427,6 +441,22 @@ fn print(args: &CpArgs, plan: &Plan, part: &PartHeader, own: bool) -> Result<(),
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn copies_that_meet_are_found_as_by_comparing_all_pairs() {
+        let all = ["/a", "/a/b", "/a/b/c", "/ab", "/d", "/d/e", "/"].map(PathBuf::from);
+        let count = all.len();
+        for number in 0..count.pow(4) {
+            let digits = [1, count, count.pow(2), count.pow(3)];
+            let paths = digits.map(|digit| all[number / digit % count].clone());
+            let expected = (0..paths.len()).find_map(|at| {
+                let copy = &paths[at];
+                let meets = |other: &PathBuf| other.starts_with(copy) || copy.starts_with(other);
+                Some((paths[..at].iter().position(meets)?, at))
+            });
+            assert_eq!(first_meeting(&paths), expected, "{paths:?}");
+        }
+    }
 
     #[test]
     fn the_work_of_a_part_contains_what_directories_need() {

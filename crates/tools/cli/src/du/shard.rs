@@ -8,8 +8,8 @@ use super::input::{print_errors_of, print_notes};
 use crate::exit::{Ended, Failure};
 use crate::out;
 use crate::subtrees::{
-    self, Outcome, Sharding, Standing, SubtreeCommand, changed, meta, one_file_system, standing,
-    subtree,
+    self, Outcome, Sharding, Standing, SubtreeCommand, changed, meta, one_file_system, roots_of,
+    standing, subtree,
 };
 use ioloom_du::scan::{ScanOptions, ScanProgress, Scanner};
 use ioloom_du::{Scan, Tally};
@@ -93,8 +93,9 @@ fn scan(
     // Without the roots: what is reached by two paths must not depend on the shards that they are in.
     let scanner = Scanner::new(options, &[], stop.clone(), progress);
     let mut scanner = scanner.map_err(Failure::refused)?;
+    let roots = roots_of(plan);
     for (path, alone) in &subtrees {
-        match standing(plan, path) {
+        match standing(plan, &roots, path) {
             Standing::Same => {}
             Standing::OtherDevice => continue,
             Standing::Changed => {

@@ -3,7 +3,7 @@
 use super::report::Shown;
 use super::{report, text};
 use crate::exit::{Ended, Exit, Failure};
-use crate::sharding::{absolute, enter, failure, place};
+use crate::sharding::{enter, failure, place};
 use crate::subtrees::{meta, subtree};
 use crate::{cp, out, stderr};
 use ioloom_copy::{CopyError, Subtree, Watcher, finish_subtrees};
@@ -79,8 +79,6 @@ pub(super) fn merge(plan: &Plan, census: &Census, shown: Shown<'_>) -> Ended {
     if let Some(shards) = text::with_errors(census) {
         stderr::message(&format!("not all was copied in {shards}"));
     }
-    // It can be relative, too.
-    let file = shown.report.map(|file| absolute(file.to_owned())).transpose()?;
     enter(plan)?;
     let finished = finish(plan, census, &names)?;
     sum.copied.errors.extend(finished.errors.iter().cloned());
@@ -88,7 +86,7 @@ pub(super) fn merge(plan: &Plan, census: &Census, shown: Shown<'_>) -> Ended {
         stderr::message(&new_message(&finished.new));
     }
     let errors = failed_before.saturating_add(finished.errors.len() as u64);
-    report::write(file.as_deref(), plan, census, &summary, || report::Result {
+    report::write(shown.report, plan, census, &summary, || report::Result {
         answer: report::amount(&summary),
         doubts: finished.new.first().map(|_| new_message(&finished.new)).into_iter().collect(),
         facts: vec![
@@ -172,7 +170,7 @@ fn finish(plan: &Plan, census: &Census, names: &[(PathBuf, bool)]) -> Result<Fin
     };
     let copies = cp::copies(plan, &target)?;
     let alone = names.iter().filter(|(_, alone)| *alone);
-    let shared = alone.filter_map(|(path, alone)| cp::part_of(plan, &copies, path, *alone));
+    let shared = alone.filter_map(|(path, alone)| cp::part_of(&copies, path, *alone));
     let shared: Vec<Subtree> = shared.collect();
     let errors = finish_subtrees(&shared, &options, &Printing);
     let errors: Vec<String> =

@@ -9,7 +9,7 @@ use crate::each::line::Form;
 use crate::each::output::ERRORS_PRINTED;
 use crate::each::selection::Selection;
 use crate::exit::{Ended, Exit, Failure};
-use crate::sharding::{failure, host};
+use crate::sharding::{absolute, failure, host};
 use crate::{atomic_file, out, stderr};
 use clap::Args;
 use ioloom_failure::quoted;
@@ -81,6 +81,9 @@ pub(super) struct MergeArgs {
 
 pub(super) fn run(args: &MergeArgs) -> Ended {
     atomic_file::refuse_dash("--report", args.report.as_deref())?;
+    // The directory changes before it is written.
+    let report = args.report.clone().map(absolute).transpose()?;
+    let report = report.as_deref();
     let plan = Plan::read(&args.parts.plan).map_err(failure)?;
     let census = census(&plan, &args.parts.places, &host()).map_err(failure)?;
     if !census.is_complete() {
@@ -98,7 +101,6 @@ pub(super) fn run(args: &MergeArgs) -> Ended {
                 "--per-file and --recheck are for the files of 'ioloom each'",
             ));
         }
-        let report = args.report.as_deref();
         return merge(&plan, &census, Shown { json: args.json, quiet: args.quiet, report });
     }
     let lines = lines(args, &census)?;
@@ -125,7 +127,7 @@ pub(super) fn run(args: &MergeArgs) -> Ended {
     if let Some(changes) = changes.as_ref().filter(|_| changed) {
         stderr::message(&changes.message());
     }
-    report::write(args.report.as_deref(), &plan, &census, &summary, || report::Result {
+    report::write(report, &plan, &census, &summary, || report::Result {
         answer: report::amount(&summary),
         doubts: changes.iter().filter(|_| changed).map(Changes::message).collect(),
         facts: combined.digest.iter().map(|digest| ("digest", digest.to_string())).collect(),

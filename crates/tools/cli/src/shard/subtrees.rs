@@ -9,6 +9,7 @@ use ioloom_du::subtrees::{Subtree, subtrees};
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_sys::dir;
 use ioloom_walk::{Fields, PathList};
+use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -74,12 +75,13 @@ impl Place {
         Ok(Self { real, device: meta.device, inode: meta.inode, is_directory })
     }
 
-    /// Returns whether a scan of this argument counts all of another one.
+    fn identity(&self) -> ((u32, u32), u64) {
+        (self.device, self.inode)
+    }
+
+    /// Returns whether a scan of this argument counts all of another one, whose path is below its own.
     fn contains(&self, other: &Self, one_file_system: bool) -> bool {
-        let same = self.device == other.device;
-        let equal = same && self.inode == other.inode && self.is_directory;
-        let inside = self.is_directory && other.real.starts_with(&self.real);
-        self.real == other.real || equal || inside && (!one_file_system || self.reaches(other))
+        self.is_directory && (!one_file_system || self.reaches(other))
     }
 
     /// Returns whether all directories down to one inside are on the same device.
@@ -97,12 +99,26 @@ impl Place {
 fn outermost(paths: &[PathBuf], one_file_system: bool) -> Result<Vec<PathBuf>, Failure> {
     let places: Result<Vec<Place>, PathError> = paths.iter().map(|path| Place::of(path)).collect();
     let places = places.map_err(Failure::failed)?;
-    let contains = |a: usize, b: usize| places[a].contains(&places[b], one_file_system);
+    // The first argument with each path, and the first that is each directory.
+    let (mut by_path, mut by_identity) = (HashMap::new(), HashMap::new());
+    for (at, place) in places.iter().enumerate() {
+        by_path.entry(place.real.as_path()).or_insert(at);
+        if place.is_directory {
+            by_identity.entry(place.identity()).or_insert(at);
+        }
+    }
     let is_inside = |at: &usize| {
-        (0..places.len()).any(|other| {
-            // Of two that contain each other, the first one remains.
-            other != *at && contains(other, *at) && (other < *at || !contains(*at, other))
-        })
+        let place = &places[*at];
+        let is_other = |first: Option<&usize>| first.is_some_and(|first| first != at);
+        let mut above = place.real.ancestors().skip(1).filter_map(|path| by_path.get(path));
+        is_other(by_path.get(place.real.as_path()))
+            || place.is_directory && is_other(by_identity.get(&place.identity()))
+            || above.any(|outer| {
+                let other = &places[*outer];
+                // Of two that contain each other, the first one remains.
+                let remains = outer < at || other.identity() != place.identity();
+                remains && other.contains(place, one_file_system)
+            })
     };
     let outer = (0..paths.len()).filter(|at| !is_inside(at));
     Ok(outer.map(|at| paths[at].clone()).collect())
@@ -154,6 +170,43 @@ mod tests {
         same(&["link/b", "a"], &["a"]);
         same(&["a", "a/self"], &["a"]);
         assert!(outermost(&[at("gone")], false).is_err());
+    }
+
+    /// Compares all pairs.
+    fn outermost_by_pairs(paths: &[PathBuf], one_file_system: bool) -> Vec<PathBuf> {
+        let places: Vec<Place> = paths.iter().map(|path| Place::of(path).unwrap()).collect();
+        let contains = |a: usize, b: usize| {
+            let (a, b) = (&places[a], &places[b]);
+            let is_inside = b.real.starts_with(&a.real) && a.contains(b, one_file_system);
+            a.real == b.real || a.is_directory && a.identity() == b.identity() || is_inside
+        };
+        let is_inside = |at: &usize| {
+            (0..places.len()).any(|other| {
+                other != *at && contains(other, *at) && (other < *at || !contains(*at, other))
+            })
+        };
+        let outer = (0..paths.len()).filter(|at| !is_inside(at));
+        outer.map(|at| paths[at].clone()).collect()
+    }
+
+    #[test]
+    fn arguments_are_left_out_as_by_comparing_all_pairs() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::create_dir_all(at("a/b/c")).unwrap();
+        std::fs::create_dir_all(at("ab")).unwrap();
+        std::fs::write(at("a/file"), "").unwrap();
+        std::os::unix::fs::symlink("a", at("link")).unwrap();
+        let all = ["a", "a/b", "a/b/c", "ab", "a/file", "link", "link/", "a/../ab"].map(at);
+        let count = all.len();
+        for number in 0..count.pow(3) {
+            let at = [number % count, number / count % count, number / count / count];
+            let paths = at.map(|at| all[at].clone());
+            for one_file_system in [false, true] {
+                let found = outermost(&paths, one_file_system).unwrap();
+                assert_eq!(found, outermost_by_pairs(&paths, one_file_system), "{paths:?}");
+            }
+        }
     }
 
     #[test]

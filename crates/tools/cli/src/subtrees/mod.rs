@@ -345,9 +345,13 @@ pub(crate) fn changed(verb: &str, path: &Path) -> String {
     format!("cannot {verb} {path}: it was a directory when the plan was made; plan again")
 }
 
-pub(crate) fn standing(plan: &Plan, path: &Path) -> Standing {
-    let (Some(root), Ok(found)) = (root_of(plan, path).filter(|root| *root != path), meta(path))
-    else {
+/// Compares a subtree with the plan, whose arguments are `roots`. With `-x` an argument can be a mount inside another
+/// one: then the inner one counts.
+pub(crate) fn standing(plan: &Plan, roots: &HashSet<&Path>, path: &Path) -> Standing {
+    // As it was given: a slash at its end can mean what a link leads to.
+    let root = path.ancestors().find_map(|above| roots.get(above).copied());
+    let root = root.filter(|root| *root != path);
+    let (Some(root), Ok(found)) = (root, meta(path)) else {
         return Standing::Same;
     };
     if found.kind != dir::Kind::Directory {
@@ -357,11 +361,9 @@ pub(crate) fn standing(plan: &Plan, path: &Path) -> Standing {
     if crosses && one_file_system(plan) { Standing::OtherDevice } else { Standing::Same }
 }
 
-/// Returns the argument of the plan that contains a path. With `-x` an argument can be a mount inside another
-/// one: then it is the inner one.
-pub(crate) fn root_of<'p>(plan: &'p Plan, path: &Path) -> Option<&'p Path> {
-    let roots = plan.header.roots.iter().map(|root| root.path());
-    roots.filter(|root| path.starts_with(root)).max_by_key(|root| root.components().count())
+/// Returns the arguments of a plan.
+pub(crate) fn roots_of(plan: &Plan) -> HashSet<&Path> {
+    plan.header.roots.iter().map(|root| root.path()).collect()
 }
 
 fn is_gone(path: &Path) -> bool {

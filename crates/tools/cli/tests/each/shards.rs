@@ -186,6 +186,21 @@ fn files_that_changed_since_the_plan_are_reported() {
 }
 
 #[test]
+fn the_page_of_a_recheck_is_in_the_directory_of_the_command() {
+    let place = quick();
+    place.odd_tree("t");
+    plan(&place, 1, &[]);
+    run_all(&place, 1, &["-q"], 0);
+    fs::create_dir(place.at("elsewhere")).unwrap();
+    let args = ["merge", "../t.shards", "../parts", "--recheck", "--report", "page.html"];
+    let mut merge = place.ours(&["shard"]);
+    let merged: ProcessOutput =
+        merge.args(args).current_dir(place.at("elsewhere")).output().unwrap().into();
+    merged.ended(0);
+    assert!(place.at("elsewhere/page.html").exists() && !place.at("page.html").exists());
+}
+
+#[test]
 fn a_file_that_is_no_part_is_never_replaced() {
     let place = quick();
     place.odd_tree("t");
