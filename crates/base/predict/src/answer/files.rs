@@ -4,7 +4,8 @@ use super::fitting::{fixed_parts, parts};
 pub use super::question::Question;
 use super::question::{PIECES_MAX, active_disks, is_measured, mean, pieces, roomy, scenario};
 use super::{
-    Answer, Beyond, DOUBLING, IN_FLIGHT_MAX, Limit, Point, UNKNOWN_DEVICE, ladder, one_to, probes,
+    Answer, Beyond, DOUBLING, FELT, IN_FLIGHT_MAX, Limit, Point, UNKNOWN_DEVICE, ladder, one_to,
+    probes,
 };
 use crate::PredictError;
 use crate::error::at_least_zero;
@@ -21,8 +22,6 @@ pub const TIMELINE: usize = 20_000;
 const BYTES_MAX: u64 = 1 << 50;
 /// Longest mean compute time, in seconds: a year.
 const COMPUTE_MAX_S: f64 = 366.0 * 86_400.0;
-/// Share of a change of the device in the elapsed time below which the cores are the limit.
-const FELT: f64 = 0.5;
 
 /// Answers a question.
 ///
