@@ -221,10 +221,25 @@ impl Measured {
     /// Returns the processor seconds of reading an evicted file with `in_flight` requests on average.
     /// With more of them, one interrupt and one wait end several.
     pub(crate) fn cold_cpu_s(&self, in_flight: f64) -> Result<f64, PredictError> {
-        let one_s = above_zero("processor time of a file", self.file_cpu_s)?;
-        let most = self.in_flight_max();
-        let knee = Knee::fit_busy(&self.cold_s, self.busy.cold)?;
-        let many_s = self.busy.cold * f64::from(self.cores) * knee.seconds(most);
+        self.cpu_s(self.file_cpu_s, (&self.cold_s, self.busy.cold), in_flight)
+    }
+
+    /// Returns the processor seconds of walking a file with `threads`.
+    pub(crate) fn threaded_walk_cpu_s(&self, threads: f64) -> Result<f64, PredictError> {
+        self.cpu_s(self.walk_cpu_s, (&self.walk_s, self.busy.walk), threads)
+    }
+
+    /// Interpolates the processor seconds of a file between those with one in flight and those of a probe
+    /// with most, over the logarithm of the number.
+    fn cpu_s(
+        &self,
+        one_s: f64,
+        (probes, busy): (&[(u32, f64)], f64),
+        in_flight: f64,
+    ) -> Result<f64, PredictError> {
+        let one_s = above_zero("processor time of a file", one_s)?;
+        let most = most(probes);
+        let many_s = busy * f64::from(self.cores) * Knee::fit_busy(probes, busy)?.seconds(most);
         if most <= 1 || many_s <= 0.0 {
             return Ok(one_s);
         }
