@@ -1,6 +1,6 @@
 //! Copying files from one device to another.
 
-use super::profile::{Class, Measured, stations};
+use super::profile::{Class, Measured, Size, stations};
 use super::{
     Answer, Beyond, DOUBLING, IN_FLIGHT_MAX, Limit, Point, UNKNOWN_DEVICE, at_once, ladder, one_to,
     probes,
@@ -74,7 +74,7 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
             limit: limit(&all, question, busy, rate),
             beyond: probed.map(|m| Beyond {
                 threads: (f64::from(threads) / f64::from(m.in_flight_max())).max(1.0),
-                files: (files / m.files as f64).max(1.0),
+                files: m.reads_beyond(files, bytes),
                 size: m.size_beyond(bytes, &m.medium_s, &m.large_s),
                 ..Beyond::INSIDE
             }),
@@ -143,6 +143,9 @@ fn check(question: &Question) -> Result<(), PredictError> {
 fn measured(question: &Question, found: &Measured) -> Result<Answer, PredictError> {
     let most = |probes: &[(u32, f64)]| probes.iter().map(|(n, _)| *n).max().unwrap_or(1);
     let (bytes, files) = (question.bytes as f64, question.files as f64);
+    // How busy the processors are was measured with small files.
+    let copies_keep_cores_busy =
+        found.busy.copy >= 0.9 && found.nearest_copied(bytes) == Size::Small;
     let mut points = Vec::new();
     for threads in ladder(question.threads_max) {
         let busy = at_once(threads, question.files);
@@ -156,12 +159,14 @@ fn measured(question: &Question, found: &Measured) -> Result<Answer, PredictErro
             rate_per_s: 1.0 / each_s,
             limit: if twice_s * (1.0 + DOUBLING) < each_s {
                 Limit::InFlight
+            } else if copies_keep_cores_busy && busy >= found.cores {
+                Limit::Compute
             } else {
                 Limit::Device
             },
             beyond: Some(Beyond {
                 threads: (f64::from(threads) / f64::from(most(&found.copy_s))).max(1.0),
-                files: (files / found.files as f64).max(1.0),
+                files: found.copies_beyond(files, bytes),
                 size: found.size_beyond(bytes, &found.copy_medium_s, &found.copy_large_s),
                 ..Beyond::INSIDE
             }),
@@ -178,23 +183,31 @@ fn measured(question: &Question, found: &Measured) -> Result<Answer, PredictErro
             .to_owned(),
         parameters: format!(
             "probes of this machine: copies of {} files of {} bytes, {} threads",
-            found.files,
+            found.copy_files,
             found.file_bytes,
             probes(&found.copy_s)
         ),
         enough: Answer::enough(&points),
         points,
-        notes: measured_notes(question.one_device),
+        notes: measured_notes(question, found),
     })
 }
 
 /// Returns further remarks on an answer from probes.
-fn measured_notes(one_device: bool) -> Vec<String> {
-    let interval = format!(
+fn measured_notes(question: &Question, found: &Measured) -> Vec<String> {
+    let mut notes = vec![format!(
         "the interval covers a machine that is {UNKNOWN_DEVICE} times as fast or slow as in the probes"
-    );
-    let same = "the probes copied within one device, so source and target are answered as one";
-    std::iter::once(interval).chain((!one_device).then(|| same.to_owned())).collect()
+    )];
+    if question.files as f64 * question.bytes as f64 > found.bytes_copied() {
+        let ended = "the probes ended when the copies were in memory; a copy that is larger than the free \
+                     memory is written at the speed of the device, which was not probed";
+        notes.push(ended.to_owned());
+    }
+    if !question.one_device {
+        let same = "the probes copied within one device, so source and target are answered as one";
+        notes.push(same.to_owned());
+    }
+    notes
 }
 
 fn device(question: &Question, class: Class) -> Result<Device, PredictError> {
@@ -244,6 +257,7 @@ fn limit(network: &Network, question: &Question, threads: u32, rate: f64) -> Lim
 
 #[cfg(test)]
 mod tests {
+    use super::super::profile::Busy;
     use super::*;
 
     fn question(to: Class, bytes: u64) -> Question {
@@ -321,6 +335,41 @@ mod tests {
             answer.notes.iter().any(|note| note.contains("within one device"))
         };
         assert_eq!([true, false].map(noted), [false, true]);
+    }
+
+    /// Copies of this machine at `copy_s`, as in the probes.
+    fn copies(copy_s: Vec<(u32, f64)>, share: f64) -> Measured {
+        let probed = super::super::fitting::tests::probed(vec![(1, 80e-6), (4, 30e-6)]);
+        let busy = Busy { copy: share, ..probed.busy };
+        Measured { copy_s, copy_large_s: vec![(1, 8e-3), (4, 6e-3)], busy, ..probed }
+    }
+
+    #[test]
+    fn copies_that_keep_the_processors_busy_are_limited_by_them() {
+        let limit = |share, bytes| {
+            let measured = copies([1, 2, 4, 32].map(|n| (n, 40e-6)).to_vec(), share);
+            let (from, measured) = (Class::Measured, Some(measured));
+            let asked = Question { from, measured, ..question(Class::Measured, bytes) };
+            answer(&asked).unwrap().points.pop().unwrap().limit
+        };
+        assert_eq!(limit(0.98, 4096), Limit::Compute);
+        assert_eq!(limit(0.5, 4096), Limit::Device);
+        assert_eq!(limit(0.98, 16 << 20), Limit::Device);
+    }
+
+    #[test]
+    fn copies_of_more_than_the_probes_are_beyond_them() {
+        let asked = |files, bytes| {
+            let measured = copies(vec![(1, 90e-6), (4, 40e-6)], 0.5);
+            let (from, measured) = (Class::Measured, Some(measured));
+            let question = Question { files, ..question(Class::Measured, bytes) };
+            let answer = answer(&Question { from, measured, ..question }).unwrap();
+            let noted = answer.notes.iter().any(|note| note.contains("free memory"));
+            (answer.points[0].beyond.unwrap().files, noted)
+        };
+        assert_eq!(asked(16_000, 16 << 20), (4000.0, true));
+        assert_eq!(asked(4, 16 << 20), (1.0, false));
+        assert_eq!(asked(4000, 4096), (1.0, false));
     }
 
     #[test]

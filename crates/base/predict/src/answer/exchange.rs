@@ -1,7 +1,9 @@
 //! A stock server with more clients than can be measured.
 
 use super::profile::MeasuredExchange;
-use super::{Answer, Beyond, DOUBLING, Limit, Point, ladder, one_to, probes};
+use super::{
+    Answer, Beyond, DOUBLING, FELT, Limit, Point, UNKNOWN_DEVICE, ladder, one_to, probes,
+};
 use crate::PredictError;
 use crate::error::at_least_zero;
 use crate::knee::Knee;
@@ -311,36 +313,62 @@ fn closed_loop(question: &Question, clients: u32) -> Result<(f64, Limit), Predic
         for _ in 0..40 {
             let waiting = f64::midpoint(low, high);
             let commit = commit_s(question, waiting);
-            if served(question, clients, commit)?.0 * commit < waiting {
+            if served_per_s(question, clients, commit)? * commit < waiting {
                 high = waiting;
             } else {
                 low = waiting;
             }
         }
     }
-    served(question, clients, commit_s(question, high))
+    let rate = served_per_s(question, clients, commit_s(question, high))?;
+    Ok((rate, limit(question, clients, high, rate)?))
 }
 
-/// Returns requests per second, and the limit, if a commit takes `commit` seconds.
-fn served(question: &Question, clients: u32, commit: f64) -> Result<(f64, Limit), PredictError> {
+/// Returns requests per second if a commit takes `commit` seconds.
+fn served_per_s(question: &Question, clients: u32, commit: f64) -> Result<f64, PredictError> {
     let cores = f64::from(question.cores);
-    let mut stations = vec![
+    let stations = vec![
         Station::Delay { demand_s: question.think_s + ROUND_TRIP_S + commit },
         Station::Queue { demand_s: question.request_s / cores },
         Station::Delay { demand_s: question.request_s * (cores - 1.0) / cores },
+        Station::Queue { demand_s: own_sync_s(question) },
     ];
-    let each = question.durability == Durability::Each;
-    let sync_s = if each { EACH_S + question.sync_s } else { 0.0 };
-    stations.push(Station::Queue { demand_s: sync_s });
-    let rate = Network::new(stations)?.rate_per_s(clients);
-    let limit = if rate * question.request_s > 0.9 * cores {
-        Limit::Compute
-    } else if rate * sync_s > 0.9 || (commit > question.think_s && commit > question.request_s) {
+    Ok(Network::new(stations)?.rate_per_s(clients))
+}
+
+/// Returns the limit of clients that are served at this rate while `waiting` of them wait for a commit.
+///
+/// Most of a shared commit of many orders is not its sync. So a sync is the limit only if a faster one would
+/// be felt.
+fn limit(
+    question: &Question,
+    clients: u32,
+    waiting: f64,
+    rate: f64,
+) -> Result<Limit, PredictError> {
+    let commit = commit_s(question, waiting);
+    if rate * question.request_s > 0.9 * f64::from(question.cores) {
+        return Ok(Limit::Compute);
+    }
+    let waits = commit > question.think_s && commit > question.request_s;
+    if !waits && rate * own_sync_s(question) <= 0.9 {
+        return Ok(Limit::Clients);
+    }
+    let faster = Question { sync_s: question.sync_s / UNKNOWN_DEVICE, ..question.clone() };
+    let gain = served_per_s(&faster, clients, commit_s(&faster, waiting))? / rate;
+    let rest_s = commit_s(&Question { sync_s: 0.0, ..faster }, waiting);
+    Ok(if gain.ln() >= FELT * UNKNOWN_DEVICE.ln() {
         Limit::Sync
-    } else {
+    } else if waits && rest_s <= question.think_s {
         Limit::Clients
-    };
-    Ok((rate, limit))
+    } else {
+        Limit::Compute
+    })
+}
+
+/// Returns the time of a sync of a single order with what comes with it; 0 with other levels.
+fn own_sync_s(question: &Question) -> f64 {
+    if question.durability == Durability::Each { EACH_S + question.sync_s } else { 0.0 }
 }
 
 /// Returns how long an order waits for a shared commit: the one that is under way when it arrives, if
@@ -483,6 +511,22 @@ mod tests {
         assert!(super::answer(&Question { think_s: -1.0, ..question(4) }).is_err());
     }
 
+    /// A commit of 10,000 orders takes 35 ms, of which its sync is 0.3 ms.
+    #[test]
+    fn syncs_are_the_limit_only_if_faster_ones_are_felt() {
+        let durability = Durability::Group;
+        let asked = Question { think_s: 0.0, durability, ..question(10_000) };
+        let points = answer(&asked).unwrap().points;
+        let free = answer(&Question { sync_s: 0.0, ..asked }).unwrap().points;
+        for (point, free) in points.iter().zip(&free) {
+            let is_felt = free.elapsed_s * (1.0 + DOUBLING) < point.elapsed_s;
+            assert!(is_felt || point.limit != Limit::Sync, "{point:?} {free:?}");
+            assert_ne!(free.limit, Limit::Sync, "{free:?}");
+        }
+        assert_eq!(points[0].limit, Limit::Sync);
+        assert_eq!(points.last().unwrap().limit, Limit::Compute);
+    }
+
     #[test]
     fn just_below_saturation_slower_requests_take_longer() {
         let busy = answer(&question(300_000)).unwrap();
@@ -538,7 +582,7 @@ mod tests {
             answer(&asked).unwrap().points.pop().unwrap().limit
         };
         assert_eq!(limit(1400), Limit::Pool);
-        assert_eq!(limit(6000), Limit::Sync);
+        assert_eq!(limit(6000), Limit::Compute);
     }
 
     #[test]

@@ -4,7 +4,8 @@ use super::fitting::{fixed_parts, parts};
 pub use super::question::Question;
 use super::question::{PIECES_MAX, active_disks, is_measured, mean, pieces, roomy, scenario};
 use super::{
-    Answer, Beyond, DOUBLING, IN_FLIGHT_MAX, Limit, Point, UNKNOWN_DEVICE, ladder, one_to, probes,
+    Answer, Beyond, DOUBLING, FELT, IN_FLIGHT_MAX, Limit, Point, UNKNOWN_DEVICE, ladder, one_to,
+    probes,
 };
 use crate::PredictError;
 use crate::error::at_least_zero;
@@ -21,8 +22,6 @@ pub const TIMELINE: usize = 20_000;
 const BYTES_MAX: u64 = 1 << 50;
 /// Longest mean compute time, in seconds: a year.
 const COMPUTE_MAX_S: f64 = 366.0 * 86_400.0;
-/// Share of a change of the device in the elapsed time below which the cores are the limit.
-const FELT: f64 = 0.5;
 
 /// Answers a question.
 ///
@@ -40,18 +39,17 @@ pub fn answer(asked: &Question) -> Result<Answer, PredictError> {
         let files = if threads == last { SAMPLE } else { SAMPLE_POINT };
         let parts = parts(question, threads)?;
         let middle = runs.run(threads, parts, runs.files(files, threads));
-        let half = runs.files(SAMPLE_POINT, threads);
-        let fast = runs.run(threads, (scaled(parts.0, 1.0 / UNKNOWN_DEVICE), parts.1), half);
-        let slow = runs.run(threads, (scaled(parts.0, UNKNOWN_DEVICE), parts.1), half);
+        let (felt, [fast_s, slow_s]) =
+            runs.varied(threads, parts, runs.files(SAMPLE_POINT, threads));
         let elapsed_s = middle.elapsed_s;
         runs.keep(threads, runs.files(files, threads), elapsed_s);
         points.push(Point {
             threads,
             elapsed_s,
-            low_s: fast.elapsed_s.min(middle.interval_s.0).min(elapsed_s),
-            high_s: slow.elapsed_s.max(middle.interval_s.1).max(elapsed_s),
+            low_s: fast_s.min(middle.interval_s.0).min(elapsed_s),
+            high_s: slow_s.max(middle.interval_s.1).max(elapsed_s),
             rate_per_s: asked.files as f64 / elapsed_s,
-            limit: match felt(&fast, &slow) < FELT {
+            limit: match felt < FELT {
                 true => Limit::Compute,
                 false => Limit::Device,
             },
@@ -102,6 +100,24 @@ impl Runs<'_> {
         sample::run(&scenario, question.disks, question.files, &mut fixed, threads.max(1))
     }
 
+    /// Returns which share of a change of the device is felt, and the elapsed times of a fast and a slow
+    /// machine. The processor times of the measured device are as uncertain as its own.
+    fn varied(
+        &self,
+        threads: u32,
+        (device, machine): (Device, Machine),
+        files: u32,
+    ) -> (f64, [f64; 2]) {
+        let both = [1.0 / UNKNOWN_DEVICE, UNKNOWN_DEVICE];
+        let elapsed_s = |device, machine| self.run(threads, (device, machine), files).elapsed_s;
+        let ends = both.map(|factor| elapsed_s(scaled(device, factor), machine));
+        let felt = felt(ends[0], ends[1]);
+        match is_measured(self.question) {
+            true => (felt, both.map(|f| elapsed_s(scaled(device, f), costing(machine, f)))),
+            false => (felt, ends),
+        }
+    }
+
     /// Keeps the elapsed time of a run.
     fn keep(&mut self, threads: u32, files: u32, elapsed_s: f64) {
         self.times.insert((threads, u64::from(files).min(self.question.files)), elapsed_s);
@@ -137,11 +153,12 @@ impl Runs<'_> {
 fn beyond(asked: &Question, threads: u32) -> Option<Beyond> {
     let m = asked.measured.as_ref().filter(|_| is_measured(asked))?;
     let each = threads.div_ceil(active_disks(asked, threads));
+    let bytes = mean(asked.sizes) as f64;
     Some(Beyond {
         threads: (f64::from(each) / f64::from(m.in_flight_max())).max(1.0),
-        files: (asked.files as f64 / m.files as f64).max(1.0),
+        files: m.reads_beyond(asked.files as f64, bytes),
         disks: f64::from(asked.disks.max(1)),
-        size: m.size_beyond(mean(asked.sizes) as f64, &m.medium_s, &m.large_s),
+        size: m.size_beyond(bytes, &m.medium_s, &m.large_s),
         ..Beyond::INSIDE
     })
 }
@@ -153,10 +170,16 @@ fn notes(question: &Question, parts_each: u64, pieces: u32) -> Result<Vec<String
         "auto, the controller of the engine, takes {:.3} s here with a window of {window} at the end",
         auto.elapsed_s
     )];
-    notes.push(format!(
-        "the interval covers a device that is {UNKNOWN_DEVICE} times as fast or slow as its \
-         parameters say; processor times count as exact"
-    ));
+    notes.push(match is_measured(question) {
+        true => format!(
+            "the interval covers reads whose times at the device and on the processors are \
+             {UNKNOWN_DEVICE} times as long or short as in the probes; the compute time counts as exact"
+        ),
+        false => format!(
+            "the interval covers a device that is {UNKNOWN_DEVICE} times as fast or slow as its \
+             parameters say; processor times count as exact"
+        ),
+    });
     if u64::from(auto.simulated) < question.files {
         notes.push(format!(
             "at least {} files of the last point, and {} of the others, were simulated; the rest \
@@ -205,10 +228,10 @@ fn divided(asked: &Question) -> Result<(Question, u64), PredictError> {
     Ok((Question { files, sizes, compute_s, ..asked.clone() }, parts))
 }
 
-/// Returns which share of a change of the device is seen in the elapsed time, from runs with a fast and a slow
+/// Returns which share of a change of the device is seen in the elapsed time, from those with a fast and a slow
 /// device. It is small where the cores are the limit, also in a job of a few files whose end is long.
-fn felt(fast: &Sampled, slow: &Sampled) -> f64 {
-    (slow.elapsed_s / fast.elapsed_s).ln() / (2.0 * UNKNOWN_DEVICE.ln())
+fn felt(fast_s: f64, slow_s: f64) -> f64 {
+    (slow_s / fast_s).ln() / (2.0 * UNKNOWN_DEVICE.ln())
 }
 
 /// Simulates the engine's controller; returns the run and the last window.
@@ -299,11 +322,23 @@ fn scaled(device: Device, factor: f64) -> Device {
     Device { model, ..device }
 }
 
+/// Returns a machine on which reading costs `factor` times as much processor time.
+fn costing(machine: Machine, factor: f64) -> Machine {
+    let ns = |ns: u64| (ns as f64 * factor) as u64;
+    Machine {
+        open_ns: ns(machine.open_ns),
+        request_ns: ns(machine.request_ns),
+        hand_off_ns: ns(machine.hand_off_ns),
+        byte_ns: machine.byte_ns * factor,
+        ..machine
+    }
+}
+
 fn parameters(question: &Question) -> String {
     match &question.measured {
         Some(measured) if is_measured(question) => format!(
             "probes of this machine: {} files of {} bytes, {}; {:.1} µs of processor",
-            measured.files,
+            measured.cold_files,
             measured.file_bytes,
             probes(&measured.cold_s),
             measured.file_cpu_s * 1e6

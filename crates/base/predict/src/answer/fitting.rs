@@ -175,6 +175,10 @@ pub(super) mod tests {
         Measured {
             cores: 2,
             files: 8000,
+            cold_files: 8000,
+            copy_files: 4000,
+            medium_files: 256,
+            large_files: 4,
             file_bytes: 4096,
             file_cpu_s: 10e-6,
             cold_s,
@@ -380,6 +384,28 @@ pub(super) mod tests {
             let asked = Question { order, ..asked(flat(600.0)) };
             assert_eq!(answer(&asked), Err(PredictError::UnknownOrder));
         }
+    }
+
+    #[test]
+    fn files_of_a_size_are_compared_with_those_of_its_probes() {
+        let files = |files, bytes| {
+            let asked = Question { files, sizes: Sizes::Fixed(bytes), ..asked(flat(600.0)) };
+            answer(&asked).unwrap().points[0].beyond.unwrap().files
+        };
+        assert_eq!(files(16_000, 4096), 2.0);
+        assert_eq!(files(64, 16 << 20), 16.0);
+        assert_eq!(files(2, 16 << 20), 1.0);
+    }
+
+    #[test]
+    fn the_interval_of_cached_files_covers_other_processor_times() {
+        let measured = probed(vec![(1, 80e-6), (4, 30e-6), (64, 12e-6)]);
+        let all = answer(&Question { cached: 1.0, ..asked(measured) }).unwrap();
+        for point in &all.points {
+            assert!(point.low_s < point.elapsed_s && point.elapsed_s < point.high_s, "{point:?}");
+            assert!(point.high_s / point.low_s > 1.1, "{point:?}");
+        }
+        assert!(all.notes.iter().all(|note| !note.contains("processor times count as exact")));
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub const UNKNOWN_DEVICE: f64 = 1.25;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
-    /// The cores are busy.
+    /// The cores are busy, or a shared commit is with work besides its sync.
     Compute,
     /// The device is busy.
     Device,
@@ -125,6 +125,8 @@ pub const IN_FLIGHT_MAX: u32 = 8192;
 const ENOUGH: f64 = 0.02;
 /// Gain of twice the threads from which the number in flight is the limit.
 const DOUBLING: f64 = 0.05;
+/// Share of a change of a device or of a sync in the elapsed time below which it is not the limit.
+const FELT: f64 = 0.5;
 
 impl Answer {
     /// Returns the smallest number of threads whose rate is within [`ENOUGH`] of the highest.

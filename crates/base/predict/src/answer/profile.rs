@@ -69,15 +69,23 @@ impl Class {
 pub struct Measured {
     /// Usable cores.
     pub cores: u32,
-    /// Small files per probe.
+    /// Small files of the set or directory.
     pub files: u64,
-    /// Their mean size in bytes.
+    /// Most small files that a probe read.
+    pub cold_files: u64,
+    /// Most small files that a probe copied; 0 without copies.
+    pub copy_files: u64,
+    /// Medium files per probe; 0 without any.
+    pub medium_files: u64,
+    /// Large files per probe; 0 without any.
+    pub large_files: u64,
+    /// Mean size of the small files in bytes.
     pub file_bytes: u64,
-    /// Processor seconds of reading one of them, of all threads of the process.
+    /// Processor seconds of reading a small file, of all threads of the process.
     pub file_cpu_s: f64,
-    /// Reading them evicted from the page cache, by the number in flight.
+    /// Reading small files evicted from the page cache, by the number in flight.
     pub cold_s: Vec<(u32, f64)>,
-    /// Reading them from the page cache, by the number in flight.
+    /// Reading small files from the page cache, by the number in flight.
     pub warm_s: Vec<(u32, f64)>,
     /// Mean size of the medium files; 0 without any.
     pub medium_bytes: u64,
@@ -105,6 +113,14 @@ pub struct Measured {
     /// A stock server, if it was probed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exchange: Option<MeasuredExchange>,
+}
+
+/// A size of the probed files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Size {
+    Small,
+    Medium,
+    Large,
 }
 
 /// Shares of the time of all processors, 0 to 1, by kind of probe; 0 if they were not measured.
@@ -166,6 +182,55 @@ impl Measured {
         (low / bytes).max(bytes / high).max(1.0)
     }
 
+    /// Returns the probed size that is nearest to `bytes`.
+    fn nearest(&self, bytes: f64, medium: &[(u32, f64)], large: &[(u32, f64)]) -> Size {
+        let distance = |size: u64| (size as f64 / bytes).ln().abs();
+        let mut best = (Size::Small, distance(self.file_bytes));
+        for (size, each, probes) in
+            [(Size::Medium, self.medium_bytes, medium), (Size::Large, self.large_bytes, large)]
+        {
+            if !probes.is_empty() && distance(each) < best.1 {
+                best = (size, distance(each));
+            }
+        }
+        best.0
+    }
+
+    /// Returns the probed size of copies that is nearest to `bytes`.
+    pub(crate) fn nearest_copied(&self, bytes: f64) -> Size {
+        self.nearest(bytes, &self.copy_medium_s, &self.copy_large_s)
+    }
+
+    /// Returns by which factor `files` are more than a probe of the nearest size read; 1 if they are not.
+    pub(crate) fn reads_beyond(&self, files: f64, bytes: f64) -> f64 {
+        let size = self.nearest(bytes, &self.medium_s, &self.large_s);
+        self.files_beyond(files, size, self.cold_files)
+    }
+
+    /// Returns by which factor `files` are more than a probe of the nearest size copied; 1 if they are not.
+    pub(crate) fn copies_beyond(&self, files: f64, bytes: f64) -> f64 {
+        self.files_beyond(files, self.nearest_copied(bytes), self.copy_files)
+    }
+
+    fn files_beyond(&self, files: f64, size: Size, small: u64) -> f64 {
+        let probed = match size {
+            Size::Small => small,
+            Size::Medium => self.medium_files,
+            Size::Large => self.large_files,
+        };
+        (files / probed.max(1) as f64).max(1.0)
+    }
+
+    /// Returns the most bytes that a probe copied.
+    pub(crate) fn bytes_copied(&self) -> f64 {
+        let all = [
+            (self.copy_files, self.file_bytes),
+            (self.medium_files, self.medium_bytes),
+            (self.large_files, self.large_bytes),
+        ];
+        all.iter().map(|(files, each)| *files as f64 * *each as f64).fold(0.0, f64::max)
+    }
+
     /// Returns the most in flight in the probes of small files.
     pub fn in_flight_max(&self) -> u32 {
         most(&self.cold_s)
@@ -221,10 +286,25 @@ impl Measured {
     /// Returns the processor seconds of reading an evicted file with `in_flight` requests on average.
     /// With more of them, one interrupt and one wait end several.
     pub(crate) fn cold_cpu_s(&self, in_flight: f64) -> Result<f64, PredictError> {
-        let one_s = above_zero("processor time of a file", self.file_cpu_s)?;
-        let most = self.in_flight_max();
-        let knee = Knee::fit_busy(&self.cold_s, self.busy.cold)?;
-        let many_s = self.busy.cold * f64::from(self.cores) * knee.seconds(most);
+        self.cpu_s(self.file_cpu_s, (&self.cold_s, self.busy.cold), in_flight)
+    }
+
+    /// Returns the processor seconds of walking a file with `threads`.
+    pub(crate) fn threaded_walk_cpu_s(&self, threads: f64) -> Result<f64, PredictError> {
+        self.cpu_s(self.walk_cpu_s, (&self.walk_s, self.busy.walk), threads)
+    }
+
+    /// Interpolates the processor seconds of a file between those with one in flight and those of a probe
+    /// with most, over the logarithm of the number.
+    fn cpu_s(
+        &self,
+        one_s: f64,
+        (probes, busy): (&[(u32, f64)], f64),
+        in_flight: f64,
+    ) -> Result<f64, PredictError> {
+        let one_s = above_zero("processor time of a file", one_s)?;
+        let most = most(probes);
+        let many_s = busy * f64::from(self.cores) * Knee::fit_busy(probes, busy)?.seconds(most);
         if most <= 1 || many_s <= 0.0 {
             return Ok(one_s);
         }

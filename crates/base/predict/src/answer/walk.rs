@@ -98,12 +98,13 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
         parameters: law.parameters,
         enough: Answer::enough(&points),
         points,
-        notes: std::iter::once(match law.calibrated {
-            Some(_) => interval_note(error),
-            None => assumed_note(),
-        })
-        .chain(cores_note(question.cores))
-        .collect(),
+        notes: match law.calibrated {
+            Some(_) => {
+                let cores = cores_note(question.cores);
+                std::iter::once(interval_note(error)).chain(cores).collect()
+            }
+            None => vec![assumed_note(error, question.cores)],
+        },
     })
 }
 
@@ -119,11 +120,16 @@ fn cores_note(cores: Option<u32>) -> Option<String> {
     Some(match cores {
         CORES => format!("{cores} cores, as in the calibration, without its hardware threads"),
         _ => format!(
-            "computed for {cores} cores; the calibration has {CORES}, so all points are beyond it by a \
-             factor of {:.1} in cores, and the interval is wider",
+            "computed for {}; the calibration has {CORES}, so all points are beyond it by a factor of \
+             {:.1} in cores, and the interval is wider",
+            counted_cores(cores),
             cores_beyond(Some(cores))
         ),
     })
+}
+
+fn counted_cores(cores: u32) -> String {
+    if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") }
 }
 
 /// Answers for this machine, from its probes.
@@ -144,7 +150,8 @@ fn measured(question: &Question) -> Result<Answer, PredictError> {
             ..Beyond::INSIDE
         };
         let half = error * (1.0 + beyond.threads.log2() + 0.5 * beyond.files.log2());
-        let limit = if found.walk_cpu_s > 0.9 * each_s * cores.min(f64::from(busy)) {
+        let cpu_s = found.threaded_walk_cpu_s(f64::from(busy))?;
+        let limit = if cpu_s > 0.9 * each_s * cores.min(f64::from(busy)) {
             Limit::Compute
         } else if knee.seconds(busy.saturating_mul(2)) * (1.0 + DOUBLING) < each_s {
             Limit::InFlight
@@ -186,11 +193,19 @@ fn interval_note(error: f64) -> String {
     )
 }
 
-/// Returns the remark on the interval of a device that no source walked.
-fn assumed_note() -> String {
+/// Returns the remark on the interval of a device that no source walked. Its processor is that of source 001.
+fn assumed_note(error: f64, cores: Option<u32>) -> String {
+    let factor = (UNKNOWN_DEVICE.ln() * 2.0 + error * cores_beyond(cores).log2()).exp();
+    let computed = match cores {
+        Some(cores) if cores != CORES => format!(
+            ", computed for {}; the processor of source 001 has {CORES}, so the interval is wider",
+            counted_cores(cores)
+        ),
+        _ => String::new(),
+    };
     format!(
-        "no walk of this device was measured: the interval covers times {:.2} times as long or short",
-        UNKNOWN_DEVICE * UNKNOWN_DEVICE
+        "no walk of this device was measured: the interval covers times {factor:.2} times as long or \
+         short{computed}"
     )
 }
 
@@ -379,6 +394,7 @@ fn uncalibrated(class: Class, nvme: WalkModel) -> Result<Law, PredictError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::profile::Busy;
     use super::*;
 
     fn ask(class: Class, files: u64) -> Answer {
@@ -496,6 +512,13 @@ mod tests {
         assert!((width(&sata.points[0]) - 2.0 * UNKNOWN_DEVICE.ln()).abs() < 1e-9);
         assert!(note(&sata).contains("no walk of this device"), "{:?}", sata.notes);
         assert!(note(&sata).contains("1.56"), "{:?}", sata.notes);
+        let (class, measured, files, threads_max) = (Class::Sata, None, 1_000, 4);
+        let asked = Question { class, measured, files, threads_max, cores: Some(1) };
+        let one = answer(&asked).unwrap();
+        let factor = width(&one.points[0]).exp();
+        assert!(factor > 1.6 && note(&one).contains(&format!("{factor:.2} times")), "{one:?}");
+        assert!(note(&one).contains("for 1 core;"), "{:?}", one.notes);
+        assert!(one.notes.iter().all(|note| !note.contains("calibration")), "{:?}", one.notes);
     }
 
     #[test]
@@ -517,6 +540,27 @@ mod tests {
         let note = &found.notes[0];
         assert!(note.contains(&format!("±{:.1} %", 100.0 * half)), "{note}");
         assert!(note.contains("of this curve"), "{note}");
+    }
+
+    /// The third kept calibration of `results/predict-cells`: with more threads, a file takes more
+    /// processor time.
+    #[test]
+    fn a_walk_that_keeps_the_processors_busy_is_limited_by_them() {
+        let probed = super::super::fitting::tests::probed(vec![(1, 80e-6), (4, 30e-6)]);
+        let measured = Measured {
+            walk_s: [(1, 1.408), (2, 0.788), (4, 0.758), (16, 0.793), (64, 0.830)]
+                .map(|(n, us)| (n, us * 1e-6))
+                .to_vec(),
+            walk_cpu_s: 1.407e-6,
+            busy: Busy { walk: 0.983, ..Busy::default() },
+            ..probed
+        };
+        let measured = Some(measured);
+        let (class, files, threads_max, cores) = (Class::Measured, 100_000, 64, None);
+        let asked = Question { class, measured, files, threads_max, cores };
+        for point in &answer(&asked).unwrap().points[1..] {
+            assert_eq!(point.limit, Limit::Compute, "{point:?}");
+        }
     }
 
     #[test]

@@ -356,6 +356,10 @@ impl<'a> Advice<'a> {
                     "plan": plan.to_string(),
                     "elapsed_ns": ns,
                 })).collect::<Vec<_>>(),
+                "refused": swept.refused.iter().map(|(plan, reason)| json!({
+                    "plan": plan.to_string(),
+                    "reason": reason,
+                })).collect::<Vec<_>>(),
                 "chosen_ns": swept.chosen_ns.map(|ns| ns as u64),
                 "off": swept.off(),
                 "in_interval": self.expected.zip(swept.chosen_ns)

@@ -74,8 +74,8 @@ pub(super) fn run(dir: Option<&Path>, how: How, store: &StoreArg, json: bool) ->
         true => Sets::existing(&dir, &signals)?,
         false => Sets::create(&dir, how.brief, &signals)?,
     };
-    let times = measure(&sets, how, &signals)?;
-    let mut calibration = calibration(&sets, &dir, how, times);
+    let (times, cold_files) = measure(&sets, how, &signals)?;
+    let mut calibration = calibration(&sets, &dir, how, times, cold_files);
     drop(sets);
     if how.exchange {
         // The probes of the server can fail, and those of the device take minutes.
@@ -118,9 +118,9 @@ fn rounds(how: How) -> usize {
     if how.brief { 1 } else { ROUNDS }
 }
 
-/// Runs all probes.
-fn measure(sets: &Sets, how: How, signals: &StopSignals) -> Result<Times, Failure> {
-    let mut times = Times::new();
+/// Runs all probes. Returns also the most small files that a probe read.
+fn measure(sets: &Sets, how: How, signals: &StopSignals) -> Result<(Times, usize), Failure> {
+    let (mut times, mut cold_files) = (Times::new(), 0);
     let mut add = |kind, n, seconds| times.entry((kind, n)).or_default().push(seconds);
     // Latencies of the last round, which limit the number of files.
     let mut last = BTreeMap::new();
@@ -129,6 +129,7 @@ fn measure(sets: &Sets, how: How, signals: &StopSignals) -> Result<Times, Failur
         for n in COLD_PROBES {
             proceed(signals)?;
             let count = sets.count(last.get(&n).copied().unwrap_or(each_s), n);
+            cold_files = count.max(cold_files);
             eviction::evict(&sets.small.paths[..count])?;
             let [elapsed, cpu] = probes::read(&sets.small.paths, 0..count, n)?;
             add(Kind::Cold, n, elapsed);
@@ -176,10 +177,10 @@ fn measure(sets: &Sets, how: How, signals: &StopSignals) -> Result<Times, Failur
             }
         }
     }
-    Ok(times)
+    Ok((times, cold_files))
 }
 
-fn calibration(sets: &Sets, dir: &Path, how: How, times: Times) -> Calibration {
+fn calibration(sets: &Sets, dir: &Path, how: How, times: Times, cold_files: usize) -> Calibration {
     let mut medians: BTreeMap<Kind, Vec<(u32, f64)>> = BTreeMap::new();
     for ((kind, n), mut all) in times {
         all.sort_by(f64::total_cmp);
@@ -201,6 +202,10 @@ fn calibration(sets: &Sets, dir: &Path, how: How, times: Times) -> Calibration {
     let measured = Measured {
         cores,
         files: sets.small.paths.len() as u64,
+        cold_files: cold_files as u64,
+        copy_files: sets.copied(),
+        medium_files: sets.medium.paths.len() as u64,
+        large_files: sets.large.paths.len() as u64,
         file_bytes: sets.small.mean(),
         file_cpu_s: first(of(Kind::ColdCpu)),
         cold_s: of(Kind::Cold),

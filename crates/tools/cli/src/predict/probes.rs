@@ -77,6 +77,8 @@ pub(super) struct Sets {
     tree: (PathBuf, u64),
     /// Number of copies.
     copies: Cell<u32>,
+    /// Most small files of a copy.
+    copied: Cell<usize>,
     /// Existing files that cannot be evicted.
     pub(super) left_out: usize,
 }
@@ -95,6 +97,7 @@ impl Sets {
             large: Files::default(),
             tree: (PathBuf::new(), 0),
             copies: Cell::new(0),
+            copied: Cell::new(0),
             left_out: 0,
         };
         sets.small = set("small", SMALL)?;
@@ -143,6 +146,7 @@ impl Sets {
             large: files(large),
             tree: (dir.to_owned(), all.entries),
             copies: Cell::new(0),
+            copied: Cell::new(0),
             left_out,
         })
     }
@@ -155,6 +159,11 @@ impl Sets {
     /// Returns the number of files that a walk finds.
     pub(super) fn walked(&self) -> u64 {
         self.tree.1
+    }
+
+    /// Returns the most small files that were copied at once.
+    pub(super) fn copied(&self) -> u64 {
+        self.copied.get() as u64
     }
 
     /// Returns how many of the small files a probe with `n` in flight uses if the previous one took
@@ -217,6 +226,7 @@ impl Sets {
         let mut sources: Vec<PathBuf> =
             all[..end].iter().filter_map(|path| path.parent().map(Path::to_owned)).collect();
         sources.dedup();
+        self.copied.set(self.copied.get().max(end));
         let bytes = self.small.bytes as usize / all.len() * end;
         self.copy(&sources, (&all[..end], bytes), threads, how)
     }

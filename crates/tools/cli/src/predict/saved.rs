@@ -12,7 +12,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Version of the saved file.
-const SCHEMA: u32 = 3;
+const SCHEMA: u32 = 4;
 /// Longest accepted file; a calibration has about 2 KiB.
 const BYTES_MAX: u64 = 1 << 20;
 /// Beginning of the condition of server probes that an earlier calibration made.
@@ -60,19 +60,24 @@ impl Calibration {
     /// Returns why this calibration cannot be used, if it cannot.
     fn invalid(&self) -> Option<String> {
         let m = &self.measured;
-        if m.cores == 0 || m.files == 0 {
+        if m.cores == 0 || m.files == 0 || m.cold_files == 0 {
             return Some("it has no cores or no files".to_owned());
         }
         if m.file_bytes == 0 || m.walk_files == 0 {
             return Some("its files have no bytes, or it walked no file".to_owned());
         }
+        if m.copy_files == 0 && !m.copy_s.is_empty() {
+            return Some("it copied no file".to_owned());
+        }
+        let (medium, large) =
+            (m.medium_files.min(m.medium_bytes), m.large_files.min(m.large_bytes));
         let larger = [
-            ("medium", m.medium_bytes, [&m.medium_s, &m.copy_medium_s]),
-            ("large", m.large_bytes, [&m.large_s, &m.copy_large_s]),
+            ("medium", medium, [&m.medium_s, &m.copy_medium_s]),
+            ("large", large, [&m.large_s, &m.copy_large_s]),
         ];
-        for (name, bytes, probes) in larger {
-            if bytes == 0 && probes.iter().any(|probes| !probes.is_empty()) {
-                return Some(format!("its {name} files have no bytes"));
+        for (name, least, probes) in larger {
+            if least == 0 && probes.iter().any(|probes| !probes.is_empty()) {
+                return Some(format!("it has no {name} files, or they have no bytes"));
             }
         }
         let finite = |value: f64| value.is_finite() && value > 0.0;
@@ -182,6 +187,10 @@ mod tests {
         let measured = Measured {
             cores: 2,
             files: 800,
+            cold_files: 800,
+            copy_files: 800,
+            medium_files: 32,
+            large_files: 4,
             file_bytes: 4096,
             file_cpu_s: 10e-6,
             cold_s: times(),
@@ -228,10 +237,13 @@ mod tests {
     #[test]
     fn sizes_and_numbers_of_zero_are_invalid() {
         assert_eq!(calibration().invalid(), None);
-        let changes: [fn(&mut Measured); 6] = [
+        let changes: [fn(&mut Measured); 9] = [
             |m| m.files = 0,
             |m| m.file_bytes = 0,
             |m| m.walk_files = 0,
+            |m| m.cold_files = 0,
+            |m| m.copy_files = 0,
+            |m| m.large_files = 0,
             |m| m.medium_bytes = 0,
             |m| m.large_bytes = 0,
             |m| (m.large_bytes, m.large_s) = (0, Vec::new()),

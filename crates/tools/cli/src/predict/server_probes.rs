@@ -10,6 +10,7 @@ use crate::interrupt::StopSignals;
 use ioloom_failure::{Operation, PathError, reason};
 use ioloom_predict::answer::profile::MeasuredExchange;
 use ioloom_sys::affinity::{self, PinnedThread};
+use ioloom_sys::proc::ending_with_parent;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -109,12 +110,15 @@ fn serve(
     durability: &str,
     signals: &StopSignals,
 ) -> Result<(Server, String), Failure> {
-    let mut child = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(["serve", "--model", "select", "--listen", "127.0.0.1:0", "--durability", durability])
         .current_dir(dir)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::piped())
+        .stderr(Stdio::piped());
+    // This thread waits for all probes of the server.
+    let mut child = ending_with_parent(&mut command)
         .spawn()
         .map_err(|e| Failure::failed(format!("cannot start a server: {}", reason(&e))))?;
     let messages = child.stderr.take();
