@@ -222,7 +222,6 @@ fn check_endpoint(endpoint: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use object_store::CredentialProvider;
     use std::io::{BufRead, BufReader, Write};
 
     #[tokio::test]

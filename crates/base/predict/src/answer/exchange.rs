@@ -1,9 +1,7 @@
 //! A stock server with more clients than can be measured.
 
 use super::profile::MeasuredExchange;
-use super::{
-    Answer, Beyond, DOUBLING, FELT, Limit, Point, UNKNOWN_DEVICE, ladder, one_to, probes,
-};
+use super::{Answer, Beyond, DOUBLING, FELT, Limit, Point, UNKNOWN_DEVICE, ladder, one_to, probes};
 use crate::PredictError;
 use crate::error::at_least_zero;
 use crate::knee::Knee;
