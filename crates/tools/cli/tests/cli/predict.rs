@@ -142,6 +142,19 @@ fn the_timeline_is_a_trace() {
     assert!(std::fs::read_to_string(page).unwrap().contains("simulated"));
 }
 
+fn a_probed_server_answers_questions(home: &Home) {
+    for (level, most) in [("none", 256), ("group", 256), ("each", 8)] {
+        let args = ["predict", "exchange", "--measured", "--think", "0s", "--clients", "128"];
+        let answer =
+            home.run(&[&args[..], &["--durability", level, "--json"]].concat()).well().json();
+        let probes = &answer["calibration"]["measured"]["exchange"][format!("{level}_s")];
+        let first = &answer["points"][0];
+        let rate = 1.0 / probes[0][1].as_f64().unwrap();
+        assert!((first["rate_per_s"].as_f64().unwrap() / rate - 1.0).abs() < 1e-6, "{answer}");
+        assert_eq!(answer["points"][7]["beyond"]["threads"], (128.0 / f64::from(most)).max(1.0));
+    }
+}
+
 #[test]
 fn probes_of_this_machine_answer_questions_about_it() {
     let home = Home::new();
@@ -177,16 +190,7 @@ fn probes_of_this_machine_answer_questions_about_it() {
         let text = home.run(&args[..6]).well().out;
         assert!(text.contains("files ×"), "{text}");
     }
-    for (level, most) in [("none", 256), ("group", 256), ("each", 8)] {
-        let args = ["predict", "exchange", "--measured", "--think", "0s", "--clients", "128"];
-        let answer =
-            home.run(&[&args[..], &["--durability", level, "--json"]].concat()).well().json();
-        let probes = &answer["calibration"]["measured"]["exchange"][format!("{level}_s")];
-        let first = &answer["points"][0];
-        let rate = 1.0 / probes[0][1].as_f64().unwrap();
-        assert!((first["rate_per_s"].as_f64().unwrap() / rate - 1.0).abs() < 1e-6, "{answer}");
-        assert_eq!(answer["points"][7]["beyond"]["threads"], (128.0 / f64::from(most)).max(1.0));
-    }
+    a_probed_server_answers_questions(&home);
     home.run(&["predict", "exchange", "--measured", "--cores", "4"]).one_error(2, &["cores"]);
     let good = std::fs::read_to_string(&saved).unwrap();
     let mut value: Value = serde_json::from_str(&good).unwrap();
