@@ -4,7 +4,7 @@ use crate::{ParseError, serialize_as_text};
 use std::fmt;
 use std::str::FromStr;
 
-/// Most threads of a schedule.
+/// Maximum number of threads of a schedule.
 pub const THREADS_MAX: u32 = 4096;
 
 /// Order in which a hybrid thread alternates between reads and compute.
