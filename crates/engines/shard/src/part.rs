@@ -1,9 +1,10 @@
 //! The result of one shard.
 //!
 //! A worker claims a shard: it creates a file that marks the shard as running, so a directory that is
-//! missing or not writable fails before the work. The file is complete when it gets its usual name. When the work is done, the part is written under
-//! a name that nothing counts, synced and renamed, which fails if the part exists. A claim is not a
-//! lock: two workers with the same shard both run it, and the first part remains.
+//! missing or not writable fails before the work. The file is complete when it gets its usual name.
+//! When the work is done, the part is written under a name that nothing counts, synced and renamed,
+//! which fails if the part exists. A claim is not a lock: two workers with the same shard both run it,
+//! and the first part remains.
 
 use crate::durable;
 use crate::envelope::{self, Kind};
@@ -23,7 +24,7 @@ use std::time::Duration;
 const ATTEMPTS: usize = 8;
 /// Largest number in the name of a file that was moved because it may not be a part.
 const MOVED_MAX: u32 = 1000;
-/// How old a marker without a name is at least when its process counts as killed while it wrote it.
+/// Age after which an incomplete marker is taken for that of a process that was killed while it wrote it.
 const UNWRITTEN: Duration = Duration::from_secs(60);
 
 /// The work of a part: what must be equal in all parts of a result.
@@ -408,8 +409,8 @@ fn remove_files(marker: &Path, by: &Runner) {
 }
 
 /// Creates the file that marks a shard as running. It is written under the name of this process and renamed, so a file
-/// with the usual name is complete; if another process has the usual name, it keeps its own. Returns its path, or `None`
-/// if this process has marked the shard already.
+/// with the usual name is complete; if another process has the usual name, it keeps its own. Returns its path, or
+/// `None` if the name of this process is taken.
 fn begin(hidden: &Path, by: &Runner, line: &[u8]) -> Result<Option<PathBuf>, PathError> {
     let own = own_marker(hidden, by);
     let created = call("create", || OpenOptions::new().write(true).create_new(true).open(&own));

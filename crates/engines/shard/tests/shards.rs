@@ -620,6 +620,29 @@ fn the_marker_of_a_process_that_runs_is_not_removed() {
 }
 
 #[test]
+fn a_marker_that_replaced_one_of_a_killed_process_is_put_back() {
+    let _alone = alone();
+    let dir = scratch();
+    let plan = plan(dir.path(), 1);
+    let parts = scratch();
+    let take = |plan: &Plan, parts: &Path, by: Runner| {
+        let entry = plan.entry(1, 1).unwrap();
+        Claim::take(plan, &entry, work("xxh3"), by, parts, false).unwrap()
+    };
+    std::mem::forget(take(&plan, parts.path(), Runner { pid: u32::MAX, ..runner(7) }));
+    // Another one takes the shard after the marker was read and before it is moved.
+    let other = Arc::new(Mutex::new(None));
+    let (set, shared, at) = (Arc::clone(&other), plan.clone(), parts.path().to_owned());
+    interleave("rename", 1, move || *set.lock().unwrap() = Some(take(&shared, &at, runner(2))));
+    let first = take(&plan, parts.path(), runner(1));
+    fault::before_each(None);
+    let all = census(&plan, &[parts.path().to_owned()], HOST).unwrap();
+    assert_eq!(all.unfinished.iter().map(|begun| begun.by.started_ns).collect::<Vec<_>>(), [1, 2]);
+    drop((first, other.lock().unwrap().take()));
+    assert!(entries(parts.path()).is_empty());
+}
+
+#[test]
 fn the_marker_of_the_worker_that_wrote_the_part_is_over() {
     let _alone = alone();
     let dir = scratch();
