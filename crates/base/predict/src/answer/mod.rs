@@ -27,7 +27,7 @@ pub const UNKNOWN_DEVICE: f64 = 1.25;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
-    /// The cores are busy, or a shared commit is with work besides its sync.
+    /// The cores are busy, or most of a shared commit is work other than its sync.
     Compute,
     /// The device is busy.
     Device,

@@ -15,7 +15,7 @@ use super::server_probes;
 use crate::directories::{StoreArg, work_dir};
 use crate::exit::{Ended, Exit, Failure};
 use crate::interrupt::StopSignals;
-use crate::{out, version};
+use crate::{out, stderr, version};
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::units::{format_counted, format_ns};
 use ioloom_predict::answer::profile::{Busy, Measured};
@@ -77,20 +77,27 @@ pub(super) fn run(dir: Option<&Path>, how: How, store: &StoreArg, json: bool) ->
     let (times, cold_files) = measure(&sets, how, &signals)?;
     let mut calibration = calibration(&sets, &dir, how, times, cold_files);
     drop(sets);
+    // One that cannot be used has no probes to keep.
+    let earlier = saved::read(store).ok().flatten();
+    let dropped = earlier.as_ref().and_then(|earlier| calibration.server_dropped_from(earlier));
+    let kept = calibration.clone().with_server_of(earlier);
     if how.exchange {
         // The probes of the server can fail, and those of the device take minutes.
-        let earlier = saved::read(store).ok().flatten();
-        let without = calibration.clone().with_server_of(earlier);
-        let path = saved::write(store, &without)?;
-        let is_kept = without.measured.exchange.is_some();
+        let path = saved::write(store, &kept)?;
+        let is_kept = kept.measured.exchange.is_some();
         let exchange = server_probes::measure(&dir, rounds(how), how.brief, &signals)
             .map_err(|failure| without_server(failure, &path, is_kept))?;
         calibration.measured.exchange = Some(exchange);
         let server =
             "a server with one event loop on one processor, its order log in the directory";
         calibration.conditions.push(server.to_owned());
+    } else {
+        calibration = kept;
     }
     let path = saved::write(store, &calibration)?;
+    if let Some(dropped) = dropped.filter(|_| !how.exchange) {
+        stderr::message(&dropped);
+    }
     if json {
         out::print_json(&calibration)?;
         return Ok(Exit::Ok);
@@ -130,8 +137,9 @@ fn measure(sets: &Sets, how: How, signals: &StopSignals) -> Result<(Times, usize
             proceed(signals)?;
             let count = sets.count(last.get(&n).copied().unwrap_or(each_s), n);
             cold_files = count.max(cold_files);
-            eviction::evict(&sets.small.paths[..count])?;
-            let [elapsed, cpu] = probes::read(&sets.small.paths, 0..count, n)?;
+            let files = sets.first_small(count);
+            eviction::evict(&files)?;
+            let [elapsed, cpu] = probes::read(&files, 0..count, n)?;
             add(Kind::Cold, n, elapsed);
             add(Kind::ColdCpu, n, cpu);
             last.insert(n, elapsed);
@@ -139,10 +147,11 @@ fn measure(sets: &Sets, how: How, signals: &StopSignals) -> Result<(Times, usize
         }
         // Some file systems take as long for cached files.
         let count = sets.count(last.get(&1).copied().unwrap_or(each_s), 1);
-        probes::read(&sets.small.paths, 0..count, 64)?;
+        let files = sets.first_small(count);
+        probes::read(&files, 0..count, 64)?;
         for n in WARM_PROBES {
             proceed(signals)?;
-            let [elapsed, cpu] = probes::read(&sets.small.paths, 0..count, n)?;
+            let [elapsed, cpu] = probes::read(&files, 0..count, n)?;
             add(Kind::Warm, n, elapsed);
             add(Kind::WarmCpu, n, cpu);
         }
@@ -244,7 +253,8 @@ fn calibration(sets: &Sets, dir: &Path, how: How, times: Times, cold_files: usiz
         program: version::VERSION.to_owned(),
         machine: saved::machine(),
         at: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S").to_string(),
-        dir: dir.display().to_string(),
+        // The same directory has one name wherever the program is started.
+        dir: std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned()).display().to_string(),
         conditions,
         measured,
     }

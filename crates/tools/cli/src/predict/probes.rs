@@ -8,6 +8,7 @@ use ioloom_copy::{CopyCounters, CopyOptions, Silent, Target};
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_fileset::{self as fileset, CreateOptions, SetText};
 use ioloom_walk::{Control, DirRef, Fields, Found, Kind, NewDir, Threads, Visitor, Walk};
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::BinaryHeap;
 use std::fs::File;
@@ -30,6 +31,9 @@ const LARGE_TRIED: usize = 16 * LARGE_FILES;
 /// Most files that are used of an existing directory, and most that are copied.
 const FILES_MAX: usize = 16_000;
 const COPIED_MAX: usize = 8_000;
+/// Adjacent files of an existing directory that a probe reads together. Longer runs represent sizes that differ between
+/// directories worse.
+const RUN: usize = 2;
 /// Shortest time of a read probe in seconds, and its fewest files.
 const PROBE_S: f64 = 1.0;
 const PROBE_FILES: usize = 200;
@@ -135,6 +139,7 @@ impl Sets {
         let left_out = leave_out_kept(&mut small, PROBE_FILES, || proceed(signals))?
             + leave_out_kept(&mut large, 0, || proceed(signals))?;
         large.truncate(LARGE_FILES);
+        let small = spread(small, RUN);
         let files = |all: Vec<(PathBuf, u64)>| Files {
             bytes: all.iter().map(|(_, bytes)| bytes).sum(),
             paths: all.into_iter().map(|(path, _)| path).collect(),
@@ -172,6 +177,17 @@ impl Sets {
         let files = |seconds: f64| (seconds / each_s.max(1e-9)) as usize;
         let steady = (STEADY * n as usize).min(files(STEADY_S));
         files(PROBE_S).max(steady).max(PROBE_FILES).min(self.small.paths.len())
+    }
+
+    /// Returns `count` of the small files, in the order in which probes read them.
+    pub(super) fn first_small(&self, count: usize) -> Cow<'_, [PathBuf]> {
+        let first = &self.small.paths[..count];
+        if self.created.is_some() {
+            return Cow::Borrowed(first);
+        }
+        let mut first = first.to_vec();
+        first.sort_unstable();
+        Cow::Owned(first)
     }
 
     /// Walks the tree and returns the seconds per file, and the processor seconds.
@@ -270,6 +286,17 @@ impl Sets {
         evict(&copied(&target)?)?;
         Ok(Some(took))
     }
+}
+
+/// Returns items in an order of which each beginning takes runs of adjacent ones evenly from the whole list, so that
+/// probes of few files read the same sizes as those of many. Random runs would differ more.
+fn spread<T>(all: Vec<T>, run: usize) -> Vec<T> {
+    // Multiples of the golden section, modulo one.
+    let place = |run: usize| (run as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(1 << 63);
+    let mut placed: Vec<(u64, T)> =
+        all.into_iter().enumerate().map(|(index, item)| (place(index / run), item)).collect();
+    placed.sort_by_key(|(place, _)| *place);
+    placed.into_iter().map(|(_, item)| item).collect()
 }
 
 /// Uses memory and frees it. The first use of memory that a hypervisor has taken back took twice as long as
@@ -498,6 +525,41 @@ mod tests {
             assert_eq!(sets.large.paths, large[1..]);
         }
         drop(map);
+    }
+
+    #[test]
+    fn probes_of_few_and_of_many_existing_files_read_the_same_sizes() {
+        for count in [3_200, 4_000] {
+            let sizes: Vec<u64> =
+                (0..count).map(|at| if at < 200 { 500 << 10 } else { 1 << 10 }).collect();
+            let all = spread(sizes, RUN);
+            let mean = |files: usize| all[..files].iter().sum::<u64>() as f64 / files as f64;
+            let ratio = mean(200) / mean(3_200);
+            assert!((0.75..1.25).contains(&ratio), "{count}: {ratio}");
+        }
+    }
+
+    #[test]
+    fn spread_files_are_each_read_once_in_runs() {
+        let mut all = spread((0..1_000).collect(), 2);
+        assert!(!all.is_sorted());
+        assert!(all.chunks(2).all(|run| run[0] + 1 == run[1]));
+        all.sort_unstable();
+        assert_eq!(all, (0..1_000).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn probes_of_existing_files_read_them_in_the_order_of_their_paths() {
+        let dir = tempfile::tempdir().unwrap();
+        for number in 0..2 * PROBE_FILES {
+            std::fs::write(dir.path().join(format!("{number:03}")), [1; 100]).unwrap();
+        }
+        // Otherwise, nothing can be evicted here.
+        if let Ok(sets) = Sets::existing(dir.path(), &StopSignals::catch()) {
+            let first = sets.first_small(PROBE_FILES);
+            assert!(first.is_sorted());
+            assert!(first[PROBE_FILES - 1] > dir.path().join("300"));
+        }
     }
 
     #[test]

@@ -57,6 +57,18 @@ impl Calibration {
         self
     }
 
+    /// Returns the message that this calibration drops the probes of the server of an earlier one, which is of
+    /// another directory; `None` if there are none to drop.
+    pub(super) fn server_dropped_from(&self, earlier: &Self) -> Option<String> {
+        (earlier.measured.exchange.is_some() && earlier.dir != self.dir).then(|| {
+            format!(
+                "dropped the earlier probes of the server, whose directory was {}; --calibrate --exchange \
+                 probes it again",
+                quoted(Path::new(&earlier.dir))
+            )
+        })
+    }
+
     /// Returns why this calibration cannot be used, if it cannot.
     fn invalid(&self) -> Option<String> {
         let m = &self.measured;
@@ -223,7 +235,11 @@ mod tests {
         let times = || vec![(1, 80e-6), (4, 30e-6)];
         let exchange = MeasuredExchange { none_s: times(), group_s: times(), each_s: times() };
         earlier.measured.exchange = Some(exchange);
+        assert_eq!(new.server_dropped_from(&earlier), None);
         let elsewhere = Calibration { dir: "/e".to_owned(), ..earlier.clone() };
+        assert!(new.server_dropped_from(&elsewhere).unwrap().contains("was '/e';"));
+        let never = Calibration { dir: "/e".to_owned(), ..new.clone() };
+        assert_eq!(new.server_dropped_from(&never), None);
         assert_eq!(new.clone().with_server_of(Some(elsewhere)), new);
         let kept = new.with_server_of(Some(earlier.clone()));
         assert_eq!(kept.measured.exchange, earlier.measured.exchange);

@@ -133,6 +133,8 @@ fn the_sweep_checks_the_advice() {
     let swept = &advice["exhaustive"];
     assert!(swept["times"].as_array().unwrap().len() >= 10, "{advice:#}");
     assert!(swept["off"].as_f64().unwrap() >= 0.0);
+    let refused = swept["refused"].as_array().unwrap();
+    assert!(refused.iter().all(|one| one["plan"].is_string() && one["reason"].is_string()));
     // A trial of a single run has no interval.
     assert_eq!(swept["in_interval"].is_null(), advice["expected_lo_ns"].is_null());
 }

@@ -193,7 +193,13 @@ fn probes_of_this_machine_answer_questions_about_it() {
     a_probed_server_answers_questions(&home);
     home.run(&["predict", "exchange", "--measured", "--cores", "4"]).one_error(2, &["cores"]);
     let good = std::fs::read_to_string(&saved).unwrap();
-    let mut value: Value = serde_json::from_str(&good).unwrap();
+    damaged_calibrations_are_refused(&home, &saved, &good);
+    std::fs::write(&saved, &good).unwrap();
+    recalibrations_keep_the_server_of_the_directory(&home, &good);
+}
+
+fn damaged_calibrations_are_refused(home: &Home, saved: &Path, good: &str) {
+    let mut value: Value = serde_json::from_str(good).unwrap();
     let fingerprint = value["machine"].as_str().unwrap().to_owned();
     let program = format!("\"program\": {}", value["program"]);
     let mut time = |changed: Value| {
@@ -215,12 +221,31 @@ fn probes_of_this_machine_answer_questions_about_it() {
         (3, good.replace(&program, "\"program\": \"0.0.1\"")),
     ];
     for (code, text) in damaged {
-        std::fs::write(&saved, &text).unwrap();
+        std::fs::write(saved, &text).unwrap();
         let args = ["predict", "files", "--device", "measured", "--files", "10"];
         home.run(&args).one_error(code, &["calibration.json", "--calibrate"]);
     }
-    std::fs::write(&saved, [0xff, 0xfe, 0]).unwrap();
+    std::fs::write(saved, [0xff, 0xfe, 0]).unwrap();
     home.run(&["predict", "walk", "--device", "measured"]).one_error(1, &["UTF-8"]);
+}
+
+fn recalibrations_keep_the_server_of_the_directory(home: &Home, saved: &str) {
+    let calibrate = |name: &str| {
+        let dir = home.path(name);
+        std::fs::create_dir_all(&dir).unwrap();
+        let args = ["predict", "--calibrate", "--brief", "--json", "--dir", dir.to_str().unwrap()];
+        home.run(&args).well()
+    };
+    let earlier: Value = serde_json::from_str(saved).unwrap();
+    let again = calibrate("work");
+    assert_eq!(again.json()["measured"]["exchange"], earlier["measured"]["exchange"]);
+    let condition = format!("the server as probed at {}", earlier["at"].as_str().unwrap());
+    let conditions = again.json()["conditions"].clone();
+    assert!(conditions.as_array().unwrap().contains(&condition.into()), "{conditions}");
+    assert!(!again.err.contains("dropped"), "{}", again.err);
+    let elsewhere = calibrate("elsewhere");
+    assert!(elsewhere.json()["measured"]["exchange"].is_null(), "{}", elsewhere.out);
+    assert_eq!(elsewhere.err.matches("dropped the earlier probes").count(), 1, "{}", elsewhere.err);
 }
 
 #[test]
