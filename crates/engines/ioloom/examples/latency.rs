@@ -6,6 +6,8 @@
 //! - `reads_of_two` and `run_of_two`: two files by [`std::fs::read`] and by a run, in an order that
 //!   alternates, after the process has slept;
 //! - `run_of_two_again`: the same run directly after that, when no processor has to wake up first;
+//! - `empty_thread`: a scoped thread that does nothing, from its start to its end, after the process
+//!   has slept: what the system takes for a thread;
 //! - `first_result`: from the first path of a producer that sends one every 10 ms to its result;
 //! - `next_result`: from a later path of the same producer to its result, the worst of 20;
 //! - `cancelled`: from [`Cancel::cancel`](ioloom::Cancel::cancel) to the return of a run whose
@@ -24,8 +26,15 @@ use std::time::{Duration, Instant};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-const FIELDS: [&str; 6] =
-    ["reads_of_two", "run_of_two", "run_of_two_again", "first_result", "next_result", "cancelled"];
+const FIELDS: [&str; 7] = [
+    "reads_of_two",
+    "run_of_two",
+    "run_of_two_again",
+    "empty_thread",
+    "first_result",
+    "next_result",
+    "cancelled",
+];
 
 fn main() -> Result<()> {
     let mut args = std::env::args_os().skip(1);
@@ -69,10 +78,21 @@ fn measure(paths: &[PathBuf], round: usize) -> Result<Value> {
         "reads_of_two": reads,
         "run_of_two": run,
         "run_of_two_again": again,
+        "empty_thread": empty_thread(),
         "first_result": first,
         "next_result": next,
         "cancelled": cancelled(paths)?,
     }))
+}
+
+/// Returns how long a scoped thread without work takes.
+fn empty_thread() -> u64 {
+    thread::sleep(Duration::from_millis(10));
+    let start = Instant::now();
+    thread::scope(|scope| {
+        scope.spawn(|| std::hint::black_box(()));
+    });
+    start.elapsed().as_nanos() as u64
 }
 
 /// Returns how long `work` took. It must have counted the bytes of two files.

@@ -31,9 +31,6 @@ const LARGE_TRIED: usize = 16 * LARGE_FILES;
 /// Most files that are used of an existing directory, and most that are copied.
 const FILES_MAX: usize = 16_000;
 const COPIED_MAX: usize = 8_000;
-/// Adjacent files of an existing directory that a probe reads together. Longer runs represent sizes that differ between
-/// directories worse.
-const RUN: usize = 2;
 /// Shortest time of a read probe in seconds, and its fewest files.
 const PROBE_S: f64 = 1.0;
 const PROBE_FILES: usize = 200;
@@ -139,7 +136,7 @@ impl Sets {
         let left_out = leave_out_kept(&mut small, PROBE_FILES, || proceed(signals))?
             + leave_out_kept(&mut large, 0, || proceed(signals))?;
         large.truncate(LARGE_FILES);
-        let small = spread(small, RUN);
+        let small = spread(small);
         let files = |all: Vec<(PathBuf, u64)>| Files {
             bytes: all.iter().map(|(_, bytes)| bytes).sum(),
             paths: all.into_iter().map(|(path, _)| path).collect(),
@@ -290,11 +287,12 @@ impl Sets {
 
 /// Returns items in an order of which each beginning takes runs of adjacent ones evenly from the whole list, so that
 /// probes of few files read the same sizes as those of many. Random runs would differ more.
-fn spread<T>(all: Vec<T>, run: usize) -> Vec<T> {
+fn spread<T>(all: Vec<T>) -> Vec<T> {
     // Multiples of the golden section, modulo one.
-    let place = |run: usize| (run as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(1 << 63);
+    let place =
+        |index: usize| (index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(1 << 63);
     let mut placed: Vec<(u64, T)> =
-        all.into_iter().enumerate().map(|(index, item)| (place(index / run), item)).collect();
+        all.into_iter().enumerate().map(|(index, item)| (place(index), item)).collect();
     placed.sort_by_key(|(place, _)| *place);
     placed.into_iter().map(|(_, item)| item).collect()
 }
@@ -529,10 +527,10 @@ mod tests {
 
     #[test]
     fn probes_of_few_and_of_many_existing_files_read_the_same_sizes() {
-        for count in [3_200, 4_000] {
+        for count in [3_200, 4_000, 5_000, 6_400, 8_000, 12_000, 16_000] {
             let sizes: Vec<u64> =
                 (0..count).map(|at| if at < 200 { 500 << 10 } else { 1 << 10 }).collect();
-            let all = spread(sizes, RUN);
+            let all = spread(sizes);
             let mean = |files: usize| all[..files].iter().sum::<u64>() as f64 / files as f64;
             let ratio = mean(200) / mean(3_200);
             assert!((0.75..1.25).contains(&ratio), "{count}: {ratio}");
@@ -540,10 +538,9 @@ mod tests {
     }
 
     #[test]
-    fn spread_files_are_each_read_once_in_runs() {
-        let mut all = spread((0..1_000).collect(), 2);
+    fn spread_files_are_each_read_once() {
+        let mut all = spread((0..1_000).collect());
         assert!(!all.is_sorted());
-        assert!(all.chunks(2).all(|run| run[0] + 1 == run[1]));
         all.sort_unstable();
         assert_eq!(all, (0..1_000).collect::<Vec<_>>());
     }
