@@ -44,7 +44,7 @@ pub enum Kind {
     Configuration,
     /// No credentials were found.
     Credentials,
-    /// The service that renews the credentials failed.
+    /// The service for credentials failed.
     Renewal,
     /// The server cannot be reached.
     Unreachable,

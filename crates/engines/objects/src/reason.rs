@@ -67,15 +67,17 @@ impl Reason {
 /// Classifies a failed request for credentials. A service that fails now has them later.
 fn of_credentials(seen: &Seen) -> Reason {
     let why = match (&seen.transport, seen.status) {
-        (Some((_, text)), _) if seen.has_service => Some(text.clone()),
+        // A host without the service, or a proxy that answers for it.
+        _ if !seen.has_service => None,
+        (Some((_, text)), _) => Some(text.clone()),
         (None, Some(status)) => Some(of_status(status, seen))
             .filter(|reason| matches!(reason.kind, Kind::Busy | Kind::Server))
             .map(|reason| reason.text),
-        _ => None,
+        (None, None) => None,
     };
     match why {
         Some(why) => {
-            Reason::new(Kind::Renewal, format!("the credentials could not be renewed: {why}"))
+            Reason::new(Kind::Renewal, format!("the credentials could not be obtained: {why}"))
         }
         None => Reason::new(Kind::Credentials, "no credentials found"),
     }
@@ -188,7 +190,7 @@ mod tests {
         ] {
             assert_eq!((reason.kind, reason.is_transient()), (Kind::Renewal, true), "{reason:?}");
             assert!(
-                reason.text.starts_with("the credentials could not be renewed: "),
+                reason.text.starts_with("the credentials could not be obtained: "),
                 "{reason:?}"
             );
         }
@@ -197,6 +199,8 @@ mod tests {
             of(Some(404), None, None, true),
             of(Some(403), Some("AccessDenied"), None, true),
             of(None, None, Some("No route to host"), false),
+            of(Some(502), None, None, false),
+            of(Some(503), None, None, false),
         ] {
             assert_eq!((reason.kind, reason.is_transient()), (Kind::Credentials, false));
             assert_eq!(reason.text, "no credentials found");

@@ -52,7 +52,7 @@ pub(crate) struct Seen {
     pub(crate) writes: bool,
     /// Whether the request was for credentials rather than for the store.
     pub(crate) for_credentials: bool,
-    /// Whether the service for credentials is configured or has answered before.
+    /// Whether a service for credentials is configured or has answered without an error.
     pub(crate) has_service: bool,
     /// Whether a page of a listing names itself as the next one.
     pub(crate) is_repeated: bool,
@@ -122,7 +122,7 @@ impl HttpConnector for Connector {
 #[derive(Debug)]
 struct Noting {
     inner: HttpClient,
-    /// Whether a service for credentials has answered.
+    /// Whether a service for credentials has answered without an error.
     has_answered: AtomicBool,
 }
 
@@ -149,23 +149,25 @@ impl Noting {
             || host.starts_with("sts.");
         // The client tries this one if no credentials are configured.
         let is_configured = for_credentials && host != METADATA;
+        let has_service = || is_configured || self.has_answered.load(Ordering::Relaxed);
         let pace = pace_of_document(&request, for_credentials);
         let mut response = match self.inner.execute(request).await {
             Ok(response) => response,
             Err(error) => {
                 let transport = Some((error.kind(), innermost(&error)));
-                let has_service = is_configured || self.has_answered.load(Ordering::Relaxed);
+                let has_service = has_service();
                 note(Seen { transport, for_credentials, has_service, ..Seen::default() });
                 return Err(error);
             }
         };
-        self.has_answered.fetch_or(for_credentials, Ordering::Relaxed);
         let status = response.status().as_u16();
+        // A proxy answers with an error for a host that does not exist.
+        self.has_answered.fetch_or(for_credentials && status < 300, Ordering::Relaxed);
         let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
         let region = header("x-amz-bucket-region").map(str::to_owned);
         let no_md5 = has_other_sum(response.headers());
         let seen = Seen { status: Some(status), region, no_md5, ..Seen::default() };
-        let has_service = for_credentials;
+        let has_service = has_service();
         let mut seen = Seen { for_credentials, has_service, writes, ..seen };
         if status < 300 {
             remove_unreadable(response.headers_mut());
@@ -393,6 +395,36 @@ mod tests {
             let reading = with_document(response, Seen::default(), pace);
             let (read, seen) = watched(reading).await;
             assert_eq!((read.is_err(), seen.transport.is_some()), (fails, fails));
+        }
+    }
+
+    /// A server that answers with one status after the other.
+    #[derive(Debug)]
+    struct Statuses(std::sync::Mutex<Vec<u16>>);
+
+    impl HttpService for Statuses {
+        fn call<'s, 'a>(&'s self, _: HttpRequest) -> Called<'a>
+        where
+            's: 'a,
+            Self: 'a,
+        {
+            let status = self.0.lock().unwrap().remove(0);
+            let mut response = HttpResponse::new(HttpResponseBody::from(String::new()));
+            *response.status_mut() = status.try_into().unwrap();
+            Box::pin(async { Ok(response) })
+        }
+    }
+
+    #[tokio::test]
+    async fn an_error_of_a_proxy_is_not_one_of_the_service_for_credentials() {
+        let inner = HttpClient::new(Statuses(std::sync::Mutex::new(vec![503, 503, 200, 503])));
+        let service = Noting { inner, has_answered: AtomicBool::new(false) };
+        for (host, expected) in
+            [(METADATA, false), ("169.254.170.2", true), (METADATA, true), (METADATA, true)]
+        {
+            let request = request("GET", &format!("http://{host}/latest/meta-data"));
+            let (_, seen) = watched(service.execute(request)).await;
+            assert_eq!((seen.for_credentials, seen.has_service), (true, expected), "{host}");
         }
     }
 

@@ -241,7 +241,7 @@ impl Claim {
                 replaces = Some(reason)
             }
             Err(ShardError::Invalid { reason: reason @ Invalid::Kind(_), .. }) if redo => {
-                moved = Some(move_damaged(&path)?);
+                moved = move_damaged(&path)?;
                 replaces = Some(reason);
             }
             Err(error) => return Err(error),
@@ -342,16 +342,18 @@ impl Claim {
     }
 }
 
-/// Moves a file to a name that nothing counts and that was free. Returns its new path.
-fn move_damaged(path: &Path) -> Result<PathBuf, ShardError> {
+/// Moves a file to a name that nothing counts and that was free. Returns its new path, or `None` if another worker has
+/// moved it.
+fn move_damaged(path: &Path) -> Result<Option<PathBuf>, ShardError> {
     for number in 1..=MOVED_MAX {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".damaged-{number}"));
         let new = PathBuf::from(name);
-        let renamed = durable::rename_new(path, &new)
-            .map_err(|error| PathError::new(Operation::Rename, path, error.source))?;
-        if renamed {
-            return Ok(new);
+        match durable::rename_new(path, &new) {
+            Ok(true) => return Ok(Some(new)),
+            Ok(false) => {}
+            Err(error) if error.source.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(PathError::new(Operation::Rename, path, error.source).into()),
         }
     }
     let taken = std::io::Error::from(ErrorKind::AlreadyExists);
@@ -368,8 +370,13 @@ enum Existing {
 impl Drop for Claim {
     fn drop(&mut self) {
         remove_files(&self.hidden, &self.by);
-        if let Some(marker) = &self.marker {
-            let _ = std::fs::remove_file(marker);
+        let Some(marker) = &self.marker else { return };
+        // Another process can have put it back under the second name, and a third one have taken the first: see
+        // `put_back`.
+        for marker in [marker, &own_marker(&self.hidden, &self.by)] {
+            if read_marker(marker).is_none_or(|running| running.by == self.by) {
+                let _ = std::fs::remove_file(marker);
+            }
         }
     }
 }
@@ -448,7 +455,16 @@ fn remove_dead(marker: &Path, by: &Runner) {
     }
     match durable::read(&aside) {
         Ok(moved) if moved == line => drop(std::fs::remove_file(&aside)),
-        _ => drop(durable::take_name(&aside, marker)),
+        _ => put_back(&aside, marker),
+    }
+}
+
+/// Gives a marker that was moved its usual name again, or that of its process if another one has taken the usual name.
+fn put_back(aside: &Path, marker: &Path) {
+    if matches!(durable::take_name(aside, marker), Ok(false))
+        && let Some(running) = read_marker(aside)
+    {
+        let _ = durable::take_name(aside, &own_marker(marker, &running.by));
     }
 }
 

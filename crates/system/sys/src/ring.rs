@@ -212,7 +212,10 @@ impl Ring {
         // until completion; moving the slot does not change heap addresses.
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
             // Rare: the submission queue has at least as many entries as there are slots.
-            let _ = self.ring.submit();
+            if self.ring.submit().is_err() {
+                post_completions(&self.ring);
+                std::thread::sleep(REFUSED_PAUSE);
+            }
         }
         self.unsubmitted += 1;
     }
@@ -360,14 +363,23 @@ fn finish(flight: Flight, result: i32) -> Outcome {
 impl Drop for Ring {
     fn drop(&mut self) {
         let mut done = Vec::new();
-        let cancel = types::CancelBuilder::any();
-        let _ = self.ring.submit();
-        let _ = self.ring.submitter().register_sync_cancel(None, cancel);
+        let _ = fault::call("io_uring_enter", || self.ring.submit());
         while self.in_flight() > 0 {
-            if self.ring.submit_and_wait(1).is_err_and(|e| e.kind() != io::ErrorKind::Interrupted) {
-                // The kernel may still write to memory owned by the slots: leak it.
-                std::mem::forget(std::mem::take(&mut self.slots));
-                return;
+            // Repeated, because a submission can be refused: requests that are submitted later must end too.
+            let cancel = types::CancelBuilder::any();
+            let _ = self.ring.submitter().register_sync_cancel(None, cancel);
+            let waited = self.wait_briefly();
+            match waited.map_err(|e| (e.kind(), Errno::from_io_error(&e))) {
+                Ok(_) | Err((io::ErrorKind::Interrupted, _) | (_, Some(Errno::TIME))) => {}
+                Err((_, Some(Errno::BUSY | Errno::AGAIN))) => {
+                    post_completions(&self.ring);
+                    std::thread::sleep(REFUSED_PAUSE);
+                }
+                Err(_) => {
+                    // The kernel may still write to memory owned by the slots: leak it.
+                    std::mem::forget(std::mem::take(&mut self.slots));
+                    return;
+                }
             }
             self.drain(&mut done);
             done.clear();

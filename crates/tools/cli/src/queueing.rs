@@ -17,8 +17,8 @@ pub(crate) fn connect(url: &str) -> Result<Queue, Failure> {
 /// Returns an address without what is before its host, which may be a password.
 fn hide(url: &str) -> String {
     let Some((before, rest)) = url.rsplit_once('@') else { return url.to_owned() };
-    let is_scheme = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric());
-    match before.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) {
+    // Any other text before :// may be a password.
+    match before.split_once("://").filter(|(scheme, _)| ["nats", "tls"].contains(scheme)) {
         Some((scheme, _)) => format!("{scheme}://{rest}"),
         None => rest.to_owned(),
     }
@@ -56,6 +56,7 @@ mod tests {
             ("nats:/me:secret@host/q", "host/q"),
             ("me:secret@host://q", "host://q"),
             ("me:secret://x@host/q", "host/q"),
+            ("secret://x@host/q", "host/q"),
             ("host/q", "host/q"),
         ] {
             assert_eq!(hide(url), shown);

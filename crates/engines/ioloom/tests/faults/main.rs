@@ -141,6 +141,7 @@ fn one_failed_call_fails_one_file_or_the_run() {
     files_without_a_buffer_fail_in_a_team(&paths);
     a_ring_whose_submissions_are_refused_collects_what_has_ended();
     a_stat_ring_whose_submissions_are_refused_collects_what_has_ended();
+    a_ring_that_is_dropped_cancels_what_was_not_submitted();
 }
 
 /// A ring of one thread looks for completions only when the thread enters the kernel for them. Method: a
@@ -176,6 +177,16 @@ fn a_stat_ring_whose_submissions_are_refused_collects_what_has_ended() {
     queried.unwrap();
     assert!(metas.iter().all(Result::is_ok));
     assert!(calls < 1000, "it collected nothing until a submission was accepted");
+}
+
+/// A read of a pipe whose submission was refused ends when its ring is dropped.
+fn a_ring_that_is_dropped_cancels_what_was_not_submitted() {
+    let Ok(mut ring) = Ring::new(2) else { return eprintln!("skipped: no io_uring") };
+    let (reader, _writer) = std::io::pipe().unwrap();
+    ring.read(7, reader.into(), Buffer::new(4096), 0..4096, 0);
+    fault::set(&format!("io_uring_enter:1:{EAGAIN}"));
+    drop(ring);
+    fault::set("");
 }
 
 /// A reader whose first buffer cannot be allocated reports the file instead of waiting for memory.

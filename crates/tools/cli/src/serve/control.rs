@@ -88,6 +88,8 @@ struct State {
     is_handing_over: bool,
     /// The server is closed, and this program is about to be replaced.
     is_replacing: bool,
+    /// A reload was requested while there was no server.
+    is_reload_missed: bool,
 }
 
 /// Requests that a thread of their own handles, one at a time. Those that arrive while one is handled are
@@ -157,8 +159,16 @@ impl Control {
 
     /// Announces a server that is about to serve; signals act on it from now on.
     pub(super) fn set_ready(&self, server: ServerHandle, status: &str) {
-        self.lock().server = Some(server);
+        let is_reload_missed = {
+            let mut state = self.lock();
+            state.server = Some(server);
+            std::mem::take(&mut state.is_reload_missed)
+        };
         self.send(&format!("READY=1\nSTATUS={status}\n"));
+        if is_reload_missed {
+            // The thread that handles signals starts it.
+            let _ = signal_hook::low_level::raise(SIGHUP);
+        }
     }
 
     /// Replaces this program by the one that is now at its path. Returns if that fails, or if the
@@ -267,20 +277,27 @@ impl Control {
     fn reload(&self, read: &ReadSettings) {
         let server = {
             // The lock is held until the end: a stop must not be announced in between.
-            let state = self.lock();
-            let server = state.server.clone().filter(|_| state.stopping_since.is_none());
-            let Some(server) = server else { return };
+            let mut state = self.lock();
+            if state.stopping_since.is_some() {
+                return;
+            }
+            let Some(server) = state.server.clone() else {
+                state.is_reload_missed = true;
+                return;
+            };
             let now_us = clock::monotonic_ns() / 1000;
             self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\n"));
             server
         };
         let reloaded = read().map_err(|failure| failure.message).and_then(|new| {
+            // The lock is held until the end: a failed handover continues with the settings of the server.
+            let mut last = self.reloaded.lock().expect("the lock must not be poisoned");
             server.reload(&new).map_err(|error| error.to_string())?;
-            Ok(new)
+            *last = Some(new);
+            Ok(())
         });
         match reloaded {
-            Ok(new) => {
-                *self.reloaded.lock().expect("the lock must not be poisoned") = Some(new);
+            Ok(()) => {
                 tracing::info!(target: TARGET, "reloaded the tokens, the certificate and the limits");
             }
             Err(reason) => {
@@ -445,6 +462,20 @@ mod tests {
             assert_eq!(checked, Err(expected.to_owned()));
             assert!(since.elapsed() < CHECK_MAX, "{:?}", since.elapsed());
         }
+    }
+
+    #[test]
+    fn a_reload_without_a_server_follows_when_it_is_ready() {
+        let program = Program::new("/nowhere/ioloom".into(), Vec::new());
+        let control = Control::new(program).unwrap();
+        let read: ReadSettings = Arc::new(|| panic!("there is nothing to reload"));
+        // A signal to stop arrived.
+        control.lock().stopping_since = Some(Instant::now());
+        control.reload(&read);
+        assert!(!control.lock().is_reload_missed);
+        *control.lock() = State::default();
+        control.reload(&read);
+        assert!(control.lock().is_reload_missed);
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub(crate) struct Sharding {
     pub(crate) part: Option<PathBuf>,
 
     /// Run the shard although its part exists
+    ///
+    /// If it is not recognised as a part, it is moved to part-NNNNNN.damaged-N.
     #[arg(long, requires = "part")]
     pub(crate) redo: bool,
 

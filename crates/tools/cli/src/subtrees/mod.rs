@@ -363,7 +363,14 @@ pub(crate) fn standing(plan: &Plan, roots: &HashSet<&Path>, path: &Path) -> Stan
 
 /// Returns the arguments of a plan.
 pub(crate) fn roots_of(plan: &Plan) -> HashSet<&Path> {
-    plan.header.roots.iter().map(|root| root.path()).collect()
+    distinct(plan.header.roots.iter().map(|root| root.path()).collect())
+}
+
+/// Returns each path once. A link and the same with a slash at its end are equal as paths, and only the second is the
+/// directory to which the link leads, so that one remains.
+fn distinct(mut paths: Vec<&Path>) -> HashSet<&Path> {
+    paths.sort_by_key(|path| !path.as_os_str().as_bytes().ends_with(b"/"));
+    paths.into_iter().collect()
 }
 
 fn is_gone(path: &Path) -> bool {
@@ -402,6 +409,15 @@ pub(crate) fn one_file_system(plan: &Plan) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_equal_arguments_the_one_with_a_slash_remains() {
+        for paths in [["link", "link/"], ["link/", "link"]] {
+            let paths = distinct(paths.map(Path::new).to_vec());
+            let found: Vec<&[u8]> = paths.iter().map(|path| path.as_os_str().as_bytes()).collect();
+            assert_eq!(found, [b"link/"]);
+        }
+    }
 
     #[test]
     fn a_name_says_whether_directories_in_it_are_left_out() {
