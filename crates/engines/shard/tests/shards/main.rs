@@ -2,6 +2,8 @@
 
 #![allow(missing_docs, reason = "a test")]
 
+mod markers;
+
 use ioloom_shard::census::census;
 use ioloom_shard::part::{self, Claim, Claimed, Committed, Found, Runner, Work, name};
 use ioloom_shard::plan::{Plan, PlanHeader};
@@ -18,7 +20,6 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
 
 /// Fault rules are those of the process.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());

@@ -1,6 +1,14 @@
 //! Markers of shards that run.
 
-use super::*;
+use super::{HOST, alone, entries, interleave, plan, runner, scratch, work};
+use ioloom_shard::census::census;
+use ioloom_shard::part::{Claim, Runner, name};
+use ioloom_shard::plan::Plan;
+use ioloom_sys::fault;
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 #[test]
 fn the_marker_of_a_process_that_runs_is_not_removed() {

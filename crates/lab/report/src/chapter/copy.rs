@@ -312,6 +312,9 @@ fn requests(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     if asked.is_empty() {
         return;
     }
+    // If a medium is a tmpfs, it is the file system in memory.
+    let is_tmpfs = asked.iter().any(|(_, arm)| file_system(arm) == "tmpfs");
+    let memory = asked.first().map(|(_, arm)| *arm).filter(|_| !is_tmpfs);
     m.tag("h3").text("Unaligned requests");
     let columns = [
         ("file system", false),
@@ -337,30 +340,37 @@ fn requests(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     };
     parts::table(m, "plain", &columns, |m| {
         for (medium, arm) in &asked {
-            let system = arm.runs.first().and_then(|r| r.set.medium.as_ref());
-            let system = system.map_or("", |medium| medium.file_system.as_str());
-            answers(m, &format!("{system} ({medium})"), arm, "");
+            answers(m, &format!("{} ({medium})", file_system(arm)), arm, "");
         }
-        answers(m, "tmpfs (memory)", asked[0].1, "memory_");
+        if let Some(arm) = memory {
+            answers(m, "tmpfs (memory)", arm, "memory_");
+        }
     });
     let of = |arm: &ArmRuns<'_>, metric: &str| median_of(Some(arm), metric, input.seed);
     let needed = asked.iter().filter_map(|(_, arm)| of(arm, "tail_descriptors"));
-    let needed: Vec<f64> = needed.chain(of(asked[0].1, "memory_tail_descriptors")).collect();
+    let in_memory = memory.and_then(|arm| of(arm, "memory_tail_descriptors"));
+    let needed: Vec<f64> = needed.chain(in_memory).collect();
     let text = "Unaligned requests that succeed go through the page cache.";
     m.tag("p").a("class", "lead").text(&format!("{text}{}", truncated(&needed)));
+}
+
+/// Returns the file system of the medium of an arm, or nothing if it is not recorded.
+fn file_system<'a>(arm: &'a ArmRuns<'_>) -> &'a str {
+    let medium = arm.runs.first().and_then(|run| run.set.medium.as_ref());
+    medium.map_or("", |medium| medium.file_system.as_str())
 }
 
 /// Describes on how many file systems one descriptor wrote and truncated a padded block, after a
 /// space; empty if unknown.
 fn truncated(descriptors: &[f64]) -> String {
     let one = descriptors.iter().filter(|needed| **needed < 1.5).count();
-    match descriptors.len() {
-        0 => String::new(),
-        all => format!(
-            " The descriptor that wrote a padded last block could also truncate the file on {one} \
-            of {all} file systems."
-        ),
-    }
+    let could = match (descriptors.len(), one) {
+        (0, _) => return String::new(),
+        (1, 0) => "could not truncate the file".to_owned(),
+        (1, _) => "could also truncate the file".to_owned(),
+        (all, _) => format!("could also truncate the file on {one} of {all} file systems"),
+    };
+    format!(" The descriptor that wrote a padded last block {could}.")
 }
 
 /// Lists pairwise comparisons that only the full study runs.
@@ -479,5 +489,7 @@ mod tests {
     fn truncation_is_that_of_the_runs() {
         assert_eq!(truncated(&[]), "");
         assert!(truncated(&[1.0, 2.0]).ends_with("truncate the file on 1 of 2 file systems."));
+        assert!(truncated(&[1.0]).ends_with("block could also truncate the file."));
+        assert!(truncated(&[2.0]).ends_with("block could not truncate the file."));
     }
 }

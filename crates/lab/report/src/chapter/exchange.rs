@@ -200,15 +200,16 @@ fn picture(input: &Input, groups: &[Group<'_>], published: &[Cell]) -> Option<Fi
 /// Returns the sleeps of the runs of a line, with a comma before them; empty if they recorded none.
 fn sleep_words(arms: &[(f64, &ArmRuns<'_>)], seed: u64) -> String {
     let sleeps = arms.iter().filter_map(|(_, arm)| median_of(Some(arm), "sleep_ns", seed));
-    match each_once(sleeps.map(format_ns).collect()) {
+    match each_once(sleeps.collect()) {
         sleeps if sleeps.is_empty() => String::new(),
         sleeps => format!(", sleep {sleeps}"),
     }
 }
 
-/// Joins texts, each once.
-fn each_once(mut texts: Vec<String>) -> String {
-    texts.sort();
+/// Joins times in nanoseconds in their order, each once.
+fn each_once(mut times: Vec<f64>) -> String {
+    times.sort_by(f64::total_cmp);
+    let mut texts: Vec<String> = times.into_iter().map(format_ns).collect();
     texts.dedup();
     texts.join(" or ")
 }
@@ -247,7 +248,7 @@ fn cells(m: &mut Markup, input: &Input, groups: &[Group<'_>], published: &[Cell]
             let ours = arm(groups, experiment, &name).filter(|arm| !arm.runs.is_empty());
             let here = ours.and_then(|a| a.metric("elapsed_ns", input.seed)).map(|e| e.median);
             let own_law = median_of(ours, "law_ns", input.seed);
-            sleeps.extend(median_of(ours, "sleep_ns", input.seed).map(format_ns));
+            sleeps.extend(median_of(ours, "sleep_ns", input.seed));
             let text = |ns: Option<f64>, none: &str| ns.map_or_else(|| none.to_owned(), format_ns);
             let error =
                 here.zip(own_law).map_or_else(|| "–".to_owned(), |(ns, law)| error_of(ns, law));
@@ -279,7 +280,7 @@ fn cells(m: &mut Markup, input: &Input, groups: &[Group<'_>], published: &[Cell]
 }
 
 /// Describes the sleeps of the runs on this machine, after a space; empty without runs.
-fn own_sleep(sleeps: Vec<String>) -> String {
+fn own_sleep(sleeps: Vec<f64>) -> String {
     match each_once(sleeps) {
         sleeps if sleeps.is_empty() => String::new(),
         sleeps => format!(" The published clients slept {SLEEP_S} s, those here {sleeps}."),
@@ -435,9 +436,10 @@ mod tests {
 
     #[test]
     fn the_sleep_is_that_of_the_runs() {
-        let of = |sleeps: &[&str]| own_sleep(sleeps.iter().map(|s| (*s).to_owned()).collect());
+        let of = |sleeps: &[f64]| own_sleep(sleeps.to_vec());
         assert_eq!(of(&[]), "");
         let text = " The published clients slept 1 s, those here 20.0 ms.";
-        assert_eq!(of(&["20.0 ms", "20.0 ms"]), text);
+        assert_eq!(of(&[20e6, 20e6]), text);
+        assert!(of(&[100e6, 20e6]).ends_with(" those here 20.0 ms or 100 ms."));
     }
 }

@@ -78,15 +78,24 @@ pub(super) fn run(dir: Option<&Path>, how: How, store: &StoreArg, json: bool) ->
     let mut calibration = calibration(&sets, &dir, how, times, cold_files);
     drop(sets);
     // One that cannot be used has no probes to keep.
-    let earlier = saved::read(store).ok().flatten();
-    let dropped = earlier.as_ref().and_then(|earlier| calibration.server_dropped_from(earlier));
+    let earlier = saved::read(store);
+    let dropped = match &earlier {
+        Ok(earlier) => earlier.as_ref().and_then(|e| calibration.server_dropped_from(e)),
+        Err(_) => saved::unusable_server_dropped(store),
+    };
+    let earlier = earlier.ok().flatten();
     let kept = calibration.clone().with_server_of(earlier);
     if how.exchange {
         // The probes of the server can fail, and those of the device take minutes.
         let path = saved::write(store, &kept)?;
         let is_kept = kept.measured.exchange.is_some();
-        let exchange = server_probes::measure(&dir, rounds(how), how.brief, &signals)
-            .map_err(|failure| without_server(failure, &path, is_kept))?;
+        let exchange = server_probes::measure(&dir, rounds(how), how.brief, &signals);
+        if exchange.is_err()
+            && let Some(dropped) = &dropped
+        {
+            stderr::message(dropped);
+        }
+        let exchange = exchange.map_err(|failure| without_server(failure, &path, is_kept))?;
         calibration.measured.exchange = Some(exchange);
         let server =
             "a server with one event loop on one processor, its order log in the directory";

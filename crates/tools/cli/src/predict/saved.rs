@@ -135,6 +135,22 @@ pub(super) fn write(store: &StoreArg, calibration: &Calibration) -> Result<PathB
     Ok(path)
 }
 
+/// Returns the message that a new calibration drops the probes of the server of a saved one that cannot be used;
+/// `None` if that has none, or cannot be read.
+pub(super) fn unusable_server_dropped(store: &StoreArg) -> Option<String> {
+    let path = path(store).ok()?;
+    if std::fs::metadata(&path).ok()?.len() > BYTES_MAX {
+        return None;
+    }
+    let text = std::fs::read_to_string(path).ok()?;
+    let value: serde_json::Value = serde_json::from_str(&text).ok()?;
+    (!value["measured"]["exchange"].is_null()).then(|| {
+        "dropped the earlier probes of the server, whose calibration cannot be used; --calibrate --exchange \
+         probes it again"
+            .to_owned()
+    })
+}
+
 /// Returns the saved calibration, if any. One of another machine or version of the program is refused: the
 /// processor times of a job are those of the program that probed.
 pub(super) fn read(store: &StoreArg) -> Result<Option<Calibration>, Failure> {

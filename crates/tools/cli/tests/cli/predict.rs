@@ -195,7 +195,7 @@ fn probes_of_this_machine_answer_questions_about_it() {
     let good = std::fs::read_to_string(&saved).unwrap();
     damaged_calibrations_are_refused(&home, &saved, &good);
     std::fs::write(&saved, &good).unwrap();
-    recalibrations_keep_the_server_of_the_directory(&home, &good);
+    recalibrations_keep_the_server_of_the_directory(&home, &saved, &good);
 }
 
 fn damaged_calibrations_are_refused(home: &Home, saved: &Path, good: &str) {
@@ -229,14 +229,14 @@ fn damaged_calibrations_are_refused(home: &Home, saved: &Path, good: &str) {
     home.run(&["predict", "walk", "--device", "measured"]).one_error(1, &["UTF-8"]);
 }
 
-fn recalibrations_keep_the_server_of_the_directory(home: &Home, saved: &str) {
+fn recalibrations_keep_the_server_of_the_directory(home: &Home, saved: &Path, good: &str) {
     let calibrate = |name: &str| {
         let dir = home.path(name);
         std::fs::create_dir_all(&dir).unwrap();
         let args = ["predict", "--calibrate", "--brief", "--json", "--dir", dir.to_str().unwrap()];
         home.run(&args).well()
     };
-    let earlier: Value = serde_json::from_str(saved).unwrap();
+    let earlier: Value = serde_json::from_str(good).unwrap();
     let again = calibrate("work");
     assert_eq!(again.json()["measured"]["exchange"], earlier["measured"]["exchange"]);
     let condition = format!("the server as probed at {}", earlier["at"].as_str().unwrap());
@@ -246,6 +246,9 @@ fn recalibrations_keep_the_server_of_the_directory(home: &Home, saved: &str) {
     let elsewhere = calibrate("elsewhere");
     assert!(elsewhere.json()["measured"]["exchange"].is_null(), "{}", elsewhere.out);
     assert_eq!(elsewhere.err.matches("dropped the earlier probes").count(), 1, "{}", elsewhere.err);
+    std::fs::write(saved, good.replace("\"schema\": 4", "\"schema\": 3")).unwrap();
+    let unusable = calibrate("work");
+    assert_eq!(unusable.err.matches("dropped the earlier probes").count(), 1, "{}", unusable.err);
 }
 
 #[test]
