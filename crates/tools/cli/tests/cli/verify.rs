@@ -247,7 +247,8 @@ fn a_refused_study_leaves_the_others() {
 #[test]
 fn a_claim_about_two_devices_needs_two_directories() {
     let home = Home::new();
-    let ran = home.run(&["claims", "--verify", "000-P13", "--media", "--dry-run"]).well();
+    let ran = home.run(&["claims", "--verify", "000-P13", "--media", "--dry-run"]);
+    assert_eq!(ran.code, Some(3), "a named claim cannot be verified");
     let text = ran.err.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("`ioloom study pipeline --on DIR --on DIR`: 000-P13."), "{}", ran.err);
 }
@@ -271,6 +272,40 @@ fn a_claim_whose_arm_is_refused_is_verified_again() {
     assert_eq!(again.code, Some(3), "{}", again.err);
     assert!(!again.err.contains("already decided"), "{}", again.err);
     assert_eq!(sessions(), 2, "{}", again.err);
+}
+
+/// A session with a reduced file set does not decide at the published size, whether it ended or not.
+#[test]
+fn the_full_size_is_measured_after_a_reduced_one() {
+    let home = Home::new();
+    let text = "Two threads process as many files as one.";
+    let claims = claim("000-V1", text, ["threads-1", "threads-2"], "equal");
+    let full = "full = { count = 40, size = \"exp(mean=4KiB,min=1,max=64KiB)\", seed = 3 }";
+    let sizes = [full.replace("40", "50001"), full.replace("full", "quick")].join("\n");
+    let arguments = |more: &[&str]| {
+        let args = arguments_for(&home, &claims, more);
+        home.studies(&TINY.replace(full, &sizes));
+        args
+    };
+    let ran = home.run(&arguments(&["--open"])).well();
+    let text = ran.err.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("File set T is reduced to 40 files"), "{}", ran.err);
+    let at_full_size = || {
+        let plan = home.run(&arguments(&["--open", "--full-size", "--dry-run"])).well();
+        assert!(plan.err.contains("1 claim, 2 arms (000-V1)"), "{}", plan.err);
+        let is_new = !plan.err.contains("reduced") && !plan.err.contains("Continues");
+        assert!(is_new && !plan.err.contains("Left out"), "{}", plan.err);
+    };
+    at_full_size();
+    // The same without its last line, which says that it ended.
+    let file = std::fs::read_dir(home.store().join("sessions")).unwrap().next().unwrap();
+    let file = file.unwrap().path();
+    let whole = std::fs::read_to_string(&file).unwrap();
+    let (unfinished, _) = whole.trim_end().rsplit_once('\n').unwrap();
+    std::fs::write(&file, format!("{unfinished}\n")).unwrap();
+    let plan = home.run(&arguments(&["--open", "--dry-run"])).well();
+    assert!(plan.err.contains("Continues an unfinished session"), "{}", plan.err);
+    at_full_size();
 }
 
 /// Runs that another machine made decide its verdict, but not what is open here.
