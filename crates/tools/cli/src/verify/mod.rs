@@ -246,8 +246,7 @@ fn given_up(request: &Request<'_>, sessions: &[(SessionHeader, bool)]) -> BTreeM
         for claim in request.claims.iter().filter(is_given_up) {
             if header.claims.get(&claim.id) == Some(&claim.definition) {
                 let session = &header.session;
-                let reason =
-                    format!("given up in session {session}; name a claim to try it again");
+                let reason = format!("given up in session {session}; name a claim to try it again");
                 found.insert(claim.id.clone(), reason);
             }
         }
