@@ -418,9 +418,9 @@ fn is_equality_of_both(contrast: &Contrast, finding: &Finding<'_>, size: f64, ru
 /// Compares the measured effect with the published one.
 fn agreement(evidence: &Evidence, size: f64) -> Option<Agreement> {
     let measured = [evidence.lo?, evidence.effect?, evidence.hi?];
-    Some(match evidence.effect_is {
+    match evidence.effect_is {
         // No effect is a ratio of 1, and half is as far from it as double.
         Effect::Ratio | Effect::Times => Agreement::of(measured.map(f64::ln), size.ln()),
         _ => Agreement::of(measured, size),
-    })
+    }
 }
