@@ -274,6 +274,22 @@ fn a_claim_whose_arm_is_refused_is_verified_again() {
     assert_eq!(sessions(), 2, "{}", again.err);
 }
 
+/// Runs of an edited study never decide a built-in claim, so none are made for it.
+#[test]
+fn claims_are_left_out_if_their_study_is_edited() {
+    let home = Home::new();
+    let studies = home.studies(TINY);
+    let edited = include_str!("../../../../../studies/pipeline/study.toml");
+    let edited = edited.replace(", seed = ", ", seed = 9");
+    std::fs::write(home.path("studies").join("pipeline.toml"), edited).unwrap();
+    let args = ["claims", "--verify", "000-P33", "--dry-run", "--studies", &studies];
+    let ran = home.run(&args);
+    let text = ran.err.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("Left out, study pipeline in '"), "{}", ran.err);
+    assert!(text.contains("is not the built-in one: 000-P33."), "{}", ran.err);
+    assert_eq!(ran.code, Some(3), "{}", ran.err);
+}
+
 /// A session with a reduced file set does not decide at the published size, whether it ended or not.
 #[test]
 fn the_full_size_is_measured_after_a_reduced_one() {
