@@ -161,7 +161,7 @@ pub enum Agreement {
 
 impl Agreement {
     /// Compares an effect and its interval with the published effect, all relative to no effect. An interval that
-    /// contains both the published effect and no effect shows neither, so there is no answer.
+    /// contains both the published effect and no effect shows neither: `None`.
     pub(crate) fn of([lo, effect, hi]: [f64; 3], published: f64) -> Option<Self> {
         let contains = |value: f64| (lo..=hi).contains(&value);
         if contains(published) {
