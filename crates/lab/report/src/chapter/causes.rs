@@ -105,7 +105,8 @@ pub(super) fn sentence(groups: &[Group<'_>], cause: &Cause) -> Option<String> {
     let margin = 1.0 + Rule::FULL.margin;
     if (1.0 / margin..=margin).contains(&ratio.value) {
         return Some(format!(
-            "With {factor}, {what} is {} times as high ({evidence}): it differs by less than {:.0} %.",
+            "With {factor}, {what} is {} times as high ({evidence}): the measured difference is \
+             below {:.0} %.",
             plain(ratio.value),
             Rule::FULL.margin * 100.0
         ));

@@ -533,7 +533,7 @@ fn causes_follow_the_runs() {
     let same = durability(1.0, 1.01, 12);
     assert!(same.contains("no difference is shown"));
     let small = durability(1.03, 1.0, 12);
-    assert!(small.contains("it differs by less than 5 %"));
+    assert!(small.contains("the measured difference is below 5 %"));
     assert!(!small.contains("because of syncing"), "too small for a cause");
     let few = durability(2.0, 1.0, 3);
     assert!(few.contains("too few blocks to say whether this is more than noise"));

@@ -28,8 +28,8 @@ use ioloom_claims::{
 };
 use ioloom_lab::store::{Sequential, SessionHeader};
 use ioloom_lab::{RunOptions, Session, run_study};
-use ioloom_model::RunRecord;
 use ioloom_model::units::format_ns;
+use ioloom_model::{Doubt, RunRecord};
 use looks::Judge;
 use plan::{Plan, Task};
 use std::collections::{BTreeMap, BTreeSet};
@@ -262,6 +262,10 @@ fn futile(bench: &Bench<'_>, evidence: &Evidence, claims: &[&Claim]) -> BTreeMap
     }
     let machine = &bench.machine.fingerprint;
     let used = |record: &&RunRecord| {
+        // Reduced file sets do not show what those of the published size would.
+        if bench.request.full_size && record.doubts.contains(&Doubt::Scaled) {
+            return false;
+        }
         let places = claims.iter().flat_map(|claim| &claim.contrasts).flat_map(|c| c.locations());
         let mut same = places.filter(|at| at.study == record.key.study);
         record.machine == *machine && same.any(|at| at.experiment == record.key.experiment)
