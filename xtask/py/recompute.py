@@ -55,8 +55,8 @@ def at_looks(runs, header):
 
 def runs_below(directories):
     """Returns runs by session, the number of looks of each sequential session, when each session
-    made its last run, on which machine, and the files of its sets."""
-    runs, seen, headers, last, machines, files = {}, set(), {}, {}, {}, {}
+    made its last run before its first judgement, on which machine, and the files of its sets."""
+    runs, seen, headers, times, machines, files = {}, set(), {}, {}, {}, {}
     for path in (p for d in directories for p in sorted(pathlib.Path(d).rglob("*.jsonl"))):
         for line in path.read_text(errors="replace").splitlines():
             if line.startswith('{"session":'):
@@ -73,13 +73,18 @@ def runs_below(directories):
             seen.add(place)
             machines[key["session"]] = run["machine"]
             files.setdefault(key["session"], {})[key["set"]] = run["set"].get("hash")
-            last[key["session"]] = max(last.get(key["session"], 0), run["started_unix_ms"])
+            times.setdefault(key["session"], []).append((key["block"], run["started_unix_ms"]))
             runs.setdefault(key["session"], []).append((key, run["outcome"], run["doubts"]))
     looks = {}
     for session, header in headers.items():
         if header.get("sequential"):
             looks[session] = len(header["sequential"]["looks"])
             runs[session] = at_looks(runs.get(session, []), header)
+    last = {}
+    for session, of in times.items():
+        several = (headers.get(session) or {}).get("sequential")
+        last[session] = max((time for block, time in of
+                             if not several or block < several["looks"][0]), default=0)
     for session, all_runs in runs.items():
         runs[session] = [(key, outcome["measured"], set(doubts)) for key, outcome, doubts in all_runs
                          if outcome.get("measured") is not None and "wrong-bytes" not in doubts]

@@ -71,7 +71,7 @@ impl<'a> Assessed<'a, '_> {
         others.filter_map(|(_, one)| one.effect()).collect()
     }
 
-    /// Returns when the newest run of a session with a result started; without one, of any session.
+    /// Returns when the newest session with a result could first be judged; without one, any session.
     fn newest(&self) -> u64 {
         let results = self.found.iter().filter(|one| one.result.is_ok());
         let newest = results.map(|one| one.started).max();
@@ -95,7 +95,7 @@ pub fn verdicts_at_looks(
 ) -> Vec<ClaimVerdict> {
     let mut assessed: Vec<Assessed<'_, '_>> = Vec::new();
     let mut machines: BTreeMap<&str, Vec<SessionRuns<'_>>> = BTreeMap::new();
-    for session in by_session(records) {
+    for session in by_session(records, sequential) {
         machines.entry(session.machine).or_default().push(session);
     }
     if machines.is_empty() {
@@ -418,9 +418,9 @@ fn is_equality_of_both(contrast: &Contrast, finding: &Finding<'_>, size: f64, ru
 /// Compares the measured effect with the published one.
 fn agreement(evidence: &Evidence, size: f64) -> Option<Agreement> {
     let measured = [evidence.lo?, evidence.effect?, evidence.hi?];
-    Some(match evidence.effect_is {
+    match evidence.effect_is {
         // No effect is a ratio of 1, and half is as far from it as double.
         Effect::Ratio | Effect::Times => Agreement::of(measured.map(f64::ln), size.ln()),
         _ => Agreement::of(measured, size),
-    })
+    }
 }

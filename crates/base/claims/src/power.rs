@@ -26,7 +26,7 @@ use ioloom_model::study::AGAIN;
 use ioloom_stats::tails::normal_quantile;
 use ioloom_stats::{INTERVAL_MIN, median};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Numbers of blocks whose power is computed. Up to 30 come from a sequential session, more from a
 /// study with that number of blocks.
@@ -220,7 +220,7 @@ fn results(contrast: &Contrast, records: &[RunRecord], machine: &str) -> u32 {
         let context = Context { records: session.records.clone(), rule: Rule::STANDARD };
         contrast.as_kind().evaluate(&context).is_ok_and(|finding| finding.p.is_some())
     };
-    let mut sessions = by_session(records);
+    let mut sessions = by_session(records, &BTreeSet::new());
     sessions.retain(|session| session.machine == machine && has_result(session));
     sessions.len() as u32
 }
@@ -238,7 +238,7 @@ fn pilot<'a>(
         let finding = kind.evaluate(&Context { records: records.clone(), rule }).ok()?;
         finding.p.is_some().then_some((records, finding))
     };
-    let sessions = by_session(records);
+    let sessions = by_session(records, &BTreeSet::new());
     sessions
         .iter()
         .filter_map(|session| one(&session.records))

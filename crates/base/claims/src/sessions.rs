@@ -11,12 +11,17 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct SessionRuns<'a> {
     pub(crate) name: &'a str,
     pub(crate) machine: &'a str,
+    /// When its last run before its first judgement started.
     pub(crate) started: u64,
     pub(crate) records: Vec<&'a RunRecord>,
 }
 
-/// Returns the runs of each session, from old to new.
-pub(crate) fn by_session(records: &[RunRecord]) -> Vec<SessionRuns<'_>> {
+/// Returns the runs of each session, from old to new. The place of a `sequential` session does not change when it
+/// is extended after its first look.
+pub(crate) fn by_session<'a>(
+    records: &'a [RunRecord],
+    sequential: &BTreeSet<String>,
+) -> Vec<SessionRuns<'a>> {
     let mut sessions: BTreeMap<&str, Vec<&RunRecord>> = BTreeMap::new();
     for record in records {
         sessions.entry(&record.key.session).or_default().push(record);
@@ -24,7 +29,10 @@ pub(crate) fn by_session(records: &[RunRecord]) -> Vec<SessionRuns<'_>> {
     let mut sessions: Vec<SessionRuns<'_>> = sessions
         .into_iter()
         .map(|(name, records)| {
-            let started = records.iter().map(|r| r.started_unix_ms).max().unwrap_or(0);
+            let is_later =
+                |r: &RunRecord| sequential.contains(name) && r.key.block >= Rule::LOOKS[0];
+            let first = records.iter().filter(|r| !is_later(r));
+            let started = first.map(|r| r.started_unix_ms).max().unwrap_or(0);
             let machine = records.first().map_or("", |r| r.machine.as_str());
             SessionRuns { name, machine, started, records }
         })
@@ -38,7 +46,7 @@ pub(crate) struct InSession<'a> {
     /// Name of the session; empty if none ran the contrast.
     pub(crate) name: &'a str,
     machine: &'a str,
-    /// When its newest run started.
+    /// When its last run before its first judgement started.
     pub(crate) started: u64,
     /// The result, without an answer that was withheld.
     pub(crate) result: Result<Finding<'a>, Gap>,

@@ -134,7 +134,8 @@ pub struct Part {
     pub p_adjusted: Option<f64>,
     /// Published size of the effect, in the unit of the evidence.
     pub published_size: Option<f64>,
-    /// Whether the measured effect agrees with the published one; `None` without both.
+    /// Whether the measured effect agrees with the published one; `None` without both, or if the interval contains
+    /// both the published effect and no effect.
     pub agreement: Option<Agreement>,
     /// The same contrast in each other session of this machine, from old to new, then in those of other
     /// machines. Sessions are never pooled.
@@ -159,18 +160,21 @@ pub enum Agreement {
 }
 
 impl Agreement {
-    /// Compares an effect and its interval with the published effect, all relative to no effect.
-    pub(crate) fn of([lo, effect, hi]: [f64; 3], published: f64) -> Self {
-        if (lo..=hi).contains(&published) {
-            return Self::Size;
+    /// Compares an effect and its interval with the published effect, all relative to no effect. An interval that
+    /// contains both the published effect and no effect shows neither: `None`.
+    pub(crate) fn of([lo, effect, hi]: [f64; 3], published: f64) -> Option<Self> {
+        let contains = |value: f64| (lo..=hi).contains(&value);
+        if contains(published) {
+            let is_open = published != 0.0 && contains(0.0);
+            return (!is_open).then_some(Self::Size);
         }
         let near = (effect - published).abs() <= 0.25 * published.abs();
         let side = if published >= 0.0 { lo > 0.0 } else { hi < 0.0 };
-        match side && published != 0.0 {
+        Some(match side && published != 0.0 {
             true if near => Self::Size,
             true => Self::Direction,
             false => Self::Neither,
-        }
+        })
     }
 
     /// Returns the words for a sentence.
@@ -432,5 +436,24 @@ impl VerdictList {
     pub fn new(claims: Vec<ClaimVerdict>) -> Self {
         let score = Score::of(&claims, Rule::STANDARD.false_rate);
         Self { schema: VERDICT_SCHEMA, score, claims }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_with_no_effect_and_the_published_one_shows_neither() {
+        for (interval, published, expected) in [
+            ([-0.2, 0.1, 0.4], 0.3, None),
+            ([-0.2, -0.1, 0.4], -0.1, None),
+            ([0.1, 0.2, 0.4], 0.3, Some(Agreement::Size)),
+            ([-0.2, 0.1, 0.4], 0.0, Some(Agreement::Size)),
+            ([0.1, 0.2, 0.4], 0.9, Some(Agreement::Direction)),
+            ([-0.2, 0.1, 0.4], 0.9, Some(Agreement::Neither)),
+        ] {
+            assert_eq!(Agreement::of(interval, published), expected, "{interval:?} {published}");
+        }
     }
 }

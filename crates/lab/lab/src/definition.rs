@@ -16,7 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A built-in study, and the fingerprints of all its arms.
-struct Definitions {
+#[derive(Debug)]
+pub struct Definitions {
     spec: StudySpec,
     arms: BTreeSet<u64>,
 }
@@ -24,7 +25,7 @@ struct Definitions {
 impl Definitions {
     /// Returns those of a study with its plans completed for `cores`; `None` if no built-in study has
     /// this name.
-    fn of(study: &str, cores: u32) -> Option<Self> {
+    pub fn of(study: &str, cores: u32) -> Option<Self> {
         let spec = crate::spec::load(study, None).ok()?;
         let mut known = BTreeSet::new();
         let small: BTreeSet<String> = spec.sets.keys().cloned().collect();
@@ -37,6 +38,11 @@ impl Definitions {
             known.extend(comparisons.iter().flat_map(|c| c.arms.iter().map(|arm| hash(c, arm))));
         }
         Some(Self { spec, arms: known })
+    }
+
+    /// Returns whether an arm of a comparison is defined as in the built-in study.
+    pub fn has(&self, comparison: &Comparison, arm: &ReadyArm) -> bool {
+        self.arms.contains(&hash(comparison, arm))
     }
 
     /// Returns whether the set of an arm is smaller than the published one.
@@ -75,7 +81,7 @@ pub fn keep_built_in(sessions: &mut [Session]) -> BTreeMap<String, usize> {
             .comparisons
             .iter()
             .flat_map(|c| c.arms.iter().map(move |arm| (c, arm)))
-            .filter(|(c, arm)| built_in.arms.contains(&hash(c, arm)))
+            .filter(|(c, arm)| built_in.has(c, arm))
             .map(|(c, arm)| {
                 let place = format!("{} {}", c.condition, c.compute);
                 let key = (c.experiment.as_str(), arm.set.as_str(), place, arm.name.as_str());

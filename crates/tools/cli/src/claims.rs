@@ -91,7 +91,7 @@ pub(crate) struct ClaimsArgs {
 struct VerifyArgs {
     /// Verify all undecided claims
     ///
-    /// Claims that an earlier session with the same test left undecided after all blocks are left out.
+    /// Claims that an earlier session with the same test gave up are left out.
     #[arg(long, requires = "verify", conflicts_with = "ids")]
     open: bool,
 
@@ -103,7 +103,7 @@ struct VerifyArgs {
     budget: Option<Duration>,
 
     /// Print the plan and estimate of --verify, run nothing
-    #[arg(long, requires = "verify")]
+    #[arg(long, requires = "verify", conflicts_with = "json")]
     dry_run: bool,
 
     /// Print the blocks and minutes each claim needs
@@ -258,10 +258,12 @@ fn verify(
     }
     open.sort_by(|a, b| a.id.cmp(&b.id));
     open.dedup_by(|a, b| a.id == b.id);
+    let untestable = verdicts.iter().filter(|v| v.verdict == Verdict::NotTestableHere);
     let request = Request {
         ledger,
         evidence: &evidence,
         claims: open,
+        untestable: untestable.map(|verdict| verdict.id.clone()).collect(),
         named: !how.open,
         store: &args.store,
         dir: how.dir.as_deref(),

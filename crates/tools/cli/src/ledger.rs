@@ -61,6 +61,11 @@ impl Ledger {
         Self(Cow::Owned(Vec::new()))
     }
 
+    /// Returns whether these are the built-in claims, which runs of edited studies never decide.
+    pub(crate) fn is_built_in(&self) -> bool {
+        matches!(self.0, Cow::Borrowed(_))
+    }
+
     /// Returns all claims in ledger order.
     pub(crate) fn all(&self) -> &[Claim] {
         &self.0
@@ -113,8 +118,8 @@ impl Ledger {
             let lost = session.lost_runs();
             session.runs.extend(lost);
         }
-        let built_in = matches!(self.0, Cow::Borrowed(_));
-        let edited = if built_in { keep_built_in(&mut sessions) } else { BTreeMap::new() };
+        let edited =
+            if self.is_built_in() { keep_built_in(&mut sessions) } else { BTreeMap::new() };
         let grows = |s: &Session| s.end.is_none() && s.header.sequential.is_none();
         let unfinished: Vec<Session> = sessions.extract_if(.., |s| grows(s)).collect();
         let unfinished = unfinished.into_iter().filter(|s| !s.runs.is_empty());

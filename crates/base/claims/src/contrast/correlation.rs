@@ -65,6 +65,7 @@ impl Kind for Correlation {
         if found.is_empty() {
             return Err(Gap::Missing(self.arms.clone()));
         }
+        let count = found.len();
         let gap = found.iter().find_map(|arm| arm.gap());
         found.retain(|arm| arm.gap().is_none());
         if found.len() < ARMS_MIN {
@@ -97,6 +98,7 @@ impl Kind for Correlation {
         // Blocks that are alike would show as a slow drift of all arms together.
         let series = (0..blocks).map(|i| block_level(&table.values, i)).collect();
         let finding = Finding::new(answer, Effect::Correlation, &interval, words)
+            .without(count - found.len(), ["arm", "arms"])
             .of_arms(&found, &runs, &table);
         Ok(Finding { series, ..finding })
     }

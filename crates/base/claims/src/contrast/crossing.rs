@@ -4,7 +4,7 @@ use super::kind::{Context, Kind, elapsed};
 use crate::evaluation::answer::{Answer, inside, undefined_words};
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
-use crate::evaluation::levels::{median_of, pair_up};
+use crate::evaluation::levels::{Pairs, median_of, pair_up};
 use crate::evaluation::pair::{above_noise, is_hidden, log_ratios, noise_floor, ratio_interval};
 use crate::evaluation::runs::{Arm, Columns, columns};
 use crate::family::Whole;
@@ -76,7 +76,11 @@ impl Kind for Crossing {
         let Self { metric, .. } = self;
         let rule = &context.rule;
         let runs = context.runs(&self.at, self);
-        let pairs = pair_up(&runs, &self.a, &self.b, &self.axis)?;
+        let Pairs { ran: pairs, lost, top } = pair_up(&runs, &self.a, &self.b, &self.axis)?;
+        // Without the highest level, families may cross once more.
+        if let Some(gap) = top {
+            return Err(gap);
+        }
         let x: Vec<f64> = pairs.iter().map(|(x, _)| *x).collect();
         let arms: Vec<&Arm<'a>> = pairs.iter().flat_map(|(_, arms)| *arms).collect();
         let mut wanted: Vec<_> = arms.iter().map(|arm| (*arm, metric.as_str())).collect();
@@ -105,6 +109,7 @@ impl Kind for Crossing {
             }
             None => self.turns(rule, (&x, &table), found.as_ref(), floor)?,
         };
+        let finding = finding.without(lost, ["level", "levels"]);
         let mut finding = finding.of_arms(&arms, &runs, &table);
         if let Some(interval) = found {
             finding = finding

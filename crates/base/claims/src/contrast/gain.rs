@@ -63,7 +63,7 @@ impl Kind for Gain {
     fn evaluate<'a>(&self, context: &Context<'a>) -> Result<Finding<'a>, Gap> {
         let Self { a, b, axis, levels, relative, metric, .. } = self;
         let runs = context.runs(&self.at, self);
-        let pairs = pair_up(&runs, a, b, axis)?;
+        let pairs = pair_up(&runs, a, b, axis)?.ran;
         let mut arms = Vec::new();
         for level in levels {
             let (_, found) = pairs

@@ -43,13 +43,13 @@ impl Kind for Media {
 
     fn evaluate<'a>(&self, context: &Context<'a>) -> Result<Finding<'a>, Gap> {
         let media = Runs::by_medium(&context.records, &self.at);
-        let mut ran = Vec::new();
+        let (mut ran, mut lost) = (Vec::new(), None);
         for (name, runs) in &media {
             if let Ok(arm) = the_arm(runs, &self.arm) {
                 match arm.gap() {
                     None => ran.push((name, runs, arm)),
                     Some(gap) if media.len() == 1 => return Err(gap),
-                    Some(_) => {}
+                    Some(gap) => lost = Some(gap),
                 }
             }
         }
@@ -74,7 +74,12 @@ impl Kind for Media {
                 pairs.push(found);
             }
         }
-        Ok(of_all(pairs))
+        let found = of_all(pairs);
+        // Two media that differ are enough; equality needs all of them.
+        match lost {
+            Some(gap) if found.holds != Some(false) => Err(gap),
+            _ => Ok(found),
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use super::answer::Answer;
 use super::runs::{Arm, Columns, Runs};
 use crate::verdict::{Effect, Evidence};
 use ioloom_model::RunRecord;
+use ioloom_model::units::format_counted;
 use ioloom_stats::Interval;
 
 /// Why a finding is limited in scope.
@@ -84,6 +85,16 @@ impl<'a> Finding<'a> {
         self.evidence.sessions.clone_from(&columns.sessions);
         self.used = arms.iter().flat_map(|a| a.records()).collect();
         self.sleeps = runs.sleeps;
+        self
+    }
+
+    /// Notes that some levels or arms could not run; `names` are those of one and of several.
+    pub(crate) fn without(mut self, lost: usize, [one, several]: [&str; 2]) -> Self {
+        if lost > 0 {
+            let lost = format_counted(lost as u64, one, several);
+            self.words.push_str(&format!("; {lost} could not run"));
+            self.partial = true;
+        }
         self
     }
 

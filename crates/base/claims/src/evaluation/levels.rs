@@ -77,16 +77,8 @@ impl<'r, 'a> Levels<'r, 'a> {
     }
 
     /// Adds the arms, the median of each level, and a note about levels that could not run.
-    pub(crate) fn finish(
-        &self,
-        mut finding: Finding<'a>,
-        runs: &Runs<'a>,
-        axis: &str,
-    ) -> Finding<'a> {
-        if self.lost > 0 {
-            finding.words = format!("{}; {} levels could not run", finding.words, self.lost);
-            finding.partial = true;
-        }
+    pub(crate) fn finish(&self, finding: Finding<'a>, runs: &Runs<'a>, axis: &str) -> Finding<'a> {
+        let finding = finding.without(self.lost, ["level", "levels"]);
         let mut finding = finding.of_arms(&self.arms, runs, &self.table);
         for (x, y) in self.x.iter().zip(self.all_medians()) {
             finding = finding.number(&format!("median_at_{axis}_{x}"), y);
@@ -110,25 +102,38 @@ pub(crate) fn best_without(columns: &[Vec<f64>], without: usize) -> usize {
     (0..medians.len()).min_by(|i, j| medians[*i].total_cmp(&medians[*j])).unwrap_or(0)
 }
 
-/// Pairs the arms of two families by level; fails if they share fewer than two levels.
+/// The arms of two families at their common levels.
+pub(crate) struct Pairs<'r, 'a> {
+    /// The levels at which both ran, in ascending order.
+    pub(crate) ran: Vec<(f64, [&'r Arm<'a>; 2])>,
+    /// Number of levels at which one could not run.
+    pub(crate) lost: usize,
+    /// Why the highest level could not run, if so.
+    pub(crate) top: Option<Gap>,
+}
+
+/// Pairs the arms of two families by level; fails if both ran on fewer than two levels.
 pub(crate) fn pair_up<'r, 'a>(
     runs: &'r Runs<'a>,
     a: &str,
     b: &str,
     axis: &str,
-) -> Result<Vec<(f64, [&'r Arm<'a>; 2])>, Gap> {
+) -> Result<Pairs<'r, 'a>, Gap> {
     let right = runs.levels(b, axis, None)?;
-    let pairs: Vec<_> = runs
+    let all: Vec<(f64, [&'r Arm<'a>; 2])> = runs
         .levels(a, axis, None)?
         .into_iter()
         .filter_map(|(x, arm)| {
             let (_, other) = right.iter().find(|(y, _)| *y == x)?;
             Some((x, [arm, *other]))
         })
-        .filter(|(_, arms)| arms.iter().all(|arm| arm.gap().is_none()))
         .collect();
-    if pairs.len() < 2 {
+    let gap = |arms: &[&Arm<'_>; 2]| arms.iter().find_map(|arm| arm.gap());
+    let top = all.last().and_then(|(_, arms)| gap(arms));
+    let count = all.len();
+    let ran: Vec<_> = all.into_iter().filter(|(_, arms)| gap(arms).is_none()).collect();
+    if ran.len() < 2 {
         return Err(Gap::Missing(vec![format!("both {a} and {b} on two levels of {axis}")]));
     }
-    Ok(pairs)
+    Ok(Pairs { lost: count - ran.len(), ran, top })
 }

@@ -76,6 +76,30 @@ fn clear(n: u32, ratio: f64) -> Vec<RunRecord> {
     session_with(n, ratio, |part| part.holds.is_some() && part.p < Some(6e-4))
 }
 
+/// A session that is extended later keeps its share of the error rate.
+#[test]
+fn the_first_look_gives_a_session_its_place() {
+    let claims = claims(1, "less");
+    let mut records = runs(&mut Noise(5), &[0.5], 18, 0.15).records;
+    records.retain(|r| !r.key.arm.ends_with("(again)"));
+    for record in &mut records {
+        let is_later = record.key.block >= 12;
+        record.key.session = "s0".to_owned();
+        record.key.experiment = "e0".to_owned();
+        record.machine = "m".to_owned();
+        record.started_unix_ms += if is_later { 1_000_000 } else { 0 };
+    }
+    records.extend(clear(1, 0.5));
+    let all: Vec<&Claim> = claims.iter().collect();
+    let deciding = |sequential: &[&str]| {
+        let sequential = sequential.iter().map(|name| (*name).to_owned()).collect();
+        let found = verdicts_at_looks(&all, &records, Rule::STANDARD, &sequential);
+        found[0].evidence.sessions.clone()
+    };
+    assert_eq!(deciding(&["s0"]), ["s0"]);
+    assert_eq!(deciding(&[]), ["s1"], "it could be judged only after its last run");
+}
+
 #[test]
 fn the_error_rate_is_spent_once() {
     let spent: f64 = (1..=1_000).map(|n| 1.0 / Rule::spending(n)).sum();

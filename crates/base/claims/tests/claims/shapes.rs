@@ -407,6 +407,59 @@ fn all_media_are_compared() {
     assert!(differs.sentence.contains("of 3 pairs of media"), "{}", differs.sentence);
 }
 
+/// What failed could have changed the answer.
+#[test]
+fn arms_that_failed_limit_the_answer() {
+    let all: Vec<u32> = (0..12).collect();
+    let crossing = format!(
+        "kind = \"crossing\"\n{AT}a = \"sync-{{n}}\"\nb = \"reader-{{n}}\"\naxis = \"n\"\n"
+    );
+    let mut store = law_store(703.0, 186.0);
+    store.stopped("reader-3", &all);
+    let found = judge(&[&crossing], &store, Rule::STANDARD);
+    assert_eq!((found.verdict, found.parts[0].holds), (Verdict::Scope, Some(true)));
+    assert!(found.sentence.contains("; 1 level could not run"), "{}", found.sentence);
+    store.stopped("reader-32", &all);
+    let found = judge(&[&crossing], &store, Rule::STANDARD);
+    assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
+    assert!(found.sentence.contains("reader-32 failed"), "{}", found.sentence);
+
+    let mut store = Store::new(12);
+    for n in [1.0, 2.0, 4.0, 8.0, 16.0, 32.0] {
+        store.arm_with(&format!("t-{n}"), &[("n", n)], move |_| Measured {
+            device_busy: Some(n / 40.0),
+            ..run(400.0 / n)
+        });
+    }
+    store.stopped("t-4", &all);
+    let correlation = format!(
+        "kind = \"correlation\"\n{AT}arms = [\"t-{{n}}\"]\nx = \"device_busy\"\ny = \"elapsed_ns\"\nrising = false\nrho = 0.6"
+    );
+    let found = judge(&[&correlation], &store, Rule::STANDARD);
+    assert_eq!((found.verdict, found.parts[0].holds), (Verdict::Scope, Some(true)));
+    assert!(found.sentence.contains("; 1 arm could not run"), "{}", found.sentence);
+}
+
+#[test]
+fn a_medium_on_which_the_arm_failed_leaves_equality_open() {
+    let text = format!("kind = \"media\"\n{AT}arm = \"a\"\nmetric = \"elapsed_ns\"");
+    let judged = |second: f64| {
+        let mut store = Store::new(12);
+        for (medium, ms) in [("image", 100.0), ("tmpfs", 100.0), ("work", second)] {
+            store.medium = medium.to_owned();
+            store.arm("a", &[], ms);
+        }
+        for record in store.records.iter_mut().filter(|r| r.key.medium == "tmpfs") {
+            record.outcome = ioloom_model::Outcome::TimedOut { seconds: 27.4 };
+        }
+        judge(&[&text], &store, Rule::STANDARD)
+    };
+    let equal = judged(100.0);
+    assert_eq!(equal.verdict, Verdict::Undecided, "{}", equal.sentence);
+    assert!(equal.sentence.contains("a failed"), "{}", equal.sentence);
+    assert_eq!(judged(150.0).verdict, Verdict::Refuted);
+}
+
 #[test]
 fn the_distance_of_stops_is_read_off_a_curve() {
     let judged = |step: usize, present: bool| {

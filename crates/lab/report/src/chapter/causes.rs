@@ -10,6 +10,7 @@ use crate::group::{ArmRuns, Group};
 use crate::markup::Markup;
 use ioloom_model::AnyPlan;
 use ioloom_model::study::fill;
+use ioloom_stats::Rule;
 use std::collections::BTreeSet;
 
 /// Name of a difference in the method, which is not a setting.
@@ -99,6 +100,15 @@ pub(super) fn sentence(groups: &[Group<'_>], cause: &Cause) -> Option<String> {
         return Some(format!(
             "With {factor}, {what} is {} times as high ({evidence}): no difference is shown.",
             plain(ratio.value)
+        ));
+    }
+    let margin = 1.0 + Rule::FULL.margin;
+    if (1.0 / margin..=margin).contains(&ratio.value) {
+        return Some(format!(
+            "With {factor}, {what} is {} times as high ({evidence}): the measured difference is \
+             below {:.0} %.",
+            plain(ratio.value),
+            Rule::FULL.margin * 100.0
         ));
     }
     let size = match ratio.value {

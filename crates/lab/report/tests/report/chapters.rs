@@ -501,6 +501,26 @@ fn warm_and_cold_walks_are_compared_at_equal_threads() {
     assert!(!few.contains("The 95 % interval of the ratio is"));
 }
 
+/// One violation among many runs is not hidden by a median.
+#[test]
+fn violations_of_all_runs_are_counted() {
+    let plan = "exchange:histories/model=thread,sharing=stock,histories=3,dialect=v2";
+    let arms = format!("arm = [{{ name = \"stock\", plan = \"{plan}\" }}]");
+    let mut study = study("exchange", "histories", &arms);
+    study.subject = "exchange".to_owned();
+    let of = |block| {
+        let violated = if block == 7 { 1.0 } else { 0.0 };
+        let counts =
+            [("histories", 3.0), ("histories_violated", violated), ("histories_undecided", 0.0)];
+        record(&study, "stock", plan, block, done(10, &counts))
+    };
+    let page = html(&input(study.clone(), (0..12).map(of).collect()));
+    let (_, table) = page.rsplit_once(">Linearizability<").expect("the table");
+    let (table, _) = table.split_once("</table>").expect("its end");
+    let texts = table.split("<td").skip(1).filter_map(|cell| cell.split(['>', '<']).nth(1));
+    assert_eq!(texts.collect::<Vec<_>>(), ["stock", "12", "36", "1", "0"], "{table}");
+}
+
 /// The explanation comes from the runs: opposite runs give another sentence.
 #[test]
 fn causes_follow_the_runs() {
@@ -512,6 +532,9 @@ fn causes_follow_the_runs() {
     assert!(!faster.contains("times as high, because of syncing"));
     let same = durability(1.0, 1.01, 12);
     assert!(same.contains("no difference is shown"));
+    let small = durability(1.03, 1.0, 12);
+    assert!(small.contains("the measured difference is below 5 %"));
+    assert!(!small.contains("because of syncing"), "too small for a cause");
     let few = durability(2.0, 1.0, 3);
     assert!(few.contains("too few blocks to say whether this is more than noise"));
     for page in [&slower, &faster, &same, &few] {

@@ -14,6 +14,7 @@ use ioloom_lab::spec::{self, SpecError};
 use ioloom_lab::store::{Listing, SessionHeader};
 use ioloom_lab::{Mode, Overrides, Progress, RunOptions, Store, Subject, Workspace};
 use ioloom_model::{MachineFacts, StudySpec};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -26,6 +27,8 @@ pub(crate) struct Request<'a> {
     pub(crate) evidence: &'a Evidence,
     /// The claims to decide, without those that runs on this machine have decided.
     pub(crate) claims: Vec<&'a Claim>,
+    /// Those of them whose arms were refused.
+    pub(crate) untestable: BTreeSet<String>,
     /// Whether the claims were named, so that those given up earlier are tried again.
     pub(crate) named: bool,
     pub(crate) store: &'a StoreArg,
@@ -145,6 +148,7 @@ mod tests {
             ledger: &ledger,
             evidence: &evidence,
             claims: Vec::new(),
+            untestable: BTreeSet::new(),
             named: false,
             store: &StoreArg { store: Some(dir.path().join("store")) },
             dir: Some(dir.path()),

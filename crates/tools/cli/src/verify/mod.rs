@@ -26,10 +26,10 @@ use ioloom_claims::power::least_blocks;
 use ioloom_claims::{
     Claim, ClaimVerdict, Combine, Part, Rule, Verdict, forecast, verdicts_at_looks,
 };
-use ioloom_lab::store::SessionHeader;
+use ioloom_lab::store::{Sequential, SessionHeader};
 use ioloom_lab::{RunOptions, Session, run_study};
-use ioloom_model::RunRecord;
 use ioloom_model::units::format_ns;
+use ioloom_model::{Doubt, RunRecord};
 use looks::Judge;
 use plan::{Plan, Task};
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,7 +66,8 @@ pub(crate) fn run(request: &Request<'_>) -> Ended {
         }
         report_plan(&continued, &planned);
         if request.dry_run {
-            return Ok(Exit::Ok);
+            let is_refused = request.named && !planned.left_out.is_empty();
+            return Ok(if is_refused { Exit::Refused } else { Exit::Ok });
         }
         left_out |= planned.left_out.keys().any(|reason| reason != plan::NO_BUDGET);
         let tasks: Vec<Task> = continued.into_iter().chain(planned.tasks).collect();
@@ -201,7 +202,8 @@ pub(crate) fn needs(request: &Request<'_>, verdicts: &[ClaimVerdict], json: bool
     power::report(&Bench::new(request)?, verdicts, json)
 }
 
-/// Returns the unfinished sessions that test one of the claims.
+/// Returns the unfinished sessions that test one of the claims; not those with reduced file sets if the published
+/// size is wanted.
 fn continued(
     bench: &Bench<'_>,
     claims: &[&Claim],
@@ -210,6 +212,9 @@ fn continued(
     let mut tasks: Vec<Task> = Vec::new();
     for (header, ended) in sessions.iter().rev() {
         let Some(rule) = header.sequential.as_ref().filter(|_| !ended) else { continue };
+        if is_too_small(bench.request, rule) {
+            continue;
+        }
         // A claim of several unfinished sessions is continued in the newest.
         let is_open = |id: &String| !tasks.iter().any(|task| task.rule.claims.contains(id));
         if !claims.iter().any(|claim| rule.claims.contains(&claim.id) && is_open(&claim.id)) {
@@ -221,14 +226,27 @@ fn continued(
     Ok(tasks)
 }
 
-/// Returns the claims that a finished session with the same test left undecided, and the reason.
+/// Reports whether the file sets of a session were reduced although the published size is wanted.
+fn is_too_small(request: &Request<'_>, rule: &Sequential) -> bool {
+    request.full_size && !rule.scaled.is_empty()
+}
+
+/// Returns the claims that a finished session with the same test did not decide, and the reason. Claims whose arms
+/// were refused are tried again, because other limits or permissions can change that.
 fn given_up(request: &Request<'_>, sessions: &[(SessionHeader, bool)]) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let ended = sessions.iter().filter(|(_, ended)| *ended && !request.named);
     for (header, rule) in ended.filter_map(|(h, _)| Some((h, h.sequential.as_ref()?))) {
-        for claim in request.claims.iter().filter(|claim| rule.claims.contains(&claim.id)) {
+        if is_too_small(request, rule) {
+            continue;
+        }
+        let is_given_up = |claim: &&&Claim| {
+            rule.claims.contains(&claim.id) && !request.untestable.contains(&claim.id)
+        };
+        for claim in request.claims.iter().filter(is_given_up) {
             if header.claims.get(&claim.id) == Some(&claim.definition) {
-                let reason = format!("undecided after all blocks of session {}", header.session);
+                let session = &header.session;
+                let reason = format!("given up in session {session}; name a claim to try it again");
                 found.insert(claim.id.clone(), reason);
             }
         }
@@ -244,6 +262,10 @@ fn futile(bench: &Bench<'_>, evidence: &Evidence, claims: &[&Claim]) -> BTreeMap
     }
     let machine = &bench.machine.fingerprint;
     let used = |record: &&RunRecord| {
+        // Reduced file sets do not show what those of the published size would.
+        if bench.request.full_size && record.doubts.contains(&Doubt::Scaled) {
+            return false;
+        }
         let places = claims.iter().flat_map(|claim| &claim.contrasts).flat_map(|c| c.locations());
         let mut same = places.filter(|at| at.study == record.key.study);
         record.machine == *machine && same.any(|at| at.experiment == record.key.experiment)

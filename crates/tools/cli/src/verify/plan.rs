@@ -10,6 +10,8 @@ use super::looks::arms;
 use crate::exit::Failure;
 use crate::study_end::lab_failure;
 use ioloom_claims::{Claim, Contrast, Rule};
+use ioloom_failure::quoted;
+use ioloom_lab::definition::Definitions;
 use ioloom_lab::estimate::{History, Range};
 use ioloom_lab::expand::{Comparison, ReadyArm};
 use ioloom_lab::run::{Silent, needs, plan};
@@ -20,6 +22,7 @@ use ioloom_model::study::MediaUse;
 use ioloom_model::units::{format_counted, format_size};
 use ioloom_model::{ColdBy, FileSetSpec, StudySpec};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::Duration;
 
 /// Size of a set above which its quick size is used.
@@ -199,6 +202,8 @@ struct Study {
     spec: StudySpec,
     subject: &'static dyn Subject,
     comparisons: Vec<Comparison>,
+    /// The built-in study of its name, if only that one decides the claims.
+    built_in: Option<Definitions>,
     /// Large sets with a quick size, and its number of files.
     large: BTreeMap<String, u64>,
     history: History,
@@ -431,6 +436,9 @@ impl Study {
         }
         let options = bench.options(&spec, &Silent);
         let comparisons = plan(&spec, &options).map_err(|e| e.to_string())?.comparisons;
+        let built_in = bench.request.ledger.is_built_in() && bench.request.studies.is_some();
+        let cores = bench.machine.cpus_usable.max(1);
+        let built_in = built_in.then(|| Definitions::of(name, cores)).flatten();
         let history = History::of(&bench.store, name, &bench.machine.fingerprint);
         let mut large = BTreeMap::new();
         for (set, of) in &spec.sets {
@@ -442,7 +450,7 @@ impl Study {
                 large.insert(set.clone(), quick.count);
             }
         }
-        Ok(Self { spec, subject, comparisons, large, history })
+        Ok(Self { spec, subject, comparisons, built_in, large, history })
     }
 
     /// Reports whether an arm also runs on media that the session adds; see [`MediaUse`].
@@ -479,6 +487,11 @@ impl Study {
         let scaled = into.scaled.entry(self.spec.name.clone()).or_default();
         for (comparison, index) in found {
             let arm = &comparison.arms[index];
+            if self.built_in.as_ref().is_some_and(|built_in| !built_in.has(comparison, arm)) {
+                let dir = quoted(request.studies.unwrap_or(Path::new(".")));
+                let name = &self.spec.name;
+                return Err(format!("study {name} in {dir} is not the built-in one"));
+            }
             if !arm.settings.is_empty() && !request.allow_sysctl {
                 return Err("they change kernel settings, which needs --allow-sysctl".to_owned());
             }

@@ -247,7 +247,8 @@ fn a_refused_study_leaves_the_others() {
 #[test]
 fn a_claim_about_two_devices_needs_two_directories() {
     let home = Home::new();
-    let ran = home.run(&["claims", "--verify", "000-P13", "--media", "--dry-run"]).well();
+    let ran = home.run(&["claims", "--verify", "000-P13", "--media", "--dry-run"]);
+    assert_eq!(ran.code, Some(3), "a named claim cannot be verified");
     let text = ran.err.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("`ioloom study pipeline --on DIR --on DIR`: 000-P13."), "{}", ran.err);
 }
@@ -271,6 +272,56 @@ fn a_claim_whose_arm_is_refused_is_verified_again() {
     assert_eq!(again.code, Some(3), "{}", again.err);
     assert!(!again.err.contains("already decided"), "{}", again.err);
     assert_eq!(sessions(), 2, "{}", again.err);
+}
+
+/// Runs of an edited study never decide a built-in claim, so none are made for it.
+#[test]
+fn claims_are_left_out_if_their_study_is_edited() {
+    let home = Home::new();
+    let studies = home.studies(TINY);
+    let edited = include_str!("../../../../../studies/pipeline/study.toml");
+    let edited = edited.replace(", seed = ", ", seed = 9");
+    std::fs::write(home.path("studies").join("pipeline.toml"), edited).unwrap();
+    let args = ["claims", "--verify", "000-P33", "--dry-run", "--studies", &studies];
+    let ran = home.run(&args);
+    let text = ran.err.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("Left out, study pipeline in '"), "{}", ran.err);
+    assert!(text.contains("is not the built-in one: 000-P33."), "{}", ran.err);
+    assert_eq!(ran.code, Some(3), "{}", ran.err);
+}
+
+/// A session with a reduced file set does not decide at the published size, whether it ended or not.
+#[test]
+fn the_full_size_is_measured_after_a_reduced_one() {
+    let home = Home::new();
+    let text = "Two threads process as many files as one.";
+    let claims = claim("000-V1", text, ["threads-1", "threads-2"], "equal");
+    let full = "full = { count = 40, size = \"exp(mean=4KiB,min=1,max=64KiB)\", seed = 3 }";
+    let sizes = [full.replace("40", "50001"), full.replace("full", "quick")].join("\n");
+    let arguments = |more: &[&str]| {
+        let args = arguments_for(&home, &claims, more);
+        home.studies(&TINY.replace(full, &sizes));
+        args
+    };
+    let ran = home.run(&arguments(&["--open"])).well();
+    let text = ran.err.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("File set T is reduced to 40 files"), "{}", ran.err);
+    let at_full_size = || {
+        let plan = home.run(&arguments(&["--open", "--full-size", "--dry-run"])).well();
+        assert!(plan.err.contains("1 claim, 2 arms (000-V1)"), "{}", plan.err);
+        let is_new = !plan.err.contains("reduced") && !plan.err.contains("Continues");
+        assert!(is_new && !plan.err.contains("Left out"), "{}", plan.err);
+    };
+    at_full_size();
+    // The same session after its first runs.
+    let file = std::fs::read_dir(home.store().join("sessions")).unwrap().next().unwrap();
+    let file = file.unwrap().path();
+    let whole = std::fs::read_to_string(&file).unwrap();
+    let unfinished: String = whole.split_inclusive('\n').take(5).collect();
+    std::fs::write(&file, unfinished).unwrap();
+    let plan = home.run(&arguments(&["--open", "--dry-run"])).well();
+    assert!(plan.err.contains("Continues an unfinished session"), "{}", plan.err);
+    at_full_size();
 }
 
 /// Runs that another machine made decide its verdict, but not what is open here.

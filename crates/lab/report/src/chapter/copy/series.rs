@@ -262,6 +262,16 @@ fn relation(words: &str, run: &Measured) -> String {
             times is unknown."
         );
     }
+    if known < 2.0 {
+        return format!(
+            "{words}: the location of only 1 copy is known. Whether the location goes with the times is \
+            unknown."
+        );
+    }
+    let copies = run.curves.get("series").map_or(known, |series| series.len() as f64);
+    if places < 2.0 && known < copies {
+        return format!("{words}: the {known:.0} copies with a known location share one.");
+    }
     if places < 2.0 {
         return format!(
             "{words}: all copies share one location, so it does not explain their differences."
@@ -271,6 +281,8 @@ fn relation(words: &str, run: &Measured) -> String {
     let stayed = number("place_stayed_share").unwrap_or(0.0);
     let order = if turned > 0.5 {
         "alternating between two regions of the disk"
+    } else if places == known && known < copies {
+        "one for each copy with a known location"
     } else if places == known {
         "one for each copy"
     } else if stayed > 0.5 {
@@ -366,6 +378,14 @@ mod tests {
             relation("x", &series_at(&[0.0, 0.0], 0.0, 1.0, 0.0))
                 .contains("all copies share one location")
         );
+        let of_twelve = |places: &[f64]| {
+            let mut run = series_at(places, 0.0, 1.0, 0.0);
+            run.curves.insert("series".to_owned(), (1..13).map(|i| (f64::from(i), 1e9)).collect());
+            relation("x", &run)
+        };
+        assert!(of_twelve(&[0.0]).contains("the location of only 1 copy is known"));
+        assert_eq!(of_twelve(&[0.0; 2]), "x: the 2 copies with a known location share one.");
+        assert!(of_twelve(&[0.0; 12]).contains("all copies share one location"));
         let unknown = relation("x", &series_at(&[], 0.0, 1.0, 0.0));
         assert!(unknown.contains("nothing was written yet"), "{unknown}");
         assert!(unknown.contains("goes with the times is unknown"), "{unknown}");

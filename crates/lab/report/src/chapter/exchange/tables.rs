@@ -1,11 +1,21 @@
 //! Tables of the arms of experiments in the exchange chapter.
 
 use crate::chapter::arms::median_of;
-use crate::group::Group;
+use crate::group::{ArmRuns, Group};
 use crate::input::Input;
 use crate::markup::Markup;
 use crate::page::parts;
 use crate::quantity::Unit;
+
+/// Counts of rare events, which are summed over all runs: a median hides those of a few runs.
+const SUMMED: [&str; 6] = [
+    "histories",
+    "histories_violated",
+    "histories_undecided",
+    "acknowledged_orders",
+    "kept_orders",
+    "lost_orders",
+];
 
 /// A table of the arms of one experiment.
 pub(super) struct ArmsTable {
@@ -155,7 +165,8 @@ pub(super) const TABLES: &[ArmsTable] = &[
         note: "Each history was searched for a sequential order of its requests that explains \
             every \
                response. A list of all stocks is one request. With per-stock in the name, stocks \
-               are read one at a time, so concurrent orders can produce totals that never existed.",
+               are read one at a time, so concurrent orders can produce totals that never existed. \
+               The counts are sums over all runs.",
         columns: &[
             ("histories", "histories"),
             ("violated", "histories_violated"),
@@ -166,8 +177,13 @@ pub(super) const TABLES: &[ArmsTable] = &[
         experiment: "restart",
         heading: "After a restart",
         note: "leave: all clients had disconnected before the exit; term and kill: one was \
-            connected. Without a durability level in the name, orders are kept only in memory.",
-        columns: &[("acknowledged", "acknowledged_orders"), ("kept", "kept_orders")],
+            connected. Without a durability level in the name, orders are kept only in memory. The \
+            counts are sums over all runs.",
+        columns: &[
+            ("acknowledged", "acknowledged_orders"),
+            ("kept", "kept_orders"),
+            ("lost", "lost_orders"),
+        ],
     },
 ];
 
@@ -179,15 +195,24 @@ pub(super) fn arms_table(m: &mut Markup, input: &Input, groups: &[Group<'_>], ta
         return;
     }
     m.tag("h3").text(table.heading);
+    let is_summed = table.columns.iter().any(|(_, metric)| SUMMED.contains(metric));
     let columns: Vec<_> = std::iter::once(("server", false))
+        .chain(is_summed.then_some(("runs", true)))
         .chain(table.columns.iter().map(|(title, _)| (*title, true)))
         .collect();
     parts::table(m, "plain", &columns, |m| {
         for arm in arms {
             m.tag("tr").body(|m| {
                 m.tag("td").text(arm.name);
+                if is_summed {
+                    m.tag("td").a("class", "r").text(&arm.runs.len().to_string());
+                }
                 for (_, metric) in table.columns {
-                    let value = median_of(Some(arm), metric, input.seed);
+                    let value = if SUMMED.contains(metric) {
+                        sum_of(arm, metric)
+                    } else {
+                        median_of(Some(arm), metric, input.seed)
+                    };
                     let text = value.map(|value| Unit::of(metric).format(value));
                     m.tag("td").a("class", "r").text(text.as_deref().unwrap_or("unknown"));
                 }
@@ -195,4 +220,10 @@ pub(super) fn arms_table(m: &mut Markup, input: &Input, groups: &[Group<'_>], ta
         }
     });
     m.tag("p").a("class", "lead").text(table.note);
+}
+
+/// Returns the sum of an `extra` metric over the finished runs of an arm, if they have it.
+fn sum_of(arm: &ArmRuns<'_>, metric: &str) -> Option<f64> {
+    let values = arm.blocks(&format!("extra.{metric}"));
+    (!values.is_empty()).then(|| values.iter().map(|(_, value)| value).sum())
 }
