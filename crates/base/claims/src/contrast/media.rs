@@ -43,12 +43,13 @@ impl Kind for Media {
 
     fn evaluate<'a>(&self, context: &Context<'a>) -> Result<Finding<'a>, Gap> {
         let media = Runs::by_medium(&context.records, &self.at);
-        let (mut ran, mut lost) = (Vec::new(), None);
+        let (mut ran, mut refused, mut lost) = (Vec::new(), 0, None);
         for (name, runs) in &media {
             if let Ok(arm) = the_arm(runs, &self.arm) {
                 match arm.gap() {
                     None => ran.push((name, runs, arm)),
                     Some(gap) if media.len() == 1 => return Err(gap),
+                    Some(Gap::Refused { .. }) => refused += 1,
                     Some(gap) => lost = Some(gap),
                 }
             }
@@ -78,7 +79,7 @@ impl Kind for Media {
         // Two media that differ are enough; equality needs all of them.
         match lost {
             Some(gap) if found.holds != Some(false) => Err(gap),
-            _ => Ok(found),
+            _ => Ok(found.without(refused, ["medium", "media"])),
         }
     }
 }
