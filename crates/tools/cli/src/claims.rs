@@ -19,6 +19,22 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// `--verify` and the flags that need it: clap does not require a flag that conflicts with another one.
+const VERIFYING: [&str; 12] = [
+    "verify",
+    "open",
+    "budget",
+    "dry_run",
+    "power",
+    "full_size",
+    "image",
+    "media",
+    "drop_caches",
+    "allow_sysctl",
+    "studies",
+    "dir",
+];
+
 /// Show published claims and whether your runs confirm them
 ///
 /// Verdicts are based on the runs in the store and the exports in ./results. Some are recomputed from
@@ -54,7 +70,7 @@ pub(crate) struct ClaimsArgs {
     ///
     /// Judges each session separately. The exit code is 1 if one session confirms a claim that another
     /// refutes.
-    #[arg(long, conflicts_with = "verify")]
+    #[arg(long, conflicts_with_all = VERIFYING)]
     check: bool,
 
     /// Run what the claims need until they are decided

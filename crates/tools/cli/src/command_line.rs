@@ -213,6 +213,100 @@ pub(crate) fn complete() -> clap::Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+    /// Values for options and operands; most accept one of them.
+    const VALUES: [&str; 6] = ["1", "1/2", "1s", "4KiB", "x", "127.0.0.1:1"];
+
+    /// Adds all commands below a command.
+    fn all_below(command: &clap::Command, found: &mut Vec<clap::Command>) {
+        for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
+            found.push(below.clone());
+            all_below(below, found);
+        }
+    }
+
+    fn outcome(command: &clap::Command, words: &[String]) -> Result<(), clap::Error> {
+        let all = [&[String::from("ioloom")], words].concat();
+        command.clone().try_get_matches_from(all).map(|_| ())
+    }
+
+    /// Returns an argument with a value that it accepts.
+    fn words_of(command: &clap::Command, arg: &Arg) -> Option<String> {
+        let flag = arg.get_long().map(|long| format!("--{long}"));
+        let flag = flag.or_else(|| arg.get_short().map(|short| format!("-{short}")));
+        if !arg.get_action().takes_values() {
+            return flag;
+        }
+        let named = arg.get_possible_values().into_iter().map(|v| v.get_name().to_owned());
+        let values = named.chain(VALUES.map(str::to_owned));
+        let mut words = values.map(|value| match &flag {
+            Some(flag) => format!("{flag}={value}"),
+            None => value,
+        });
+        words.find(|word| {
+            let ended = outcome(command, std::slice::from_ref(word));
+            let invalid = [ErrorKind::ValueValidation, ErrorKind::InvalidValue];
+            ended.is_ok() || ended.is_err_and(|error| !invalid.contains(&error.kind()))
+        })
+    }
+
+    /// Returns what the words need that is missing.
+    fn missing(command: &clap::Command, words: &[String]) -> Option<Vec<String>> {
+        let error = outcome(command, words).err()?;
+        if error.kind() != ErrorKind::MissingRequiredArgument {
+            return None;
+        }
+        match error.get(ContextKind::InvalidArg) {
+            Some(ContextValue::Strings(missing)) => Some(missing.clone()),
+            _ => Some(Vec::new()),
+        }
+    }
+
+    #[test]
+    fn no_flag_is_accepted_without_the_flag_that_it_needs() {
+        let mut all = definition();
+        all.build();
+        let mut commands = Vec::new();
+        all_below(&all, &mut commands);
+        let mut found = Vec::new();
+        for command in &commands {
+            let args: Vec<(&Arg, String)> = command
+                .get_arguments()
+                .filter_map(|arg| Some((arg, words_of(command, arg)?)))
+                .collect();
+            let needed = args.iter().filter(|(arg, _)| arg.is_required_set());
+            let base: Vec<String> = needed.map(|(_, word)| word.clone()).collect();
+            if missing(command, &base).is_some() {
+                continue;
+            }
+            let with = |more: &[&String]| -> Vec<String> {
+                base.iter().chain(more.iter().copied()).cloned().collect()
+            };
+            for (arg, word) in &args {
+                let Some(missing) = missing(command, &with(&[word])) else { continue };
+                found.push(format!("{} {}", command.get_name(), arg.get_id()));
+                let is_needed = |other: &Arg| {
+                    let flag = other.get_long().map(|long| format!("--{long}"));
+                    flag.is_some_and(|flag| missing.iter().any(|needed| needed.contains(&flag)))
+                };
+                let others = args.iter().filter(|(other, _)| {
+                    other.get_id() != arg.get_id() && !other.is_required_set() && !is_needed(other)
+                });
+                for (_, other) in others {
+                    let ended = outcome(command, &with(&[word, other]));
+                    assert!(ended.is_err(), "{}: {word} {other}", command.get_name());
+                }
+            }
+        }
+        for known in ["claims budget", "predict evict", "each jobs", "each ordered", "each status"] {
+            assert!(found.iter().any(|found| found == known), "{known}: {found:?}");
+        }
+        #[cfg(feature = "exchange")]
+        for known in ["load orders", "load session_requests", "load p99"] {
+            assert!(found.iter().any(|found| found == known), "{known}: {found:?}");
+        }
+    }
 
     #[test]
     fn an_error_of_a_negative_number_names_its_option() {
@@ -231,7 +325,7 @@ mod tests {
                 _ => definition(),
             };
             let error = command.try_get_matches_from(all).unwrap_err();
-            assert_eq!(error.kind(), clap::error::ErrorKind::ValueValidation, "{words:?}: {error}");
+            assert_eq!(error.kind(), ErrorKind::ValueValidation, "{words:?}: {error}");
             assert!(error.to_string().contains(words[2]), "{error}");
         }
     }

@@ -15,6 +15,27 @@ use std::path::PathBuf;
 /// The least --memory that a plan accepts.
 const MEMORY_MIN: u64 = 64 << 10;
 
+/// Flags that have no effect with `--check`. The flags that need it conflict with them, too: clap does not
+/// require a flag that conflicts with another one.
+const UNCHECKED: [&str; 16] = [
+    "per_file",
+    "ordered",
+    "tag",
+    "exec",
+    "jobs",
+    "json",
+    "dereference",
+    "one_file_system",
+    "exclude",
+    "ignore",
+    "skip_hidden",
+    "trace",
+    "evidence",
+    "explain",
+    "shard",
+    "queue",
+];
+
 /// Run a hash, checksum or command on every file
 ///
 /// Reads every file below the given directories, with many reads in flight and computation on all
@@ -81,7 +102,8 @@ pub(crate) struct EachArgs {
     /// The default is the number of usable cores. More help only if commands wait, for example for a
     /// network.
     #[arg(short, long, value_name = "N", requires = "exec", value_parser = count,
-          conflicts_with_all = ["schedule", "plan"])]
+          conflicts_with_all = ["schedule", "plan", "compute", "per_file", "ordered", "tag",
+                                "threads", "zero"])]
     pub(crate) jobs: Option<u32>,
 
     /// Compute on N threads
@@ -184,13 +206,13 @@ pub(crate) struct EachArgs {
     /// Files of a directory are then sorted by path. While more than 16 MiB of lines wait for an
     /// earlier file, no further files are taken. Lines of objects wait without a limit, and so do
     /// those of plans that read all files ahead.
-    #[arg(long, requires = "per_file", conflicts_with_all = ["exec", "check"])]
+    #[arg(long, requires = "per_file", conflicts_with = "exec")]
     pub(crate) ordered: bool,
 
     /// Print NAME (PATH) = HASH for each file
     ///
     /// These lines name their hash, so --check needs no --compute for them.
-    #[arg(long, requires = "per_file", conflicts_with_all = ["json", "exec", "check"])]
+    #[arg(long, requires = "per_file", conflicts_with_all = ["json", "exec"])]
     pub(crate) tag: bool,
 
     /// Check files against the lines of a file
@@ -202,34 +224,33 @@ pub(crate) struct EachArgs {
     /// with tags. The name - in a list is standard input. Prints OK or FAILED for each file in the
     /// order of the list. The exit code is 1 if a file differs or cannot be read, if no line is
     /// properly formatted, and, without --compute, if a tag names a hash that is not supported.
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["per_file", "exec", "json",
-          "dereference", "one_file_system", "exclude", "ignore", "skip_hidden"])]
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = UNCHECKED)]
     pub(crate) check: Option<PathBuf>,
 
     /// Pass over listed files that do not exist
     ///
     /// The exit code is 1 if not one file was verified.
     #[arg(long, requires = "check",
-          conflicts_with_all = ["per_file", "exec", "json"])]
+          conflicts_with_all = UNCHECKED)]
     pub(crate) ignore_missing: bool,
 
     /// Print no result lines; only the exit code counts
     ///
     /// Of --quiet, --status and --warn, the last one given applies.
     #[arg(long, requires = "check", overrides_with_all = ["quiet", "warn"],
-          conflicts_with_all = ["per_file", "exec", "json"])]
+          conflicts_with_all = UNCHECKED)]
     pub(crate) status: bool,
 
     /// Fail if a line is improperly formatted
     ///
     /// Without it such lines are counted in a warning.
     #[arg(long, requires = "check",
-          conflicts_with_all = ["per_file", "exec", "json"])]
+          conflicts_with_all = UNCHECKED)]
     pub(crate) strict: bool,
 
     /// Name each line that is improperly formatted
     #[arg(short, long, requires = "check", overrides_with_all = ["quiet", "status"],
-          conflicts_with_all = ["per_file", "exec", "json"])]
+          conflicts_with_all = UNCHECKED)]
     pub(crate) warn: bool,
 
     #[command(flatten)]
@@ -267,7 +288,7 @@ pub(crate) struct EachArgs {
     ///
     /// The file is shown and exported by `ioloom trace`. Recording costs memory for each event;
     /// measure without it.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["explain", "check"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "explain")]
     pub(crate) trace: Option<PathBuf>,
 
     /// Evidence level of the trace: 0, 1 or 2
@@ -275,7 +296,7 @@ pub(crate) struct EachArgs {
     /// The default is the highest level that works; `ioloom machine --doctor` prints it. 0 reads
     /// thread times from /proc, 1 adds context switches (perf events), and 2 adds wake-ups and device
     /// requests (tracefs). An unavailable level is refused.
-    #[arg(long, value_name = "LEVEL", requires = "trace",
+    #[arg(long, value_name = "LEVEL", requires = "trace", conflicts_with_all = ["explain", "queue"],
           value_parser = clap::value_parser!(u8).range(0..=2))]
     pub(crate) evidence: Option<u8>,
 
@@ -283,7 +304,7 @@ pub(crate) struct EachArgs {
     ///
     /// Prints what the threads of the chosen plan do. Without a path or a flag that changes the plan,
     /// prints the table of all methods and schedules, with the reason where a pair is not possible.
-    #[arg(long, conflicts_with_all = ["check", "shard"])]
+    #[arg(long, conflicts_with = "shard")]
     pub(crate) explain: bool,
 
     /// This process may end by SIGBUS; set for the child that runs a mapped plan.

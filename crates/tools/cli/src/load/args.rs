@@ -50,6 +50,36 @@ const LOADING: [&str; 39] = [
     "remote",
 ];
 
+/// Flags that have no effect with `--multiclient`. The flags that need it conflict with them, too: clap does
+/// not require a flag that conflicts with another one.
+const NOT_MULTICLIENT: [&str; 18] = [
+    "commands",
+    "connections",
+    "rate",
+    "sessions",
+    "session_requests",
+    "ladder",
+    "p99",
+    "think",
+    "pipeline",
+    "duration",
+    "requests",
+    "warm_up",
+    "ramp",
+    "threads",
+    "cpus",
+    "name",
+    "history",
+    "null_server",
+];
+
+/// Flags that have no effect with `--ladder`, apart from those of `--multiclient`.
+const NOT_LADDER: [&str; 6] =
+    ["rate", "sessions", "session_requests", "think", "history", "null_server"];
+
+/// Flags that have no effect with `--sessions`, apart from those of `--multiclient` and `--ladder`.
+const NOT_SESSIONS: [&str; 2] = ["rate", "pipeline"];
+
 /// Load a stock exchange and verify its answers
 ///
 /// Sends orders and list requests to `ioloom serve` or any other server of the exchange protocol and
@@ -89,7 +119,7 @@ pub(crate) struct LoadArgs {
     /// 10); prepare COMMAND, sent once per stock before the load; script NAME TEXT, loaded with SCRIPT
     /// LOAD. {stock} and {count} in commands are replaced by numbers, and {NAME} by the digest of a
     /// script. Errors count as wrong answers; other answers are not verified.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["history", "multiclient", "floors"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["history", "floors"])]
     pub(super) commands: Option<PathBuf>,
 
     /// Protocol
@@ -103,46 +133,39 @@ pub(crate) struct LoadArgs {
     ///
     /// A list runs one load per number. With four or more numbers the universal scalability law is
     /// fitted to the results.
-    #[arg(
-        long,
-        short,
-        value_name = "N,…",
-        default_value = "10",
-        value_delimiter = ',',
-        conflicts_with = "multiclient"
-    )]
+    #[arg(long, short, value_name = "N,…", default_value = "10", value_delimiter = ',')]
     pub(super) connections: Vec<usize>,
 
     /// Open loop: requests per second
     ///
     /// The total for all connections, such as 500 or 20k. Latency is measured from the due time of each
     /// request.
-    #[arg(long, value_name = "R", value_parser = rate, conflicts_with_all = ["sessions", "multiclient", "ladder"])]
+    #[arg(long, value_name = "R", value_parser = rate)]
     pub(super) rate: Option<f64>,
 
     /// Partly open loop: sessions per second
     ///
     /// Each session sends --session-requests requests on one connection.
-    #[arg(long, value_name = "R", value_parser = rate, conflicts_with_all = ["multiclient", "ladder"])]
+    #[arg(long, value_name = "R", value_parser = rate, conflicts_with_all = NOT_SESSIONS)]
     pub(super) sessions: Option<f64>,
 
     /// Mean requests per session
     ///
     /// The number of requests is geometrically distributed.
-    #[arg(long, value_name = "N", default_value = "10", requires = "sessions")]
+    #[arg(long, value_name = "N", default_value = "10", requires = "sessions", conflicts_with_all = NOT_SESSIONS)]
     pub(super) session_requests: f64,
 
     /// Open loop at several rates
     ///
     /// Runs the rates in ascending order, stops two steps after the first unsustained rate, and reports
     /// the knee: the highest sustained rate.
-    #[arg(long, value_name = "R,…", value_parser = rate, value_delimiter = ',', conflicts_with = "multiclient")]
+    #[arg(long, value_name = "R,…", value_parser = rate, value_delimiter = ',', conflicts_with_all = NOT_LADDER)]
     pub(super) ladder: Vec<f64>,
 
     /// Latency limit of --ladder
     ///
     /// A rate counts as sustained only if the 99th percentile of its latency is within this limit.
-    #[arg(long, value_name = "TIME", value_parser = values::time, default_value = "10ms", requires = "ladder", conflicts_with_all = ["rate", "sessions", "multiclient"])]
+    #[arg(long, value_name = "TIME", value_parser = values::time, default_value = "10ms", requires = "ladder", conflicts_with_all = NOT_LADDER)]
     pub(super) p99: Duration,
 
     /// Arrival process
@@ -155,13 +178,13 @@ pub(crate) struct LoadArgs {
     /// Think time of a closed loop
     ///
     /// Time between an answer and the next request. exp:TIME: exponentially distributed.
-    #[arg(long, value_name = "TIME", value_parser = think, default_value = "0s", conflicts_with_all = ["rate", "ladder", "multiclient"])]
+    #[arg(long, value_name = "TIME", value_parser = think, default_value = "0s", conflicts_with = "rate")]
     pub(super) think: Think,
 
     /// Requests in flight per connection
     ///
     /// Values above 1 need a server that supports pipelining.
-    #[arg(long, value_name = "N", default_value = "1", conflicts_with_all = ["sessions", "multiclient"])]
+    #[arg(long, value_name = "N", default_value = "1")]
     pub(super) pipeline: usize,
 
     /// Command mix
@@ -179,32 +202,32 @@ pub(crate) struct LoadArgs {
     /// Maximum order size
     ///
     /// Order sizes are uniformly distributed from 1 to N.
-    #[arg(long, value_name = "N", default_value = "10")]
+    #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=2_147_483_647))]
     pub(super) count: u32,
 
     /// Duration of each run
     ///
     /// Also the duration of each ladder step.
-    #[arg(long, short, value_name = "TIME", value_parser = values::time, default_value = "10s", conflicts_with = "multiclient")]
+    #[arg(long, short, value_name = "TIME", value_parser = values::time, default_value = "10s")]
     pub(super) duration: Duration,
 
     /// Maximum number of requests
     ///
     /// The run stops after this many requests or after --duration, whichever comes first.
-    #[arg(long, value_name = "N", conflicts_with = "multiclient")]
+    #[arg(long, value_name = "N")]
     pub(super) requests: Option<u64>,
 
     /// Exclude the first TIME
     ///
     /// Requests that start within this time are sent but not counted.
-    #[arg(long, value_name = "TIME", value_parser = values::time, default_value = "0s", conflicts_with = "multiclient")]
+    #[arg(long, value_name = "TIME", value_parser = values::time, default_value = "0s")]
     pub(super) warm_up: Duration,
 
     /// Ramp up over TIME
     ///
     /// Increases the number of connections or the rate linearly. In a ladder, --warm-up must be at least
     /// as long.
-    #[arg(long, value_name = "TIME", value_parser = values::time, default_value = "0s", conflicts_with = "multiclient")]
+    #[arg(long, value_name = "TIME", value_parser = values::time, default_value = "0s")]
     pub(super) ramp: Duration,
 
     /// Time out an answer after TIME
@@ -216,14 +239,14 @@ pub(crate) struct LoadArgs {
     /// Number of load generator threads
     ///
     /// At most one per connection. Increase it if the load generator is the bottleneck.
-    #[arg(long, short, value_name = "N", default_value = "1", conflicts_with = "multiclient")]
+    #[arg(long, short, value_name = "N", default_value = "1")]
     pub(super) threads: usize,
 
     /// Pin threads to these processors
     ///
     /// Processors are assigned round-robin. A thread with a processor to itself busy-waits for requests
     /// due soon, which reduces timing errors.
-    #[arg(long, value_name = "CPU,…", value_delimiter = ',', conflicts_with = "multiclient")]
+    #[arg(long, value_name = "CPU,…", value_delimiter = ',')]
     pub(super) cpus: Vec<u32>,
 
     /// Random seed
@@ -235,7 +258,7 @@ pub(crate) struct LoadArgs {
     /// Client name prefix for v2
     ///
     /// Needs --protocol v2. The connection number is appended.
-    #[arg(long, value_name = "NAME", conflicts_with = "multiclient")]
+    #[arg(long, value_name = "NAME")]
     pub(super) name: Option<String>,
 
     /// Send the token in this file
@@ -265,38 +288,38 @@ pub(crate) struct LoadArgs {
     /// Run N original clients
     ///
     /// Each sends --orders orders and sleeps for --sleep after every order.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with_all = NOT_MULTICLIENT)]
     pub(super) multiclient: Option<usize>,
 
     /// Orders per original client
     ///
     /// Only with --multiclient.
-    #[arg(long, value_name = "N", default_value = "10", requires = "multiclient", conflicts_with_all = ["rate", "sessions", "ladder"])]
+    #[arg(long, value_name = "N", default_value = "10", requires = "multiclient", conflicts_with_all = NOT_MULTICLIENT)]
     pub(super) orders: u32,
 
     /// Sleep after each order
     ///
     /// Only with --multiclient.
-    #[arg(long, value_name = "TIME", value_parser = values::time, default_value = "1s", requires = "multiclient", conflicts_with_all = ["rate", "sessions", "ladder"])]
+    #[arg(long, value_name = "TIME", value_parser = values::time, default_value = "1s", requires = "multiclient", conflicts_with_all = NOT_MULTICLIENT)]
     pub(super) sleep: Duration,
 
     /// Divide the sleep by N
     ///
     /// From 1 to 1000000. Shortens the run; the predicted time is scaled as well.
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000_000), requires = "multiclient", conflicts_with_all = ["rate", "sessions", "ladder"])]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000_000), requires = "multiclient", conflicts_with_all = NOT_MULTICLIENT)]
     pub(super) divide: u32,
 
     /// Server threads, for the prediction
     ///
     /// For servers in which each thread serves one client until it disconnects, such as the model pool.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "multiclient", conflicts_with_all = ["rate", "sessions", "ladder"])]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "multiclient", conflicts_with_all = NOT_MULTICLIENT)]
     pub(super) pool: Option<u32>,
 
     /// Record a history
     ///
     /// Writes every request and answer to FILE for --check, after the run. Limited to 100000 requests
     /// unless --requests is given.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["ladder", "multiclient"])]
+    #[arg(long, value_name = "FILE")]
     pub(super) history: Option<PathBuf>,
 
     /// Check a recorded history
@@ -316,7 +339,7 @@ pub(crate) struct LoadArgs {
     /// Run as the null server
     ///
     /// Answers every request at ADDRESS:PORT without executing it, until interrupted.
-    #[arg(long, conflicts_with_all = ["history", "multiclient", "ladder", "commands", "floors", "json"])]
+    #[arg(long, conflicts_with_all = ["history", "commands", "floors", "json"])]
     pub(super) null_server: bool,
 
     /// Do not compare final stocks

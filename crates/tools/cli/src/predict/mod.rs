@@ -27,6 +27,18 @@ use std::time::Duration;
 /// Cores of the machine of a published device.
 const CORES: u32 = 8;
 
+/// `--calibrate` and the flags that need it: clap does not require a flag that conflicts with another one.
+const CALIBRATING: [&str; 8] = [
+    "calibrate",
+    "dir",
+    "existing",
+    "evict",
+    "drop_caches",
+    "copy_cached",
+    "brief",
+    "exchange",
+];
+
 /// Predict times on other devices, with other threads and at other scales
 ///
 /// Prints elapsed time and rate over the number of threads, requests in flight or clients, with an
@@ -53,21 +65,26 @@ pub(crate) struct PredictArgs {
     ///
     /// Fits the parameters again, and prints the error of each law for fitted and held-out cells apart.
     /// The exit code is 0 even if a goal is missed.
-    #[arg(long, conflicts_with = "calibrate")]
+    #[arg(long, conflicts_with_all = CALIBRATING)]
     verify: bool,
 
     /// With --verify: also run the simulations
     ///
     /// Scores the rules of source 000 and the controller of the engine on 160 scenarios, and compares
     /// the sample of a million files with all of them. Takes minutes.
-    #[arg(long, requires = "verify")]
+    #[arg(long, requires = "verify", conflicts_with_all = CALIBRATING)]
     simulate: bool,
 
     /// With --verify: also predict the stored runs of a session
     ///
     /// Ladders of threads are predicted from their times at 1, 4 and 64, next to the time of the nearest
     /// one. SESSION is a name, an unambiguous prefix, latest or latest-N.
-    #[arg(long, value_name = "SESSION", requires = "verify")]
+    #[arg(
+        long,
+        value_name = "SESSION",
+        requires = "verify",
+        conflicts_with_all = CALIBRATING
+    )]
     runs: Option<String>,
 
     /// Measure this machine with short probes
@@ -95,7 +112,7 @@ pub(crate) struct PredictArgs {
     /// With --existing: evict the files from memory
     ///
     /// Other programs must then read these files again.
-    #[arg(long, requires = "existing")]
+    #[arg(long, requires = "existing", conflicts_with_all = ["copy_cached", "brief", "exchange"])]
     evict: bool,
 
     /// With --calibrate: drop all caches before each walk
