@@ -132,7 +132,8 @@ impl History {
         let first = lines.next().transpose().map_err(&failed)?;
         let missing = || invalid(1, "it is missing; the first line contains the stocks".to_owned());
         let first = first.filter(|first| !first.trim().is_empty()).ok_or_else(missing)?;
-        let head: Head = serde_json::from_str(&first).map_err(|e| invalid(1, e.to_string()))?;
+        let other = || invalid(1, "not a history (written by --history)".to_owned());
+        let head: Head = serde_json::from_str(&first).map_err(|_| other())?;
         if head.schema != SCHEMA || head.kind != "exchange-history" {
             return Err(invalid(1, "not a history of this version".to_owned()));
         }
@@ -150,7 +151,7 @@ impl History {
                 continue;
             }
             let wrong = |reason: String| invalid(at + 2, reason);
-            let row: Row = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
+            let row: Row = serde_json::from_str(&text).map_err(|e| wrong(without_place(&e)))?;
             if row.ret_ns.is_some_and(|ret_ns| ret_ns < row.call_ns) {
                 return Err(wrong("its answer arrived before it was sent".to_owned()));
             }
@@ -165,6 +166,13 @@ impl History {
         }
         Ok(Self { initial, events })
     }
+}
+
+/// Returns the text of an error without its line and column, which are those in one line of the file.
+fn without_place(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    text.strip_suffix(&place).map_or_else(|| text.clone(), str::to_owned)
 }
 
 /// Rejects a request for a stock that does not exist, or an answer that does not fit its request.

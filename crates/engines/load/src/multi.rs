@@ -128,7 +128,7 @@ pub fn multiclient(
 ) -> Result<MultiRun, LoadError> {
     plan.check()?;
     check(multi)?;
-    check_descriptors(multi.clients)?;
+    check_descriptors(multi.clients, "--multiclient")?;
     let before = list(plan, None)?;
     let known = KnownStocks::new(&before);
     let tally = Mutex::new(Tally::new(before.lines.len()));

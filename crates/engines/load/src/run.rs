@@ -50,7 +50,7 @@ pub fn run(
     watch: &mut dyn FnMut(LoadProgress),
 ) -> Result<(Run, Option<History>), LoadError> {
     plan.check()?;
-    check_descriptors(plan.connections)?;
+    check_descriptors(plan.connections, "--connections")?;
     check_processors(&plan.cpus)?;
     let prepared;
     let (plan, before) = match &plan.commands {
@@ -73,20 +73,27 @@ pub fn run(
     Ok(summary(plan, &before, tally, conservation, early, &shared))
 }
 
-/// Rejects more connections than the open file limit permits.
-pub(crate) fn check_descriptors(connections: usize) -> Result<(), LoadError> {
+/// Rejects more connections than the open file limit permits. `flag` sets their number.
+pub(crate) fn check_descriptors(connections: usize, flag: &str) -> Result<(), LoadError> {
     // Without permission to raise the limit, the old one applies.
     let _ = proc::raise_open_files_limit();
     let limit = proc::open_files_limit().and_then(|limit| usize::try_from(limit).ok());
-    let possible = limit.map_or(usize::MAX, |limit| limit.saturating_sub(DESCRIPTORS_OTHER));
+    limit.map_or(Ok(()), |limit| check_limit(connections, limit, flag))
+}
+
+fn check_limit(connections: usize, limit: usize, flag: &str) -> Result<(), LoadError> {
+    let possible = limit.saturating_sub(DESCRIPTORS_OTHER);
     if connections <= possible {
         return Ok(());
     }
+    let fewer = match possible {
+        0 => String::new(),
+        _ => format!("use at most {flag} {possible}, or "),
+    };
     Err(LoadError::Refused(format!(
-        "{connections} connections need {} open files, but the limit is {}; use at most \
-         --connections {possible}, or raise the limit (ulimit -n)",
-        connections + DESCRIPTORS_OTHER,
-        possible + DESCRIPTORS_OTHER
+        "{connections} connections need {} open files, but the limit is {limit}; {fewer}raise the \
+         limit (ulimit -n)",
+        connections.saturating_add(DESCRIPTORS_OTHER)
     )))
 }
 
@@ -218,4 +225,21 @@ fn summary(
         lost: ended.lost,
     };
     (run, history)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_limit;
+
+    #[test]
+    fn too_few_descriptors_are_refused_with_the_limit_and_a_possible_remedy() {
+        let text = |limit, flag| check_limit(100, limit, flag).unwrap_err().to_string();
+        assert_eq!(
+            text(12, "--connections"),
+            "100 connections need 164 open files, but the limit is 12; raise the limit (ulimit -n)"
+        );
+        let few = text(80, "--multiclient");
+        assert!(few.contains("the limit is 80; use at most --multiclient 16, or raise"), "{few}");
+        assert!(check_limit(100, 164, "--connections").is_ok());
+    }
 }

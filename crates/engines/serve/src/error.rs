@@ -3,7 +3,7 @@
 
 use crate::store::StoreError;
 use ioloom_exchange::BadStockFile;
-use ioloom_failure::{PathError, quoted, reason};
+use ioloom_failure::{Operation, PathError, advice, quoted, reason};
 use ioloom_tls::TlsError;
 use std::fmt;
 use std::io;
@@ -22,8 +22,9 @@ pub enum ServeError {
     PortTaken(SocketAddr),
     /// Listening failed for another reason.
     #[error(
-        "cannot listen on {address}: {}; choose an address of this machine with --listen",
-        reason(source)
+        "cannot listen on {address}: {}{}",
+        reason(source),
+        listen_advice(source)
     )]
     Listen {
         /// The address.
@@ -155,5 +156,30 @@ impl fmt::Display for SystemOperation {
             Self::KeepLock => "keep the lock for the next program",
             Self::Wait => "wait for events",
         })
+    }
+}
+
+/// Returns what the user can do about a failure to listen, after a semicolon.
+fn listen_advice(error: &io::Error) -> String {
+    let advice = match error.kind() {
+        io::ErrorKind::AddrNotAvailable => Some("choose an address of this machine with --listen"),
+        io::ErrorKind::PermissionDenied => Some("choose another port with --listen"),
+        _ => advice(Operation::Open, error),
+    };
+    advice.map_or_else(String::new, |advice| format!("; {advice}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_address_is_advised_only_if_it_can_help() {
+        let text = |errno| {
+            let source = io::Error::from_raw_os_error(errno);
+            ServeError::Listen { address: SocketAddr::from(([127, 0, 0, 1], 1)), source }.to_string()
+        };
+        assert!(text(99).ends_with("; choose an address of this machine with --listen"));
+        assert!(text(24).ends_with("Too many open files; raise the limit with 'ulimit -n'"));
     }
 }

@@ -27,6 +27,7 @@ pub(crate) struct CompareArgs {
     /// The first session
     ///
     /// Its name, an unambiguous prefix, latest, or latest-N for the N-th before the latest.
+    /// latest-N counts commands of `study`.
     #[arg(value_name = "A")]
     first: String,
 

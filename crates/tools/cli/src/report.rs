@@ -28,6 +28,7 @@ pub(crate) struct ReportArgs {
     /// Session to report
     ///
     /// Its name, an unambiguous prefix, latest, or latest-N for the N-th before the latest.
+    /// latest-N counts commands of `study`.
     #[arg(value_name = "SESSION", default_value = "latest")]
     session: String,
 
@@ -110,6 +111,15 @@ impl Format {
     }
 }
 
+/// Says that a file is not a document to merge, such as the lines of a kept session.
+fn not_exported(path: &Path, error: &serde_json::Error) -> String {
+    format!(
+        "cannot parse {}: {error}; expected a document of `study --export` or `report --format \
+         json`; for kept sessions use `report --store DIR --format json`",
+        quoted(path)
+    )
+}
+
 /// Writes exported documents side by side.
 fn merge(args: &ReportArgs) -> Ended {
     let read = |path: &PathBuf| -> Result<_, Failure> {
@@ -117,7 +127,7 @@ fn merge(args: &ReportArgs) -> Ended {
             .map_err(|e| Failure::failed(PathError::new(Operation::Read, path, e)))?;
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let document = serde_json::from_str(&text)
-            .map_err(|error| Failure::usage(format!("cannot parse {}: {error}", quoted(path))))?;
+            .map_err(|error| Failure::usage(not_exported(path, &error)))?;
         Ok((name, document))
     };
     let documents = args.merge.iter().map(read).collect::<Result<Vec<_>, _>>()?;

@@ -85,6 +85,7 @@ struct ShowArgs {
     /// Session to show
     ///
     /// Its name, an unambiguous prefix, latest, or latest-N for the N-th before the latest.
+    /// latest-N counts commands of `study`.
     #[arg(value_name = "SESSION", default_value = "latest")]
     session: String,
     #[command(flatten)]
@@ -100,7 +101,7 @@ struct ShowArgs {
 struct KeepArgs {
     /// Sessions to export
     ///
-    /// Names, unambiguous prefixes, latest or latest-N.
+    /// Names, unambiguous prefixes, latest or latest-N, which counts commands of `study`.
     #[arg(value_name = "SESSION", required = true)]
     sessions: Vec<String>,
     #[command(flatten)]

@@ -489,6 +489,13 @@ fn config(args: &ServeArgs, limits: Limits) -> Result<ServeOptions, Failure> {
         return Err(Failure::usage(message));
     }
     let kind = match args.store {
+        Some(OrderStore::Own(asked)) if args.durability == Durability::None => {
+            return Err(Failure::refused(format!(
+                "store {} is not used with durability none, which keeps orders only in memory; use \
+                 os, group or each, or omit --store",
+                asked.name()
+            )));
+        }
         Some(OrderStore::Own(asked)) => asked,
         // The store is not opened.
         Some(OrderStore::Postgres) => StoreKind::default_for(args.durability),

@@ -116,10 +116,13 @@ fn choose(names: &[String], word: &str) -> Result<String, String> {
     };
     if let Some(back) = back {
         let found = names.iter().rev().nth(back);
-        let count = names.len();
-        return found
-            .cloned()
-            .ok_or_else(|| format!("no session '{word}': there are only {count}"));
+        return found.cloned().ok_or_else(|| {
+            let count = match names.len() {
+                1 => "1 command of `study` is".to_owned(),
+                count => format!("{count} commands of `study` are"),
+            };
+            format!("no session '{word}': only {count} stored")
+        });
     }
     let is_meant = |name: &&String| !word.is_empty() && name.starts_with(word);
     let found: Vec<&String> = names.iter().filter(is_meant).collect();
@@ -264,6 +267,8 @@ mod tests {
         ] {
             assert_eq!(choose(&names, word).as_deref(), Ok(name));
         }
+        let missing = choose(&names[..1], "latest-3").unwrap_err();
+        assert!(missing.ends_with("only 1 command of `study` is stored"), "{missing}");
         for word in ["b", "c", "latest-3", "latest-x", "latestx"] {
             assert!(choose(&names, word).is_err(), "{word}");
         }

@@ -250,7 +250,7 @@ fn trust(args: &LoadArgs) -> Result<Option<Trust>, Failure> {
 
 fn failure(error: LoadError) -> Failure {
     match error {
-        LoadError::Plan(_) => Failure::usage(error),
+        LoadError::Plan(_) | LoadError::History { .. } => Failure::usage(error),
         LoadError::Refused(_) => Failure::refused(error),
         _ => Failure::failed(error),
     }

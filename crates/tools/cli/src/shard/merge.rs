@@ -49,11 +49,11 @@ pub(super) struct MergeArgs {
     #[arg(long)]
     per_file: bool,
 
-    /// Print NAME (PATH) = HASH for each file
+    /// Print NAME (PATH) = HASH for each file, with --per-file
     #[arg(long, requires = "per_file", conflicts_with = "json")]
     tag: bool,
 
-    /// End lines with NUL, without escapes in names
+    /// End lines of --per-file with NUL, without escapes in names
     #[arg(short, long, requires = "per_file", conflicts_with = "json")]
     zero: bool,
 

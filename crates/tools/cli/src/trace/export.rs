@@ -10,6 +10,9 @@ use ioloom_trace::{csv, perfetto};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+/// Default of `--scale`.
+const SCALE: u8 = 2;
+
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
     /// Trace file
@@ -40,10 +43,9 @@ pub(crate) struct ExportArgs {
 
     /// PNG scale
     ///
-    /// Pixels per unit of the drawing.
-    #[arg(long, value_name = "N", default_value_t = 2,
-          value_parser = clap::value_parser!(u8).range(1..=4))]
-    scale: u8,
+    /// Pixels per unit of the drawing, for --format png. Default: 2.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=4))]
+    scale: Option<u8>,
 
     /// Write to this file
     ///
@@ -101,6 +103,9 @@ pub(super) fn run(args: &ExportArgs) -> Ended {
     if args.table != Table::Segments && args.format != Format::Csv {
         return Err(Failure::usage("--table needs --format csv"));
     }
+    if args.scale.is_some() && args.format != Format::Png {
+        return Err(Failure::usage("--scale needs --format png"));
+    }
     check_output(&args.output, &[&args.file])?;
     let trace = read(&args.file)?;
     let bytes = match (args.format, args.table) {
@@ -113,7 +118,7 @@ pub(super) fn run(args: &ExportArgs) -> Ended {
             let plain =
                 timeline::SvgOptions { theme: timeline::Theme::Light, ..Default::default() };
             let svg = timeline::timeline_svg(&trace, &plain);
-            super::png::png(&svg, args.scale).map_err(Failure::failed)?
+            super::png::png(&svg, args.scale.unwrap_or(SCALE)).map_err(Failure::failed)?
         }
         (Format::Perfetto, _) => perfetto::encode(&trace),
         (Format::Csv, Table::Segments) => csv::segments(&trace).into_bytes(),

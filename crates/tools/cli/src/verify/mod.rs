@@ -331,6 +331,14 @@ fn report_left_out(reason: &str, claims: &[String]) {
     line(&format!("Left out, {reason}: {}.", claims.join(", ")));
 }
 
+/// Says why a plan has no runs.
+const fn nothing_to_run(is_short: bool) -> &'static str {
+    match is_short {
+        true => "Nothing fits into the budget.",
+        false => "None of these claims can be decided by more runs here.",
+    }
+}
+
 /// Prints the plan before anything runs.
 fn report_plan(continued: &[Task], planned: &Plan) {
     for task in continued {
@@ -339,7 +347,7 @@ fn report_plan(continued: &[Task], planned: &Plan) {
     planned.tasks.iter().for_each(|task| line(&task.words()));
     let tasks = || continued.iter().chain(&planned.tasks);
     if tasks().next().is_none() {
-        line("None of these claims can be decided by more runs here.");
+        line(nothing_to_run(planned.left_out.contains_key(plan::NO_BUDGET)));
     } else {
         let (first, most) = (tasks().map(|t| t.first_s).sum(), tasks().map(|t| t.most_s).sum());
         let about = |seconds: f64| format!("about {}", format_ns(seconds * 1e9));

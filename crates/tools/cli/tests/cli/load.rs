@@ -275,11 +275,16 @@ fn an_impossible_history_is_detected() {
     // A repeated line is not an answer of the server.
     let (_, last) = history.trim_end().rsplit_once('\n').unwrap();
     std::fs::write(home.path("h"), format!("{history}{last}\n")).unwrap();
-    home.run(&["load", "--check", "h"]).one_error(1, &["line 5: it repeats line 4", "h"]);
+    home.run(&["load", "--check", "h"]).one_error(2, &["line 5: it repeats line 4", "h"]);
+    // A truncated file.
+    std::fs::write(home.path("h"), &history[..history.len() - 9]).unwrap();
+    let ran = home.run(&["load", "--check", "h"]);
+    assert_eq!(ran.code, Some(2), "{}", ran.err);
+    assert!(ran.err.contains("line 4: ") && !ran.err.contains("column"), "{}", ran.err);
     std::fs::write(home.path("h"), "").unwrap();
-    home.run(&["load", "--check", "h"]).one_error(1, &["line 1: it is missing", "h"]);
-    std::fs::write(home.path("h"), "no history\n").unwrap();
-    home.run(&["load", "--check", "h"]).one_error(1, &["line 1", "h"]);
+    home.run(&["load", "--check", "h"]).one_error(2, &["line 1: it is missing", "h"]);
+    std::fs::write(home.path("h"), "1 10 100\n").unwrap();
+    home.run(&["load", "--check", "h"]).one_error(2, &["line 1: not a history", "--history"]);
 }
 
 #[test]
@@ -317,6 +322,10 @@ fn impossible_loads_are_refused_with_one_error() {
         (["--ladder", "10,20"], ["--history", "h"]),
         (["--connections", "2"], ["--session-requests", "3"]),
         (["--connections", "2"], ["--tls-ca", "h"]),
+        (["--requests", "100"], ["--orders", "5"]),
+        (["--requests", "100"], ["--divide", "10"]),
+        (["--connections", "2"], ["--pool", "3"]),
+        (["--rate", "100"], ["--session-requests", "3"]),
         (["--check", "h"], ["--ladder", "1k"]),
         (["--check", "h"], ["--requests", "9"]),
     ] {

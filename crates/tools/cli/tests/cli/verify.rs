@@ -179,6 +179,9 @@ fn claims_that_do_not_fit_into_the_budget_are_named() {
     let ran = home.run(&arguments(&home, &["--open", "--budget", "1ms"])).well();
     assert!(ran.err.contains("do not fit into the budget: 000-V"), "{}", ran.err);
     assert!(home.lines().is_empty());
+    let ran = home.run(&arguments(&home, &["000-V1", "--budget", "1us", "--dry-run"]));
+    assert!(ran.err.contains("Nothing fits into the budget."), "{}", ran.err);
+    assert!(!ran.err.contains("None of these claims"), "{}", ran.err);
 }
 
 /// The estimate without earlier runs is too high for such small sets. What it leaves of the budget goes to

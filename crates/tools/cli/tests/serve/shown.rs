@@ -198,6 +198,9 @@ fn wrong_starts_are_refused_with_one_clear_error() {
     place.write("stock.txt", STOCKS);
     refused(&["--model", "io-threads", "--sharing", "global"], 3, &["writer"]);
     refused(&["--sharing", "atomic", "--durability", "group"], 3, &["durability none"]);
+    for store in ["sqlite", "log"] {
+        refused(&["--durability", "none", "--store", store], 3, &[store, "durability none"]);
+    }
     refused(&["--connections", "1000000"], 3, &["ulimit"]);
     refused(&["--service-time", "2s"], 3, &["service time", "1s"]);
     place.write("token", "correct-horse-battery\n");
