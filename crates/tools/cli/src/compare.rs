@@ -72,7 +72,11 @@ pub(crate) fn run(args: &CompareArgs) -> Ended {
     let inputs = |word: &str| -> Result<Vec<Input>, Failure> {
         let sitting = sessions::batch(&store, word)?;
         let studies = args.studies.as_deref();
-        let input = |session| session_report::input(session, studies, &ledger, store.dir()).0;
+        let input = |mut session: ioloom_lab::Session| {
+            // Comparisons have no timelines.
+            session.pictures.clear();
+            session_report::input(session, studies, &ledger, store.dir()).0
+        };
         let wanted = |i: &Input| args.study.as_ref().is_none_or(|name| i.study.name == *name);
         Ok(sitting.into_iter().map(input).filter(wanted).collect())
     };

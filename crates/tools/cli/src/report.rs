@@ -8,7 +8,7 @@ use clap::Args;
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_report::Input;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Write the report of a stored session
 ///
@@ -229,6 +229,10 @@ pub(crate) fn run(args: &ReportArgs) -> Ended {
     let headers = sitting.iter().map(|session| &session.header);
     session_report::report_missing_ledger(headers, args.claims.as_deref());
     let studies = args.studies.as_deref();
+    if args.picture.is_some() {
+        // A chart has no timelines.
+        sitting.iter_mut().for_each(|session| session.pictures.clear());
+    }
     let sitting = sitting.into_iter().map(|session| (session, None)).collect();
     let made = session_report::inputs(sitting, studies, &ledger, store.dir());
     let mut inputs: Vec<_> = made.into_iter().map(|(input, _)| input).collect();

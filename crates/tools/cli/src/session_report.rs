@@ -13,6 +13,7 @@ use ioloom_lab::expand::{AGAIN, SetSource};
 use ioloom_lab::store::{Picture, SessionHeader};
 use ioloom_lab::{Comparison, Session, Store};
 use ioloom_model::study::{Arm, Chart, Experiment, MediaUse, fill};
+use ioloom_model::units::format_counted;
 use ioloom_model::{Compute, Doubt, RunRecord, StudySpec};
 use ioloom_report::{ClaimCurve, ClaimRow, DoubtRow, Input, PictureRow, Table};
 use std::collections::{BTreeMap, BTreeSet};
@@ -153,15 +154,21 @@ fn as_planned(study: &mut StudySpec, comparisons: &[Comparison]) {
 }
 
 /// Returns the traces of a session, starting with those whose threads had enough processors. Missing
-/// or unreadable traces are reported and skipped.
+/// traces, which exports leave out, are counted in a message; unreadable ones are reported and skipped.
 fn pictures(pictures: &[Picture], dir: &Path) -> Vec<PictureRow> {
     let mut rows: Vec<(bool, PictureRow)> = Vec::new();
+    let mut missing = 0;
     for picture in pictures {
         let Some(name) = picture.trace.as_deref().filter(|name| !name.contains('/')) else {
             continue;
         };
         let key = &picture.record.key;
-        let mut trace = match crate::trace::input::read(&dir.join(name)) {
+        let path = dir.join(name);
+        if !path.exists() {
+            missing += 1;
+            continue;
+        }
+        let mut trace = match crate::trace::input::read(&path) {
             Ok(trace) => trace,
             Err(failure) => {
                 crate::stderr::message(&failure.message);
@@ -179,6 +186,10 @@ fn pictures(pictures: &[Picture], dir: &Path) -> Vec<PictureRow> {
             trace,
         };
         rows.push((picture.record.doubts.contains(&Doubt::Oversubscribed), row));
+    }
+    if missing > 0 {
+        let traces = format_counted(missing, "trace is", "traces are");
+        crate::stderr::message(&format!("{traces} not stored; timelines are left out"));
     }
     rows.sort_by_key(|(crowded, _)| *crowded);
     rows.into_iter().map(|(_, row)| row).collect()

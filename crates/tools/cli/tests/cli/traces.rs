@@ -48,6 +48,8 @@ fn a_trace_is_recorded_shown_and_exported() {
         let text = home.run(&export).well().out;
         assert!(text.to_lowercase().starts_with(begins), "{format}: {}", &text[..40]);
     }
+    let export = ["trace", "export", "a.ioloom", "--format", "csv", "--scale", "3", "-o", "-"];
+    home.run(&export).one_error(2, &["--scale needs --format png"]);
     home.run(&["trace", "export", "a.ioloom", "--format", "perfetto", "-o", "a.pf"]).well();
     assert!(std::fs::metadata(home.path("a.pf")).unwrap().len() > 500);
     // An input is not replaced.
