@@ -190,9 +190,10 @@ pub(crate) fn list_error(name: &str, error: &ListError) -> String {
     }
 }
 
-/// Returns a message about a file that --exclude does not apply to.
-pub(super) fn without_exclusion(message: &str) -> String {
-    message.replace(", or exclude it", "")
+/// Returns a message about a file that --exclude applies to.
+pub(super) fn with_exclusion(message: String) -> String {
+    let is_denied = message.ends_with("; run as a user with permission");
+    if is_denied { message + ", or exclude it" } else { message }
 }
 
 /// Returns the arguments to process: all of them if each file has a line or a command of its own.
@@ -258,7 +259,7 @@ impl Usable {
                 ),
                 Err(error) => PathError::new(Operation::Stat, path, error).to_string(),
             };
-            usable.errors.push((path.clone(), without_exclusion(&error)));
+            usable.errors.push((path.clone(), error));
         }
         usable
     }
@@ -290,7 +291,7 @@ impl Listed {
             for error in found.errors {
                 let message = error.to_string();
                 let named = error.path == path;
-                let message = if named { without_exclusion(&message) } else { message };
+                let message = if named { message } else { with_exclusion(message) };
                 listed.errors.push((error.path, message));
             }
         }

@@ -2,7 +2,7 @@
 
 use super::digest::Hashes;
 use super::exec::{Exec, Running};
-use super::input::{Roots, without_exclusion};
+use super::input::{Roots, with_exclusion};
 use super::job::Job;
 use super::line::{Form, write_checked, write_line};
 use super::outcome::Outcome;
@@ -506,7 +506,7 @@ impl EachWork<'_> {
         local.counts.commands += u64::from(error.function_error().is_some());
         let message = error.to_string().replace(LIBRARY_ADVICE, OWN_ADVICE);
         let excludable = self.named.is_some_and(|named| !named.contains(&error.path));
-        let message = if excludable { message } else { without_exclusion(&message) };
+        let message = if excludable { with_exclusion(message) } else { message };
         if self.recorded {
             let record = Record::Failed { gone: missing, message: message.clone() };
             local.records.push((error.index, record));
