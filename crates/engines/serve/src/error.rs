@@ -21,11 +21,7 @@ pub enum ServeError {
     )]
     PortTaken(SocketAddr),
     /// Listening failed for another reason.
-    #[error(
-        "cannot listen on {address}: {}{}",
-        reason(source),
-        listen_advice(source)
-    )]
+    #[error("cannot listen on {address}: {}{}", reason(source), listen_advice(source))]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -177,7 +173,8 @@ mod tests {
     fn another_address_is_advised_only_if_it_can_help() {
         let text = |errno| {
             let source = io::Error::from_raw_os_error(errno);
-            ServeError::Listen { address: SocketAddr::from(([127, 0, 0, 1], 1)), source }.to_string()
+            ServeError::Listen { address: SocketAddr::from(([127, 0, 0, 1], 1)), source }
+                .to_string()
         };
         assert!(text(99).ends_with("; choose an address of this machine with --listen"));
         assert!(text(24).ends_with("Too many open files; raise the limit with 'ulimit -n'"));

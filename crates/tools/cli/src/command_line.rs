@@ -299,7 +299,8 @@ mod tests {
                 }
             }
         }
-        for known in ["claims budget", "predict evict", "each jobs", "each ordered", "each status"] {
+        for known in ["claims budget", "predict evict", "each jobs", "each ordered", "each status"]
+        {
             assert!(found.iter().any(|found| found == known), "{known}: {found:?}");
         }
         #[cfg(feature = "exchange")]

@@ -28,16 +28,8 @@ use std::time::Duration;
 const CORES: u32 = 8;
 
 /// `--calibrate` and the flags that need it: clap does not require a flag that conflicts with another one.
-const CALIBRATING: [&str; 8] = [
-    "calibrate",
-    "dir",
-    "existing",
-    "evict",
-    "drop_caches",
-    "copy_cached",
-    "brief",
-    "exchange",
-];
+const CALIBRATING: [&str; 8] =
+    ["calibrate", "dir", "existing", "evict", "drop_caches", "copy_cached", "brief", "exchange"];
 
 /// Predict times on other devices, with other threads and at other scales
 ///
