@@ -39,7 +39,8 @@ impl PausedChild {
             // SAFETY: it is the child's copy of a descriptor that only this process uses.
             unsafe { libc::close(gate_number) };
             let pid = std::process::id().to_ne_bytes();
-            let passed = (&number_out).write_all(&pid).and_then(|()| (&gate_in).read_exact(&mut [0]));
+            let passed =
+                (&number_out).write_all(&pid).and_then(|()| (&gate_in).read_exact(&mut [0]));
             if passed.is_err() {
                 // The parent is exiting. The standard library would abort if it cannot report an error to it.
                 // SAFETY: the process ends without running anything else.

@@ -127,9 +127,14 @@ fn an_interrupted_trial_prints_a_message() {
         let mask = line.strip_prefix("SigCgt:").map(|hex| u64::from_str_radix(hex.trim(), 16));
         mask.is_some_and(|mask| mask.unwrap() & 2 != 0)
     };
-    while !fs::read_to_string(&status).unwrap().lines().any(catches) {
+    for _ in 0..1_000 {
         std::thread::sleep(std::time::Duration::from_millis(10));
+        if fs::read_to_string(&status).unwrap().lines().any(catches) {
+            break;
+        }
     }
+    // The signal has two handlers.
+    std::thread::sleep(std::time::Duration::from_millis(100));
     let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(kill.unwrap().success());
     Ran::from(child.wait_with_output().unwrap())
