@@ -9,6 +9,7 @@ use crate::PredictError;
 use crate::error::above_zero;
 use crate::machine::{Device, Order};
 use crate::network::{Network, Station};
+use ioloom_model::units::format_counted;
 
 /// Processor time to create, fill and close a small file, in seconds: 100,000 files took 1.7 s on two
 /// cores (`results/copy-small-by-threads`).
@@ -82,8 +83,8 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
     }
     Ok(Answer {
         question: format!(
-            "copy of {} files of {bytes} bytes from {} to {}",
-            question.files,
+            "{} from {} to {}",
+            copy_of(question),
             question.from.name(),
             if question.one_device { "the same device" } else { question.to.name() }
         ),
@@ -102,6 +103,11 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
         points,
         notes: notes(question, probed.is_some()),
     })
+}
+
+fn copy_of(question: &Question) -> String {
+    let files = format_counted(question.files, "file", "files");
+    format!("copy of {files} of {} bytes", question.bytes)
 }
 
 /// Returns further remarks on an answer. `unprobed`: both devices are the measured one, whose probes
@@ -173,10 +179,7 @@ fn measured(question: &Question, found: &Measured) -> Result<Answer, PredictErro
         });
     }
     Ok(Answer {
-        question: format!(
-            "copy of {} files of {} bytes from measured to measured",
-            question.files, question.bytes
-        ),
+        question: format!("{} from measured to measured", copy_of(question)),
         unit: "files",
         axis: "threads",
         method: "latency and gap between completions, fitted to probes, between three sizes"

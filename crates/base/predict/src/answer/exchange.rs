@@ -1,11 +1,15 @@
 //! A stock server with more clients than can be measured.
 
 use super::profile::MeasuredExchange;
-use super::{Answer, Beyond, DOUBLING, FELT, Limit, Point, UNKNOWN_DEVICE, ladder, one_to, probes};
+use super::{
+    Answer, Beyond, DOUBLING, FELT, Limit, Point, UNKNOWN_DEVICE, format_time, ladder, one_to,
+    probes,
+};
 use crate::PredictError;
 use crate::error::at_least_zero;
 use crate::knee::Knee;
 use crate::network::{Network, Station};
+use ioloom_model::units::format_counted;
 use serde::{Deserialize, Serialize};
 
 /// Processor seconds of a request with 64 connections and no order log (`results/serve-levels`).
@@ -112,13 +116,18 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
         });
     }
     let model = match question.pool {
-        Some(threads) => format!("a pool of {threads} threads, one per connection"),
+        Some(threads) => {
+            let threads = format_counted(u64::from(threads), "thread", "threads");
+            format!("a pool of {threads}, one per connection")
+        }
         None => "an event loop".to_owned(),
     };
     Ok(Answer {
         question: format!(
-            "{} clients with {} orders each and {} s between them, served by {model}",
-            question.clients_max, question.orders, question.think_s
+            "{} with {} each and {} s between them, served by {model}",
+            format_counted(u64::from(question.clients_max), "client", "clients"),
+            format_counted(question.orders, "order", "orders"),
+            question.think_s
         ),
         unit: "requests",
         axis: "clients",
@@ -248,23 +257,23 @@ fn check(question: &Question) -> Result<(), PredictError> {
 
 /// Returns the parameters that the level of durability uses, with their source.
 fn published(question: &Question) -> String {
-    let sync_ms = question.sync_s * 1e3;
+    let sync = format_time(question.sync_s);
     let syncs = match question.durability {
         Durability::None => String::new(),
         Durability::Group => format!(
-            ", {sync_ms:.3} ms per sync, {:.1} µs per shared commit besides its sync and {:.2} µs per \
+            ", {sync} per sync, {:.1} µs per shared commit besides its sync and {:.2} µs per \
              additional client in it",
             COMMIT_S * 1e6,
             COMMIT_CLIENT_S * 1e6
         ),
         Durability::Each => {
-            format!(", {sync_ms:.3} ms per sync, {:.1} µs per order besides its sync", EACH_S * 1e6)
+            format!(", {sync} per sync, {:.1} µs per order besides its sync", EACH_S * 1e6)
         }
     };
     format!(
-        "{:.2} µs of processor per request, {:.1} µs for its way and the client{syncs}; \
+        "{} of processor per request, {:.1} µs for its way and the client{syncs}; \
          results/serve-levels and results/serve-vs-redis on two cores, up to 64 connections",
-        question.request_s * 1e6,
+        format_time(question.request_s),
         ROUND_TRIP_S * 1e6
     )
 }
@@ -403,12 +412,21 @@ mod tests {
         assert!(!of(Durability::None).contains("sync"), "{}", of(Durability::None));
         for (level, words) in [
             (Durability::Group, ["per shared commit", "per additional client"]),
-            (Durability::Each, ["per order besides its sync", "0.138 ms per sync"]),
+            (Durability::Each, ["per order besides its sync", "138 µs per sync"]),
         ] {
             for word in words {
                 assert!(of(level).contains(word), "{}", of(level));
             }
         }
+    }
+
+    #[test]
+    fn one_is_singular_and_times_have_the_unit_of_their_size() {
+        let (orders, pool) = (1, Some(1));
+        let one = answer(&Question { orders, pool, request_s: 3600.0, ..question(1) }).unwrap();
+        let asked = "1 client with 1 order each and 1 s between them, served by a pool of 1 thread";
+        assert!(one.question.starts_with(asked), "{}", one.question);
+        assert!(one.parameters.starts_with("60.0 min of processor"), "{}", one.parameters);
     }
 
     #[test]

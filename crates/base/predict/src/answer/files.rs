@@ -4,22 +4,23 @@ use super::fitting::{fixed_parts, parts};
 pub use super::question::Question;
 use super::question::{PIECES_MAX, active_disks, is_measured, mean, pieces, roomy, scenario};
 use super::{
-    Answer, Beyond, DOUBLING, FELT, IN_FLIGHT_MAX, Limit, Point, UNKNOWN_DEVICE, ladder, one_to,
-    probes,
+    Answer, Beyond, DOUBLING, FELT, IN_FLIGHT_MAX, Limit, Point, UNKNOWN_DEVICE, format_time,
+    ladder, one_to, probes,
 };
 use crate::PredictError;
 use crate::error::at_least_zero;
 use crate::machine::rivals::{Fixed, create};
 use crate::machine::sample::{self, SAMPLE, Sampled};
 use crate::machine::{CHUNK, Device, Machine, Model, Order, Outcome, Sizes};
+use ioloom_model::units::format_counted;
 use std::collections::BTreeMap;
 
 /// Files of the sample for all points of a curve but the last.
 const SAMPLE_POINT: u32 = 20_000;
 /// Most steps and requests of a timeline.
 pub const TIMELINE: usize = 20_000;
-/// Largest mean size.
-const BYTES_MAX: u64 = 1 << 50;
+/// Largest mean size, in bytes: 1024 TiB.
+pub const BYTES_MAX: u64 = 1 << 50;
 /// Longest mean compute time, in seconds: a year.
 const COMPUTE_MAX_S: f64 = 366.0 * 86_400.0;
 
@@ -60,11 +61,11 @@ pub fn answer(asked: &Question) -> Result<Answer, PredictError> {
     let notes = notes(question, *parts_each, pieces)?;
     Ok(Answer {
         question: format!(
-            "{} files on {} {} with {} cores",
-            asked.files,
+            "{} on {} {} with {}",
+            format_counted(asked.files, "file", "files"),
             question.disks,
             question.class.name(),
-            question.cores
+            format_counted(u64::from(question.cores), "core", "cores")
         ),
         unit: "files",
         axis: "in flight",
@@ -167,8 +168,8 @@ fn beyond(asked: &Question, threads: u32) -> Option<Beyond> {
 fn notes(question: &Question, parts_each: u64, pieces: u32) -> Result<Vec<String>, PredictError> {
     let (auto, window) = auto(question)?;
     let mut notes = vec![format!(
-        "auto, the controller of the engine, takes {:.3} s here with a window of {window} at the end",
-        auto.elapsed_s
+        "auto, the controller of the engine, takes {} here with a window of {window} at the end",
+        format_time(auto.elapsed_s)
     )];
     notes.push(match is_measured(question) {
         true => format!(
@@ -409,6 +410,14 @@ mod tests {
         let answer = answer(&short).unwrap();
         assert_eq!(answer.points.last().unwrap().limit, Limit::Compute);
         assert!(!answer.notes[0].contains("window of 0"), "{:?}", answer.notes);
+    }
+
+    #[test]
+    fn one_file_and_one_core_are_singular_and_short_times_are_not_zero() {
+        let one = Question { files: 1, cores: 1, ..question(Class::Nvme) };
+        let answer = answer(&one).unwrap();
+        assert_eq!(answer.question, "1 file on 1 nvme with 1 core");
+        assert!(answer.notes[0].contains(" µs here"), "{:?}", answer.notes);
     }
 
     #[test]

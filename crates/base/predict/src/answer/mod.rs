@@ -18,6 +18,7 @@ mod question;
 pub mod walk;
 
 use crate::PredictError;
+use ioloom_model::units::format_ns;
 use serde::Serialize;
 
 /// Factor by which a device may differ from published parameters.
@@ -137,6 +138,24 @@ impl Answer {
     }
 }
 
+/// Seconds of a year.
+const YEAR_S: f64 = 365.25 * 86_400.0;
+/// Shortest time that is shown in years.
+const YEARS_FROM_S: f64 = 10.0 * YEAR_S;
+
+/// Formats a time with three significant digits, a huge one in years.
+pub fn format_time(seconds: f64) -> String {
+    if seconds < YEARS_FROM_S {
+        return format_ns((seconds * 1e9).max(0.0));
+    }
+    format!("{} years", format_whole(seconds / YEAR_S))
+}
+
+/// Formats a large number without decimals, or a huge one with an exponent.
+pub fn format_whole(value: f64) -> String {
+    if value < 1e6 { format!("{value:.0}") } else { format!("{value:.1e}") }
+}
+
 /// Returns 1, 2, 4, ... up to `most`, and `most` itself.
 pub fn ladder(most: u32) -> Vec<u32> {
     let powers = (0..31).map(|i| 1u32 << i).take_while(|n| *n < most);
@@ -172,5 +191,14 @@ mod tests {
         assert_eq!(ladder(1), [1]);
         assert_eq!(ladder(8), [1, 2, 4, 8]);
         assert_eq!(ladder(10), [1, 2, 4, 8, 10]);
+    }
+
+    #[test]
+    fn times_have_the_unit_of_their_size() {
+        assert_eq!(format_time(0.0), "0 ns");
+        assert_eq!(format_time(5.89e-6), "5.89 µs");
+        assert_eq!(format_time(3600.0 * 24.0), "24.0 h");
+        assert_eq!(format_time(100.0 * YEAR_S), "100 years");
+        assert_eq!(format_time(1.85e19), "5.9e11 years");
     }
 }

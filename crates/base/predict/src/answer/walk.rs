@@ -10,6 +10,7 @@ use crate::knee::{self, Knee};
 use crate::network::{Network, Station};
 use crate::walk_media::{self, FILES, HALF_THREADS, Medium};
 use crate::{WalkModel, machine::Model};
+use ioloom_model::units::format_counted;
 use std::collections::BTreeMap;
 
 /// Most threads of the published walks.
@@ -91,7 +92,7 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
         });
     }
     Ok(Answer {
-        question: format!("walk of {} files on {}", question.files, question.class.name()),
+        question: walk_of(question),
         unit: "files",
         axis: "threads",
         method: "closed network of processor and device, solved exactly by convolution".to_owned(),
@@ -122,14 +123,15 @@ fn cores_note(cores: Option<u32>) -> Option<String> {
         _ => format!(
             "computed for {}; the calibration has {CORES}, so all points are beyond it by a factor of \
              {:.1} in cores, and the interval is wider",
-            counted_cores(cores),
+            format_counted(u64::from(cores), "core", "cores"),
             cores_beyond(Some(cores))
         ),
     })
 }
 
-fn counted_cores(cores: u32) -> String {
-    if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") }
+fn walk_of(question: &Question) -> String {
+    let files = format_counted(question.files, "file", "files");
+    format!("walk of {files} on {}", question.class.name())
 }
 
 /// Answers for this machine, from its probes.
@@ -169,7 +171,7 @@ fn measured(question: &Question) -> Result<Answer, PredictError> {
         });
     }
     Ok(Answer {
-        question: format!("walk of {} files on {}", question.files, question.class.name()),
+        question: walk_of(question),
         unit: "files",
         axis: "threads",
         method: "latency and gap between completions, fitted to probes".to_owned(),
@@ -199,7 +201,7 @@ fn assumed_note(error: f64, cores: Option<u32>) -> String {
     let computed = match cores {
         Some(cores) if cores != CORES => format!(
             ", computed for {}; the processor of source 001 has {CORES}, so the interval is wider",
-            counted_cores(cores)
+            format_counted(u64::from(cores), "core", "cores")
         ),
         _ => String::new(),
     };

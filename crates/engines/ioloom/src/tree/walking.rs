@@ -6,7 +6,7 @@ use super::tally::Tally;
 use super::visitor::{BATCH_MAX, Finder};
 use super::{Links, TreeOptions};
 use crate::cancel::Cancel;
-use crate::error::FileError;
+use crate::error::{Error, FileError, START_THREAD};
 use crate::feed::{Entry, Feeding};
 use ioloom_failure::{Operation, PathError};
 use ioloom_sys::mount::{Mount, mounts};
@@ -165,11 +165,12 @@ impl Walking {
                 self.state = State::Running { entries: Entries::default(), batches, thread };
                 None
             }
-            Err(error) => {
+            Err(source) => {
                 tally.ends();
                 self.state = State::Ended;
                 let root = options.roots.first().cloned().unwrap_or_default();
-                let error = PathError::new(Operation::Walk, root, error);
+                let error: Error = Error::System { operation: START_THREAD, source };
+                let error = PathError::new(Operation::Walk, root, io::Error::other(error));
                 Some(FileError::walk(0, error))
             }
         }

@@ -113,5 +113,9 @@ fn child_without_address_space() {
         }
         let run = ioloom::list(&paths).map(|f| f.len()).run();
         assert!(run.unwrap_err().to_string().contains("cannot start a thread"));
+        let found = ioloom::tree("src").walk();
+        let error = found.errors[0].to_string();
+        assert!(error.starts_with("cannot walk 'src': cannot start a thread: "), "{error}");
+        assert!(error.contains("ulimit -v"), "{error}");
     });
 }

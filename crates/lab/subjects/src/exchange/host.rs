@@ -121,7 +121,6 @@ fn arguments(spec: &ServerSpec, dir: &Path) -> Vec<String> {
         ("--sharing", spec.sharing.name()),
         ("--show", spec.show.name()),
         ("--durability", spec.durability.name()),
-        ("--store", spec.store.name()),
         ("--dialect", dialect),
         ("--threads", &spec.threads.to_string()),
         // Spinning for requests would hide the cost of the model.
@@ -131,6 +130,9 @@ fn arguments(spec: &ServerSpec, dir: &Path) -> Vec<String> {
         ("--waiting", &u16::MAX.to_string()),
     ] {
         words.extend([flag.to_owned(), value.to_owned()]);
+    }
+    if spec.durability != Durability::None {
+        words.extend(["--store".to_owned(), spec.store.name().to_owned()]);
     }
     if spec.in_lock {
         words.push("--service-in-lock".to_owned());

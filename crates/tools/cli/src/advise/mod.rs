@@ -151,7 +151,7 @@ fn advise(args: &AdviseArgs, profiles: Result<Profiles, Failure>) -> Ended {
     let how = (args.evict, args.exhaustive);
     let search = Search::new(&args.paths, &args.compute, budget, how, stop.clone())?;
     if stop.load(Ordering::Relaxed) {
-        return Ok(Exit::Interrupted);
+        return Ok(interrupted());
     }
     let Some(path) = search.sample.first().map(std::path::Path::to_owned) else {
         return Err(Failure::failed(
@@ -166,7 +166,7 @@ fn advise(args: &AdviseArgs, profiles: Result<Profiles, Failure>) -> Ended {
         learnt
     })?;
     if stop.load(Ordering::Relaxed) {
-        return Ok(Exit::Interrupted);
+        return Ok(interrupted());
     }
     let Some(chosen) = found.chosen else {
         let small =
@@ -176,7 +176,7 @@ fn advise(args: &AdviseArgs, profiles: Result<Profiles, Failure>) -> Ended {
     // The sweep would leave no time for it.
     let total = search.total();
     if stop.load(Ordering::Relaxed) {
-        return Ok(Exit::Interrupted);
+        return Ok(interrupted());
     }
     found.spent = search.spent();
     let plan = found.tried[chosen].plan;
@@ -202,6 +202,12 @@ fn advise(args: &AdviseArgs, profiles: Result<Profiles, Failure>) -> Ended {
         keep(profiles, entry);
     }
     out::then(printed, exit(stop.load(Ordering::Relaxed), failed, unread))
+}
+
+/// Reports an interrupt, and returns its exit code.
+fn interrupted() -> Exit {
+    stderr::message("interrupted before a plan was chosen");
+    Exit::Interrupted
 }
 
 /// Runs all plans on all files. Returns their times, or why it failed or is refused; neither after an

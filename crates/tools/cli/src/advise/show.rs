@@ -126,11 +126,12 @@ impl<'a> Advice<'a> {
     pub(super) fn text(&self) -> String {
         let width = out::columns();
         let line = |head: &str, text: String| out::labelled(head, HEAD, &text, width);
-        let mut text = line("advice", self.plan().to_string());
+        let default = if self.chosen == 0 { " (the default plan)" } else { "" };
+        let mut text = line("advice", format!("{}{default}", self.plan()));
         if self.chosen == 0 && self.found.tried.len() > 1 {
             text += &line("", "no plan is measurably faster than the default".to_owned());
         }
-        text += &line("use", self.command());
+        text += &line("use", command(self.compute, (self.chosen > 0).then(|| self.plan())));
         text += &line("method", self.method());
         text += &line("expected", self.time());
         let all = self.found.tried[self.chosen].all();
@@ -151,18 +152,6 @@ impl<'a> Advice<'a> {
         text += &self.tried_table();
         text += &self.swept_table();
         text
-    }
-
-    /// Returns the command that uses the plan.
-    fn command(&self) -> String {
-        let compute = match self.compute {
-            Compute::Hash(Hash::Xxh3) => String::new(),
-            other => format!(" --compute {other}"),
-        };
-        match self.chosen {
-            0 => format!("ioloom each PATH…{compute}   (the default plan)"),
-            _ => format!("ioloom each PATH…{compute} --plan {}", self.plan()),
-        }
     }
 
     fn method(&self) -> String {
@@ -369,6 +358,24 @@ impl<'a> Advice<'a> {
     }
 }
 
+/// Returns the command that uses a plan, or the default one, as a shell reads it.
+fn command(compute: &Compute, plan: Option<Plan>) -> String {
+    let mut text = "ioloom each PATH…".to_owned();
+    if *compute != Compute::Hash(Hash::Xxh3) {
+        text += &format!(" --compute {}", shell_word(&compute.to_string()));
+    }
+    if let Some(plan) = plan {
+        text += &format!(" --plan {}", shell_word(&plan.to_string()));
+    }
+    text
+}
+
+/// Quotes a value that a shell would not read as one word. No value contains a quotation mark.
+fn shell_word(value: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || ":./=,-_".contains(c);
+    if value.chars().all(is_plain) { value.to_owned() } else { format!("'{value}'") }
+}
+
 /// Describes the condition, and what was expected if the runs met another one.
 fn measured(found: &Found, share: f64) -> String {
     let word = found.condition.word();
@@ -456,6 +463,21 @@ mod tests {
         let swept = Swept::of(all, chosen);
         assert_eq!(swept.times[0].0, "read/threads:n=8".parse().unwrap());
         assert!((swept.off().unwrap() - 0.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_shell_accepts_the_command() {
+        let plan: Plan = "read/threads:n=2".parse().unwrap();
+        for compute in ["xxh3", "sha256", "spin:exp(mean=1us)", "sleep:2ms"] {
+            for plan in [None, Some(plan)] {
+                let text = command(&compute.parse().unwrap(), plan);
+                let shell = std::process::Command::new("sh").args(["-n", "-c", &text]).output();
+                let said = shell.unwrap();
+                assert!(said.status.success(), "{text}: {said:?}");
+            }
+        }
+        let plain = command(&"sha256".parse().unwrap(), Some(plan));
+        assert_eq!(plain, "ioloom each PATH… --compute sha256 --plan read/threads:n=2");
     }
 
     #[test]

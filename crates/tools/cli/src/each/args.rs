@@ -230,27 +230,25 @@ pub(crate) struct EachArgs {
     /// Pass over listed files that do not exist
     ///
     /// The exit code is 1 if not one file was verified.
-    #[arg(long, requires = "check",
-          conflicts_with_all = UNCHECKED)]
+    #[arg(long, conflicts_with_all = ["per_file", "exec", "json"])]
     pub(crate) ignore_missing: bool,
 
     /// Print no result lines; only the exit code counts
     ///
     /// Of --quiet, --status and --warn, the last one given applies.
-    #[arg(long, requires = "check", overrides_with_all = ["quiet", "warn"],
-          conflicts_with_all = UNCHECKED)]
+    #[arg(long, overrides_with_all = ["quiet", "warn"],
+          conflicts_with_all = ["per_file", "exec", "json"])]
     pub(crate) status: bool,
 
     /// Fail if a line is improperly formatted
     ///
     /// Without it such lines are counted in a warning.
-    #[arg(long, requires = "check",
-          conflicts_with_all = UNCHECKED)]
+    #[arg(long, conflicts_with_all = ["per_file", "exec", "json"])]
     pub(crate) strict: bool,
 
     /// Name each line that is improperly formatted
-    #[arg(short, long, requires = "check", overrides_with_all = ["quiet", "status"],
-          conflicts_with_all = UNCHECKED)]
+    #[arg(short, long, overrides_with_all = ["quiet", "status"],
+          conflicts_with_all = ["per_file", "exec", "json"])]
     pub(crate) warn: bool,
 
     #[command(flatten)]
@@ -429,6 +427,23 @@ impl EachArgs {
     pub(super) fn plan_with_all_descriptors(&self) -> Plan {
         let _ = ioloom_sys::proc::raise_open_files_limit();
         self.plan()
+    }
+
+    /// Refuses flags of --check without it. With `requires`, clap would name --check and paths, which exclude
+    /// each other.
+    pub(super) fn check_list_flags(&self) -> Result<(), Failure> {
+        let flags = [
+            (self.ignore_missing, "--ignore-missing"),
+            (self.status, "--status"),
+            (self.strict, "--strict"),
+            (self.warn, "--warn"),
+        ];
+        match flags.into_iter().find(|(given, _)| *given) {
+            Some((_, flag)) if self.check.is_none() => {
+                Err(Failure::usage(format!("{flag} needs --check FILE")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Refuses separators of what is not read or written.

@@ -41,6 +41,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 pub(crate) fn run(args: &EachArgs) -> Ended {
+    args.check_list_flags()?;
     if let Some(url) = args.paths.iter().find_map(|path| remote::url_of(path)) {
         #[cfg(feature = "objects")]
         return objects::run(args, url);

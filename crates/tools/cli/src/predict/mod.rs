@@ -240,7 +240,7 @@ struct FilesArgs {
     cores: Option<u32>,
 
     /// Mean file size, up to 1024 TiB
-    #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = values::size)]
+    #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = mean_size)]
     size: u64,
 
     /// Distribution of file sizes
@@ -301,8 +301,8 @@ struct CopyArgs {
     #[arg(long, value_name = "DEVICE", hide_possible_values = true, value_parser = class())]
     to: Option<Class>,
 
-    /// Mean file size
-    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = values::size)]
+    /// Mean file size, up to 1024 TiB
+    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = mean_size)]
     size: u64,
 
     /// Maximum files copied at once, 1 to 8192
@@ -404,6 +404,14 @@ fn order() -> values::Choice<Order> {
         ("shuffled", Order::Shuffled),
         ("tree", Order::Walk),
     ])
+}
+
+/// Parses the mean size of files.
+fn mean_size(text: &str) -> Result<u64, String> {
+    match values::size(text)? {
+        bytes if bytes > files::BYTES_MAX => Err("must be at most 1024 TiB".to_owned()),
+        bytes => Ok(bytes),
+    }
 }
 
 /// Parses a count such as `20k`, `5M` or `1G`.

@@ -2,8 +2,8 @@
 
 use super::saved::Calibration;
 use crate::out;
-use ioloom_model::units::format_ns;
-use ioloom_predict::answer::{Answer, Point};
+use ioloom_model::units::format_count;
+use ioloom_predict::answer::{Answer, Point, format_time as time, format_whole};
 use serde::Serialize;
 
 /// Version of the `--json` document.
@@ -34,23 +34,6 @@ pub(super) fn document<'a>(
 ) -> Document<'a> {
     let (command, evidence) = ("predict", "predicted");
     Document { schema: SCHEMA, command, subject, evidence, answer, calibration }
-}
-
-/// Seconds of a year.
-const YEAR_S: f64 = 365.25 * 86_400.0;
-/// Shortest time that is shown in years.
-const YEARS_FROM_S: f64 = 10.0 * YEAR_S;
-
-fn time(seconds: f64) -> String {
-    if seconds < YEARS_FROM_S {
-        return format_ns((seconds * 1e9).max(0.0));
-    }
-    format!("{} years", whole(seconds / YEAR_S))
-}
-
-/// Formats a large number without decimals, or a huge one with an exponent.
-fn whole(value: f64) -> String {
-    if value < 1e6 { format!("{value:.0}") } else { format!("{value:.1e}") }
 }
 
 pub(super) fn text(answer: &Answer, saved: Option<&Calibration>, width: usize) -> String {
@@ -84,7 +67,7 @@ pub(super) fn text(answer: &Answer, saved: Option<&Calibration>, width: usize) -
     all.push_str(&table(&rows, 1));
     all.push('\n');
     let mut say = |head: &str, text: &str| all.push_str(&out::labelled(head, 11, text, width));
-    say("enough", &format!("{} {} (within 2 % of the highest rate)", answer.enough, answer.axis));
+    say("enough", &format!("{} (within 2 % of the highest rate)", enough(answer)));
     say("method", &answer.method);
     say("parameters", &answer.parameters);
     if let Some(saved) = saved {
@@ -94,6 +77,14 @@ pub(super) fn text(answer: &Answer, saved: Option<&Calibration>, width: usize) -
         say("note", note);
     }
     all
+}
+
+fn enough(answer: &Answer) -> String {
+    let axis = match answer.enough {
+        1 => answer.axis.strip_suffix('s').unwrap_or(answer.axis),
+        _ => answer.axis,
+    };
+    format!("{} {axis}", format_count(u64::from(answer.enough)))
 }
 
 /// Formats a rate with three significant digits.
@@ -116,7 +107,7 @@ fn beyond(point: &Point, axis: &str) -> String {
     let factor = |value: f64, what: &str| {
         (value > 1.0).then(|| match value < 10.0 {
             true => format!("{what} ×{value:.1}"),
-            false => format!("{what} ×{}", whole(value)),
+            false => format!("{what} ×{}", format_whole(value)),
         })
     };
     let all = [
@@ -167,7 +158,9 @@ fn table(rows: &[Vec<String>], right: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{rate, time};
+    use super::{enough, rate};
+    use ioloom_predict::answer::profile::Class;
+    use ioloom_predict::answer::walk;
 
     #[test]
     fn rates_have_three_significant_digits() {
@@ -187,9 +180,11 @@ mod tests {
     }
 
     #[test]
-    fn huge_times_are_short() {
-        assert_eq!(time(3600.0 * 24.0), "24.0 h");
-        assert_eq!(time(100.0 * super::YEAR_S), "100 years");
-        assert_eq!(time(1.85e19), "5.9e11 years");
+    fn one_thread_is_singular() {
+        let (class, measured, cores) = (Class::Hdd, None, None);
+        let asked = walk::Question { class, measured, files: 1, threads_max: 1, cores };
+        let answer = walk::answer(&asked).unwrap();
+        assert_eq!(answer.question, "walk of 1 file on hdd");
+        assert_eq!(enough(&answer), "1 thread");
     }
 }

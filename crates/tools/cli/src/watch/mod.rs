@@ -13,7 +13,7 @@ use crate::exit::{Exit, Failure};
 use crate::{interrupt, out, stderr, trace};
 use clap::Args;
 use foreground::is_in_foreground;
-use ioloom_failure::{quoted, reason};
+use ioloom_failure::{Explained, Operation, quoted, reason};
 use ioloom_model::evidence::SourceReport;
 use ioloom_observe::collect::{TraceOptions, Watch};
 use ioloom_observe::counters::{self, Sampler};
@@ -165,8 +165,10 @@ fn watch(args: &WatchArgs) -> Result<Done, Stop> {
     // From now on a signal stops the command, and the observations so far are reported.
     let quit = [SIGQUIT].into_iter().filter(|signal| !interrupt::ignores(*signal));
     let quit = interrupt::stopping_signals().chain(quit);
-    let mut signals = Signals::new(quit)
-        .map_err(|e| Failure::failed(format!("cannot install signal handlers: {e}")))?;
+    let mut signals = Signals::new(quit).map_err(|e| {
+        let why = Explained::new(Operation::Open, &e);
+        Failure::failed(format!("cannot install signal handlers: {why}"))
+    })?;
     let child = held.release().map_err(|e| cannot_start(args, &e))?;
     let wanted = sampler.as_ref().filter(|_| !args.no_live);
     let (status, restore) = live::with_status(wanted, || {

@@ -7,6 +7,17 @@ use std::fmt::Write;
 
 /// Width of the row labels in columns.
 const HEAD: usize = 10;
+/// Names of the device columns and their widths.
+const COLUMNS: [(&str, usize); 8] = [
+    ("tps", 7),
+    ("rkB/s", 9),
+    ("wkB/s", 9),
+    ("areq-sz", 8),
+    ("aqu-sz", 7),
+    ("await", 8),
+    ("%util", 5),
+    ("flush/s", 7),
+];
 
 /// Formats the table in `width` columns. Missing values are `unknown`.
 pub(super) fn text(record: &Record, width: usize) -> String {
@@ -30,7 +41,7 @@ pub(super) fn text(record: &Record, width: usize) -> String {
         let line = line.unwrap_or_else(|| "unknown: not reported by the system".to_owned());
         out.push_str(&out::labelled(head, HEAD, &line, width));
     }
-    seen.devices(&mut out);
+    seen.devices(width, &mut out);
     let note = format!(
         "{samples} samples, {} late; sampling took {cost:.2} % of one processor.",
         format_count(record.late)
@@ -152,34 +163,72 @@ impl Seen<'_> {
         ))
     }
 
-    fn devices(&self, out: &mut String) {
+    fn devices(&self, width: usize, out: &mut String) {
         let names = self.record.devices.iter().enumerate();
         let rows: Vec<_> = names
             .filter_map(|(i, name)| Some((name, devices(self.a, self.b, i)?)))
             .filter(|(_, rates)| rates.tps > 0.0 || rates.flushes_per_s > 0.0)
+            .map(|(name, r)| {
+                let values = [
+                    format!("{:.0}", r.tps),
+                    format!("{:.0}", r.rkb_per_s),
+                    format!("{:.0}", r.wkb_per_s),
+                    format!("{:.1}", r.areq_sz_kib),
+                    format!("{:.2}", r.aqu_sz),
+                    format!("{:.2}", r.await_ms),
+                    format!("{:.0}", r.util_percent),
+                    format!("{:.1}", r.flushes_per_s),
+                ];
+                (name.chars().take(HEAD).collect::<String>(), values)
+            })
             .collect();
-        if rows.is_empty() {
-            return;
+        out.push_str(&device_table(&rows, width));
+    }
+}
+
+/// Formats a row for each device. Columns that do not fit continue in another table.
+fn device_table(rows: &[(String, [String; COLUMNS.len()])], width: usize) -> String {
+    let mut out = String::new();
+    if rows.is_empty() {
+        return out;
+    }
+    let heading = ("device".to_owned(), COLUMNS.map(|(name, _)| name.to_owned()));
+    let mut first = 0;
+    while first < COLUMNS.len() {
+        let mut wide = HEAD;
+        let fits = COLUMNS[first..].iter().take_while(|(_, columns)| {
+            wide += 1 + columns;
+            wide <= width
+        });
+        let shown = first..first + fits.count().max(1);
+        for (name, values) in std::iter::once(&heading).chain(rows) {
+            let _ = write!(out, "{name:<HEAD$}");
+            for i in shown.clone() {
+                let _ = write!(out, " {:>1$}", values[i], COLUMNS[i].1);
+            }
+            out.push('\n');
         }
-        let _ = writeln!(
-            out,
-            "{:<HEAD$} {:>7} {:>9} {:>9} {:>8} {:>7} {:>8} {:>5} {:>7}",
-            "device", "tps", "rkB/s", "wkB/s", "areq-sz", "aqu-sz", "await", "%util", "flush/s"
-        );
-        for (name, r) in rows {
-            let name: String = name.chars().take(HEAD).collect();
-            let _ = writeln!(
-                out,
-                "{name:<HEAD$} {:>7.0} {:>9.0} {:>9.0} {:>8.1} {:>7.2} {:>8.2} {:>5.0} {:>7.1}",
-                r.tps,
-                r.rkb_per_s,
-                r.wkb_per_s,
-                r.areq_sz_kib,
-                r.aqu_sz,
-                r.await_ms,
-                r.util_percent,
-                r.flushes_per_s,
-            );
+        first = shown.end;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_devices_fit_the_width_and_keep_all_columns() {
+        let values = ["1234567", "12345678", "12345678", "1024.0", "12.25", "99.50", "100", "7.5"];
+        let rows = [("nvme0n1".to_owned(), values.map(str::to_owned))];
+        for (width, lines) in [(40, 6), (60, 4), (78, 2), (80, 2)] {
+            let text = device_table(&rows, width);
+            assert_eq!(text.lines().count(), lines, "{width}: {text}");
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
+            for value in values.into_iter().chain(COLUMNS.map(|(name, _)| name)) {
+                assert!(text.contains(value), "{width}: {text}");
+            }
         }
+        assert_eq!(device_table(&[], 80), "");
     }
 }

@@ -114,6 +114,34 @@ fn work_that_takes_longer_than_the_budget_is_stopped() {
 }
 
 #[test]
+fn an_interrupted_trial_prints_a_message() {
+    let home = Home::new();
+    let dir = files(&home, 8, 10);
+    let args = ["advise", dir.to_str().unwrap(), "--compute", "sleep:90s", "--budget-time", "60s"];
+    let mut command = home.command(&args);
+    let pipe = std::process::Stdio::piped;
+    let child = command.stdout(pipe()).stderr(pipe()).spawn().unwrap();
+    // It catches the signal before it opens the files.
+    let status = format!("/proc/{}/status", child.id());
+    let catches = |line: &str| {
+        let mask = line.strip_prefix("SigCgt:").map(|hex| u64::from_str_radix(hex.trim(), 16));
+        mask.is_some_and(|mask| mask.unwrap() & 2 != 0)
+    };
+    for _ in 0..1_000 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        if fs::read_to_string(&status).unwrap().lines().any(catches) {
+            break;
+        }
+    }
+    // The signal has two handlers.
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(kill.unwrap().success());
+    Ran::from(child.wait_with_output().unwrap())
+        .one_error(130, &["interrupted before a plan was chosen"]);
+}
+
+#[test]
 fn no_disk_makes_work_faster_that_waits() {
     let home = Home::new();
     let dir = files(&home, 2000, 10);

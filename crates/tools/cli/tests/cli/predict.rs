@@ -79,6 +79,8 @@ fn each_invalid_question_has_one_error() {
         (&["predict", "files", "--compute", "NaNs"], 2, "NaNs"),
         (&["predict", "files", "--compute", "999999999999999h"], 2, "--compute"),
         (&["predict", "files", "--size", "18446744073709551615"], 2, "size"),
+        (&["predict", "files", "--size", "1025TiB"], 2, "must be at most 1024 TiB"),
+        (&["predict", "copy", "--size", "1025TiB"], 2, "must be at most 1024 TiB"),
         (&["predict", "files", "--disks", "0"], 2, "--disks"),
         (&["predict", "--existing"], 2, "required"),
         (&["predict", "--calibrate", "--dir", ".", "--existing"], 2, "required"),

@@ -98,7 +98,8 @@ fn a_line_without_a_name_for_its_hash_needs_one() {
     let ran = place.each(&["--check", "sums", "--compute", "sleep:1ms"]).ended(2);
     ran.one_error(&["sleep has none"]);
     for flag in ["--ignore-missing", "--status", "--strict", "--warn"] {
-        place.each(&["a", flag]).ended(2);
+        let message = format!("{flag} needs --check FILE");
+        place.each(&["a", flag]).ended(2).one_error(&[message.as_str()]);
     }
     for flags in [&["a", "--tag"][..], &["a", "--ordered"], &["a", "--per-file", "--tag", "--json"]]
     {
