@@ -190,6 +190,29 @@ fn remains_of_a_killed_copy_are_reported_and_removed() {
     assert_eq!(fs::read(at("to/source/sub/file")).unwrap(), b"text");
 }
 
+/// Goal: the hidden directory of a copy that has not locked it yet is not taken for the rest of a killed one. Method: an
+/// empty one, before and after the age at which it was abandoned.
+#[test]
+fn a_new_hidden_directory_is_left_to_its_copy() {
+    let dir = place();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir(at("source")).unwrap();
+    let hidden = "to/.q.ioloom-0123456789abcdef.part";
+    fs::create_dir_all(at(hidden)).unwrap();
+    let start = Instant::now();
+    let output = cp(dir.path(), &["-r", "source", "to/one"]);
+    assert!(output.status.success(), "{}", said(&output));
+    if start.elapsed() > Duration::from_secs(1) {
+        return println!("skipped: the copy took too long");
+    }
+    assert_eq!(said(&output), "");
+    assert!(at(hidden).exists());
+    std::thread::sleep(Duration::from_millis(2500));
+    let output = cp(dir.path(), &["-r", "source", "to/other"]);
+    assert!(said(&output).contains("bytes left by an interrupted copy"), "{}", said(&output));
+    assert!(!at(hidden).exists());
+}
+
 /// Goal: another user cannot have a directory removed by giving it a hidden name. Method: directories that
 /// others can change, one of which is sticky, and one of another user.
 #[test]
