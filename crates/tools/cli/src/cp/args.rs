@@ -121,7 +121,7 @@ pub(crate) struct CpFlags {
 
     /// Always write existing files in place
     ///
-    /// As GNU cp does: an interrupted copy leaves a partial file.
+    /// As GNU cp does: an interrupted copy leaves a partial file. Needs no space for both files.
     #[arg(long, overrides_with = "replace")]
     pub(crate) in_place: bool,
 
