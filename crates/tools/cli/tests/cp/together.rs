@@ -112,6 +112,32 @@ fn a_full_device_names_every_file_and_leaves_no_incomplete_directory() {
     }
 }
 
+/// Goal: a file that cannot be replaced for lack of space can be overwritten, and the message names how.
+#[test]
+fn a_file_that_fits_only_in_place_gets_this_advice() {
+    let dir = place();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir(at("small")).unwrap();
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(at("small"));
+    if !mount.output().is_ok_and(|output| output.status.success()) {
+        return println!("skipped: mounting a tmpfs requires root");
+    }
+    let small = at("small");
+    let _mounted = Mounted(&small);
+    fs::write(at("small/file"), vec![1; 600 << 10]).unwrap();
+    for (kib, fits) in [(700, true), (2000, false)] {
+        fs::write(at("from"), vec![2; kib << 10]).unwrap();
+        let output = cp(dir.path(), &["from", "small/file"]);
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert_eq!(said(&output).contains("--in-place"), fits, "{}", said(&output));
+        assert_eq!(fs::read(at("small/file")).unwrap(), vec![1; 600 << 10]);
+    }
+    fs::write(at("from"), vec![2; 700 << 10]).unwrap();
+    let output = cp(dir.path(), &["--in-place", "from", "small/file"]);
+    assert!(output.status.success(), "{}", said(&output));
+}
+
 /// Goal: without quota, what was not tried is reported with that reason. Method: strace fails the
 /// creation of all directories but the first.
 #[test]
