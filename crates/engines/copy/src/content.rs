@@ -59,7 +59,7 @@ impl FileTransfer<'_> {
         }
         let pinned = self.context.pinned_other_than_buffered();
         if let (0, Some(mode)) = (bytes, pinned) {
-            self.check_is_empty(mode)?;
+            self.check_is_empty(mode, buffer)?;
             let options = self.context.options;
             if options.reflink == When::Always && options.mode.is_none() && self.share_blocks()? {
                 return Ok(Transferred { bytes, hash: None, mode: Some(Mode::Reflink) });
@@ -236,9 +236,9 @@ impl FileTransfer<'_> {
 
     /// Checks that a source of size zero is really empty. Kernel files report size zero but can
     /// have content, which can be discovered only by reading to the end; `mode` cannot copy those.
-    fn check_is_empty(&self, mode: Mode) -> Result<(), CopyError> {
-        let got = file::read_at(&self.source.file, &mut [0], 0);
-        match got.map_err(|e| self.route.failed_from(Operation::Read, e))? {
+    fn check_is_empty(&self, mode: Mode, buffer: &mut Buffer) -> Result<(), CopyError> {
+        let job = self.job(CopyPlan::buffered("reported size is zero"), false);
+        match data::first_of_unsized(&job, buffer).map_err(|t| self.route.transfer_error(t))? {
             0 => Ok(()),
             _ => Err(self.refused(
                 mode,
@@ -257,9 +257,11 @@ impl FileTransfer<'_> {
         buffer: &mut Buffer,
         hasher: Option<&mut Hasher>,
     ) -> Result<u64, CopyError> {
-        let first = file::read_at(&self.source.file, &mut [0], 0);
-        let is_empty = first.map_err(|e| self.route.failed_from(Operation::Read, e))? == 0;
-        if is_empty {
+        let plan = CopyPlan::buffered("reported size is zero: read to the end");
+        let job = self.job(plan, false);
+        let failed = |t| self.route.transfer_error(t);
+        let got = data::first_of_unsized(&job, buffer).map_err(failed)?;
+        if got == 0 {
             return Ok(0);
         }
         // The end of a file that grows can be out of reach. A kernel file has no size.
@@ -268,9 +270,7 @@ impl FileTransfer<'_> {
         if now.bytes > 0 {
             return Err(self.route.changed("grew"));
         }
-        let plan = CopyPlan::buffered("reported size is zero: read to the end");
-        let job = self.job(plan, false);
-        data::until_eof(&job, buffer, hasher).map_err(|t| self.route.transfer_error(t))
+        data::rest_of_unsized(&job, got, buffer, hasher).map_err(failed)
     }
 
     fn job(&self, plan: CopyPlan, reserve: bool) -> Job<'_> {

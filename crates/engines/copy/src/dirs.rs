@@ -12,9 +12,9 @@ use ioloom_sys::{make, remove};
 use ioloom_walk::{DirRef, NewDir, RetainedDir};
 use rustix::io::Errno;
 use std::collections::{HashSet, VecDeque};
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -213,6 +213,21 @@ pub(crate) fn target_path(
         return roots.to[root].path.clone();
     }
     roots.to[root].path.join(OsStr::from_bytes(relative))
+}
+
+/// Returns the source path of an entry as GNU cp shows it: below a source that ends with several slashes, with one.
+pub(crate) fn shown_source(roots: &Roots, root: usize, path: PathBuf) -> PathBuf {
+    let given = roots.from[root].as_os_str().as_bytes();
+    let below = path.as_os_str().as_bytes().strip_prefix(given).unwrap_or_default();
+    let end = given.iter().rposition(|byte| *byte != b'/');
+    match end {
+        Some(end) if given.ends_with(b"//") && !below.is_empty() => {
+            let mut shown = given[..end + 2].to_vec();
+            shown.extend_from_slice(below);
+            PathBuf::from(OsString::from_vec(shown))
+        }
+        _ => path,
+    }
 }
 
 pub(crate) fn new_target_path(roots: &Roots, new: &NewDir<'_, CopyDir>) -> PathBuf {

@@ -19,6 +19,9 @@ pub enum Reason {
     /// A system call failed.
     #[error("{0}")]
     Io(#[source] io::Error),
+    /// The old and the new file need more space than there is. The new one alone does not.
+    #[error("{0}")]
+    FitsInPlace(#[source] io::Error),
     /// The source was modified during the copy, and nothing was copied.
     #[error("the source {0} during the copy")]
     Changed(&'static str),
@@ -67,6 +70,11 @@ impl fmt::Display for CopyError {
             Reason::Io(error) => {
                 self.write_subject(f)?;
                 write!(f, ": {}", Explained::new(self.operation, error))
+            }
+            Reason::FitsInPlace(error) => {
+                self.write_subject(f)?;
+                let reason = ioloom_failure::reason(error);
+                write!(f, ": {reason}; free space, or use --in-place to overwrite the old file")
             }
             Reason::Whole(text) => f.write_str(text),
             Reason::Partly { how: MODIFIED, .. } => write!(
@@ -135,7 +143,7 @@ impl CopyError {
 impl std::error::Error for CopyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.reason {
-            Reason::Io(error) => Some(error),
+            Reason::Io(error) | Reason::FitsInPlace(error) => Some(error),
             _ => None,
         }
     }
@@ -164,7 +172,7 @@ impl CopyError {
 
     /// Returns true if the space or the quota is exhausted.
     pub fn is_out_of_space(&self) -> bool {
-        matches!(&self.reason, Reason::Io(e) if out_of_space(e))
+        matches!(&self.reason, Reason::Io(e) | Reason::FitsInPlace(e) if out_of_space(e))
     }
 
     /// Returns true if the copy was refused before it started.
@@ -180,7 +188,9 @@ impl CopyError {
     /// Returns the error number, if a system call failed.
     pub(crate) fn errno(&self) -> Option<rustix::io::Errno> {
         match &self.reason {
-            Reason::Io(error) => rustix::io::Errno::from_io_error(error),
+            Reason::Io(error) | Reason::FitsInPlace(error) => {
+                rustix::io::Errno::from_io_error(error)
+            }
             _ => None,
         }
     }

@@ -119,7 +119,7 @@ pub(crate) fn copy(
             {
                 context.no_unnamed.store(true, Ordering::Relaxed);
             }
-            _ => return Err(error),
+            _ => return Err(attempt.advised(error)),
         }
     }
 }
@@ -250,6 +250,31 @@ impl<'a> Attempt<'a> {
         resumes
             && !self.source.is_stream()
             && resume::in_pieces(self.context, self.route, &self.source.attr)
+    }
+
+    /// Finds out whether a new file for which there is no space fits in place of the old one.
+    fn advised(&self, error: CopyError) -> CopyError {
+        let TargetState::Replace(old) = self.target else { return error };
+        let is_content = matches!(error.operation, Operation::Write | Operation::Allocate);
+        if !is_content || !error.is_out_of_space() || self.context.options.backup.is_some() {
+            return error;
+        }
+        let (source, old) = (&self.source.attr, old.blocks_512.saturating_mul(512));
+        let needed = source.bytes.max(source.blocks_512.saturating_mul(512));
+        // What is left of a quota is not known.
+        let has_quota = error.errno() != Some(Errno::NOSPC);
+        let free = match attr::file_system(self.route.to) {
+            Ok(system) if !has_quota => system.free_bytes,
+            _ => 0,
+        };
+        if old.saturating_add(free) < needed {
+            return error;
+        }
+        let reason = match error.reason {
+            Reason::Io(error) => Reason::FitsInPlace(error),
+            reason => reason,
+        };
+        CopyError { reason, ..error }
     }
 
     /// Returns true if the target is a pipe or device.

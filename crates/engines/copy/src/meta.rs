@@ -31,6 +31,8 @@ pub(crate) const OWNER_ALL: u32 = 0o700;
 const ACL_ACCESS: &CStr = c"system.posix_acl_access";
 const ACL_DEFAULT: &CStr = c"system.posix_acl_default";
 const LABEL: &CStr = c"security.selinux";
+/// Free space of a file system that is not full: more than the attributes of a file can take, bytes.
+const ROOM_FOR_ATTRIBUTES: u64 = 1 << 20;
 /// Beginning of the names of ACLs.
 const SYSTEM: &[u8] = b"system.";
 
@@ -416,6 +418,7 @@ impl Rules {
                 Some(value) => match on.set(&name, &value) {
                     Ok(()) => Ok(()),
                     Err(e) if acl => Err((Operation::ChangeMode, e)),
+                    Err(e) if is_limited(on, &e) => self.judge_limit(&e, &name),
                     Err(e) => self.judge(e, &name, Operation::WriteAttributes, || ()),
                 },
             });
@@ -438,13 +441,28 @@ impl Rules {
             Errno::from_io_error(&error),
             Some(E::OPNOTSUPP | E::NODATA | E::PERM | E::ACCESS | E::INVAL)
         );
-        let is_required = self.attributes == Attributes::Required
-            || (name == LABEL && self.context == Attributes::Required);
-        if is_required || !cannot {
+        if self.requires(name) || !cannot {
             return Err((operation, error));
         }
         self.no_xattrs.store(true, Ordering::Relaxed);
         Ok(instead())
+    }
+
+    /// Decides like [`judge`](Self::judge) about an attribute for which a file has no space.
+    fn judge_limit(&self, error: &io::Error, name: &CStr) -> Result<(), MetaError> {
+        if self.requires(name) {
+            let reason = ioloom_failure::reason(error);
+            let text = format!("{reason}; the file system limits the attributes of a file");
+            return Err((Operation::WriteAttributes, io::Error::other(text)));
+        }
+        self.no_xattrs.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Returns true if a file without the extended attribute `name` is an error.
+    fn requires(&self, name: &CStr) -> bool {
+        self.attributes == Attributes::Required
+            || (name == LABEL && self.context == Attributes::Required)
     }
 
     /// Returns true if new files in a directory inherit an ACL, or if that is unknown: the ACL could grant more than
@@ -478,6 +496,17 @@ fn put_if_possible(from: XattrOf<'_>, on: XattrOf<'_>, name: &CStr) {
     if let Ok(Some(value)) = from.get(name) {
         let _ = on.set(name, &value);
     }
+}
+
+/// Returns true if an attribute was rejected for lack of space although the file system has some: its attributes have
+/// no space in the file.
+fn is_limited(on: XattrOf<'_>, error: &io::Error) -> bool {
+    let system = || match on {
+        XattrOf::Open(file) => attr::file_system(file),
+        XattrOf::Name(dir, _) => attr::file_system(dir),
+    };
+    error.kind() == io::ErrorKind::StorageFull
+        && system().is_ok_and(|system| system.free_bytes >= ROOM_FOR_ATTRIBUTES)
 }
 
 /// Returns true for the form in which XFS stores ACLs, which root can see. Setting it would bring

@@ -3,8 +3,8 @@
 //! A copy holds a lock on every hidden directory that it fills, and on every hidden file that only it
 //! uses. What this process can lock was abandoned. Links, nodes and second names of files cannot be locked,
 //! but exist for less than a millisecond: those that are older than two seconds were abandoned, or their copy
-//! makes them again. Directories and journals of resumable copies are kept unless their target is copied again without
-//! `--resume`.
+//! makes them again. An empty directory that is newer may be about to be locked. Directories and journals of resumable
+//! copies are kept unless their target is copied again without `--resume`.
 //!
 //! A name proves nothing where another user can rename entries: that user can give a hidden name to any
 //! directory of this one. Such directories, and what belongs to another user, are reported and kept.
@@ -145,6 +145,11 @@ fn remove_stale(
 ) {
     let Ok(stale) = dir.open_at(name.to_bytes()) else { return };
     let Ok(opened) = attr::of_file(&stale) else { return };
+    // Its copy may be about to lock it. One that is resumed waits for the lock.
+    let is_resumed = journal.is_none_or(|journal| attr::of_name(dir, journal, false).is_ok());
+    if !is_resumed && !is_old(&opened) && is_empty(&stale) {
+        return;
+    }
     if !make::try_lock(&stale).unwrap_or(false) {
         return;
     }
@@ -182,6 +187,11 @@ fn remove_stale(
         Err(error) => Err(error),
     };
     report(context, path, name, removed);
+}
+
+fn is_empty(dir: &Dir) -> bool {
+    // The end is reached if there is no entry.
+    dir.read(&mut ReadBuffer::new(), &mut |_| false).unwrap_or(false)
 }
 
 /// Returns true if no other user except root can have given its name to a directory of this user in `above`.

@@ -80,6 +80,11 @@ pub fn read(file: impl AsFd, into: &mut [u8]) -> io::Result<usize> {
     retry("read", || rustix::io::read(&file, &mut *into))
 }
 
+/// Sets the current position to the start of the file. Fails with `ESPIPE` for files without offsets.
+pub fn rewind(file: impl AsFd) -> io::Result<()> {
+    retry("lseek", || rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0))).map(|_| ())
+}
+
 /// Writes once at the current position.
 pub fn write(file: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     retry("write", || rustix::io::write(&file, bytes))

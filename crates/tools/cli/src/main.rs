@@ -46,6 +46,7 @@ mod shard;
 mod sharding;
 mod shell_line;
 mod slow_reader;
+mod standard_input;
 mod status_line;
 mod stderr;
 #[cfg(feature = "exchange")]

@@ -131,6 +131,21 @@ pub(crate) fn sequential(
     stream::copy(job, ends, most, buffer, hasher)
 }
 
+/// Reads the beginning of a source that reports size zero; returns the number of bytes. Zero means that it is empty.
+pub(crate) fn first_of_unsized(job: &Job<'_>, buffer: &mut Buffer) -> Result<usize, TransferError> {
+    stream::read_unsized(job, buffer.whole_mut())
+}
+
+/// Copies such a source, whose first `got` bytes are in the buffer, to its end; returns the number of bytes copied.
+pub(crate) fn rest_of_unsized(
+    job: &Job<'_>,
+    got: usize,
+    buffer: &mut Buffer,
+    hasher: Option<&mut Hasher>,
+) -> Result<u64, TransferError> {
+    stream::copy_unsized(job, got, buffer, hasher)
+}
+
 /// Copies a source that other programs change, at most `job.bytes` of it; returns the size of the
 /// copy. What was cut off before it was read is not in it.
 pub(crate) fn changing(

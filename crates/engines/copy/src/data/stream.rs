@@ -115,6 +115,44 @@ fn read(job: &Job<'_>, into: &mut [u8]) -> Result<usize, TransferError> {
     }
 }
 
+/// Reads once at the current position of a regular file whose size is unknown; zero is the end. Files of the kernel can
+/// require a large buffer, have no offsets, or wait for data.
+pub(super) fn read_unsized(job: &Job<'_>, into: &mut [u8]) -> Result<usize, TransferError> {
+    loop {
+        job.meter.check_cancelled()?;
+        match stream::read(job.ends.from, &mut *into) {
+            Err(e) if stream::would_block(&e) => {
+                wait(job, Ready::Read).map_err(TransferError::Read)?;
+            }
+            got => return got.map_err(TransferError::Read),
+        }
+    }
+}
+
+/// Copies such a file to its end. Its first `got` bytes are in the buffer. Returns the number of bytes copied, and
+/// leaves the file at its start.
+pub(super) fn copy_unsized(
+    job: &Job<'_>,
+    mut got: usize,
+    buffer: &mut Buffer,
+    mut hasher: Option<&mut Hasher>,
+) -> Result<u64, TransferError> {
+    let mut at = 0;
+    while got > 0 {
+        let bytes = buffer.bytes(got);
+        if let Some(hasher) = hasher.as_deref_mut() {
+            hasher.update(bytes);
+        }
+        write_all(job, false, bytes, at)?;
+        at += got as u64;
+        job.meter.moved(got as u64);
+        got = read_unsized(job, buffer.whole_mut())?;
+    }
+    // Another attempt reads it again. Ignore a failure: what has no offsets can be read only once.
+    let _ = stream::rewind(job.ends.from);
+    Ok(at)
+}
+
 fn write_all(
     job: &Job<'_>,
     to_stream: bool,

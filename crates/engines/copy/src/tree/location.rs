@@ -1,6 +1,6 @@
 //! Where the walk found an entry.
 
-use crate::dirs::{CopiedName, CopyDir, Roots, target_path};
+use crate::dirs::{CopiedName, CopyDir, Roots, shown_source, target_path};
 use ioloom_walk::DirRef;
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,10 @@ impl Location<'_> {
     pub(super) fn paths(&self, roots: &Roots, name: &[u8]) -> (PathBuf, PathBuf) {
         let name = name.strip_suffix(&[0]).unwrap_or(name);
         match self {
-            Self::In(dir) => (dir.path_of(name), target_path(roots, Some(*dir), dir.root(), name)),
+            Self::In(dir) => {
+                let from = shown_source(roots, dir.root(), dir.path_of(name));
+                (from, target_path(roots, Some(*dir), dir.root(), name))
+            }
             Self::Root(root, path) => ((*path).to_owned(), roots.to[*root].path.clone()),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Worker;
 use super::location::Location;
-use crate::dirs::{CopyDir, new_target_path};
+use crate::dirs::{CopyDir, new_target_path, shown_source};
 use crate::error::CopyError;
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_sys::dir::Kind;
@@ -41,7 +41,8 @@ impl Visitor for Worker<'_> {
                 self.context.progress.entries.fetch_add(1, Ordering::Relaxed);
                 if self.context.watcher.wants_names() && !dir.made.is_old {
                     let to = new_target_path(self.roots, new);
-                    self.context.watcher.copied(&new.path(), &to, None);
+                    let from = shown_source(self.roots, new.root, new.path());
+                    self.context.watcher.copied(&from, &to, None);
                 }
                 Some(dir)
             }

@@ -8,7 +8,7 @@ use ioloom_copy::{
 use ioloom_sys::attr::Attr;
 use ioloom_testbed::alone;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -536,6 +536,21 @@ fn kernel_files_are_copied_whatever_size_they_report() {
             ("verified-cache", report.bytes)
         );
     }
+}
+
+/// Such a file refuses a read with a small buffer.
+#[test]
+fn a_kernel_file_that_must_be_read_at_once_is_copied() {
+    let place = TestDir::disk();
+    let (from, to) = (Path::new("/sys/kernel/tracing/tracing_cpumask"), place.path().join("to"));
+    let mut content = vec![0; 4096];
+    let read = fs::File::open(from).and_then(|mut file| file.read(&mut content));
+    let Ok(bytes) = read else {
+        return println!("skipped: cannot read {}", from.display());
+    };
+    let report = one(from, &to, &CopyOptions::default());
+    assert_eq!(report.errors_count, 0, "{}", messages(&report));
+    assert_eq!(fs::read(&to).unwrap(), content[..bytes]);
 }
 
 #[test]

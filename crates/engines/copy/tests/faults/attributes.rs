@@ -1,7 +1,7 @@
 //! Attributes of files and directories that existed at the target.
 
 use super::{alone, run};
-use ioloom_copy::{Backup, BackupNames, CopyOptions, Preserve, Report};
+use ioloom_copy::{Attributes, Backup, BackupNames, CopyOptions, Preserve, Report};
 use ioloom_sys::attr::XattrOf;
 use ioloom_sys::fault;
 use ioloom_testbed::Disk;
@@ -66,6 +66,31 @@ fn an_old_file_stays_if_its_attributes_find_no_space() {
     assert!(report.errors[0].is_out_of_space(), "{:?}", report.errors);
     assert_eq!(fs::read(&to).unwrap(), b"old");
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 2, "a hidden file is left");
+}
+
+/// Goal: an attribute for which a file has no space, although the disk is not full, is an error only if attributes are
+/// required.
+#[test]
+fn a_file_without_space_for_an_attribute_is_copied() {
+    let _alone = alone();
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    fs::write(&from, "new").unwrap();
+    if let Err(e) = XattrOf::Open(File::open(&from).unwrap().as_fd()).set(c"user.test", b"x") {
+        return println!("skipped: cannot set extended attributes: {e}");
+    }
+    for (attributes, errors) in [(Attributes::Possible, 0), (Attributes::Required, 1)] {
+        let options = CopyOptions { preserve: Preserve::ALL, attributes, ..CopyOptions::default() };
+        fault::set("setxattr:1:28");
+        let report = run(&from, &to, &options).unwrap();
+        fault::set("");
+        assert_eq!(report.errors_count, errors, "{:?}", report.errors);
+        assert!(report.errors.iter().all(|error| {
+            error.to_string().ends_with("; the file system limits the attributes of a file")
+        }));
+        assert_eq!(fs::read(&to).unwrap(), b"new");
+        fs::remove_file(&to).unwrap();
+    }
 }
 
 /// Goal: whether the file system sets modes itself is known of the directory that is merged into. Method: a file

@@ -37,6 +37,7 @@ const OPERATIONS: &[&str] = &[
     "readlinkat",
     "mknodat",
     "pread",
+    "read",
     "pwrite",
     "fallocate",
     "ftruncate",

@@ -1,10 +1,10 @@
 //! Flags of `cache`.
 
 use crate::exit::Failure;
+use crate::standard_input;
 use crate::values;
 use clap::{Args, Subcommand};
 use ioloom_cache::Action;
-use ioloom_sys::stdio::Stream;
 use ioloom_walk::Threads;
 use std::path::PathBuf;
 
@@ -145,10 +145,7 @@ impl PathArgs {
     pub(super) fn is_list(&self) -> Result<bool, Failure> {
         let dash = |path: &PathBuf| path.as_os_str() == "-";
         match self.paths.as_slice() {
-            [only] if dash(only) && Stream::Input.was_closed() => {
-                Err(Failure::failed("cannot read standard input: it is closed"))
-            }
-            [only] if dash(only) => Ok(true),
+            [only] if dash(only) => standard_input::required().map(|_| true),
             paths if paths.iter().any(dash) => {
                 Err(Failure::usage("- cannot be combined with other paths"))
             }

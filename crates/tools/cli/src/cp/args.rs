@@ -9,6 +9,7 @@ use super::choices::{
 use super::order::{self, Attribute, Step};
 use crate::du::plain;
 use crate::exit::Failure;
+use crate::standard_input;
 use crate::subtrees::ShardingWith;
 use crate::usage::with_hint;
 use crate::values;
@@ -18,7 +19,6 @@ use ioloom_copy::{
     Tuning, Verify, When,
 };
 use ioloom_failure::{Operation, PathError};
-use ioloom_sys::stdio::Stream;
 use ioloom_walk::{Separator, Threads, read_list};
 use std::ffi::{OsStr, OsString};
 use std::io::BufRead;
@@ -121,7 +121,7 @@ pub(crate) struct CpFlags {
 
     /// Always write existing files in place
     ///
-    /// As GNU cp does: an interrupted copy leaves a partial file.
+    /// As GNU cp does: an interrupted copy leaves a partial file. Needs no space for both files.
     #[arg(long, overrides_with = "replace")]
     pub(crate) in_place: bool,
 
@@ -562,10 +562,7 @@ fn without_slashes(path: &Path) -> PathBuf {
 /// Returns the paths of a list, and a message for each empty one.
 fn read_sources(list: &Path) -> Result<(Vec<PathBuf>, Vec<String>), Failure> {
     let reader: Box<dyn BufRead> = if list.as_os_str() == "-" {
-        if Stream::Input.was_closed() {
-            return Err(Failure::failed("cannot read standard input: it is closed"));
-        }
-        Box::new(std::io::stdin().lock())
+        Box::new(standard_input::required()?.lock())
     } else {
         let file = std::fs::File::open(list)
             .map_err(PathError::on(Operation::Open, list))

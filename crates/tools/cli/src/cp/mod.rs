@@ -103,7 +103,7 @@ fn copy(args: &CpArgs) -> Ended {
         notes::print_notes(args, &report);
         Ok(())
     };
-    let printed = watcher.unwritten().map_or(printed, Err);
+    let printed = watcher.stream_failure().map_or(printed, Err);
     let exit = match report.cancelled {
         true => signals.exit(),
         false if report.errors_count == 0 => Exit::Ok,

@@ -4,12 +4,12 @@
 use super::CpArgs;
 use crate::bar_target;
 use crate::exit::Failure;
-use crate::out;
+use crate::{out, standard_input};
 use indicatif::{ProgressBar, ProgressStyle};
 use ioloom_copy::{
     CopyCounters, CopyError, CopyOptions, Mode, Target, Verify, Watcher, When, bytes_to_copy,
 };
-use ioloom_failure::quoted;
+use ioloom_failure::{quoted, reason};
 use ioloom_model::units::{format_count, format_size};
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::Kind;
@@ -43,8 +43,9 @@ pub(super) struct CopyProgress {
     cancel: Arc<AtomicBool>,
     /// Whether a file that cannot be written is removed.
     removes: bool,
-    /// Why a line could not be written to standard output, other than that its reader has closed it.
-    unwritten: Mutex<Option<Failure>>,
+    /// Why a line could not be written to standard output, other than that its reader has closed it, or why an
+    /// answer could not be read.
+    stream_failure: Mutex<Option<Failure>>,
 }
 
 impl CopyProgress {
@@ -87,7 +88,7 @@ impl CopyProgress {
             asking: Mutex::default(),
             cancel: options.cancel.clone(),
             removes: options.force || options.remove_destination,
-            unwritten: Mutex::default(),
+            stream_failure: Mutex::default(),
         }
     }
 
@@ -100,15 +101,21 @@ impl CopyProgress {
         // Continue copying.
         if let Err(failure) = printed
             && !failure.message.is_empty()
-            && let Ok(mut unwritten) = self.unwritten.lock()
         {
-            unwritten.get_or_insert(out::in_gnu_words(failure));
+            self.keep(out::in_gnu_words(failure));
         }
     }
 
-    /// Returns why not all lines are on standard output.
-    pub(super) fn unwritten(&self) -> Option<Failure> {
-        self.unwritten.lock().ok()?.take()
+    /// Keeps the first failure of a standard stream.
+    fn keep(&self, failure: Failure) {
+        if let Ok(mut kept) = self.stream_failure.lock() {
+            kept.get_or_insert(failure);
+        }
+    }
+
+    /// Returns why not all lines are on standard output, or why an answer could not be read.
+    pub(super) fn stream_failure(&self) -> Option<Failure> {
+        self.stream_failure.lock().ok()?.take()
     }
 
     /// Removes the bar.
@@ -257,34 +264,41 @@ impl Watcher for CopyProgress {
         }
         let question = question(to, there, self.removes);
         crate::stderr::bytes(format!("ioloom: {question}? ").as_bytes());
-        let Some(answer) = answer(&mut unread, &self.cancel) else {
-            crate::stderr::line("");
-            return false;
-        };
-        matches!(answer.first(), Some(b'y' | b'Y'))
+        match answer(&mut unread, &self.cancel) {
+            Ok(Some(answer)) => return matches!(answer.first(), Some(b'y' | b'Y')),
+            Ok(None) => {}
+            Err(failure) => self.keep(failure),
+        }
+        crate::stderr::line("");
+        false
     }
 }
 
 /// Reads a line of standard input, which need not be text; `None` if the copy is interrupted.
-fn answer(unread: &mut VecDeque<u8>, cancel: &AtomicBool) -> Option<Vec<u8>> {
+fn answer(unread: &mut VecDeque<u8>, cancel: &AtomicBool) -> Result<Option<Vec<u8>>, Failure> {
+    let input = standard_input::required()?;
     let mut block = [0; 4096];
     loop {
         if let Some(end) = unread.iter().position(|byte| *byte == b'\n') {
-            return Some(unread.drain(..=end).collect());
+            return Ok(Some(unread.drain(..=end).collect()));
         }
         // A read would go on after a signal.
-        let is_ready = stream::wait(std::io::stdin(), Ready::Read, EVERY);
+        let is_ready = stream::wait(&input, Ready::Read, EVERY);
         if cancel.load(Ordering::Relaxed) {
-            return None;
+            return Ok(None);
         }
         let got = match is_ready {
             Ok(false) => continue,
-            Ok(true) => stream::read(std::io::stdin(), &mut block),
+            Ok(true) => stream::read(&input, &mut block),
             Err(e) => Err(e),
         };
         match got {
             Err(e) if stream::would_block(&e) => {}
-            Ok(0) | Err(_) => return Some(unread.drain(..).collect()),
+            Err(e) => {
+                let why = reason(&e);
+                return Err(Failure::failed(format!("cannot read standard input: {why}")));
+            }
+            Ok(0) => return Ok(Some(unread.drain(..).collect())),
             Ok(got) => unread.extend(&block[..got]),
         }
     }

@@ -132,7 +132,7 @@ impl SubtreeCommand for Copying<'_> {
         open_file_systems(&mut systems, &self.target, &wanted);
         let copied = copy_subtrees(&wanted, &options, &watcher, &progress);
         watcher.finish();
-        if let Some(failure) = watcher.unwritten() {
+        if let Some(failure) = watcher.stream_failure() {
             return Err(failure);
         }
         if copied.report.cancelled {

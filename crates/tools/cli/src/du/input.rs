@@ -6,10 +6,10 @@ use super::operands::{self, List, Operand};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{StopSignals, unless_stuck};
 use crate::status_line::StatusLine;
-use crate::{out, stderr};
+use crate::{out, standard_input, stderr};
 use ioloom_du::scan::{ScanError, ScanProgress, Scanner};
 use ioloom_du::{Scan, ncdu};
-use ioloom_failure::{Operation, PathError, quoted};
+use ioloom_failure::{Operation, PathError, quoted, reason};
 use ioloom_model::units::{format_count, format_size};
 use ioloom_walk::TablesUse;
 use std::fs::File;
@@ -127,7 +127,10 @@ pub(super) fn writes_files(args: &DuArgs) -> bool {
 pub(super) fn import(file: &Path) -> Result<Scan, Failure> {
     let limits = ncdu::Limits::default();
     let read = if file.as_os_str() == "-" {
-        ncdu::import(&mut std::io::stdin().lock(), limits)
+        let input = standard_input::open().map_err(|e| {
+            Failure::failed(format!("cannot import {}: {}", quoted(file), reason(&e)))
+        })?;
+        ncdu::import(&mut input.lock(), limits)
     } else {
         let opened = File::open(file)
             .map_err(PathError::on(Operation::Open, file))

@@ -3,6 +3,7 @@
 use super::gnu::hinted;
 use super::patterns::plain;
 use crate::exit::Failure;
+use crate::standard_input;
 use ioloom_failure::{quoted, reason};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader};
@@ -70,16 +71,16 @@ impl List {
                 "extra operand {path}\nfile operands cannot be combined with --files0-from"
             ))));
         }
-        let is_stdin = file.as_os_str() == "-";
+        let (is_stdin, shown) = (file.as_os_str() == "-", plain(file));
         let reader: Box<dyn BufRead + Send> = if is_stdin {
-            Box::new(BufReader::new(io::stdin()))
+            let input = standard_input::open().map_err(|e| Failure::failed(unread(&shown, &e)))?;
+            Box::new(BufReader::new(input))
         } else {
             let opened = std::fs::File::open(file).map_err(|e| {
                 Failure::failed(format!("cannot open {} for reading: {}", quoted(file), reason(&e)))
             })?;
             Box::new(BufReader::new(opened))
         };
-        let shown = plain(file);
         Ok(Self { reader, is_stdin, shown, count: 0, ended: false, failed: None, reading })
     }
 
@@ -117,9 +118,7 @@ impl Iterator for List {
             name.pop();
         } else {
             self.ended = true;
-            let message =
-                |error: io::Error| format!("{}: read error: {}", self.shown, reason(&error));
-            self.failed = read.err().map(message);
+            self.failed = read.err().map(|error| unread(&self.shown, &error));
             if name.is_empty() {
                 return self.failed.take().map(Err);
             }
@@ -127,6 +126,11 @@ impl Iterator for List {
         self.count += 1;
         Some(self.operand(&name))
     }
+}
+
+/// Returns the message about a list that cannot be read.
+fn unread(shown: &str, error: &io::Error) -> String {
+    format!("{shown}: read error: {}", reason(error))
 }
 
 #[cfg(test)]

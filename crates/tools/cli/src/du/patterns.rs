@@ -1,10 +1,11 @@
 //! The patterns of `--exclude` and of the files of `--exclude-from`.
 
 use crate::cp::locale;
+use crate::standard_input;
 use ioloom_du::exclude::{Characters, Exclude};
 use ioloom_failure::{quoted, reason};
 use std::ffi::OsStr;
-use std::io::{self, Read};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -18,7 +19,7 @@ pub(super) fn none() -> Exclude {
 pub(super) fn add_from(exclude: &mut Exclude, file: &Path) -> Result<(), String> {
     let read = if file.as_os_str() == "-" {
         let mut bytes = Vec::new();
-        io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
+        standard_input::open().and_then(|mut input| input.read_to_end(&mut bytes)).map(|_| bytes)
     } else {
         std::fs::read(file)
     };

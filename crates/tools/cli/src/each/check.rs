@@ -8,15 +8,14 @@ use super::progress::Bar;
 use super::sink::{Manner, SHORT_LIST, Sink, WithoutReader};
 use super::work::{Comparison, Counts, EachWork, Expected, Lines, Local, failure};
 use crate::exit::{Ended, Exit, Failure};
-use crate::stderr;
+use crate::{standard_input, stderr};
 use ioloom::{Cancel, Files};
 use ioloom_failure::{Explained, Operation, quoted};
 use ioloom_model::{Compute, Hash, Method};
 use ioloom_subjects::Kernel;
-use ioloom_sys::stdio::Stream;
 use ioloom_walk::PathList;
 use std::collections::BTreeSet;
-use std::io::{self, ErrorKind, Read};
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -273,13 +272,11 @@ fn standard_input(
 
 /// Hashes standard input up to its end. Returns the digits, or why it cannot be read.
 fn hash_input(hash: Hash) -> Result<String, String> {
-    if Stream::Input.was_closed() {
-        return Err("it is closed".to_owned());
-    }
+    let input = standard_input::open().map_err(|_| "it is closed".to_owned())?;
     let kernel = Kernel::new(Compute::Hash(hash), None, 1).without_proof().with_hex();
     let (mut state, mut offset) = (kernel.begin(), 0);
     let mut buffer = vec![0; CHUNK_BYTES as usize];
-    let mut input = io::stdin().lock();
+    let mut input = input.lock();
     loop {
         match input.read(&mut buffer) {
             Ok(0) => break,
@@ -331,11 +328,8 @@ fn named(list: &Path) -> String {
 
 fn read_all(list: &Path) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
-    if list.as_os_str() == "-" && Stream::Input.was_closed() {
-        return Err(Failure::failed("cannot read standard input: it is closed"));
-    }
     let read = if list.as_os_str() == "-" {
-        std::io::stdin().read_to_end(&mut text).map(|_| ())
+        standard_input::required()?.read_to_end(&mut text).map(|_| ())
     } else {
         std::fs::read(list).map(|all| text = all)
     };

@@ -6,12 +6,12 @@
 use super::args::EachArgs;
 use super::selection::{Selection, SkippedCounts};
 use crate::exit::Failure;
+use crate::standard_input;
 use ioloom::{Files, Plan, Tree};
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::layout::layout;
 use ioloom_model::{ReadAhead, Tuning};
 use ioloom_sys::file::{self, Kind};
-use ioloom_sys::stdio::Stream;
 use ioloom_walk::{ListError, PathList, Separator, read_list};
 use std::collections::{BTreeSet, HashMap};
 use std::io::BufReader;
@@ -128,9 +128,7 @@ pub(crate) fn read(args: &EachArgs, plan: &Plan) -> Result<Input, Failure> {
 /// Refuses a list on standard input if that was closed, where it would seem to be empty.
 pub(super) fn check_stdin(args: &EachArgs) -> Result<(), Failure> {
     match args.paths.as_slice() {
-        [only] if only.as_os_str() == "-" && Stream::Input.was_closed() => {
-            Err(Failure::failed("cannot read standard input: it is closed"))
-        }
+        [only] if only.as_os_str() == "-" => standard_input::required().map(drop),
         _ => Ok(()),
     }
 }

@@ -9,13 +9,12 @@ use crate::exit::{Ended, Exit, Failure};
 use crate::interrupt::StopSignals;
 use crate::sharding::{failure, host, now_ns};
 use crate::subtrees::is_filled;
-use crate::{out, stderr};
+use crate::{out, standard_input, stderr};
 use clap::Args;
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::units::{format_count, format_counted};
 use ioloom_shard::plan::{FILES_PER_SHARD, Plan, PlanHeader, SHARDS_MAX, shards_for};
 use ioloom_shard::{Raw, ShardError};
-use ioloom_sys::stdio::Stream;
 use ioloom_walk::{PathList, Separator, read_list};
 use serde_json::json;
 use std::ffi::OsStr;
@@ -202,10 +201,7 @@ fn read(list: &Path, zero: bool) -> Result<PathList, Failure> {
     let stdin = list.as_os_str() == "-";
     let name = if stdin { "standard input".to_owned() } else { quoted(list).to_string() };
     let reader: Box<dyn Read> = match stdin {
-        true if Stream::Input.was_closed() => {
-            return Err(Failure::failed("cannot read standard input: it is closed"));
-        }
-        true => Box::new(std::io::stdin()),
+        true => Box::new(standard_input::required()?),
         false => {
             let file = File::open(list).map_err(PathError::on(Operation::Open, list));
             Box::new(file.map_err(Failure::failed)?)

@@ -12,6 +12,13 @@ enum User {
 /// A script: `$CP` copies. The output of the ones marked `false` is not that of GNU's.
 const SCRIPTS: &[(&str, User, bool, &str, &str)] = &[
     (
+        "a source with several slashes at its end has one in the names below it",
+        User::Any,
+        true,
+        "mkdir -p d/s; echo x > d/f; echo x > d/s/g; $CP -rv d// e | sort",
+        "'d//' -> 'e'\n'd/f' -> 'e/f'\n'd/s' -> 'e/s'\n'd/s/g' -> 'e/s/g'\n",
+    ),
+    (
         "a growing source goes into a pipe once",
         User::Any,
         true,

@@ -112,6 +112,32 @@ fn a_full_device_names_every_file_and_leaves_no_incomplete_directory() {
     }
 }
 
+/// Goal: a file that cannot be replaced for lack of space can be overwritten, and the message names how.
+#[test]
+fn a_file_that_fits_only_in_place_gets_this_advice() {
+    let dir = place();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir(at("small")).unwrap();
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(at("small"));
+    if !mount.output().is_ok_and(|output| output.status.success()) {
+        return println!("skipped: mounting a tmpfs requires root");
+    }
+    let small = at("small");
+    let _mounted = Mounted(&small);
+    fs::write(at("small/file"), vec![1; 600 << 10]).unwrap();
+    for (kib, fits) in [(700, true), (2000, false)] {
+        fs::write(at("from"), vec![2; kib << 10]).unwrap();
+        let output = cp(dir.path(), &["from", "small/file"]);
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert_eq!(said(&output).contains("--in-place"), fits, "{}", said(&output));
+        assert_eq!(fs::read(at("small/file")).unwrap(), vec![1; 600 << 10]);
+    }
+    fs::write(at("from"), vec![2; 700 << 10]).unwrap();
+    let output = cp(dir.path(), &["--in-place", "from", "small/file"]);
+    assert!(output.status.success(), "{}", said(&output));
+}
+
 /// Goal: without quota, what was not tried is reported with that reason. Method: strace fails the
 /// creation of all directories but the first.
 #[test]
@@ -188,6 +214,29 @@ fn remains_of_a_killed_copy_are_reported_and_removed() {
     assert!(!hidden.exists() && locked.join("sub/left").exists());
     assert_eq!(names(&at("to")).len(), 3);
     assert_eq!(fs::read(at("to/source/sub/file")).unwrap(), b"text");
+}
+
+/// Goal: the hidden directory of a copy that has not locked it yet is not taken for the rest of a killed one. Method: an
+/// empty one, before and after the age at which it was abandoned.
+#[test]
+fn a_new_hidden_directory_is_left_to_its_copy() {
+    let dir = place();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir(at("source")).unwrap();
+    let hidden = "to/.q.ioloom-0123456789abcdef.part";
+    fs::create_dir_all(at(hidden)).unwrap();
+    let start = Instant::now();
+    let output = cp(dir.path(), &["-r", "source", "to/one"]);
+    assert!(output.status.success(), "{}", said(&output));
+    if start.elapsed() > Duration::from_secs(1) {
+        return println!("skipped: the copy took too long");
+    }
+    assert_eq!(said(&output), "");
+    assert!(at(hidden).exists());
+    std::thread::sleep(Duration::from_millis(2500));
+    let output = cp(dir.path(), &["-r", "source", "to/other"]);
+    assert!(said(&output).contains("bytes left by an interrupted copy"), "{}", said(&output));
+    assert!(!at(hidden).exists());
 }
 
 /// Goal: another user cannot have a directory removed by giving it a hidden name. Method: directories that

@@ -111,6 +111,25 @@ fn a_list_from_a_closed_standard_input_is_an_error() {
     assert!(said(&output).contains("cannot read standard input: it is closed"));
 }
 
+#[test]
+fn an_answer_that_cannot_be_read_is_an_error() {
+    let dir = place();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir(at("directory")).unwrap();
+    for (input, reason) in [("<&-", "it is closed"), ("< directory", "Is a directory")] {
+        fs::write(at("from"), "new").unwrap();
+        fs::write(at("to"), "old").unwrap();
+        let script = format!("\"$0\" cp -i from to {input}");
+        let mut shell = Command::new("sh");
+        shell.current_dir(dir.path()).args(["-c", &script]).arg(ioloom().get_program());
+        let output = shell.output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{input}");
+        let message = format!("\nioloom: cannot read standard input: {reason}");
+        assert!(said(&output).contains(&message), "{}", said(&output));
+        assert_eq!(fs::read(at("to")).unwrap(), b"old");
+    }
+}
+
 /// Goal: a link keeps its access time. Method: one older than the link's last change, which any access updates.
 #[test]
 fn a_link_given_as_argument_keeps_its_access_time() {

@@ -36,6 +36,24 @@ fn every_error_ends_with_code_1_and_one_message() {
 }
 
 #[test]
+fn a_closed_standard_input_is_an_error() {
+    let place = fresh();
+    place.write("t/f", "x");
+    for (args, message) in [
+        ("--files0-from=-", "-: read error: Bad file descriptor"),
+        ("-X - t", "-: Bad file descriptor"),
+        ("--import -", "cannot import '-': Bad file descriptor"),
+    ] {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("\"$0\" du {args} <&-"), PROGRAM]);
+        let output = shell.current_dir(place.at(".")).output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args}: {err}");
+        assert!(err.contains(message), "{args}: {err}");
+    }
+}
+
+#[test]
 fn an_invalid_argument_costs_only_itself() {
     let place = fresh();
     place.write("t/f", "x");

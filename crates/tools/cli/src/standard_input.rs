@@ -1,0 +1,20 @@
+//! Standard input as a file to read. If it was closed, the runtime has opened `/dev/null` in its place, so that it
+//! would seem to be empty.
+
+use crate::exit::Failure;
+use ioloom_sys::stdio::Stream;
+use rustix::io::Errno;
+use std::io::{self, Stdin};
+
+/// Returns standard input. Fails with `EBADF` if it was closed.
+pub(crate) fn open() -> io::Result<Stdin> {
+    match Stream::Input.was_closed() {
+        true => Err(Errno::BADF.into()),
+        false => Ok(io::stdin()),
+    }
+}
+
+/// Returns standard input. Fails with a message if it was closed.
+pub(crate) fn required() -> Result<Stdin, Failure> {
+    open().map_err(|_| Failure::failed("cannot read standard input: it is closed"))
+}
