@@ -20,7 +20,8 @@ use ioloom_load::{NullServer, Protocol};
 use ioloom_model::units::spell_ns;
 use ioloom_postgres::{Programs, Server as DatabaseServer};
 use ioloom_serve::{
-    DatabaseChoice, Limits, OrderStore, ServeOptions, ServeSummary, Server, ServerHandle,
+    DatabaseChoice, Durability, Limits, OrderStore, ServeOptions, ServeSummary, Server,
+    ServerHandle,
 };
 use ioloom_serve::{StoreChoice, StoreKind};
 use ioloom_sys::clock::{monotonic_ns, process_cpu_ns};
@@ -131,7 +132,7 @@ fn arguments(spec: &ServerSpec, dir: &Path) -> Vec<String> {
     ] {
         words.extend([flag.to_owned(), value.to_owned()]);
     }
-    if spec.durability != Durability::None {
+    if spec.durability != Durability::None || spec.store == OrderStore::Postgres {
         words.extend(["--store".to_owned(), spec.store.name().to_owned()]);
     }
     if spec.in_lock {
