@@ -6,6 +6,7 @@
 //! `subprocess.DEVNULL` does. The runtime also ignores SIGPIPE, whatever the caller has set. So both are
 //! examined by a function in `.init_array`, which the loader calls before the runtime starts.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether standard input, output and error were closed.
@@ -35,6 +36,11 @@ impl Stream {
     /// Reports whether the stream was closed when the program started.
     pub fn was_closed(self) -> bool {
         CLOSED[self as usize].load(Ordering::Relaxed)
+    }
+
+    /// Fails with `EBADF` if the stream was closed when the program started.
+    pub fn required(self) -> io::Result<()> {
+        if self.was_closed() { Err(io::Error::from_raw_os_error(libc::EBADF)) } else { Ok(()) }
     }
 }
 

@@ -3,15 +3,12 @@
 
 use crate::exit::Failure;
 use ioloom_sys::stdio::Stream;
-use rustix::io::Errno;
 use std::io::{self, Stdin};
 
 /// Returns standard input. Fails with `EBADF` if it was closed.
 pub(crate) fn open() -> io::Result<Stdin> {
-    match Stream::Input.was_closed() {
-        true => Err(Errno::BADF.into()),
-        false => Ok(io::stdin()),
-    }
+    Stream::Input.required()?;
+    Ok(io::stdin())
 }
 
 /// Returns standard input. Fails with a message if it was closed.
