@@ -15,8 +15,7 @@ use std::path::PathBuf;
 /// The least --memory that a plan accepts.
 const MEMORY_MIN: u64 = 64 << 10;
 
-/// Flags that have no effect with `--check`. The flags that need it conflict with them, too: clap does not
-/// require a flag that conflicts with another one.
+/// Flags that have no effect with `--check`.
 const UNCHECKED: [&str; 16] = [
     "per_file",
     "ordered",
@@ -35,6 +34,10 @@ const UNCHECKED: [&str; 16] = [
     "shard",
     "queue",
 ];
+
+/// Flags that conflict with `--strict` and the other flags of `--check`. `ordered`, `tag` and `jobs` are here
+/// because clap does not require a flag, such as `per_file`, that conflicts with another one.
+const UNLISTED: [&str; 6] = ["per_file", "ordered", "tag", "exec", "jobs", "json"];
 
 /// Run a hash, checksum or command on every file
 ///
@@ -230,25 +233,23 @@ pub(crate) struct EachArgs {
     /// Pass over listed files that do not exist
     ///
     /// The exit code is 1 if not one file was verified.
-    #[arg(long, conflicts_with_all = ["per_file", "exec", "json"])]
+    #[arg(long, conflicts_with_all = UNLISTED)]
     pub(crate) ignore_missing: bool,
 
     /// Print no result lines; only the exit code counts
     ///
     /// Of --quiet, --status and --warn, the last one given applies.
-    #[arg(long, overrides_with_all = ["quiet", "warn"],
-          conflicts_with_all = ["per_file", "exec", "json"])]
+    #[arg(long, overrides_with_all = ["quiet", "warn"], conflicts_with_all = UNLISTED)]
     pub(crate) status: bool,
 
     /// Fail if a line is improperly formatted
     ///
     /// Without it such lines are counted in a warning.
-    #[arg(long, conflicts_with_all = ["per_file", "exec", "json"])]
+    #[arg(long, conflicts_with_all = UNLISTED)]
     pub(crate) strict: bool,
 
     /// Name each line that is improperly formatted
-    #[arg(short, long, overrides_with_all = ["quiet", "status"],
-          conflicts_with_all = ["per_file", "exec", "json"])]
+    #[arg(short, long, overrides_with_all = ["quiet", "status"], conflicts_with_all = UNLISTED)]
     pub(crate) warn: bool,
 
     #[command(flatten)]
