@@ -299,8 +299,7 @@ mod tests {
                 }
             }
         }
-        for known in ["claims budget", "predict evict", "each jobs", "each ordered", "each status"]
-        {
+        for known in ["claims budget", "predict evict", "each jobs", "each ordered", "each tag"] {
             assert!(found.iter().any(|found| found == known), "{known}: {found:?}");
         }
         #[cfg(feature = "exchange")]
