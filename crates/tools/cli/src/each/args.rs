@@ -15,7 +15,8 @@ use std::path::PathBuf;
 /// The least --memory that a plan accepts.
 const MEMORY_MIN: u64 = 64 << 10;
 
-/// Flags that have no effect with `--check`.
+/// Flags that have no effect with `--check`, with those that need one of them: clap does not require a flag
+/// that conflicts with another one.
 const UNCHECKED: [&str; 16] = [
     "per_file",
     "ordered",
