@@ -264,6 +264,8 @@ impl<'a> Attempt<'a> {
         // What is left of a quota is not known.
         let has_quota = error.errno() != Some(Errno::NOSPC);
         let free = match attr::file_system(self.route.to) {
+            // Snapshots can keep the blocks of the old file.
+            Ok(system) if system.one_tree => return error,
             Ok(system) if !has_quota => system.free_bytes,
             _ => 0,
         };

@@ -14,6 +14,12 @@ use std::time::Duration;
 /// Time after which a wait checks whether the copy was cancelled.
 const WAIT: Duration = Duration::from_millis(100);
 
+/// Maximum number of successive reads of a kernel file that would block although it is ready.
+const READY_MAX: u32 = 10;
+
+/// Time between two such reads.
+const READY_WAIT: Duration = Duration::from_millis(10);
+
 /// Copies at most `most` bytes; returns their number.
 pub(super) fn copy(
     job: &Job<'_>,
@@ -118,11 +124,20 @@ fn read(job: &Job<'_>, into: &mut [u8]) -> Result<usize, TransferError> {
 /// Reads once at the current position of a regular file whose size is unknown; zero is the end. Files of the kernel can
 /// require a large buffer, have no offsets, or wait for data.
 pub(super) fn read_unsized(job: &Job<'_>, into: &mut [u8]) -> Result<usize, TransferError> {
+    let mut blocked = 0;
     loop {
         job.meter.check_cancelled()?;
         match stream::read(job.ends.from, &mut *into) {
-            Err(e) if stream::would_block(&e) => {
-                wait(job, Ready::Read).map_err(TransferError::Read)?;
+            // Another reader can have taken the data. A file that cannot be polled is always ready: the error remains.
+            Err(e) if stream::would_block(&e) && blocked < READY_MAX => {
+                if !wait(job, Ready::Read).map_err(TransferError::Read)? {
+                    blocked = 0;
+                    continue;
+                }
+                if blocked > 0 {
+                    std::thread::sleep(READY_WAIT);
+                }
+                blocked += 1;
             }
             got => return got.map_err(TransferError::Read),
         }

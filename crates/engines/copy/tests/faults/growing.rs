@@ -87,6 +87,24 @@ fn a_value_that_is_written_in_part_is_an_error() {
     }
 }
 
+/// Goal: a file of the kernel that is ready, but whose reads would block, is not read for ever.
+#[test]
+fn a_kernel_file_that_always_would_block_is_an_error() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let from = Path::new("/proc/sys/kernel/ostype");
+    for (blocked, errors) in [(1, 0), (64, 1)] {
+        let rules: Vec<String> = (1..=blocked).map(|n| format!("read:{n}:11")).collect();
+        fault::set(&rules.join(","));
+        let (to, options) = (Target::As(dir.path().join("to")), CopyOptions::default());
+        let report = copy(&[from.to_owned()], &to, &options, &Silent, &CopyCounters::default());
+        let calls = fault::calls_of("read");
+        fault::set("");
+        assert_eq!(report.unwrap().errors_count, errors, "{blocked}");
+        assert!(calls > 1 && calls < 64, "{blocked}: {calls} reads");
+    }
+}
+
 #[test]
 fn a_log_that_grows_during_one_attempt_is_copied_whole() {
     let _alone = alone();
