@@ -206,7 +206,7 @@ fn advise(args: &AdviseArgs, profiles: Result<Profiles, Failure>) -> Ended {
 
 /// Reports an interrupt, and returns its exit code.
 fn interrupted() -> Exit {
-    stderr::message("interrupted before a plan was chosen");
+    stderr::message("interrupted; no plan is advised");
     Exit::Interrupted
 }
 

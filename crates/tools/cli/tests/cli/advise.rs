@@ -138,7 +138,7 @@ fn an_interrupted_trial_prints_a_message() {
     let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(kill.unwrap().success());
     Ran::from(child.wait_with_output().unwrap())
-        .one_error(130, &["interrupted before a plan was chosen"]);
+        .one_error(130, &["interrupted; no plan is advised"]);
 }
 
 #[test]
