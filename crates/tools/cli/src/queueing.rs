@@ -18,7 +18,8 @@ pub(crate) fn connect(url: &str) -> Result<Queue, Failure> {
 fn hide(url: &str) -> String {
     let Some((before, rest)) = url.rsplit_once('@') else { return url.to_owned() };
     // Any other text before :// may be a password.
-    match before.split_once("://").filter(|(scheme, _)| ["nats", "tls"].contains(scheme)) {
+    let known = ["nats", "tls", "ws", "wss", "http", "https"];
+    match before.split_once("://").filter(|(scheme, _)| known.contains(scheme)) {
         Some((scheme, _)) => format!("{scheme}://{rest}"),
         None => rest.to_owned(),
     }
