@@ -1,5 +1,5 @@
-//! Standard input as a file to read. If it was closed, the runtime has opened `/dev/null` in its place, so that it
-//! would seem to be empty.
+//! Standard input as a file to read. If it was closed, the runtime has opened `/dev/null` in its place, which would
+//! pass for empty input.
 
 use crate::exit::Failure;
 use ioloom_sys::stdio::Stream;
