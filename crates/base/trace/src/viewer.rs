@@ -22,10 +22,10 @@
 //! The header describes a column as `{"at": A, "n": N, "p": P}`, or `null` if it is absent:
 //!
 //! - `A`: offset of its first byte in the body; `N`: number of values; `P`: bytes per value, 0 to
-//!   6.
+//!   7.
 //! - The bytes are in **planes**: first the lowest byte of all `N` values, then the next byte of
 //!   all values, and so on. `value[i] = Σ over k < P of body[A + k·N + i] · 256^k`. `P = 0` means
-//!   that every value is 0 and no bytes are stored. `P ≤ 6`, so a value is exact in a double.
+//!   that every value is 0 and no bytes are stored. Values are at most 2^53, so they are exact in a double.
 //! - A column of floats is described as `{"at": A, "n": N, "f64": true}`: `N` IEEE doubles,
 //!   little-endian.
 //!
@@ -129,8 +129,8 @@ pub const COARSE_FROM: usize = 250_000;
 
 /// Size in bytes of the fixed part before the header.
 const PREFIX: usize = 16;
-/// Maximum number of bytes per value in a column: doubles are exact up to 2^53.
-const PLANES_MAX: u32 = 6;
+/// Maximum value in a column: doubles are exact up to it. Times are not larger.
+const VALUE_MAX: u64 = 1 << 53;
 
 /// Returns the uncompressed payload of a trace.
 pub fn payload(trace: &Trace, findings: &[Finding]) -> Vec<u8> {
@@ -202,8 +202,7 @@ impl Body {
     }
 
     fn column(&mut self, values: impl Iterator<Item = u64>) -> Value {
-        let most = (1_u64 << (8 * PLANES_MAX)) - 1;
-        let values: Vec<u64> = values.map(|v| v.min(most)).collect();
+        let values: Vec<u64> = values.map(|v| v.min(VALUE_MAX)).collect();
         let largest = values.iter().copied().max().unwrap_or(0);
         let planes = (u64::BITS - largest.leading_zeros()).div_ceil(8);
         let at = self.pad();
