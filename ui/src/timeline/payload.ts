@@ -119,6 +119,13 @@ type Header = Record<string, any>;
 
 const MAGIC = "IOLMVIEW";
 export const UNPLACED_FROM = STATES.length;
+/** Kernel workers and the drain thread of the tracer have lanes, but are not part of the program. */
+const NOT_OURS = new Set(["kernel-worker", "tool"]);
+
+/** Returns whether a thread belongs to the program rather than to the kernel or the tool. */
+export function isProgramThread(thread: Thread): boolean {
+  return !NOT_OURS.has(thread.role);
+}
 
 /** Decodes base64. */
 function fromBase64(text: string): Uint8Array {

@@ -3,7 +3,7 @@
 // time.
 import { ClassIndex } from "./classes";
 import { ON_CPU, STATES } from "./states";
-import type { Trace } from "./payload";
+import { isProgramThread, UNPLACED_FROM, type Trace } from "./payload";
 
 /** Classes of the overlap lane, in order. */
 export const BOTH = ["processor and device busy", "processor only, device queue empty", "device only, this program not running", "neither"] as const;
@@ -24,7 +24,7 @@ class Sum implements Use {
 
   constructor(
     private readonly lanes: readonly ClassIndex[],
-    private readonly take: (classes: Float64Array, at: number, out: Float64Array, to: number) => void,
+    private readonly take: (classes: Float64Array, at: number, out: Float64Array, to: number, count: number) => void,
     readonly processors: number,
     readonly whole: boolean,
   ) {}
@@ -37,7 +37,7 @@ class Sum implements Use {
       }
       lane.columns(from, to, n, this.scratch);
       for (let x = 0; x < n; x += 1) {
-        this.take(this.scratch, x * lane.count, out, x * USE.length);
+        this.take(this.scratch, x * lane.count, out, x * USE.length, lane.count);
       }
     }
   }
@@ -64,14 +64,14 @@ export function useOf(trace: Trace): Use | null {
       whole,
     );
   }
-  const threads = trace.threads.filter((t) => t.role !== "tool");
+  const threads = trace.threads.filter(isProgramThread);
   if (threads.length === 0) {
     return null;
   }
   return new Sum(
     threads.map((t) => t.segments),
-    (classes, at, out, to) => {
-      out[to]! += classes[at + ON_CPU]!;
+    (classes, at, out, to, count) => {
+      out[to]! += classes[at + ON_CPU]! + (count > UNPLACED_FROM ? classes[at + ON_CPU + UNPLACED_FROM]! : 0);
     },
     trace.processors ?? threads.length,
     false,
@@ -94,9 +94,9 @@ function changes(trace: Trace): Float64Array {
       }
     }
   }
-  for (const thread of trace.cores.length > 0 ? [] : trace.threads) {
+  for (const thread of trace.cores.length > 0 ? [] : trace.threads.filter(isProgramThread)) {
     const { starts, classes } = thread.segments;
-    for (let i = 0; thread.role !== "tool" && i < starts.length; i += 1) {
+    for (let i = 0; i < starts.length; i += 1) {
       if (classes[i]! % STATES.length === ON_CPU) {
         push(starts[i]!, thread.segments.endOf(i), RUNS);
       }

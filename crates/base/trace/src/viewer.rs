@@ -102,9 +102,10 @@
 //! **Utilisation.** With core lanes: `ours(t)` and `others(t)` are the numbers of runs that cover
 //! `t`; at level `kernel` the rest of the cores is idle; at lower levels the rest is "others or
 //! idle". Without core lanes: `ours(t)` is the number of threads whose segment at `t` is on-cpu,
-//! without role `tool`; others and idle are unknown. A device is busy while a request is in flight,
-//! from issue to completion; requests without an observed completion do not count. The four-way
-//! share combines "a thread of the program runs" with "a device is busy".
+//! except those of roles `tool` and `kernel-worker`; others and idle are unknown. A device is busy
+//! while a request is in flight, from issue to completion; requests without an observed completion
+//! do not count. The four-way share combines "a thread of the program runs" with "a device is
+//! busy".
 //!
 //! [`DecompressionStream`]: https://developer.mozilla.org/docs/Web/API/DecompressionStream
 
