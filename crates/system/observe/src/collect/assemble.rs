@@ -57,7 +57,9 @@ pub(super) fn assemble(run: Run, mut collected: Collected) -> Raw {
                 ..Finished::default()
             };
             let mut raw = thread(&run, done, stream);
-            (raw.cpu_ns, raw.run_delay_ns) = (None, None);
+            // Without a switch or a clock it would count as on a processor.
+            let is_unobserved = raw.switches.is_empty() && raw.end_ns > raw.start_ns;
+            (raw.cpu_ns, raw.run_delay_ns) = (is_unobserved.then_some(0), None);
             threads.push(raw);
         }
     }
@@ -280,5 +282,33 @@ pub(super) fn source(
         lost,
         ns_per_event: ns,
         privilege: privilege.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ioloom_model::State;
+
+    #[test]
+    fn the_states_of_a_ring_worker_without_switches_are_unknown() {
+        let mut collected = Collected::default();
+        let stream = Stream { kernel_worker: true, begin_ns: Some(2_000), ..Stream::default() };
+        collected.gather.threads.insert(8, stream);
+        let run = Run {
+            level: Level::Switch,
+            own_events: true,
+            delegated: None,
+            start_ns: 1_000,
+            end_ns: 9_000,
+            clock: ClockTest::default(),
+            costs: Costs::default(),
+            notes: Vec::new(),
+            registered: 0,
+        };
+        let trace = ioloom_trace::classify(assemble(run, collected));
+        let states = &trace.threads[0].states;
+        assert_eq!(trace.threads[0].role, KERNEL_WORKER);
+        assert_eq!((states[&State::Unknown].ns, states[&State::OnCpu].ns), (Some(7_000), Some(0)));
     }
 }
