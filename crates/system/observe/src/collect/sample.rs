@@ -125,8 +125,8 @@ impl Sampler {
         let mut notes = Vec::new();
         if self.over > 0 {
             notes.push(format!(
-                "{} samples exceeded the limit and were dropped; later states that only samples show are \
-                unknown",
+                "{} samples exceeded the limit and were dropped; later states that only samples \
+                show are unknown",
                 self.over
             ));
         }
