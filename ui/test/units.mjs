@@ -70,5 +70,11 @@ same([...means], [15, 0, 0], "processor time includes sums and excludes kernel w
 const busy = combinations({ ...account, threads: [sums, placed("kernel-worker")], channels: [{ requests: { issue: [0], end: [20] } }] });
 same([...busy.starts], [0, 5, 20], "only the program counts as busy");
 
+// Events after 8 were dropped.
+const cut = { ...trace("kernel", 2), evidence: { level: "kernel", complete_until_ns: 8 } };
+const cutRow = { kind: "use", run: { trace: cut }, use: useOf(cut) };
+same(factOf(cutRow, 12, 2).lines, ["not recorded after 8 ns: the limit of stored events was reached"], "no idle processors after dropped events");
+same(factOf(cutRow, 6, 2).lines.length, 3, "use before dropped events");
+
 judge();
 console.log("the arithmetic of the timeline passes");

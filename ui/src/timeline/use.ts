@@ -3,7 +3,7 @@
 // time.
 import { ClassIndex } from "./classes";
 import { ON_CPU, STATES } from "./states";
-import { isProgramThread, UNPLACED_FROM, type Trace } from "./payload";
+import { completeOf, isProgramThread, UNPLACED_FROM, type Trace } from "./payload";
 
 /** Classes of the overlap lane, in order. */
 export const BOTH = ["processor and device busy", "processor only, device queue empty", "device only, this program not running", "neither"] as const;
@@ -16,6 +16,8 @@ export interface Use {
   processors: number;
   /** Whether others and idle were measured. */
   whole: boolean;
+  /** End of the measurement. */
+  complete: number;
 }
 
 /** Sum over several lanes. */
@@ -27,6 +29,7 @@ class Sum implements Use {
     private readonly take: (classes: Float64Array, at: number, out: Float64Array, to: number, count: number) => void,
     readonly processors: number,
     readonly whole: boolean,
+    readonly complete: number,
   ) {}
 
   columns(from: number, to: number, n: number, out: Float64Array): void {
@@ -62,6 +65,7 @@ export function useOf(trace: Trace): Use | null {
       },
       whole ? lanes.length : (trace.processors ?? lanes.length),
       whole,
+      completeOf(trace),
     );
   }
   const threads = trace.threads.filter(isProgramThread);
@@ -75,6 +79,7 @@ export function useOf(trace: Trace): Use | null {
     },
     trace.processors ?? threads.length,
     false,
+    completeOf(trace),
   );
 }
 
@@ -116,6 +121,7 @@ export function combinations(trace: Trace): ClassIndex | null {
     return null;
   }
   const keys = changes(trace);
+  const end = completeOf(trace);
   const starts = new Float64Array(keys.length + 1);
   const classes = new Uint8Array(keys.length + 1);
   let [runs, flying, k] = [0, 0, 0];
@@ -138,8 +144,8 @@ export function combinations(trace: Trace): ClassIndex | null {
     runs += what === RUNS ? 1 : what === STOPS ? -1 : 0;
     flying += what === ISSUED ? 1 : what === DONE ? -1 : 0;
     if (i + 1 === keys.length || Math.floor(keys[i + 1]! / 4) !== at) {
-      put(Math.min(at, trace.elapsed));
+      put(Math.min(at, end));
     }
   }
-  return new ClassIndex(starts.slice(0, k), classes.slice(0, k), trace.elapsed, BOTH.length);
+  return new ClassIndex(starts.slice(0, k), classes.slice(0, k), end, BOTH.length);
 }

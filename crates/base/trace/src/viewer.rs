@@ -69,7 +69,8 @@
 //!   "files": ["..."], "file_bytes": [0],     can be shorter than the indices in use, or empty
 //!   "roles": [{ "role": "...", "threads": 1, "states": as above }],
 //!   "evidence": the `evidence` of the JSON of a run: level ("account" | "switch" | "kernel"),
-//!               sources, checks, overhead_pct, notes,
+//!               sources, checks, overhead_pct, notes, complete_until_ns (absent if all events
+//!               were stored; use of processors is not known after it),
 //!   "findings": [{ "id": "...", "title": "...", "sentence": "...",
 //!                  "evidence": [["what", "value"], ...], "try": "..." }]
 //! }

@@ -234,7 +234,7 @@ pub(super) fn evidence(
     // Records without the life of a thread are compared with the run.
     let lived_ns = if lived_ns == 0 { elapsed_ns } else { lived_ns };
     let overhead_pct = 100.0 * cost_ns / lived_ns as f64;
-    Evidence { level: run.level, sources, checks, overhead_pct, notes }
+    Evidence { level: run.level, sources, checks, overhead_pct, notes, ..Evidence::default() }
 }
 
 fn user_sources(run: &Run, finished: &[Finished], notes: &mut Vec<String>) -> Vec<SourceReport> {
