@@ -228,7 +228,8 @@ impl Utilisation {
 
     /// Returns the four combinations in `from..to`; `None` if no device was observed or events were dropped.
     pub fn device_overlap(&self, from_ns: u64, to_ns: u64) -> Option<DeviceOverlap> {
-        let device_ns = self.device.as_ref().filter(|_| to_ns <= self.until_ns)?.within(from_ns, to_ns);
+        let device_ns =
+            self.device.as_ref().filter(|_| to_ns <= self.until_ns)?.within(from_ns, to_ns);
         let cpu_ns = self.any_ours.within(from_ns, to_ns);
         let both_ns = self.both.within(from_ns, to_ns);
         let all_ns = to_ns.saturating_sub(from_ns);

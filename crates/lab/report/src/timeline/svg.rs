@@ -288,8 +288,7 @@ impl Plot {
 
     /// Draws the busiest devices, in their order.
     fn devices(&mut self, devices: &[Device]) {
-        let mut busiest: Vec<(usize, u64)> =
-            devices.iter().map(in_flight_ns).enumerate().collect();
+        let mut busiest: Vec<(usize, u64)> = devices.iter().map(in_flight_ns).enumerate().collect();
         busiest.sort_by_key(|(_, ns)| Reverse(*ns));
         busiest.truncate(DEVICES);
         busiest.sort_unstable();
