@@ -15,7 +15,7 @@ const { outputFiles } = await build({
   write: false,
 });
 const source = Buffer.from(outputFiles[0].text).toString("base64");
-const { ClassIndex, factOf, neighbour, Steps, useOf } = await import(`data:text/javascript;base64,${source}`);
+const { ClassIndex, combinations, factOf, neighbour, Steps, useOf } = await import(`data:text/javascript;base64,${source}`);
 
 /** Presses a key `n` times; each step selects the middle of an interval. */
 function walk(starts, ends, t, by, n) {
@@ -58,6 +58,23 @@ same(use("kernel", 8), [2, true], "kernel events: every processor has a lane");
 const row = { kind: "use", run: { trace: trace("kernel", 2) }, use: useOf(trace("kernel", 2)) };
 same(factOf(row, 20, 2), null, "no facts after the end of a run");
 same(factOf(row, 19.5, 2).lines, ["this program: 0.00 processors", "others: 0.00 processors", "idle: 2.00 processors"], "the last pixel of a run");
+
+// Level 0: on-cpu and unknown, both with unknown positions (classes from 11 on).
+const sums = { role: "main", segments: new ClassIndex(Float64Array.of(0, 5), Uint8Array.of(11, 21), 20, 22) };
+const placed = (role) => ({ role, segments: new ClassIndex(Float64Array.of(0, 10), Uint8Array.of(0, 10), 20, 11) });
+const threads = [sums, placed("main"), placed("kernel-worker"), placed("tool")];
+const account = { cores: [], channels: [], threads, processors: 2, evidence: { level: "account" }, elapsed: 20 };
+const means = new Float64Array(3);
+useOf(account).range(0, 20, means);
+same([...means], [15, 0, 0], "processor time includes sums and excludes kernel workers and the tool");
+const busy = combinations({ ...account, threads: [sums, placed("kernel-worker")], channels: [{ requests: { issue: [0], end: [20] } }] });
+same([...busy.starts], [0, 5, 20], "only the program counts as busy");
+
+// Events after 8 were dropped.
+const cut = { ...trace("kernel", 2), evidence: { level: "kernel", complete_until_ns: 8 } };
+const cutRow = { kind: "use", run: { trace: cut }, use: useOf(cut) };
+same(factOf(cutRow, 12, 2).lines, ["not recorded after 8 ns: the limit of stored events was reached"], "no idle processors after dropped events");
+same(factOf(cutRow, 6, 2).lines.length, 3, "use before dropped events");
 
 judge();
 console.log("the arithmetic of the timeline passes");

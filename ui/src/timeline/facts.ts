@@ -3,7 +3,7 @@ import { lastAtOrBefore } from "./classes";
 import { lowerBound, spanAt } from "./draw";
 import { count, moment, quantity, shares, size, tenths, time, unitFor } from "./format";
 import type { Row, Run } from "./layout";
-import { UNPLACED_FROM, type Channel, type Thread } from "./payload";
+import { completeOf, UNPLACED_FROM, type Channel, type Thread } from "./payload";
 import { PREEMPTED, ON_CPU, READY, STATES } from "./states";
 import { BOTH, USE } from "./use";
 
@@ -185,6 +185,11 @@ export function spanFact(run: Run, thread: Thread, t: number): Fact | null {
   return { head: first!.replace(/^in: /, ""), lines, from, to };
 }
 
+/** Says that the events after `complete` were dropped. */
+export function notRecorded(complete: number): string {
+  return `not recorded after ${time(complete)}: the limit of stored events was reached`;
+}
+
 /** Returns the facts of a row at `t`, or `null` after the end of its run; `pixel` is the time of one pixel. */
 export function factOf(row: Row, t: number, pixel: number, deep = false): Fact | null {
   const { elapsed } = row.run.trace;
@@ -218,6 +223,9 @@ export function factOf(row: Row, t: number, pixel: number, deep = false): Fact |
       const i = lastAtOrBefore(row.core.start, t);
       const held = i >= 0 && t < row.core.end[i]!;
       if (!held) {
+        if (t >= completeOf(row.run.trace)) {
+          return { head: `cpu ${row.core.cpu}: ${notRecorded(completeOf(row.run.trace))}`, lines: [], from, to };
+        }
         const known = row.run.trace.evidence.level === "kernel";
         return { head: `cpu ${row.core.cpu}: ${known ? "idle" : "other programs or idle: not distinguished at this level"}`, lines: [], from, to };
       }
@@ -226,6 +234,9 @@ export function factOf(row: Row, t: number, pixel: number, deep = false): Fact |
       return { head: `cpu ${row.core.cpu}: ${nameOf(row.run, row.core.tid[i]!)}`, lines: [`${time(b - a)} from ${at(a, b - a)}`, whose], from: a, to: b };
     }
     case "use": {
+      if (to > row.use.complete) {
+        return { head: `processors at ${at(t, pixel * 100)}`, lines: [notRecorded(row.use.complete)], from, to };
+      }
       const out = new Float64Array(USE.length);
       row.use.range(from, to, out);
       const lines = USE.slice(0, row.use.whole ? 3 : 1).map((name, i) => `${name}: ${(out[i]! / (to - from)).toFixed(2)} processors`);

@@ -2,6 +2,7 @@
 // and CPU usage. All numbers are for the visible range and the roles that are not hidden.
 import type { ClassIndex } from "./classes";
 import { swatch, type Palette, type Tile } from "./colours";
+import { notRecorded } from "./facts";
 import { count, shares, size, tenths, time } from "./format";
 import { byRole, shortName, threadId, type Run } from "./layout";
 import { UNPLACED_FROM, type StateTime, type Thread } from "./payload";
@@ -323,6 +324,9 @@ export class Machine {
 }
 
 function useWords(use: Use, range: Range): string {
+  if (range.to > use.complete) {
+    return notRecorded(use.complete);
+  }
   const out = new Float64Array(USE.length);
   use.range(range.from, range.to, out);
   const [ours, others, idle] = Array.from(out, (v) => (v / (range.to - range.from)).toFixed(2));
@@ -330,6 +334,9 @@ function useWords(use: Use, range: Range): string {
 }
 
 function bothWords(both: ClassIndex, range: Range): string {
+  if (range.to > both.end) {
+    return notRecorded(both.end);
+  }
   const out = new Float64Array(BOTH.length);
   both.between(range.from, range.to, out);
   const parts = shares(out);

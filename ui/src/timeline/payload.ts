@@ -26,6 +26,7 @@ export interface Evidence {
   checks: Record<string, number | null>;
   overhead_pct: number;
   notes?: string[];
+  complete_until_ns?: number;
 }
 export interface Finding {
   id: string;
@@ -119,6 +120,18 @@ type Header = Record<string, any>;
 
 const MAGIC = "IOLMVIEW";
 export const UNPLACED_FROM = STATES.length;
+/** Kernel workers and the drain thread of the tracer have lanes, but are not part of the program. */
+const NOT_OURS = new Set(["kernel-worker", "tool"]);
+
+/** Returns whether a thread belongs to the program rather than to the kernel or the tool. */
+export function isProgramThread(thread: Thread): boolean {
+  return !NOT_OURS.has(thread.role);
+}
+
+/** Returns the time until which all events were recorded. */
+export function completeOf(trace: { elapsed: number; evidence: Evidence }): number {
+  return Math.min(trace.elapsed, trace.evidence.complete_until_ns ?? trace.elapsed);
+}
 
 /** Decodes base64. */
 function fromBase64(text: string): Uint8Array {
@@ -242,7 +255,7 @@ class Reader {
       families,
       threads: (h["threads"] as Header[]).map((t) => this.thread(t, families)),
       channels: (h["devices"] as Header[]).flatMap((d) => this.channels(d, elapsed)),
-      cores: (h["cores"] as Header[]).map((c) => this.core(c, elapsed)),
+      cores: (h["cores"] as Header[]).map((c) => this.core(c, completeOf({ elapsed, evidence: h["evidence"] as Evidence }))),
       series: (h["series"] as Header[]).filter((s) => s["name"] !== "processors").map((s) => this.series(s, elapsed)),
       marks: (h["marks"] as Header[]).map((m) => ({ at: m["at_ns"], name: m["name"] })),
       files: h["files"] ?? [],
@@ -316,12 +329,12 @@ class Reader {
     return [channel(0), channel(1)].filter((x): x is Channel => x !== null);
   }
 
-  private core(c: Header, elapsed: number): Core {
+  private core(c: Header, complete: number): Core {
     const r = c["runs"] as Columns;
     const start = this.moments(r["dt"], r.n);
     const end = this.ends(start, r["len"]);
     const ours = this.small(r["ours"], r.n);
-    const index = withGaps(start, end, (i) => (ours[i] ? 0 : 1), 2, 0, elapsed);
+    const index = withGaps(start, end, (i) => (ours[i] ? 0 : 1), 2, 0, complete);
     return { cpu: c["cpu"], start, end, tid: this.column(r["tid"], r.n), ours, index };
   }
 

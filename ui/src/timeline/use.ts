@@ -3,7 +3,7 @@
 // time.
 import { ClassIndex } from "./classes";
 import { ON_CPU, STATES } from "./states";
-import type { Trace } from "./payload";
+import { completeOf, isProgramThread, UNPLACED_FROM, type Trace } from "./payload";
 
 /** Classes of the overlap lane, in order. */
 export const BOTH = ["processor and device busy", "processor only, device queue empty", "device only, this program not running", "neither"] as const;
@@ -16,6 +16,8 @@ export interface Use {
   processors: number;
   /** Whether others and idle were measured. */
   whole: boolean;
+  /** End of the measurement. */
+  complete: number;
 }
 
 /** Sum over several lanes. */
@@ -24,9 +26,10 @@ class Sum implements Use {
 
   constructor(
     private readonly lanes: readonly ClassIndex[],
-    private readonly take: (classes: Float64Array, at: number, out: Float64Array, to: number) => void,
+    private readonly take: (classes: Float64Array, at: number, out: Float64Array, to: number, count: number) => void,
     readonly processors: number,
     readonly whole: boolean,
+    readonly complete: number,
   ) {}
 
   columns(from: number, to: number, n: number, out: Float64Array): void {
@@ -37,7 +40,7 @@ class Sum implements Use {
       }
       lane.columns(from, to, n, this.scratch);
       for (let x = 0; x < n; x += 1) {
-        this.take(this.scratch, x * lane.count, out, x * USE.length);
+        this.take(this.scratch, x * lane.count, out, x * USE.length, lane.count);
       }
     }
   }
@@ -62,19 +65,21 @@ export function useOf(trace: Trace): Use | null {
       },
       whole ? lanes.length : (trace.processors ?? lanes.length),
       whole,
+      completeOf(trace),
     );
   }
-  const threads = trace.threads.filter((t) => t.role !== "tool");
+  const threads = trace.threads.filter(isProgramThread);
   if (threads.length === 0) {
     return null;
   }
   return new Sum(
     threads.map((t) => t.segments),
-    (classes, at, out, to) => {
-      out[to]! += classes[at + ON_CPU]!;
+    (classes, at, out, to, count) => {
+      out[to]! += classes[at + ON_CPU]! + (count > UNPLACED_FROM ? classes[at + ON_CPU + UNPLACED_FROM]! : 0);
     },
     trace.processors ?? threads.length,
     false,
+    completeOf(trace),
   );
 }
 
@@ -94,9 +99,9 @@ function changes(trace: Trace): Float64Array {
       }
     }
   }
-  for (const thread of trace.cores.length > 0 ? [] : trace.threads) {
+  for (const thread of trace.cores.length > 0 ? [] : trace.threads.filter(isProgramThread)) {
     const { starts, classes } = thread.segments;
-    for (let i = 0; thread.role !== "tool" && i < starts.length; i += 1) {
+    for (let i = 0; i < starts.length; i += 1) {
       if (classes[i]! % STATES.length === ON_CPU) {
         push(starts[i]!, thread.segments.endOf(i), RUNS);
       }
@@ -116,6 +121,7 @@ export function combinations(trace: Trace): ClassIndex | null {
     return null;
   }
   const keys = changes(trace);
+  const end = completeOf(trace);
   const starts = new Float64Array(keys.length + 1);
   const classes = new Uint8Array(keys.length + 1);
   let [runs, flying, k] = [0, 0, 0];
@@ -138,8 +144,8 @@ export function combinations(trace: Trace): ClassIndex | null {
     runs += what === RUNS ? 1 : what === STOPS ? -1 : 0;
     flying += what === ISSUED ? 1 : what === DONE ? -1 : 0;
     if (i + 1 === keys.length || Math.floor(keys[i + 1]! / 4) !== at) {
-      put(Math.min(at, trace.elapsed));
+      put(Math.min(at, end));
     }
   }
-  return new ClassIndex(starts.slice(0, k), classes.slice(0, k), trace.elapsed, BOTH.length);
+  return new ClassIndex(starts.slice(0, k), classes.slice(0, k), end, BOTH.length);
 }

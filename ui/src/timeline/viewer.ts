@@ -8,12 +8,10 @@ import { time } from "./format";
 import { labelOf, layout, rowAt, runOf, threadId, type Row, type Run } from "./layout";
 import { Overview } from "./overview";
 import { Bars, element, Key, Legend, Machine } from "./panels";
-import type { Thread, Trace } from "./payload";
+import { isProgramThread, type Thread, type Trace } from "./payload";
 import { TimeRange } from "./range";
 
 const TABLES_AFTER_MS = 60;
-/** Kernel workers and the drain thread of the tracer have lanes, but are not part of the program. */
-const NOT_OURS = new Set(["kernel-worker", "tool"]);
 
 export class Viewer {
   readonly scroll = element("div", "tl-scroll");
@@ -134,7 +132,7 @@ export class Viewer {
 
   /** Returns the threads of a run whose time is summed: those of the program with visible roles. */
   shown(run: Run): Thread[] {
-    return run.trace.threads.filter((t) => !this.rolesOff.has(t.role) && !NOT_OURS.has(t.role));
+    return run.trace.threads.filter((t) => !this.rolesOff.has(t.role) && isProgramThread(t));
   }
 
   /** Draws the visible lanes and the legend; the benchmark measures this. */

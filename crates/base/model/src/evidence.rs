@@ -199,6 +199,10 @@ pub struct Evidence {
     /// Descriptions of losses, failed checks and reasons for a lower level.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Time of the first event that was dropped because the limit was reached, in nanoseconds after the start of
+    /// the run; `None` if all were stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub complete_until_ns: Option<u64>,
 }
 
 impl Default for Evidence {
@@ -209,6 +213,7 @@ impl Default for Evidence {
             checks: Checks::default(),
             overhead_pct: 0.0,
             notes: Vec::new(),
+            complete_until_ns: None,
         }
     }
 }

@@ -83,7 +83,11 @@ pub fn classify(mut raw: Raw) -> Trace {
         cores,
         series: raw.series,
         marks: raw.marks,
-        evidence: Evidence { level: seen.level, ..raw.evidence },
+        evidence: Evidence {
+            level: seen.level,
+            complete_until_ns: raw.complete_until_ns,
+            ..raw.evidence
+        },
         ..Trace::default()
     };
     for series in &mut trace.series {

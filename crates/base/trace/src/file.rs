@@ -27,9 +27,10 @@
 //! A file can be truncated, damaged or malicious. Every length is therefore compared with the
 //! available bytes before memory is reserved, a section unpacks to at most 64 KiB or [`UNPACK_MAX`]
 //! times its size, all sections together to at most 1 MiB plus [`UNPACK_MAX`] times the size of the
-//! file (the writer stores sections that would exceed a limit), and every trace that is read
-//! satisfies the invariants of the other modules (segments tile, spans do not overlap, times are
-//! below 2^53 ns). Any violation is an error.
+//! file (the writer stores sections that would exceed a limit), the items of all lists take at most
+//! 64 MiB plus 64 times the size of the file in memory, and every trace that is read satisfies the
+//! invariants of the other modules (segments tile, spans do not overlap, times are below 2^53 ns).
+//! Any violation is an error.
 
 mod columns;
 mod error;
@@ -50,6 +51,10 @@ pub const UNPACK_MAX: u64 = 8;
 const UNPACK_FREE: u64 = 64 * 1024;
 /// The same for all sections together.
 const UNPACK_FREE_TOTAL: u64 = 16 * UNPACK_FREE;
+/// Number of bytes in memory per unpacked byte that items other than short text take at most.
+const ITEMS_MAX: u64 = 8;
+/// Memory in bytes that items may always take.
+const ITEMS_FREE: u64 = 64 << 20;
 /// Number of bytes that [`check_start`] needs.
 pub const START_BYTES: u64 = 12;
 
@@ -128,6 +133,7 @@ pub fn read(bytes: &[u8]) -> Result<Trace, FileError> {
     let mut rest = bytes;
     skip_start(&mut rest)?;
     let mut unpacked = 0_u64;
+    let mut room = items_max(bytes.len());
     let count = number32(&mut rest, "start")?;
     let mut trace = Trace::default();
     let mut missing = sections::REQUIRED.to_vec();
@@ -144,7 +150,7 @@ pub fn read(bytes: &[u8]) -> Result<Trace, FileError> {
             return Err(FileError::damaged(&section, "the checksum does not match"));
         }
         match kind {
-            0 => sections::decode(&section, stored, &mut trace)?,
+            0 => sections::decode(&section, stored, &mut trace, &mut room)?,
             1 => {
                 let contents = unpack(stored, raw, &section)?;
                 unpacked += contents.len() as u64;
@@ -152,7 +158,7 @@ pub fn read(bytes: &[u8]) -> Result<Trace, FileError> {
                     let reason = "the sections unpack to more than a file of this size may contain";
                     return Err(FileError::damaged(&section, reason));
                 }
-                sections::decode(&section, &contents, &mut trace)?;
+                sections::decode(&section, &contents, &mut trace, &mut room)?;
             }
             _ => return Err(FileError::damaged(&section, "unknown compression")),
         }
@@ -182,6 +188,12 @@ fn unpacked_max(packed: usize) -> u64 {
 /// Returns how many bytes the sections of a file may unpack to.
 fn total_max(file: usize) -> u64 {
     UNPACK_FREE_TOTAL.saturating_add(UNPACK_MAX.saturating_mul(file as u64))
+}
+
+/// Returns how many bytes of memory the items of a file may take.
+fn items_max(file: usize) -> u64 {
+    let per_byte = UNPACK_MAX * ITEMS_MAX;
+    ITEMS_FREE.saturating_add(per_byte.saturating_mul(file as u64))
 }
 
 fn unpack(stored: &[u8], size: u64, section: &str) -> Result<Vec<u8>, FileError> {

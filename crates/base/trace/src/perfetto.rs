@@ -6,10 +6,11 @@
 //! and compares every event.
 //!
 //! Contents: one track per thread with its spans as slices; below it a track `states` with its
-//! states as slices, annotated with the processor and the thread that took over; one counter per
-//! series; one counter `in flight` per device; one track for marks. Names are interned. Times are
-//! nanoseconds after the start of the run, on the clock of the trace. Thread numbers and tracks
-//! follow the track-event format. The process name is the title of the trace.
+//! states as slices, annotated with the processor, the thread that took over, and `position` =
+//! `unknown` if only the sum within a span is known; one counter per series; one counter `in
+//! flight` per device; one track for marks. Names are interned. Times are nanoseconds after the
+//! start of the run, on the clock of the trace. Thread numbers and tracks follow the track-event
+//! format. The process name is the title of the trace.
 
 use crate::lane::{Device, NO_CPU, Series, Thread, Trace};
 use crate::span::SpanKind;
@@ -82,6 +83,7 @@ const CATEGORY_STATE: u64 = 2;
 const ANNOTATION_FILE: u64 = 1;
 const ANNOTATION_CPU: u64 = 2;
 const ANNOTATION_BY: u64 = 3;
+const ANNOTATION_POSITION: u64 = 4;
 
 /// Returns the bytes of a Perfetto trace.
 pub fn encode(trace: &Trace) -> Vec<u8> {
@@ -192,8 +194,12 @@ impl Packets {
                 let categories = [(CATEGORY_SPAN, "span"), (CATEGORY_STATE, "state")];
                 table(data, field::INTERNED_CATEGORIES, &categories);
                 table(data, field::INTERNED_EVENT_NAMES, &names);
-                let annotations =
-                    [(ANNOTATION_FILE, "file"), (ANNOTATION_CPU, "cpu"), (ANNOTATION_BY, "by tid")];
+                let annotations = [
+                    (ANNOTATION_FILE, "file"),
+                    (ANNOTATION_CPU, "cpu"),
+                    (ANNOTATION_BY, "by tid"),
+                    (ANNOTATION_POSITION, "position"),
+                ];
                 table(data, field::INTERNED_ANNOTATION_NAMES, &annotations);
             });
         });
@@ -275,6 +281,10 @@ impl Packets {
                 }
                 if segment.by_tid != 0 {
                     annotation(event, ANNOTATION_BY, number(segment.by_tid));
+                }
+                if !segment.placed {
+                    let unknown = |a: &mut Message| a.text(field::ANNOTATION_STRING, "unknown");
+                    annotation(event, ANNOTATION_POSITION, unknown);
                 }
             });
         }

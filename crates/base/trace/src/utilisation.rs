@@ -129,9 +129,9 @@ pub struct Usage {
     pub ns: u64,
     /// Processor time of the observed program in nanoseconds, summed over processors.
     pub ours_ns: u64,
-    /// Processor time of other programs; `None` below level 2.
+    /// Processor time of other programs; `None` below level 2, and if events of the range were dropped.
     pub others_ns: Option<u64>,
-    /// Idle processor time; `None` below level 2.
+    /// Idle processor time; `None` as for other programs.
     pub idle_ns: Option<u64>,
     /// Time with a request in flight on any device; `None` if no device was observed.
     pub device_busy_ns: Option<u64>,
@@ -163,6 +163,8 @@ pub struct Utilisation {
     device: Option<Coverage>,
     both: Coverage,
     in_flight: InFlight,
+    /// Time until which all events were stored.
+    until_ns: u64,
 }
 
 impl Utilisation {
@@ -192,6 +194,7 @@ impl Utilisation {
             device,
             both,
             in_flight,
+            until_ns: trace.evidence.complete_until_ns.unwrap_or(u64::MAX),
         }
     }
 
@@ -201,7 +204,8 @@ impl Utilisation {
         let within = |coverage: &Coverage| coverage.within(from_ns, to_ns);
         let sum = |all: &[Coverage]| all.iter().map(within).fold(0, u64::saturating_add);
         let ours_ns = sum(&self.ours);
-        let others_ns = self.others.as_deref().map(sum);
+        let others = self.others.as_deref().filter(|_| to_ns <= self.until_ns);
+        let others_ns = others.map(sum);
         let capacity = self.cores.map(|n| u64::from(n).saturating_mul(ns));
         let idle = |(others, all): (u64, u64)| all.saturating_sub(ours_ns).saturating_sub(others);
         let requests_ns =
@@ -222,9 +226,10 @@ impl Utilisation {
         (0..width).map(|x| self.within(edge(x), edge(x + 1))).collect()
     }
 
-    /// Returns the four combinations in `from..to`; `None` if no device was observed.
+    /// Returns the four combinations in `from..to`; `None` if no device was observed or events were dropped.
     pub fn device_overlap(&self, from_ns: u64, to_ns: u64) -> Option<DeviceOverlap> {
-        let device_ns = self.device.as_ref()?.within(from_ns, to_ns);
+        let device_ns =
+            self.device.as_ref().filter(|_| to_ns <= self.until_ns)?.within(from_ns, to_ns);
         let cpu_ns = self.any_ours.within(from_ns, to_ns);
         let both_ns = self.both.within(from_ns, to_ns);
         let all_ns = to_ns.saturating_sub(from_ns);

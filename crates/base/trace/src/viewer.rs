@@ -22,10 +22,10 @@
 //! The header describes a column as `{"at": A, "n": N, "p": P}`, or `null` if it is absent:
 //!
 //! - `A`: offset of its first byte in the body; `N`: number of values; `P`: bytes per value, 0 to
-//!   6.
+//!   7.
 //! - The bytes are in **planes**: first the lowest byte of all `N` values, then the next byte of
 //!   all values, and so on. `value[i] = Σ over k < P of body[A + k·N + i] · 256^k`. `P = 0` means
-//!   that every value is 0 and no bytes are stored. `P ≤ 6`, so a value is exact in a double.
+//!   that every value is 0 and no bytes are stored. Values are at most 2^53, so they are exact in a double.
 //! - A column of floats is described as `{"at": A, "n": N, "f64": true}`: `N` IEEE doubles,
 //!   little-endian.
 //!
@@ -69,7 +69,8 @@
 //!   "files": ["..."], "file_bytes": [0],     can be shorter than the indices in use, or empty
 //!   "roles": [{ "role": "...", "threads": 1, "states": as above }],
 //!   "evidence": the `evidence` of the JSON of a run: level ("account" | "switch" | "kernel"),
-//!               sources, checks, overhead_pct, notes,
+//!               sources, checks, overhead_pct, notes, complete_until_ns (absent if all events
+//!               were stored; use of processors is not known after it),
 //!   "findings": [{ "id": "...", "title": "...", "sentence": "...",
 //!                  "evidence": [["what", "value"], ...], "try": "..." }]
 //! }
@@ -102,9 +103,10 @@
 //! **Utilisation.** With core lanes: `ours(t)` and `others(t)` are the numbers of runs that cover
 //! `t`; at level `kernel` the rest of the cores is idle; at lower levels the rest is "others or
 //! idle". Without core lanes: `ours(t)` is the number of threads whose segment at `t` is on-cpu,
-//! without role `tool`; others and idle are unknown. A device is busy while a request is in flight,
-//! from issue to completion; requests without an observed completion do not count. The four-way
-//! share combines "a thread of the program runs" with "a device is busy".
+//! except those of roles `tool` and `kernel-worker`; others and idle are unknown. A device is busy
+//! while a request is in flight, from issue to completion; requests without an observed completion
+//! do not count. The four-way share combines "a thread of the program runs" with "a device is
+//! busy".
 //!
 //! [`DecompressionStream`]: https://developer.mozilla.org/docs/Web/API/DecompressionStream
 
@@ -129,8 +131,8 @@ pub const COARSE_FROM: usize = 250_000;
 
 /// Size in bytes of the fixed part before the header.
 const PREFIX: usize = 16;
-/// Maximum number of bytes per value in a column: doubles are exact up to 2^53.
-const PLANES_MAX: u32 = 6;
+/// Maximum value in a column: doubles are exact up to it. Times are not larger.
+const VALUE_MAX: u64 = 1 << 53;
 
 /// Returns the uncompressed payload of a trace.
 pub fn payload(trace: &Trace, findings: &[Finding]) -> Vec<u8> {
@@ -202,8 +204,7 @@ impl Body {
     }
 
     fn column(&mut self, values: impl Iterator<Item = u64>) -> Value {
-        let most = (1_u64 << (8 * PLANES_MAX)) - 1;
-        let values: Vec<u64> = values.map(|v| v.min(most)).collect();
+        let values: Vec<u64> = values.map(|v| v.min(VALUE_MAX)).collect();
         let largest = values.iter().copied().max().unwrap_or(0);
         let planes = (u64::BITS - largest.leading_zeros()).div_ceil(8);
         let at = self.pad();

@@ -13,7 +13,6 @@
 
 use crate::stage;
 use ioloom_lab::{ChildAnswer, Subject};
-use ioloom_model::evidence::SourceReport;
 use ioloom_model::record::{Observe, RunOrder};
 use ioloom_model::units::format_ns;
 use ioloom_model::{Measured, Outcome, State};
@@ -88,20 +87,7 @@ fn add(record: &Record, start_ns: u64, trace: &mut Trace) {
     trace.marks.extend(record.marks(start_ns));
     let series = record.series(start_ns).into_iter();
     trace.series.extend(series.filter(|series| SHOWN.contains(&series.name.as_str())));
-    trace.evidence.sources.push(SourceReport {
-        name: "proc.counters".to_owned(),
-        records: record.samples.len() as u64,
-        // Late or dropped samples make the curves coarser but do not affect totals.
-        lost: 0,
-        ns_per_event: Some(record.cpu_ns as f64 / record.samples.len() as f64),
-        privilege: "user".to_owned(),
-    });
-    let fewer = record.late + record.thinned;
-    if fewer > 0 {
-        let words =
-            format!("counters: {fewer} samples were late or dropped, so curves are coarser");
-        trace.evidence.notes.push(words);
-    }
+    record.add_to(&mut trace.evidence);
 }
 
 /// Sets the roles of threads and removes threads that are not part of the run.

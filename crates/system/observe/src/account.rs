@@ -67,7 +67,7 @@ pub fn evidence(reports: &[ThreadReport]) -> Evidence {
     }
     let tiling_pct = if elapsed_ns == 0 { 100.0 } else { of_elapsed(stated_ns as f64) };
     let checks = Checks { tiling_pct, ..Checks::default() };
-    Evidence { level: Level::Account, sources, checks, overhead_pct, notes }
+    Evidence { level: Level::Account, sources, checks, overhead_pct, notes, ..Evidence::default() }
 }
 
 /// Merges the tables of all threads into one row per kind of call.

@@ -41,15 +41,17 @@ impl Writer {
     }
 }
 
-/// Reads one section. Compares every count with the remaining bytes.
+/// Reads one section. Compares every count with the remaining bytes and memory.
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
     section: &'a str,
+    /// Number of bytes that further items may take in memory.
+    room: &'a mut u64,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(rest: &'a [u8], section: &'a str) -> Self {
-        Self { rest, section }
+    pub(super) fn new(rest: &'a [u8], section: &'a str, room: &'a mut u64) -> Self {
+        Self { rest, section, room }
     }
 
     pub(super) fn damaged<T>(&self, reason: &str) -> Result<T, FileError> {
@@ -95,8 +97,19 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Reads the length of a list whose items take at least `bytes_each` bytes, and become a `T` each.
+    pub(super) fn items<T>(&mut self, bytes_each: usize) -> Result<usize, FileError> {
+        let count = self.count(bytes_each)?;
+        let bytes = (count as u64).saturating_mul(size_of::<T>() as u64);
+        match self.room.checked_sub(bytes) {
+            Some(room) => *self.room = room,
+            None => return self.damaged("it has more items than a file of this size may contain"),
+        }
+        Ok(count)
+    }
+
     /// Reads the length of a list whose items take at least `bytes_each` bytes.
-    pub(super) fn count(&mut self, bytes_each: usize) -> Result<usize, FileError> {
+    fn count(&mut self, bytes_each: usize) -> Result<usize, FileError> {
         let count: usize = self.small()?;
         if count > self.rest.len() / bytes_each {
             return self.damaged("it is too short for its number of items");
@@ -156,5 +169,22 @@ impl<'a> Reader<'a> {
     /// Fails if bytes remain.
     pub(super) fn end(&self) -> Result<(), FileError> {
         if self.rest.is_empty() { Ok(()) } else { self.damaged("extra bytes at the end") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_are_counted_by_their_size_in_memory() {
+        let mut room = 40 * size_of::<String>() as u64;
+        let mut bytes = vec![0_u8; 26];
+        bytes[0] = 25;
+        let read = |room: &mut u64| Reader::new(&bytes, "FILE", room).items::<String>(1);
+        assert_eq!(read(&mut room), Ok(25));
+        assert_eq!(room, 15 * size_of::<String>() as u64);
+        let refused = read(&mut room).unwrap_err().to_string();
+        assert!(refused.contains("more items than a file of this size"), "{refused}");
     }
 }

@@ -27,9 +27,15 @@ pub(super) fn encode(trace: &Trace) -> Vec<([u8; 4], Vec<u8>)> {
     sections
 }
 
-/// Reads one section into the trace. Ignores unknown tags.
-pub(super) fn decode(tag: &str, bytes: &[u8], trace: &mut Trace) -> Result<(), FileError> {
-    let mut reader = Reader::new(bytes, tag);
+/// Reads one section into the trace, whose items take at most `room` bytes of memory. Ignores unknown
+/// tags.
+pub(super) fn decode(
+    tag: &str,
+    bytes: &[u8],
+    trace: &mut Trace,
+    room: &mut u64,
+) -> Result<(), FileError> {
+    let mut reader = Reader::new(bytes, tag, room);
     let r = &mut reader;
     match tag {
         "HEAD" => read_head(r, trace)?,
@@ -61,7 +67,7 @@ fn read_list<T>(
     bytes_each: usize,
     one: fn(&mut Reader<'_>) -> Result<T, FileError>,
 ) -> Result<Vec<T>, FileError> {
-    let count = r.count(bytes_each)?;
+    let count = r.items::<T>(bytes_each)?;
     r.column(count, one)
 }
 
@@ -115,7 +121,7 @@ fn read_thread(r: &mut Reader<'_>) -> Result<Thread, FileError> {
     }
     let spans = read_spans(r)?;
     let segments = read_segments(r, start_ns, end_ns)?;
-    let count = r.count(2)?;
+    let count = r.items::<Wake>(2)?;
     let times = r.times(count)?;
     let by = r.column(count, Reader::small::<u32>)?;
     let wakes = times.into_iter().zip(by).map(|(at_ns, by_tid)| Wake { at_ns, by_tid }).collect();
@@ -155,7 +161,7 @@ fn spans(w: &mut Writer, spans: &[Span]) {
 }
 
 fn read_spans(r: &mut Reader<'_>) -> Result<Vec<Span>, FileError> {
-    let count = r.count(4)?;
+    let count = r.items::<Span>(4)?;
     let ranges = read_gaps(r, count)?;
     let kinds = r.column(count, |r| {
         let kind = SpanKind::ALL.get(r.small::<usize>()?).copied();
@@ -185,7 +191,7 @@ fn read_segments(
     start_ns: u64,
     end_ns: u64,
 ) -> Result<Vec<Segment>, FileError> {
-    let count = r.count(4)?;
+    let count = r.items::<Segment>(4)?;
     let starts = r.times(count)?;
     let tiles = match (starts.first(), starts.last()) {
         (Some(first), Some(last)) => {
@@ -236,7 +242,7 @@ fn device(w: &mut Writer, device: &Device) {
 
 fn read_device(r: &mut Reader<'_>) -> Result<Device, FileError> {
     let name = r.text()?;
-    let count = r.count(6)?;
+    let count = r.items::<Request>(6)?;
     let issued = r.times(count)?;
     let latencies = r.column(count, |r| Ok(r.number()?.checked_sub(1)))?;
     let kinds = r.column(count, |r| {
@@ -272,7 +278,7 @@ fn core(w: &mut Writer, core: &Core) {
 
 fn read_core(r: &mut Reader<'_>) -> Result<Core, FileError> {
     let cpu = r.small()?;
-    let count = r.count(3)?;
+    let count = r.items::<CoreRun>(3)?;
     let ranges = read_gaps(r, count)?;
     let codes = r.column(count, |r| {
         let code = r.number()?;
@@ -295,7 +301,7 @@ fn series(w: &mut Writer, series: &Series) {
 
 fn read_series(r: &mut Reader<'_>) -> Result<Series, FileError> {
     let (name, unit) = (r.text()?, r.text()?);
-    let count = r.count(9)?;
+    let count = r.items::<(u64, f64)>(9)?;
     let times = r.times(count)?;
     let values = r.column(count, Reader::float)?;
     Ok(Series { name, unit, points: times.into_iter().zip(values).collect() })
@@ -308,7 +314,7 @@ fn marks(w: &mut Writer, marks: &[Mark]) {
 }
 
 fn read_marks(r: &mut Reader<'_>) -> Result<Vec<Mark>, FileError> {
-    let count = r.count(2)?;
+    let count = r.items::<Mark>(2)?;
     let times = r.times(count)?;
     let names = r.column(count, Reader::text)?;
     Ok(times.into_iter().zip(names).map(|(at_ns, name)| Mark { at_ns, name }).collect())

@@ -138,7 +138,8 @@ fn slice(
 
 #[test]
 fn the_perfetto_export_has_every_event() {
-    let trace = sample();
+    let mut trace = sample();
+    trace.threads[0].segments[1].placed = false;
     let read = Read::of(&perfetto::encode(&trace));
     assert!(read.track(&format!("process 11 {}", trace.title), None).is_empty());
     let mut count = 0;
@@ -166,6 +167,9 @@ fn the_perfetto_export_has_every_event() {
                 }
                 if s.by_tid != 0 {
                     notes.push(("by tid".to_owned(), s.by_tid.to_string()));
+                }
+                if !s.placed {
+                    notes.push(("position".to_owned(), "unknown".to_owned()));
                 }
                 slice(s.start_ns, end, "state", s.state.name(), notes)
             })

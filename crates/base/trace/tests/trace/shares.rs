@@ -143,6 +143,14 @@ fn usage_of_processors_and_devices() {
     let half = Utilisation::new(&trace).columns(0, 100, 2);
     assert_eq!((half[0].ours_ns, half[1].ours_ns), (60, 10));
     assert_eq!(half[1].in_flight, Some(1.0));
+    // Events of the second half were dropped.
+    let mut cut = trace.clone();
+    cut.evidence.complete_until_ns = Some(50);
+    let cut = Utilisation::new(&cut);
+    let half = cut.columns(0, 100, 2);
+    assert_eq!((half[0].others_ns, half[0].idle_ns), (Some(0), Some(40)));
+    assert_eq!((half[1].others_ns, half[1].idle_ns), (None, None));
+    assert!(cut.device_overlap(0, 50).is_some() && cut.device_overlap(0, 100).is_none());
 
     trace.evidence.level = Level::Switch;
     let used = Utilisation::new(&trace).within(0, 100);

@@ -27,7 +27,7 @@ impl View {
     fn column(&self, of: &Value) -> Vec<u64> {
         let number = |key: &str| of[key].as_u64().unwrap() as usize;
         let (at, n, planes) = (number("at"), number("n"), number("p"));
-        assert!(at % 8 == 0 && planes <= 6);
+        assert!(at % 8 == 0 && planes <= 7);
         let plane = |k: usize, i: usize| u64::from(self.body[at + k * n + i]) << (8 * k);
         (0..n).map(|i| (0..planes).map(|k| plane(k, i)).sum()).collect()
     }
@@ -137,6 +137,20 @@ fn the_payload_matches_its_documentation() {
     assert_eq!(header["evidence"]["level"], "kernel");
     assert!(header["evidence"]["notes"][0].as_str().unwrap().contains("lost 3"));
     assert_eq!(header["findings"].as_array().unwrap().len(), found.len());
+}
+
+#[test]
+fn times_after_a_gap_of_days_do_not_shift() {
+    let segment =
+        |start_ns, state| Segment { start_ns, state, placed: true, cpu: NO_CPU, by_tid: 0 };
+    // 2^48 ns are 78 hours.
+    let (woken, end_ns) = ((1 << 48) + 5, 1 << 53);
+    let segments = vec![segment(0, State::Sleep), segment(woken, State::OnCpu)];
+    let span = Span { start_ns: 0, ns: end_ns, kind: SpanKind::Sleep, file: NO_FILE };
+    let thread = Thread { end_ns, segments, spans: vec![span], ..Thread::default() };
+    let trace = Trace { elapsed_ns: end_ns, threads: vec![thread], ..Trace::default() };
+    let view = View::of(&payload(&trace, &[]));
+    assert_thread(&view, &view.header["threads"][0], &trace.threads[0]);
 }
 
 fn from_base64(text: &str) -> Vec<u8> {

@@ -346,7 +346,7 @@ fn kernel_evidence(threads: &[Thread], requests: usize) -> Evidence {
             clock_total: Some(1000),
         },
         overhead_pct: 0.6,
-        notes: Vec::new(),
+        ..Evidence::default()
     }
 }
 
@@ -384,6 +384,7 @@ pub(crate) fn account_only() -> Trace {
         checks: Checks { tiling_pct: 100.0, ..Checks::default() },
         overhead_pct: 0.2,
         notes: vec!["level 1 was refused: kernel.perf_event_paranoid is 4".to_owned()],
+        ..Evidence::default()
     };
     trace
 }

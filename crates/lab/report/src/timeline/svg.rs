@@ -14,6 +14,7 @@ use ioloom_model::State;
 use ioloom_model::units::format_counted;
 use ioloom_trace::shares::{self, Lane, Shares, is_program_thread};
 use ioloom_trace::{Device, Thread, Trace};
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 const CSS: &str = include_str!("../../assets/timeline.css");
@@ -26,6 +27,8 @@ const STYLE: &str = ".tls{font-family:system-ui,-apple-system,Segoe UI,Roboto,De
 const GUTTER: f64 = 150.0;
 const LANE: f64 = 20.0;
 const LEGEND_COLUMN: f64 = 168.0;
+/// Maximum number of devices to draw; the rest are only counted.
+const DEVICES: usize = 16;
 
 /// Colours of a standalone file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -186,14 +189,15 @@ pub(crate) fn write_patterns(m: &mut Markup) {
 }
 
 fn patterns(m: &mut Markup) {
-    let tiles = State::ALL.into_iter().filter_map(hatch);
-    for (id, path) in tiles.chain([(SUMMED, "M-2,2 l4,-4 M0,8 l8,-8 M6,10 l4,-4")]) {
-        let lines = if id == SUMMED { "hatch thick" } else { "hatch" };
-        Pattern { id, side: 8.0, ground: None, lines, path }.define(m);
+    for (id, path) in State::ALL.into_iter().filter_map(hatch) {
+        Pattern { id, side: 8.0, ground: None, lines: "hatch", path }.define(m);
     }
+    // Its lines are between those of the states.
+    let path = "M-2,14 l16,-16 M10,18 l8,-8";
+    Pattern { id: SUMMED, side: 16.0, ground: None, lines: "hatch thick", path }.define(m);
 }
 
-/// Pattern for states that are known only as a total.
+/// Pattern over columns with states that are known only as a total.
 const SUMMED: &str = "tlp-summed";
 
 /// Draws the trace.
@@ -218,9 +222,7 @@ pub(super) fn drawing(trace: &Trace, options: &SvgOptions) -> Drawing {
     }
     plot.axis();
     let top = plot.y;
-    for device in &trace.devices {
-        plot.device(device);
-    }
+    plot.devices(&trace.devices);
     plot.threads(trace, options.threads.max(1));
     plot.marks(trace, top);
     plot.legend(trace);
@@ -284,6 +286,21 @@ impl Plot {
         label(&mut self.m, "n", 4.0, self.y + dy, &text);
     }
 
+    /// Draws the busiest devices, in their order.
+    fn devices(&mut self, devices: &[Device]) {
+        let mut busiest: Vec<(usize, u64)> = devices.iter().map(in_flight_ns).enumerate().collect();
+        busiest.sort_by_key(|(_, ns)| Reverse(*ns));
+        busiest.truncate(DEVICES);
+        busiest.sort_unstable();
+        for (i, _) in busiest {
+            self.device(&devices[i]);
+        }
+        let rest = devices.len().saturating_sub(DEVICES) as u64;
+        if rest > 0 {
+            self.not_drawn(&format!("and {}", format_counted(rest, "more device", "more devices")));
+        }
+    }
+
     /// Draws reads and writes in flight as areas, using the mean of each column.
     fn device(&mut self, device: &Device) {
         for write in [false, true] {
@@ -338,7 +355,8 @@ impl Plot {
         self.y += 18.0;
     }
 
-    /// Draws one lane: a path per state, overlaid with its pattern.
+    /// Draws one lane: a path per state, overlaid with its pattern, and columns with unknown positions
+    /// overlaid with theirs.
     fn thread(&mut self, thread: &Thread) {
         self.y += 2.0;
         self.name(&thread.name, 14.0);
@@ -347,27 +365,38 @@ impl Plot {
         let parts = Lane::new(thread).columns(self.from, self.to, columns);
         let length = (self.to - self.from) as f64 / columns as f64;
         let paths = stacks(&parts, length, self.left, bottom, LANE - 2.0);
-        let summed = thread.segments.iter().any(|s| !s.placed);
         for (state, path) in State::ALL.into_iter().zip(paths) {
             if path.is_empty() {
                 continue;
             }
             self.m.tag("path").a("class", fill(state)).a("d", &path).void();
-            let over = if summed { Some(SUMMED) } else { hatch(state).map(|(id, _)| id) };
-            if let Some(id) = over {
-                self.m.tag("path").a("fill", format!("url(#{id})")).a("d", &path).void();
+            if let Some((id, _)) = hatch(state) {
+                self.overlay(id, &path);
             }
+        }
+        let sums = unplaced(thread, &parts, self.from, self.to);
+        let paths = stacks(&sums, length, self.left, bottom, LANE - 2.0);
+        if let Some(path) = paths.first().filter(|path| !path.is_empty()) {
+            self.overlay(SUMMED, path);
         }
         self.y = bottom + 2.0;
         self.base();
     }
 
+    fn overlay(&mut self, pattern: &str, path: &str) {
+        self.m.tag("path").a("fill", format!("url(#{pattern})")).a("d", path).void();
+    }
+
     fn marks(&mut self, trace: &Trace, top: f64) {
-        let mut free = f64::NEG_INFINITY;
+        let (mut free, mut drawn) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
         self.y += 16.0;
         for mark in trace.marks.iter().filter(|m| m.at_ns >= self.from && m.at_ns <= self.to) {
             let x = self.x(mark.at_ns);
-            line(&mut self.m, "mark", (x, top), (x, self.y - 10.0));
+            // At most one line per pixel.
+            if x - drawn >= 1.0 {
+                line(&mut self.m, "mark", (x, top), (x, self.y - 10.0));
+                drawn = x;
+            }
             let name = fitted(&mark.name, 11.0, self.width - self.left);
             let wide = text_width(&name, 11.0);
             let left = (x - wide / 2.0).min(self.width - wide).max(self.left);
@@ -462,6 +491,32 @@ fn stacks(parts: &[Shares], length: f64, left: f64, bottom: f64, height: f64) ->
         }
     }
     paths
+}
+
+/// Returns the columns that contain time whose position is unknown, with their total as the first
+/// state; other columns are empty.
+fn unplaced(thread: &Thread, parts: &[Shares], from: u64, to: u64) -> Vec<Shares> {
+    let mut sums = vec![Shares::default(); parts.len()];
+    let length = u128::from(to - from);
+    let place = |at_ns: u64| u128::from(at_ns.clamp(from, to) - from) * parts.len() as u128;
+    let ends = thread.segments.iter().skip(1).map(|s| s.start_ns).chain([thread.end_ns]);
+    for (segment, end_ns) in thread.segments.iter().zip(ends).filter(|(s, _)| !s.placed) {
+        let first = (place(segment.start_ns) / length) as usize;
+        let last = place(end_ns).div_ceil(length) as usize;
+        if let (Some(sums), Some(parts)) = (sums.get_mut(first..last), parts.get(first..last)) {
+            for (sum, part) in sums.iter_mut().zip(parts) {
+                sum.ns[0] = part.total();
+            }
+        }
+    }
+    sums
+}
+
+/// Returns the sum of the times of all requests.
+fn in_flight_ns(device: &Device) -> u64 {
+    let ended =
+        device.requests.iter().filter_map(|r| Some(r.complete_ns?.saturating_sub(r.issue_ns)));
+    ended.fold(0, u64::saturating_add)
 }
 
 /// Returns the mean number of requests in flight per column, and the largest mean.

@@ -6,7 +6,7 @@ use ioloom_report::timeline::{
     SvgOptions, Theme, letter, section, timeline_page, timeline_svg, timeline_text,
 };
 use ioloom_trace::shares::Lanes;
-use ioloom_trace::{ROLE_TOOL, Thread, Trace};
+use ioloom_trace::{Device, Mark, ROLE_TOOL, Thread, Trace};
 use std::collections::BTreeSet;
 
 fn light() -> SvgOptions {
@@ -42,6 +42,48 @@ fn the_drawn_areas_are_the_shares() {
             }
         }
     }
+}
+
+#[test]
+fn sums_have_their_own_pattern_in_addition_to_that_of_the_state() {
+    let overlay = |id: &str| format!("<path fill=\"url(#tlp-{id})\"");
+    let svg = timeline_svg(&account_only(), &light());
+    assert!(svg.contains(&overlay("summed")));
+    for state in State::ALL.into_iter().filter(|s| *s != State::OnCpu) {
+        let is_drawn = area(&svg, state) > 0.0;
+        assert_eq!(svg.contains(&overlay(state.name())), is_drawn, "{}", state.name());
+    }
+    let mut trace = sync_threads();
+    assert!(!timeline_svg(&trace, &light()).contains(&overlay("summed")));
+    // One segment does not mark the other columns of its lane.
+    trace.threads[0].segments[0].placed = false;
+    let svg = timeline_svg(&trace, &light());
+    assert_eq!(svg.matches(&overlay("summed")).count(), 1);
+    let path = svg.split(&overlay("summed")).nth(1).and_then(|rest| rest.split('"').nth(1));
+    assert!(path.is_some_and(|path| path.matches('z').count() < 20), "{path:?}");
+}
+
+#[test]
+fn the_busiest_devices_are_drawn_and_marks_at_one_place_are_one_line() {
+    let mut trace = sync_threads();
+    let mut device = trace.devices[0].clone();
+    device.requests.truncate(1);
+    device.requests[0].issue_ns = 0;
+    trace.devices = (0..18_u64)
+        .map(|i| {
+            let mut device = Device { name: format!("disk{i}"), ..device.clone() };
+            device.requests[0].complete_ns = Some(1_000_000 + i);
+            device
+        })
+        .collect();
+    let mark = |i: u64| Mark { at_ns: i * 100, name: "m".to_owned() };
+    trace.marks = (0..50_000).map(mark).collect();
+    let svg = timeline_svg(&trace, &light());
+    assert!(svg.contains("and 2 more devices, not drawn"));
+    let drawn = |i: u32| svg.contains(&format!(">disk{i} "));
+    assert!(!drawn(0) && !drawn(1) && (2..18).all(drawn));
+    let lines = svg.matches("class=\"mark\"").count();
+    assert!(lines > 0 && lines <= 1100, "{lines}");
 }
 
 #[test]

@@ -57,7 +57,9 @@ pub(super) fn assemble(run: Run, mut collected: Collected) -> Raw {
                 ..Finished::default()
             };
             let mut raw = thread(&run, done, stream);
-            (raw.cpu_ns, raw.run_delay_ns) = (None, None);
+            // Without a switch or a clock it would count as on a processor.
+            let is_unobserved = raw.switches.is_empty() && raw.end_ns > raw.start_ns;
+            (raw.cpu_ns, raw.run_delay_ns) = (is_unobserved.then_some(0), None);
             threads.push(raw);
         }
     }
@@ -179,7 +181,7 @@ pub(super) fn evidence(
         sources.push(source(
             "perf.switch",
             gather.own_switches,
-            collected.own_lost + gather.unknown,
+            collected.own_lost + gather.unknown + gather.own_over,
             run.costs.switch_ns.map(|ns| ns / 2.0),
             "user",
         ));
@@ -194,7 +196,9 @@ pub(super) fn evidence(
             let records = gather.kept.get(&kind).copied().unwrap_or(0);
             // A round consists of the two events of a switch and one wake-up.
             let cost = run.costs.kernel_ns.map(|ns| ns / 3.0);
-            let lost = if kind == Kind::Switch { collected.kernel_lost } else { 0 };
+            // What was lost or dropped can be of any kind.
+            let all_lost = collected.kernel_lost + gather.over.saturating_sub(gather.own_over);
+            let lost = if kind == Kind::Switch { all_lost } else { 0 };
             sources.push(source(name, records, lost, cost, privilege));
         }
     }
@@ -230,7 +234,7 @@ pub(super) fn evidence(
     // Records without the life of a thread are compared with the run.
     let lived_ns = if lived_ns == 0 { elapsed_ns } else { lived_ns };
     let overhead_pct = 100.0 * cost_ns / lived_ns as f64;
-    Evidence { level: run.level, sources, checks, overhead_pct, notes }
+    Evidence { level: run.level, sources, checks, overhead_pct, notes, ..Evidence::default() }
 }
 
 fn user_sources(run: &Run, finished: &[Finished], notes: &mut Vec<String>) -> Vec<SourceReport> {
@@ -280,5 +284,46 @@ pub(super) fn source(
         lost,
         ns_per_event: ns,
         privilege: privilege.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ioloom_model::State;
+
+    fn run(level: Level) -> Run {
+        Run {
+            level,
+            own_events: true,
+            delegated: (level == Level::Kernel).then_some(false),
+            start_ns: 1_000,
+            end_ns: 9_000,
+            clock: ClockTest::default(),
+            costs: Costs::default(),
+            notes: Vec::new(),
+            registered: 0,
+        }
+    }
+
+    #[test]
+    fn events_beyond_the_limit_are_lost() {
+        let mut collected = Collected { own_lost: 1, kernel_lost: 10, ..Collected::default() };
+        (collected.gather.over, collected.gather.own_over) = (500, 200);
+        let evidence = evidence(&run(Level::Kernel), &collected, &[], 0);
+        let lost = |name: &str| evidence.sources.iter().find(|s| s.name == name).map(|s| s.lost);
+        assert_eq!(lost("perf.switch"), Some(201));
+        assert_eq!(evidence.sources.iter().map(|s| s.lost).sum::<u64>(), 511);
+    }
+
+    #[test]
+    fn the_states_of_a_ring_worker_without_switches_are_unknown() {
+        let mut collected = Collected::default();
+        let stream = Stream { kernel_worker: true, begin_ns: Some(2_000), ..Stream::default() };
+        collected.gather.threads.insert(8, stream);
+        let trace = ioloom_trace::classify(assemble(run(Level::Switch), collected));
+        let states = &trace.threads[0].states;
+        assert_eq!(trace.threads[0].role, KERNEL_WORKER);
+        assert_eq!((states[&State::Unknown].ns, states[&State::OnCpu].ns), (Some(7_000), Some(0)));
     }
 }

@@ -71,6 +71,8 @@ pub(super) struct Gather {
     pub(super) reported_lost: u64,
     /// Events beyond the limit.
     pub(super) over: u64,
+    /// Those of them that came from the rings of threads.
+    pub(super) own_over: u64,
     /// Time of the earliest of them.
     pub(super) full_ns: Option<u64>,
     /// Records from the rings of the program about threads that are not known.
@@ -159,6 +161,7 @@ impl Gather {
 
     /// Adds a record from a thread's own ring.
     pub(super) fn own(&mut self, record: Record) {
+        let over_before = self.over;
         match record {
             Record::Switch { at_ns, tid, cpu, out, preempted, .. } => {
                 self.own_switches += 1;
@@ -193,6 +196,7 @@ impl Gather {
             Record::Other => {}
             Record::Broken => self.broken += 1,
         }
+        self.own_over += self.over - over_before;
     }
 
     fn begins(&mut self, at: u64, tid: u32, parent: u32, name: Option<String>, pid: Option<u32>) {

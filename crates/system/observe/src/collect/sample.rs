@@ -81,6 +81,8 @@ pub(super) struct Sampler {
     samples_max: usize,
     /// Samples beyond the limit.
     pub(super) over: u64,
+    /// Time of the earliest of them.
+    pub(super) full_ns: Option<u64>,
     /// Threads that were found and not sampled because the maximum number was.
     skipped: BTreeSet<u32>,
     /// Threads whose files could not be opened.
@@ -107,6 +109,7 @@ impl Sampler {
             ),
             samples_max: SAMPLES_MAX,
             over: 0,
+            full_ns: None,
             skipped: BTreeSet::new(),
             unopened: BTreeSet::new(),
             unopened_why: None,
@@ -117,9 +120,16 @@ impl Sampler {
         PERIOD
     }
 
-    /// Describes the threads without samples.
+    /// Describes the threads and times without samples.
     pub(super) fn skipped(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        if self.over > 0 {
+            notes.push(format!(
+                "{} samples exceeded the limit and were dropped; later states that only samples \
+                show are unknown",
+                self.over
+            ));
+        }
         if !self.skipped.is_empty() {
             let (max, count) = (self.threads_max, self.skipped.len());
             notes.push(format!("at most {max} threads are sampled at a time: {count} were not"));
@@ -147,6 +157,7 @@ impl Sampler {
             };
             if self.kept == self.samples_max {
                 self.over += 1;
+                self.full_ns.get_or_insert(sample.at_ns);
                 continue;
             }
             self.kept += 1;
@@ -577,8 +588,11 @@ mod tests {
         let mut gather = Gather::new(100, true);
         let mut sampler = Sampler { samples_max: 2, ..Sampler::new(child.id()) };
         (0..5).for_each(|_| sampler.sample(0, &mut gather));
-        assert_eq!((sampler.samples[&child.id()].len(), sampler.over), (2, 3));
-        assert!(sampler.skipped().is_empty(), "{:?}", sampler.skipped());
+        let kept = &sampler.samples[&child.id()];
+        assert_eq!((kept.len(), sampler.over), (2, 3));
+        assert!(sampler.full_ns > kept.last().map(|sample| sample.at_ns));
+        let notes = sampler.skipped();
+        assert!(notes.len() == 1 && notes[0].starts_with("3 samples exceeded"), "{notes:?}");
         let mut sampler = Sampler { threads_max: 0, ..Sampler::new(child.id()) };
         (0..LIST_EVERY * 2).for_each(|_| sampler.sample(0, &mut gather));
         child.kill().unwrap();

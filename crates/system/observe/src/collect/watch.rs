@@ -140,6 +140,7 @@ fn ring(pid: u32, cpu: u32) -> io::Result<Ring> {
 fn assemble(run: Run, mut collected: Collected) -> Raw {
     let sampler = collected.sampler.take();
     let samples_over = sampler.as_ref().map_or(0, |sampler| sampler.over);
+    let samples_full_ns = sampler.as_ref().and_then(|sampler| sampler.full_ns);
     let skipped = sampler.as_ref().map(Sampler::skipped).unwrap_or_default();
     let mut samples = sampler.map(|sampler| sampler.samples).unwrap_or_default();
     let finished = std::mem::take(&mut collected.finished);
@@ -170,7 +171,7 @@ fn assemble(run: Run, mut collected: Collected) -> Raw {
             end_ns: stream.end_ns.unwrap_or(run.end_ns),
             ..Finished::default()
         };
-        let (thread, counted) = outside(&run, done, stream, &samples, until_ns);
+        let (thread, counted) = outside(&run, done, stream, &samples, (until_ns, samples_full_ns));
         waits += counted.waits;
         named += counted.named;
         by_samples += u64::from(counted.by_samples);
@@ -244,13 +245,14 @@ struct Counted {
     is_unobserved: bool,
 }
 
-/// Assembles a thread of the other program, whose switches were kept until `until_ns`.
+/// Assembles a thread of the other program. Its switches were kept until `until_ns`, and its samples until
+/// `samples_full_ns`.
 fn outside(
     run: &Run,
     mut done: Finished,
     mut stream: Stream,
     samples: &[Sample],
-    until_ns: u64,
+    (until_ns, samples_full_ns): (u64, Option<u64>),
 ) -> (RawThread, Counted) {
     let mut counted = Counted::default();
     // A thread that moves between processors has records in several rings.
@@ -265,7 +267,10 @@ fn outside(
     if by_samples {
         // Nothing is known before the first sample.
         done.start_ns = samples.first().map_or(done.start_ns, |s| s.at_ns).max(run.start_ns);
-        done.end_ns = samples.last().map_or(done.end_ns, |s| s.at_ns).max(done.start_ns);
+        // Nor is it after the last one, but a thread does not end because no more samples are kept.
+        let is_cut = samples_full_ns.is_some_and(|full_ns| full_ns <= done.end_ns);
+        let last = samples.last().filter(|_| !is_cut);
+        done.end_ns = last.map_or(done.end_ns, |s| s.at_ns).max(done.start_ns);
         done.spans = spans_of_samples(samples);
         done.accounts = accounts_of_samples(samples);
         (stream.own, stream.sched) = (Vec::new(), Vec::new());

@@ -165,6 +165,36 @@ fn a_thread_without_switches_is_classified_by_its_samples() {
 }
 
 #[test]
+fn threads_do_not_end_when_no_more_samples_are_kept() {
+    use ioloom_model::State;
+    let sample = |i: u64| Sample {
+        at_ns: 1_000 * i,
+        waits: Some(SpanKind::Sleep),
+        cpu_ns: 500,
+        run_delay_ns: Some(0),
+    };
+    let mut sampler = Sampler::new(7);
+    (sampler.over, sampler.full_ns) = (9, Some(5_000));
+    let mut collected = Collected::default();
+    // Two that live on, the second until it exits, and one that ended before.
+    for (tid, end_ns) in [(7, None), (8, Some(7_000)), (9, Some(4_500))] {
+        let stream = Stream { pid: 7, begin_ns: Some(2_000), end_ns, ..Stream::default() };
+        collected.gather.threads.insert(tid, stream);
+        sampler.samples.insert(tid, (2..=4).map(sample).collect());
+    }
+    collected.sampler = Some(sampler);
+    let trace = ioloom_trace::classify(assemble(run(Level::Account), collected));
+    let seen: Vec<_> = trace
+        .threads
+        .iter()
+        .map(|t| (t.end_ns, t.states[&State::Sleep].ns, t.states[&State::Unknown].ns))
+        .collect();
+    let slept = Some(2_000);
+    let wanted = [(8_000, slept, 5_000), (6_000, slept, 3_000), (3_000, slept, 0)];
+    assert_eq!(seen, wanted.map(|(end_ns, slept, unknown)| (end_ns, slept, Some(unknown))));
+}
+
+#[test]
 fn the_states_of_a_thread_without_samples_and_switches_are_unknown() {
     use ioloom_model::State;
     for level in [Level::Account, Level::Switch] {

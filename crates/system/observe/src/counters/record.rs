@@ -3,6 +3,8 @@
 use super::field::Field;
 use super::rates::devices;
 use super::read::Sample;
+use ioloom_model::Evidence;
+use ioloom_model::evidence::SourceReport;
 use ioloom_trace::{Mark, Series};
 
 /// Maximum number of points per curve. Cumulative counters lose nothing when samples are omitted.
@@ -37,6 +39,25 @@ impl Record {
     /// Returns the share of one processor used for sampling.
     pub fn cost(&self) -> f64 {
         if self.elapsed_ns == 0 { 0.0 } else { self.cpu_ns as f64 / self.elapsed_ns as f64 }
+    }
+
+    /// Adds the counters to the sources of a trace. Late and dropped samples are not lost: the curves are coarser, as
+    /// a note says, but totals are exact.
+    pub fn add_to(&self, evidence: &mut Evidence) {
+        let samples = self.samples.len() as u64;
+        evidence.sources.push(SourceReport {
+            name: "proc.counters".to_owned(),
+            records: samples,
+            lost: 0,
+            ns_per_event: (samples > 0).then(|| self.cpu_ns as f64 / samples as f64),
+            privilege: "user".to_owned(),
+        });
+        let fewer = self.late + self.thinned;
+        if fewer > 0 {
+            evidence.notes.push(format!(
+                "counters: {fewer} samples were late or dropped, so curves are coarser"
+            ));
+        }
     }
 
     /// Returns the first and the last sample.

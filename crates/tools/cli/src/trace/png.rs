@@ -4,6 +4,7 @@
 //! missing.
 
 use resvg::tiny_skia::{Pixmap, Transform};
+use resvg::usvg::fontdb::{Database, Family, Query};
 use resvg::usvg::{Options, Tree};
 
 /// Maximum edge length in pixels, which limits a picture to 256 MiB.
@@ -22,6 +23,7 @@ pub(super) fn png(svg: &str, scale: u8) -> Result<Vec<u8>, String> {
                     fonts-dejavu-core) or use --format svg"
             .to_owned());
     }
+    set_generic_families(fonts);
     let tree =
         Tree::from_str(svg, &options).map_err(|e| format!("cannot parse the drawing: {e}"))?;
     let size = tree.size();
@@ -39,10 +41,50 @@ pub(super) fn png(svg: &str, scale: u8) -> Result<Vec<u8>, String> {
     pixels.encode_png().map_err(|e| format!("cannot encode the picture: {e}"))
 }
 
+/// Lets the generic families match an installed font. Otherwise labels are missing if there is no font of the families
+/// that the drawing names, such as Arial.
+fn set_generic_families(fonts: &mut Database) {
+    let first = fonts.faces().find_map(|face| face.families.first());
+    let Some(name) = first.map(|(name, _)| name.clone()) else { return };
+    if !has(fonts, Family::SansSerif) {
+        fonts.set_sans_serif_family(name.as_str());
+    }
+    if !has(fonts, Family::Serif) {
+        fonts.set_serif_family(name);
+    }
+}
+
+/// Reports whether a font of a family is installed.
+fn has(fonts: &Database, family: Family<'_>) -> bool {
+    fonts.query(&Query { families: &[family], ..Query::default() }).is_some()
+}
+
 #[cfg(test)]
 #[allow(clippy::print_stdout, reason = "a skipped test says so")]
 mod tests {
     use super::*;
+    use resvg::usvg::fontdb::{FaceInfo, ID, Language, Source, Stretch, Style, Weight};
+    use std::sync::Arc;
+
+    #[test]
+    fn labels_use_a_font_of_any_family() {
+        let mut fonts = Database::new();
+        fonts.push_face_info(FaceInfo {
+            id: ID::dummy(),
+            source: Source::Binary(Arc::new(Vec::<u8>::new())),
+            index: 0,
+            families: vec![("Cantarell".to_owned(), Language::English_UnitedStates)],
+            post_script_name: String::new(),
+            style: Style::Normal,
+            weight: Weight::NORMAL,
+            stretch: Stretch::Normal,
+            monospaced: false,
+        });
+        let generic = |fonts: &Database| [Family::SansSerif, Family::Serif].map(|f| has(fonts, f));
+        assert_eq!(generic(&fonts), [false, false]);
+        set_generic_families(&mut fonts);
+        assert_eq!(generic(&fonts), [true, true]);
+    }
 
     #[test]
     fn a_drawing_becomes_pixels_and_a_huge_one_is_refused() {

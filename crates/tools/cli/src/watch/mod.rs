@@ -14,7 +14,6 @@ use crate::{interrupt, out, stderr, trace};
 use clap::Args;
 use foreground::is_in_foreground;
 use ioloom_failure::{Explained, Operation, quoted, reason};
-use ioloom_model::evidence::SourceReport;
 use ioloom_observe::collect::{TraceOptions, Watch};
 use ioloom_observe::counters::{self, Sampler};
 use ioloom_sys_trace::perf::paused::PausedChild;
@@ -210,14 +209,7 @@ fn sampler(hz: u32, pid: u32) -> Result<Option<Sampler>, Failure> {
 /// Adds the counters to the trace as curves.
 fn add(record: &counters::Record, start_ns: u64, trace: &mut Trace) {
     trace.series.extend(record.series(start_ns));
-    let samples = record.samples.len() as u64;
-    trace.evidence.sources.push(SourceReport {
-        name: "proc.counters".to_owned(),
-        records: samples,
-        lost: record.late + record.thinned,
-        ns_per_event: (samples > 0).then(|| record.cpu_ns as f64 / samples as f64),
-        privilege: "user".to_owned(),
-    });
+    record.add_to(&mut trace.evidence);
     let missing = record.missing.iter();
     trace.evidence.notes.extend(missing.map(|what| format!("counters: {what}")));
 }
@@ -297,6 +289,18 @@ fn ended(status: ExitStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn late_and_dropped_counter_samples_are_not_lost_events() {
+        let mut trace = Trace::default();
+        let record = counters::Record { late: 1, thinned: 4096, ..counters::Record::default() };
+        add(&record, 0, &mut trace);
+        assert_eq!(trace.evidence.sources[0].lost, 0);
+        let text = trace::text(&trace, 80);
+        assert!(!text.to_lowercase().contains("events were lost"), "{text}");
+        let note = "counters: 4097 samples were late or dropped, so curves are coarser";
+        assert_eq!(trace.evidence.notes, [note]);
+    }
 
     #[test]
     fn a_repeated_signal_is_not_a_second_request() {
