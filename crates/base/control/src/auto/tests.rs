@@ -169,6 +169,30 @@ fn a_function_that_pauses_is_not_a_slow_device() {
 }
 
 #[test]
+fn a_window_that_uses_up_the_ready_files_is_too_small() {
+    let mut auto = Auto::new(limits());
+    // Busy workers take ten files in each batch, for which 160 must be at the device.
+    let mut ready = 352_u32;
+    for _ in 0..300 {
+        let in_flight = auto.window().min(160);
+        let misses = in_flight / 16;
+        ready = ready.saturating_sub(10 - misses);
+        auto.observe(&Batch {
+            elapsed_ns: BATCH_NS,
+            files: 10,
+            bytes: u64::from(misses) * 4096,
+            misses: u64::from(misses),
+            in_flight: f64::from(in_flight),
+            ready,
+            ..Batch::default()
+        });
+    }
+    let lost = |one: &Decision| matches!(one.reason, Reason::Lost { tried: 128, .. });
+    assert!(auto.log().decisions().any(lost), "{}", auto.why());
+    assert!(auto.window() >= 160 && ready > 0, "{}", auto.why());
+}
+
+#[test]
 fn small_windows_are_tried_again() {
     for needed in 2..5 {
         let mut auto = Auto::new(limits());
