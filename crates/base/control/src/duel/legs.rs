@@ -6,9 +6,7 @@
 
 use crate::batch::Batch;
 use crate::measure::{Level, Sample};
-use crate::thresholds::{
-    FELL, ROSE, SAMPLE_NS, SAMPLE_NS_MAX, SAMPLE_REQUESTS, TRIAL_SAMPLES,
-};
+use crate::thresholds::{FELL, ROSE, SAMPLE_NS, SAMPLE_NS_MAX, SAMPLE_REQUESTS, TRIAL_SAMPLES};
 
 /// Nanoseconds of one leg at least.
 pub(super) const LEG_NS: f64 = 1e8;
