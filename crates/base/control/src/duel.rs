@@ -74,7 +74,7 @@ pub struct Signs {
     pub ended: bool,
     /// Bytes that the device delivered during the batch.
     pub device_bytes: u64,
-    /// Whether some read could not be made without waiting for want of support.
+    /// Whether some read of the batch could not be made without waiting for want of support.
     pub unanswered: bool,
     /// Whether a ring could not be created.
     pub refused: bool,

@@ -345,6 +345,18 @@ fn the_last_decision_about_the_method_is_a_reason() {
 }
 
 #[test]
+fn the_search_after_a_ring_begins_with_what_the_control_group_allows() {
+    let left = |cap_per_s| {
+        let mut auto = Auto::new(AutoLimits { cap_per_s, ..limits() });
+        let reason = Reason::RingHits { share: 0.5 };
+        auto.turn(&crate::Turn { reason, lost_ns: 0, begin: Some(512), window_max: 512 });
+        (auto.window(), auto.upward)
+    };
+    assert_eq!(left(Some(600)), (12, true));
+    assert_eq!(left(None), (512, false));
+}
+
+#[test]
 fn another_method_is_not_compared_with_samples_of_the_one_before() {
     let mut auto = Auto::new(limits());
     after(&mut auto, 50, 40_000.0, 0.0005);

@@ -240,6 +240,11 @@ struct ReadWaits<'e> {
     before: proc::Usage,
     /// Waits of the watching thread.
     watcher: u64,
+    /// Waits at the last look, and reads until then that blocked because the file system does not
+    /// support `RWF_NOWAIT`.
+    seen: (u64, u64),
+    /// Waits while such reads happened, to which no cap applies.
+    uncapped: u64,
 }
 
 /// Smallest read from a device, for one name or inode.
@@ -247,10 +252,11 @@ const BLOCK_BYTES: u64 = 4096;
 
 impl<'e> ReadWaits<'e> {
     fn new(shared: &'e Shared<'e>) -> Self {
-        Self { shared, before: proc::usage(UsageOf::Process).unwrap_or_default(), watcher: 0 }
+        let before = proc::usage(UsageOf::Process).unwrap_or_default();
+        Self { shared, before, watcher: 0, seen: (0, 0), uncapped: 0 }
     }
 
-    fn for_reads(&self, now: &proc::Usage) -> u64 {
+    fn for_reads(&mut self, now: &proc::Usage) -> u64 {
         let for_permits = self.shared.permits.as_ref().map_or(0, Permits::sleeps);
         let all = now.voluntary_switches.saturating_sub(self.before.voluntary_switches);
         let bells = [self.shared.source.bell(), &self.shared.spare_bell].map(Bell::sleeps);
@@ -261,11 +267,13 @@ impl<'e> ReadWaits<'e> {
         }
         // Files on a filesystem that is not read from a block device were seen: opens wait there,
         // too, and no counter shows them.
-        if self.shared.unanswered.load(Ordering::Relaxed) > 0 {
-            return for_reads;
+        let unanswered = self.shared.unanswered.load(Ordering::Relaxed);
+        let (waits, blocked) = std::mem::replace(&mut self.seen, (for_reads, unanswered));
+        if unanswered != blocked {
+            self.uncapped += for_reads.saturating_sub(waits);
         }
         let blocks = now.read_bytes.saturating_sub(self.before.read_bytes) / BLOCK_BYTES;
-        for_reads.min(self.shared.gauges.misses() + blocks)
+        for_reads.min(self.shared.gauges.misses() + blocks + self.uncapped)
     }
 }
 
