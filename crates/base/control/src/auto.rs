@@ -365,7 +365,8 @@ impl Auto {
     /// Adds what this batch lost compared with the fastest window. Files in memory lose nothing by it.
     fn charge(&mut self, batch: &Batch) {
         let Some(best) = self.best else { return };
-        if batch.misses == 0 && batch.hits > 0 {
+        let is_full = batch.misses > 0 && batch.in_flight >= LIMITED * f64::from(self.window);
+        if batch.hits > batch.misses && !is_full {
             return;
         }
         let mut sample = Sample::default();

@@ -16,7 +16,8 @@
 //! in memory. Whether as many do with either method is seen in the bytes that the device delivers. Idle
 //! time is not compared: a method that needs more processor time keeps the workers just as busy.
 //!
-//! A comparison begins only while the controller holds its window, if it can repay what it may lose.
+//! A comparison begins only while the controller holds its window, if it can repay what it may lose. It ends
+//! without a result if the device changes, or if a leg takes five times as long as it should.
 
 use crate::batch::Batch;
 use crate::decision::Reason;
@@ -73,7 +74,7 @@ pub struct Signs {
     pub ended: bool,
     /// Bytes that the device delivered during the batch.
     pub device_bytes: u64,
-    /// Whether some read could not be made without waiting for want of support.
+    /// Whether some read of the batch could not be made without waiting for want of support.
     pub unanswered: bool,
     /// Whether a ring could not be created.
     pub refused: bool,
@@ -131,6 +132,11 @@ impl Recent {
 
     fn hit_share(&self) -> f64 {
         self.hits / (self.hits + self.misses).max(1e-9)
+    }
+
+    /// Reports whether the device, not the opens, is the limit.
+    fn are_large(&self) -> bool {
+        self.bytes >= LARGE * self.files
     }
 
     /// Returns the bytes from the device per byte that cold files would need.
@@ -271,7 +277,7 @@ impl Duel {
         // No more in flight than is known to be enough, or the windows are compared. The usual start value is
         // larger than that of any ring.
         let ring_window = self.ring_window.min(seen.window);
-        self.stage = Stage::Compare(Legs::new(seen.window, ring_window));
+        self.stage = Stage::Compare(Legs::new(seen.window, ring_window, self.leg_ns()));
         Some(Turn {
             reason: Reason::TryRing { rate: self.recent.rate_per_s() },
             lost_ns: 0,
@@ -285,7 +291,7 @@ impl Duel {
         let recent = &self.recent;
         !seen.unanswered
             && recent.hit_share() < HITS
-            && recent.bytes < LARGE * recent.files
+            && !recent.are_large()
             && recent.limited_ns < OTHER_LIMIT * recent.ns
             && recent.device_bytes > 0.0
             && recent.rate_per_s() >= RATE
@@ -303,8 +309,11 @@ impl Duel {
         let known = seen.left as f64 * self.recent.ns / self.recent.files.max(1e-9);
         // Without a known number of files, as long again as so far.
         let remaining = if seen.left_known { known } else { known.max(seen.at_ns as f64) };
-        let lost = LIKELY * 2.0 * self.leg_ns();
-        let afterwards = remaining - f64::from(ROUND_LEGS * rounds) * self.leg_ns();
+        // What was in flight before a change of the method completes first, twice in a round.
+        let settling_ns = f64::from(seen.window) * self.recent.ns / self.recent.files.max(1e-9);
+        let lost = LIKELY * (2.0 * self.leg_ns() + settling_ns);
+        let round_ns = f64::from(ROUND_LEGS) * self.leg_ns() + 2.0 * settling_ns;
+        let afterwards = remaining - f64::from(rounds) * round_ns;
         lost <= BUDGET * afterwards
             && seen.probing_ns as f64 + lost <= BUDGET_ALL * (seen.at_ns as f64 + remaining)
     }
@@ -317,7 +326,7 @@ impl Duel {
         let hits = matches!(legs.method(), Rival::Nowait)
             && self.recent.batches >= KNOWN
             && self.recent.hit_share() > HITS;
-        if seen.unanswered || hits || is_refused(batch) {
+        if seen.unanswered || hits || self.recent.are_large() || is_refused(batch) {
             return self.end(self.after(), Some(Reason::NoComparison));
         }
         if batch.input_limited.max(batch.memory_limited) > OTHER_LIMIT {
@@ -330,6 +339,10 @@ impl Duel {
         }
         let complete = legs.add(batch, seen.device_bytes);
         self.stage = Stage::Compare(legs);
+        // The controller, which sees a change of the device, measures nothing now.
+        if legs.is_in_vain() {
+            return self.disturb();
+        }
         let (loss, error) = legs.loss();
         // A moment is not enough: reads come in bursts.
         let long = legs.sums.ring.samples >= TRIAL_SAMPLES / 2 && legs.sums.ring_ns >= LEG_NS;

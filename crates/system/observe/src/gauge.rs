@@ -49,6 +49,8 @@ pub struct GaugeCounts {
     pub waited: u64,
     /// Requests in flight now.
     pub in_flight: u32,
+    /// Pieces read but not yet processed now.
+    pub ready: u32,
 }
 
 impl Gauges {
@@ -114,6 +116,7 @@ impl Gauges {
             sum.bytes += line.bytes.load(Ordering::Relaxed);
             sum.waited += line.waited.load(Ordering::Relaxed);
             sum.in_flight += line.in_flight.load(Ordering::Relaxed);
+            sum.ready += line.ready.load(Ordering::Relaxed);
         }
         sum
     }
@@ -217,6 +220,7 @@ mod tests {
         gauges.set(1, 4);
         gauges.set_ready(1, 5);
         gauges.set_ready_of_all(6);
+        assert_eq!((gauges.counts().in_flight, gauges.counts().ready), (7, 11));
         let (sampled, seen) = std::sync::mpsc::channel();
         let read = move || {
             let _ = sampled.send(());

@@ -34,9 +34,12 @@ impl Auto {
         self.cost.probing_ns += turn.lost_ns;
         self.limits.window_max = turn.window_max.max(1);
         if let Some(window) = turn.begin {
-            self.begin_again(window);
-            // The present window is then a first reaction to the change.
-            self.upward = matches!(turn.reason, Reason::RingChanged);
+            // The search begins as at the start of the run, with what the control group allows.
+            let is_start = matches!(turn.reason, Reason::RingHits { .. });
+            let capped = self.limits.capped().filter(|_| is_start);
+            self.begin_again(capped.map_or(window, |(enough, _)| window.min(enough)));
+            // After a change, the present window is a first reaction. A cap may be that of another device.
+            self.upward = capped.is_some() || matches!(turn.reason, Reason::RingChanged);
         }
         self.log.push(Decision {
             at_ns: self.course.now_ns,

@@ -100,17 +100,21 @@ fn short_jobs_do_not_explore() {
 
 #[test]
 fn files_in_memory_during_a_trial_lose_nothing() {
-    let mut auto = Auto::new(limits());
-    let mut done = 0.0;
-    while !matches!(auto.state, State::Trial { .. }) {
-        auto.observe(&batch(auto.window(), 40_000.0, 0.0005, &mut done));
+    // A few of the files may wait.
+    for misses in [0, 20] {
+        let mut auto = Auto::new(limits());
+        let mut done = 0.0;
+        while !matches!(auto.state, State::Trial { .. }) {
+            auto.observe(&batch(auto.window(), 40_000.0, 0.0005, &mut done));
+        }
+        let before = auto.cost();
+        let warm = batch(1, 1.0, 1.0, &mut 0.0);
+        let warm = Batch { hits: 5_000, misses, in_flight: 4.0, idle: 0.0, ..warm };
+        for _ in 0..1_000 {
+            auto.observe(&warm);
+        }
+        assert_eq!(auto.cost().probing_ns, before.probing_ns, "{misses} waited");
     }
-    let before = auto.cost();
-    let warm = Batch { hits: 5_000, misses: 0, ..batch(1, 1.0, 1.0, &mut 0.0) };
-    for _ in 0..1_000 {
-        auto.observe(&warm);
-    }
-    assert_eq!(auto.cost().probing_ns, before.probing_ns);
 }
 
 #[test]
@@ -166,6 +170,30 @@ fn a_function_that_pauses_is_not_a_slow_device() {
         auto.observe(&busy);
     }
     assert_eq!(auto.window(), before, "{}", auto.why());
+}
+
+#[test]
+fn a_window_that_uses_up_the_ready_files_is_too_small() {
+    let mut auto = Auto::new(limits());
+    // Busy workers take ten files in each batch, for which 160 must be at the device.
+    let mut ready = 352_u32;
+    for _ in 0..300 {
+        let in_flight = auto.window().min(160);
+        let misses = in_flight / 16;
+        ready = ready.saturating_sub(10 - misses);
+        auto.observe(&Batch {
+            elapsed_ns: BATCH_NS,
+            files: 10,
+            bytes: u64::from(misses) * 4096,
+            misses: u64::from(misses),
+            in_flight: f64::from(in_flight),
+            ready,
+            ..Batch::default()
+        });
+    }
+    let lost = |one: &Decision| matches!(one.reason, Reason::Lost { tried: 128, .. });
+    assert!(auto.log().decisions().any(lost), "{}", auto.why());
+    assert!(auto.window() >= 160 && ready > 0, "{}", auto.why());
 }
 
 #[test]
@@ -318,6 +346,18 @@ fn the_last_decision_about_the_method_is_a_reason() {
     let window = after(&mut auto, 2_000, 40_000.0, 0.0005);
     let text = auto.why();
     assert!(window < 512 && text.contains("lost to trials; -10.0 ± 1.0 %"), "{text}");
+}
+
+#[test]
+fn the_search_after_a_ring_begins_with_what_the_control_group_allows() {
+    let left = |cap_per_s| {
+        let mut auto = Auto::new(AutoLimits { cap_per_s, ..limits() });
+        let reason = Reason::RingHits { share: 0.5 };
+        auto.turn(&crate::Turn { reason, lost_ns: 0, begin: Some(512), window_max: 512 });
+        (auto.window(), auto.upward)
+    };
+    assert_eq!(left(Some(600)), (12, true));
+    assert_eq!(left(None), (512, false));
 }
 
 #[test]

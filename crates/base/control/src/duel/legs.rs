@@ -1,11 +1,12 @@
 //! The legs of a comparison of two methods, and what was measured in them.
 //!
 //! A leg in which the input was the limit is measured again from its beginning: the files before and after
-//! the gap were not read at the full window either.
+//! the gap were not read at the full window either. A comparison is in vain if the device changes or a leg
+//! does not end.
 
 use crate::batch::Batch;
 use crate::measure::{Level, Sample};
-use crate::thresholds::TRIAL_SAMPLES;
+use crate::thresholds::{FELL, ROSE, SAMPLE_NS, SAMPLE_NS_MAX, SAMPLE_REQUESTS, TRIAL_SAMPLES};
 
 /// Nanoseconds of one leg at least.
 pub(super) const LEG_NS: f64 = 1e8;
@@ -22,6 +23,10 @@ const UNLIKE: f64 = 0.1;
 /// Batches of a leg that may be unusable, and legs of a comparison that may be measured again.
 const UNUSABLE: u32 = 16;
 const VOID: u32 = 4;
+/// Time of a leg until it is in vain, as a multiple of the time that it should take.
+const LEG_MOST: f64 = 5.0;
+/// Samples in a row that differ from the earlier legs until the device has changed.
+const AGREE: u32 = 2;
 
 /// One of the two methods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,13 +92,22 @@ pub(super) struct Legs {
     void_lost_ns: u64,
     /// Completions to ignore after a change of the method, and then one batch.
     settling: Option<u64>,
+    /// Time of the present leg, with what was ignored, and the most that it may take.
+    whole_ns: f64,
+    most_ns: f64,
+    /// What was read since it was last compared with the earlier legs of its method.
+    part: Sample,
+    /// Samples in a row that were much slower or faster than those legs.
+    falls: u32,
+    rises: u32,
     pub(super) sums: Sums,
     /// Those before the present leg.
     before: Sums,
 }
 
 impl Legs {
-    pub(super) fn new(window: u32, ring_window: u32) -> Self {
+    /// Begins a comparison whose legs should take `leg_ns` each.
+    pub(super) fn new(window: u32, ring_window: u32, leg_ns: f64) -> Self {
         let sums = Sums {
             nowait: Level::new(window),
             ring: Level::new(ring_window),
@@ -111,6 +125,11 @@ impl Legs {
             void: 0,
             void_lost_ns: 0,
             settling: None,
+            whole_ns: 0.0,
+            most_ns: LEG_MOST * leg_ns,
+            part: Sample::default(),
+            falls: 0,
+            rises: 0,
             sums,
             before: sums,
         }
@@ -131,6 +150,7 @@ impl Legs {
     /// Adds a batch. Returns whether the leg is complete.
     pub(super) fn add(&mut self, batch: &Batch, device_bytes: u64) -> bool {
         let (ns, rival) = (batch.elapsed_ns as f64, self.method());
+        self.whole_ns += ns;
         let sums = &mut self.sums;
         match rival {
             Rival::Ring => sums.ring_ns += ns,
@@ -142,8 +162,9 @@ impl Legs {
             return false;
         }
         // Every file counts, wherever it came from.
+        let counted = Batch { misses: batch.files, hits: 0, ready: 0, ..*batch };
         let mut sample = Sample::default();
-        sample.add(&Batch { misses: batch.files, hits: 0, ready: 0, ..*batch }, 0);
+        sample.add(&counted, 0);
         let pair = &mut sums.pairs[self.number as usize / 2];
         let (all, leg, read) = match rival {
             Rival::Ring => (&mut sums.ring, &mut pair[1], &mut sums.ring_read),
@@ -154,7 +175,37 @@ impl Legs {
         read.add(batch, device_bytes);
         self.samples += 1;
         self.ns += ns;
+        self.watch(&counted);
         self.samples >= TRIAL_SAMPLES && self.ns >= LEG_NS
+    }
+
+    /// Compares the rate with that of the earlier legs by the same method.
+    fn watch(&mut self, counted: &Batch) {
+        let earlier = match self.method() {
+            Rival::Nowait => self.before.nowait,
+            Rival::Ring => self.before.ring,
+        };
+        self.part.add(counted, 0);
+        // As in the samples of the controller, requests that were issued together complete together.
+        let round = SAMPLE_REQUESTS.max(self.part.in_flight());
+        let enough = self.part.requests >= round || self.part.ns >= SAMPLE_NS_MAX;
+        if earlier.samples == 0 || self.part.ns < SAMPLE_NS || !enough {
+            return;
+        }
+        let (low, high) = std::mem::take(&mut self.part).ratios(&earlier);
+        self.falls = if high < FELL { self.falls + 1 } else { 0 };
+        self.rises = if low > ROSE { self.rises + 1 } else { 0 };
+    }
+
+    /// Reports whether the device has changed, or the present leg takes too long.
+    pub(super) fn is_in_vain(&self) -> bool {
+        self.falls.max(self.rises) >= AGREE || self.whole_ns > self.most_ns
+    }
+
+    /// Forgets what was measured in the present leg, except in the sums.
+    fn restart(&mut self) {
+        (self.samples, self.ns, self.whole_ns) = (0, 0.0, 0.0);
+        (self.part, self.falls, self.rises) = (Sample::default(), 0, 0);
     }
 
     /// Leaves a batch out, in which something else was the limit; if `starved`, that was the input, and the
@@ -166,7 +217,7 @@ impl Legs {
             let lost_ns = self.lost_ns();
             self.sums = self.before;
             self.void_lost_ns += lost_ns.saturating_sub(self.lost_ns());
-            (self.samples, self.ns) = (0, 0.0);
+            self.restart();
             // Requests of the other method may still complete.
             self.settling = Some(self.settling.unwrap_or(0).max(u64::from(self.window())));
         }
@@ -178,7 +229,8 @@ impl Legs {
         let (before, in_flight) = (self.method(), self.window());
         self.number += 1;
         self.before = self.sums;
-        (self.samples, self.ns, self.unusable) = (0, 0.0, 0);
+        self.restart();
+        self.unusable = 0;
         self.settling = (self.method() != before).then_some(u64::from(in_flight));
     }
 

@@ -194,7 +194,7 @@ fn jobs_that_cannot_repay_it_compare_nothing() {
     assert!(case(|_| {}, |_, _| {}) > 0, "the ring is faster");
     assert_eq!(case(|job| job.left = 15_000, |_, _| {}), 0, "it ends soon");
     assert_eq!(case(|job| job.left = 38_000, |_, _| {}), 0, "two rounds are most of what repays");
-    assert!(case(|job| job.left = 46_000, |_, _| {}) > 0, "the rest repays two rounds");
+    assert!(case(|job| job.left = 52_000, |_, _| {}) > 0, "the rest repays two rounds");
     assert_eq!(case(|job| job.hit_share = 0.6, |_, _| {}), 0, "files in memory");
     assert_eq!(case(|_| {}, |_, signs| signs.unanswered = true), 0, "no support");
     assert_eq!(case(|_| {}, |_, signs| signs.refused = true), 0, "no ring");
@@ -257,7 +257,7 @@ fn slower_files_in_the_first_half_of_a_round_are_no_loss() {
     job.until_leg(Rival::Ring);
     job.run(30);
     assert_eq!(job.turns.len(), 1, "the first leg by a ring is over: {:?}", job.turns);
-    job.ring = 30_000.0;
+    job.ring = 27_000.0;
     job.run(60);
     assert_eq!(job.turns.len(), 1, "a round is not enough: {:?}", job.turns);
 }
@@ -384,6 +384,46 @@ fn other_limits_end_a_comparison_without_a_result() {
     job.until_leg(Rival::Ring);
     assert_eq!(job.duel.disturb().unwrap().reason, Reason::NoComparison);
     assert_eq!((job.duel.method(), job.duel.disturb()), (Rival::Nowait, None));
+}
+
+/// Returns a job whose second leg by a ring has just ended.
+fn in_leg_3() -> Job {
+    let mut job = Job::new(20_000.0, 20_000.0, 0.0);
+    job.until_leg(Rival::Ring);
+    job.until_leg(Rival::Nowait);
+    job
+}
+
+#[test]
+fn a_device_that_becomes_slow_ends_a_comparison() {
+    // While what was in flight completes, and after that.
+    for before in [0, 10] {
+        let mut job = in_leg_3();
+        job.run(before);
+        (job.nowait, job.ring) = (200.0, 200.0);
+        job.run(200);
+        assert_eq!((job.duel.method(), job.duel.window()), (Rival::Nowait, None));
+        assert_eq!(job.reasons()[1..], [Reason::NoComparison], "{:?}", job.turns);
+        job.run(1_200);
+        let fell = |one: &crate::Decision| matches!(one.reason, Reason::Fell { .. });
+        assert!(job.auto.log().decisions().any(fell), "{}", job.auto.why());
+    }
+}
+
+#[test]
+fn a_device_that_becomes_fast_and_large_files_end_a_comparison() {
+    let mut job = in_leg_3();
+    job.run(10);
+    (job.nowait, job.ring) = (60_000.0, 60_000.0);
+    job.run(10);
+    assert_eq!(job.turns.get(1).map(|turn| turn.1), Some(Reason::NoComparison));
+
+    let mut job = in_leg_3();
+    for _ in 0..20 {
+        job.batch(|batch, _| batch.bytes = batch.files << 30);
+    }
+    assert_eq!(job.duel.window(), None);
+    assert_eq!(job.reasons()[1..], [Reason::NoComparison], "{:?}", job.turns);
 }
 
 #[test]

@@ -20,13 +20,15 @@ pub(super) struct Choice<'e> {
     changes: u32,
     /// Bytes from devices until the last batch.
     read_bytes: Option<u64>,
+    /// Reads until the last batch that blocked because the file system does not support `RWF_NOWAIT`.
+    unanswered: u64,
 }
 
 impl<'e> Choice<'e> {
     pub(super) fn new(shared: &'e Shared<'e>, window_max: u32) -> Self {
         let polite = shared.plan.tuning == Tuning::Polite;
         let duel = Duel::new(window_max, shared.methods.ring_window(), polite);
-        Self { shared, duel, by_ring: false, changes: 0, read_bytes: None }
+        Self { shared, duel, by_ring: false, changes: 0, read_bytes: None, unanswered: 0 }
     }
 
     /// Returns the window of a comparison, which then holds instead of that of the controller.
@@ -55,6 +57,7 @@ impl<'e> Choice<'e> {
         let done = shared.gauges.files() + shared.failed.load(Ordering::Relaxed);
         let before = self.read_bytes.replace(read_bytes);
         let changes = auto.changes();
+        let unanswered = shared.unanswered.load(Ordering::Relaxed);
         let signs = Signs {
             at_ns,
             window: auto.window(),
@@ -65,7 +68,7 @@ impl<'e> Choice<'e> {
             left_known,
             ended: shared.source.has_ended(),
             device_bytes: before.map_or(0, |before| read_bytes.saturating_sub(before)),
-            unanswered: shared.unanswered.load(Ordering::Relaxed) > 0,
+            unanswered: std::mem::replace(&mut self.unanswered, unanswered) != unanswered,
             refused: shared.methods.refused().is_some(),
         };
         let turn = self.duel.observe(batch, &signs);
@@ -161,6 +164,8 @@ mod tests {
         let limits = AutoLimits { window_max, permits: 2, ..AutoLimits::default() };
         let (mut auto, mut choice) = (Auto::new(limits), Choice::new(&shared, window_max));
         let (mut legs, mut read_bytes) = (Vec::new(), 0);
+        // A single file of another file system.
+        shared.unanswered.store(1, Ordering::Relaxed);
         for at in 1..200 {
             let batch = batch(shared.methods.is_ring());
             read_bytes += batch.bytes;

@@ -20,6 +20,7 @@ mod limits;
 mod looped;
 mod measure;
 mod pilot;
+mod read_waits;
 mod ready;
 mod remaining;
 #[cfg(test)]

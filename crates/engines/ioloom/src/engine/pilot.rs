@@ -315,8 +315,8 @@ fn batch(before: &Counts, now: &Counts, present: Present, waits: &mut u64) -> Ba
         in_flight: f64::from(before.done.in_flight + now.done.in_flight) / 2.0,
         input_limited: f64::from(u8::from(present.input_empty)),
         memory_limited: f64::from(u8::from(present.memory_short)),
-        // Files that are ready count towards the window here.
-        ready: 0,
+        // They count towards the places of the run, not towards the limit of the controller.
+        ready: now.done.ready,
         refused: now.refused.saturating_sub(before.refused),
         first_ns: None,
     }
@@ -507,15 +507,15 @@ mod tests {
 
     #[test]
     fn a_batch_is_the_difference_of_two_moments() {
-        let done = GaugeCounts { files: 100, bytes: 1000, waited: 40, in_flight: 8 };
+        let done = GaugeCounts { files: 100, bytes: 1000, waited: 40, in_flight: 8, ready: 20 };
         let before = Counts { at_ns: 1000, done, cpu_ns: 500, ..Counts::default() };
-        let done = GaugeCounts { files: 200, bytes: 5000, waited: 70, in_flight: 4 };
+        let done = GaugeCounts { files: 200, bytes: 5000, waited: 70, in_flight: 4, ready: 300 };
         let now = Counts { at_ns: 2000, done, cpu_ns: 1000, refused: 2, ..before };
         let present = Present { permits: 2, ..Present::default() };
         let seen = batch(&before, &now, present, &mut 0);
         assert_eq!((seen.elapsed_ns, seen.files, seen.bytes), (1000, 100, 4000));
         assert_eq!((seen.misses, seen.hits, seen.refused), (30, 70, 2));
-        assert_eq!((seen.in_flight, seen.idle), (6.0, 0.75));
+        assert_eq!((seen.in_flight, seen.idle, seen.ready), (6.0, 0.75, 300));
         let asleep = batch(&before, &now, Present { held: 1.0, ..present }, &mut 0);
         assert_eq!(asleep.idle, 0.0, "a function that sleeps holds its permit");
         let later = Counts { waited_later: 500, ..now };

@@ -7,7 +7,8 @@
 //! reads, all share it again, and the next attempt comes later.
 //!
 //! The watching thread looks at the permits, at most every [`INTERVAL_NS`]. It costs a few relaxed loads. On file
-//! systems without `RWF_NOWAIT` blocking threads take permits, too, and nothing is decided.
+//! systems without `RWF_NOWAIT` blocking threads take permits, too, and nothing is decided until [`QUIET_NS`] after the
+//! last read of such a file.
 
 use crate::shared::Shared;
 use ioloom_model::Method;
@@ -16,6 +17,8 @@ use std::sync::atomic::Ordering;
 
 /// Least time between two looks.
 const INTERVAL_NS: u64 = 10_000_000;
+/// Time after the last read that blocked for want of `RWF_NOWAIT` until blocking threads take no permits.
+const QUIET_NS: u64 = 10 * INTERVAL_NS;
 /// Mean time of the functions of a file from which they count as long: a wake-up on a busy processor takes more.
 const LONG_NS: u64 = 200_000;
 /// Looks in a row that find threads waiting for permits before few workers share the window.
@@ -51,6 +54,9 @@ pub(super) struct Sharing {
     next_pause: u32,
     /// Time and files at the last look.
     before: Option<(u64, u64)>,
+    /// Reads that blocked for want of `RWF_NOWAIT`, and until when nothing is decided because of them.
+    unanswered: u64,
+    quiet_ns: u64,
 }
 
 impl Sharing {
@@ -62,8 +68,16 @@ impl Sharing {
     }
 
     fn new() -> Self {
-        let (crowded, free, pause) = (0, 0, 0);
-        Self { few: false, crowded, free, pause, next_pause: FIRST_PAUSE, before: None }
+        Self {
+            few: false,
+            crowded: 0,
+            free: 0,
+            pause: 0,
+            next_pause: FIRST_PAUSE,
+            before: None,
+            unanswered: 0,
+            quiet_ns: 0,
+        }
     }
 
     /// Reports whether few workers share the window.
@@ -78,14 +92,15 @@ impl Sharing {
         if shared.methods.is_ring() {
             return self.reset();
         }
-        if shared.unanswered.load(Ordering::Relaxed) > 0 {
+        let now_ns = monotonic_ns();
+        if self.blocks(shared.unanswered.load(Ordering::Relaxed), now_ns) {
             if self.few {
                 set(shared, u32::MAX);
             }
             return self.reset();
         }
         let found = Found {
-            now_ns: monotonic_ns(),
+            now_ns,
             files,
             permits: permits.count(),
             held: permits.held(),
@@ -94,6 +109,16 @@ impl Sharing {
         if let Some(few) = self.observe(found) {
             set(shared, if few { permits.count() as u32 } else { u32::MAX });
         }
+    }
+
+    /// Reports whether blocking threads may take permits, given how many reads have blocked for want of
+    /// `RWF_NOWAIT`.
+    fn blocks(&mut self, unanswered: u64, now_ns: u64) -> bool {
+        if unanswered != self.unanswered {
+            self.unanswered = unanswered;
+            self.quiet_ns = now_ns.saturating_add(QUIET_NS);
+        }
+        now_ns < self.quiet_ns
     }
 
     /// Forgets what it has found, because another decision has set the number of workers.
@@ -217,6 +242,16 @@ mod tests {
         }
         let gaps: Vec<_> = attempts.windows(2).map(|pair| pair[1] - pair[0]).collect();
         assert!(gaps.len() >= 4 && gaps.windows(2).all(|pair| pair[1] > pair[0]), "{gaps:?}");
+    }
+
+    #[test]
+    fn a_read_that_blocks_for_want_of_support_counts_for_a_while() {
+        let mut sharing = Sharing::new();
+        let ms = 1_000_000;
+        assert!(!sharing.blocks(0, 1_000 * ms));
+        assert!(sharing.blocks(1, 1_010 * ms) && sharing.blocks(1, 1_100 * ms));
+        assert!(!sharing.blocks(1, 1_110 * ms));
+        assert!(sharing.blocks(2, 1_120 * ms));
     }
 
     #[test]

@@ -12,15 +12,15 @@
 
 use super::blocking_crew::BlockingCrew;
 use super::pilot::Pilot;
+use super::read_waits::ReadWaits;
 use super::sharing::Sharing;
 use super::traced::{Sampled, Traced};
 use super::work::{Executed, ProgressNow, RunOptions, Work, Worker};
 use super::{blocking, looped, ready, roles, traced};
-use crate::bell::Bell;
 use crate::error::{Error, START_THREAD};
 use crate::fetch;
 use crate::shared::Shared;
-use ioloom_budget::{Part, Permits};
+use ioloom_budget::Part;
 use ioloom_control::Ramp;
 use ioloom_model::layout::{Driver, Role};
 use ioloom_model::{Method, ReadAhead, Tuned};
@@ -227,46 +227,6 @@ fn run_threads<W: Work>(threads: Threads<'_, W>) -> Finished<W::Local> {
         all.sampled = sampler.map(GaugeSampler::stop).unwrap_or_default();
     });
     all
-}
-
-/// Counts how often the workers waited for reads.
-///
-/// The system counts all waits of a process. The waits of the watching thread, for permits and for
-/// paths are known and subtracted. New threads also wait for the lock of the shared address space, more
-/// so the more there are. So for `nowait`, whose reads report whether they found their data in
-/// memory, the count is capped at the number of misses and of blocks read from a device.
-struct ReadWaits<'e> {
-    shared: &'e Shared<'e>,
-    before: proc::Usage,
-    /// Waits of the watching thread.
-    watcher: u64,
-}
-
-/// Smallest read from a device, for one name or inode.
-const BLOCK_BYTES: u64 = 4096;
-
-impl<'e> ReadWaits<'e> {
-    fn new(shared: &'e Shared<'e>) -> Self {
-        Self { shared, before: proc::usage(UsageOf::Process).unwrap_or_default(), watcher: 0 }
-    }
-
-    fn for_reads(&self, now: &proc::Usage) -> u64 {
-        let for_permits = self.shared.permits.as_ref().map_or(0, Permits::sleeps);
-        let all = now.voluntary_switches.saturating_sub(self.before.voluntary_switches);
-        let bells = [self.shared.source.bell(), &self.shared.spare_bell].map(Bell::sleeps);
-        let resting = bells.iter().sum::<u64>() + self.shared.blocking.sleeps();
-        let for_reads = all.saturating_sub(self.watcher + for_permits + resting);
-        if self.shared.plan.method != Method::Nowait {
-            return for_reads;
-        }
-        // Files on a filesystem that is not read from a block device were seen: opens wait there,
-        // too, and no counter shows them.
-        if self.shared.unanswered.load(Ordering::Relaxed) > 0 {
-            return for_reads;
-        }
-        let blocks = now.read_bytes.saturating_sub(self.before.read_bytes) / BLOCK_BYTES;
-        for_reads.min(self.shared.gauges.misses() + blocks)
-    }
 }
 
 /// The threads that run, and when to start more of them.
