@@ -58,7 +58,8 @@ pub(super) const ACCEPTED: [&str; 28] = [
      (File exists) and leaves it empty, ours has its entries and attributes, or links with -l",
     "times and extended attributes of the directories above a source with --parents: GNU's sets the times \
      only of those that it creates, and not again after the next source, and copies no user attributes",
-    "--parents of a source that a plain user cannot reach: GNU's has created the directories above it",
+    "--parents of a source that a plain user cannot reach: GNU's has created the directories above it, or \
+     left one open to its owner",
     "a file with several names of which some have a target: the first name that is found is written into \
      its target or created, and decides the attributes of all",
     "backups of a target whose source a plain user cannot read: GNU's has moved it to its backup and back, \
@@ -122,7 +123,7 @@ fn into_itself(run: &Run) -> BTreeSet<PathBuf> {
 
 /// Returns the path in a message, in which names that are not text have the form `'a'$'\377''b'`, and
 /// names with an apostrophe are in quotation marks.
-fn unquoted(text: &str) -> Option<PathBuf> {
+pub(super) fn unquoted(text: &str) -> Option<PathBuf> {
     if let Some(name) = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
         return Some(name.into());
     }
@@ -362,12 +363,15 @@ fn linked_to_forbidden(difference: &Difference, ours: &Run) -> bool {
 /// alone can restore it.
 fn changed_and_forbidden(difference: &Difference, ours: &Run) -> bool {
     let path = Path::new(&difference.path);
-    let name = path.to_string_lossy();
-    let is_it = |line: &str| line.contains("preserving times for") && line.contains(name.as_ref());
+    let is_it = |line: &str| {
+        let (_, rest) = line.split_once("preserving times for ")?;
+        let named: PathBuf = unquoted(rest.rsplit_once(": ")?.0)?;
+        Some(parents::without_dots(&named) == path)
+    };
     difference.field == "mtime"
         && difference.ours == "now"
         && ours.1.get(path).is_some_and(|record| record.is("directory"))
-        && ours.0.err.lines().any(is_it)
+        && ours.0.err.lines().any(|line| is_it(line) == Some(true))
 }
 
 /// Returns true if only user attributes differ, of an existing directory whose times GNU's could
