@@ -2,11 +2,10 @@
 
 use super::copy_case::Case;
 use super::copy_parents as parents;
-use super::copy_run::{Run, group, is_of_source, resolved};
+use super::copy_run::{Run, group, is_of_source, resolved, unquoted, without_dots};
 use super::snapshot::{Difference, Record, Snapshot, compare};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 #[cfg(test)]
@@ -119,39 +118,6 @@ fn into_itself(run: &Run) -> BTreeSet<PathBuf> {
     };
     let named = run.0.err.lines().filter_map(refused);
     named.map(|path: PathBuf| resolved(&path, &run.1)).collect()
-}
-
-/// Returns the path in a message, in which names that are not text have the form `'a'$'\377''b'`, and
-/// names with an apostrophe are in quotation marks.
-pub(super) fn unquoted(text: &str) -> Option<PathBuf> {
-    if let Some(name) = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
-        return Some(name.into());
-    }
-    let (mut rest, mut name) = (text, Vec::new());
-    while !rest.is_empty() {
-        let (escaped, inner) = match rest.strip_prefix("$'") {
-            Some(inner) => (true, inner),
-            None => (false, rest.strip_prefix('\'')?),
-        };
-        let end = inner.find('\'')?;
-        let (mut part, after) = (&inner.as_bytes()[..end], &inner[end + 1..]);
-        while let Some((byte, others)) = part.split_first() {
-            let octal = escaped.then_some(others).and_then(|digits| digits.get(..3));
-            let digits = octal.filter(|_| *byte == b'\\').and_then(|d| std::str::from_utf8(d).ok());
-            let code = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-            let letter = match others.first().filter(|_| escaped && *byte == b'\\') {
-                Some(b'n') => Some(b'\n'),
-                Some(b't') => Some(b'\t'),
-                Some(b'\\') => Some(b'\\'),
-                _ => None,
-            };
-            let length = if code.is_some() { 3 } else { usize::from(letter.is_some()) };
-            name.push(code.or(letter).unwrap_or(*byte));
-            part = &others[length..];
-        }
-        rest = after;
-    }
-    Some(OsString::from_vec(name).into())
 }
 
 /// Removes the differences of paths where ours has kept what was there `before`, for a reason.
@@ -366,7 +332,7 @@ fn changed_and_forbidden(difference: &Difference, ours: &Run) -> bool {
     let is_it = |line: &str| {
         let (_, rest) = line.split_once("preserving times for ")?;
         let named: PathBuf = unquoted(rest.rsplit_once(": ")?.0)?;
-        Some(parents::without_dots(&named) == path)
+        Some(without_dots(&named) == path)
     };
     difference.field == "mtime"
         && difference.ours == "now"

@@ -1,10 +1,9 @@
 //! Rules of `--parents`.
 
-use super::copy_accepted::unquoted;
 use super::copy_case::Case;
-use super::copy_run::{Run, group, is_of_source, resolved};
+use super::copy_run::{Run, group, is_of_source, resolved, unquoted, without_dots};
 use super::snapshot::Difference;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// Accepts times and attributes of the directories above sources, and those that GNU's has created for a
 /// source that cannot be reached.
@@ -48,10 +47,6 @@ fn both_say(system: &Run, ours: &Run, what: &str) -> bool {
         let mut lines = run.0.err.lines();
         lines.any(|line| line.contains(what) && line.ends_with(": Permission denied"))
     })
-}
-
-pub(super) fn without_dots(path: &Path) -> PathBuf {
-    path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
 /// Returns true if a directory is above the copy of a source. That of `source/.` is above its own entries.

@@ -203,7 +203,7 @@ fn a_directory_above_a_closed_one_is_open_to_its_owner_only_in_gnus_copy() {
 
 #[test]
 fn only_the_directory_that_gnus_could_not_create_has_another_inherited_acl() {
-    let tree = |mode, acl: &str| {
+    let tree = |mode: &str, acl: &str| {
         let attributes = format!("system.posix_acl_access={acl} system.posix_acl_default=1");
         let fields = [("type", "directory"), ("mode", mode), ("attributes", &attributes)];
         snapshot(&[("t/source/source", &fields)])
