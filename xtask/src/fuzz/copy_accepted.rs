@@ -2,11 +2,10 @@
 
 use super::copy_case::Case;
 use super::copy_parents as parents;
-use super::copy_run::{Run, group, is_of_source, resolved};
+use super::copy_run::{Run, group, is_of_source, resolved, unquoted, without_dots};
 use super::snapshot::{Difference, Record, Snapshot, compare};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 #[cfg(test)]
@@ -58,7 +57,8 @@ pub(super) const ACCEPTED: [&str; 28] = [
      (File exists) and leaves it empty, ours has its entries and attributes, or links with -l",
     "times and extended attributes of the directories above a source with --parents: GNU's sets the times \
      only of those that it creates, and not again after the next source, and copies no user attributes",
-    "--parents of a source that a plain user cannot reach: GNU's has created the directories above it",
+    "--parents of a source that a plain user cannot reach: GNU's has created the directories above it, or \
+     left one open to its owner",
     "a file with several names of which some have a target: the first name that is found is written into \
      its target or created, and decides the attributes of all",
     "backups of a target whose source a plain user cannot read: GNU's has moved it to its backup and back, \
@@ -118,39 +118,6 @@ fn into_itself(run: &Run) -> BTreeSet<PathBuf> {
     };
     let named = run.0.err.lines().filter_map(refused);
     named.map(|path: PathBuf| resolved(&path, &run.1)).collect()
-}
-
-/// Returns the path in a message, in which names that are not text have the form `'a'$'\377''b'`, and
-/// names with an apostrophe are in quotation marks.
-fn unquoted(text: &str) -> Option<PathBuf> {
-    if let Some(name) = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
-        return Some(name.into());
-    }
-    let (mut rest, mut name) = (text, Vec::new());
-    while !rest.is_empty() {
-        let (escaped, inner) = match rest.strip_prefix("$'") {
-            Some(inner) => (true, inner),
-            None => (false, rest.strip_prefix('\'')?),
-        };
-        let end = inner.find('\'')?;
-        let (mut part, after) = (&inner.as_bytes()[..end], &inner[end + 1..]);
-        while let Some((byte, others)) = part.split_first() {
-            let octal = escaped.then_some(others).and_then(|digits| digits.get(..3));
-            let digits = octal.filter(|_| *byte == b'\\').and_then(|d| std::str::from_utf8(d).ok());
-            let code = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-            let letter = match others.first().filter(|_| escaped && *byte == b'\\') {
-                Some(b'n') => Some(b'\n'),
-                Some(b't') => Some(b'\t'),
-                Some(b'\\') => Some(b'\\'),
-                _ => None,
-            };
-            let length = if code.is_some() { 3 } else { usize::from(letter.is_some()) };
-            name.push(code.or(letter).unwrap_or(*byte));
-            part = &others[length..];
-        }
-        rest = after;
-    }
-    Some(OsString::from_vec(name).into())
 }
 
 /// Removes the differences of paths where ours has kept what was there `before`, for a reason.
@@ -362,12 +329,15 @@ fn linked_to_forbidden(difference: &Difference, ours: &Run) -> bool {
 /// alone can restore it.
 fn changed_and_forbidden(difference: &Difference, ours: &Run) -> bool {
     let path = Path::new(&difference.path);
-    let name = path.to_string_lossy();
-    let is_it = |line: &str| line.contains("preserving times for") && line.contains(name.as_ref());
+    let is_it = |line: &str| {
+        let (_, rest) = line.split_once("preserving times for ")?;
+        let named: PathBuf = unquoted(rest.rsplit_once(": ")?.0)?;
+        Some(without_dots(&named) == path)
+    };
     difference.field == "mtime"
         && difference.ours == "now"
         && ours.1.get(path).is_some_and(|record| record.is("directory"))
-        && ours.0.err.lines().any(is_it)
+        && ours.0.err.lines().any(|line| is_it(line) == Some(true))
 }
 
 /// Returns true if only user attributes differ, of an existing directory whose times GNU's could

@@ -1,9 +1,9 @@
 //! Rules of `--parents`.
 
 use super::copy_case::Case;
-use super::copy_run::{Run, group, is_of_source, resolved};
+use super::copy_run::{Run, group, is_of_source, resolved, unquoted, without_dots};
 use super::snapshot::Difference;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// Accepts times and attributes of the directories above sources, and those that GNU's has created for a
 /// source that cannot be reached.
@@ -27,14 +27,25 @@ pub(super) fn accepts(case: &Case, difference: &Difference, system: &Run, ours: 
             (&*difference.theirs, &*difference.ours) == ("directory", "absent")
                 && cannot_reach(system, ours)
         }
+        "mode" => {
+            let bits = |text: &str| u32::from_str_radix(text, 8).unwrap_or(0);
+            !case.root
+                && bits(&difference.theirs) == bits(&difference.ours) | 0o700
+                && both_say(system, ours, "failed to get attributes of ")
+        }
         _ => false,
     }
 }
 
 fn cannot_reach(system: &Run, ours: &Run) -> bool {
+    both_say(system, ours, "cannot stat ")
+}
+
+/// Returns true if both programs report that they have no permission for something.
+fn both_say(system: &Run, ours: &Run, what: &str) -> bool {
     [system, ours].iter().all(|run| {
         let mut lines = run.0.err.lines();
-        lines.any(|line| line.contains("cannot stat ") && line.contains("Permission denied"))
+        lines.any(|line| line.contains(what) && line.ends_with(": Permission denied"))
     })
 }
 
@@ -42,7 +53,7 @@ fn cannot_reach(system: &Run, ours: &Run) -> bool {
 fn is_above_copy(case: &Case, path: &Path) -> bool {
     let is_above = |(place, source): (PathBuf, &Path)| {
         let ends_here = source.as_os_str().as_encoded_bytes().ends_with(b"/.");
-        let plain: PathBuf = place.components().filter(|part| *part != Component::CurDir).collect();
+        let plain = without_dots(&place);
         plain.starts_with(path) && (plain != path || ends_here)
     };
     case.places().into_iter().any(is_above)
@@ -70,6 +81,24 @@ pub(super) fn retain_unparented(
         follows && source.is_some_and(|at| at.starts_with("source") && ours.1.contains_key(&at))
     };
     let is_copy = |path: &Path| !case.originals(path).is_empty() || is_followed(path);
+    // GNU's has not given the directory its final mode, nor the mask of an inherited ACL.
+    let is_unfinished = |path: &Path, difference: &Difference| {
+        let bits = |text: &str| u32::from_str_radix(text, 8).unwrap_or(0);
+        let is_named = said.lines().any(|line| {
+            let quoted = line.strip_prefix("cp: cannot create directory ");
+            let quoted = quoted.and_then(|rest| rest.strip_suffix(": File exists"));
+            quoted.and_then(unquoted).is_some_and(|named| without_dots(&named) == path)
+        });
+        let inherits = |run: &Run| {
+            let there = run.1.get(path).and_then(|record| record.fields.get("attributes"));
+            there.is_some_and(|all| all.contains("system.posix_acl_default="))
+        };
+        let is_less = match difference.field {
+            "mode" => bits(&difference.ours) & !bits(&difference.theirs) == 0,
+            field => field == "attributes",
+        };
+        is_named && is_less && inherits(system) && inherits(ours)
+    };
     differences.retain(|difference| {
         let path = Path::new(&difference.path);
         let is_missing = difference.field == "entry" && difference.theirs == "absent";
@@ -80,7 +109,7 @@ pub(super) fn retain_unparented(
             && group(path, &ours.1).iter().any(|name| is_copy(name))
             && group(path, &ours.1).iter().all(|name| name.starts_with("source") || is_copy(name));
         let is_as_source = is_missing || is_of_source(case, difference, &ours.1);
-        !(is_copy(path) && is_as_source || is_linked)
+        !(is_copy(path) && is_as_source || is_linked || is_unfinished(path, difference))
     });
     ours.0.code == Some(0)
 }

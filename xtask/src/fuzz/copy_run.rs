@@ -4,7 +4,8 @@ use super::copy_case::Case;
 use super::program::Ended;
 use super::snapshot::{Difference, Record, Snapshot};
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
 
 /// How a program ended, and the working directory after it.
 pub(super) type Run = (Ended, Snapshot);
@@ -55,4 +56,42 @@ pub(super) fn is_of_source(case: &Case, difference: &Difference, snapshot: &Snap
                 && record.fields.get(difference.field) == Some(&difference.ours)
         })
     })
+}
+
+/// Returns the path in a message, in which names that are not text have the form `'a'$'\377''b'`, and
+/// names with an apostrophe are in quotation marks.
+pub(super) fn unquoted(text: &str) -> Option<PathBuf> {
+    if let Some(name) = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
+        return Some(name.into());
+    }
+    let (mut rest, mut name) = (text, Vec::new());
+    while !rest.is_empty() {
+        let (escaped, inner) = match rest.strip_prefix("$'") {
+            Some(inner) => (true, inner),
+            None => (false, rest.strip_prefix('\'')?),
+        };
+        let end = inner.find('\'')?;
+        let (mut part, after) = (&inner.as_bytes()[..end], &inner[end + 1..]);
+        while let Some((byte, others)) = part.split_first() {
+            let octal = escaped.then_some(others).and_then(|digits| digits.get(..3));
+            let digits = octal.filter(|_| *byte == b'\\').and_then(|d| std::str::from_utf8(d).ok());
+            let code = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+            let letter = match others.first().filter(|_| escaped && *byte == b'\\') {
+                Some(b'n') => Some(b'\n'),
+                Some(b't') => Some(b'\t'),
+                Some(b'\\') => Some(b'\\'),
+                _ => None,
+            };
+            let length = if code.is_some() { 3 } else { usize::from(letter.is_some()) };
+            name.push(code.or(letter).unwrap_or(*byte));
+            part = &others[length..];
+        }
+        rest = after;
+    }
+    Some(OsString::from_vec(name).into())
+}
+
+/// Returns a path without its components `.`.
+pub(super) fn without_dots(path: &Path) -> PathBuf {
+    path.components().filter(|part| *part != Component::CurDir).collect()
 }

@@ -183,3 +183,52 @@ fn times_above_a_source_may_differ_only_where_gnu_sets_them_once() {
     assert!(!accepted(&options, &two, "t/source", "mode", ("755", "777")));
     assert!(!accepted(&options, &two, "t/source", "entry", ("directory", "absent")));
 }
+
+#[test]
+fn a_directory_above_a_closed_one_is_open_to_its_owner_only_in_gnus_copy() {
+    const SAID: &str = "cp: failed to get attributes of 'source/d/e': Permission denied";
+    let accepted = |said: &str, root: bool, values: (&str, &str)| {
+        let operands = ["source/d/e/f", "t"].map(PathBuf::from).to_vec();
+        let case = Case { operands, target: None, ..case(&["-dR", "--parents"], root) };
+        let both = run(said, &Snapshot::new());
+        let (theirs, ours) = (values.0.to_owned(), values.1.to_owned());
+        let difference = Difference { path: "t/source/d".into(), field: "mode", theirs, ours };
+        parents::accepts(&case, &difference, &both, &both)
+    };
+    assert!(accepted(SAID, false, ("700", "200")));
+    assert!(!accepted(SAID, true, ("700", "200")), "root can reach every source");
+    assert!(!accepted(SAID, false, ("200", "700")));
+    assert!(!accepted("", false, ("700", "200")));
+}
+
+#[test]
+fn only_the_directory_that_gnus_could_not_create_has_another_inherited_acl() {
+    let tree = |mode: &str, acl: &str| {
+        let attributes = format!("system.posix_acl_access={acl} system.posix_acl_default=1");
+        let fields = [("type", "directory"), ("mode", mode), ("attributes", &attributes)];
+        snapshot(&[("t/source/source", &fields)])
+    };
+    let left = |said: &str, [theirs, ours]: [&str; 2]| {
+        let (system, ours) = (run(said, &tree(theirs, "7")), run("", &tree(ours, "5")));
+        let mut differences = compare(&system.1, &ours.1);
+        let case = case(&["-rP", "--parents"], true);
+        retain_unparented(&case, &mut differences, (&system, &ours));
+        differences.len()
+    };
+    let said = "cp: cannot create directory 't/source/source/.': File exists";
+    let other = "cp: cannot create directory 't/source/other/.': File exists";
+    assert_eq!(left(said, ["774", "754"]), 0);
+    assert_eq!(left(said, ["754", "774"]), 1, "ours gives more");
+    assert_eq!(left(other, ["774", "754"]), 2);
+}
+
+#[test]
+fn a_time_that_cannot_be_restored_is_that_of_the_directory_in_the_message() {
+    let tree = |mtime| snapshot(&[("t/d", &[("type", "directory"), ("mtime", mtime)])]);
+    let is_accepted = |said: &str| {
+        let difference = compare(&tree("1"), &tree("now")).remove(0);
+        changed_and_forbidden(&difference, &run(said, &tree("now")))
+    };
+    assert!(is_accepted("ioloom: preserving times for 't/./d': Operation not permitted"));
+    assert!(!is_accepted("ioloom: preserving times for 't/d/e': Operation not permitted"));
+}
