@@ -252,7 +252,7 @@ impl<'a> Attempt<'a> {
             && resume::in_pieces(self.context, self.route, &self.source.attr)
     }
 
-    /// Finds out whether a new file for which there is no space fits in place of the old one.
+    /// Returns the error of a full disk with the advice of `--in-place`, if the content fits in place of the old file.
     fn advised(&self, error: CopyError) -> CopyError {
         let TargetState::Replace(old) = self.target else { return error };
         let is_content = matches!(error.operation, Operation::Write | Operation::Allocate);
@@ -383,8 +383,8 @@ impl<'a> Attempt<'a> {
 
     /// Fails if the new file has other flags (`chattr`) or another project than the old one, as it inherits both from
     /// its directory, or cannot have its attributes of security modules: the old one is then written in place. One
-    /// open, four ioctls, and one call for the names of the attributes. If there is no space for such an attribute,
-    /// there may be none for the content either, so the old file stays as it is.
+    /// open, four ioctls, and one call for the names of the attributes. A disk that is too full for such an attribute
+    /// may be too full for the content, so the old file stays as it is.
     fn check_flags(&self, new: &NewFile<'_>) -> Result<(), CopyError> {
         let route = self.route;
         let is_replaced = matches!(self.target, TargetState::Replace(_));

@@ -190,7 +190,7 @@ fn remove_stale(
 }
 
 fn is_empty(dir: &Dir) -> bool {
-    // The end is reached if there is no entry.
+    // An empty directory ends at once.
     dir.read(&mut ReadBuffer::new(), &mut |_| false).unwrap_or(false)
 }
 

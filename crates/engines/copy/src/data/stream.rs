@@ -39,13 +39,8 @@ pub(super) fn copy(
         if got == 0 {
             break;
         }
-        let bytes = buffer.bytes(got);
-        if let Some(hasher) = hasher.as_deref_mut() {
-            hasher.update(bytes);
-        }
-        write_all(job, writes_stream, bytes, at)?;
+        pass_on(job, writes_stream, buffer.bytes(got), at, hasher.as_deref_mut())?;
         at += got as u64;
-        job.meter.moved(got as u64);
     }
     Ok(at)
 }
@@ -154,18 +149,29 @@ pub(super) fn copy_unsized(
 ) -> Result<u64, TransferError> {
     let mut at = 0;
     while got > 0 {
-        let bytes = buffer.bytes(got);
-        if let Some(hasher) = hasher.as_deref_mut() {
-            hasher.update(bytes);
-        }
-        write_all(job, false, bytes, at)?;
+        pass_on(job, false, buffer.bytes(got), at, hasher.as_deref_mut())?;
         at += got as u64;
-        job.meter.moved(got as u64);
         got = read_unsized(job, buffer.whole_mut())?;
     }
     // Another attempt reads it again. Ignore a failure: what has no offsets can be read only once.
     let _ = stream::rewind(job.ends.from);
     Ok(at)
+}
+
+/// Writes what was read, and counts and hashes it.
+fn pass_on(
+    job: &Job<'_>,
+    to_stream: bool,
+    bytes: &[u8],
+    at: u64,
+    hasher: Option<&mut Hasher>,
+) -> Result<(), TransferError> {
+    if let Some(hasher) = hasher {
+        hasher.update(bytes);
+    }
+    write_all(job, to_stream, bytes, at)?;
+    job.meter.moved(bytes.len() as u64);
+    Ok(())
 }
 
 fn write_all(

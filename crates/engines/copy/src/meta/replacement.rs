@@ -37,7 +37,7 @@ impl Rules {
     /// that this user may not read or set.
     ///
     /// # Errors
-    /// Fails if there is no space for one.
+    /// Fails if the disk is too full for an attribute.
     pub(crate) fn take_over_security(old: FileRef<'_>, new: FileRef<'_>) -> io::Result<bool> {
         let (from, to) = (old.xattrs(), new.xattrs());
         let is_kept = |name: &CStr| {
