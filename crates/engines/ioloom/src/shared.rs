@@ -88,6 +88,15 @@ impl Shared<'_> {
         self.stop.load(Ordering::Relaxed) || self.cancel.is_cancelled()
     }
 
+    /// Returns how many reads have blocked because the file system does not support `RWF_NOWAIT`. Later
+    /// pieces alone do not count: they may be those of files in memory.
+    pub(crate) fn blocked_reads(&self) -> u64 {
+        match self.unanswered.load(Ordering::Relaxed) {
+            0 => 0,
+            first => first + self.unanswered_later.load(Ordering::Relaxed),
+        }
+    }
+
     /// Returns how threads take paths from the list.
     pub(crate) fn take(&self) -> Take {
         // Threads that start with the run may not have started yet.

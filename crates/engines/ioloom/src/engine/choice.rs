@@ -57,7 +57,7 @@ impl<'e> Choice<'e> {
         let done = shared.gauges.files() + shared.failed.load(Ordering::Relaxed);
         let before = self.read_bytes.replace(read_bytes);
         let changes = auto.changes();
-        let unanswered = shared.unanswered.load(Ordering::Relaxed);
+        let unanswered = shared.blocked_reads();
         let signs = Signs {
             at_ns,
             window: auto.window(),

@@ -13,7 +13,6 @@
 use crate::shared::Shared;
 use ioloom_model::Method;
 use ioloom_sys::clock::monotonic_ns;
-use std::sync::atomic::Ordering;
 
 /// Least time between two looks.
 const INTERVAL_NS: u64 = 10_000_000;
@@ -93,7 +92,7 @@ impl Sharing {
             return self.reset();
         }
         let now_ns = monotonic_ns();
-        if self.blocks(shared.unanswered.load(Ordering::Relaxed), now_ns) {
+        if self.blocks(shared.blocked_reads(), now_ns) {
             if self.few {
                 set(shared, u32::MAX);
             }
