@@ -94,7 +94,9 @@ pub(super) fn complete(trace: &mut Trace, tally: &Tally) {
         // The collector may have counted the same losses per processor.
         checks.chain_breaks = Some(checks.chain_breaks.unwrap_or(0).max(tally.chain_breaks));
     }
-    let mut notes: Vec<String> = evidence.sources.iter().filter(|s| s.lost > 0).map(loss).collect();
+    let is_cut = evidence.complete_until_ns.is_some();
+    let lossy = evidence.sources.iter().filter(|s| s.lost > 0);
+    let mut notes: Vec<String> = lossy.map(|s| loss(s, is_cut)).collect();
     notes.extend(differences(tally));
     notes.extend(gaps(trace, tally));
     for note in notes {
@@ -104,11 +106,14 @@ pub(super) fn complete(trace: &mut Trace, tally: &Tally) {
     }
 }
 
-/// Describes a loss and how to avoid it.
-fn loss(source: &SourceReport) -> String {
+/// Describes a loss and how to avoid it. If the limit of stored events was reached (`is_cut`), larger buffers do not
+/// help.
+fn loss(source: &SourceReport, is_cut: bool) -> String {
     let SourceReport { name, records, lost, .. } = source;
     let pct = *lost as f64 / (records.saturating_add(*lost)) as f64 * 100.0;
-    let advice = if name.starts_with("perf") {
+    let advice = if is_cut && (name.starts_with("perf") || name.starts_with("tracefs")) {
+        "trace a shorter run or fewer threads"
+    } else if name.starts_with("perf") {
         "give the rings more memory (ulimit -l), trace fewer threads, or use level 0"
     } else if name.starts_with("tracefs") {
         "increase the trace buffer (buffer_size_kb of the instance), or trace a shorter run"

@@ -442,6 +442,11 @@ fn every_loss_has_a_note_with_advice() {
         let note = notes.iter().find(|n| n.starts_with(&format!("{name} lost 3 of 100 records")));
         assert!(note.is_some_and(|n| n.contains("(3.00 %): ")), "{name}: {notes:?}");
     }
+    // Larger buffers do not help if the limit of stored events was reached.
+    let cut = classify(Raw { complete_until_ns: Some(0), ..raw.clone() }).evidence.notes;
+    let advises =
+        |notes: &[String]| notes.iter().any(|n| n.contains("ulimit") || n.contains("_kb"));
+    assert!(advises(&notes) && !advises(&cut), "{cut:?}");
     for source in &mut raw.evidence.sources {
         source.lost = 0;
     }

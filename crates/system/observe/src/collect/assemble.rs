@@ -177,12 +177,13 @@ pub(super) fn evidence(
     let gather = &collected.gather;
     let mut notes = run.notes.clone();
     let mut sources = user_sources(run, finished, &mut notes);
+    let switch_ns = run.costs.switch_ns.map(|ns| ns / 2.0);
     if run.own_events {
         sources.push(source(
             "perf.switch",
-            gather.own_switches,
+            gather.own_kept,
             collected.own_lost + gather.unknown + gather.own_over,
-            run.costs.switch_ns.map(|ns| ns / 2.0),
+            switch_ns,
             "user",
         ));
         sources.push(source("perf.major-fault", gather.own_faults, 0, None, "user"));
@@ -204,8 +205,11 @@ pub(super) fn evidence(
     }
     losses(collected, &mut notes);
     let elapsed_ns = run.end_ns.saturating_sub(run.start_ns).max(1);
-    let cost_ns: f64 =
+    let kept_ns: f64 =
         sources.iter().filter_map(|s| Some(s.records as f64 * s.ns_per_event?)).sum();
+    // Dropped switches cost as much as stored ones.
+    let dropped = gather.own_switches.saturating_sub(gather.own_kept) as f64;
+    let cost_ns = kept_ns + dropped * switch_ns.unwrap_or(0.0);
     let missing = run.registered.saturating_sub(finished.len().saturating_sub(1));
     if run.registered > 0 && missing > 0 {
         notes.push(format!("{missing} threads did not finish and are omitted"));
@@ -310,9 +314,11 @@ mod tests {
     fn events_beyond_the_limit_are_lost() {
         let mut collected = Collected { own_lost: 1, kernel_lost: 10, ..Collected::default() };
         (collected.gather.over, collected.gather.own_over) = (500, 200);
+        (collected.gather.own_switches, collected.gather.own_kept) = (300, 100);
         let evidence = evidence(&run(Level::Kernel), &collected, &[], 0);
         let lost = |name: &str| evidence.sources.iter().find(|s| s.name == name).map(|s| s.lost);
         assert_eq!(lost("perf.switch"), Some(201));
+        assert_eq!(evidence.sources.iter().map(|s| s.records).sum::<u64>(), 100);
         assert_eq!(evidence.sources.iter().map(|s| s.lost).sum::<u64>(), 511);
     }
 

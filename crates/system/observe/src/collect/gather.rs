@@ -65,7 +65,11 @@ pub(super) struct Gather {
     pub(super) chain_breaks: u64,
     /// Number of stored events by kind.
     pub(super) kept: BTreeMap<Kind, u64>,
+    /// Number of delivered switches from the rings of threads.
     pub(super) own_switches: u64,
+    /// Those of them that were stored.
+    pub(super) own_kept: u64,
+    /// Number of stored page faults.
     pub(super) own_faults: u64,
     /// Records reported as lost by the rings.
     pub(super) reported_lost: u64,
@@ -170,12 +174,13 @@ impl Gather {
                 if self.known(tid).is_some() && self.room(at_ns) {
                     let switch = Switch { at_ns, out, preempted, uninterruptible, cpu, next_tid };
                     self.know(tid).own.push(switch);
+                    self.own_kept += 1;
                 }
             }
             Record::Fault { at_ns, tid, address, .. } => {
-                self.own_faults += 1;
                 if self.known(tid).is_some() && self.room(at_ns) {
                     self.know(tid).faults.push(Fault { at_ns, address });
+                    self.own_faults += 1;
                 }
             }
             Record::Lost { count } => self.reported_lost += count,

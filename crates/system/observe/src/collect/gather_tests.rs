@@ -177,6 +177,7 @@ fn events_beyond_the_limit_are_counted() {
     g.own(Record::Lost { count: 4 });
     assert_eq!((g.threads[&7].own.len(), g.over, g.reported_lost), (3, 7, 4));
     assert_eq!((g.own_over, g.full_ns), (7, Some(3)));
+    assert_eq!((g.own_switches, g.own_kept), (10, 3));
     g.kernel(&switch(11, 0, (7, 1), (0, "swapper")));
     assert_eq!((g.over, g.own_over), (8, 7));
 }
