@@ -49,7 +49,7 @@ pub(super) fn run<'e, W: Work>(
             bytes => spare.take().or_else(|| fetch.arena(shared).try_lease(bytes).ok().flatten()),
         };
         let mut began_ns = helps.as_ref().map(|_| monotonic_ns());
-        let mut cx = Cx { shared, meter: &mut worker.meter, may_wait: true, idle: true };
+        let mut cx = alone(worker);
         let mut started = fetch.start(&mut cx, item, lease);
         loop {
             let loaded = match started {
@@ -87,8 +87,7 @@ pub(super) fn run<'e, W: Work>(
                         break;
                     }
                     worker.in_flight(1);
-                    let mut cx =
-                        Cx { shared, meter: &mut worker.meter, may_wait: true, idle: true };
+                    let mut cx = alone(worker);
                     started = fetch.resume(&mut cx, loaded);
                 }
             }
@@ -167,6 +166,13 @@ fn await_input<W: Work>(worker: &mut Worker<'_, W>) {
     worker.meter.lap(CallKind::Input, 0);
 }
 
+/// Returns the context of a thread that has one file at a time and reads without a permit.
+#[inline]
+fn alone<'a, 'e, W: Work>(worker: &'a mut Worker<'e, W>) -> Cx<'a, 'e> {
+    let (shared, meter) = (worker.shared, &mut worker.meter);
+    Cx { shared, meter, may_wait: true, idle: true, kept: None }
+}
+
 /// Waits for the one piece in flight. Returns `None` if the run has ended.
 fn wait<'e, W: Work>(
     worker: &mut Worker<'e, W>,
@@ -174,7 +180,7 @@ fn wait<'e, W: Work>(
     reaped: &mut Reaped<'e, W::State>,
 ) -> Option<Result<Loaded<'e, W::State>, FileError>> {
     let shared = worker.shared;
-    let mut cx = Cx { shared, meter: &mut worker.meter, may_wait: true, idle: true };
+    let mut cx = alone(worker);
     if let Err(error) = fetch.reap(&mut cx, true, reaped) {
         shared.fail(error);
         return None;

@@ -6,19 +6,23 @@ use super::ready::Ready;
 use super::work::{Piece, RunOptions, Work, Worker};
 use crate::arena::Lease;
 use crate::cancel::Cancel;
+use crate::claim::Claim;
 use crate::error::{Error, FileError, Operation};
-use crate::fetch::{Cx, Fetch, Reaped, Started};
+use crate::fetch::{self, Cx, Fetch, Reaped, Started};
 use crate::loaded::{Data, Loaded};
 use crate::shared::Shared;
-use crate::source::{Item, Listed, Source};
-use ioloom_budget::{Budget, Part};
+use crate::source::{Item, Listed, Next, Source};
+use crate::take::Take;
+use ioloom_budget::{Budget, Part, Permits};
 use ioloom_model::{Plan, ReadOrder};
-use ioloom_observe::Detail;
+use ioloom_observe::{Detail, Meter};
 use ioloom_sys::clock::monotonic_ns;
+use ioloom_sys::file::{Nowait, read_nowait_at};
 use ioloom_walk::PathList;
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -72,6 +76,8 @@ enum Read {
     Blocks,
     Misses,
     Fails,
+    /// At once, after the permit was returned.
+    Returns,
     /// At once, in [`PIECES`] pieces.
     InPieces,
 }
@@ -83,6 +89,8 @@ const PIECES: u64 = 100;
 struct Held {
     /// At the start of each file.
     starts: Vec<bool>,
+    /// After it returned its permit for a read.
+    reads: Vec<bool>,
     /// When it looked for completions, with a read in flight.
     reaps: Vec<bool>,
 }
@@ -114,6 +122,10 @@ impl<'p> Fetch<'p, u64> for Scripted<'p> {
             return Started::Failed(error);
         }
         self.blocked |= how == Read::Blocks;
+        if how == Read::Returns {
+            cx.give_back_permit();
+            self.held.borrow_mut().reads.push(is_held(cx));
+        }
         let piece = Loaded {
             item,
             file: None,
@@ -219,4 +231,52 @@ fn completions_are_taken_without_a_permit() {
     let how = |index: usize| if index == 0 { Read::Misses } else { Read::AtOnce };
     let reaps = held(400, how).reaps;
     assert!(reaps.len() > 10 && reaps.iter().all(|held| !held), "{reaps:?}");
+}
+
+#[test]
+fn a_permit_returned_for_a_read_is_taken_for_the_function_and_kept() {
+    let how = |index: usize| if index == 200 { Read::Returns } else { Read::AtOnce };
+    let held = held(400, how);
+    assert_eq!(held.reads, [false], "the read may wait");
+    assert!(held.starts[200] && held.starts[201], "all files were in memory");
+}
+
+/// Reads a file, which a walk found, with a permit in hand. Returns whether it is still held, or `None` if
+/// the file was not in memory.
+fn held_after(path: &Path) -> Option<bool> {
+    let mut list = PathList::default();
+    list.push_found(&[path.as_os_str().as_bytes()], 1);
+    with_shared(&list, |shared| {
+        let mut fetch = fetch::make::<u64>(shared, 0, 8).unwrap();
+        let meter = &mut Meter::start(monotonic_ns(), Detail::Totals);
+        let take = Take { stripe: 1, threads: 1, paced: false };
+        let next = shared.source.next(&mut Claim::default(), take);
+        let Next::Item(item) = next else { unreachable!("the list has one path") };
+        let mut kept = shared.permits.as_ref().map(Permits::take);
+        let of = Some(&mut kept);
+        let mut cx = Cx { shared, meter, may_wait: false, idle: false, kept: of };
+        match fetch.start(&mut cx, item, None) {
+            Started::Ready(_) => Some(kept.is_some()),
+            Started::Failed(error) => panic!("{error}"),
+            Started::Pending | Started::Later(_) => None,
+        }
+    })
+}
+
+#[test]
+fn a_permit_is_returned_before_reads_that_may_wait_and_kept_for_those_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let large = dir.path().join("large");
+    std::fs::write(&large, vec![1; 1 << 20]).unwrap();
+    let made_up = Path::new("/proc/self/stat");
+    for path in [large.as_path(), made_up] {
+        let file = std::fs::File::open(path).unwrap();
+        let is_hit = matches!(read_nowait_at(&file, &mut [0], 0), Ok(Nowait::Hit(_)));
+        let held = held_after(path);
+        if is_hit {
+            assert_ne!(held, Some(false), "{}: no read waits", path.display());
+        } else if path == made_up {
+            assert_eq!(held, Some(false), "any read may wait");
+        }
+    }
 }

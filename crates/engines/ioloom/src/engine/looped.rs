@@ -47,8 +47,9 @@
 //! wait for memory, paths or workers      the permit is returned
 //! ```
 //!
-//! The method reports a read that has blocked after it ([`Fetch::take_blocked`]), so the first one after
-//! 64 hits is made with a permit in hand. So are the opens before their typical time shows that they wait.
+//! The method reports a read that has blocked after it ([`Fetch::take_blocked`]). Before a read that may wait it
+//! returns the permit: a large file of which only the beginning is in memory is read to its end without one.
+//! Only opens are made with a permit in hand until their typical time shows that they wait.
 
 use super::ready::Ready;
 use super::work::{Work, Worker};
@@ -330,7 +331,8 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
             // The read may wait for its first buffer.
             self.kept = None;
         }
-        let mut cx = Cx { shared, meter: &mut self.worker.meter, may_wait: false, idle };
+        let (meter, kept) = (&mut self.worker.meter, Some(&mut self.kept));
+        let mut cx = Cx { shared, meter, may_wait: false, idle, kept };
         let started = self.fetch.start(&mut cx, item, lease);
         let hit = self.started(started);
         self.compute_all(hit);
@@ -414,7 +416,8 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         }
         self.worker.meter.step_timed();
         let shared = self.worker.shared;
-        let mut cx = Cx { shared, meter: &mut self.worker.meter, may_wait: wait, idle: false };
+        let meter = &mut self.worker.meter;
+        let mut cx = Cx { shared, meter, may_wait: wait, idle: false, kept: None };
         if let Err(error) = self.fetch.reap(&mut cx, wait, &mut self.reaped) {
             shared.fail(error);
         }
@@ -478,7 +481,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
             // The read may block.
             shared.gauges.set(self.worker.number, self.admission.in_flight());
             let meter = &mut self.worker.meter;
-            let mut cx = Cx { shared, meter, may_wait: false, idle: false };
+            let mut cx = Cx { shared, meter, may_wait: false, idle: false, kept: None };
             let started = self.fetch.resume(&mut cx, piece);
             let before = self.hits;
             next = self.started(started);

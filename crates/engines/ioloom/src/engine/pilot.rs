@@ -448,7 +448,8 @@ mod tests {
         let shared = prepare(&source, plan, budget, &RunOptions::default()).unwrap();
         let mut fetch = fetch::make::<()>(&shared, 0, 8).unwrap();
         let mut meter = Meter::start(monotonic_ns(), Detail::Totals);
-        let mut cx = Cx { shared: &shared, meter: &mut meter, may_wait: true, idle: false };
+        let meter = &mut meter;
+        let mut cx = Cx { shared: &shared, meter, may_wait: true, idle: false, kept: None };
         let take = Take { stripe: 1, threads: 1, paced: false };
         let Next::Item(item) = source.next(&mut Claim::default(), take) else { unreachable!() };
         let mut started = fetch.start(&mut cx, item, None);

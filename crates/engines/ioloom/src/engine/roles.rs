@@ -273,7 +273,8 @@ impl<'e, S: Send> Reading<'e, S> {
         });
         // A file that needs more memory is parked, because this thread holds the open limit.
         let idle = self.idle();
-        let mut cx = Cx { shared, meter: &mut worker.meter, may_wait: false, idle };
+        let meter = &mut worker.meter;
+        let mut cx = Cx { shared, meter, may_wait: false, idle, kept: None };
         let started = self.fetch.start(&mut cx, item, lease);
         drop(limit);
         match started {
@@ -339,9 +340,10 @@ impl<'e, S: Send> Reading<'e, S> {
         wait: bool,
     ) -> bool {
         let may_wait = wait && self.may_wait;
-        let mut cx = Cx { shared: worker.shared, meter: &mut worker.meter, may_wait, idle: false };
+        let (shared, meter) = (worker.shared, &mut worker.meter);
+        let mut cx = Cx { shared, meter, may_wait, idle: false, kept: None };
         if let Err(error) = self.fetch.reap(&mut cx, wait, &mut self.reaped) {
-            worker.shared.fail(error);
+            shared.fail(error);
         }
         let came = !self.reaped.is_empty();
         while let Some(result) = self.reaped.pop_front() {

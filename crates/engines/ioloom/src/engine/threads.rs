@@ -2,8 +2,9 @@
 //!
 //! The threads of a pinned plan wait at a start gate, so that the run begins when the last of them
 //! is ready. The default plan starts with one worker, which waits for no other, and with one per permit
-//! as soon as paths wait, so that a run over two small files costs one thread. They also start when files
-//! wait whose reads the first worker has begun, because its function takes long.
+//! as soon as paths wait (but at most one per file of a list), so that a run over two small files costs one
+//! thread. They also start when files wait whose reads the first worker has begun, because its function
+//! takes long.
 //!
 //! More threads start only when the running ones wait for reads (`control::Ramp`): workers of a
 //! window of calls that block, and blocking threads once files turn up whose filesystem does not
@@ -62,6 +63,11 @@ const NOWAIT_FILES_PER_WAIT: u64 = 1;
 /// Returns how many workers of `nowait` start while threads wait now and then, if `at_once` start in any case.
 fn nowait_freely(at_once: u32) -> u32 {
     NOWAIT_FREELY.max(at_once.saturating_mul(2))
+}
+
+/// Returns how many of `at_once` workers start on demand for a list of `files`. More would find no file.
+fn first_of_short_list(at_once: usize, files: usize) -> usize {
+    at_once.min(files.max(2))
 }
 
 /// The result of a thread; `None` after a panic.
@@ -256,19 +262,23 @@ impl<'e> Crew<'e> {
         let layout = &shared.layout;
         let workers_max = (layout.threads_max() - layout.max_of(Role::Blocking)) as usize;
         let at_once = layout.threads_first();
+        let starts = match shared.source.len() {
+            Some(files) if shared.on_demand => first_of_short_list(at_once as usize, files),
+            _ => at_once as usize,
+        };
         let workers = match shared.plan.method {
             // A worker waits for the oldest of its window, and then for nothing for a long time.
             Method::Nowait => {
-                let ramp = Ramp::new(at_once, workers_max as u32, 256);
+                let ramp = Ramp::new(starts as u32, workers_max as u32, 256);
                 ramp.reluctant_from(nowait_freely(at_once), NOWAIT_FILES_PER_WAIT)
             }
             // A thread that waits less leaves its processor idle for less time than a thread costs.
-            _ => Ramp::new(at_once, workers_max as u32, 8),
+            _ => Ramp::new(starts as u32, workers_max as u32, 8),
         };
         let pilot = Pilot::new(shared);
         Self {
             shared,
-            at_once: at_once as usize,
+            at_once: starts,
             pause: FIRST_PAUSE,
             started: 0,
             workers,

@@ -6,6 +6,7 @@ use crate::error::{Error, FileError};
 use crate::loaded::Loaded;
 use crate::shared::Shared;
 use crate::source::Item;
+use ioloom_budget::Permit;
 use ioloom_observe::Meter;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -53,6 +54,23 @@ pub(crate) struct Cx<'a, 'e> {
     /// Whether nothing of this thread is in flight or ready. Without a descriptor an idle thread
     /// waits for other threads; any other first finishes its own files, which hold some.
     pub(crate) idle: bool,
+    /// The permit that this thread keeps for its next function, if it keeps one.
+    pub(crate) kept: Option<&'a mut Option<Permit<'e>>>,
+}
+
+impl Cx<'_, '_> {
+    /// Reports whether this thread holds a permit while it reads.
+    #[inline]
+    pub(crate) fn holds_permit(&self) -> bool {
+        self.kept.as_ref().is_some_and(|kept| kept.is_some())
+    }
+
+    /// Returns the permit before a read that may wait.
+    pub(crate) fn give_back_permit(&mut self) {
+        if let Some(kept) = &mut self.kept {
+            **kept = None;
+        }
+    }
 }
 
 /// A method, as used by one thread.

@@ -97,6 +97,7 @@ impl<'p, S> NowaitWindow<'p, S> {
                 // File systems whose reads may be short anywhere are among those.
                 progress.cut = true;
                 self.blocked = true;
+                cx.give_back_permit();
                 let started = read_on(cx, item, file, lease, progress, (false, &mut self.parked));
                 // A refusal may be that of a single file.
                 if !matches!(started, Started::Failed(_)) {
@@ -117,7 +118,11 @@ impl<'p, S> NowaitWindow<'p, S> {
         how: Unsupported,
     ) -> Started<'p, S> {
         let Begun { file, lease, mut progress } = begun;
-        if how == Unsupported::Waiting {
+        if how == Unsupported::InMemory {
+            // No read waits, so the permit may be kept.
+            cx.kept = None;
+        } else {
+            cx.give_back_permit();
             // File systems whose reads may be short anywhere are among those.
             progress.cut = true;
             self.blocked = true;

@@ -9,8 +9,9 @@ use crate::arena::Lease;
 use crate::error::Operation;
 use crate::source::Item;
 use ioloom_model::CallKind;
-use ioloom_sys::file;
+use ioloom_sys::file::{self, Nowait};
 use std::collections::VecDeque;
+use std::io;
 use std::os::fd::OwnedFd;
 
 /// Files that wait for a larger buffer, because their thread may not wait.
@@ -71,6 +72,25 @@ pub(crate) fn charged<S>(parked: &Parked<'_, S>) -> u64 {
     parked.iter().map(|waiting| waiting.lease.charged()).sum()
 }
 
+/// Reads once. A thread that holds a permit first reads what is in memory. It returns the permit before a read
+/// that may wait, so other threads can run their functions during that read.
+#[inline]
+fn read_once(
+    cx: &mut Cx<'_, '_>,
+    file: &OwnedFd,
+    into: &mut [u8],
+    at: u64,
+    direct: bool,
+) -> io::Result<usize> {
+    if !direct && cx.holds_permit() {
+        match file::read_nowait_at(file, into, at)? {
+            Nowait::Hit(n) => return Ok(n),
+            Nowait::Miss | Nowait::Unsupported | Nowait::Refused => cx.give_back_permit(),
+        }
+    }
+    file::read_at(file, into, at)
+}
+
 /// Reads with blocking calls until the piece is complete. A file that needs more memory than is
 /// free is parked if its thread may not wait.
 pub(crate) fn read_on<'p, S>(
@@ -110,7 +130,8 @@ pub(crate) fn read_on<'p, S>(
         let limit = limit.min(progress.filled + READ_MAX);
         let asked = limit - progress.filled;
         let into = &mut lease.whole_mut()[progress.filled..limit];
-        let result = file::read_at(&file, into, progress.offset + progress.filled as u64);
+        let at = progress.offset + progress.filled as u64;
+        let result = read_once(cx, &file, into, at, direct);
         cx.meter.lap(CallKind::Read, item.index);
         match result {
             Ok(n) if is_end_here(cx, &item, &file, (n, asked), &mut progress, direct) => {

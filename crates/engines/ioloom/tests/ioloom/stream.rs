@@ -219,6 +219,21 @@ fn teams_start_whole_on_demand() {
     }
 }
 
+#[test]
+fn a_short_list_starts_no_more_workers_than_it_has_files() {
+    let (_dir, paths) = make(&roots()[0], &[100; 3]);
+    let threads = || {
+        let files = ioloom::list(&paths).pin(plan("nowait/window:l=16,p=8"));
+        let files = files.start_on_demand(true).map(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+        });
+        files.run().unwrap().measured.threads.len()
+    };
+    // Waits of other tests in this process may start more.
+    let started: Vec<usize> = (0..5).map(|_| threads()).collect();
+    assert!(started.iter().any(|threads| *threads <= 3), "{started:?}");
+}
+
 /// A reader whose window is full rests, although it has waited for a path before and one is ready.
 #[test]
 fn a_reader_without_room_rests_while_paths_wait() {
