@@ -363,9 +363,8 @@ fn requests(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
 
 /// Returns the sizes of the unaligned requests of an arm, in bytes.
 fn request_sizes(arm: &ArmRuns<'_>) -> Vec<u64> {
-    let size = |name: &String| {
-        name.strip_prefix("write_")?.strip_suffix("_refused")?.parse::<u64>().ok()
-    };
+    let size =
+        |name: &String| name.strip_prefix("write_")?.strip_suffix("_refused")?.parse::<u64>().ok();
     let done = arm.runs.iter().filter_map(|run| match &run.outcome {
         Outcome::Done { measured } => Some(measured),
         _ => None,
