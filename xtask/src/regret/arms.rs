@@ -8,6 +8,12 @@ use std::fmt;
 /// Files that a thread of the default takes at once.
 const STRIPE: &str = "stripe=64";
 
+/// Most files in flight of the finer sweep, unless the plan that it surrounds has more.
+const WIDEST: u32 = 2048;
+
+/// Most threads and permits of a plan of `ioloom each`.
+const THREADS_MAX: u32 = 4096;
+
 /// A plan of `ioloom each`, or its default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Plan {
@@ -87,8 +93,9 @@ impl Plan {
     }
 }
 
-/// Returns the coarse sweep: steps of four.
+/// Returns the coarse sweep: windows in steps of four; one thread, one per core and four per core.
 pub(super) fn coarse(cores: u32) -> Vec<Plan> {
+    let cores = cores.clamp(1, THREADS_MAX);
     let mut all = Vec::new();
     for (method, options, windows) in [
         ("nowait", "", &[4, 16, 64, 256, 1024][..]),
@@ -100,7 +107,9 @@ pub(super) fn coarse(cores: u32) -> Vec<Plan> {
     ] {
         all.extend(windows.iter().map(|window| Plan::with(method, *window, cores, options)));
     }
-    all.extend([1, cores, 4 * cores].map(Plan::Threads));
+    let mut threads = vec![1, cores, (4 * cores).min(THREADS_MAX)];
+    threads.dedup();
+    all.extend(threads.into_iter().map(Plan::Threads));
     all.push(Plan::with("read", 8, cores, "chunk=1024KiB"));
     all
 }
@@ -109,7 +118,7 @@ pub(super) fn coarse(cores: u32) -> Vec<Plan> {
 pub(super) fn finer(best: &[(Plan, f64)]) -> Vec<Plan> {
     let mut all: Vec<Plan> = Vec::new();
     for (plan, _) in best.iter().take(2) {
-        let numbers = |n: u32| [(n / 2).max(1), n.saturating_mul(2).min(2048)];
+        let numbers = |n: u32| [(n / 2).max(1), n.saturating_mul(2).min(WIDEST.max(n))];
         let near: Vec<Plan> = match plan {
             Plan::Window { method, window, permits, options } => numbers(*window)
                 .map(|window| Plan::with(method, window, *permits, options))
@@ -128,6 +137,7 @@ pub(super) fn finer(best: &[(Plan, f64)]) -> Vec<Plan> {
 
 /// Returns the plans that every cell runs at the end: ours, and those of other programs.
 pub(super) fn rivals(cores: u32) -> Vec<Plan> {
+    let cores = cores.clamp(1, THREADS_MAX);
     vec![
         Plan::Default,
         Plan::Auto,
@@ -153,6 +163,26 @@ mod tests {
             assert_eq!(Plan::parse(&plan.to_string()), Some(plan));
         }
         assert_eq!(Plan::parse("read"), None);
+    }
+
+    #[test]
+    fn every_machine_has_a_sweep_of_different_plans_that_can_run() {
+        for (cores, expected) in [
+            (0, vec![1, 4]),
+            (1, vec![1, 4]),
+            (2, vec![1, 2, 8]),
+            (512, vec![1, 512, 2048]),
+            (1500, vec![1, 1500, 4096]),
+            (u32::MAX, vec![1, 4096]),
+        ] {
+            let threads = coarse(cores).into_iter().filter_map(|plan| match plan {
+                Plan::Threads(n) => Some(n),
+                _ => None,
+            });
+            assert_eq!(threads.collect::<Vec<_>>(), expected, "{cores}");
+        }
+        let widened = finer(&[(Plan::Threads(4096), 1.0)]);
+        assert_eq!(widened, [Plan::Threads(2048)], "its double cannot run");
     }
 
     #[test]

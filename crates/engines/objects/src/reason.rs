@@ -66,13 +66,19 @@ impl Reason {
 
 /// Classifies a failed request for credentials. A service that fails now has them later.
 fn of_credentials(seen: &Seen) -> Reason {
-    let why = match (&seen.transport, seen.status) {
-        // A host without the service, or a proxy that answers for it.
+    let fails = |status: &u16| matches!(of_status(*status, seen).kind, Kind::Busy | Kind::Server);
+    let why = match (&seen.transport, seen.status.filter(fails)) {
+        // A host without the service, or a proxy that answers for it. The client has repeated the request.
+        (None, Some(status)) if !seen.has_service => {
+            let text = format!(
+                "no credentials found: the request to the metadata service was answered with \
+                 status {status}"
+            );
+            return Reason::new(Kind::Credentials, text);
+        }
         _ if !seen.has_service => None,
         (Some((_, text)), _) => Some(text.clone()),
-        (None, Some(status)) => Some(of_status(status, seen))
-            .filter(|reason| matches!(reason.kind, Kind::Busy | Kind::Server))
-            .map(|reason| reason.text),
+        (None, Some(status)) => Some(of_status(status, seen).text),
         (None, None) => None,
     };
     match why {
@@ -199,11 +205,16 @@ mod tests {
             of(Some(404), None, None, true),
             of(Some(403), Some("AccessDenied"), None, true),
             of(None, None, Some("No route to host"), false),
-            of(Some(502), None, None, false),
-            of(Some(503), None, None, false),
+            of(Some(200), None, Some("Connection reset"), false),
         ] {
             assert_eq!((reason.kind, reason.is_transient()), (Kind::Credentials, false));
             assert_eq!(reason.text, "no credentials found");
+        }
+        // A proxy that answers for it, or the service of a machine that never had credentials.
+        for status in [502, 503] {
+            let reason = of(Some(status), None, None, false);
+            assert_eq!((reason.kind, reason.is_transient()), (Kind::Credentials, false));
+            assert!(reason.text.ends_with(&format!("answered with status {status}")), "{reason:?}");
         }
     }
 

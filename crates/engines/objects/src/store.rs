@@ -120,7 +120,8 @@ impl Store {
         check_endpoint(&endpoint).map_err(wrong)?;
         // An endpoint with http: is a request for it.
         let plain = endpoint.starts_with("http://");
-        let mut builder = builder.with_bucket_name(&location.bucket).with_http_connector(Connector);
+        let connector = Connector { services: services(&variables) };
+        let mut builder = builder.with_bucket_name(&location.bucket).with_http_connector(connector);
         // At Amazon: the address of the zone, and credentials of a session.
         if location.is_directory_bucket() && endpoint.is_empty() {
             builder = builder.with_s3_express(true);
@@ -165,6 +166,16 @@ impl Store {
     pub fn location(&self) -> &Location {
         &self.location
     }
+}
+
+/// Returns the beginnings of the URLs of services for credentials that the settings name.
+fn services(variables: &BTreeMap<String, String>) -> Arc<[String]> {
+    let of_a_container = variables.get("AWS_CONTAINER_CREDENTIALS_FULL_URI").cloned();
+    let of_a_machine = variables.get("AWS_METADATA_ENDPOINT");
+    of_a_container
+        .into_iter()
+        .chain(of_a_machine.map(|url| format!("{}/latest/", url.trim_end_matches('/'))))
+        .collect()
 }
 
 /// Returns the settings of connections. `plain`: without TLS.
@@ -224,11 +235,14 @@ mod tests {
     use super::*;
     use std::io::{BufRead, BufReader, Write};
 
-    #[tokio::test]
-    async fn credentials_are_requested_again() {
+    const KEYS: &str = r#"{"AccessKeyId":"id","SecretAccessKey":"secret","Token":"token","Expiration":"2999-01-01T00:00:00Z"}"#;
+
+    /// Starts a server that refuses two requests and then answers with these documents. Returns its URL and its thread.
+    fn busy_at_first(
+        documents: &'static [&'static str],
+    ) -> (String, std::thread::JoinHandle<Vec<String>>) {
         let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/keys", server.local_addr().unwrap());
-        let keys = r#"{"AccessKeyId":"id","SecretAccessKey":"secret","Token":"token","Expiration":"2999-01-01T00:00:00Z"}"#;
+        let url = format!("http://{}", server.local_addr().unwrap());
         let answer = |status: &str, body: &str| {
             let length = body.len();
             format!(
@@ -236,15 +250,25 @@ mod tests {
             )
         };
         let busy = answer("503 Service Unavailable", "");
-        let answers = [busy.clone(), busy, answer("200 OK", keys)];
+        let served = documents.iter().map(|document| answer("200 OK", document));
+        let answers: Vec<String> = [busy.clone(), busy].into_iter().chain(served).collect();
         let serving = std::thread::spawn(move || {
-            for answer in answers {
+            let serve = |answer: String| {
                 let (stream, _) = server.accept().unwrap();
                 let lines = BufReader::new(&stream).lines().map_while(Result::ok);
-                lines.take_while(|line| !line.is_empty()).for_each(drop);
+                let lines: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
                 (&stream).write_all(answer.as_bytes()).unwrap();
-            }
+                lines[0].clone()
+            };
+            answers.into_iter().map(serve).collect()
         });
+        (url, serving)
+    }
+
+    #[tokio::test]
+    async fn credentials_are_requested_again() {
+        let (url, serving) = busy_at_first(&[KEYS]);
+        let url = format!("{url}/keys");
         let token = tempfile::NamedTempFile::new().unwrap();
         let variables = [
             ("AWS_CONTAINER_CREDENTIALS_FULL_URI", url.as_str()),
@@ -258,6 +282,30 @@ mod tests {
             assert_eq!(found.key_id, "id");
         }
         serving.join().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_metadata_service_that_fails_at_first_is_requested_again() {
+        let (url, serving) = busy_at_first(&["token", "role", KEYS]);
+        let variables = [
+            ("AWS_METADATA_ENDPOINT", url.as_str()),
+            ("AWS_CONFIG_FILE", ""),
+            ("AWS_SHARED_CREDENTIALS_FILE", ""),
+        ];
+        let store = Store::with_variables(Location::parse("s3://b/k").unwrap(), variables).unwrap();
+        let found = store.reading.credentials().get_credential().await.unwrap();
+        assert_eq!(found.key_id, "id");
+        let requests = serving.join().unwrap();
+        let again = requests.iter().filter(|line| line.starts_with("PUT /latest/api/token "));
+        assert_eq!(again.count(), 3, "{requests:?}");
+    }
+
+    #[test]
+    fn services_for_credentials_that_the_settings_name_are_known() {
+        let of = |name: &str, url: &str| services(&[(name.to_owned(), url.to_owned())].into());
+        assert_eq!(*of("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://h/k"), ["http://h/k"]);
+        assert_eq!(*of("AWS_METADATA_ENDPOINT", "http://h:1/"), ["http://h:1/latest/"]);
+        assert!(of("AWS_ENDPOINT_URL", "http://h:1").is_empty());
     }
 
     #[test]

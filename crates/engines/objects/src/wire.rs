@@ -17,6 +17,7 @@ use std::cell::RefCell;
 use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -110,18 +111,24 @@ pub(crate) fn innermost(error: &(dyn Error + 'static)) -> String {
 
 /// Connects clients that note how requests went.
 #[derive(Debug, Default)]
-pub(crate) struct Connector;
+pub(crate) struct Connector {
+    /// The beginnings of the URLs of services for credentials that the settings name.
+    pub(crate) services: Arc<[String]>,
+}
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let inner = ReqwestConnector::default().connect(options)?;
-        Ok(HttpClient::new(Noting { inner, has_answered: AtomicBool::new(false) }))
+        let services = Arc::clone(&self.services);
+        Ok(HttpClient::new(Noting { inner, services, has_answered: AtomicBool::new(false) }))
     }
 }
 
 #[derive(Debug)]
 struct Noting {
     inner: HttpClient,
+    /// As in [`Connector`].
+    services: Arc<[String]>,
     /// Whether a service for credentials has answered without an error.
     has_answered: AtomicBool,
 }
@@ -139,16 +146,27 @@ impl HttpService for Noting {
 }
 
 impl Noting {
+    /// Returns whether the settings name the service for credentials that a request is for.
+    fn is_named(&self, request: &HttpRequest) -> bool {
+        if self.services.is_empty() {
+            return false;
+        }
+        let url = request.uri().to_string();
+        self.services.iter().any(|service| url.starts_with(service.as_str()))
+    }
+
     async fn execute(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let is_list = request.uri().query().is_some_and(|query| query.contains("list-type=2"));
         let token = if is_list { token_of(&request) } else { None };
         let writes = !matches!(request.method().as_str(), "GET" | "HEAD");
         // Metadata services of virtual machines and containers.
         let host = request.uri().host().unwrap_or_default();
-        let for_credentials = matches!(host, METADATA | "169.254.170.2" | "169.254.170.23")
+        let is_named = self.is_named(&request);
+        let for_credentials = is_named
+            || matches!(host, METADATA | "169.254.170.2" | "169.254.170.23")
             || host.starts_with("sts.");
         // The client tries this one if no credentials are configured.
-        let is_configured = for_credentials && host != METADATA;
+        let is_configured = is_named || (for_credentials && host != METADATA);
         let has_service = || is_configured || self.has_answered.load(Ordering::Relaxed);
         let pace = pace_of_document(&request, for_credentials);
         let mut response = match self.inner.execute(request).await {
@@ -418,13 +436,26 @@ mod tests {
     #[tokio::test]
     async fn an_error_of_a_proxy_is_not_one_of_the_service_for_credentials() {
         let inner = HttpClient::new(Statuses(std::sync::Mutex::new(vec![503, 503, 200, 503])));
-        let service = Noting { inner, has_answered: AtomicBool::new(false) };
+        let services = Arc::default();
+        let service = Noting { inner, services, has_answered: AtomicBool::new(false) };
         for (host, expected) in
             [(METADATA, false), ("169.254.170.2", true), (METADATA, true), (METADATA, true)]
         {
             let request = request("GET", &format!("http://{host}/latest/meta-data"));
             let (_, seen) = watched(service.execute(request)).await;
             assert_eq!((seen.for_credentials, seen.has_service), (true, expected), "{host}");
+        }
+    }
+
+    #[tokio::test]
+    async fn requests_to_a_service_that_the_settings_name_are_for_credentials() {
+        let inner = HttpClient::new(Statuses(std::sync::Mutex::new(vec![503, 503])));
+        let services = Arc::from(["http://h:1/keys".to_owned()]);
+        let service = Noting { inner, services, has_answered: AtomicBool::new(false) };
+        for (path, expected) in [("keys", true), ("bucket/key", false)] {
+            let request = request("GET", &format!("http://h:1/{path}"));
+            let (_, seen) = watched(service.execute(request)).await;
+            assert_eq!((seen.for_credentials, seen.has_service), (expected, expected), "{path}");
         }
     }
 

@@ -81,13 +81,48 @@ impl Question {
     }
 }
 
+/// Curves fitted to the probes of this machine.
+struct Curves {
+    /// Of the level of durability in question.
+    asked: Knee,
+    /// Without an order log.
+    none: Knee,
+    /// Longest time of a sync: what an order of a single client takes longer with one.
+    sync_s: f64,
+}
+
+impl Curves {
+    fn of(question: &Question, measured: &MeasuredExchange) -> Result<Self, PredictError> {
+        let asked = Knee::fit(question.probes().unwrap_or_default())?;
+        let none = Knee::fit(&measured.none_s)?;
+        let each = Knee::fit(&measured.each_s)?;
+        let sync_s = (each.seconds(1) - none.seconds(1)).max(0.0);
+        Ok(Self { asked, none, sync_s })
+    }
+
+    /// Returns at most how much faster `waiting` clients would be served with a faster sync, as a factor.
+    ///
+    /// A sync cannot take more of the time between two responses than the order log does. A shared one is that of
+    /// all waiting orders, each of which waits for less than two.
+    fn faster_sync(&self, durability: Durability, waiting: f64) -> f64 {
+        let gap_s = self.asked.seconds_at(waiting);
+        let most_s = match durability {
+            Durability::None => 0.0,
+            Durability::Group => 2.0 * self.sync_s / waiting.max(1.0),
+            Durability::Each => self.sync_s,
+        };
+        let sync_s = (gap_s - self.none.seconds_at(waiting)).clamp(0.0, most_s);
+        gap_s / (gap_s - sync_s * (1.0 - 1.0 / UNKNOWN_DEVICE))
+    }
+}
+
 /// Answers a question.
 ///
 /// # Errors
 /// Fails if a number is out of range.
 pub fn answer(question: &Question) -> Result<Answer, PredictError> {
     check(question)?;
-    let knee = question.probes().map(Knee::fit).transpose()?;
+    let curves = question.measured.as_ref().map(|all| Curves::of(question, all)).transpose()?;
     let known = question.probes().map_or(CLIENTS, |all| f64::from(most(all)));
     // The probes are those of a server on one core.
     let calibrated = if question.measured.is_some() { 1.0 } else { CORES };
@@ -95,9 +130,9 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
     let cores = cores.max(1.0 / cores);
     let mut points = Vec::new();
     for clients in ladder(question.clients_max) {
-        let at = |factor: f64| served_s(question, knee.as_ref(), clients, factor);
+        let at = |factor: f64| served_s(question, curves.as_ref(), clients, factor);
         let (elapsed_s, bound) = at(1.0)?;
-        let is_pool = pool_limits(question, knee.as_ref(), clients, elapsed_s)?;
+        let is_pool = pool_limits(question, curves.as_ref(), clients, elapsed_s)?;
         let active = question.pool.map_or(clients, |threads| clients.min(threads));
         let far = (f64::from(active) / known).max(1.0);
         let half = SPREAD * (1.0 + (far.log2() + cores.log2()) / 4.0);
@@ -131,7 +166,7 @@ pub fn answer(question: &Question) -> Result<Answer, PredictError> {
         ),
         unit: "requests",
         axis: "clients",
-        method: match knee {
+        method: match curves {
             Some(_) => {
                 "closed loop; the requests of clients that do not think follow a latency and \
                         a gap between responses, fitted to probes"
@@ -177,17 +212,17 @@ fn notes(question: &Question) -> Vec<String> {
 /// A pool serves as many clients as it has threads, then the next ones, and at last those that remain.
 fn served_s(
     question: &Question,
-    knee: Option<&Knee>,
+    curves: Option<&Curves>,
     clients: u32,
     factor: f64,
 ) -> Result<(f64, Limit), PredictError> {
     // Only the quotients count: thinking that is shorter in another unit of time.
     let scaled = Question { think_s: question.think_s / factor, ..question.clone() };
     let active = question.pool.map_or(clients, |threads| clients.min(threads));
-    let (rate, limit) = served_together(&scaled, knee, active)?;
+    let (rate, limit) = served_together(&scaled, curves, active)?;
     let rest_s = match clients % active {
         0 => 0.0,
-        rest => f64::from(rest) / served_together(&scaled, knee, rest)?.0,
+        rest => f64::from(rest) / served_together(&scaled, curves, rest)?.0,
     };
     let rounds_s = f64::from(clients / active) * f64::from(active) / rate + rest_s;
     Ok((question.orders as f64 * rounds_s * factor, limit))
@@ -196,11 +231,11 @@ fn served_s(
 /// Returns requests per second of clients that are served at the same time, and the limit.
 fn served_together(
     question: &Question,
-    knee: Option<&Knee>,
+    curves: Option<&Curves>,
     clients: u32,
 ) -> Result<(f64, Limit), PredictError> {
-    match knee {
-        Some(knee) => Ok(probed_loop(question, knee, clients)),
+    match curves {
+        Some(curves) => Ok(probed_loop(question, curves, clients)),
         None => closed_loop(question, clients),
     }
 }
@@ -208,14 +243,14 @@ fn served_together(
 /// Returns whether a larger pool is faster than one that takes `elapsed_s`.
 fn pool_limits(
     question: &Question,
-    knee: Option<&Knee>,
+    curves: Option<&Curves>,
     clients: u32,
     elapsed_s: f64,
 ) -> Result<bool, PredictError> {
     let threads = question.pool.unwrap_or(clients);
     for pool in larger_pools(threads, clients) {
         let larger = Question { pool: Some(pool), ..question.clone() };
-        if served_s(&larger, knee, clients, 1.0)?.0 * (1.0 + DOUBLING) < elapsed_s {
+        if served_s(&larger, curves, clients, 1.0)?.0 * (1.0 + DOUBLING) < elapsed_s {
             return Ok(true);
         }
     }
@@ -286,7 +321,8 @@ fn most(probes: &[(u32, f64)]) -> u32 {
 ///
 /// Of the clients, `m` wait for a response and the others think. With `t(m)` between two responses,
 /// `m + think / t(m)` is the number of clients, and grows with `m`.
-fn probed_loop(question: &Question, knee: &Knee, clients: u32) -> (f64, Limit) {
+fn probed_loop(question: &Question, curves: &Curves, clients: u32) -> (f64, Limit) {
+    let knee = &curves.asked;
     let (think_s, all) = (question.think_s, f64::from(clients));
     let (mut low, mut high) = (0.0, all);
     if think_s > 0.0 {
@@ -302,10 +338,10 @@ fn probed_loop(question: &Question, knee: &Knee, clients: u32) -> (f64, Limit) {
     let gap_s = knee.seconds_at(high);
     let limit = if high < 0.5 * all || knee.seconds_at(2.0 * high) * (1.0 + DOUBLING) < gap_s {
         Limit::Clients
-    } else if question.durability == Durability::None {
-        Limit::Compute
-    } else {
+    } else if curves.faster_sync(question.durability, high).ln() >= FELT * UNKNOWN_DEVICE.ln() {
         Limit::Sync
+    } else {
+        Limit::Compute
     };
     (1.0 / gap_s, limit)
 }
@@ -465,6 +501,28 @@ mod tests {
         assert!((last.rate_per_s * 6e-6 - 1.0).abs() < 0.05, "{last:?}");
         assert_eq!(last.limit, Limit::Compute);
         assert!(answer(&Question { cores: 2, ..probed }).is_err());
+    }
+
+    /// A flat curve is no sign of syncs: orders without a log take as long, or syncs are a small part.
+    #[test]
+    fn probes_are_limited_by_syncs_only_if_faster_ones_are_felt() {
+        let limit = |durability, none: f64, group: f64, each: f64| {
+            let flat = |first: f64, rest: f64| vec![(1, first), (8, rest), (64, rest)];
+            let measured = MeasuredExchange {
+                none_s: flat(30e-6, none),
+                group_s: flat(group, group),
+                each_s: flat(230e-6, each),
+            };
+            let (measured, cores) = (Some(measured), 1);
+            let asked = Question { think_s: 0.0, cores, durability, measured, ..question(64) };
+            answer(&asked).unwrap().points.pop().unwrap().limit
+        };
+        assert_eq!(limit(Durability::Each, 6e-6, 9e-6, 220e-6), Limit::Sync);
+        assert_eq!(limit(Durability::Each, 210e-6, 9e-6, 220e-6), Limit::Compute);
+        assert_eq!(limit(Durability::Group, 1e-6, 7e-6, 220e-6), Limit::Sync);
+        assert_eq!(limit(Durability::Group, 6e-6, 6.1e-6, 220e-6), Limit::Compute);
+        // A sync that 64 orders share is a small part of the time of their commit.
+        assert_eq!(limit(Durability::Group, 6e-6, 60e-6, 220e-6), Limit::Compute);
     }
 
     #[test]

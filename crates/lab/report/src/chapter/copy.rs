@@ -14,9 +14,11 @@ use crate::page::parts;
 use crate::quantity::{Better, Unit, percent};
 use crate::svg::{heat, stages};
 
+use ioloom_model::Outcome;
 use ioloom_model::units::{format_count, format_ns, format_size};
 use ioloom_stats::{median, trimmed_mean};
 use source::{BUFFERED, PUBLISHED_CUT, UNBUFFERED, column};
+use std::collections::BTreeSet;
 
 /// Copy methods in the order of the chart.
 const METHODS: [&str; 7] = ["buffered", "range", "mmap", "uncached", "direct", "reflink", "auto"];
@@ -316,19 +318,18 @@ fn requests(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let is_tmpfs = asked.iter().any(|(_, arm)| file_system(arm) == "tmpfs");
     let memory = asked.first().map(|(_, arm)| *arm).filter(|_| !is_tmpfs);
     m.tag("h3").text("Unaligned requests");
-    let columns = [
-        ("file system", false),
-        ("alignment", true),
-        ("335 bytes, write and read", true),
-        ("981 bytes", true),
-        ("7171 bytes", true),
-    ];
+    let sizes: BTreeSet<u64> = asked.iter().flat_map(|(_, arm)| request_sizes(arm)).collect();
+    let heads: Vec<String> = sizes.iter().map(|bytes| format!("{bytes} bytes")).collect();
+    let columns: Vec<(&str, bool)> = [("file system", false), ("alignment", true)]
+        .into_iter()
+        .chain(heads.iter().map(|head| (head.as_str(), true)))
+        .collect();
     let answers = |m: &mut Markup, name: &str, arm: &ArmRuns<'_>, prefix: &str| {
         let of = |metric: String| median_of(Some(arm), &format!("{prefix}{metric}"), input.seed);
         let Some(multiple) = of("direct_multiple_bytes".to_owned()) else { return };
         let multiple =
             if multiple > 0.0 { format_size(multiple as u64) } else { "not reported".to_owned() };
-        let answer = |bytes: u32| {
+        let answer = |bytes: &u64| {
             let word = |what: &str| match of(format!("{what}_{bytes}_refused")) {
                 Some(refused) if refused > 0.5 => "refused",
                 Some(_) => "served",
@@ -336,7 +337,12 @@ fn requests(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
             };
             format!("{}, {}", word("write"), word("read"))
         };
-        row(m, [name, &multiple, &answer(335), &answer(981), &answer(7171)]);
+        m.tag("tr").body(|m| {
+            parts::words_cell(m, name);
+            for text in std::iter::once(multiple).chain(sizes.iter().map(answer)) {
+                m.tag("td").a("class", "r").text(&text);
+            }
+        });
     };
     parts::table(m, "plain", &columns, |m| {
         for (medium, arm) in &asked {
@@ -350,8 +356,20 @@ fn requests(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let needed = asked.iter().filter_map(|(_, arm)| of(arm, "tail_descriptors"));
     let in_memory = memory.and_then(|arm| of(arm, "memory_tail_descriptors"));
     let needed: Vec<f64> = needed.chain(in_memory).collect();
-    let text = "Unaligned requests that succeed go through the page cache.";
+    let text = "Answers to a write, then to a read. Unaligned requests that succeed go through the \
+                page cache.";
     m.tag("p").a("class", "lead").text(&format!("{text}{}", truncated(&needed)));
+}
+
+/// Returns the sizes of the unaligned requests of an arm, in bytes.
+fn request_sizes(arm: &ArmRuns<'_>) -> Vec<u64> {
+    let size =
+        |name: &String| name.strip_prefix("write_")?.strip_suffix("_refused")?.parse::<u64>().ok();
+    let done = arm.runs.iter().filter_map(|run| match &run.outcome {
+        Outcome::Done { measured } => Some(measured),
+        _ => None,
+    });
+    done.flat_map(|measured| measured.extra.keys().filter_map(size)).collect()
 }
 
 /// Returns the file system of the medium of an arm, or nothing if it is not recorded.

@@ -521,6 +521,31 @@ fn violations_of_all_runs_are_counted() {
     assert_eq!(texts.collect::<Vec<_>>(), ["stock", "12", "36", "1", "0"], "{table}");
 }
 
+/// The sizes of unaligned requests are those that the runs made.
+#[test]
+fn the_sizes_of_unaligned_requests_follow_the_runs() {
+    let page = |sizes: &[u32]| {
+        let arms = "arm = [{ name = \"requests\", plan = \"copy:requests\" }]";
+        let mut study = study("copy", "requests", arms);
+        study.subject = "copy".to_owned();
+        let of = |block| {
+            let both = |n: &u32| ["write", "read"].map(|what| format!("{what}_{n}_refused"));
+            let names: Vec<String> = sizes.iter().flat_map(both).collect();
+            let mut extra: Vec<(&str, f64)> = names.iter().map(|n| (n.as_str(), 1.0)).collect();
+            extra.push(("direct_multiple_bytes", 512.0));
+            record(&study, "requests", "copy:requests", block, done(10, &extra))
+        };
+        html(&input(study.clone(), (0..3).map(of).collect()))
+    };
+    let page = page(&[100, 2500]);
+    let (_, table) = page.rsplit_once(">Unaligned requests<").expect("the table");
+    let (table, _) = table.split_once("</table>").expect("its end");
+    let table = table.replace("<wbr>", "");
+    assert!(table.contains("100 bytes") && table.contains("2500 bytes"), "{table}");
+    assert!(!table.contains("335 bytes"), "{table}");
+    assert_eq!(table.matches("refused, refused").count(), 2, "{table}");
+}
+
 /// The explanation comes from the runs: opposite runs give another sentence.
 #[test]
 fn causes_follow_the_runs() {

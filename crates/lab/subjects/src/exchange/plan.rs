@@ -9,8 +9,9 @@ use ioloom_model::{AnyPlan, SubjectPlan};
 use ioloom_predict::closed_loop::sleepers_elapsed_s;
 use ioloom_serve::{
     Durability, Limits, Model, OrderStore, SERVICE_TIME_MAX, Sharing, ShowMode, StoreKind,
-    held_refusal, refusal, store_refusal,
+    held_refusal, refusal, show_refusal, store_refusal,
 };
+use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -258,7 +259,9 @@ impl ServerSpec {
                     .or_else(|| store_refusal(store, spec.durability)),
                 OrderStore::Postgres => spec.database_refusal(),
             };
-            let refused = refused.or_else(|| spec.held_refusal());
+            let refused = refused
+                .or_else(|| spec.held_refusal())
+                .or_else(|| spec.unused_refusal(model, &plan.settings));
             if let Some(reason) = refused {
                 return Err(format!("{plan}: {reason}"));
             }
@@ -298,6 +301,29 @@ impl ServerSpec {
             return Some("in-lock=yes needs a service time; add service=TIME".into());
         }
         held_refusal(self.sharing, self.show)
+    }
+
+    /// Returns why a setting that the plan contains would have no effect: the run would be one of another
+    /// plan.
+    fn unused_refusal(&self, model: Model, settings: &BTreeMap<String, String>) -> Option<String> {
+        if self.durability == Durability::None && settings.contains_key("store") {
+            return Some(format!(
+                "store={} is not used with durability=none, which keeps orders only in memory; \
+                 write durability=os, group or each, or omit store",
+                self.store
+            ));
+        }
+        if !matches!(model, Model::Pool | Model::RequestPool) && settings.contains_key("workers") {
+            return Some(format!(
+                "model={model} has no pool of workers; omit workers, or write model=pool or \
+                 request-pool"
+            ));
+        }
+        // A database has a message of its own.
+        (self.show == ShowMode::PerStock)
+            .then(|| show_refusal(model, self.sharing, self.show))
+            .flatten()
+            .map(|reason| reason.replace("--show per-stock", "show=per-stock"))
     }
 
     /// Returns whether the server is a pool, in which a connection occupies a thread until it

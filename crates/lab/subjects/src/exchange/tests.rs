@@ -330,6 +330,14 @@ fn wrong_plans_are_refused_before_anything_runs() {
         ),
         ("exchange:closed/model=epoll,store=redb,durability=os", "store redb"),
         ("exchange:closed/model=epoll,store=log-dsync,durability=os", "store log-dsync"),
+        (
+            "exchange:closed/model=epoll,store=log,durability=none",
+            "write durability=os, group or each, or omit store",
+        ),
+        ("exchange:closed/model=epoll,store=sqlite", "store=sqlite is not used"),
+        ("exchange:closed/model=epoll,workers=4", "omit workers, or write model=pool"),
+        ("exchange:closed/model=select,sharing=rw,show=per-stock", "no effect with model select"),
+        ("exchange:closed/model=thread,show=per-stock", "show=per-stock has no effect"),
         ("exchange:closed/model=epoll,store=postgres", "keeps every order"),
         (
             "exchange:closed/model=epoll,store=postgres,durability=os,sharing=global",

@@ -90,6 +90,37 @@ struct State {
     is_replacing: bool,
     /// A reload was requested while there was no server.
     is_reload_missed: bool,
+    /// How many servers this process has announced.
+    servers: u64,
+}
+
+/// What remains to be done after a reload.
+#[derive(Debug, PartialEq, Eq)]
+enum AfterReload {
+    /// The server is ready.
+    Ready,
+    /// Another server follows the one that was reloaded, perhaps without the new settings.
+    Repeat,
+    /// A stop or a handover has been announced. If no program follows, the next server reloads.
+    Wait,
+}
+
+impl State {
+    /// Ends a reload of the server that was announced as number `servers`.
+    fn after_reload(&mut self, servers: u64) -> AfterReload {
+        if self.stopping_since.is_some() {
+            return AfterReload::Wait;
+        }
+        if self.servers != servers {
+            return AfterReload::Repeat;
+        }
+        // The settings can be too late for the server that follows a handover that fails.
+        self.is_reload_missed |= self.server.is_none();
+        match self.server.is_none() || self.is_handing_over || self.is_replacing {
+            true => AfterReload::Wait,
+            false => AfterReload::Ready,
+        }
+    }
 }
 
 /// Requests that a thread of their own handles, one at a time. Those that arrive while one is handled are
@@ -162,6 +193,7 @@ impl Control {
         let is_reload_missed = {
             let mut state = self.lock();
             state.server = Some(server);
+            state.servers += 1;
             std::mem::take(&mut state.is_reload_missed)
         };
         self.send(&format!("READY=1\nSTATUS={status}\n"));
@@ -180,7 +212,7 @@ impl Control {
                 return Replaced::Stopped;
             }
             // The server is closed. A signal to stop is recorded, for the case that no program follows.
-            *state = State { is_replacing: true, ..State::default() };
+            *state = State { is_replacing: true, servers: state.servers, ..State::default() };
         }
         logging::flush();
         let fatal: Vec<i32> = stop_signals().collect();
@@ -275,7 +307,7 @@ impl Control {
     }
 
     fn reload(&self, read: &ReadSettings) {
-        let server = {
+        let (server, servers) = {
             // The lock is held until the end: a stop must not be announced in between.
             let mut state = self.lock();
             if state.stopping_since.is_some() {
@@ -287,7 +319,7 @@ impl Control {
             };
             let now_us = clock::monotonic_ns() / 1000;
             self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\n"));
-            server
+            (server, state.servers)
         };
         let reloaded = read().map_err(|failure| failure.message).and_then(|new| {
             // The lock is held until the end: a failed handover continues with the settings of the server.
@@ -304,10 +336,12 @@ impl Control {
                 tracing::error!(target: TARGET, "{reason}; the previous settings remain in use");
             }
         }
-        let state = self.lock();
-        // Otherwise a stop or a handover has been announced since, and the server is not ready.
-        if state.stopping_since.is_none() && !state.is_handing_over && !state.is_replacing {
-            self.send("READY=1\n");
+        let mut state = self.lock();
+        match state.after_reload(servers) {
+            AfterReload::Ready => self.send("READY=1\n"),
+            // The thread that handles signals starts it.
+            AfterReload::Repeat => drop(signal_hook::low_level::raise(SIGHUP)),
+            AfterReload::Wait => {}
         }
     }
 
@@ -476,6 +510,29 @@ mod tests {
         *control.lock() = State::default();
         control.reload(&read);
         assert!(control.lock().is_reload_missed);
+    }
+
+    #[test]
+    fn a_reload_during_a_handover_that_fails_is_repeated() {
+        // The server has closed while the settings were read, and the next one is not announced yet.
+        let mut state = State { servers: 1, is_replacing: true, ..State::default() };
+        assert_eq!(state.after_reload(1), AfterReload::Wait);
+        assert!(state.is_reload_missed, "the next server reloads");
+        // The next one was announced.
+        let mut state = State { servers: 2, ..State::default() };
+        assert_eq!(state.after_reload(1), AfterReload::Repeat);
+        let mut state = State { stopping_since: Some(Instant::now()), ..state };
+        assert_eq!(state.after_reload(1), AfterReload::Wait);
+        assert!(!state.is_reload_missed);
+    }
+
+    #[test]
+    fn the_number_of_servers_survives_a_handover_that_fails() {
+        let program = Program::new("/nowhere/ioloom".into(), Vec::new());
+        let control = Control::new(program).unwrap();
+        control.lock().servers = 1;
+        assert_eq!(control.replace_program(&Handover::default()), Replaced::Failed);
+        assert_eq!(control.lock().servers, 1);
     }
 
     #[test]

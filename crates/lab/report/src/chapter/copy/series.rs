@@ -62,7 +62,7 @@ pub(super) fn section(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         let read = wanted.map(|s| (s.name, column(input, s.column)));
         read.filter(|(_, values)| !values.is_empty()).collect()
     };
-    m.tag("h3").text("Twelve copies in a row");
+    m.tag("h3").text("Consecutive copies");
     let unbuffered = read(Some(true));
     if !unbuffered.is_empty() {
         parts::figure(m, &consecutive("published", &unbuffered), |m| {

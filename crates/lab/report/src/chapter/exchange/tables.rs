@@ -6,6 +6,8 @@ use crate::input::Input;
 use crate::markup::Markup;
 use crate::page::parts;
 use crate::quantity::Unit;
+use ioloom_model::AnyPlan;
+use ioloom_model::units::format_counted;
 
 /// Counts of rare events, which are summed over all runs: a median hides those of a few runs.
 const SUMMED: [&str; 6] = [
@@ -44,7 +46,7 @@ pub(super) const TABLES: &[ArmsTable] = &[
     ArmsTable {
         experiment: "mix",
         heading: "Lists and orders",
-        note: "Forty clients and ten stocks; every response is 8192 bytes long.",
+        note: "Every response is padded to the same length.",
         columns: &[
             ("requests", "requests_per_s"),
             ("response, median", "latency_p50_ns"),
@@ -67,7 +69,7 @@ pub(super) const TABLES: &[ArmsTable] = &[
     ArmsTable {
         experiment: "sharing",
         heading: "How threads share the stocks",
-        note: "Forty clients on forty threads. one-stock: all buy and sell the same stock.",
+        note: "one-stock: all buy and sell the same stock.",
         columns: &[
             ("CPU time per request", "server_cpu_per_request_ns"),
             ("requests", "requests_per_s"),
@@ -77,8 +79,8 @@ pub(super) const TABLES: &[ArmsTable] = &[
     ArmsTable {
         experiment: "cores",
         heading: "CPU usage",
-        note: "Sixteen clients that list 5000 stocks. Clients and server share the CPUs, so no \
-            server can use all of them.",
+        note: "The clients list all stocks. Clients and server share the CPUs, so no server can use \
+            all of them.",
         columns: &[("CPUs used by the server", "server_cores"), ("requests", "requests_per_s")],
     },
     ArmsTable {
@@ -96,7 +98,7 @@ pub(super) const TABLES: &[ArmsTable] = &[
     ArmsTable {
         experiment: "idle",
         heading: "Idle connections",
-        note: "Four active clients; names end with the number of idle connections.",
+        note: "Names end with the number of idle connections.",
         columns: &[
             ("CPU time per request", "server_cpu_per_request_ns"),
             ("requests", "requests_per_s"),
@@ -108,8 +110,8 @@ pub(super) const TABLES: &[ArmsTable] = &[
     ArmsTable {
         experiment: "threads",
         heading: "Number of threads",
-        note: "Sixty-four clients. In the request pool, any thread takes any request; in the \
-            pool, a thread serves one connection, so threads in excess of the clients are idle.",
+        note: "In the request pool, any thread takes any request; in the pool, a thread serves one \
+            connection, so threads in excess of the clients are idle.",
         columns: &[
             ("requests", "requests_per_s"),
             ("CPU time per request", "server_cpu_per_request_ns"),
@@ -120,7 +122,7 @@ pub(super) const TABLES: &[ArmsTable] = &[
     ArmsTable {
         experiment: "service-time",
         heading: "Command cost by number of stocks",
-        note: "Four clients with compact responses; names end with the number of stocks.",
+        note: "Responses are compact; names end with the number of stocks.",
         columns: &[
             ("CPU time per request", "server_cpu_per_request_ns"),
             ("requests", "requests_per_s"),
@@ -130,10 +132,10 @@ pub(super) const TABLES: &[ArmsTable] = &[
     ArmsTable {
         experiment: "critical-section",
         heading: "Time in the critical section",
-        note: "Sixteen clients that buy and sell, and sixteen threads; names end with the CPU \
-            time of an order, spent before locking the stock or while holding the lock. The bound \
-            is that time divided by the number of orders that can spend it concurrently, which \
-            depends on threads, CPUs and locks. Clients and server share the CPUs.",
+        note: "The clients buy and sell; names end with the CPU time of an order, spent before \
+            locking the stock or while holding the lock. The bound is that time divided by the \
+            number of orders that can spend it concurrently, which depends on threads, CPUs and \
+            locks. Clients and server share the CPUs.",
         columns: &[
             ("time per order", "request_ns"),
             ("bound", "law_request_ns"),
@@ -144,8 +146,8 @@ pub(super) const TABLES: &[ArmsTable] = &[
     ArmsTable {
         experiment: "meanwhile",
         heading: "Latency during other requests",
-        note: "Purchases by four clients of one event loop: without other requests, while another \
-            client has sent a partial line, and during lists of 5000 stocks.",
+        note: "Purchases at one event loop: without other requests, while another client has sent a \
+            partial line, and during lists of all stocks.",
         columns: &[
             ("purchase, median", "buy_latency_p50_ns"),
             ("p99", "buy_latency_p99_ns"),
@@ -194,6 +196,7 @@ pub(super) fn arms_table(m: &mut Markup, input: &Input, groups: &[Group<'_>], ta
     if arms.is_empty() {
         return;
     }
+    let note = format!("{}{}", shared_words(arms.iter().map(|arm| arm.plan)), table.note);
     m.tag("h3").text(table.heading);
     let is_summed = table.columns.iter().any(|(_, metric)| SUMMED.contains(metric));
     let columns: Vec<_> = std::iter::once(("server", false))
@@ -219,11 +222,65 @@ pub(super) fn arms_table(m: &mut Markup, input: &Input, groups: &[Group<'_>], ta
             });
         }
     });
-    m.tag("p").a("class", "lead").text(table.note);
+    m.tag("p").a("class", "lead").text(&note);
+}
+
+/// Settings of plans that the notes count: name, one and several.
+const COUNTED: [(&str, &str, &str); 3] = [
+    ("connections", "client", "clients"),
+    ("workers", "thread", "threads"),
+    ("stocks", "stock", "stocks"),
+];
+
+/// Returns the counts that all plans set to the same number as a sentence, with a space after it; empty if
+/// there are none.
+fn shared_words<'p>(plans: impl Iterator<Item = &'p AnyPlan>) -> String {
+    let plans: Vec<_> = plans.collect();
+    let count = |(key, one, several): &(&str, &str, &str)| {
+        let mut numbers =
+            plans.iter().map(|plan| plan.for_subject("exchange")?.number(key).ok().flatten());
+        let first = numbers.next()??;
+        numbers.all(|n| n == Some(first)).then(|| format_counted(first, one, several))
+    };
+    let counts: Vec<String> = COUNTED.iter().filter_map(count).collect();
+    match counts.is_empty() {
+        true => String::new(),
+        false => format!("Each server has {}. ", counts.join(", ")),
+    }
 }
 
 /// Returns the sum of an `extra` metric over the finished runs of an arm, if they have it.
 fn sum_of(arm: &ArmRuns<'_>, metric: &str) -> Option<f64> {
     let values = arm.blocks(&format!("extra.{metric}"));
     (!values.is_empty()).then(|| values.iter().map(|(_, value)| value).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counts_of_a_note_are_those_of_the_plans() {
+        let of = |plans: &[&str]| {
+            let plans: Vec<AnyPlan> = plans.iter().map(|text| text.parse().unwrap()).collect();
+            shared_words(plans.iter())
+        };
+        let one = "exchange:closed/model=pool,workers=3,connections=7";
+        assert_eq!(of(&[one]), "Each server has 7 clients, 3 threads. ");
+        let other = "exchange:closed/model=pool,workers=4,connections=7,stocks=5";
+        assert_eq!(of(&[one, other]), "Each server has 7 clients. ");
+        assert_eq!(of(&[one, "exchange:closed/model=epoll,connections=1"]), "");
+        assert_eq!(of(&["exchange:closed/model=epoll,stocks=1"]), "Each server has 1 stock. ");
+        assert_eq!(of(&[]), "");
+    }
+
+    #[test]
+    fn no_note_types_the_size_of_a_load() {
+        for table in TABLES {
+            let note = table.note.to_lowercase();
+            for word in ["forty", "sixteen", "sixty", "four clients", "four active", "ten stocks"] {
+                assert!(!note.contains(word), "{}: {word}", table.experiment);
+            }
+        }
+    }
 }
