@@ -17,7 +17,7 @@ mod visit;
 
 pub(crate) use directory::into_itself;
 
-use crate::backup::Kept;
+use crate::backup::{Kept, sibling};
 use crate::context::CopyContext;
 use crate::dirs::{CopiedName, DirCounters, DirPair, Roots, c_name};
 use crate::error::CopyError;
@@ -109,7 +109,7 @@ impl<'r> Worker<'r> {
             if copied.removed {
                 self.context.watcher.removed(&to);
             }
-            let backup = copied.backup.map(|name| to.with_file_name(name));
+            let backup = copied.backup.map(|name| sibling(&to, &name));
             self.context.watcher.copied(&from, &to, backup.as_deref());
             if let Some(mode) = copied.mode {
                 self.context.watcher.copied_by(mode, copied.finds_holes);

@@ -353,6 +353,8 @@ fn names_backups_and_modes_are_those_of_gnu_cp() {
             "mkdir s t; echo x > s/f; $CP -rv s/. t; $CP -rv s/./ t/; cd s; $CP -rv . ../t",
             "mkdir s o; echo x > s/f; ln -s o t; $CP -a s/. t; $CP -rv s/. t/; $CP -aT s/. t",
             "mkdir d; echo x > f; $CP -v f d//; $CP -v f d/.; $CP -vt d/// f",
+            "mkdir s d; echo x > s/f; $CP s/f d; $CP -bv s/f d/./; $CP -bv s/f d//f; $CP -rbv s/. d/./; \
+             $CP --backup=t -v s/f d/./f; $CP -lbv s/f d/./f; $CP -fbv s/./f s/./f",
             "mkdir d e; echo a > d/a; ln d/a d/b; ln -s a d/l; mkfifo d/p; $CP -a d e; \
              $CP -ab d e; $CP -a --backup=t d e; $CP -a --backup=t d e",
             "echo a > a; $CP --preserve=mod a b; $CP --preserve=time,own a c; $CP --sparse=al a d",
