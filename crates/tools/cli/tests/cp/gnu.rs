@@ -339,6 +339,8 @@ fn names_backups_and_modes_are_those_of_gnu_cp() {
             "echo a > a; echo b > b; echo y | $CP -li a b; echo c > c; echo n | $CP -li a c; cat b c",
             "echo n > n; echo o > f; $CP --backup=numbered --backup n f; $CP --backup=t -b n f; ls",
             "echo a > a; $CP -v a b > /dev/full; cat b",
+            "echo a > a; echo b > b; echo c > c; echo d > d; $CP -lfv a b; $CP -sfv a c; \
+             $CP -lv --remove-destination a d; echo e > e; echo y | $CP -liv a e",
             "mkdir -p s/a d2; chmod 2775 d2; chgrp 100 d2; echo x > s/a/f; chmod 770 s s/a; \
              $CP -a --parents s/a/f d2; $CP --parents s/a/f d2; $CP -r --preserve=ownership s d2/t",
             "umask 022; mkdir -p s/a t; echo x > s/a/f; chmod 770 s s/a; setfacl -d -m u:1000:rwx t; \
