@@ -71,7 +71,7 @@ impl Attempt<'_> {
     }
 
     /// Returns true if the old file cannot be replaced for a reason that does not prevent writing
-    /// it in place: the directory or the owner. A full disk or quota is none: the content could end halfway.
+    /// it in place: the directory or the owner. A full disk or quota does: the content could end halfway.
     pub(super) fn must_be_in_place(&self, error: &CopyError) -> bool {
         let replaces = matches!(error.operation, Operation::CreateBeside | Operation::Publish);
         let denied = matches!(
