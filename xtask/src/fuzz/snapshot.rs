@@ -13,6 +13,12 @@ use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+/// The type of FUSE in `statfs`.
+const FUSE: u64 = 0x6573_5546;
+
+/// Beginning of the names that libfuse gives deleted files until they are closed.
+const DELETED: &[u8] = b".fuse_hidden";
+
 /// What is known about one path.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Record {
@@ -25,6 +31,14 @@ pub(super) type Snapshot = BTreeMap<PathBuf, Record>;
 /// Takes a snapshot of everything below `dir`. `since` is the time, in seconds since 1970, from
 /// which on times are "now".
 pub(super) fn take(dir: &Path, since: i64) -> anyhow::Result<Snapshot> {
+    let system = rustix::fs::statfs(dir).with_context(|| format!("{}", dir.display()))?;
+    #[allow(clippy::unnecessary_cast, reason = "the type differs between architectures")]
+    let kind = system.f_type as u64 & 0xffff_ffff;
+    take_on(dir, since, kind == FUSE)
+}
+
+/// `on_fuse`: whether to ignore deleted files that are still open.
+fn take_on(dir: &Path, since: i64, on_fuse: bool) -> anyhow::Result<Snapshot> {
     let mut snapshot = Snapshot::new();
     let mut links: BTreeMap<(u64, u64), Vec<PathBuf>> = BTreeMap::new();
     let mut open = vec![PathBuf::new()];
@@ -34,7 +48,10 @@ pub(super) fn take(dir: &Path, since: i64) -> anyhow::Result<Snapshot> {
         let mut record = record(&path, &meta, since)?;
         if meta.is_dir() {
             for entry in fs::read_dir(&path).with_context(|| format!("list {}", path.display()))? {
-                open.push(below.join(entry.context("list")?.file_name()));
+                let name = entry.context("list")?.file_name();
+                if !(on_fuse && name.as_encoded_bytes().starts_with(DELETED)) {
+                    open.push(below.join(name));
+                }
             }
         } else if meta.nlink() > 1 {
             links.entry((meta.dev(), meta.ino())).or_default().push(below.clone());
@@ -45,6 +62,10 @@ pub(super) fn take(dir: &Path, since: i64) -> anyhow::Result<Snapshot> {
         snapshot.insert(below, record);
     }
     for group in links.values_mut() {
+        // The other name is that of a deleted file.
+        if on_fuse && group.len() == 1 {
+            continue;
+        }
         group.sort();
         let names: Vec<String> = group.iter().map(|p| format!("{p:?}")).collect();
         for path in group.iter() {
@@ -219,6 +240,21 @@ mod tests {
         let mut fields: Vec<_> = compare(&theirs, &ours).iter().map(|d| d.field).collect();
         fields.dedup();
         fields
+    }
+
+    #[test]
+    fn names_of_deleted_files_are_ignored_only_on_fuse() {
+        let dir = std::env::temp_dir().join(format!("ioloom-deleted-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("f"), "some bytes").unwrap();
+        let before = take_on(&dir, 0, true).unwrap();
+        fs::hard_link(dir.join("f"), dir.join(".fuse_hidden0000000100000002")).unwrap();
+        let [fuse, other] = [true, false].map(|on_fuse| take_on(&dir, 0, on_fuse).unwrap());
+        fs::remove_dir_all(&dir).unwrap();
+        assert!(compare(&before, &fuse).is_empty());
+        assert_eq!(other.len(), before.len() + 1);
+        assert!(other[Path::new("f")].fields.contains_key("links"));
     }
 
     #[test]

@@ -18,9 +18,9 @@ use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, ReadBuffer};
 use ioloom_sys::make;
 use rustix::io::Errno;
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// Length to which GNU cp shortens longer names of backups, in bytes, unless they are simple ones.
@@ -127,7 +127,18 @@ impl Backup {
         let dir = Dir::open(above.unwrap_or(Path::new(".")))?;
         let number = next_number(self.names, &dir, &name)?;
         let kept = other_name(&name, self, number.as_deref())?;
-        Ok(path.with_file_name(OsStr::from_bytes(kept.to_bytes())))
+        Ok(sibling(path, OsStr::from_bytes(kept.to_bytes())))
+    }
+}
+
+/// Returns the path of another name in the directory of `path`. Unlike `with_file_name`, it keeps repeated slashes and
+/// `/./`, as GNU cp does.
+pub(crate) fn sibling(path: &Path, name: &OsStr) -> PathBuf {
+    let own = path.file_name().map(OsStr::as_bytes);
+    match own.and_then(|own| path.as_os_str().as_bytes().strip_suffix(own)) {
+        Some(above) => PathBuf::from(OsString::from_vec([above, name.as_bytes()].concat())),
+        // It ends with a slash or dots.
+        None => path.with_file_name(name),
     }
 }
 
@@ -335,6 +346,21 @@ mod tests {
             assert_eq!(std::fs::read(&path).unwrap(), b"old");
         }
         assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn the_path_of_a_backup_is_spelled_as_that_of_the_file() {
+        for (path, expected) in [
+            ("a/./x", "a/./x~"),
+            ("a//x", "a//x~"),
+            ("./x", "./x~"),
+            ("/x", "/x~"),
+            ("x", "x~"),
+            ("a/x/", "a/x~"),
+        ] {
+            // Paths that differ only in the spelling are equal.
+            assert_eq!(sibling(Path::new(path), OsStr::new("x~")).as_os_str(), expected);
+        }
     }
 
     #[test]

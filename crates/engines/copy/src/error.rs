@@ -74,7 +74,11 @@ impl fmt::Display for CopyError {
             Reason::FitsInPlace(error) => {
                 self.write_subject(f)?;
                 let reason = ioloom_failure::reason(error);
-                write!(f, ": {reason}; free space, or use --in-place to overwrite the old file")
+                let room = match self.operation {
+                    Operation::CreateBeside => "space or inodes",
+                    _ => "space",
+                };
+                write!(f, ": {reason}; free {room}, or use --in-place to overwrite the old file")
             }
             Reason::Whole(text) => f.write_str(text),
             Reason::Partly { how: MODIFIED, .. } => write!(

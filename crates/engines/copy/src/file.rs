@@ -16,6 +16,8 @@
 //! the start, and keeps the data that it has if the copy fails or is interrupted. An old file that gets a backup or
 //! is removed is renamed or removed before that.
 
+mod replacing;
+
 use crate::backup::Kept;
 use crate::content::Transferred;
 use crate::context::CopyContext;
@@ -23,10 +25,10 @@ use crate::error::{CopyError, MODIFIED, Reason};
 use crate::evidence::Evidence;
 use crate::file_transfer::{FileTransfer, has_holes};
 use crate::links::{Copied, EntryResult, Outcome};
-use crate::meta::{Creation, FileRef, Rules};
+use crate::meta::{Creation, FileRef};
 use crate::mode::Mode;
 use crate::new_file::{Destination, NewFile, Replace, part_name};
-use crate::options::{Durable, Existing, Overwrite, Preserve};
+use crate::options::{Durable, Existing, Preserve};
 use crate::plan::SMALL_BYTES;
 use crate::resume;
 use crate::route::{Route, Source, TargetState};
@@ -34,9 +36,7 @@ use crate::streams;
 use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::buffer::Buffer;
-use ioloom_sys::descriptor::Descriptor;
 use ioloom_sys::dir::Kind;
-use ioloom_sys::inode_flags::InodeFlags;
 use ioloom_sys::{make, transfer};
 use rustix::io::Errno;
 use std::cmp::Ordering::{Greater, Less};
@@ -252,33 +252,6 @@ impl<'a> Attempt<'a> {
             && resume::in_pieces(self.context, self.route, &self.source.attr)
     }
 
-    /// Returns the error of a full disk with the advice of `--in-place`, if the content fits in place of the old file.
-    fn advised(&self, error: CopyError) -> CopyError {
-        let TargetState::Replace(old) = self.target else { return error };
-        let is_content = matches!(error.operation, Operation::Write | Operation::Allocate);
-        if !is_content || !error.is_out_of_space() || self.context.options.backup.is_some() {
-            return error;
-        }
-        let (source, old) = (&self.source.attr, old.blocks_512.saturating_mul(512));
-        let needed = source.bytes.max(source.blocks_512.saturating_mul(512));
-        // What is left of a quota is not known.
-        let has_quota = error.errno() != Some(Errno::NOSPC);
-        let free = match attr::file_system(self.route.to) {
-            // Snapshots can keep the blocks of the old file.
-            Ok(system) if system.one_tree => return error,
-            Ok(system) if !has_quota => system.free_bytes,
-            _ => 0,
-        };
-        if old.saturating_add(free) < needed {
-            return error;
-        }
-        let reason = match error.reason {
-            Reason::Io(error) => Reason::FitsInPlace(error),
-            reason => reason,
-        };
-        CopyError { reason, ..error }
-    }
-
     /// Returns true if the target is a pipe or device.
     fn writes_stream(&self) -> bool {
         streams::written(&self.target).is_some()
@@ -362,78 +335,6 @@ impl<'a> Attempt<'a> {
         self.check_flags(&made)?;
         self.take_over_owner(&old, &made)?;
         Ok(made)
-    }
-
-    /// Returns true if a replacement gets the owner of the old file, which stays if that of the source
-    /// cannot be set. Root can set it unless it lacks the capability, and must not let the old owner into the file before.
-    fn takes_over_owner(&self) -> bool {
-        !(self.context.options.preserve.owner && self.context.rules.may_give_away())
-    }
-
-    fn take_over_owner(&self, old: &Attr, new: &NewFile<'_>) -> Result<(), CopyError> {
-        let (rules, parent_attr) = (&self.context.rules, self.route.parent_attr);
-        let on = FileRef::Open(new.file().as_fd());
-        // A server that gives the file to another user does not let root change that.
-        if !self.takes_over_owner() && rules.owns_new(on, parent_attr) {
-            return Ok(());
-        }
-        let taken = rules.take_over_owner(old, on, parent_attr);
-        taken.map_err(|e| self.route.failed_to(Operation::CreateBeside, e))
-    }
-
-    /// Fails if the new file has other flags (`chattr`) or another project than the old one, as it inherits both from
-    /// its directory, or cannot have its attributes of security modules: the old one is then written in place. One
-    /// open, four ioctls, and one call for the names of the attributes. A disk that is too full for such an attribute
-    /// may be too full for the content, so the old file stays as it is.
-    fn check_flags(&self, new: &NewFile<'_>) -> Result<(), CopyError> {
-        let route = self.route;
-        let is_replaced = matches!(self.target, TargetState::Replace(_));
-        if !is_replaced || self.context.options.overwrite != Overwrite::Auto {
-            return Ok(());
-        }
-        let opened = if route.parent_attr.is_remote {
-            // There, the flags are not those of the server.
-            None
-        } else {
-            // A program that is running and cannot be read cannot be opened.
-            let opened = ioloom_sys::open_at::open_to_read(route.to, route.to_name, false)
-                .or_else(|_| make::open_in_place(route.to, route.to_name, false));
-            opened.map(Descriptor::new).ok()
-        };
-        let mut keeps = true;
-        if let Some(old) = &opened {
-            let same = InodeFlags::of_file(old)
-                .and_then(|old| InodeFlags::of_file(new.file()).map(|new| new == old));
-            keeps = same.map_err(|e| route.failed_to(Operation::Stat, e))?;
-        }
-        let old = match &opened {
-            Some(old) => FileRef::Open(old.as_fd()),
-            None => FileRef::Name(route.to, route.to_name),
-        };
-        let on = FileRef::Open(new.file().as_fd());
-        let failed = |e| route.failed_to(Operation::WriteAttributes, e);
-        if keeps && Rules::take_over_security(old, on).map_err(failed)? {
-            return Ok(());
-        }
-        Err(route.failed_to(Operation::CreateBeside, Errno::PERM.into()))
-    }
-
-    /// Returns true if the old file cannot be replaced for a reason that does not prevent writing
-    /// it in place: the directory or the owner.
-    fn must_be_in_place(&self, error: &CopyError) -> bool {
-        let replaces = matches!(error.operation, Operation::CreateBeside | Operation::Publish);
-        let denied = matches!(
-            error.errno(),
-            Some(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::BUSY | Errno::INVAL)
-        ) || is_unsupported(error);
-        // An existing file needs no inode and no other name. In /proc, other names do not exist; in a directory that
-        // was removed, the old file does not exist either.
-        let no_room = error.operation == Operation::CreateBeside
-            && matches!(
-                error.errno(),
-                Some(Errno::NOSPC | Errno::DQUOT | Errno::NAMETOOLONG | Errno::NOENT)
-            );
-        replaces && (denied || no_room) && self.context.options.overwrite == Overwrite::Auto
     }
 
     fn open_in_place(&self, end: Attr) -> Result<NewFile<'a>, CopyError> {

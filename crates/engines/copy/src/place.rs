@@ -108,6 +108,19 @@ fn just_created(
     Err(CopyError::whole(&to, text))
 }
 
+/// Returns true if GNU cp removes, and reports, the existing file at the target before it creates a link to the
+/// source. Otherwise it replaces the file without a message. Costs one statx.
+pub(crate) fn is_removed_for_link(
+    context: &CopyContext<'_>,
+    route: &Route<'_>,
+    source: &Attr,
+) -> bool {
+    let found = attr::of_name(route.to, route.to_name, false);
+    found.is_ok_and(|there| {
+        Target { context, route, source, as_file: false, there, end: there }.is_removed_first()
+    })
+}
+
 fn dangling(context: &CopyContext<'_>, route: &Route<'_>) -> Result<Placement, CopyError> {
     if context.options.through_dangling {
         return Ok(Placement::Copy(TargetState::Dangling));

@@ -8,6 +8,7 @@ use crate::links::{Copied, EntryResult, Outcome};
 use crate::meta::{Creation, FileRef};
 use crate::new_file::{SWEPT_TRIES, with_temporary_name};
 use crate::options::{Existing, Make};
+use crate::place;
 use crate::route::{Route, TargetState};
 use ioloom_failure::{Operation, quoted};
 use ioloom_sys::attr::{self, Attr};
@@ -60,6 +61,7 @@ pub(crate) fn copy(
 pub(crate) fn link(
     context: &CopyContext<'_>,
     route: &Route<'_>,
+    source: &Attr,
     target: &TargetState,
 ) -> EntryResult {
     let is_hard = context.options.make == Make::HardLink;
@@ -81,8 +83,11 @@ pub(crate) fn link(
         }
         error
     };
+    let is_removed = matches!(target, TargetState::Fresh)
+        && context.watcher.wants_names()
+        && place::is_removed_for_link(context, route, source);
     create(context, route, (target, true), &make_as, &|_| {})
-        .map(Outcome::Linked)
+        .map(|made| Outcome::Linked(Copied { removed: made.removed && is_removed, ..made }))
         .map_err(|failure| failure.at(operation, failed))
 }
 

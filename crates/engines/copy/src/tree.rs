@@ -17,7 +17,7 @@ mod visit;
 
 pub(crate) use directory::into_itself;
 
-use crate::backup::Kept;
+use crate::backup::{Kept, sibling};
 use crate::context::CopyContext;
 use crate::dirs::{CopiedName, DirCounters, DirPair, Roots, c_name};
 use crate::error::CopyError;
@@ -109,7 +109,7 @@ impl<'r> Worker<'r> {
             if copied.removed {
                 self.context.watcher.removed(&to);
             }
-            let backup = copied.backup.map(|name| to.with_file_name(name));
+            let backup = copied.backup.map(|name| sibling(&to, &name));
             self.context.watcher.copied(&from, &to, backup.as_deref());
             if let Some(mode) = copied.mode {
                 self.context.watcher.copied_by(mode, copied.finds_holes);
@@ -291,7 +291,7 @@ impl<'r> Worker<'r> {
         };
         resume::remove_partial(context, route)?;
         if context.options.make != Make::Copy {
-            return special::link(context, route, &target);
+            return special::link(context, route, &attr, &target);
         }
         self.linked(route, at, &attr, &target, |buffer| {
             if !as_file {
@@ -368,7 +368,10 @@ impl<'r> Worker<'r> {
         while let Some(copied) = self.context.links.claim(attr.identity()) {
             let backup = self.context.options.backup.as_ref();
             match self.link(route, &copied, there, backup) {
-                Ok(linked) => return Ok(Outcome::Linked(linked)),
+                Ok(linked) => {
+                    let removed = is_there && linked.backup.is_none();
+                    return Ok(Outcome::Linked(Copied { removed, ..linked }));
+                }
                 Err(e) if copied.is_gone(&e) => {
                     if self.context.links.claim_again(attr.identity()) {
                         break;

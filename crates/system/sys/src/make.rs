@@ -61,11 +61,20 @@ pub fn unnamed_file(dir: &Dir, mode: u32) -> io::Result<OwnedFd> {
 }
 
 /// Reports whether an error of [`unnamed_file`] means that the file system may not support it. A named file then
-/// shows the cause: ext4 returns `EPERM` also for a directory that was removed.
+/// shows the cause: ext4 returns `EPERM` also for a directory that was removed, and `/proc/sys` checks permissions
+/// before it finds that no file can be created there.
 pub fn is_tmpfile_unsupported(error: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(error),
-        Some(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT | Errno::PERM)
+        Some(
+            Errno::OPNOTSUPP
+                | Errno::ISDIR
+                | Errno::INVAL
+                | Errno::NOENT
+                | Errno::PERM
+                | Errno::ACCESS
+                | Errno::ROFS
+        )
     )
 }
 

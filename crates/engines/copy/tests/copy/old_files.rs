@@ -196,6 +196,19 @@ fn a_file_in_proc_is_written_in_place() {
     }
 }
 
+/// Goal: a file that cannot be created in /proc has the error of GNU cp, also where only root may write.
+#[test]
+fn a_new_file_in_proc_is_reported_as_missing() {
+    let place = TestDir::disk();
+    let from = place.path().join("from");
+    fs::write(&from, "new").unwrap();
+    for to in ["/proc/ioloom-missing", "/proc/sys/ioloom-missing"] {
+        let report = one(&from, Path::new(to), &CopyOptions::default());
+        let expected = format!("cannot create regular file '{to}': No such file or directory");
+        assert_eq!(messages(&report), expected);
+    }
+}
+
 /// Goal: attributes of security modules survive a replacement, except those that depend on the content.
 #[test]
 fn a_replacement_keeps_the_attributes_of_security_modules() {

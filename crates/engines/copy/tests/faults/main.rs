@@ -258,6 +258,29 @@ fn a_file_that_cannot_be_linked_is_renamed() {
     nothing_is_left(place.path(), "linkat");
 }
 
+/// Goal: without room for the new file, the old one is not overwritten in place. Method: a full disk and a full quota
+/// when the new file is created.
+#[test]
+fn an_old_file_stays_if_there_is_no_room_for_the_new_one() {
+    const NO_SPACE: i32 = 28;
+    const NO_QUOTA: i32 = 122;
+    let _alone = alone();
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (source, target) = (place.path().join("source"), place.path().join("target"));
+    fs::write(&source, "new").unwrap();
+    fs::write(&target, "old").unwrap();
+    for error in [NO_SPACE, NO_QUOTA] {
+        fault::set(&format!("create:1:{error}"));
+        let report = run(&source, &target, &CopyOptions::default()).unwrap();
+        fault::set("");
+        assert_eq!(report.errors_count, 1, "{error}: {:?}", report.errors);
+        let text = report.errors[0].to_string();
+        assert!(text.starts_with("cannot create regular file '"), "{text}");
+        assert_eq!(fs::read(&target).unwrap(), b"old", "{error}");
+        nothing_is_left(place.path(), "create");
+    }
+}
+
 /// Goal: a hard link that is lost is an error, and its content is copied. After too many links, the next name is a
 /// link to the newest copy. Method: calls to link fail in a new directory, whose files are created under their names.
 #[test]

@@ -339,6 +339,8 @@ fn names_backups_and_modes_are_those_of_gnu_cp() {
             "echo a > a; echo b > b; echo y | $CP -li a b; echo c > c; echo n | $CP -li a c; cat b c",
             "echo n > n; echo o > f; $CP --backup=numbered --backup n f; $CP --backup=t -b n f; ls",
             "echo a > a; $CP -v a b > /dev/full; cat b",
+            "echo a > a; echo b > b; echo c > c; echo d > d; $CP -lfv a b; $CP -sfv a c; \
+             $CP -lv --remove-destination a d; echo e > e; echo y | $CP -liv a e",
             "mkdir -p s/a d2; chmod 2775 d2; chgrp 100 d2; echo x > s/a/f; chmod 770 s s/a; \
              $CP -a --parents s/a/f d2; $CP --parents s/a/f d2; $CP -r --preserve=ownership s d2/t",
             "umask 022; mkdir -p s/a t; echo x > s/a/f; chmod 770 s s/a; setfacl -d -m u:1000:rwx t; \
@@ -353,6 +355,8 @@ fn names_backups_and_modes_are_those_of_gnu_cp() {
             "mkdir s t; echo x > s/f; $CP -rv s/. t; $CP -rv s/./ t/; cd s; $CP -rv . ../t",
             "mkdir s o; echo x > s/f; ln -s o t; $CP -a s/. t; $CP -rv s/. t/; $CP -aT s/. t",
             "mkdir d; echo x > f; $CP -v f d//; $CP -v f d/.; $CP -vt d/// f",
+            "mkdir s d; echo x > s/f; $CP s/f d; $CP -bv s/f d/./; $CP -bv s/f d//f; $CP -rbv s/. d/./; \
+             $CP --backup=t -v s/f d/./f; $CP -lbv s/f d/./f; $CP -fbv s/./f s/./f",
             "mkdir d e; echo a > d/a; ln d/a d/b; ln -s a d/l; mkfifo d/p; $CP -a d e; \
              $CP -ab d e; $CP -a --backup=t d e; $CP -a --backup=t d e",
             "echo a > a; $CP --preserve=mod a b; $CP --preserve=time,own a c; $CP --sparse=al a d",

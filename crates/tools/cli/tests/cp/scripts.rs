@@ -19,6 +19,13 @@ const SCRIPTS: &[(&str, User, bool, &str, &str)] = &[
         "'d//' -> 'e'\n'd/f' -> 'e/f'\n'd/s' -> 'e/s'\n'd/s/g' -> 'e/s/g'\n",
     ),
     (
+        "a name that becomes a hard link to a copy is reported as removed",
+        User::Any,
+        true,
+        "mkdir s t; echo n > s/f; ln s/f s/g; echo o > t/f; echo o > t/g; $CP -av s/. t | grep -c removed",
+        "1\n",
+    ),
+    (
         "a growing source goes into a pipe once",
         User::Any,
         true,

@@ -138,6 +138,33 @@ fn a_file_that_fits_only_in_place_gets_this_advice() {
     assert!(output.status.success(), "{}", said(&output));
 }
 
+/// Goal: a file is not overwritten in place because a new one finds no inode. Method: a tmpfs whose inodes are used up.
+#[test]
+fn an_old_file_stays_if_the_new_one_finds_no_inode() {
+    let dir = place();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir(at("small")).unwrap();
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", "nr_inodes=8", "none"]).arg(at("small"));
+    if !mount.output().is_ok_and(|output| output.status.success()) {
+        return println!("skipped: mounting a tmpfs requires root");
+    }
+    let small = at("small");
+    let _mounted = Mounted(&small);
+    fs::write(at("from"), "new").unwrap();
+    fs::write(at("small/file"), "old").unwrap();
+    assert!(!(0..64).all(|n| fs::write(small.join(format!("n{n}")), "").is_ok()));
+    let output = cp(dir.path(), &["from", "small/file"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert_eq!(said(&output).lines().count(), 1, "{}", said(&output));
+    let advice = "free space or inodes, or use --in-place to overwrite the old file";
+    assert!(said(&output).contains(advice), "{}", said(&output));
+    assert_eq!(fs::read(at("small/file")).unwrap(), b"old");
+    let output = cp(dir.path(), &["--in-place", "from", "small/file"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(fs::read(at("small/file")).unwrap(), b"new");
+}
+
 /// Goal: without quota, what was not tried is reported with that reason. Method: strace fails the
 /// creation of all directories but the first.
 #[test]

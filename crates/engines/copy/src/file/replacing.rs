@@ -1,0 +1,129 @@
+//! Replaces an old file: what the new one takes over from it, and when the old one is written in place instead.
+
+use super::{Attempt, is_unsupported};
+use crate::error::{CopyError, Reason};
+use crate::meta::{FileRef, Rules};
+use crate::new_file::NewFile;
+use crate::options::Overwrite;
+use crate::route::TargetState;
+use ioloom_failure::Operation;
+use ioloom_sys::attr::{self, Attr, FileSystem};
+use ioloom_sys::descriptor::Descriptor;
+use ioloom_sys::inode_flags::InodeFlags;
+use ioloom_sys::open_at::open_to_read;
+use ioloom_sys::{extents, make};
+use rustix::io::Errno;
+use std::os::fd::AsFd;
+
+impl Attempt<'_> {
+    /// Returns true if a replacement gets the owner of the old file, which stays if that of the source
+    /// cannot be set. Root can set it unless it lacks the capability, and must not let the old owner into the file before.
+    pub(super) fn takes_over_owner(&self) -> bool {
+        !(self.context.options.preserve.owner && self.context.rules.may_give_away())
+    }
+
+    pub(super) fn take_over_owner(&self, old: &Attr, new: &NewFile<'_>) -> Result<(), CopyError> {
+        let (rules, parent_attr) = (&self.context.rules, self.route.parent_attr);
+        let on = FileRef::Open(new.file().as_fd());
+        // A server that gives the file to another user does not let root change that.
+        if !self.takes_over_owner() && rules.owns_new(on, parent_attr) {
+            return Ok(());
+        }
+        let taken = rules.take_over_owner(old, on, parent_attr);
+        taken.map_err(|e| self.route.failed_to(Operation::CreateBeside, e))
+    }
+
+    /// Fails if the new file has other flags (`chattr`) or another project than the old one, as it inherits both from
+    /// its directory, or cannot have its attributes of security modules: the old one is then written in place. One
+    /// open, four ioctls, and one call for the names of the attributes. A disk that is too full for such an attribute
+    /// may be too full for the content, so the old file stays as it is.
+    pub(super) fn check_flags(&self, new: &NewFile<'_>) -> Result<(), CopyError> {
+        let route = self.route;
+        let is_replaced = matches!(self.target, TargetState::Replace(_));
+        if !is_replaced || self.context.options.overwrite != Overwrite::Auto {
+            return Ok(());
+        }
+        let opened = if route.parent_attr.is_remote {
+            // There, the flags are not those of the server.
+            None
+        } else {
+            // A program that is running and cannot be read cannot be opened.
+            let opened = open_to_read(route.to, route.to_name, false)
+                .or_else(|_| make::open_in_place(route.to, route.to_name, false));
+            opened.map(Descriptor::new).ok()
+        };
+        let mut keeps = true;
+        if let Some(old) = &opened {
+            let same = InodeFlags::of_file(old)
+                .and_then(|old| InodeFlags::of_file(new.file()).map(|new| new == old));
+            keeps = same.map_err(|e| route.failed_to(Operation::Stat, e))?;
+        }
+        let old = match &opened {
+            Some(old) => FileRef::Open(old.as_fd()),
+            None => FileRef::Name(route.to, route.to_name),
+        };
+        let on = FileRef::Open(new.file().as_fd());
+        let failed = |e| route.failed_to(Operation::WriteAttributes, e);
+        if keeps && Rules::take_over_security(old, on).map_err(failed)? {
+            return Ok(());
+        }
+        Err(route.failed_to(Operation::CreateBeside, Errno::PERM.into()))
+    }
+
+    /// Returns true if the old file cannot be replaced for a reason that does not prevent writing
+    /// it in place: the directory or the owner. A full disk or quota does: the content could end halfway.
+    pub(super) fn must_be_in_place(&self, error: &CopyError) -> bool {
+        let replaces = matches!(error.operation, Operation::CreateBeside | Operation::Publish);
+        let denied = matches!(
+            error.errno(),
+            Some(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::BUSY | Errno::INVAL)
+        ) || is_unsupported(error);
+        // An existing file needs no other name. In /proc, other names do not exist; in a directory that was removed,
+        // the old file does not exist either.
+        let no_name = error.operation == Operation::CreateBeside
+            && matches!(error.errno(), Some(Errno::NAMETOOLONG | Errno::NOENT));
+        replaces && (denied || no_name) && self.context.options.overwrite == Overwrite::Auto
+    }
+
+    /// Returns the error of a full disk with the advice of `--in-place`, if the content fits in place of the old file.
+    pub(super) fn advised(&self, error: CopyError) -> CopyError {
+        let TargetState::Replace(old) = self.target else { return error };
+        let is_of_new = matches!(
+            error.operation,
+            Operation::Write | Operation::Allocate | Operation::CreateBeside
+        );
+        if !is_of_new || !error.is_out_of_space() || self.context.options.backup.is_some() {
+            return error;
+        }
+        let Ok(system) = attr::file_system(self.route.to) else { return error };
+        let (source, old) = (&self.source.attr, old.blocks_512.saturating_mul(512));
+        let needed = source.bytes.max(source.blocks_512.saturating_mul(512));
+        // What is left of a quota is not known.
+        let has_quota = error.errno() != Some(Errno::NOSPC);
+        let free = if has_quota { 0 } else { system.free_bytes };
+        if old.saturating_add(free) < needed || !self.frees_blocks(&system) {
+            return error;
+        }
+        let reason = match error.reason {
+            Reason::Io(error) => Reason::FitsInPlace(error),
+            reason => reason,
+        };
+        CopyError { reason, ..error }
+    }
+
+    /// Returns true if truncating the old file frees its blocks: it shares none with other files or snapshots. False
+    /// if that is not known.
+    fn frees_blocks(&self, system: &FileSystem) -> bool {
+        // The lower layers of overlayfs do not change; snapshots of bcachefs and NILFS2 keep blocks.
+        const KEEP_BLOCKS: [u64; 3] = [0x794c_7630, 0xca45_1a4e, 0x3434];
+        if system.in_memory {
+            return true;
+        }
+        if system.one_tree || KEEP_BLOCKS.contains(&system.kind) {
+            return false;
+        }
+        let opened = open_to_read(self.route.to, self.route.to_name, false);
+        let map = opened.and_then(|old| extents::of_file(&old)).ok().flatten();
+        map.is_some_and(|extents| extents.iter().all(|extent| !extent.shared))
+    }
+}
