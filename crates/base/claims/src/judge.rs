@@ -27,6 +27,7 @@ use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::runs::at_location;
 use crate::evaluation::{dependent, disturbed, doubts};
+use crate::location::Location;
 use crate::rule::Rule;
 use crate::sessions::{self, InSession, SessionRuns, by_session};
 use crate::verdict::{
@@ -148,7 +149,11 @@ fn assess<'a, 'c>(
             let used = locations.iter().flat_map(|at| at_location(&session.records, at));
             let scaled = used.into_iter().any(|r| r.doubts.contains(&Doubt::Scaled));
             let number = 1 + found.iter().filter(|one| one.result.is_ok()).count() as u32;
-            found.push(InSession::new(session, evaluate(&session.records), (scaled, number)));
+            let mut result = evaluate(&session.records);
+            if sequential.contains(session.name) {
+                result = from_first_look(result, blocks(session, &locations));
+            }
+            found.push(InSession::new(session, result, (scaled, number)));
         }
     }
     if found.is_empty() {
@@ -162,6 +167,27 @@ fn assess<'a, 'c>(
     let mut assessed = Assessed { machine, contrast, found, chosen: 0 };
     assessed.choose(rule, sequential);
     assessed
+}
+
+/// Returns the number of blocks that a session has begun at every location.
+fn blocks(session: &SessionRuns<'_>, locations: &[&Location]) -> u32 {
+    let begun = |at: &&Location| {
+        let runs = at_location(&session.records, at);
+        runs.iter().map(|run| run.key.block + 1).max().unwrap_or(0)
+    };
+    locations.iter().map(begun).min().unwrap_or(0)
+}
+
+/// Withholds what a sequential session shows before its first look, even a counterexample. The reason why arms
+/// have no numbers is kept.
+fn from_first_look(result: Result<Finding<'_>, Gap>, blocks: u32) -> Result<Finding<'_>, Gap> {
+    let first = Rule::LOOKS[0];
+    match result {
+        Ok(_) | Err(Gap::FewBlocks { .. } | Gap::Undefined(_)) if blocks < first => {
+            Err(Gap::BeforeFirstLook { have: blocks, first })
+        }
+        result => result,
+    }
 }
 
 /// Names the medium of the runs if others could have been used.
