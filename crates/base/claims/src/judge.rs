@@ -296,6 +296,7 @@ fn of_claim(claim: &Claim, assessed: &[Assessed<'_, '_>], rule: Rule) -> ClaimVe
         statement: claim.statement.clone(),
         published: published.collect(),
         scope: claim.scope.clone(),
+        caveat: claim.caveat.clone(),
         verdict,
         sentence,
         evidence: chief.map_or_else(Evidence::default, |part| part.evidence.clone()),

@@ -261,6 +261,9 @@ pub struct ClaimVerdict {
     pub published: Vec<PublishedValue>,
     /// Circumstances in which the claim can hold.
     pub scope: String,
+    /// What the tests cannot show.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caveat: Option<String>,
     /// The verdict.
     pub verdict: Verdict,
     /// The reason, including the effect and its interval in words.

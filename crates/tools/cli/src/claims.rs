@@ -428,6 +428,7 @@ fn in_full(claim: &Claim, verdict: &ClaimVerdict, machine: Option<&str>, width: 
     };
     let word = format!("{} {}: {}", verdict.verdict.icon(), verdict.verdict, verdict.sentence);
     say("Verdict", &word);
+    say("Caveat", verdict.caveat.as_deref().unwrap_or_default());
     let ours = if verdict.evidence.blocks > 0 {
         format!("{}, {} blocks", effect(&verdict.evidence), verdict.evidence.blocks)
     } else {

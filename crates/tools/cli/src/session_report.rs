@@ -413,6 +413,12 @@ fn claim_curves(claim: &Claim, verdict: &ClaimVerdict, recorded: &Recorded<'_>) 
     out
 }
 
+/// Returns the reason for a verdict, and what the tests cannot show.
+fn with_caveat(verdict: &ClaimVerdict) -> String {
+    let caveat = verdict.caveat.as_ref();
+    caveat.map_or(verdict.sentence.clone(), |caveat| format!("{}. {caveat}", verdict.sentence))
+}
+
 fn claim_row(claim: &Claim, verdict: &ClaimVerdict, recorded: &Recorded<'_>) -> ClaimRow {
     let effect = match &verdict.evidence {
         e if e.effect_is == Effect::Ratio => {
@@ -426,7 +432,7 @@ fn claim_row(claim: &Claim, verdict: &ClaimVerdict, recorded: &Recorded<'_>) -> 
         statement: verdict.statement.clone(),
         published: published(verdict),
         verdict: verdict.verdict,
-        sentence: verdict.sentence.clone(),
+        sentence: with_caveat(verdict),
         effect,
         curves: claim_curves(claim, verdict, recorded),
         published_values: verdict

@@ -214,8 +214,8 @@ impl Crossing {
             ))
         })?;
         let words = format!(
-            "{crossed}, the law predicts {axis} {expected:.2} ({:.2} to {:.2}), claimed: an error of \
-             at most {within}; at {axis} {}, {a} / {b} is {:.3} ({:.3} to {:.3}) in {} blocks",
+            "{crossed}, the law predicts {axis} {expected:.2} ({:.2} to {:.2}), claimed: an error \
+             of at most {within}; at {axis} {}, {a} / {b} is {:.3} ({:.3} to {:.3}) in {} blocks",
             law.lo, law.hi, x[level], ratio.ratio, ratio.lo, ratio.hi, ratio.n
         );
         let answer = Answer { holds: Some(false), p };

@@ -52,6 +52,8 @@ fn claims_are_complete_sentences() {
                 claim.id
             );
         }
+        let caveat = claim.caveat.as_deref().unwrap_or("None, in words.");
+        assert!(caveat.is_ascii() && caveat.ends_with('.'), "{}: {caveat}", claim.id);
         let untested = claim.contrasts.iter().all(|c| matches!(c.contrast, Contrast::Untested(_)));
         let only_said = claim.published.is_empty();
         assert!(
