@@ -28,6 +28,7 @@ use crate::evaluation::gap::Gap;
 use crate::evaluation::runs::at_location;
 use crate::evaluation::{dependent, disturbed, doubts};
 use crate::location::Location;
+use crate::needs;
 use crate::rule::Rule;
 use crate::sessions::{self, InSession, SessionRuns, by_session};
 use crate::verdict::{
@@ -278,6 +279,7 @@ fn of_claim(claim: &Claim, assessed: &[Assessed<'_, '_>], rule: Rule) -> ClaimVe
     let (verdict, deciding, sentence) = combine(&judged, claim.combine);
     let own: Vec<&Assessed<'_, '_>> = claim.contrasts.iter().filter_map(find).collect();
     let (verdict, sentence) = on_hardware(claim, &own, verdict, sentence);
+    let needs = open_needs(verdict, &own);
     let parts: Vec<Part> = judged.into_iter().map(|j| j.part).collect();
     let chief = deciding.first().and_then(|i| parts.get(*i)).or(parts.first());
     let doubts: BTreeSet<Doubt> =
@@ -299,10 +301,26 @@ fn of_claim(claim: &Claim, assessed: &[Assessed<'_, '_>], rule: Rule) -> ClaimVe
         caveat: claim.caveat.clone(),
         verdict,
         sentence,
+        needs,
         evidence: chief.map_or_else(Evidence::default, |part| part.evidence.clone()),
         doubts: doubts.into_iter().collect(),
         parts: parts.into_iter().chain(notes).collect(),
     }
+}
+
+/// Says what would decide the open contrasts of an open claim.
+fn open_needs(verdict: Verdict, assessed: &[&Assessed<'_, '_>]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    if !matches!(verdict, Verdict::Undecided | Verdict::NotTestableHere) {
+        return all;
+    }
+    for one in assessed {
+        let results = one.found.iter().filter(|found| found.result.is_ok()).count() as u32;
+        let words = needs::words(one.contrast, one.result(), results + 1);
+        let words = words.filter(|words| !all.contains(words));
+        all.extend(words);
+    }
+    all
 }
 
 /// Returns the machine that decides all contrasts of a claim: the one with runs for most of them, then

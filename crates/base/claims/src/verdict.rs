@@ -268,6 +268,9 @@ pub struct ClaimVerdict {
     pub verdict: Verdict,
     /// The reason, including the effect and its interval in words.
     pub sentence: String,
+    /// What would decide each open contrast; empty if runs can decide nothing more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<String>,
     /// Evidence of the first contrast that decided the verdict.
     pub evidence: Evidence,
     /// Reasons to distrust the verdict.

@@ -413,10 +413,16 @@ fn claim_curves(claim: &Claim, verdict: &ClaimVerdict, recorded: &Recorded<'_>) 
     out
 }
 
-/// Returns the reason for a verdict, and what the tests cannot show.
+/// Returns the reason for a verdict, what would decide it if it is open, and what the tests cannot show.
 fn with_caveat(verdict: &ClaimVerdict) -> String {
-    let caveat = verdict.caveat.as_ref();
-    caveat.map_or(verdict.sentence.clone(), |caveat| format!("{}. {caveat}", verdict.sentence))
+    let mut words = verdict.sentence.clone();
+    if !verdict.needs.is_empty() {
+        words.push_str(&format!("; needs {}", verdict.needs.join("; ")));
+    }
+    if let Some(caveat) = &verdict.caveat {
+        words.push_str(&format!(". {caveat}"));
+    }
+    words
 }
 
 fn claim_row(claim: &Claim, verdict: &ClaimVerdict, recorded: &Recorded<'_>) -> ClaimRow {
