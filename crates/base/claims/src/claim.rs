@@ -43,6 +43,9 @@ pub struct Claim {
     /// Alternative explanations for the published result.
     #[serde(default)]
     pub confounds: Vec<String>,
+    /// What the tests cannot show, in a sentence that is printed with the verdict.
+    #[serde(default)]
+    pub caveat: Option<String>,
     /// Results that would confirm the claim, in words.
     pub confirms: String,
     /// Results that would refute the claim, in words.

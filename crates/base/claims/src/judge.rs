@@ -27,6 +27,8 @@ use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::runs::at_location;
 use crate::evaluation::{dependent, disturbed, doubts};
+use crate::location::Location;
+use crate::needs;
 use crate::rule::Rule;
 use crate::sessions::{self, InSession, SessionRuns, by_session};
 use crate::verdict::{
@@ -148,7 +150,11 @@ fn assess<'a, 'c>(
             let used = locations.iter().flat_map(|at| at_location(&session.records, at));
             let scaled = used.into_iter().any(|r| r.doubts.contains(&Doubt::Scaled));
             let number = 1 + found.iter().filter(|one| one.result.is_ok()).count() as u32;
-            found.push(InSession::new(session, evaluate(&session.records), (scaled, number)));
+            let mut result = evaluate(&session.records);
+            if sequential.contains(session.name) {
+                result = from_first_look(result, blocks(session, &locations));
+            }
+            found.push(InSession::new(session, result, (scaled, number)));
         }
     }
     if found.is_empty() {
@@ -162,6 +168,27 @@ fn assess<'a, 'c>(
     let mut assessed = Assessed { machine, contrast, found, chosen: 0 };
     assessed.choose(rule, sequential);
     assessed
+}
+
+/// Returns the number of blocks that a session has begun at every location.
+fn blocks(session: &SessionRuns<'_>, locations: &[&Location]) -> u32 {
+    let begun = |at: &&Location| {
+        let runs = at_location(&session.records, at);
+        runs.iter().map(|run| run.key.block + 1).max().unwrap_or(0)
+    };
+    locations.iter().map(begun).min().unwrap_or(0)
+}
+
+/// Withholds what a sequential session shows before its first look, even a counterexample. The reason why arms
+/// have no numbers is kept.
+fn from_first_look(result: Result<Finding<'_>, Gap>, blocks: u32) -> Result<Finding<'_>, Gap> {
+    let first = Rule::LOOKS[0];
+    match result {
+        Ok(_) | Err(Gap::FewBlocks { .. } | Gap::Undefined(_)) if blocks < first => {
+            Err(Gap::BeforeFirstLook { have: blocks, first })
+        }
+        result => result,
+    }
 }
 
 /// Names the medium of the runs if others could have been used.
@@ -252,6 +279,7 @@ fn of_claim(claim: &Claim, assessed: &[Assessed<'_, '_>], rule: Rule) -> ClaimVe
     let (verdict, deciding, sentence) = combine(&judged, claim.combine);
     let own: Vec<&Assessed<'_, '_>> = claim.contrasts.iter().filter_map(find).collect();
     let (verdict, sentence) = on_hardware(claim, &own, verdict, sentence);
+    let needs = open_needs(verdict, &own);
     let parts: Vec<Part> = judged.into_iter().map(|j| j.part).collect();
     let chief = deciding.first().and_then(|i| parts.get(*i)).or(parts.first());
     let doubts: BTreeSet<Doubt> =
@@ -270,12 +298,29 @@ fn of_claim(claim: &Claim, assessed: &[Assessed<'_, '_>], rule: Rule) -> ClaimVe
         statement: claim.statement.clone(),
         published: published.collect(),
         scope: claim.scope.clone(),
+        caveat: claim.caveat.clone(),
         verdict,
         sentence,
+        needs,
         evidence: chief.map_or_else(Evidence::default, |part| part.evidence.clone()),
         doubts: doubts.into_iter().collect(),
         parts: parts.into_iter().chain(notes).collect(),
     }
+}
+
+/// Says what would decide the open contrasts of an open claim.
+fn open_needs(verdict: Verdict, assessed: &[&Assessed<'_, '_>]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    if !matches!(verdict, Verdict::Undecided | Verdict::NotTestableHere) {
+        return all;
+    }
+    for one in assessed {
+        let results = one.found.iter().filter(|found| found.result.is_ok()).count() as u32;
+        let words = needs::words(one.contrast, one.result(), results + 1);
+        let words = words.filter(|words| !all.contains(words));
+        all.extend(words);
+    }
+    all
 }
 
 /// Returns the machine that decides all contrasts of a claim: the one with runs for most of them, then

@@ -54,6 +54,7 @@ fn share_tests(claims: &mut [Claim]) -> Result<(), String> {
         let claim = &mut claims[at];
         (claim.contrasts, claim.notes) = (first.contrasts, first.notes);
         claim.combine = first.combine;
+        claim.caveat = first.caveat;
         claim.definition = first.definition;
     }
     Ok(())

@@ -19,6 +19,7 @@ pub mod formula;
 mod judge;
 mod ledger;
 pub mod location;
+mod needs;
 pub mod pattern;
 pub mod power;
 mod rule;

@@ -130,7 +130,7 @@ pub fn noise_of_studies(records: &[RunRecord]) -> BTreeMap<String, f64> {
 }
 
 /// Returns the standard deviation of at least two values.
-fn deviation(values: &[f64]) -> Option<f64> {
+pub(crate) fn deviation(values: &[f64]) -> Option<f64> {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
     (values.len() >= 2).then(|| (squares / (values.len() - 1) as f64).sqrt())
@@ -202,7 +202,7 @@ fn scatter(finding: &Finding<'_>) -> Option<f64> {
 }
 
 /// Returns the smallest number of blocks that shows a ratio of this size.
-fn blocks_of_ratio(size: f64, noise: f64, session: u32) -> Option<u32> {
+pub(crate) fn blocks_of_ratio(size: f64, noise: f64, session: u32) -> Option<u32> {
     let away = size.ln().abs();
     if !away.is_finite() || away < (1.0 + Rule::STANDARD.margin).ln() {
         return None;

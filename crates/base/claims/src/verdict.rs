@@ -261,10 +261,16 @@ pub struct ClaimVerdict {
     pub published: Vec<PublishedValue>,
     /// Circumstances in which the claim can hold.
     pub scope: String,
+    /// What the tests cannot show.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caveat: Option<String>,
     /// The verdict.
     pub verdict: Verdict,
     /// The reason, including the effect and its interval in words.
     pub sentence: String,
+    /// What would decide each open contrast; empty if runs can decide nothing more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<String>,
     /// Evidence of the first contrast that decided the verdict.
     pub evidence: Evidence,
     /// Reasons to distrust the verdict.

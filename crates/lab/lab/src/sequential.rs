@@ -40,7 +40,7 @@ pub fn selection(session: &crate::store::SessionHeader) -> Selection {
 }
 
 /// Removes the runs of a sequential session after the last look that each comparison reached. Before
-/// the first look, all runs are kept: they are too few for a verdict.
+/// the first look, the runs of complete blocks are kept: they are too few for a verdict.
 pub fn at_looks(session: &mut Session) {
     let Some(rule) = session.header.sequential.clone() else { return };
     let order = &session.header.order;
@@ -52,10 +52,10 @@ pub fn at_looks(session: &mut Session) {
     }
     let limits: BTreeMap<Option<u32>, u32> = arms
         .into_iter()
-        .filter_map(|(of, blocks)| {
+        .map(|(of, blocks)| {
             let complete = complete(&blocks);
-            let look = rule.looks.iter().copied().filter(|look| *look <= complete).max()?;
-            Some((of, look))
+            let look = rule.looks.iter().copied().filter(|look| *look <= complete).max();
+            (of, look.unwrap_or(complete))
         })
         .collect();
     let order = session.header.order.clone();

@@ -374,6 +374,12 @@ fn table(verdicts: &[ClaimVerdict], width: usize) -> String {
         if v.evidence.blocks > 0 {
             text.push_str(&format!("\n{}, {} blocks", effect(&v.evidence), v.evidence.blocks));
         }
+        if let Some((first, more)) = v.needs.split_first() {
+            text.push_str(&format!("\nneeds {first}"));
+            if !more.is_empty() {
+                text.push_str(&format!("; {} more in `ioloom claims {}`", more.len(), v.id));
+            }
+        }
         table.add_row([v.id.clone(), word, text]);
     }
     // Includes the two columns between cells.
@@ -428,6 +434,10 @@ fn in_full(claim: &Claim, verdict: &ClaimVerdict, machine: Option<&str>, width: 
     };
     let word = format!("{} {}: {}", verdict.verdict.icon(), verdict.verdict, verdict.sentence);
     say("Verdict", &word);
+    for need in &verdict.needs {
+        say("Needs", need);
+    }
+    say("Caveat", verdict.caveat.as_deref().unwrap_or_default());
     let ours = if verdict.evidence.blocks > 0 {
         format!("{}, {} blocks", effect(&verdict.evidence), verdict.evidence.blocks)
     } else {

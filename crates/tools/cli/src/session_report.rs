@@ -413,6 +413,18 @@ fn claim_curves(claim: &Claim, verdict: &ClaimVerdict, recorded: &Recorded<'_>) 
     out
 }
 
+/// Returns the reason for a verdict, what would decide it if it is open, and what the tests cannot show.
+fn with_caveat(verdict: &ClaimVerdict) -> String {
+    let mut words = verdict.sentence.clone();
+    if !verdict.needs.is_empty() {
+        words.push_str(&format!("; needs {}", verdict.needs.join("; ")));
+    }
+    if let Some(caveat) = &verdict.caveat {
+        words.push_str(&format!(". {caveat}"));
+    }
+    words
+}
+
 fn claim_row(claim: &Claim, verdict: &ClaimVerdict, recorded: &Recorded<'_>) -> ClaimRow {
     let effect = match &verdict.evidence {
         e if e.effect_is == Effect::Ratio => {
@@ -426,7 +438,7 @@ fn claim_row(claim: &Claim, verdict: &ClaimVerdict, recorded: &Recorded<'_>) -> 
         statement: verdict.statement.clone(),
         published: published(verdict),
         verdict: verdict.verdict,
-        sentence: verdict.sentence.clone(),
+        sentence: with_caveat(verdict),
         effect,
         curves: claim_curves(claim, verdict, recorded),
         published_values: verdict

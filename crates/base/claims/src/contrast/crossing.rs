@@ -97,17 +97,25 @@ impl Kind for Crossing {
             turn(&x, &logs.iter().map(|level| median_of(level, drawn)).collect::<Vec<_>>())
         };
         let found = rule.over_blocks(blocks, crossing).ok().map(|resampled| resampled.interval);
+        let all: Vec<usize> = (0..blocks).collect();
+        let medians: Vec<f64> = logs.iter().map(|level| median_of(level, &all)).collect();
+        let changes = changes(&medians);
+        let crossed = crossed_words(&self.axis, (&x, &medians), &changes);
         let top = [arms[arms.len() - 2], arms[arms.len() - 1]];
         let floor = noise_floor(rule, [&runs; 2], top, [metric, metric]);
         let finding = match self.law {
             Some(Law::ReaderPays { within }) => {
                 let work = |drawn: &[usize]| break_even(threads, &table.values[compared..], drawn);
-                match crossing(&(0..blocks).collect::<Vec<_>>()) {
+                let mut finding = match crossing(&all) {
                     Some(at) => by_law(rule, (blocks, at), [&crossing, &work], within, &self.axis)?,
-                    None => self.never_turns(rule, (&x, &table), (&work, within), floor)?,
+                    None => self.never_turns(rule, (&x, &table), (&work, within, &crossed), floor)?,
+                };
+                if changes.len() > 1 && !finding.words.contains(&crossed) {
+                    finding.words.push_str(&format!("; {crossed}"));
                 }
+                finding
             }
-            None => self.turns(rule, (&x, &table), found.as_ref(), floor)?,
+            None => self.turns(rule, (&x, &table), (found.as_ref(), &crossed), floor)?,
         };
         let finding = finding.without(lost, ["level", "levels"]);
         let mut finding = finding.of_arms(&arms, &runs, &table);
@@ -127,7 +135,7 @@ impl Crossing {
         &self,
         rule: &Rule,
         (x, table): (&[f64], &Columns),
-        found: Option<&Interval>,
+        (found, crossed): (Option<&Interval>, &str),
         floor: Option<f64>,
     ) -> Result<Finding<'a>, Gap> {
         let judge = |level, claim| at_level(rule, table, level, claim, floor);
@@ -135,8 +143,12 @@ impl Crossing {
         let (top, above) = judge(highest, Claimed::Greater)?;
         // Any lower level may show it, so the smallest p-value counts as often as there are levels.
         let mut below = Answer::OPEN;
+        let mut lowest: Option<(usize, Ratio)> = None;
         for level in 0..highest {
-            let (_, lower) = judge(level, Claimed::Less)?;
+            let (ratio, lower) = judge(level, Claimed::Less)?;
+            if lowest.is_none_or(|(_, least)| ratio.hi < least.hi) {
+                lowest = Some((level, ratio));
+            }
             if lower.holds == Some(true) {
                 let p = (lower.p * highest as f64).min(1.0);
                 below = Answer { holds: Some(true), p: p.min(below.p) };
@@ -148,11 +160,17 @@ impl Crossing {
             _ => Answer::OPEN,
         };
         let Self { a, b, axis, .. } = self;
-        let crossing = found.map_or("they do not cross within the levels".to_owned(), |i| {
-            format!("they cross at {axis} {:.4} ({:.4} to {:.4})", i.estimate, i.lo, i.hi)
+        let lowest = lowest.map_or(String::new(), |(level, ratio)| {
+            let Ratio { ratio, lo, hi, .. } = ratio;
+            format!(", and at {axis} {} it is {ratio:.3} ({lo:.3} to {hi:.3})", x[level])
+        });
+        // Of several crossings, the interval is that of the last one.
+        let crossing = found.map_or(String::new(), |i| {
+            format!(", interpolated: {axis} {:.4} ({:.4} to {:.4})", i.estimate, i.lo, i.hi)
         });
         let words = format!(
-            "at {axis} {}, {a} / {b} is {:.3} ({:.3} to {:.3}) in {} blocks; {crossing}",
+            "at {axis} {}, {a} / {b} is {:.3} ({:.3} to {:.3}){lowest} in {} blocks; \
+             {crossed}{crossing}",
             x[highest], top.ratio, top.lo, top.hi, top.n
         );
         let below_noise = is_hidden(&top, &rule.stats(None), floor);
@@ -167,7 +185,7 @@ impl Crossing {
         &self,
         rule: &Rule,
         (x, table): (&[f64], &Columns),
-        (predicted, within): (&Statistic<'_>, f64),
+        (predicted, within, crossed): (&Statistic<'_>, f64, &str),
         floor: Option<f64>,
     ) -> Result<Finding<'a>, Gap> {
         let Self { a, b, axis, .. } = self;
@@ -192,14 +210,12 @@ impl Crossing {
         let expected = law.estimate;
         let (level, ratio, p) = against.ok_or_else(|| {
             Gap::Undefined(format!(
-                "they do not cross between the measured levels; the law predicts {axis} \
-                 {expected:.2}"
+                "{crossed}; the law predicts that {a} becomes higher at {axis} {expected:.2}"
             ))
         })?;
         let words = format!(
-            "they do not cross between the measured levels, the law predicts {axis} {expected:.2} \
-             ({:.2} to {:.2}), claimed: an error of at most {within}; at {axis} {}, {a} / {b} is \
-             {:.3} ({:.3} to {:.3}) in {} blocks",
+            "{crossed}, the law predicts {axis} {expected:.2} ({:.2} to {:.2}), claimed: an error \
+             of at most {within}; at {axis} {}, {a} / {b} is {:.3} ({:.3} to {:.3}) in {} blocks",
             law.lo, law.hi, x[level], ratio.ratio, ratio.lo, ratio.hi, ratio.n
         );
         let answer = Answer { holds: Some(false), p };
@@ -231,6 +247,23 @@ fn turn(x: &[f64], y: &[f64]) -> Option<f64> {
     }
     let share = -y[last - 1] / (y[last] - y[last - 1]);
     Some(x[last - 1] + share * (x[last] - x[last - 1]))
+}
+
+/// Returns the levels at which the sign of a series of differences is not that of the level before.
+fn changes(y: &[f64]) -> Vec<usize> {
+    (1..y.len()).filter(|i| (y[*i - 1] < 0.0) != (y[*i] < 0.0)).collect()
+}
+
+/// Says between which levels families cross, with the ratio of the families at each.
+fn crossed_words(axis: &str, (x, medians): (&[f64], &[f64]), changes: &[usize]) -> String {
+    let level = |i: usize| format!("{axis} {} (ratio {:.3})", x[i], medians[i].exp());
+    let between = |i: &usize| format!("between {} and {}", level(i - 1), level(*i));
+    let all: Vec<String> = changes.iter().map(between).collect();
+    match all.as_slice() {
+        [] => "they do not cross between the measured levels".to_owned(),
+        [one] => format!("they cross {one}"),
+        several => format!("they cross {} times, {}", several.len(), several.join(" and ")),
+    }
 }
 
 /// The inputs of law D1 are taken near this number of threads.
@@ -284,7 +317,23 @@ fn by_law<'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::turn;
+    use super::{changes, crossed_words, turn};
+
+    #[test]
+    fn every_crossing_is_named_with_its_levels() {
+        let words = |y: &[f64]| crossed_words("n", (&[2.0, 4.0, 8.0], y), &changes(y));
+        let log = f64::ln;
+        assert_eq!(words(&[0.1, 0.1, 0.1]), "they do not cross between the measured levels");
+        assert_eq!(
+            words(&[log(0.5), log(0.75), log(2.0)]),
+            "they cross between n 4 (ratio 0.750) and n 8 (ratio 2.000)"
+        );
+        assert_eq!(
+            words(&[log(1.5), log(0.75), log(2.0)]),
+            "they cross 2 times, between n 2 (ratio 1.500) and n 4 (ratio 0.750) and between n 4 \
+             (ratio 0.750) and n 8 (ratio 2.000)"
+        );
+    }
 
     #[test]
     fn the_last_turn_counts_if_nothing_turns_back() {

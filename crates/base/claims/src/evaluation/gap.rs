@@ -18,6 +18,8 @@ pub(crate) enum Gap {
     NotTimed { arm: String },
     /// Too few blocks in which all arms finished.
     FewBlocks { have: usize, need: usize },
+    /// A session that is judged at looks has not reached the first one.
+    BeforeFirstLook { have: u32, first: u32 },
     /// The statistic is undefined for these numbers.
     Undefined(String),
     /// This version has no test for the claim.
@@ -39,6 +41,7 @@ impl Gap {
             Self::Missing(_)
             | Self::Failed { .. }
             | Self::FewBlocks { .. }
+            | Self::BeforeFirstLook { .. }
             | Self::Undefined(_)
             | Self::Untested { .. } => Verdict::Undecided,
         }
@@ -67,6 +70,9 @@ impl fmt::Display for Gap {
                 "too few blocks: {have}, at least {need} are required; repeat the study with \
                  --blocks {need}"
             ),
+            Self::BeforeFirstLook { have, first } => {
+                write!(f, "open, first look after {first} blocks ({have} so far)")
+            }
             Self::Undefined(reason) => f.write_str(reason),
             Self::Untested { needs } => write!(f, "not tested by this version: needs {needs}"),
         }

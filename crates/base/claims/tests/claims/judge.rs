@@ -69,6 +69,20 @@ fn a_wide_interval_is_undecided() {
     let found = judge(&[&ratio("less")], &store, Rule::STANDARD);
     assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
     assert!(found.doubts.contains(&Doubt::Alternation), "{:?}", found.doubts);
+    let [needs] = &found.needs[..] else { panic!("one contrast: {:?}", found.needs) };
+    assert!(needs.contains("more blocks, or less noise, than in the 12 stored"), "{needs}");
+}
+
+#[test]
+fn an_open_ratio_names_the_blocks_for_its_noise() {
+    let mut store = Store::new(12);
+    let times = [0.70, 0.78, 0.86, 0.92, 0.98, 1.05, 0.74, 0.82, 0.90, 0.95, 1.01, 1.09];
+    store.arm_with("a", &[], move |block| run(100.0 * times[block as usize]));
+    store.arm("b", &[], 100.0);
+    let found = judge(&[&ratio("less")], &store, Rule::STANDARD);
+    assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
+    let [needs] = &found.needs[..] else { panic!("one contrast: {:?}", found.needs) };
+    assert!(needs.contains("a session of about "), "{needs}");
 }
 
 #[test]

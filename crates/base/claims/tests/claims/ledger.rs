@@ -4,7 +4,9 @@
 use crate::expansion::{Expanded, arms, plan, studies};
 use ioloom_claims::contrast::ladder::Shape;
 use ioloom_claims::pattern::matches;
-use ioloom_claims::{Contrast, Location, Rule, ledger, load, verdict};
+use ioloom_claims::{
+    Claim, Contrast, Location, Rule, Verdict, ledger, load, verdict, verdicts,
+};
 use ioloom_model::study::Experiment;
 use ioloom_model::{Compute, Distribution, Measured, StudySpec};
 use ioloom_stats::Claimed;
@@ -52,6 +54,8 @@ fn claims_are_complete_sentences() {
                 claim.id
             );
         }
+        let caveat = claim.caveat.as_deref().unwrap_or("None, in words.");
+        assert!(caveat.is_ascii() && caveat.ends_with('.'), "{}: {caveat}", claim.id);
         let untested = claim.contrasts.iter().all(|c| matches!(c.contrast, Contrast::Untested(_)));
         let only_said = claim.published.is_empty();
         assert!(
@@ -506,5 +510,14 @@ fn statements_about_hardware_name_it() {
         if let (Some(named), true) = (named, measured) {
             assert!(claim.hardware.is_some(), "{} is about a {named}", claim.id);
         }
+    }
+}
+
+#[test]
+fn every_open_claim_says_what_would_decide_it() {
+    let all: Vec<&Claim> = ledger().iter().collect();
+    for found in verdicts(&all, &[], Rule::STANDARD) {
+        let is_open = matches!(found.verdict, Verdict::Undecided | Verdict::NotTestableHere);
+        assert_eq!(is_open, !found.needs.is_empty(), "{}: {:?}", found.id, found.needs);
     }
 }

@@ -100,6 +100,30 @@ fn the_first_look_gives_a_session_its_place() {
     assert_eq!(deciding(&[]), ["s1"], "it could be judged only after its last run");
 }
 
+/// Not even a counterexample, for which one run is enough, counts before the first look.
+#[test]
+fn nothing_is_judged_before_the_first_look() {
+    let head = "[[claim]]\nid = \"000-T\"\nseed = 0\nstatement = \"t\"\nscope = \"t\"\nconfirms = \
+                \"t\"\nrefutes = \"t\"\n[[claim.contrast]]\nat = { experiment = \"e0\", set = \"E\" }\n";
+    let every = "kind = \"every\"\narm = \"a\"\nmetric = \"elapsed_ns\"\nwithin = [0.0, 1.0]\n";
+    let ratio = "kind = \"ratio\"\na = \"a\"\nb = \"b\"\nclaim = \"less\"\n";
+    let all = clear(0, 0.5);
+    let early: Vec<RunRecord> = all.iter().filter(|r| r.key.block < 11).cloned().collect();
+    let sequential = BTreeSet::from(["s0".to_owned()]);
+    for (contrast, decided) in [(every, Verdict::Refuted), (ratio, Verdict::Confirmed)] {
+        let claim = load([("look", format!("{head}{contrast}").as_str())]).unwrap().remove(0);
+        let judge = |records: &[RunRecord]| {
+            verdicts_at_looks(&[&claim], records, Rule::STANDARD, &sequential).remove(0)
+        };
+        let found = judge(&early);
+        assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
+        let words = "open, first look after 12 blocks (11 so far)";
+        assert!(found.sentence.contains(words), "{}", found.sentence);
+        let found = judge(&all);
+        assert_eq!(found.verdict, decided, "{}", found.sentence);
+    }
+}
+
 #[test]
 fn the_error_rate_is_spent_once() {
     let spent: f64 = (1..=1_000).map(|n| 1.0 / Rule::spending(n)).sum();

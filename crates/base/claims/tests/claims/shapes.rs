@@ -128,6 +128,7 @@ fn crossings_are_compared_with_the_law() {
     assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
     let at = found.evidence.numbers["crossing"];
     assert!((4.0..5.0).contains(&at), "{at}");
+    assert!(found.sentence.contains("they cross between n 4 (ratio "), "{}", found.sentence);
     let found = judge(&[&law], &store, Rule::STANDARD);
     assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
     assert!((found.evidence.numbers["predicted"] - (1.0 + 703.0 / 186.0)).abs() < 0.2);

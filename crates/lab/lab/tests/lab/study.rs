@@ -613,6 +613,12 @@ fn a_sequential_session_runs_only_what_its_looks_leave() {
     cut.runs.retain(|r| r.key.block < 3);
     at_looks(&mut cut);
     assert_eq!(cut.runs.iter().map(|r| r.key.block).max(), Some(1));
+    // Before the first look, the open block does not count.
+    let mut early = session.clone();
+    early.header.sequential.as_mut().unwrap().looks = vec![12];
+    early.runs.retain(|r| r.key.block == 0 || (r.key.block == 1 && r.key.arm == "t1"));
+    at_looks(&mut early);
+    assert_eq!(early.runs.iter().map(|r| r.key.block).max(), Some(0));
     let mut all = session.clone();
     at_looks(&mut all);
     assert_eq!(all.runs.len(), session.runs.len());

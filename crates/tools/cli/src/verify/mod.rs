@@ -212,12 +212,13 @@ fn continued(
     let mut tasks: Vec<Task> = Vec::new();
     for (header, ended) in sessions.iter().rev() {
         let Some(rule) = header.sequential.as_ref().filter(|_| !ended) else { continue };
-        if is_too_small(bench.request, rule) {
-            continue;
-        }
         // A claim of several unfinished sessions is continued in the newest.
         let is_open = |id: &String| !tasks.iter().any(|task| task.rule.claims.contains(id));
-        if !claims.iter().any(|claim| rule.claims.contains(&claim.id) && is_open(&claim.id)) {
+        let is_tested = |claim: &&&Claim| rule.claims.contains(&claim.id) && is_open(&claim.id);
+        let mut tested = claims.iter().filter(is_tested).peekable();
+        // Continuing it would run the reduced sets of all its claims.
+        let is_reduced = |claim: &Claim| is_too_small(bench.request, &header.study, rule, claim);
+        if tested.peek().is_none() || tested.any(|claim| is_reduced(claim)) {
             continue;
         }
         let spec = bench.study(&header.study).map_err(spec_failure)?;
@@ -226,9 +227,16 @@ fn continued(
     Ok(tasks)
 }
 
-/// Reports whether the file sets of a session were reduced although the published size is wanted.
-fn is_too_small(request: &Request<'_>, rule: &Sequential) -> bool {
-    request.full_size && !rule.scaled.is_empty()
+/// Reports whether a session of a study reduced a file set of the claim although the published size is wanted.
+fn is_too_small(request: &Request<'_>, study: &str, rule: &Sequential, claim: &Claim) -> bool {
+    request.full_size && uses_reduced_set(study, rule, claim)
+}
+
+/// Reports whether a session of a study reduced a file set that decides the claim.
+fn uses_reduced_set(study: &str, rule: &Sequential, claim: &Claim) -> bool {
+    let places = claim.contrasts.iter().flat_map(|test| test.locations());
+    let mut own = places.filter(|at| at.study == study);
+    own.any(|at| rule.scaled.iter().any(|set| at.has_set(set)))
 }
 
 /// Returns the claims that a finished session with the same test did not decide, and the reason. Claims whose arms
@@ -237,11 +245,10 @@ fn given_up(request: &Request<'_>, sessions: &[(SessionHeader, bool)]) -> BTreeM
     let mut found = BTreeMap::new();
     let ended = sessions.iter().filter(|(_, ended)| *ended && !request.named);
     for (header, rule) in ended.filter_map(|(h, _)| Some((h, h.sequential.as_ref()?))) {
-        if is_too_small(request, rule) {
-            continue;
-        }
         let is_given_up = |claim: &&&Claim| {
-            rule.claims.contains(&claim.id) && !request.untestable.contains(&claim.id)
+            rule.claims.contains(&claim.id)
+                && !request.untestable.contains(&claim.id)
+                && !is_too_small(request, &header.study, rule, claim)
         };
         for claim in request.claims.iter().filter(is_given_up) {
             if header.claims.get(&claim.id) == Some(&claim.definition) {
@@ -396,6 +403,21 @@ mod tests {
         assert!(!has_advanced(Some(&before(100)), "s", 100), "not one run was added");
         assert!(has_advanced(Some(&before(100)), "s", 101));
         assert!(has_advanced(Some(&before(100)), "t", 0), "nothing could be resumed");
+    }
+
+    #[test]
+    fn only_reduced_sets_of_a_claim_are_too_small_for_it() {
+        let claim = |id: &str| {
+            ioloom_claims::ledger().iter().find(|claim| claim.id == id).expect("a built-in claim")
+        };
+        let rule = Sequential {
+            claims: vec!["000-P17".to_owned(), "000-P47".to_owned()],
+            looks: Rule::LOOKS.to_vec(),
+            scaled: vec!["C".to_owned()],
+        };
+        assert!(uses_reduced_set("pipeline", &rule, claim("000-P47")));
+        assert!(!uses_reduced_set("pipeline", &rule, claim("000-P17")), "it uses C-20000");
+        assert!(!uses_reduced_set("walk", &rule, claim("000-P47")));
     }
 
     #[test]
