@@ -108,7 +108,9 @@ impl Kind for Crossing {
                 let work = |drawn: &[usize]| break_even(threads, &table.values[compared..], drawn);
                 let mut finding = match crossing(&all) {
                     Some(at) => by_law(rule, (blocks, at), [&crossing, &work], within, &self.axis)?,
-                    None => self.never_turns(rule, (&x, &table), (&work, within, &crossed), floor)?,
+                    None => {
+                        self.never_turns(rule, (&x, &table), (&work, within, &crossed), floor)?
+                    }
                 };
                 if changes.len() > 1 && !finding.words.contains(&crossed) {
                     finding.words.push_str(&format!("; {crossed}"));

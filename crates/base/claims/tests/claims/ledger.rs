@@ -4,9 +4,7 @@
 use crate::expansion::{Expanded, arms, plan, studies};
 use ioloom_claims::contrast::ladder::Shape;
 use ioloom_claims::pattern::matches;
-use ioloom_claims::{
-    Claim, Contrast, Location, Rule, Verdict, ledger, load, verdict, verdicts,
-};
+use ioloom_claims::{Claim, Contrast, Location, Rule, Verdict, ledger, load, verdict, verdicts};
 use ioloom_model::study::Experiment;
 use ioloom_model::{Compute, Distribution, Measured, StudySpec};
 use ioloom_stats::Claimed;
