@@ -36,6 +36,8 @@ pub mod proc;
 pub mod remove;
 pub mod ring;
 pub mod shared;
+#[cfg(feature = "signals")]
+pub mod signals;
 pub mod stdio;
 pub mod stream;
 pub mod transfer;

@@ -1,6 +1,7 @@
 //! SIGINT, SIGTERM and SIGHUP as flags that a command polls.
 
 use crate::exit::Exit;
+use ioloom_sys::signals::{FirstSignal, SAME_REQUEST};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::Path;
@@ -48,21 +49,18 @@ fn exit_for(signal: &AtomicUsize) -> Exit {
     }
 }
 
-/// Returns a flag raised by the first interrupt; the second terminates the program immediately.
+/// Returns a flag raised by the first interrupt; one that arrives [`SAME_REQUEST`] later terminates the program
+/// immediately.
 pub(crate) fn stop_flag() -> Arc<AtomicBool> {
     stop_flag_of(stopping_signals())
 }
 
 /// Like [`stop_flag`], for these signals.
 pub(crate) fn stop_flag_of(signals: impl IntoIterator<Item = i32>) -> Arc<AtomicBool> {
-    let stop = Arc::new(AtomicBool::new(false));
+    let (stop, first) = (Arc::new(AtomicBool::new(false)), FirstSignal::default());
     for signal in signals {
         // Order matters: the shutdown handler must see the flag before this interrupt raises it.
-        let _ = signal_hook::flag::register_conditional_shutdown(
-            signal,
-            Exit::Interrupted as i32,
-            stop.clone(),
-        );
+        let _ = first.end_when_repeated(signal, Exit::Interrupted as i32, stop.clone());
         let _ = signal_hook::flag::register(signal, stop.clone());
     }
     share(&stop);
@@ -72,8 +70,8 @@ pub(crate) fn stop_flag_of(signals: impl IntoIterator<Item = i32>) -> Arc<Atomic
 /// Signals that stop a copy or a walk: SIGHUP, SIGINT and SIGTERM, unless they are ignored, as under
 /// `nohup`.
 pub(crate) struct StopSignals {
-    /// Raised by the first signal; the second terminates the program immediately, unless
-    /// [`StopSignals::catch_every`] has installed the handlers.
+    /// Raised by the first signal; one that arrives [`SAME_REQUEST`] later terminates the program immediately,
+    /// unless [`StopSignals::catch_every`] has installed the handlers.
     pub(crate) flag: Arc<AtomicBool>,
     /// The number of the signal.
     signal: Arc<AtomicUsize>,
@@ -100,15 +98,11 @@ impl StopSignals {
             signal_hook::low_level::unregister(handler);
         }
         let new = Self { flag: Arc::default(), signal: Arc::default() };
-        let mut handlers = Vec::new();
+        let (mut handlers, first) = (Vec::new(), FirstSignal::default());
         for number in caught_signals() {
             if second_terminates {
                 // Order matters: the shutdown handler must see the flag before this signal raises it.
-                handlers.extend(signal_hook::flag::register_conditional_shutdown(
-                    number,
-                    128 + number,
-                    new.flag.clone(),
-                ));
+                handlers.extend(first.end_when_repeated(number, 128 + number, new.flag.clone()));
             }
             let value = usize::try_from(number).unwrap_or_default();
             let _ = signal_hook::flag::register_usize(number, new.signal.clone(), value);
@@ -137,6 +131,11 @@ impl StopSignals {
         share(&self.flag);
         let _ = SHARED_SIGNAL.set(Arc::clone(&self.signal));
     }
+}
+
+/// Returns whether a signal repeats the request of the first one, for threads that wait for signals.
+pub(crate) fn is_repeated(first: &mut Option<Instant>, now: Instant) -> bool {
+    now.saturating_duration_since(*first.get_or_insert(now)) >= SAME_REQUEST
 }
 
 /// How long a run that was asked to stop may take.
@@ -264,6 +263,16 @@ mod tests {
         assert!(is_stuck(&mut since, true, begun + GRACE * 11));
     }
 
+    #[test]
+    fn a_repeated_signal_is_not_a_second_request() {
+        let (mut first, begun) = (None, Instant::now());
+        assert!(!is_repeated(&mut first, begun));
+        // As `timeout` signals the process, and then its group.
+        assert!(!is_repeated(&mut first, begun));
+        assert!(!is_repeated(&mut first, begun + SAME_REQUEST / 2));
+        assert!(is_repeated(&mut first, begun + SAME_REQUEST));
+    }
+
     /// Runs `check` in a child, which a wrong handler would end with another code, and expects true. `test` is the
     /// name of the calling test.
     fn in_child(test: &str, check: impl FnOnce() -> bool) {
@@ -284,6 +293,17 @@ mod tests {
                 signal_hook::low_level::raise(SIGTERM).unwrap();
             }
             signals.flag.load(Ordering::Relaxed) && signals.exit() == Exit::Terminated
+        });
+    }
+
+    #[test]
+    fn signals_at_the_same_time_do_not_terminate_the_program() {
+        in_child("signals_at_the_same_time", || {
+            let (signals, stop) = (StopSignals::catch(), stop_flag());
+            for number in [SIGTERM, SIGINT, SIGTERM] {
+                signal_hook::low_level::raise(number).unwrap();
+            }
+            signals.flag.load(Ordering::Relaxed) && stop.load(Ordering::Relaxed)
         });
     }
 

@@ -249,8 +249,11 @@ const SUCCESS: (&str, &str) = ("0", "Success.");
 const FAILURE: (&str, &str) = ("1", "Something failed and was reported.");
 const USAGE: (&str, &str) = ("2", "The command line or an input file is invalid.");
 const REFUSED: (&str, &str) = ("3", "The request was refused; the reason was reported.");
-const INTERRUPTED: (&str, &str) =
-    ("130", "Interrupted by SIGINT, or by another signal that the command handles.");
+const INTERRUPTED: (&str, &str) = (
+    "130",
+    "Interrupted by SIGINT, or by another signal that the command handles. Another one at least \
+     200 ms after the first ends the command at once, without a result.",
+);
 const SIGNALLED: (&str, &str) = ("128+N", "Ended by signal N, which the command does not handle.");
 /// Of commands whose code depends on the signal.
 const STOPPED: (&str, &str) =

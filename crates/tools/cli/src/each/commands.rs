@@ -2,8 +2,8 @@
 //!
 //! Each command leads a process group, so a signal also reaches the programs that it starts. A
 //! signal from the terminal reaches only ioloom, which forwards it once. The first interrupt is
-//! forwarded and no more commands start; the second kills all commands and ends the run. When the
-//! terminal stops ioloom (Ctrl-Z), the commands are stopped until it goes on; Ctrl-\ ends all.
+//! forwarded and no more commands start; one at least 200 ms later kills all commands and ends the run.
+//! When the terminal stops ioloom (Ctrl-Z), the commands are stopped until it goes on; Ctrl-\ ends all.
 //!
 //! Such a group is in the background, so the system stops a command that reads from the terminal. It
 //! would wait for ever, and is killed with an error.
@@ -23,7 +23,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Pause between attempts to start a command, if no command ends earlier.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -133,6 +133,7 @@ impl Commands {
         interrupt::share(&stop);
         let (commands, raised) = (Arc::clone(self), Arc::clone(&stop));
         let forward = move || {
+            let mut first = None;
             for signal in signals.forever() {
                 match signal {
                     SIGTSTP => commands.stop_together(),
@@ -140,11 +141,13 @@ impl Commands {
                         commands.send(SIGQUIT);
                         let _ = emulate_default_handler(SIGQUIT);
                     }
-                    _ if raised.swap(true, Ordering::Relaxed) => {
+                    _ if interrupt::is_repeated(&mut first, Instant::now()) => {
                         commands.send(SIGKILL);
                         std::process::exit(Exit::Interrupted as i32);
                     }
-                    _ => commands.send(signal),
+                    _ if !raised.swap(true, Ordering::Relaxed) => commands.send(signal),
+                    // The same request, as from `timeout`.
+                    _ => {}
                 }
             }
         };

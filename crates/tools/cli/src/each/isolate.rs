@@ -2,7 +2,8 @@
 //!
 //! The parent draws the progress that the child prints, and forwards interrupts: a signal from the
 //! terminal reaches both processes, a signal sent to the parent only the parent. The first
-//! interrupt lets the child finish cleanly, however many copies of it arrive; the second kills it.
+//! interrupt lets the child finish cleanly, however many copies of it arrive; one at least 200 ms later
+//! kills it.
 
 use super::args::EachArgs;
 use super::input;
@@ -22,6 +23,7 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 /// Allows a plan that maps files, in this process.
 #[cfg(feature = "lab")]
@@ -126,9 +128,11 @@ impl Forward {
         interrupt::share(&interrupted);
         let (forwarded, raised) = (child.clone(), interrupted.clone());
         let thread = std::thread::Builder::new().spawn(move || {
+            let mut first = None;
             for signal in signals.forever() {
                 let mut child = forwarded.lock().unwrap_or_else(PoisonError::into_inner);
-                if raised.swap(true, Ordering::Relaxed) {
+                raised.store(true, Ordering::Relaxed);
+                if interrupt::is_repeated(&mut first, Instant::now()) {
                     let _ = child.kill();
                     std::process::exit(Exit::Interrupted as i32);
                 }

@@ -16,6 +16,7 @@ use ioloom_load::{
     Commands, History, LoadError, LoadPlan, LoadProgress, Multiclient, NullServer, Pace, Run,
     Trust, UNANSWERED_MAX,
 };
+use ioloom_sys::signals::FirstSignal;
 use ioloom_tls::TlsError;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fmt::Display;
@@ -39,15 +40,12 @@ pub(crate) fn run(args: &LoadArgs) -> Ended {
             args.target
         )));
     }
-    let stop = Arc::new(AtomicBool::new(false));
+    let (stop, first) = (Arc::new(AtomicBool::new(false)), FirstSignal::default());
     for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(
-            signal,
-            Exit::Interrupted as i32,
-            Arc::clone(&stop),
-        )
-        .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-        .map_err(|e| Failure::failed(format!("cannot install signal handlers: {e}")))?;
+        first
+            .end_when_repeated(signal, Exit::Interrupted as i32, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .map_err(|e| Failure::failed(format!("cannot install signal handlers: {e}")))?;
     }
     if args.null_server {
         return null_server(args, &stop);

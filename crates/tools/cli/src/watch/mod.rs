@@ -30,8 +30,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Time within which a signal is a repetition.
-const REPEATED: Duration = Duration::from_secs(1);
 /// Interval for checking whether the command has exited.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Exit code used by shells for a command that does not exist.
@@ -238,7 +236,7 @@ fn wait(
 }
 
 /// Lets a signal after the end of the command end the wait for a stalled reader, and a later one this process.
-/// What follows within a second is the same request: `timeout` signals the process and its group.
+/// What follows within 200 ms is the same request: `timeout` signals the process and its group.
 fn end_by(mut signals: Signals) {
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::share(&stop);
@@ -246,18 +244,13 @@ fn end_by(mut signals: Signals) {
         let mut first = None;
         for _ in signals.forever() {
             stop.store(true, Ordering::Relaxed);
-            if is_another(&mut first, Instant::now()) {
+            if interrupt::is_repeated(&mut first, Instant::now()) {
                 signal_hook::low_level::exit(Exit::Interrupted as i32);
             }
         }
     };
     // Without the thread, only SIGKILL ends a wait.
     let _ = std::thread::Builder::new().name("watch-signals".to_owned()).spawn(noticed);
-}
-
-/// Returns whether a signal is another request than the first one.
-fn is_another(first: &mut Option<Instant>, now: Instant) -> bool {
-    now.saturating_duration_since(*first.get_or_insert(now)) >= REPEATED
 }
 
 fn cannot_start(args: &WatchArgs, error: &io::Error) -> Stop {
@@ -300,15 +293,5 @@ mod tests {
         assert!(!text.to_lowercase().contains("events were lost"), "{text}");
         let note = "counters: 4097 samples were late or dropped, so curves are coarser";
         assert_eq!(trace.evidence.notes, [note]);
-    }
-
-    #[test]
-    fn a_repeated_signal_is_not_a_second_request() {
-        let (mut first, begun) = (None, Instant::now());
-        assert!(!is_another(&mut first, begun));
-        // As `timeout` signals the process, and then its group.
-        assert!(!is_another(&mut first, begun));
-        assert!(!is_another(&mut first, begun + REPEATED / 2));
-        assert!(is_another(&mut first, begun + REPEATED));
     }
 }

@@ -1,11 +1,15 @@
 //! Interrupts of commands, of the walk and of lists on standard input.
 
 use crate::place::{PROGRAM, ProcessOutput, Workspace, fresh};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+/// After this time a signal is a second request.
+pub(crate) const LATER: Duration = Duration::from_millis(500);
 
 pub(crate) fn send(signal: &str, to: u32) {
     let sent = Command::new("kill").args([signal, &to.to_string()]).status().unwrap();
@@ -136,9 +140,44 @@ fn a_second_interrupt_kills_the_commands() {
     let program = started(&place, &["t", "--exec", &command, "-j", "2"]);
     until("two commands run", || written(&place).len() == 4);
     send("-INT", program.id());
+    std::thread::sleep(LATER);
     send("-TERM", program.id());
     ProcessOutput::from(program.wait_with_output().unwrap()).ended(130);
     until("all have ended", || !written(&place).into_iter().any(lives));
+}
+
+/// As `timeout` signals a process, and then its group.
+#[test]
+fn signals_at_the_same_time_are_one_request() {
+    for _ in 0..10 {
+        let place = fresh();
+        place.write("a", "a");
+        let mut program = started(&place, &["-", "--per-file"]);
+        let mut list = program.stdin.take().unwrap();
+        list.write_all(b"a\n").unwrap();
+        // The first file is done, and the list is still open.
+        program.stdout.as_mut().unwrap().read_exact(&mut [0; 8]).unwrap();
+        for signal in [Signal::TERM, Signal::INT] {
+            kill_process(Pid::from_child(&program), signal).unwrap();
+        }
+        let ran = ProcessOutput::from(program.wait_with_output().unwrap()).ended(130);
+        assert!(ran.err.contains("(partial: interrupted)"), "{}", ran.err);
+        drop(list);
+    }
+}
+
+#[test]
+fn a_later_signal_ends_the_run_at_once() {
+    let place = fresh();
+    place.write("t/a", "a");
+    let program = started(&place, &["t", "--compute", "sleep:60s"]);
+    until("it handles signals", || listens(&program));
+    let begun = Instant::now();
+    send("-INT", program.id());
+    std::thread::sleep(LATER);
+    send("-INT", program.id());
+    ProcessOutput::from(program.wait_with_output().unwrap()).ended(130);
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
 }
 
 #[test]

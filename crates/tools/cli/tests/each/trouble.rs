@@ -1,7 +1,7 @@
 //! Problems: missing and forbidden files, pipes, interrupts, truncated files.
 
 use crate::place::{Each, PROGRAM, ProcessOutput, Workspace, fresh};
-use crate::signals::{lives, send, until};
+use crate::signals::{LATER, lives, send, until};
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
@@ -359,6 +359,7 @@ fn a_second_interrupt_ends_a_mapped_plan_at_once() {
     let mut program = program.spawn().unwrap();
     let child = working_child(&mut program);
     send("-TERM", program.id());
+    std::thread::sleep(LATER);
     send("-INT", program.id());
     ProcessOutput::from(program.wait_with_output().unwrap()).ended(130);
     // It was killed and may need a moment to exit; its files alone would take longer.
