@@ -37,11 +37,16 @@ use crate::exit::{Ended, Exit};
 use crate::{atomic_file, interrupt, out, remote, stderr};
 use job::Job;
 use run::{run_job, stop_flag_of};
+use signal_hook::consts::SIGXFSZ;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 pub(crate) fn run(args: &EachArgs) -> Ended {
     args.check_list_flags()?;
+    if !interrupt::ignores(SIGXFSZ) {
+        // A write beyond the limit on file sizes then fails. Commands start with the default action.
+        let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
+    }
     if let Some(url) = args.paths.iter().find_map(|path| remote::url_of(path)) {
         #[cfg(feature = "objects")]
         return objects::run(args, url);

@@ -3,7 +3,7 @@
 use crate::place::{Each, PROGRAM, ProcessOutput, Workspace, fresh};
 
 /// Runs in a shell after a command that sets a limit.
-fn after(place: &Workspace, ulimit: &str, args: &[&str]) -> ProcessOutput {
+pub(crate) fn after(place: &Workspace, ulimit: &str, args: &[&str]) -> ProcessOutput {
     let script = format!("ulimit {ulimit}; exec \"$@\"");
     let mut command = place.command("sh");
     command.args(["-c", &script, "sh", PROGRAM, "each"]).args(args);

@@ -1,5 +1,6 @@
 //! `--exec`: a program for each file.
 
+use crate::limits::after;
 use crate::place::{Each, ProcessOutput, fresh, regular_files};
 use crate::signals::until;
 use std::fs;
@@ -233,6 +234,23 @@ fn output_that_cannot_be_kept_is_printed_in_part_with_the_status() {
     for part in ["sh exited with code 3; cannot keep its output in '/missing'", "TMPDIR"] {
         assert!(ran.err.contains(part), "{}", ran.err);
     }
+}
+
+#[test]
+fn output_beyond_the_limit_on_file_sizes_is_printed_in_part() {
+    let place = fresh();
+    place.write("f", "x");
+    let command = "sh -c 'head -c 3000000 /dev/zero; exit 3'";
+    let ran = after(&place, "-f 100", &["f", "--exec", command]).ended(1);
+    assert!((1 << 19..3_000_000).contains(&ran.out.len()), "{}", ran.out.len());
+    for part in ["sh exited with code 3; cannot keep its output in", "File too large"] {
+        assert!(ran.err.contains(part), "{}", ran.err);
+    }
+    // The signal ends the command, as without this program. Some shells replace themselves by it.
+    let command = "sh -c 'head -c 300000 /dev/zero > big'";
+    let ran = after(&place, "-f 100", &["f", "--exec", command]).ended(1);
+    let endings = ["sh exited with code 153", "sh was killed by signal 25"];
+    assert!(endings.iter().any(|ending| ran.err.contains(ending)), "{}", ran.err);
 }
 
 /// A thread times only some pieces of a file, but knows all of its waits for commands.
