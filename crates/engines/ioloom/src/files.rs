@@ -50,6 +50,8 @@ pub struct Files<'a, K = Paths> {
     pub(crate) partial: bool,
     /// Whether threads start when files wait for them; `None`: unless the plan is pinned and fixed.
     pub(crate) on_demand: Option<bool>,
+    /// Whether the run goes on with the threads it has if the system refuses another one.
+    pub(crate) fewer_threads: bool,
     /// What was set besides the plan, and applies to a plan that is pinned later.
     settings: Settings,
     /// Why the run is refused: a setting that came too late.
@@ -150,6 +152,7 @@ impl<'a, K> Files<'a, K> {
             pieces: false,
             partial: false,
             on_demand: None,
+            fewer_threads: false,
             settings: Settings::default(),
             refused: None,
             lab: LabOptions::default(),
@@ -217,6 +220,7 @@ impl<'a, K> Files<'a, K> {
             pieces: self.pieces,
             partial: self.partial,
             on_demand: self.on_demand,
+            fewer_threads: self.fewer_threads,
             settings: self.settings,
             refused: self.refused,
             lab: self.lab,
@@ -368,6 +372,20 @@ impl<'a, K> Files<'a, K> {
     /// ```
     pub fn start_on_demand(mut self, yes: bool) -> Self {
         self.on_demand = Some(yes);
+        self
+    }
+
+    /// Sets whether the run goes on if the system refuses a thread while others work, also if threads do not
+    /// start on demand (default: no). The schedule `roles` needs all its threads.
+    ///
+    /// ```
+    /// let plan = "read/threads:n=8".parse().unwrap();
+    /// let files = ioloom::files(["Cargo.toml"]).pin(plan).accept_fewer_threads(true);
+    /// assert_eq!(files.map(|f| f.len()).run()?.measured.files, 1);
+    /// # Ok::<(), ioloom::Error>(())
+    /// ```
+    pub fn accept_fewer_threads(mut self, yes: bool) -> Self {
+        self.fewer_threads = yes;
         self
     }
 
@@ -553,6 +571,7 @@ impl<'a, K> Files<'a, K> {
             progress: report.as_ref().map(|report| report as &(dyn Fn(engine::ProgressNow) + Sync)),
             tracing: self.lab.tracing.or(wanted.as_ref().map(TraceWanted::tracing)),
             on_demand: self.on_demand.unwrap_or(!self.pinned || plan.tuning != Tuning::Fixed),
+            fewer_threads: self.fewer_threads,
             mmap: self.lab.mmap,
             detail: measure.detail(),
             sample: measure.in_flight,

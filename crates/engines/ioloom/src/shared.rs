@@ -44,6 +44,8 @@ pub(crate) struct Shared<'e> {
     pub(crate) spare_descriptors: u64,
     /// Whether the run begins with one worker instead of one per permit.
     pub(crate) on_demand: bool,
+    /// Whether the run goes on if a thread is refused while others run.
+    pub(crate) fewer_threads: bool,
     /// Bytes of the first buffer of a file.
     pub(crate) first_bytes: u64,
     /// Charge of a first buffer, and whether threads may reuse theirs directly.

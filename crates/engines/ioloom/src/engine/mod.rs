@@ -139,6 +139,8 @@ fn prepare<'e>(
         spare_descriptors,
         // Each thread of `roles` has work of its own, so that one alone could wait for ever.
         on_demand: options.on_demand && layout.driver != Driver::Queued,
+        fewer_threads: (options.on_demand || options.fewer_threads)
+            && layout.driver != Driver::Queued,
         window: window_of(&layout),
         spare_bell: Bell::default(),
         blocking: BlockingThreads::default(),

@@ -408,7 +408,7 @@ impl<'e, W: Work> Threads<'e, W> {
             });
             match spawned {
                 Ok(handle) => handles.push(handle),
-                Err(_) if shared.on_demand && !handles.is_empty() => {
+                Err(_) if shared.fewer_threads && !handles.is_empty() => {
                     return self.goes_without(role);
                 }
                 Err(source) => {

@@ -128,6 +128,8 @@ pub struct RunOptions<'a> {
     pub function_waits: Option<State>,
     /// Begin with one worker, and start one per permit when paths wait for it.
     pub on_demand: bool,
+    /// Go on with the threads that run if the system refuses another one. Implied by `on_demand`.
+    pub fewer_threads: bool,
     /// Begin files by a ring, if the controller of the plan chooses the method. Tests need it.
     pub ring_first: bool,
     /// Allow mappings, which may end the process with SIGBUS.
@@ -146,6 +148,7 @@ impl Default for RunOptions<'_> {
             trace_of_failure: None,
             function_waits: None,
             on_demand: false,
+            fewer_threads: false,
             ring_first: false,
             mmap: false,
         }

@@ -498,6 +498,11 @@ impl EachArgs {
         !self.is_pinned() || self.plan.is_some_and(is_auto)
     }
 
+    /// Reports whether a flag chooses the schedule, which then runs as it is or not at all.
+    pub(crate) fn has_schedule(&self) -> bool {
+        self.plan.is_some() || self.schedule.is_some()
+    }
+
     /// Returns whether a flag changes the plan.
     pub(crate) fn shapes_plan(&self) -> bool {
         let threads = self.threads.is_some() || self.jobs.is_some() || self.exec.is_some();

@@ -231,6 +231,7 @@ fn verify(args: &EachArgs, listed: &mut Listed, stop: &Arc<AtomicBool>) -> Resul
     let files = files
         .pin(plan)
         .start_on_demand(args.may_be_fitted())
+        .accept_fewer_threads(!args.has_schedule())
         .cancel(&Cancel::from_flag(stop.clone()))
         .partial(true)
         .progress(|_| sink.tick());

@@ -29,7 +29,7 @@ fn commands_of(schedule: &Schedule) -> u32 {
 /// Returns how many commands may run at once, if a flag or the limit on open files says so. Fewer than
 /// wanted are reported, or refused if a schedule was given.
 fn commands_at_once(exec: &Exec, args: &EachArgs) -> Result<Option<u32>, Failure> {
-    let is_planned = args.plan.is_some() || args.schedule.is_some();
+    let is_planned = args.has_schedule();
     let wanted = match is_planned {
         true => commands_of(&args.plan().schedule),
         false => args.jobs.unwrap_or_else(ioloom::usable_cores),
@@ -112,7 +112,7 @@ fn by_contents(plan: &mut Plan, args: &EachArgs) -> Result<(), Failure> {
     }
     let Schedule::Window { window, permits } = &mut plan.schedule else { return Ok(()) };
     let most = permits.unwrap_or(1);
-    if *window > most && (args.plan.is_some() || args.schedule.is_some()) {
+    if *window > most && args.has_schedule() {
         return Err(Failure::usage(format!(
             "a command without {{}} runs for each of the {window} files in flight: use l={most},p={most}, \
              or -j without a plan"

@@ -64,6 +64,7 @@ pub(super) fn run_job(
         .pin(job.plan)
         // Without reads, nothing shows that files wait for a thread.
         .start_on_demand(args.may_be_fitted() && job.plan.method != Method::Null)
+        .accept_fewer_threads(!args.has_schedule())
         .cancel(&Cancel::from_flag(stop.clone()))
         .partial(true)
         .progress(|progress| {

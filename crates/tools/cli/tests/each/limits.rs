@@ -81,6 +81,28 @@ fn a_given_schedule_runs_as_it_is_or_not_at_all() {
     }
 }
 
+/// Stacks of 256 MiB in an address space of 4 GiB: the system refuses some of 64 threads.
+#[test]
+fn a_run_without_a_schedule_goes_on_with_the_threads_it_has() {
+    let place = fresh();
+    let names: Vec<String> = (0..20).map(|i| format!("t/{i}")).collect();
+    for name in &names {
+        place.write(name, "x");
+    }
+    let run = |flags: &[&str]| {
+        let script = "ulimit -v 4194304; exec \"$@\"";
+        let mut command = place.command("sh");
+        command.args(["-c", script, "sh", PROGRAM, "each"]).args(&names).args(flags);
+        command.env("RUST_MIN_STACK", "268435456").env("MALLOC_ARENA_MAX", "1");
+        ProcessOutput::from(command.output().unwrap())
+    };
+    let json = run(&["--method", "read", "--threads", "64", "--json"]).ended(0).json();
+    assert_eq!(json["files"], 20, "{json}");
+    run(&["--method", "read", "--schedule", "threads:n=64"])
+        .ended(1)
+        .one_error(&["cannot start a thread"]);
+}
+
 #[test]
 fn fewer_commands_are_reported_unless_quiet() {
     let place = fresh();
