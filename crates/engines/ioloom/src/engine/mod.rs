@@ -95,6 +95,19 @@ pub(crate) fn execute<W: Work>(
     threads::run(&prepare(source, plan, budget, options)?, options, work)
 }
 
+/// Returns why this process cannot run a plan with its limits, if so, whatever the files are.
+pub fn refusal(plan: &Plan) -> Option<String> {
+    let check = |layout: Layout| {
+        let at_once = layout.files_at_once(1);
+        refuse_too_many_files(plan, &layout, at_once)?;
+        first_bytes(plan, at_once)
+    };
+    match layout(plan).map_err(Error::Refused).and_then(check) {
+        Err(Error::Refused(reason)) => Some(reason),
+        _ => None,
+    }
+}
+
 /// Returns what the threads of a plan share, or refuses the plan.
 fn prepare<'e>(
     source: &'e Source<'e>,

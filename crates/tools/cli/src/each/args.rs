@@ -96,8 +96,8 @@ pub(crate) struct EachArgs {
     /// writes to standard error is not held back. A nonzero exit code counts as an error.
     ///
     /// Each command runs in its own process group, and one that uses the terminal is an error. SIGINT
-    /// and SIGTERM are forwarded to all commands; the second one kills them. They stop and go on with
-    /// ioloom (Ctrl-Z), and end with it (Ctrl-\).
+    /// and SIGTERM are forwarded to all commands; one at least 200 ms after the first kills them. They
+    /// stop and go on with ioloom (Ctrl-Z), and end with it (Ctrl-\).
     #[arg(long, value_name = "CMD", conflicts_with_all = ["compute", "per_file", "threads"])]
     pub(crate) exec: Option<OsString>,
 
@@ -304,7 +304,7 @@ pub(crate) struct EachArgs {
     ///
     /// Prints what the threads of the chosen plan do. Without a path or a flag that changes the plan,
     /// prints the table of all methods and schedules, with the reason where a pair is not possible.
-    #[arg(long, conflicts_with = "shard")]
+    #[arg(long, conflicts_with_all = ["shard", "json"])]
     pub(crate) explain: bool,
 
     /// This process may end by SIGBUS; set for the child that runs a mapped plan.

@@ -3,8 +3,8 @@
 use ioloom::measured::{Tuned, TunedPoint};
 use ioloom_model::units::{format_count, format_ns};
 
-/// Columns of the picture.
-const COLUMNS: usize = 56;
+/// Columns left and right of the picture: the title and the largest value.
+const OTHER_COLUMNS: usize = 24;
 /// Points and nanoseconds below which a picture shows nothing.
 const POINTS_LEAST: usize = 8;
 const SHOWN_NS: u64 = 1_000_000_000;
@@ -13,8 +13,9 @@ const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
 /// What a line shows.
 type Quantity = fn(&TunedPoint) -> f64;
 
-/// Returns one line for each quantity; nothing for a short run.
-pub(super) fn picture(tuned: &Tuned) -> String {
+/// Returns one line of `width` columns for each quantity; nothing for a short run.
+pub(super) fn picture(tuned: &Tuned, width: usize) -> String {
+    let columns = width.saturating_sub(OTHER_COLUMNS);
     let points = &tuned.points;
     let Some(last) = points.last() else { return String::new() };
     let total_ns = last.at_ns + last.elapsed_ns;
@@ -28,7 +29,8 @@ pub(super) fn picture(tuned: &Tuned) -> String {
     ];
     let mut text = String::new();
     for (title, of) in rows {
-        let means: Vec<f64> = (0..COLUMNS).map(|i| mean(points, column(total_ns, i), of)).collect();
+        let part = |i| mean(points, column(total_ns, i, columns), of);
+        let means: Vec<f64> = (0..columns).map(part).collect();
         let most = match title {
             "idle" => 1.0,
             _ => means.iter().copied().fold(f64::MIN_POSITIVE, f64::max),
@@ -46,8 +48,8 @@ pub(super) fn picture(tuned: &Tuned) -> String {
 }
 
 /// Returns the start and the end of a column.
-fn column(total_ns: u64, i: usize) -> (f64, f64) {
-    let width = total_ns as f64 / COLUMNS as f64;
+fn column(total_ns: u64, i: usize, columns: usize) -> (f64, f64) {
+    let width = total_ns as f64 / columns as f64;
     (i as f64 * width, (i + 1) as f64 * width)
 }
 
@@ -84,7 +86,7 @@ mod tests {
 
     #[test]
     fn the_picture_shows_when_the_limit_fell() {
-        let text = picture(&points(100, 20_000_000));
+        let text = picture(&points(100, 20_000_000), 80);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 4);
         let bars = |line: &str| line.chars().filter(|c| BARS.contains(c)).collect::<String>();
@@ -96,8 +98,8 @@ mod tests {
 
     #[test]
     fn a_short_run_has_no_picture() {
-        assert_eq!(picture(&points(7, 1_000_000_000)), "");
-        assert_eq!(picture(&points(100, 1_000_000)), "");
-        assert_eq!(picture(&Tuned::default()), "");
+        assert_eq!(picture(&points(7, 1_000_000_000), 80), "");
+        assert_eq!(picture(&points(100, 1_000_000), 80), "");
+        assert_eq!(picture(&Tuned::default(), 80), "");
     }
 }

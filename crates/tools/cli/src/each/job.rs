@@ -18,7 +18,7 @@ const SPARE_DESCRIPTORS: u64 = 256;
 
 /// Returns how many commands a schedule runs at once: each thread that computes runs one, and in a window
 /// each file that was begun has one.
-fn commands_of(schedule: &Schedule) -> u32 {
+pub(super) fn commands_of(schedule: &Schedule) -> u32 {
     match schedule {
         Schedule::Threads { n } => *n,
         Schedule::Window { window, permits } => permits.unwrap_or(1).min(*window),

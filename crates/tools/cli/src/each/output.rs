@@ -1,7 +1,7 @@
 //! The output of `each`.
 
 use super::args::EachArgs;
-use super::job::Job;
+use super::job::{Job, commands_of};
 use super::outcome::{Outcome, Remote};
 use crate::exit::{Ended, Exit, Failure};
 use crate::{out, slow_reader, stderr};
@@ -35,12 +35,14 @@ pub(super) fn print(args: &EachArgs, job: &Job, outcome: &Outcome) -> Result<(),
     if !args.json && m.files == 0 && m.errors > 0 && !outcome.cancelled {
         return Ok(());
     }
+    let to_stdout = args.json || !(args.per_file || job.exec.is_some());
     let text = match (args.json, args.per_file) {
         (true, true) => json(job, outcome).to_string() + "\n",
         (true, false) => format!("{:#}\n", json(job, outcome)),
-        (false, _) => human(job, outcome),
+        (false, _) if to_stdout => human(job, outcome, out::columns()),
+        (false, _) => human(job, outcome, out::columns_of_stderr()),
     };
-    if args.json || !(args.per_file || job.exec.is_some()) {
+    if to_stdout {
         print_last(&text, outcome)
     } else {
         // Standard output carries data, so the summary goes to standard error.
@@ -146,20 +148,22 @@ fn peak_memory(measured: &Measured) -> Option<u64> {
     }
 }
 
-fn human(job: &Job, outcome: &Outcome) -> String {
+/// Returns the summary in lines of `width` columns.
+fn human(job: &Job, outcome: &Outcome, width: usize) -> String {
     let m = &outcome.measured;
-    let mut text = format!(
-        "{}, {} in {}  ({} files/s, {}/s)\n",
-        files(m.files),
-        format_size(m.bytes),
-        format_ns(m.elapsed_ns as f64),
+    let time = format_ns(m.elapsed_ns as f64);
+    let amount = format!("{}, {} in {time}", files(m.files), format_size(m.bytes));
+    let rates = format!(
+        "({} files/s, {}/s)",
         format_count(m.files_per_s().round() as u64),
         format_size(m.bytes_per_s() as u64),
     );
+    let is_short = amount.chars().count() + 2 + rates.chars().count() <= width;
+    let mut text = format!("{amount}{}{rates}\n", if is_short { "  " } else { "\n" });
     if let Some(digest) = &outcome.digest {
         text += &format!("digest      {digest}{}\n", partial(outcome));
     }
-    let plan = plan_lines(&plan_of(job, outcome).0, 68).join("\n            ");
+    let plan = plan_lines(&plan_of(job, outcome).0, width - 12).join("\n            ");
     text += &format!("plan        {plan}\n");
     if let Some(remote) = &outcome.remote {
         let refused = match remote.refused {
@@ -174,11 +178,12 @@ fn human(job: &Job, outcome: &Outcome) -> String {
     }
     if let Some(b) = m.bottleneck.as_ref().filter(|_| m.elapsed_ns >= LIMIT_SHOWN_NS) {
         let sentence = format!("{}: {}", b.word, b.sentence);
-        text += &format!("limited by  {}\n", wrap(&sentence, 66).join("\n            "));
+        text += &format!("limited by  {}\n", wrap(&sentence, width - 14).join("\n            "));
     }
     if let Some(tuned) = &m.tuned {
-        text += &format!("in flight   {}\n", wrap(&tuned.to_string(), 66).join("\n            "));
-        text += &super::course::picture(tuned);
+        let lines = wrap(&tuned.to_string(), width - 14);
+        text += &format!("in flight   {}\n", lines.join("\n            "));
+        text += &super::course::picture(tuned, width);
     }
     text
 }
@@ -196,20 +201,21 @@ fn partial(outcome: &Outcome) -> String {
 
 /// `--explain`: prints the sentence of one plan, or the whole table.
 pub(super) fn explain(args: &EachArgs) -> Ended {
-    let mut text = String::new();
+    let (mut text, width) = (String::new(), out::columns());
     if args.shapes_plan() || !args.paths.is_empty() {
-        let plan = Job::read(args)?.plan;
-        let layout = layout(&plan).map_err(Failure::refused)?;
-        let sentence = wrap(&layout.sentence(), 76).join("\n  ");
-        text += &format!("{plan}\n  {sentence}.\n");
-        if plan.method != Method::Null && !plan.method.is_mmap() {
-            let bound = format_size(plan.memory_bytes);
-            text += &format!("  At most {bound} of file data are buffered.\n");
+        let job = Job::read(args)?;
+        if let Some(reason) = ioloom::refusal(&job.plan) {
+            return Err(Failure::refused(reason));
+        }
+        text += &format!("{}\n", plan_lines(&job.plan.to_string(), width).join("\n"));
+        for sentence in sentences(&job)? {
+            text += &format!("  {}\n", wrap(&sentence, width - 4).join("\n  "));
         }
     } else {
         for name in ["threads:n=4", "window:l=32,p=2", "roles:r=1,h=0,c=3,w=64"] {
             let schedule: Schedule = name.parse().map_err(Failure::usage)?;
-            text += &format!("{}, for example {schedule}\n", schedule.name());
+            let title = format!("{}, for example {schedule}", schedule.name());
+            text += &out::wrap(&title, width, 2);
             for method in Method::ALL {
                 let (mark, sentence) = match table::refusal(method, &schedule) {
                     None => {
@@ -218,7 +224,7 @@ pub(super) fn explain(args: &EachArgs) -> Ended {
                     }
                     Some(reason) => ('x', reason.to_owned()),
                 };
-                let lines = wrap(&sentence, 56);
+                let lines = wrap(&sentence, width - 24);
                 text += &format!(
                     "  {mark} {:17}{}\n",
                     method.name(),
@@ -230,6 +236,29 @@ pub(super) fn explain(args: &EachArgs) -> Ended {
     }
     out::print(&text)?;
     Ok(Exit::Ok)
+}
+
+/// Returns what the threads and the commands of a job do.
+fn sentences(job: &Job) -> Result<Vec<String>, Failure> {
+    let plan = &job.plan;
+    let commands = match commands_of(&plan.schedule) {
+        1 => "One command runs at a time".to_owned(),
+        commands => format!("Up to {commands} commands run at once"),
+    };
+    let mut sentences = match &job.exec {
+        Some(exec) if exec.takes_path => {
+            return Ok(vec![format!("{commands}; each opens its file itself.")]);
+        }
+        Some(_) => vec![format!("{commands}; each gets the contents on standard input.")],
+        None => Vec::new(),
+    };
+    let layout = layout(plan).map_err(Failure::refused)?;
+    sentences.insert(0, format!("{}.", layout.sentence()));
+    if plan.method != Method::Null && !plan.method.is_mmap() {
+        let bound = format_size(plan.memory_bytes);
+        sentences.push(format!("At most {bound} of file data are buffered."));
+    }
+    Ok(sentences)
 }
 
 fn files(count: u64) -> String {

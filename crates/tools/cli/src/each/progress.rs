@@ -1,7 +1,7 @@
 //! Progress of a run on standard error.
 
 use super::args::EachArgs;
-use crate::{bar_target, stderr};
+use crate::{bar_target, out, stderr};
 use indicatif::{ProgressBar, ProgressStyle};
 use ioloom::Progress;
 use ioloom_model::units::format_size;
@@ -19,12 +19,15 @@ pub(super) enum Bar {
 
 /// Prefix of a line of [`Bar::Lines`].
 const PREFIX: &str = "ioloom-progress ";
-/// A bar whose length is known, and one whose length may grow.
-const KNOWN: &str = "{bar:30} {human_pos}/{human_len} files {msg} ETA {eta}";
+/// What follows a bar whose length is known, before the first file is done and later.
+const WAITING: &str = "{human_pos}/{human_len} files {msg}";
+const COMPLETE: &str = "{human_pos}/{human_len} files {msg} ETA {eta}";
+/// Columns that it takes.
+const TEXT_COLUMNS: usize = 50;
+/// Least length of a bar.
+const BAR_COLUMNS_MIN: usize = 5;
+/// A bar whose length may grow.
 const GROWING: &str = "{spinner} {human_pos} of at least {human_len} files {msg} {elapsed}";
-
-/// Prefix of a bar whose length is known. It is not drawn.
-const COMPLETE: &str = "complete";
 
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template)
@@ -94,9 +97,13 @@ impl Bar {
                 if bar.length() != Some(now.found) {
                     bar.set_length(now.found);
                 }
-                if now.complete && bar.prefix() != COMPLETE {
-                    bar.set_style(style(KNOWN));
-                    bar.set_prefix(COMPLETE);
+                let text = if now.files == 0 { WAITING } else { COMPLETE };
+                // The prefix is not drawn. It is the text of the style.
+                if now.complete && bar.prefix() != text {
+                    let columns = out::columns_of_stderr().saturating_sub(TEXT_COLUMNS);
+                    let columns = columns.max(BAR_COLUMNS_MIN);
+                    bar.set_style(style(&format!("{{bar:{columns}}} {text}")));
+                    bar.set_prefix(text);
                 }
                 bar.set_position(now.files);
                 bar.set_message(format_size(now.bytes));

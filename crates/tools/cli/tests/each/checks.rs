@@ -1,6 +1,6 @@
 //! Lines of hashes: other programs accept ours, and the other way round.
 
-use crate::place::{Each, Workspace, fed, fresh, regular_files, there};
+use crate::place::{Each, ProcessOutput, Workspace, fed, fresh, regular_files, there};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
@@ -494,11 +494,39 @@ fn help_and_the_table_of_plans_match_their_snapshots() {
         let text = place.each(&[&["--explain"], args].concat()).ended(0).text();
         assert!(!text.contains("x: refused"), "{args:?}: {text}");
     }
-    for other in [&["--check", "sums"][..], &["--shard", "1/2", "--manifest", "plan"]] {
+    for other in [&["--check", "sums"][..], &["--shard", "1/2", "--manifest", "plan"], &["--json"]] {
         let ran = place.each(&[&["--explain"], other].concat()).ended(2);
         assert!(ran.out.is_empty() && ran.err.contains("cannot be used with"), "{}", ran.err);
     }
     for line in place.each(&["--explain"]).text().lines().chain(one.lines()) {
         assert!(line.chars().count() <= 80, "{line}");
+    }
+}
+
+#[test]
+fn explanations_name_commands_and_how_they_get_contents() {
+    let place = fresh();
+    for (command, jobs, sentence) in [
+        ("cat {}", "9", "  Up to 9 commands run at once; each opens its file itself.\n"),
+        ("cat", "9", "  Up to 9 commands run at once; each gets the contents on standard input.\n"),
+        ("cat {}", "1", "  One command runs at a time; each opens its file itself.\n"),
+    ] {
+        let args = [".", "--explain", "--exec", command, "-j", jobs];
+        let text = place.each(&args).ended(0).text();
+        assert!(text.contains(sentence) && !text.contains("empty input"), "{text}");
+    }
+}
+
+#[test]
+fn the_summary_and_explanations_have_the_width_of_the_variable() {
+    let place = fresh();
+    place.write("t/a", "a");
+    for args in [&["t"][..], &["t", "--explain"], &["--explain"]] {
+        let mut each = place.ours(&["each"]);
+        let ran = ProcessOutput::from(each.args(args).env("COLUMNS", "40").output().unwrap());
+        let text = ran.ended(0).text();
+        for line in text.lines() {
+            assert!(line.chars().count() <= 40, "{args:?}: {line}");
+        }
     }
 }

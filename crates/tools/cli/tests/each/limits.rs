@@ -104,6 +104,16 @@ fn a_run_without_a_schedule_goes_on_with_the_threads_it_has() {
 }
 
 #[test]
+fn a_plan_that_the_run_refuses_is_not_explained() {
+    let place = fresh();
+    place.write("t/a", "a");
+    for more in [&[] as &[&str], &["--explain"]] {
+        let args = [&["t"], more].concat();
+        limited(&place, 8, &args).ended(3).one_error(&["the limit is 8; raise the limit"]);
+    }
+}
+
+#[test]
 fn fewer_commands_are_reported_unless_quiet() {
     let place = fresh();
     place.write("t/a", "a");
