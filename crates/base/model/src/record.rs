@@ -180,8 +180,8 @@ pub struct Span {
 /// What limited a run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Bottleneck {
-    /// `device`, `metadata`, `compute`, `hand-over`, `memory`, `input list`, `other programs`, `child
-    /// processes`, `function waits`, `output`, `object store` or `unknown`.
+    /// `device`, `metadata`, `compute`, `hand-over`, `memory`, `input list`, `other programs`,
+    /// `processor quota`, `child processes`, `function waits`, `output`, `object store` or `unknown`.
     pub word: String,
     /// The evidence, in one sentence.
     pub sentence: String,
@@ -271,6 +271,10 @@ pub struct Measured {
     /// Processor time that the hypervisor took for other guests, divided by elapsed × processors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steal_cpu: Option<f64>,
+    /// Time for which processor quotas kept the control groups of the process from running, summed
+    /// over processors. Other processes of the groups count, too.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub throttled_ns: u64,
     /// Processor time of child processes that ended during the run.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub children_cpu_ns: u64,
@@ -404,6 +408,7 @@ impl Measured {
             "others_cpu" => self.others_cpu?,
             "steal_cpu" => self.steal_cpu?,
             "cpu_pressure" => self.cpu_pressure?,
+            "throttled_ns" => self.throttled_ns as f64,
             "children_cpu_ns" => self.children_cpu_ns as f64,
             "others_device" => self.others_device?,
             _ => return None,

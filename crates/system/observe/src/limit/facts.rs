@@ -63,6 +63,9 @@ pub struct Facts {
     pub others_ns: Option<u64>,
     /// Processor time that the hypervisor took.
     pub steal_ns: u64,
+    /// Time for which quotas of control groups kept the groups of the process from running, summed over
+    /// processors.
+    pub throttled_ns: u64,
     /// Bytes read from devices for this process; `None` if unknown.
     pub device_bytes: Option<u64>,
     /// Share of the bytes that devices moved for others.
@@ -104,6 +107,7 @@ impl Facts {
             children_faults: m.children_faults,
             others_ns: machine(m.others_cpu),
             steal_ns: machine(m.steal_cpu).unwrap_or(0),
+            throttled_ns: m.throttled_ns,
             device_bytes: m.device_read_bytes,
             others_device: m.others_device.unwrap_or(0.0),
             costliest: FETCH.into_iter().filter(|k| wall(*k) > 0).max_by_key(|k| wall(*k)),

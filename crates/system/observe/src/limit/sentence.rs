@@ -66,6 +66,7 @@ fn cause(limit: Limit, facts: &Facts) -> String {
         Limit::Memory => "waiting for the memory budget took".to_owned(),
         Limit::InputList => "waiting for the next path took".to_owned(),
         Limit::OtherPrograms => "other programs took".to_owned(),
+        Limit::Quota => "the processor quota of the control group took".to_owned(),
         Limit::ChildProcesses => "child processes took".to_owned(),
         Limit::FunctionWaits => "sleep, locks and other waits inside the function took".to_owned(),
         Limit::Output => "waiting for the reader of results took".to_owned(),
@@ -97,6 +98,7 @@ fn name(limit: Limit) -> &'static str {
         Limit::FunctionWaits => "waits inside the function",
         Limit::Output => "waits for the reader of results",
         Limit::Memory => "the memory budget",
+        Limit::Quota => "the processor quota",
         other => other.word(),
     }
 }
@@ -141,6 +143,7 @@ fn advice(limit: Limit, facts: &Facts, shares: &Shares) -> String {
         }
         Limit::InputList => "a faster source of paths would help, nothing else would".to_owned(),
         Limit::OtherPrograms => "the run would be faster on an idle machine".to_owned(),
+        Limit::Quota => "a larger quota of the control group would help".to_owned(),
         Limit::ChildProcesses => "a faster program, or more of them at once, would help".to_owned(),
         Limit::FunctionWaits => {
             "more calls at once help if they sleep, shorter waits in any case".to_owned()
