@@ -219,6 +219,12 @@ pub struct Measured {
     pub errors: u64,
     /// Messages of the first failures, at most ten.
     pub error_samples: Vec<String>,
+    /// Bytes of the largest file, if it has at least 1 MiB.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub largest_file_bytes: u64,
+    /// Time from the start to the end of that file.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub largest_file_ns: u64,
     /// Cost of each kind of call.
     pub calls: BTreeMap<CallKind, CallStats>,
     /// Time of each thread by activity.
@@ -408,6 +414,8 @@ impl Measured {
             "others_cpu" => self.others_cpu?,
             "steal_cpu" => self.steal_cpu?,
             "cpu_pressure" => self.cpu_pressure?,
+            "largest_file_bytes" => self.largest_file_bytes as f64,
+            "largest_file_ns" => self.largest_file_ns as f64,
             "throttled_ns" => self.throttled_ns as f64,
             "children_cpu_ns" => self.children_cpu_ns as f64,
             "others_device" => self.others_device?,

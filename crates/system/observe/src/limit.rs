@@ -8,7 +8,9 @@
 //! Everything is a share of the **usable processor time**: what the threads of the run could have
 //! used. It is the elapsed time × the usable processors (at most as many as the plan lets run the
 //! function at once), or the elapsed time of all threads if that
-//! is less (one thread cannot use two processors), but at least the elapsed time. Each part is bounded by what the parts before it
+//! is less (one thread cannot use two processors), but at least the elapsed time. If one file
+//! takes almost the whole run, only as many processors are usable as had work on average: one thread reads
+//! and computes each file, and the others have nothing to do. Each part is bounded by what the parts before it
 //! left over, so the shares add up to 100 %:
 //!
 //! 1. **Processor time of the process.** It is `metadata` (calls that fetch data: open, stat, read,

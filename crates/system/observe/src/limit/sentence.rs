@@ -4,10 +4,14 @@ use super::decide::{NoVerdict, Verdict};
 use super::facts::Facts;
 use super::kind::Limit;
 use super::shares::Shares;
+use ioloom_model::CallKind;
 use ioloom_model::units::format_ns;
 
 /// Requests in flight are not worth mentioning if the device has a smaller share.
 const SMALL_PERCENT: u32 = 5;
+
+/// Mean size of files from which reads spend their processor time on copying.
+const COPIED_BYTES: u64 = 1 << 20;
 
 impl Verdict {
     /// Returns the evidence in one sentence, without the word of the limit.
@@ -112,7 +116,35 @@ fn listed(shares: &Shares, named: &[Limit]) -> String {
     words.join(", ")
 }
 
+/// Reports whether most processor time of system calls is that of copying from the page cache.
+fn copies(facts: &Facts) -> bool {
+    let reads = matches!(facts.costliest, Some(CallKind::Read | CallKind::Completion));
+    let mean = facts.bytes / facts.files.max(1);
+    reads && (mean >= COPIED_BYTES || facts.one_file_percent().is_some())
+}
+
+/// Returns the advice if one file took almost the whole run, where more threads would help otherwise.
+fn of_one_file(limit: Limit, facts: &Facts) -> Option<String> {
+    let percent = facts.one_file_percent()?;
+    let (helps, does) = match limit {
+        Limit::Device if facts.device_bytes == Some(0) => {
+            ("a faster file system would help", "reads")
+        }
+        Limit::Device => ("a faster device would help", "reads"),
+        Limit::Metadata if copies(facts) => ("copying from the page cache is the work", "reads"),
+        Limit::Compute => ("a faster function would help", "computes"),
+        _ => return None,
+    };
+    Some(format!(
+        "{helps}; one file took {percent} % of the run, and one thread {does} each file, so more \
+         threads would not help"
+    ))
+}
+
 fn advice(limit: Limit, facts: &Facts, shares: &Shares) -> String {
+    if let Some(advice) = of_one_file(limit, facts) {
+        return advice;
+    }
     let fewer_threads = facts.threads < facts.cores || facts.fewer_permits;
     match limit {
         Limit::Device if facts.device_bytes == Some(0) => {
@@ -122,6 +154,10 @@ fn advice(limit: Limit, facts: &Facts, shares: &Shares) -> String {
         Limit::Compute if facts.files < u64::from(facts.threads.max(2).min(facts.cores)) => {
             "a faster function would help; one thread computes each file, so more threads would not"
                 .to_owned()
+        }
+        Limit::Metadata if copies(facts) => {
+            let more = if fewer_threads { "more threads" } else { "more cores" };
+            format!("copying from the page cache is the work, and {more} would help")
         }
         Limit::Metadata if fewer_threads => "more threads, or fewer files, would help".to_owned(),
         Limit::Metadata => "more cores, or fewer and larger files, would help".to_owned(),

@@ -59,7 +59,7 @@ struct Parts {
 
 impl Parts {
     fn new(f: &Facts) -> Self {
-        let cores_ns = f.elapsed_ns as f64 * f64::from(f.cores.max(1));
+        let cores_ns = f.cores_ns();
         let own = Own::new(f);
         let used_ns = own.metadata_ns + own.function_ns + f.children_ns as f64;
         let seen_ns = (f.threads_ns as f64).max(used_ns);
@@ -100,7 +100,7 @@ impl Parts {
 
     /// Splits the time in which processors were free for our threads by the waits of the threads.
     fn add_waits(&mut self, f: &Facts, free_ns: f64) {
-        let cores_ns = f.elapsed_ns as f64 * f64::from(f.cores.max(1));
+        let cores_ns = f.cores_ns();
         let ahead = [f.io_ns, f.input_ns, f.memory_ns].map(|ns| ns as f64);
         let useful_ns = (cores_ns - f.function_wall_ns as f64).max(0.0);
         let ahead_ns: f64 = ahead.iter().sum();
