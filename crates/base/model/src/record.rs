@@ -180,8 +180,8 @@ pub struct Span {
 /// What limited a run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Bottleneck {
-    /// `device`, `metadata`, `compute`, `hand-over`, `memory`, `input list`, `other programs`, `child
-    /// processes`, `function waits`, `output`, `object store` or `unknown`.
+    /// `device`, `metadata`, `compute`, `hand-over`, `memory`, `input list`, `other programs`,
+    /// `processor quota`, `child processes`, `function waits`, `output`, `object store` or `unknown`.
     pub word: String,
     /// The evidence, in one sentence.
     pub sentence: String,
@@ -219,6 +219,12 @@ pub struct Measured {
     pub errors: u64,
     /// Messages of the first failures, at most ten.
     pub error_samples: Vec<String>,
+    /// Bytes of the largest file, if it has at least 1 MiB.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub largest_file_bytes: u64,
+    /// Time from the start to the end of that file.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub largest_file_ns: u64,
     /// Cost of each kind of call.
     pub calls: BTreeMap<CallKind, CallStats>,
     /// Time of each thread by activity.
@@ -271,6 +277,10 @@ pub struct Measured {
     /// Processor time that the hypervisor took for other guests, divided by elapsed × processors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steal_cpu: Option<f64>,
+    /// Time for which processor quotas kept the control groups of the process from running, summed
+    /// over processors. Other processes of the groups count, too.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub throttled_ns: u64,
     /// Processor time of child processes that ended during the run.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub children_cpu_ns: u64,
@@ -404,6 +414,9 @@ impl Measured {
             "others_cpu" => self.others_cpu?,
             "steal_cpu" => self.steal_cpu?,
             "cpu_pressure" => self.cpu_pressure?,
+            "largest_file_bytes" => self.largest_file_bytes as f64,
+            "largest_file_ns" => self.largest_file_ns as f64,
+            "throttled_ns" => self.throttled_ns as f64,
             "children_cpu_ns" => self.children_cpu_ns as f64,
             "others_device" => self.others_device?,
             _ => return None,

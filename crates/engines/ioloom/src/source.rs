@@ -6,6 +6,7 @@ use crate::claim::Claim;
 use crate::error::FileError;
 use crate::feed::{Entries, Entry, Feed, TakeOrder, Taken};
 use crate::take::Take;
+use ioloom_observe::Began;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::file;
 use ioloom_walk::{PathList, order_of};
@@ -149,6 +150,8 @@ pub(crate) struct Item<'p, S> {
     pub(crate) path: ItemPath<'p>,
     /// Whether a walk found it to be regular. Such a file is opened without a `stat`.
     pub(crate) known_regular: bool,
+    /// When it was opened.
+    pub(crate) began: Began,
     pub(crate) state: Option<S>,
 }
 
@@ -329,6 +332,7 @@ impl<'s> Source<'s> {
             index,
             path: ItemPath::Listed(list.path(index)),
             known_regular: list.known_regular(index),
+            began: Began::default(),
             state: None,
         })
     }
@@ -385,7 +389,7 @@ impl<'s> Source<'s> {
                 return Next::Ended;
             }
         };
-        Next::Item(Item { index, path, known_regular, state: None })
+        Next::Item(Item { index, path, known_regular, began: Began::default(), state: None })
     }
 }
 

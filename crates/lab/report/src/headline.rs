@@ -325,6 +325,7 @@ pub fn limit_words(word: &str) -> &str {
         "hand-over" => "the handover between threads",
         "memory" => "the memory budget",
         "input list" => "the input list",
+        "processor quota" => "the processor quota",
         "function waits" => "waits inside the function",
         "output" => "waits for the reader of results",
         other => other,

@@ -23,6 +23,7 @@
 //! each lap as a span; both use the same clock reading.
 
 use crate::collect::Recorder;
+use crate::largest::{Began, Largest};
 use crate::output::{known_ns, take_known_waits};
 use crate::split::{Detail, Weights, part, scaled, split};
 use ioloom_model::{CallKind, ThreadTime, record::Span};
@@ -133,6 +134,9 @@ pub struct Meter {
     in_flight_area: u128,
     in_flight_max: u32,
     files: u64,
+    /// The largest file, and the end of the last large one.
+    largest: Largest,
+    large_end_ns: u64,
     /// Steps so far by kind, and the files begun with [`Meter::file_starts`] and how many of them
     /// were timed.
     steps: [u64; 2],
@@ -219,6 +223,8 @@ pub struct ThreadReport {
     pub in_flight_area: u128,
     /// Maximum number of requests in flight at once on this thread.
     pub in_flight_max: u32,
+    /// The largest file that the thread ended.
+    pub largest: Largest,
     /// Time at which the last read was issued, since the start of the run.
     pub last_issue_ns: Option<u64>,
     /// Time at which the first function started.
@@ -265,6 +271,8 @@ impl Meter {
             in_flight_area: 0,
             in_flight_max: 0,
             files: 0,
+            largest: Largest::default(),
+            large_end_ns: 0,
             steps: [0; 2],
             begun: 0,
             begun_timed: 0,
@@ -496,10 +504,26 @@ impl Meter {
         self.function_clocked.1 += if off > OFF_NS { off.saturating_sub(known) } else { 0 };
     }
 
-    /// Records that a file was computed.
+    /// Returns the start of a file that begins now, as of the last lap or the end of the last large file.
     #[inline]
-    pub fn file_done(&mut self) {
+    pub fn file_begins(&self) -> Began {
+        Began::at(self.last_ns.max(self.large_end_ns).saturating_sub(self.run_start_ns))
+    }
+
+    /// Records that a file with so many bytes was computed.
+    #[inline]
+    pub fn file_done(&mut self, began: Began, bytes: u64) {
         self.files += 1;
+        if Largest::counts(bytes) {
+            self.large_done(began, bytes);
+        }
+    }
+
+    #[cold]
+    fn large_done(&mut self, began: Began, bytes: u64) {
+        self.large_end_ns = monotonic_ns();
+        let end_ns = self.large_end_ns.saturating_sub(self.run_start_ns);
+        self.largest = self.largest.max(Largest { bytes, ns: end_ns.saturating_sub(began.ns()) });
     }
 
     /// Returns the wall time of all calls by kind, extrapolated from the timed ones, without known
@@ -557,6 +581,7 @@ impl Meter {
             in_flight_area: self.in_flight_area * u128::from(self.begun.max(1))
                 / u128::from(self.begun_timed.max(1)),
             in_flight_max: self.in_flight_max,
+            largest: self.largest,
             last_issue_ns: self.last_issue_ns,
             first_compute_ns: self.first_compute_ns,
             last_compute_ns: self.last_compute_ns,

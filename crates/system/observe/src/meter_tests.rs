@@ -41,6 +41,32 @@ fn a_sample_of_files_is_timed_and_all_are_counted() {
 }
 
 #[test]
+fn the_largest_file_is_timed_also_between_timed_files() {
+    let mut meter = Meter::start(monotonic_ns(), Detail::Totals);
+    let wait = std::time::Duration::from_millis(20);
+    // The 17th and the 18th are not timed.
+    for file in 1..=20_usize {
+        meter.file_starts();
+        let began = meter.file_begins();
+        let bytes = match file {
+            17 => 1 << 20,
+            18 => 2 << 20,
+            _ => 100,
+        };
+        if bytes > 100 {
+            std::thread::sleep(wait);
+        }
+        meter.lap(CallKind::Compute, file);
+        meter.file_done(began, bytes);
+    }
+    let wait_ns = wait.as_nanos() as u64;
+    let report = meter.finish("t".to_owned(), "worker");
+    assert_eq!((report.time.files, report.largest.bytes), (20, 2 << 20));
+    let ns = report.largest.ns;
+    assert!(ns >= wait_ns && ns + wait_ns <= report.time.elapsed_ns + 200_000, "{ns}");
+}
+
+#[test]
 fn a_long_call_is_not_extrapolated_beyond_the_elapsed_time() {
     let mut meter = Meter::start(monotonic_ns(), Detail::Totals);
     let wait = std::time::Duration::from_millis(20);

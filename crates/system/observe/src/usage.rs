@@ -3,6 +3,7 @@
 use crate::neighbours::{Counters, Others, counts_device_bytes, cpu_ns};
 use ioloom_model::Measured;
 use ioloom_model::record::CpuCount;
+use ioloom_sys::cgroup;
 use ioloom_sys::proc::parse::grown_ms;
 use ioloom_sys::proc::{self, UsageOf};
 
@@ -13,6 +14,8 @@ pub struct Usage {
     /// Children that have ended.
     children: proc::Usage,
     machine: Option<Counters>,
+    /// Time that processor quotas took.
+    throttled_ns: Option<u64>,
     block_device: Option<(String, u64)>,
 }
 
@@ -40,6 +43,9 @@ pub struct UsageDelta {
     pub written_bytes: Option<u64>,
     /// What others used.
     pub others: Option<Others>,
+    /// Time for which processor quotas kept the control groups of this process from running, summed
+    /// over processors.
+    pub throttled_ns: u64,
     /// Processor time and page faults of children that ended.
     pub children: (u64, u64),
     /// Time during which the block device had at least one request.
@@ -56,14 +62,15 @@ impl Usage {
             .and_then(|name| proc::disk_stat(name).ok().map(|d| (name.to_owned(), d.busy_ms)));
         let (process, children) = own();
         let machine = Counters::now((&process, &children), true);
-        Self { process, children, machine, block_device: disk }
+        let throttled_ns = Some(cgroup::throttled_ns());
+        Self { process, children, machine, throttled_ns, block_device: disk }
     }
 
     /// Reads the counters of the process only, which takes two system calls. For a run that may be
     /// short: [`Usage::complete`] adds the others once it has lasted a while.
     pub fn begin() -> Self {
         let (process, children) = own();
-        Self { process, children, machine: None, block_device: None }
+        Self { process, children, ..Self::default() }
     }
 
     /// Reads the counters of the machine after [`Usage::begin`]. What they count is extrapolated to
@@ -71,6 +78,7 @@ impl Usage {
     pub fn complete(&mut self) {
         let (process, children) = own();
         self.machine = Counters::now((&process, &children), false);
+        self.throttled_ns = Some(cgroup::throttled_ns());
     }
 
     /// Reports whether the counters of the machine were read.
@@ -97,6 +105,7 @@ impl Usage {
         let (a, b) = (&before.process, &self.process);
         let machines = self.machine.zip(before.machine);
         let others = machines.map(|(now, before)| now.since(before, elapsed_ns));
+        let throttled = self.throttled_ns.zip(before.throttled_ns);
         let (c, d) = (&before.children, &self.children);
         let faults = |usage: &proc::Usage| usage.minor_faults + usage.major_faults;
         let children = (cpu_ns(d).saturating_sub(cpu_ns(c)), faults(d).saturating_sub(faults(c)));
@@ -119,6 +128,7 @@ impl Usage {
                     .saturating_sub(a.written_bytes + c.written_bytes)
             }),
             others,
+            throttled_ns: throttled.map_or(0, |(now, before)| now.saturating_sub(before)),
             children,
             device_busy_ns,
             complete: machines.is_some(),
@@ -153,6 +163,7 @@ impl UsageDelta {
         measured.steal_cpu = self.others.filter(|_| in_ticks).map(|o| of_machine(o.steal_ns));
         let waiting = self.others.and_then(|others| others.waiting_ns);
         measured.cpu_pressure = waiting.map(|ns| (ns as f64 / elapsed).min(1.0));
+        measured.throttled_ns = self.throttled_ns;
         (measured.children_cpu_ns, measured.children_faults) = self.children;
         measured.device_read_bytes = self.device_bytes;
         measured.device_written_bytes = self.written_bytes;
@@ -199,6 +210,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn time_that_quotas_took_is_that_between_two_points() {
+        let at = |throttled_ns| Usage { throttled_ns, ..Usage::default() };
+        let took = |before, now| at(now).since(&at(before)).throttled_ns;
+        assert_eq!(took(Some(3), Some(10)), 7);
+        assert_eq!((took(None, Some(10)), took(Some(3), None), took(Some(3), Some(2))), (0, 0, 0));
+        let delta = UsageDelta { throttled_ns: 7, ..UsageDelta::default() };
+        let mut measured = Measured { elapsed_ns: 10, ..Measured::default() };
+        delta.fill(&mut measured, 1);
+        assert_eq!(measured.throttled_ns, 7);
     }
 
     #[test]

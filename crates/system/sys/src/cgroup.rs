@@ -1,5 +1,5 @@
-//! Limits on reads and memory that control groups set for this process, and the memory pressure of its
-//! group.
+//! Limits on reads and memory that control groups set for this process, the memory pressure of its
+//! group, and the time that processor quotas took from it.
 //!
 //! Version 1 (such as `blkio.throttle.read_iops_device`) and version 2 (such as `io.max`). A limit of
 //! a group holds for those below it, so all groups above are read, too, as far as they are visible.
@@ -142,22 +142,71 @@ fn number_in(file: &Path) -> Option<u64> {
 
 /// Returns the directories of the groups whose memory limits hold, and the names of their files.
 fn memory_groups(root: &Path, groups: &str) -> Vec<(PathBuf, &'static MemoryFiles)> {
+    groups_with(root, groups, "memory", [&MEMORY_1, &MEMORY_2])
+}
+
+/// Returns the directories of the groups whose settings of a controller hold, and the names of their files,
+/// which depend on the version.
+fn groups_with<T>(
+    root: &Path,
+    groups: &str,
+    controller: &str,
+    [files_1, files_2]: [&'static T; 2],
+) -> Vec<(PathBuf, &'static T)> {
     // Without its own group, the limits of all groups still hold.
-    let groups = if groups.is_empty() { "0::/\n1:memory:/\n" } else { groups };
+    let all = format!("0::/\n1:{controller}:/\n");
+    let groups = if groups.is_empty() { all.as_str() } else { groups };
     let mut found = Vec::new();
     for (controllers, group) in hierarchies(groups) {
         let below = Path::new(group.trim_start_matches('/'));
-        let mut add = |point: &Path, files: &'static MemoryFiles| {
+        let mut add = |point: &Path, files: &'static T| {
             found.extend(below.ancestors().map(|part| (point.join(part), files)));
         };
-        if controllers.split(',').any(|name| name == "memory") {
-            add(&root.join("memory"), &MEMORY_1);
+        if controllers.split(',').any(|name| name == controller) {
+            add(&root.join(controller), files_1);
         } else if controllers.is_empty() {
-            add(root, &MEMORY_2);
-            add(&root.join("unified"), &MEMORY_2);
+            add(root, files_2);
+            add(&root.join("unified"), files_2);
         }
     }
     found
+}
+
+/// Names of the file of a group with its processor quota, and of the field of `cpu.stat` that counts
+/// the time that the quota took, with its unit in nanoseconds.
+struct QuotaFiles {
+    quota: &'static str,
+    throttled: &'static str,
+    unit_ns: u64,
+}
+
+const QUOTA_1: QuotaFiles =
+    QuotaFiles { quota: "cpu.cfs_quota_us", throttled: "throttled_time", unit_ns: 1 };
+const QUOTA_2: QuotaFiles =
+    QuotaFiles { quota: "cpu.max", throttled: "throttled_usec", unit_ns: 1000 };
+
+impl QuotaFiles {
+    /// Returns the time that the quota of the group in `dir` took; `None` if it has no quota.
+    fn throttled_ns(&self, dir: &Path) -> Option<u64> {
+        let quota = read_text(&dir.join(self.quota)).ok()?;
+        // Without a quota it is -1 or `max`.
+        quota.split_whitespace().next()?.parse::<u64>().ok()?;
+        let stat = read_text(&dir.join("cpu.stat")).ok()?;
+        Some(field(&stat, self.throttled)?.saturating_mul(self.unit_ns))
+    }
+}
+
+/// Returns how long processor quotas kept the control groups of this process from running so far, in
+/// nanoseconds, summed over processors; 0 without a quota. Other processes of the groups count, too.
+pub fn throttled_ns() -> u64 {
+    throttled_in(Path::new(ROOT), &own_groups())
+}
+
+/// Like [`throttled_ns`], for the hierarchies below `root`, given the text of `/proc/PID/cgroup`.
+pub fn throttled_in(root: &Path, groups: &str) -> u64 {
+    let groups = groups_with(root, groups, "cpu", [&QUOTA_1, &QUOTA_2]);
+    let throttled = groups.iter().filter_map(|(dir, files)| files.throttled_ns(dir));
+    throttled.fold(0, u64::saturating_add)
 }
 
 /// Returns the text of `/proc/self/cgroup`, empty if it cannot be read.
@@ -317,6 +366,33 @@ mod tests {
         write(dir.path(), "memory/memory.limit_in_bytes", "9223372036854771712\n");
         assert_eq!(of("3:memory:/c\n", Some(u64::MAX)), Some(4000));
         assert_eq!(of("3:memory:/\n", Some(u64::MAX)), Some(u64::MAX), "no limit");
+    }
+
+    #[test]
+    fn quotas_of_all_groups_above_take_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |groups| throttled_in(dir.path(), groups);
+        let stat = |ns: &str| format!("nr_periods 9\nnr_throttled 7\nthrottled_time {ns}\n");
+        write(dir.path(), "cpu/a/cpu.cfs_quota_us", "30000\n");
+        write(dir.path(), "cpu/a/cpu.stat", &stat("5000"));
+        write(dir.path(), "cpu/a/b/cpu.cfs_quota_us", "-1\n");
+        write(dir.path(), "cpu/a/b/cpu.stat", &stat("7"));
+        assert_eq!(of("4:cpu,cpuacct:/a/b\n3:memory:/\n"), 5000, "of the group above");
+        assert_eq!((of("4:cpuset:/a\n"), of("4:cpu:/\n"), of("")), (0, 0, 0), "no quota");
+        write(dir.path(), "cpu/a/b/cpu.cfs_quota_us", "50000\n");
+        assert_eq!(of("4:cpu:/a/b\n"), 5007);
+
+        let stat = |us: &str| format!("usage_usec 1\nnr_throttled 2\nthrottled_usec {us}\n");
+        write(dir.path(), "c/cpu.max", "30000 100000\n");
+        write(dir.path(), "c/cpu.stat", &stat("6"));
+        write(dir.path(), "c/d/cpu.max", "max 100000\n");
+        write(dir.path(), "c/d/cpu.stat", &stat("8"));
+        write(dir.path(), "c/e/cpu.max", "50000 100000\n");
+        assert_eq!((of("0::/c/d\n"), of("0::/c/e\n"), of("0::/\n")), (6000, 6000, 0));
+        // In a container, the root of the visible hierarchy is the group of the container.
+        write(dir.path(), "cpu.max", "30000 100000\n");
+        write(dir.path(), "cpu.stat", &stat("9"));
+        assert_eq!((of("0::/docker/x\n"), of("")), (9000, 9000));
     }
 
     #[test]

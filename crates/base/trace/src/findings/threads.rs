@@ -35,10 +35,10 @@ const SUBMITS_MIN: usize = 16;
 /// well, so only a share that affects the elapsed time counts.
 const PAGING_MIN: f64 = 0.10;
 
-/// More runnable threads than processors. If other programs take the processors, fewer threads
-/// would not help.
+/// More runnable threads than processors. If other programs or a quota take the processors, fewer
+/// threads would not help.
 pub(super) fn oversubscription(seen: &Observed<'_>) -> Option<Finding> {
-    if seen.is_limited_by("other programs") {
+    if ["other programs", "processor quota"].iter().any(|word| seen.is_limited_by(word)) {
         return None;
     }
     let waiting_ns = seen.all.of(State::Ready).saturating_add(seen.all.of(State::Preempted));

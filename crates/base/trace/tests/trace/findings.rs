@@ -338,6 +338,8 @@ fn the_limit_of_the_run_is_the_first_finding_and_no_other_contradicts_it() {
     assert_eq!(finding.evidence[0], ("compute".to_owned(), "60 %".to_owned()));
     let others = limited(&two, "other programs", &[("other programs", 60), ("compute", 40)]);
     assert_eq!(ids(&others), ["limit"]);
+    let quota = limited(&two, "processor quota", &[("processor quota", 60), ("compute", 40)]);
+    assert_eq!(ids(&quota), ["limit"]);
 
     let alternating = reader(MS, MS, false);
     let device = limited(&alternating, "device", &[("device", 50), ("compute", 50)]);

@@ -41,8 +41,9 @@ pub(super) fn run<'e, W: Work>(
             Role::Blocking => Take { stripe: 1, ..shared.take() },
             _ => shared.take(),
         };
-        let Some(item) = next(worker, &mut claim, take, &mut spare) else { break };
+        let Some(mut item) = next(worker, &mut claim, take, &mut spare) else { break };
         worker.meter.file_starts();
+        item.began = worker.meter.file_begins();
         worker.in_flight(1);
         let lease = match shared.first_bytes {
             0 => None,

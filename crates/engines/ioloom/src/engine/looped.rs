@@ -321,8 +321,9 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
     }
 
     /// Starts a read. `idle`: nothing of this worker is in flight or ready.
-    fn start(&mut self, item: Item<'e, W::State>, lease: Option<Lease>, idle: bool) {
+    fn start(&mut self, mut item: Item<'e, W::State>, lease: Option<Lease>, idle: bool) {
         self.worker.meter.step_starts(Step::Begin);
+        item.began = self.worker.meter.file_begins();
         let shared = self.worker.shared;
         self.admission.issued();
         // The open may block.

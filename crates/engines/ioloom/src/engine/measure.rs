@@ -22,10 +22,13 @@ impl<L> Executed<L> {
         } else {
             sampled_max.max(threads_max().max().unwrap_or(0))
         };
+        let largest = reports.iter().map(|r| r.largest).max().unwrap_or_default();
         let mut measured = Measured {
             elapsed_ns: self.elapsed_ns,
             files: self.files,
             bytes: self.bytes,
+            largest_file_bytes: largest.bytes,
+            largest_file_ns: largest.ns,
             calls: merge_calls(&reports),
             calls_end_ns: reports.iter().filter_map(|r| r.last_issue_ns).max(),
             first_compute_ns: reports.iter().filter_map(|r| r.first_compute_ns).min(),

@@ -264,8 +264,9 @@ impl<'e, S: Send> Reading<'e, S> {
                 }
             },
         };
-        let Some(item) = self.pending.take() else { return false };
+        let Some(mut item) = self.pending.take() else { return false };
         worker.meter.skip();
+        item.began = worker.meter.file_begins();
         let limit = shared.open_limit.as_ref().map(|limit| {
             let permit = limit.take();
             worker.meter.lap(CallKind::HandOver, item.index);

@@ -305,7 +305,8 @@ impl<'e, W: Work> Worker<'e, W> {
             }
             Ok(Ok(After::Ended(flow))) => {
                 self.shared.gauges.done(self.number, bytes.len() as u64, true);
-                self.meter.file_done();
+                let bytes = loaded.offset + bytes.len() as u64;
+                self.meter.file_done(loaded.item.began, bytes);
                 if flow.is_break() {
                     self.shared.stopped();
                 }

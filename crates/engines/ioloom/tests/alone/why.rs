@@ -44,6 +44,7 @@ pub(crate) fn planted_limits_are_found() {
         assert!(wrong.len() < TRIES, "{wrong:#?}");
     }
     a_function_that_always_fails_has_no_limit();
+    the_largest_file_is_timed();
 }
 
 fn a_function_that_sleeps_is_not_the_device() -> Found {
@@ -182,4 +183,22 @@ fn a_function_that_always_fails_has_no_limit() {
     let run = files.try_map(fails).run().unwrap();
     assert_eq!((word(&run), run.failed), ("unknown", 30));
     assert!(run.why().starts_with("limit unknown: no file was processed"), "{}", run.why());
+}
+
+/// Also in pieces, which other threads may compute.
+fn the_largest_file_is_timed() {
+    let (_dir, paths) = make(&roots()[0], &[100, 2 << 20, 1 << 20, 100]);
+    for text in ["read/threads:n=2", "nowait/window:l=8,p=2", "read/roles:r=1,h=0,c=2,w=8"] {
+        let whole = ioloom::list(&paths).pin(plan(text)).map(|f| f.len()).run().unwrap();
+        let pieces = ioloom::list(&paths).pin(plan(text)).chunks(1 << 16);
+        let last = |bytes: usize, _: &std::path::Path| bytes;
+        let pieces =
+            pieces.fold_file(|_| 0_usize, |bytes, c| *bytes += c.bytes().len(), last).run();
+        for measured in [whole.measured, pieces.unwrap().measured] {
+            let (bytes, ns) = (measured.largest_file_bytes, measured.largest_file_ns);
+            assert_eq!(bytes, 2 << 20, "{text}");
+            // Starts are kept in steps of 100 µs.
+            assert!(ns > 0 && ns <= measured.elapsed_ns + 100_000, "{text}: {ns}");
+        }
+    }
 }

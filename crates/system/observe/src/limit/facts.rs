@@ -3,6 +3,9 @@
 use ioloom_model::{CallKind, Measured};
 use serde::{Deserialize, Serialize};
 
+/// A file that takes this many per cent of the elapsed time takes almost the whole run.
+const ONE_FILE_MIN_PERCENT: u64 = 80;
+
 /// Facts about a finished run. Times are nanoseconds, summed over threads.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -15,6 +18,10 @@ pub struct Facts {
     pub fewer_permits: bool,
     /// Files whose function returned a value.
     pub files: u64,
+    /// Bytes that the function saw.
+    pub bytes: u64,
+    /// Wall time of the largest file, if it has at least half of the bytes.
+    pub largest_ns: u64,
     /// Threads of the run.
     pub threads: u32,
     /// Elapsed time of the threads.
@@ -63,6 +70,9 @@ pub struct Facts {
     pub others_ns: Option<u64>,
     /// Processor time that the hypervisor took.
     pub steal_ns: u64,
+    /// Time for which quotas of control groups kept the groups of the process from running, summed over
+    /// processors.
+    pub throttled_ns: u64,
     /// Bytes read from devices for this process; `None` if unknown.
     pub device_bytes: Option<u64>,
     /// Share of the bytes that devices moved for others.
@@ -88,10 +98,13 @@ impl Facts {
         let wall = |kind| m.calls.get(&kind).map_or(0, |calls| calls.total_ns);
         let capacity = m.elapsed_ns as f64 * f64::from(cpus.max(1));
         let machine = |share: Option<f64>| share.map(|share| (share * capacity) as u64);
+        let is_most = m.largest_file_bytes.saturating_mul(2) >= m.bytes;
         let mut facts = Self {
             elapsed_ns: m.elapsed_ns,
             cores: cores.max(1),
             files: m.files,
+            bytes: m.bytes,
+            largest_ns: if is_most { m.largest_file_ns } else { 0 },
             threads: u32::try_from(m.threads.len()).unwrap_or(u32::MAX),
             ready_ns: Some(0),
             fetch_wall_ns: FETCH.map(wall).iter().sum(),
@@ -104,6 +117,7 @@ impl Facts {
             children_faults: m.children_faults,
             others_ns: machine(m.others_cpu),
             steal_ns: machine(m.steal_cpu).unwrap_or(0),
+            throttled_ns: m.throttled_ns,
             device_bytes: m.device_read_bytes,
             others_device: m.others_device.unwrap_or(0.0),
             costliest: FETCH.into_iter().filter(|k| wall(*k) > 0).max_by_key(|k| wall(*k)),
@@ -136,6 +150,24 @@ impl Facts {
             facts.unknown_ns += thread.unknown_ns;
         }
         facts
+    }
+
+    /// Returns the share of the run that one file took, in per cent, if it took almost the whole run.
+    pub(super) fn one_file_percent(&self) -> Option<u64> {
+        let percent = self.largest_ns.saturating_mul(100) / self.elapsed_ns.max(1);
+        (percent >= ONE_FILE_MIN_PERCENT).then_some(percent.min(100))
+    }
+
+    /// Returns the processor time that the run could use. If one file took almost the whole run, other
+    /// threads could do nothing for it, and only as many processors count as had work on average.
+    pub(super) fn cores_ns(&self) -> f64 {
+        let elapsed = self.elapsed_ns as f64;
+        let cores = f64::from(self.cores.max(1));
+        if self.one_file_percent().is_none() {
+            return elapsed * cores;
+        }
+        let worked = self.fetch_wall_ns as f64 + self.function_wall_ns as f64;
+        elapsed * (worked / elapsed.max(1.0)).round().clamp(1.0, cores)
     }
 
     /// Returns the facts of a run in which at most `permits` threads could run the function at once.

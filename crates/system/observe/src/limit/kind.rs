@@ -17,6 +17,8 @@ pub enum Limit {
     InputList,
     /// Processors and devices used by other programs.
     OtherPrograms,
+    /// Processor time that quotas of control groups took.
+    Quota,
     /// Child processes that the function started.
     ChildProcesses,
     /// Sleep and locks inside the function.
@@ -29,7 +31,7 @@ pub enum Limit {
 
 impl Limit {
     /// Every limit, in the order of the shares.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Device,
         Self::Metadata,
         Self::Compute,
@@ -37,6 +39,7 @@ impl Limit {
         Self::Memory,
         Self::InputList,
         Self::OtherPrograms,
+        Self::Quota,
         Self::ChildProcesses,
         Self::FunctionWaits,
         Self::Output,
@@ -53,6 +56,7 @@ impl Limit {
             Self::Memory => "memory",
             Self::InputList => "input list",
             Self::OtherPrograms => "other programs",
+            Self::Quota => "processor quota",
             Self::ChildProcesses => "child processes",
             Self::FunctionWaits => "function waits",
             Self::Output => "output",

@@ -4,10 +4,14 @@ use super::decide::{NoVerdict, Verdict};
 use super::facts::Facts;
 use super::kind::Limit;
 use super::shares::Shares;
+use ioloom_model::CallKind;
 use ioloom_model::units::format_ns;
 
 /// Requests in flight are not worth mentioning if the device has a smaller share.
 const SMALL_PERCENT: u32 = 5;
+
+/// Mean size of files from which reads spend their processor time on copying.
+const COPIED_BYTES: u64 = 1 << 20;
 
 impl Verdict {
     /// Returns the evidence in one sentence, without the word of the limit.
@@ -66,6 +70,7 @@ fn cause(limit: Limit, facts: &Facts) -> String {
         Limit::Memory => "waiting for the memory budget took".to_owned(),
         Limit::InputList => "waiting for the next path took".to_owned(),
         Limit::OtherPrograms => "other programs took".to_owned(),
+        Limit::Quota => "the processor quota of the control group took".to_owned(),
         Limit::ChildProcesses => "child processes took".to_owned(),
         Limit::FunctionWaits => "sleep, locks and other waits inside the function took".to_owned(),
         Limit::Output => "waiting for the reader of results took".to_owned(),
@@ -97,6 +102,7 @@ fn name(limit: Limit) -> &'static str {
         Limit::FunctionWaits => "waits inside the function",
         Limit::Output => "waits for the reader of results",
         Limit::Memory => "the memory budget",
+        Limit::Quota => "the processor quota",
         other => other.word(),
     }
 }
@@ -110,7 +116,35 @@ fn listed(shares: &Shares, named: &[Limit]) -> String {
     words.join(", ")
 }
 
+/// Reports whether most processor time of system calls is that of copying from the page cache.
+fn copies(facts: &Facts) -> bool {
+    let reads = matches!(facts.costliest, Some(CallKind::Read | CallKind::Completion));
+    let mean = facts.bytes / facts.files.max(1);
+    reads && (mean >= COPIED_BYTES || facts.one_file_percent().is_some())
+}
+
+/// Returns the advice if one file took almost the whole run, where more threads would help otherwise.
+fn of_one_file(limit: Limit, facts: &Facts) -> Option<String> {
+    let percent = facts.one_file_percent()?;
+    let (helps, does) = match limit {
+        Limit::Device if facts.device_bytes == Some(0) => {
+            ("a faster file system would help", "reads")
+        }
+        Limit::Device => ("a faster device would help", "reads"),
+        Limit::Metadata if copies(facts) => ("copying from the page cache is the work", "reads"),
+        Limit::Compute => ("a faster function would help", "computes"),
+        _ => return None,
+    };
+    Some(format!(
+        "{helps}; one file took {percent} % of the run, and one thread {does} each file, so more \
+         threads would not help"
+    ))
+}
+
 fn advice(limit: Limit, facts: &Facts, shares: &Shares) -> String {
+    if let Some(advice) = of_one_file(limit, facts) {
+        return advice;
+    }
     let fewer_threads = facts.threads < facts.cores || facts.fewer_permits;
     match limit {
         Limit::Device if facts.device_bytes == Some(0) => {
@@ -120,6 +154,10 @@ fn advice(limit: Limit, facts: &Facts, shares: &Shares) -> String {
         Limit::Compute if facts.files < u64::from(facts.threads.max(2).min(facts.cores)) => {
             "a faster function would help; one thread computes each file, so more threads would not"
                 .to_owned()
+        }
+        Limit::Metadata if copies(facts) => {
+            let more = if fewer_threads { "more threads" } else { "more cores" };
+            format!("copying from the page cache is the work, and {more} would help")
         }
         Limit::Metadata if fewer_threads => "more threads, or fewer files, would help".to_owned(),
         Limit::Metadata => "more cores, or fewer and larger files, would help".to_owned(),
@@ -141,6 +179,7 @@ fn advice(limit: Limit, facts: &Facts, shares: &Shares) -> String {
         }
         Limit::InputList => "a faster source of paths would help, nothing else would".to_owned(),
         Limit::OtherPrograms => "the run would be faster on an idle machine".to_owned(),
+        Limit::Quota => "a larger quota of the control group would help".to_owned(),
         Limit::ChildProcesses => "a faster program, or more of them at once, would help".to_owned(),
         Limit::FunctionWaits => {
             "more calls at once help if they sleep, shorter waits in any case".to_owned()

@@ -59,7 +59,7 @@ struct Parts {
 
 impl Parts {
     fn new(f: &Facts) -> Self {
-        let cores_ns = f.elapsed_ns as f64 * f64::from(f.cores.max(1));
+        let cores_ns = f.cores_ns();
         let own = Own::new(f);
         let used_ns = own.metadata_ns + own.function_ns + f.children_ns as f64;
         let seen_ns = (f.threads_ns as f64).max(used_ns);
@@ -77,7 +77,13 @@ impl Parts {
         let unseen_ns = (usable_ns - seen_ns).clamp(0.0, free_ns);
         parts.add(Limit::Unknown, unseen_ns);
         let free_ns = free_ns - unseen_ns;
-        let [others_ns, unclear_ns] = displaced(f, own.elsewhere_ns, free_ns);
+        // Threads are ready while a quota keeps their group from running.
+        let throttled_ns = f.ready_ns.map_or(0, |ready| ready.min(f.throttled_ns));
+        let quota_ns = (throttled_ns as f64).min(free_ns);
+        parts.add(Limit::Quota, quota_ns);
+        let free_ns = free_ns - quota_ns;
+        let ready_ns = f.ready_ns.map(|ready| ready - throttled_ns);
+        let [others_ns, unclear_ns] = displaced(ready_ns, f.others_ns, own.elsewhere_ns, free_ns);
         parts.add(Limit::OtherPrograms, others_ns);
         parts.add(Limit::Unknown, unclear_ns);
         let displaced_ns = others_ns + unclear_ns;
@@ -94,7 +100,7 @@ impl Parts {
 
     /// Splits the time in which processors were free for our threads by the waits of the threads.
     fn add_waits(&mut self, f: &Facts, free_ns: f64) {
-        let cores_ns = f.elapsed_ns as f64 * f64::from(f.cores.max(1));
+        let cores_ns = f.cores_ns();
         let ahead = [f.io_ns, f.input_ns, f.memory_ns].map(|ns| ns as f64);
         let useful_ns = (cores_ns - f.function_wall_ns as f64).max(0.0);
         let ahead_ns: f64 = ahead.iter().sum();
@@ -162,10 +168,15 @@ impl Own {
     }
 }
 
-/// Returns the time in which our threads were ready while other programs ran, and while it is not
-/// known what ran or the application itself did in threads outside of the run (`elsewhere_ns`).
-fn displaced(f: &Facts, elsewhere_ns: f64, free_ns: f64) -> [f64; 2] {
-    match (f.ready_ns, f.others_ns) {
+/// Returns the time in which our threads were ready while other programs ran (`others_ns`), and while it is
+/// not known what ran or the application itself did in threads outside of the run (`elsewhere_ns`).
+fn displaced(
+    ready_ns: Option<u64>,
+    others_ns: Option<u64>,
+    elsewhere_ns: f64,
+    free_ns: f64,
+) -> [f64; 2] {
+    match (ready_ns, others_ns) {
         (Some(ready), Some(others)) => {
             let by_others = (ready.min(others) as f64).min(free_ns);
             let rest = (ready as f64 - by_others).max(0.0).min(free_ns - by_others);

@@ -10,6 +10,8 @@ use ioloom_observe::limit::{
 };
 use proptest::prelude::*;
 
+mod one_file;
+
 const RECORDED: &str = include_str!("recorded.jsonl");
 
 /// A change of the facts: 0 is none, 1 is all of it.
@@ -71,13 +73,19 @@ fn elsewhere(f: &mut Facts, wait: fn(&mut Facts) -> &mut u64, part: f64) {
 }
 
 /// Plant, the change, and the limit after the whole change.
-const EDGES: [(&str, Change, Limit); 22] = [
+const EDGES: [(&str, Change, Limit); 23] = [
     (
         "slow producer",
         |f, part| shift(&mut f.input_ns, &mut f.function_ns, part),
         Limit::FunctionWaits,
     ),
     ("processor hogs", without_others, Limit::Compute),
+    // A quota kept our threads waiting, and the other programs did not.
+    (
+        "processor hogs",
+        |f, part| f.throttled_ns = (f.ready_ns.unwrap_or(0) as f64 * part) as u64,
+        Limit::Quota,
+    ),
     ("neighbour on the device", |f, part| f.others_device *= 1.0 - part, Limit::Device),
     (
         "children that compute",
@@ -195,7 +203,8 @@ const EDGES: [(&str, Change, Limit); 22] = [
 fn every_limit_is_found_in_recorded_evidence() {
     let all = recorded();
     assert!(all.len() >= 12, "{} plants", all.len());
-    for limit in Limit::ALL {
+    // Quotas are planted by changes of other evidence.
+    for limit in Limit::ALL.into_iter().filter(|limit| *limit != Limit::Quota) {
         assert!(all.iter().any(|r| r.limit == limit.word()), "no plant for {limit:?}");
     }
     for Recorded { plant, limit, facts } in all {
@@ -346,6 +355,23 @@ fn stolen_time_counts_as_other_programs() {
 }
 
 #[test]
+fn throttled_time_counts_as_far_as_threads_were_ready() {
+    let hogs = of("processor hogs");
+    let all = Facts { throttled_ns: hogs.ready_ns.unwrap(), ..hogs };
+    let verdict = decide(&all);
+    assert_eq!(verdict.limit, Limit::Quota, "{}", verdict.sentence(&all));
+    assert!(verdict.sentence(&all).contains("a larger quota"), "{}", verdict.sentence(&all));
+    // Other processes of the group were throttled, too.
+    assert_eq!(decide(&Facts { throttled_ns: u64::MAX, ..all }).shares, verdict.shares);
+    let ran = Facts { throttled_ns: u64::MAX, ..of("a function that computes") };
+    let verdict = decide(&ran);
+    assert_eq!(verdict.limit, Limit::Compute, "{}", verdict.sentence(&ran));
+    // Nothing is known of threads whose time in the queue is not reported.
+    let blind = Facts { ready_ns: None, ..all };
+    assert_eq!(decide(&blind).shares.unwrap().of(Limit::Quota), 0);
+}
+
+#[test]
 fn memory_counts_only_if_the_function_could_use_it() {
     let mut full = of("a budget held by the caller");
     assert_eq!(decide(&full).limit, Limit::Memory);
@@ -428,7 +454,9 @@ fn consistent(facts: &Facts) {
     };
     let sum: u32 = Limit::ALL.into_iter().map(|limit| shares.of(limit)).sum();
     assert_eq!(sum, 100, "{shares:?}");
-    let named: Vec<u32> = percentages(&sentence);
+    // The share of one file is that of the elapsed time.
+    let of_shares = sentence.split("; one file took").next().unwrap();
+    let named: Vec<u32> = percentages(of_shares);
     let parts = sentence.contains("% running and") || sentence.contains("% on the processors and");
     let listed: u32 = named.iter().sum::<u32>() - if parts { named[1] + named[2] } else { 0 };
     assert_eq!(listed, 100, "{sentence}");
@@ -453,7 +481,7 @@ fn percentages(sentence: &str) -> Vec<u32> {
 
 prop_compose! {
     fn facts()(
-        times in prop::collection::vec(0_u64..40_000_000_000, 18),
+        times in prop::collection::vec(0_u64..40_000_000_000, 20),
         small in prop::collection::vec(0_u64..400, 3),
         (cores, threads, files) in (1_u32..200, 1_u32..600, 0_u64..5),
         ready in prop::option::of(0_u64..40_000_000_000),
@@ -487,6 +515,9 @@ prop_compose! {
             reserve_ns: times[15],
             helper_ns: times[16],
             child_ns: times[17],
+            throttled_ns: times[18] / 10,
+            bytes: times[19],
+            largest_ns: times[19] / 10,
             costliest: None,
         }
     }
