@@ -519,8 +519,8 @@ fn limit_words(is_given: bool, memory_bytes: u64) -> String {
         (true, _) => format!("--memory {size}"),
         (false, false) => format!("the default memory budget, {size}; raise it with --memory"),
         (false, true) => format!(
-            "the default memory budget, {size}, because the memory of the control group or the address space is \
-             limited; raise it with --memory"
+            "the default memory budget, {size}, because the memory of the control group or the address \
+             space is limited; raise it with --memory"
         ),
     }
 }

@@ -123,8 +123,8 @@ fn fewer_commands_run_at_once_under_a_low_limit_on_open_files() {
 #[test]
 fn a_small_address_space_neither_ends_the_program_nor_loses_files() {
     let place = fresh();
-    for i in 0..120 {
-        place.write(format!("mid/{i}"), vec![i as u8; 1 << 20]);
+    for i in 0..120_u8 {
+        place.write(format!("mid/{i}"), vec![i; 1 << 20]);
     }
     for i in 0..300 {
         place.write(format!("tiny/{i}"), format!("{i}\n"));
