@@ -174,7 +174,12 @@ impl Arena {
             Some(buffer) => buffer,
             None => {
                 self.make_room();
-                match self.make(charged as usize) {
+                // Free buffers of other sizes may be what takes the memory.
+                let made = self.make(charged as usize).or_else(|_| {
+                    self.free_all();
+                    self.make(charged as usize)
+                });
+                match made {
                     Ok(buffer) => buffer,
                     Err(error) => {
                         self.budget.release(charged);
@@ -240,6 +245,10 @@ impl Arena {
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
+        self.free_all();
+    }
+
+    fn free_all(&self) {
         for queue in self.free.iter().filter_map(OnceLock::get) {
             self.empty(queue);
         }

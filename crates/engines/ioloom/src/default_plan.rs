@@ -3,6 +3,7 @@
 use crate::required;
 use ioloom_model::layout::layout;
 use ioloom_model::{Method, Plan, Schedule, Tuning};
+use ioloom_sys::{address_space, cgroup};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -23,17 +24,19 @@ const WINDOW_MAX: u32 = 1 << 15;
 const SMALLER: u32 = 16;
 
 /// Returns the memory budget in bytes of a run for which none was given:
-/// [`Plan::DEFAULT_MEMORY_BYTES`], or half of what the control groups of this process allow if that is
-/// less. A change is noticed within a second.
+/// [`Plan::DEFAULT_MEMORY_BYTES`], or half of what the control groups of this process allow, or a quarter
+/// of what the limit on its address space leaves, if that is less. A change is noticed within a second.
 pub fn default_memory_bytes() -> u64 {
     static LAST: Mutex<Option<(Instant, u64)>> = Mutex::new(None);
-    remembered(&LAST, || memory_within(ioloom_sys::cgroup::memory_limit_bytes()))
+    remembered(&LAST, || memory_within(cgroup::memory_limit_bytes(), address_space::left_bytes()))
 }
 
-/// Returns the default memory budget under the limit of a control group.
-fn memory_within(limit_bytes: Option<u64>) -> u64 {
+/// Returns the default memory budget under the limit of a control group, with `address_space` bytes left
+/// to map. Stacks of threads and the heap need the rest of these. The quarter is in whole MiB.
+fn memory_within(limit_bytes: Option<u64>, address_space: Option<u64>) -> u64 {
     let half = limit_bytes.map_or(u64::MAX, |bytes| bytes / 2);
-    Plan::DEFAULT_MEMORY_BYTES.min(half).max(MEMORY_LEAST)
+    let quarter = address_space.map_or(u64::MAX, |bytes| (bytes / 4) >> 20 << 20);
+    Plan::DEFAULT_MEMORY_BYTES.min(half).min(quarter).max(MEMORY_LEAST)
 }
 
 /// Returns the default plan for a memory budget of `memory_bytes`: reads that do not block in a
@@ -166,8 +169,22 @@ mod tests {
             (Some(128 << 20), 64 << 20),
             (Some(1 << 20), MEMORY_LEAST),
         ] {
-            assert_eq!(memory_within(limit), memory, "{limit:?}");
+            assert_eq!(memory_within(limit, None), memory, "{limit:?}");
         }
+    }
+
+    #[test]
+    fn a_small_address_space_leaves_three_quarters_to_stacks_and_the_heap() {
+        for (left, memory) in [
+            (1 << 40, MEMORY),
+            (4 * MEMORY, MEMORY),
+            ((64 << 20) + 5000, 16 << 20),
+            (1 << 20, MEMORY_LEAST),
+            (0, MEMORY_LEAST),
+        ] {
+            assert_eq!(memory_within(None, Some(left)), memory, "{left} bytes left");
+        }
+        assert_eq!(memory_within(Some(16 << 20), Some(64 << 20)), 8 << 20, "the smaller one");
     }
 
     #[test]

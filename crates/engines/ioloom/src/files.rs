@@ -229,8 +229,8 @@ impl<'a, K> Files<'a, K> {
     }
 
     /// Sets the memory budget: bytes in flight, loaded or retained at once (default: 256 MiB, or half
-    /// of what a control group allows if that is less). A part of
-    /// it, at most 48 MiB with the default plan, is for the first buffers of files in flight, so a file
+    /// of what a control group allows, or a quarter of what the limit on address space leaves, if that
+    /// is less). A part of it, at most 48 MiB with the default plan, is for the first buffers of files in flight, so a file
     /// that is read whole must be smaller than the rest.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.settings.memory = Some(bytes);

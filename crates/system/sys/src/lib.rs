@@ -9,6 +9,7 @@
 //!
 //! The only cost is that of the calls: nothing here allocates per call, logs or locks.
 
+pub mod address_space;
 pub mod affinity;
 pub mod attr;
 pub mod buffer;

@@ -75,6 +75,7 @@ use std::process::ExitCode;
 const PLACES: u32 = 1024;
 
 fn main() -> ExitCode {
+    ioloom_sys::address_space::share_heap_if_limited();
     // While there is one thread, this does not wait. It may fail: files then open more slowly.
     let _ = descriptor_table::make_room(PLACES);
     ioloom_sys::proc::keep_exit_codes_of_children();

@@ -173,7 +173,7 @@ pub(crate) struct EachArgs {
     ///
     /// Reads wait when buffers in flight and buffers ready for work reach this limit. A smaller limit
     /// also reduces the number of files in flight. In a control group with less than 512 MiB of memory,
-    /// the default is half of that.
+    /// the default is half of that. Under ulimit -v it is at most a quarter of what is left.
     #[arg(long, value_name = "SIZE", value_parser = memory_size)]
     pub(crate) memory: Option<u64>,
 
@@ -524,8 +524,8 @@ fn limit_words(is_given: bool, memory_bytes: u64) -> String {
         (true, _) => format!("--memory {size}"),
         (false, false) => format!("the default memory budget, {size}; raise it with --memory"),
         (false, true) => format!(
-            "the default memory budget, {size}, because the memory of the control group is limited; raise \
-             it with --memory"
+            "the default memory budget, {size}, because the memory of the control group or the address \
+             space is limited; raise it with --memory"
         ),
     }
 }

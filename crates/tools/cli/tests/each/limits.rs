@@ -1,4 +1,4 @@
-//! The limit on open files.
+//! The limits on open files and on address space.
 
 use crate::place::{Each, PROGRAM, ProcessOutput, Workspace, fresh};
 
@@ -150,4 +150,31 @@ fn fewer_commands_run_at_once_under_a_low_limit_on_open_files() {
     let ran = place.each(&["t", "--exec", "true {}", "-j", "50", "--quiet"]).ended(0);
     assert_eq!(ran.err, "");
     limited(&place, 9, &["t", "--exec", "true {}"]).ended(3).one_error(&["ulimit -n"]);
+}
+
+#[test]
+fn a_small_address_space_neither_ends_the_program_nor_loses_files() {
+    let place = fresh();
+    for i in 0..120_u8 {
+        place.write(format!("mid/{i}"), vec![i; 1 << 20]);
+    }
+    for i in 0..300 {
+        place.write(format!("tiny/{i}"), format!("{i}\n"));
+    }
+    for dir in ["mid", "tiny"] {
+        let expected = place.each(&[dir, "--json"]).ended(0).json()["digest"].clone();
+        for method in [&[][..], &["--method", "uring"], &["--method", "direct"]] {
+            for kib in [60_000, 80_000, 120_000, 200_000] {
+                let args = [&[dir, "--json"], method].concat();
+                let ran = after(&place, &format!("-v {kib}"), &args);
+                assert_eq!(ran.signal, None, "{kib} {args:?}: {}", ran.err);
+                let must = method.is_empty() && kib == 200_000;
+                match ran.code {
+                    Some(0) => assert_eq!(ran.json()["digest"], expected, "{kib} {args:?}"),
+                    Some(1 | 3) if !must => assert!(ran.err.contains("ioloom: "), "{args:?}"),
+                    code => panic!("{kib} {args:?}: {code:?}, {}", ran.err),
+                }
+            }
+        }
+    }
 }
