@@ -8,7 +8,7 @@ use crate::gate::{Counts, Gate, Waiting};
 use crate::options::Options;
 use ioloom_control::{Auto, AutoLimits, BATCH_NS, Batch, Gather, slow_start};
 use ioloom_model::record::Bottleneck;
-use ioloom_model::units::format_count;
+use ioloom_model::units::{format_count, format_counted};
 use ioloom_model::{Decided, Tuned, TunedPoint};
 use ioloom_sys::proc::{self, UsageOf};
 use std::time::Duration;
@@ -138,11 +138,12 @@ impl Pilot {
         } else if counts.answered == 0 {
             ("unknown", "no object was read".to_owned())
         } else {
-            let mean = self.in_flight_mean();
+            let mean = self.in_flight_mean().round() as u64;
+            let requests = format_counted(mean, "request", "requests");
             (
                 "object store",
                 format!(
-                    "{mean:.0} requests in flight took {latency_ms:.1} ms each, and the \
+                    "{requests} in flight took {latency_ms:.1} ms each, and the \
                          processors were idle {} % of the time",
                     percent(idle)
                 ),
@@ -172,8 +173,14 @@ impl Pilot {
             bytes_per_s: point.bytes_per_s,
             idle: point.idle,
         });
-        let why = match gate.look().3 {
+        let rate = gate.look().3;
+        let (limit, window) = (self.limit(gate.now_ns(), rate.is_some()), self.auto.window());
+        let why = match rate {
             Some(rate) => format!("at most {rate:.0} requests/s: the server refused more"),
+            None if limit < window => {
+                let first = slow_start(0).min(window);
+                format!("at most {limit} in flight: the limit rises from {first} at the start")
+            }
             None => self.auto.why(),
         };
         Some(Tuned {

@@ -333,7 +333,10 @@ async fn without_odd_keys(
             }
             bytes
         }
-        Err(error) => return Err(noted_error(error, seen)),
+        // The caller requests the page again. The client repeats no request that fails with this kind.
+        Err(error) => {
+            return Err(HttpError::new(HttpErrorKind::Decode, noted_error(error, seen)));
+        }
     };
     let body = match std::str::from_utf8(&bytes) {
         Ok(text) => {
