@@ -255,6 +255,7 @@ async fn of_the_prefix(store: &Store) -> Result<Named, ObjectError> {
                 | Kind::Configuration
                 | Kind::Busy
                 | Kind::Server
+                | Kind::Descriptors
                 | Kind::Interrupted => Err(unlisted(location, reason, seen.requests.max(1))),
                 // The listing reports these, if it fails for the same reason.
                 Kind::Missing | Kind::NoBucket | Kind::NoStore | Kind::Region => Ok(Named::Absent),
