@@ -174,16 +174,22 @@ impl Drop for Partial {
 
 impl Writing<'_> {
     /// Returns the path of an object's file.
-    fn path_of(&self, url: &str) -> PathBuf {
+    fn path_of(&self, url: &str) -> Result<PathBuf, WorkError> {
         let directory = match self.place {
-            Place::As(path) => return path.clone(),
+            Place::As(path) => return Ok(path.clone()),
             Place::Below(directory) => directory,
         };
         let root = self.root.trim_end_matches('/');
-        let below = url.strip_prefix(root).unwrap_or(url).trim_start_matches('/');
-        // The URL of an object itself; its name is the last segment.
-        let below = if below.is_empty() { url.rsplit('/').next().unwrap_or(url) } else { below };
-        directory.join(below)
+        let below = match url.strip_prefix(root) {
+            // The URL of an object itself; its name is the last segment.
+            Some("") => url.rsplit('/').next().unwrap_or(url),
+            Some(below) if below.starts_with('/') => below.trim_start_matches('/'),
+            _ => {
+                let [url, root] = [url, root].map(|url| quoted(Path::new(url)).to_string());
+                return Err(format!("cannot copy {url}: it is not below {root}").into());
+            }
+        };
+        Ok(directory.join(below))
     }
 
     /// Refuses the second object with the file of the location's own name.
@@ -303,7 +309,7 @@ impl Writing<'_> {
         let (path, old) = match self.place {
             Place::As(path) => replaced(path)?,
             Place::Below(_) => {
-                let path = self.path_of(url);
+                let path = self.path_of(url)?;
                 let old = refuse_special(&path)?;
                 (path, old)
             }

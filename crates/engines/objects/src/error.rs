@@ -76,6 +76,8 @@ pub enum Kind {
     Changed,
     /// The response does not match the request.
     Response,
+    /// The limit on open files is too low.
+    Descriptors,
     /// The object does not fit in the memory budget.
     Memory,
     /// The client cannot use the object, for example because of its key.
@@ -130,6 +132,7 @@ impl ObjectError {
             Kind::Region => "set AWS_REGION to the region of the bucket",
             Kind::Changed => "run again when the object is no longer replaced",
             Kind::Memory => "raise the memory budget",
+            Kind::Descriptors => "raise the limit on open files with 'ulimit -n'",
             Kind::NoStore => "check that AWS_ENDPOINT_URL is that of an S3 server",
             Kind::Busy | Kind::Server if self.action == Action::List => {
                 "try again later, or check AWS_ENDPOINT_URL"

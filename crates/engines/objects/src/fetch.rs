@@ -226,6 +226,9 @@ impl Fetch {
         let is_md5 = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
         let offered = is_md5 && !seen.no_md5 && !self.store.location.is_directory_bucket();
         bytes.md5 = offered.then(|| digits.to_ascii_lowercase());
+        if present.is_none() && e_tag.is_some() {
+            return Err(Reason::new(Kind::Response, "the server sent no version (ETag)"));
+        }
         if present != *e_tag {
             return Err(Reason::new(Kind::Changed, "it was replaced while it was read"));
         }

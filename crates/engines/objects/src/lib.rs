@@ -20,6 +20,7 @@
 
 mod case;
 mod credentials;
+mod descriptors;
 mod download;
 mod error;
 mod fetch;

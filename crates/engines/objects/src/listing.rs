@@ -3,6 +3,7 @@
 use crate::error::{Action, Kind, ObjectError};
 use crate::location::Location;
 use crate::options::until_set;
+use crate::page::Removed;
 use crate::reason::Reason;
 use crate::retries::Retries;
 use crate::store::Store;
@@ -11,6 +12,7 @@ use object_store::aws::AmazonS3;
 use object_store::list::{PaginatedListOptions, PaginatedListResult, PaginatedListStore};
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectMeta, ObjectStore};
+use reqwest::header::HeaderValue;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -19,6 +21,12 @@ const PAGE_ATTEMPTS: u32 = 4;
 
 /// Why a listing ends that goes in a circle.
 const AGAIN: &str = "the server listed the same object twice";
+
+/// Why a listing ends whose server ignores the prefix.
+const OUTSIDE: &str = "the server listed an object that is not below the prefix";
+
+/// Why an object with a version that a request cannot name cannot be read.
+const ODD_VERSION: &str = "the server listed it with a version (ETag) that a header cannot contain";
 
 /// Why an object cannot be read.
 const ODD_KEY: &str = "keys with a slash at either end, an empty segment (//), a segment . or .. \
@@ -38,13 +46,15 @@ pub struct Listed {
 }
 
 impl Listed {
-    pub(crate) fn of(meta: ObjectMeta) -> Self {
-        Self {
-            key: meta.location.as_ref().to_owned(),
-            size: meta.size,
-            modified_ns: meta.last_modified.timestamp_nanos_opt().unwrap_or(0),
-            e_tag: meta.e_tag,
+    /// Returns a listed object, or the error of one whose version cannot be a header of the request for its contents.
+    fn of(location: &Location, meta: ObjectMeta) -> Result<Self, ObjectError> {
+        let key = meta.location.as_ref().to_owned();
+        if meta.e_tag.as_deref().is_some_and(|text| HeaderValue::from_str(text).is_err()) {
+            let url = location.url_of(&key);
+            return Err(ObjectError::new(Action::Read, url, Kind::Unsupported, ODD_VERSION));
         }
+        let modified_ns = meta.last_modified.timestamp_nanos_opt().unwrap_or(0);
+        Ok(Self { key, size: meta.size, modified_ns, e_tag: meta.e_tag })
     }
 
     /// Returns the time of the last change.
@@ -80,7 +90,7 @@ pub(crate) async fn visit<F: Future<Output = bool>>(
         Named::Unknown(error, refusal) => unknown = Some((error, refusal)),
         Named::Found(listed) => {
             found = true;
-            if !each(Ok(listed)).await {
+            if !each(listed).await {
                 return Ok(());
             }
         }
@@ -114,7 +124,7 @@ pub(crate) async fn visit<F: Future<Output = bool>>(
                 return Err(failed(Reason::new(Kind::Response, AGAIN), 1));
             }
             last = Some(meta.location.clone());
-            if !each(Ok(Listed::of(meta))).await {
+            if !each(Listed::of(location, meta)).await {
                 return Ok(());
             }
         }
@@ -133,6 +143,13 @@ pub(crate) async fn visit<F: Future<Output = bool>>(
     Err(ObjectError { action: Action::Read, ..failed(reason, 1) })
 }
 
+/// Returns whether a page has a key that is not below the prefix.
+fn is_outside(prefix: Option<&str>, objects: &[ObjectMeta], removed: &Removed) -> bool {
+    let outside = |key: &str| prefix.is_some_and(|prefix| !key.starts_with(prefix));
+    objects.iter().any(|meta| outside(meta.location.as_ref()))
+        || removed.keys.iter().any(|key| outside(key))
+}
+
 /// Requests a page of a list, and again if it breaks off or is not a list. If it fails, returns the reason and the number
 /// of attempts.
 async fn request_page(
@@ -146,6 +163,10 @@ async fn request_page(
         let page = store.patient.list_paginated(prefix, options.clone());
         let (page, seen) = watched(page).await;
         let error = match page {
+            Ok(page) if is_outside(prefix, &page.result.objects, &seen.removed) => {
+                let requests = requests + seen.requests.max(1);
+                return Err((Reason::new(Kind::Response, OUTSIDE), requests));
+            }
             Ok(page) => return Ok((page, seen)),
             Err(error) => error,
         };
@@ -210,7 +231,7 @@ fn undescribed(location: &Location, Reason { kind, text }: Reason) -> ObjectErro
 enum Named {
     /// It does not exist, or the listing of what is below it fails for the same reason.
     Absent,
-    Found(Listed),
+    Found(Result<Listed, ObjectError>),
     /// It can exist: the error of its description, and why it could not be listed alone, if that was requested. If the
     /// listing of what is below it fails for one of both reasons, that is the only error.
     Unknown(ObjectError, Option<Kind>),
@@ -224,7 +245,7 @@ async fn of_the_prefix(store: &Store) -> Result<Named, ObjectError> {
     }
     // Without an answer it may be there.
     match watched(describe(&store.patient, &location.key)).await {
-        (Ok(meta), _) => Ok(Named::Found(Listed::of(meta))),
+        (Ok(meta), _) => Ok(Named::Found(Listed::of(location, meta))),
         (Err(error), seen) => {
             let reason = Reason::of(&error, &seen);
             match reason.kind {
@@ -234,6 +255,7 @@ async fn of_the_prefix(store: &Store) -> Result<Named, ObjectError> {
                 | Kind::Configuration
                 | Kind::Busy
                 | Kind::Server
+                | Kind::Descriptors
                 | Kind::Interrupted => Err(unlisted(location, reason, seen.requests.max(1))),
                 // The listing reports these, if it fails for the same reason.
                 Kind::Missing | Kind::NoBucket | Kind::NoStore | Kind::Region => Ok(Named::Absent),
@@ -259,7 +281,7 @@ async fn listed_itself(store: &Store, reason: Reason) -> Result<Named, ObjectErr
         Ok((page, _)) => {
             let first = page.result.objects.into_iter().next();
             let itself = first.filter(|meta| meta.location == location.key);
-            Ok(itself.map_or(Named::Absent, |meta| Named::Found(Listed::of(meta))))
+            Ok(itself.map_or(Named::Absent, |meta| Named::Found(Listed::of(location, meta))))
         }
         Err((refusal, attempts)) if refusal.is_transient() => {
             Err(unlisted(location, refusal, attempts))
@@ -288,7 +310,7 @@ async fn visit_one<F: Future<Output = bool>>(
     }
     match watched(describe(&store.patient, &location.key)).await {
         (Ok(meta), _) => {
-            each(Ok(Listed::of(meta))).await;
+            each(Listed::of(location, meta)).await;
             Ok(())
         }
         (Err(error), seen) => {
@@ -308,7 +330,7 @@ async fn visit_one<F: Future<Output = bool>>(
 }
 
 /// Lists every object of the location until `each` returns false or `stop` is set. `each` gets an error
-/// of the kind [`Kind::Unsupported`] for each object with a key that the client cannot represent, and one of another
+/// of the kind [`Kind::Unsupported`] for each object with a key or a version that the client cannot use, and one of another
 /// kind for an object with the name of the location of which the server does not say whether it exists.
 ///
 /// # Errors

@@ -34,7 +34,7 @@ impl Location {
         }
         if !bucket.chars().all(allowed) {
             return Err(invalid(
-                "the name of the bucket contains a character other than a-z, 0-9, - and .",
+                "the name of the bucket contains a character other than letters, digits, -, . and _",
             ));
         }
         if key.starts_with('/') {

@@ -8,7 +8,7 @@ use crate::gate::{Counts, Gate, Waiting};
 use crate::options::Options;
 use ioloom_control::{Auto, AutoLimits, BATCH_NS, Batch, Gather, slow_start};
 use ioloom_model::record::Bottleneck;
-use ioloom_model::units::format_count;
+use ioloom_model::units::{format_count, format_counted};
 use ioloom_model::{Decided, Tuned, TunedPoint};
 use ioloom_sys::proc::{self, UsageOf};
 use std::time::Duration;
@@ -24,6 +24,8 @@ pub(crate) struct Pilot {
     gather: Gather,
     fixed: Option<u32>,
     permits: u32,
+    /// Most requests in flight that the limit on open files permits.
+    most: u32,
     before: (u64, u64, Counts, u64),
     /// Samples by what was waited for, and of idle processors.
     waits: [u64; 5],
@@ -33,7 +35,8 @@ pub(crate) struct Pilot {
 }
 
 impl Pilot {
-    pub(crate) fn new(options: &Options<'_>) -> Self {
+    /// `most`: requests in flight that the limit on open files permits.
+    pub(crate) fn new(options: &Options<'_>, most: u32) -> Self {
         let auto = Auto::new(AutoLimits {
             window_max: options.window_max,
             permits: options.threads,
@@ -45,6 +48,7 @@ impl Pilot {
             gather: Gather::default(),
             fixed: options.window,
             permits: options.threads.max(1),
+            most: most.max(1),
             before: (0, 0, Counts::default(), 0),
             waits: [0; 5],
             idle: 0.0,
@@ -58,7 +62,8 @@ impl Pilot {
         if let Some(fixed) = self.fixed {
             return fixed;
         }
-        if paced { self.auto.window() } else { self.auto.window().min(slow_start(now_ns)) }
+        let window = self.auto.window().min(self.most);
+        if paced { window } else { window.min(slow_start(now_ns)) }
     }
 
     /// Takes the state of a run after `objects` were processed, and sets the limit.
@@ -138,11 +143,12 @@ impl Pilot {
         } else if counts.answered == 0 {
             ("unknown", "no object was read".to_owned())
         } else {
-            let mean = self.in_flight_mean();
+            let mean = self.in_flight_mean().round() as u64;
+            let requests = format_counted(mean, "request", "requests");
             (
                 "object store",
                 format!(
-                    "{mean:.0} requests in flight took {latency_ms:.1} ms each, and the \
+                    "{requests} in flight took {latency_ms:.1} ms each, and the \
                          processors were idle {} % of the time",
                     percent(idle)
                 ),
@@ -172,8 +178,17 @@ impl Pilot {
             bytes_per_s: point.bytes_per_s,
             idle: point.idle,
         });
-        let why = match gate.look().3 {
+        let rate = gate.look().3;
+        let (limit, window) = (self.limit(gate.now_ns(), rate.is_some()), self.auto.window());
+        let why = match rate {
             Some(rate) => format!("at most {rate:.0} requests/s: the server refused more"),
+            None if limit < window && limit == self.most => {
+                format!("at most {limit} in flight: the limit on open files permits no more")
+            }
+            None if limit < window => {
+                let first = slow_start(0).min(window);
+                format!("at most {limit} in flight: the limit rises from {first} at the start")
+            }
             None => self.auto.why(),
         };
         Some(Tuned {

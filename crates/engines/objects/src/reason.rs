@@ -28,6 +28,7 @@ impl Reason {
                 | Kind::Response
                 | Kind::Unreachable
                 | Kind::Renewal
+                | Kind::Descriptors
         )
     }
 
@@ -35,6 +36,10 @@ impl Reason {
     pub(crate) fn of(error: &Error, seen: &Seen) -> Self {
         if let Error::InvalidPath { source } = error {
             return Self::new(Kind::Unsupported, invalid_path(source));
+        }
+        // Requests that end close their connections.
+        if let (true, Some((_, text))) = (seen.no_descriptor, &seen.transport) {
+            return Self::new(Kind::Descriptors, text.clone());
         }
         if seen.for_credentials {
             return of_credentials(seen);
@@ -175,6 +180,15 @@ mod tests {
         let error = Error::Generic { store: "S3", source };
         let reason = Reason::of(&error, &Seen { status: Some(200), ..Seen::default() });
         assert_eq!((reason.kind, reason.is_transient()), (Kind::Unsupported, false));
+    }
+
+    #[test]
+    fn too_many_open_files_are_not_a_fault_of_the_network() {
+        let transport = Some((HttpErrorKind::Connect, "Too many open files".to_owned()));
+        let error = Error::NotImplemented { operation: String::new(), implementer: String::new() };
+        let seen = Seen { transport, no_descriptor: true, ..Seen::default() };
+        let reason = Reason::of(&error, &seen);
+        assert_eq!((reason.kind, reason.is_transient()), (Kind::Descriptors, true));
     }
 
     #[test]

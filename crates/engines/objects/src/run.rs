@@ -1,5 +1,6 @@
 //! A run: lists, requests, hands over, processes.
 
+use crate::descriptors::requests_max;
 use crate::error::ObjectError;
 use crate::fetch::{Fetch, Fetched};
 use crate::gate::Gate;
@@ -94,7 +95,8 @@ pub fn run<W: Work>(
     let waiting = Builder::new_current_thread().enable_time().build();
     let waiting = waiting.map_err(|error| store.no_client(&error))?;
     let (began, usage) = (Instant::now(), proc::usage(UsageOf::Process).unwrap_or_default());
-    let mut pilot = Pilot::new(options);
+    let most = requests_max(&store.location, lanes_max(options), options.window.unwrap_or(1))?;
+    let mut pilot = Pilot::new(options, most);
     let gate = Arc::new(Gate::new(options.budget(), pilot.limit(0, false)));
     let (mut lanes, queue, retries) = start(store, options, work, &gate)?;
     let crew = Crew {
@@ -158,6 +160,11 @@ pub fn run<W: Work>(
     Ok(Run { locals: all, failed, cancelled, requests, measured })
 }
 
+/// Returns how many threads send requests, at most.
+fn lanes_max(options: &Options<'_>) -> u32 {
+    options.threads.clamp(1, LANES_MAX)
+}
+
 /// Opens the first lane of a run. Returns also the queue that it fills, and its retries.
 fn start<W: Work>(
     store: &Store,
@@ -170,8 +177,7 @@ fn start<W: Work>(
     let fetch = Fetch { store: store_of, gate, retries: retries.clone() };
     let queue = Arc::new(HandOver::new(work.begun_max()));
     let bell = queue.clone();
-    let most = options.threads.clamp(1, LANES_MAX);
-    let lanes = Lanes::start(fetch, most, Arc::new(move || bell.bell()));
+    let lanes = Lanes::start(fetch, lanes_max(options), Arc::new(move || bell.bell()));
     Ok((lanes.map_err(|error| store.no_client(&error))?, queue, retries))
 }
 

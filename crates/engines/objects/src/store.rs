@@ -1,6 +1,6 @@
 //! The client of a bucket, made from the environment and the files of the AWS tools.
 
-use crate::credentials;
+use crate::credentials::{self, Profile};
 use crate::error::{Action, Kind, ObjectError};
 use crate::location::Location;
 use crate::retries::ATTEMPTS_MAX;
@@ -33,6 +33,16 @@ const CREDENTIALS: [&str; 5] = [
 ];
 const REGIONS: [&str; 2] = ["AWS_REGION", "AWS_DEFAULT_REGION"];
 const ENDPOINTS: [&str; 3] = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
+
+/// Settings whose values are sent in headers.
+const SENT: [&str; 6] = [
+    "aws_access_key_id",
+    "aws_session_token",
+    "aws_token",
+    "aws_region",
+    "aws_default_region",
+    "region",
+];
 
 /// The clients of a bucket. Cheap to clone.
 #[derive(Clone)]
@@ -91,6 +101,7 @@ impl Store {
         let mut builder = AmazonS3Builder::new();
         for (name, value) in variables.iter().filter(|(name, _)| name.starts_with("AWS_")) {
             if let Ok(key) = name.to_ascii_lowercase().parse() {
+                check_value(name, value).map_err(wrong)?;
                 builder = builder.with_config(key, value);
             }
         }
@@ -100,16 +111,11 @@ impl Store {
         let has_keys = profile.key_id.is_some() && profile.secret.is_some();
         check_pair(&variables, !given(&CREDENTIALS) && has_keys).map_err(wrong)?;
         if !given(&CREDENTIALS) {
-            if let Some(reason) = profile.unsupported {
-                return Err(wrong(reason));
-            }
-            if let (Some(key_id), Some(secret)) = (profile.key_id, profile.secret) {
-                builder = builder.with_access_key_id(key_id).with_secret_access_key(secret);
-                builder = profile.token.into_iter().fold(builder, AmazonS3Builder::with_token);
-            }
+            builder = with_keys(builder, &profile).map_err(wrong)?;
         }
         // Also with credentials of the environment: without them the data would go to another server.
         if let Some(region) = profile.region.filter(|_| !given(&REGIONS)) {
+            check_value("region of the profile", &region).map_err(wrong)?;
             builder = builder.with_region(region);
         }
         if endpoint.is_none() {
@@ -217,16 +223,51 @@ fn check_pair(variables: &BTreeMap<String, String>, from_profile: bool) -> Resul
     Err(format!("{set} is set and {unset} is not; set both, or neither to use those of a profile"))
 }
 
-/// Refuses an endpoint without a scheme.
+/// Adds the keys of a profile to the settings.
+fn with_keys(builder: AmazonS3Builder, profile: &Profile) -> Result<AmazonS3Builder, String> {
+    if let Some(reason) = &profile.unsupported {
+        return Err(reason.clone());
+    }
+    let (Some(key_id), Some(secret)) = (&profile.key_id, &profile.secret) else {
+        return Ok(builder);
+    };
+    check_value("aws_access_key_id of the profile", key_id)?;
+    check_value("aws_secret_access_key of the profile", secret)?;
+    let builder = builder.with_access_key_id(key_id).with_secret_access_key(secret);
+    let Some(token) = &profile.token else { return Ok(builder) };
+    check_value("aws_session_token of the profile", token)?;
+    Ok(builder.with_token(token))
+}
+
+/// Refuses a value that the headers of a request cannot contain. It is not shown, because it can be secret.
+fn check_value(name: &str, value: &str) -> Result<(), String> {
+    let word = name.split(' ').next().unwrap_or(name).to_ascii_lowercase();
+    let is_sent = SENT.contains(&&*word);
+    let what = match () {
+        () if value.chars().any(char::is_control) => "a line end or another control character",
+        () if is_sent && !value.is_ascii() => "a character that is not ASCII",
+        () => return Ok(()),
+    };
+    Err(format!("{name} contains {what}; set it without this character"))
+}
+
+/// Refuses an endpoint that is not the URL of a server.
 fn check_endpoint(endpoint: &str) -> Result<(), String> {
     let has_scheme = |url: &str| url.starts_with("http://") || url.starts_with("https://");
-    if endpoint.is_empty() || has_scheme(endpoint) {
-        return Ok(());
-    }
+    // The client takes it for the one and then for the other.
+    let is_url = |text: &str| {
+        text.parse::<http::Uri>().is_ok_and(|uri| uri.host().is_some_and(|host| !host.is_empty()))
+            && reqwest::Url::parse(text).is_ok_and(|url| url.has_host())
+    };
+    let reason = match endpoint {
+        "" => return Ok(()),
+        _ if !has_scheme(endpoint) => "does not begin with http:// or https://",
+        _ if !is_url(endpoint) => "is not a URL with a host and a valid port",
+        _ => return Ok(()),
+    };
     let shown = ioloom_failure::quoted(std::path::Path::new(endpoint));
     Err(format!(
-        "the endpoint {shown} does not begin with http:// or https://; set AWS_ENDPOINT_URL to a URL \
-         such as http://localhost:9000"
+        "the endpoint {shown} {reason}; set AWS_ENDPOINT_URL to a URL such as http://localhost:9000"
     ))
 }
 
@@ -341,6 +382,61 @@ mod tests {
             let error = store.unwrap_err().to_string();
             let words = format!("{set} is set and {unset} is not; set both, or neither");
             assert!(error.contains(&words), "{error}");
+        }
+    }
+
+    #[test]
+    fn settings_that_requests_cannot_carry_are_refused() {
+        let open = |name: &str, value: &str| {
+            let keys = [("AWS_ACCESS_KEY_ID", "id"), ("AWS_SECRET_ACCESS_KEY", "secret")];
+            let files = [("AWS_CONFIG_FILE", ""), ("AWS_SHARED_CREDENTIALS_FILE", "")];
+            let all = keys.into_iter().chain(files).chain([(name, value)]);
+            Store::with_variables(Location::parse("s3://b/k").unwrap(), all)
+        };
+        for (name, value, words) in [
+            ("AWS_ENDPOINT_URL", "http://127.0.0.1:99999", "'http://127.0.0.1:99999' is not a URL"),
+            ("AWS_ENDPOINT_URL_S3", "http://", "'http://' is not a URL"),
+            ("AWS_ENDPOINT_URL", "http://[::1", "'http://[::1' is not a URL"),
+            ("AWS_ENDPOINT_URL", "http://server:1\n", "contains a line end"),
+            ("AWS_ENDPOINT_URL", "http://two words", "is not a URL with a host"),
+            ("AWS_ENDPOINT_URL", "server:1", "does not begin with http://"),
+            ("AWS_SESSION_TOKEN", "token\r", "AWS_SESSION_TOKEN contains a line end"),
+            ("AWS_SESSION_TOKEN", "to\nken", "AWS_SESSION_TOKEN contains a line end"),
+            ("AWS_SESSION_TOKEN", "tokén", "a character that is not ASCII"),
+            ("AWS_ACCESS_KEY_ID", "id\n", "AWS_ACCESS_KEY_ID contains a line end"),
+            ("AWS_SECRET_ACCESS_KEY", "secret\n", "AWS_SECRET_ACCESS_KEY contains a line end"),
+            ("AWS_REGION", "eu\n", "AWS_REGION contains a line end"),
+            ("AWS_DEFAULT_REGION", "eu\u{1}", "AWS_DEFAULT_REGION contains a line end"),
+        ] {
+            let error = open(name, value).unwrap_err();
+            assert_eq!(error.kind, Kind::Configuration, "{name} {value:?}");
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        for url in ["http://[::1]:9000", "https://user@server/below/", "http://localhost"] {
+            assert!(open("AWS_ENDPOINT_URL", url).is_ok(), "{url}");
+        }
+        assert!(open("AWS_SECRET_ACCESS_KEY", "sécret").is_ok());
+    }
+
+    #[test]
+    fn settings_of_a_profile_that_requests_cannot_carry_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("credentials");
+        let keys = "aws_access_key_id = id\naws_secret_access_key = secret\n";
+        for (more, words) in [
+            ("aws_access_key_id = i\u{1}d", "aws_access_key_id of the profile contains"),
+            ("aws_secret_access_key = x\u{1}", "aws_secret_access_key of the profile contains"),
+            ("aws_session_token = x\u{7f}y", "aws_session_token of the profile contains"),
+            ("region = e\u{1}u", "region of the profile contains"),
+            ("endpoint_url = http://", "'http://' is not a URL"),
+        ] {
+            std::fs::write(&file, format!("[default]\n{keys}{more}\n")).unwrap();
+            let variables =
+                [("AWS_SHARED_CREDENTIALS_FILE", file.to_str().unwrap()), ("AWS_CONFIG_FILE", "")];
+            let location = Location::parse("s3://b/k").unwrap();
+            let error = Store::with_variables(location, variables).unwrap_err();
+            assert_eq!(error.kind, Kind::Configuration, "{error}");
+            assert!(error.to_string().contains(words), "{error}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! Copies files to objects.
 
+use crate::descriptors::requests_max;
 use crate::error::{Action, ObjectError};
 use crate::gate::Gate;
 use crate::options::{Options, Progress, until_set};
@@ -151,11 +152,12 @@ pub fn upload(
         .enable_all()
         .build()
         .map_err(|error| store.no_client(&error))?;
+    let most = requests_max(&store.location, 1, options.window.unwrap_or(1))?;
     let began = Instant::now();
     let mut done = Uploaded::default();
     runtime.block_on(async {
         abort_left(store, records, options, &mut done).await;
-        send_all(store, source, records, options, &mut done).await;
+        send_all(store, (source, records), (options, most), &mut done).await;
     });
     runtime.shutdown_timeout(Duration::from_millis(100));
     done.elapsed = began.elapsed();
@@ -200,13 +202,13 @@ async fn abort_left(store: &Store, records: &Path, options: &Options<'_>, done: 
 
 async fn send_all(
     store: &Store,
-    source: &Path,
-    records: &Path,
-    options: &Options<'_>,
+    (source, records): (&Path, &Path),
+    (options, most): (&Options<'_>, u32),
     done: &mut Uploaded,
 ) {
     let memory = options.budget();
-    let mut pilot = Pilot::new(options);
+    let mut pilot = Pilot::new(options, most);
+    let files_max = FILES.min(most as usize);
     let gate = Arc::new(Gate::new(memory.min(FIRST_BYTES), pilot.limit(0, false)));
     let paced = Paced {
         store: store.clone(),
@@ -222,7 +224,7 @@ async fn send_all(
     let mut interval = tokio::time::interval(INTERVAL);
     let mut reported = Instant::now();
     loop {
-        while !listed && !done.gave_up && flight.len() < FILES && !files.is_stopped() {
+        while !listed && !done.gave_up && flight.len() < files_max && !files.is_stopped() {
             match files.next() {
                 None => listed = !files.is_stopped(),
                 Some(Err(message)) => done.fail(message),

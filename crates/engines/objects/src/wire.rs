@@ -46,6 +46,8 @@ pub(crate) struct Seen {
     pub(crate) region: Option<String>,
     /// Why there was no response.
     pub(crate) transport: Option<(HttpErrorKind, String)>,
+    /// Whether there was no response because the limit on open files was reached.
+    pub(crate) no_descriptor: bool,
     /// Whether the `ETag` is another sum than the MD5 of the contents: of objects that are encrypted with some keys, or
     /// that consist of segments.
     pub(crate) no_md5: bool,
@@ -97,12 +99,18 @@ pub(crate) fn note(mut seen: Seen) {
     });
 }
 
-/// Returns the text of the innermost cause.
-pub(crate) fn innermost(error: &(dyn Error + 'static)) -> String {
+/// Returns the innermost cause.
+fn root(error: &(dyn Error + 'static)) -> &(dyn Error + 'static) {
     let mut last = error;
     while let Some(source) = last.source() {
         last = source;
     }
+    last
+}
+
+/// Returns the text of the innermost cause.
+pub(crate) fn innermost(error: &(dyn Error + 'static)) -> String {
+    let last = root(error);
     match last.downcast_ref::<std::io::Error>() {
         Some(error) => ioloom_failure::reason(error),
         None => last.to_string(),
@@ -173,8 +181,10 @@ impl Noting {
             Ok(response) => response,
             Err(error) => {
                 let transport = Some((error.kind(), innermost(&error)));
-                let has_service = has_service();
-                note(Seen { transport, for_credentials, has_service, ..Seen::default() });
+                let cause = root(&error).downcast_ref::<std::io::Error>();
+                let no_descriptor = cause.is_some_and(ioloom_failure::is_out_of_descriptors);
+                let seen = Seen { transport, no_descriptor, for_credentials, ..Seen::default() };
+                note(Seen { has_service: has_service(), ..seen });
                 return Err(error);
             }
         };
@@ -333,7 +343,10 @@ async fn without_odd_keys(
             }
             bytes
         }
-        Err(error) => return Err(noted_error(error, seen)),
+        // The caller requests the page again. The client repeats no request that fails with this kind.
+        Err(error) => {
+            return Err(HttpError::new(HttpErrorKind::Decode, noted_error(error, seen)));
+        }
     };
     let body = match std::str::from_utf8(&bytes) {
         Ok(text) => {

@@ -38,6 +38,8 @@ pub enum Fault {
     NotFound,
     /// Answered with 404 because the bucket does not exist.
     NoBucket,
+    /// Answered with 200 and a page without a version by something that is not a store.
+    Portal,
 }
 
 /// Kinds of requests.
@@ -130,6 +132,8 @@ pub struct Law {
     pub page: usize,
     /// How its pages follow each other.
     pub pages: Pages,
+    /// List all objects, whatever the prefix.
+    pub ignores_prefix: bool,
 }
 
 impl Default for Law {
@@ -146,6 +150,7 @@ impl Default for Law {
             forgets: false,
             page: 1000,
             pages: Pages::All,
+            ignores_prefix: false,
         }
     }
 }

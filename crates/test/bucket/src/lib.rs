@@ -93,6 +93,7 @@ impl Server {
         let address = listener.local_addr().expect("an address");
         let mut buckets = Buckets::with([BUCKET, DENIED]);
         (buckets.forgets, buckets.pages) = (law.forgets, law.pages);
+        buckets.ignores_prefix = law.ignores_prefix;
         let shared = Arc::new(Shared {
             limit: Limit::new(law.cap_per_s, law.burst),
             law,
@@ -247,6 +248,10 @@ fn answer(shared: &Shared, stream: &TcpStream, mut request: Request, number: u64
             return Response { status: 404, ..Response::default() }.send(stream, request.is_head());
         }
         Some(Fault::NoBucket) => return store::no_bucket().send(stream, request.is_head()),
+        Some(Fault::Portal) => {
+            let text = "<html>Please log in</html>".to_owned();
+            return Response::text(200, text).send(stream, request.is_head());
+        }
         Some(Fault::LateError) => {
             let text = "We encountered an internal error. Please try again.";
             return Response::error(200, "InternalError", text).send(stream, request.is_head());

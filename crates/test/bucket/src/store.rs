@@ -75,6 +75,8 @@ pub(crate) struct Buckets {
     pub(crate) forgets: bool,
     /// How the pages of listings follow each other.
     pub(crate) pages: Pages,
+    /// Whether listings have all objects.
+    pub(crate) ignores_prefix: bool,
 }
 
 impl Buckets {
@@ -195,7 +197,8 @@ impl Buckets {
 
     fn list(&self, request: &Request, page: usize) -> Response {
         let get = |name: &str| request.query.get(name).map(String::as_str).unwrap_or_default();
-        let (prefix, token) = (get("prefix"), get("continuation-token"));
+        let prefix = if self.ignores_prefix { "" } else { get("prefix") };
+        let token = get("continuation-token");
         let after = if token.is_empty() { get("start-after") } else { token };
         let start =
             if after.is_empty() { Bound::Unbounded } else { Bound::Excluded(after.to_owned()) };

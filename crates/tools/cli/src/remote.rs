@@ -38,6 +38,7 @@ pub(crate) fn failure(error: &ioloom_objects::ObjectError) -> Failure {
     use ioloom_objects::Kind;
     let exit = match error.kind {
         Kind::Url | Kind::Configuration => Exit::Usage,
+        Kind::Descriptors => Exit::Refused,
         _ => Exit::Failed,
     };
     Failure::new(exit, error.to_string())

@@ -1,8 +1,8 @@
 //! Objects of a location, and errors of listings.
 
 use crate::setup::{filled, only_error, read, small, store};
-use ioloom_bucket::{BUCKET, DENIED, Fault, First, Law, Server, Target};
-use ioloom_objects::{Kind, Location, Store, list};
+use ioloom_bucket::{BUCKET, Contents, DENIED, Fault, First, Law, Server, Target};
+use ioloom_objects::{Action, Kind, Location, Store, list};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
@@ -150,4 +150,44 @@ fn an_object_that_may_be_there_is_not_left_out() {
     let text = only_error(&read).to_string();
     let words = "(after 8 attempts); try again later, or check AWS_ENDPOINT_URL";
     assert!(text.contains("cannot list 's3://bucket/p'") && text.ends_with(words), "{text}");
+}
+
+#[test]
+fn an_object_with_a_version_that_is_no_header_is_one_error() {
+    let server = Server::start(Law::default());
+    server.put("d/a", "one");
+    server.put("d/b", Contents::from("two").with_version("x\ny"));
+    server.put("d/c", "three");
+    let mapped = read(&store(&server, "s3://bucket/d/"), &small());
+    let error = only_error(&mapped);
+    assert_eq!((error.kind, &*error.url), (Kind::Unsupported, "s3://bucket/d/b"), "{error}");
+    assert!(error.reason.contains("a version (ETag) that a header cannot contain"), "{error}");
+    assert_eq!(mapped.values.len(), 2, "the others are read");
+}
+
+#[test]
+fn a_server_that_ignores_the_prefix_ends_the_listing() {
+    for other in ["pq", "other/z", "a//b"] {
+        let server = Server::start(Law { ignores_prefix: true, ..Law::default() });
+        server.put("p/a", "below");
+        server.put(other, "not below");
+        for url in ["s3://bucket/p", "s3://bucket/p/"] {
+            let mapped = read(&store(&server, url), &small());
+            let error = only_error(&mapped);
+            assert_eq!((error.action, error.kind), (Action::List, Kind::Response), "{error}");
+            assert!(error.reason.ends_with("an object that is not below the prefix"), "{error}");
+            assert!(mapped.values.is_empty(), "{url} {other}");
+        }
+    }
+}
+
+#[test]
+fn a_page_that_breaks_off_is_requested_four_times() {
+    let first = vec![First::new(Target::List, Fault::Cut, u64::MAX)];
+    let server = Server::start(Law { first, ..Law::default() });
+    server.put("d/a", "x");
+    let mapped = read(&store(&server, "s3://bucket/d/"), &small());
+    let error = only_error(&mapped);
+    assert_eq!((error.kind, error.attempts), (Kind::Interrupted, 4), "{error}");
+    assert_eq!(server.counts().requests, 4);
 }

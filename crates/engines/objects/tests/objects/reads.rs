@@ -1,6 +1,6 @@
 //! Each object is read once and whole, with and without faults.
 
-use crate::setup::{filled, read, small, store};
+use crate::setup::{filled, only_error, read, small, store};
 use ioloom_bucket::{Contents, Fault, First, Law, Server, Target};
 use ioloom_objects::{Kind, Options};
 use std::collections::BTreeMap;
@@ -75,6 +75,16 @@ fn contents_that_always_fail_are_one_error_per_object() {
             assert_eq!((error.kind, error.attempts), (kind, 8), "{error}");
         }
     }
+}
+
+#[test]
+fn a_response_without_a_version_is_not_a_replaced_object() {
+    let first = vec![First::new(Target::Read, Fault::Portal, u64::MAX)];
+    let (server, _) = filled(Law { first, ..Law::default() }, 1, |_| 5000);
+    let mapped = read(&store(&server, "s3://bucket/dir/"), &small());
+    let error = only_error(&mapped);
+    assert_eq!((error.kind, error.attempts), (Kind::Response, 8), "{error}");
+    assert_eq!(error.reason, "the server sent no version (ETag)");
 }
 
 #[test]

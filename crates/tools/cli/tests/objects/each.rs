@@ -1,6 +1,6 @@
 //! `each` on objects gives what it gives on files.
 
-use super::{program, run};
+use super::{Ran, program, run};
 use ioloom_bucket::{Fault, Law, Server};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -209,4 +209,21 @@ fn keys_that_are_not_supported_fail_alone() {
     let ran = run(&server, &["cp", "-r", "s3://bucket/", &target]);
     assert_eq!((ran.code, ran.err.lines().count()), (Some(1), 3), "{}", ran.err);
     assert_eq!(std::fs::read_to_string(dir.path().join("new/d/a")).unwrap(), "12345");
+}
+
+#[test]
+fn a_low_limit_on_open_files_is_kept_or_refused() {
+    let server = Server::start(Law::default());
+    for number in 0..300 {
+        server.put(&format!("d/{number:03}"), format!("object {number}"));
+    }
+    let under = |limit: u32| {
+        let mut command = Command::new("sh");
+        let script = format!("ulimit -n {limit}; exec \"$0\" each s3://bucket/d/ --threads 2");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_ioloom")]);
+        command.env_clear().envs(server.environment()).env("HOME", "/nonexistent");
+        Ran::of(command.output().unwrap())
+    };
+    under(60).well();
+    under(12).one_error(3, "but the limit is 12; raise the limit on open files with 'ulimit -n'");
 }
