@@ -36,10 +36,11 @@ pub(crate) fn rename_new(from: &Path, to: &Path) -> Result<bool, PathError> {
     Ok(was_free)
 }
 
-/// Gives a file another name in its directory unless that exists. Returns whether the name was free.
+/// Gives a file another name in its directory unless that exists. Returns whether the name was free. The directory must
+/// be readable, because it is synced later.
 pub(crate) fn take_name(from: &Path, to: &Path) -> Result<bool, PathError> {
-    let renamed = Dir::open(parent(to))
-        .and_then(|dir| make::rename(&dir, &last(from)?, &dir, &last(to)?, false));
+    let dir = Dir::open(parent(to)).map_err(PathError::on(Operation::OpenDir, parent(to)))?;
+    let renamed = last(from).and_then(|from| make::rename(&dir, &from, &dir, &last(to)?, false));
     match renamed {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
@@ -53,8 +54,8 @@ fn last(path: &Path) -> io::Result<CString> {
 
 /// Syncs a directory.
 pub(crate) fn sync_dir(path: &Path) -> Result<(), PathError> {
-    call("sync-directory", || File::open(path)?.sync_all())
-        .map_err(PathError::on(Operation::Sync, path))
+    let dir = File::open(path).map_err(PathError::on(Operation::OpenDir, path))?;
+    call("sync-directory", || dir.sync_all()).map_err(PathError::on(Operation::Sync, path))
 }
 
 /// Reads a whole file. Anything but a regular file is refused unopened: a pipe without a writer would
@@ -101,5 +102,23 @@ pub(crate) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_cannot_be_opened_is_named_as_such() {
+        let dir = tempfile::tempdir().unwrap();
+        let gone = dir.path().join("gone");
+        let errors = [
+            take_name(&gone.join("a"), &gone.join("b")).unwrap_err(),
+            sync_dir(&gone).unwrap_err(),
+        ];
+        for error in errors {
+            assert_eq!((error.operation, error.path), (Operation::OpenDir, gone.clone()));
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Errors of shards.
 
+use crate::durable;
 use ioloom_failure::{PathError, quoted};
 use std::path::PathBuf;
 
@@ -33,6 +34,11 @@ pub enum ShardError {
     /// The directory of a new plan is in use.
     #[error("cannot create the plan {}: it exists; remove it, or choose another --out", quoted(.0))]
     Exists(PathBuf),
+    /// The directory above a new plan does not exist.
+    #[error("cannot create the plan {}: {}; create the directory {}",
+            quoted(.0.path.as_path()), ioloom_failure::reason(&.0.source),
+            quoted(durable::parent(&.0.path)))]
+    NoParent(PathError),
     /// A plan that was interrupted while this directory was written.
     #[error("cannot write the plan {}: interrupted", quoted(.0))]
     Interrupted(PathBuf),

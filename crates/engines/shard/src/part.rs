@@ -281,7 +281,7 @@ impl Claim {
         }
         let (bytes, checksum) = envelope::seal(Kind::Part, &header, body);
         let new = new_file(&self.hidden, &self.by);
-        durable::create(&new, &bytes)?;
+        durable::create(&new, &bytes).map_err(|error| of_part(&self.path, error))?;
         if redo {
             durable::rename(&new, &self.path)?;
             return Ok(Committed::Counted(Box::new(header)));
@@ -323,7 +323,7 @@ impl Claim {
         let moved = call("rename", || std::fs::rename(&self.path, &aside));
         match moved {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            moved => moved.map_err(PathError::on(Operation::Publish, &aside))?,
+            moved => moved.map_err(PathError::on(Operation::Rename, &self.path))?,
         }
         match read(&aside) {
             Err(ShardError::Invalid { reason, .. }) if is_damage(&reason) => {}
@@ -335,7 +335,8 @@ impl Claim {
         let removed = call("unlink", || std::fs::remove_file(&aside));
         match removed {
             Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(PathError::new(Operation::Remove, &aside, error).into())
+                let dir = durable::parent(&self.path);
+                Err(PathError::new(Operation::RemoveFrom, dir, error).into())
             }
             _ => Ok(()),
         }
@@ -353,6 +354,7 @@ fn move_damaged(path: &Path) -> Result<Option<PathBuf>, ShardError> {
             Ok(true) => return Ok(Some(new)),
             Ok(false) => {}
             Err(error) if error.source.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.operation == Operation::OpenDir => return Err(error.into()),
             Err(error) => return Err(PathError::new(Operation::Rename, path, error.source).into()),
         }
     }
@@ -415,25 +417,34 @@ fn remove_files(marker: &Path, by: &Runner) {
     let _ = std::fs::remove_file(aside(marker, by));
 }
 
+/// Names a part or its directory in an error about the hidden name under which it was written.
+fn of_part(part: &Path, error: PathError) -> PathError {
+    let (operation, path) = match error.operation {
+        Operation::Create => (Operation::CreateIn, durable::parent(part)),
+        other => (other, part),
+    };
+    PathError::new(operation, path, error.source)
+}
+
 /// Creates the file that marks a shard as running. It is written under the name of this process and renamed, so a file
 /// with the usual name is complete; if another process has the usual name, it keeps its own. Returns its path, or
-/// `None` if the name of this process is taken.
+/// `None` if the name of this process is taken. Errors name the directory.
 fn begin(hidden: &Path, by: &Runner, line: &[u8]) -> Result<Option<PathBuf>, PathError> {
     let own = own_marker(hidden, by);
+    let failed = PathError::on(Operation::CreateIn, durable::parent(hidden));
     let created = call("create", || OpenOptions::new().write(true).create_new(true).open(&own));
     let mut file = match created {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(None),
-        Err(error) => return Err(PathError::new(Operation::Create, &own, error)),
+        Err(error) => return Err(failed(error)),
     };
-    let written =
-        call("write", || file.write_all(line)).map_err(PathError::on(Operation::Write, &own));
+    let written = call("write", || file.write_all(line)).map_err(&failed);
     match written.and_then(|()| durable::take_name(&own, hidden)) {
         Ok(true) => Ok(Some(hidden.to_owned())),
         Ok(false) => Ok(Some(own)),
         Err(error) => {
             let _ = std::fs::remove_file(&own);
-            Err(error)
+            Err(if error.operation == Operation::OpenDir { error } else { failed(error.source) })
         }
     }
 }

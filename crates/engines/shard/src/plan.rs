@@ -16,7 +16,7 @@ use ioloom_sys::proc::{boot_id, is_ending, pid_namespace};
 use ioloom_walk::PathList;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -197,8 +197,9 @@ impl Plan {
         temporary.push(format!("{}.{}.tmp", header.pid, header.created_ns));
         let temporary = PathBuf::from(temporary);
         call("make-directory", || std::fs::create_dir(&temporary))
-            .map_err(PathError::on(Operation::CreateDir, &temporary))?;
-        let written = fill(stop, &temporary, &header, names).and_then(|()| {
+            .map_err(|error| not_created(dir, error))?;
+        let filled = fill(stop, &temporary, &header, names);
+        let written = filled.map_err(|error| of_final(dir, error)).and_then(|()| {
             match durable::rename(&temporary, dir) {
                 // Another process has made a plan here since the check.
                 Err(error) if error.source.kind() == ErrorKind::DirectoryNotEmpty => {
@@ -229,10 +230,7 @@ impl Plan {
     /// Reads a plan from its directory or its list.
     pub fn read(path: &Path) -> Result<Self, ShardError> {
         let path = if path.is_dir() { path.join(LIST) } else { path.to_owned() };
-        let bytes = durable::read(&path).map_err(|error| match error.source.kind() {
-            ErrorKind::NotFound => ShardError::NoPlan(error),
-            _ => error.into(),
-        })?;
+        let bytes = durable::read(&path).map_err(unread_plan)?;
         let invalid = |reason| invalid_plan(&path, reason);
         let opened = envelope::open::<PlanHeader>(Kind::Plan, &bytes).map_err(invalid)?;
         let (header, checksum) = (opened.header, opened.checksum);
@@ -245,7 +243,8 @@ impl Plan {
     /// except for its length.
     pub fn glance(path: &Path) -> Result<(PlanHeader, String), ShardError> {
         let path = if path.is_dir() { path.join(LIST) } else { path.to_owned() };
-        let (bytes, size) = durable::read_beginning(&path, HEADER_BYTES_MAX)?;
+        let (bytes, size) =
+            durable::read_beginning(&path, HEADER_BYTES_MAX).map_err(unread_plan)?;
         match envelope::open_header(Kind::Plan, &bytes, size) {
             Some(header) => header.map_err(|reason| invalid_plan(&path, reason)),
             None => {
@@ -288,6 +287,32 @@ impl Plan {
             return Err(ShardError::Invalid { path, reason: other() });
         }
         Ok(names)
+    }
+}
+
+/// Returns the error for the list of a plan that cannot be read.
+fn unread_plan(error: PathError) -> ShardError {
+    match error.source.kind() {
+        ErrorKind::NotFound => ShardError::NoPlan(error),
+        _ => error.into(),
+    }
+}
+
+/// Returns the error for the directory `dir` of a plan, which was not created under its temporary name.
+fn not_created(dir: &Path, error: io::Error) -> ShardError {
+    let error = PathError::new(Operation::CreateDir, dir, error);
+    match error.source.kind() {
+        ErrorKind::NotFound => ShardError::NoParent(error),
+        _ => error.into(),
+    }
+}
+
+/// Returns the error for what could not be written to a plan under its temporary name, with the final one, `dir`.
+fn of_final(dir: &Path, error: ShardError) -> ShardError {
+    match error {
+        ShardError::Path(error) => PathError { path: dir.to_owned(), ..error }.into(),
+        ShardError::Interrupted(_) => ShardError::Interrupted(dir.to_owned()),
+        other => other,
     }
 }
 
@@ -366,6 +391,14 @@ mod tests {
         assert!(Plan::check_absent(&dir.path().join("new")).is_ok());
         let error = Plan::check_absent(&file.join("plan")).unwrap_err().to_string();
         assert!(error.contains("Not a directory") && !error.contains("it exists"), "{error}");
+    }
+
+    #[test]
+    fn an_absent_plan_is_one_error_with_advice() {
+        let dir = tempfile::tempdir().unwrap();
+        let gone = dir.path().join("gone");
+        assert!(matches!(Plan::read(&gone), Err(ShardError::NoPlan(_))));
+        assert!(matches!(Plan::glance(&gone), Err(ShardError::NoPlan(_))));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What `--shard` of `each`, `du` and `cp` and `shard` have in common: errors, plans, this host and the time.
 
 use crate::exit::{Exit, Failure};
-use crate::stderr;
+use crate::{out, stderr};
 use ioloom_failure::{Operation, PathError, quoted, reason};
 use ioloom_shard::part::{PartHeader, Runner};
 use ioloom_shard::plan::Plan;
@@ -16,17 +16,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Returns the failure of a command: what was read or written is wrong (1), or what was given (2).
 pub(crate) fn failure(error: ShardError) -> Failure {
     let exit = match &error {
-        ShardError::Path(_) | ShardError::NoPlan(_) | ShardError::NoManifest { .. } => Exit::Failed,
+        ShardError::Path(_)
+        | ShardError::NoPlan(_)
+        | ShardError::NoManifest { .. }
+        | ShardError::NoParent(_) => Exit::Failed,
         ShardError::Exists(_) => Exit::Refused,
         ShardError::Interrupted(_) => Exit::Interrupted,
         ShardError::Invalid { .. } | ShardError::NoShard { .. } => Exit::Usage,
     };
-    if let ShardError::Path(path) = &error {
-        let missing = path.source.kind() == std::io::ErrorKind::NotFound;
-        let name = path.path.file_name().unwrap_or_default().to_string_lossy();
-        if missing && name.starts_with(".part-") {
-            return unwritable(path.path.parent().unwrap_or(Path::new(".")), &path.source);
-        }
+    if let ShardError::Path(PathError { operation: Operation::CreateIn, path, source }) = &error
+        && source.kind() == ErrorKind::NotFound
+    {
+        return unwritable(path, source);
     }
     let advice = match &error {
         ShardError::Invalid {
@@ -37,6 +38,8 @@ pub(crate) fn failure(error: ShardError) -> Failure {
         }
         _ => "",
     };
+    // What others stored in a part can be part of it.
+    let error = out::readable(error.to_string().as_bytes());
     Failure::new(exit, format!("{error}{advice}"))
 }
 
@@ -50,15 +53,16 @@ fn unwritable(dir: &Path, error: &std::io::Error) -> Failure {
     Failure::failed(format!("cannot write parts to {dir}: {why}; {advice}"))
 }
 
-/// Refuses a directory for parts in which no file can be created: a worker of a queue would fail each shard that it
-/// takes, and use up its tries.
+/// Refuses a directory for parts in which no file can be created, or that cannot be read and thus not synced: a
+/// worker of a queue would fail each shard that it takes, and use up its tries.
 #[cfg(feature = "queue")]
 pub(crate) fn check_writable(dir: &Path) -> Result<(), Failure> {
     let (process, random) = (std::process::id(), ioloom_sys::make::random_number());
     let probe = dir.join(format!(".ioloom-{process}-{random:016x}"));
     std::fs::File::create_new(&probe).map_err(|error| unwritable(dir, &error))?;
     let _ = std::fs::remove_file(&probe);
-    Ok(())
+    let opened = std::fs::File::open(dir).map_err(PathError::on(Operation::OpenDir, dir));
+    opened.map(drop).map_err(Failure::failed)
 }
 
 /// Refuses a queue in a build that has none.
@@ -131,7 +135,7 @@ fn absent(plan: &Plan, error: &PathError) -> Failure {
         "{error}; the plan {} was made on '{}' in {}: mount the files at the same place, or plan again if they \
          were removed",
         quoted(&plan.path),
-        plan.header.host,
+        out::readable(plan.header.host.as_bytes()),
         quoted(plan.header.directory.path())
     ))
 }
@@ -224,7 +228,7 @@ pub(crate) fn say_late(path: &Path, part: &PartHeader) {
         part.shard,
         part.shards,
         part.by.pid,
-        part.by.host,
+        out::readable(part.by.host.as_bytes()),
         quoted(path)
     ));
 }

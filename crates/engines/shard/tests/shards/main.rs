@@ -167,6 +167,7 @@ fn whatever_fails_while_a_plan_is_written_nothing_remains() {
             failures += 1;
             let text = error.to_string();
             assert!(text.contains("No space left") && text.contains("free space"), "{text}");
+            assert!(!text.contains("/plan."), "{text}");
             // The sync of the parent comes after the rename, when the plan is complete.
             if op == "sync-directory" && n == 2 {
                 assert!(Plan::read(&dir.path().join("plan")).is_ok());
@@ -193,6 +194,7 @@ fn whatever_fails_while_a_part_is_written_the_shard_is_missing_or_complete() {
             let Err(error) = ran else { continue };
             failures += 1;
             assert!(error.to_string().contains("Input/output error"), "{error}");
+            assert!(!error.to_string().contains("/.part-"), "{error}");
             let census = census(&plan, &[parts.path().to_owned()], HOST).unwrap();
             let complete = op == "sync-directory";
             assert_eq!(census.complete().count(), usize::from(complete), "{op} {n}");

@@ -60,7 +60,7 @@ pub(super) fn run(args: &CpArgs) -> Ended {
     if let Some(url) = remote::url_of(target) {
         return Err(Failure::usage(format!("cannot copy shards to {url}; give a directory")));
     }
-    let target = absolute(target.clone())?;
+    let target = plain(absolute(target.clone())?, flags.no_target_directory);
     let target = match flags.no_target_directory {
         true => Target::As(target),
         false => Target::Into(target),
@@ -73,6 +73,13 @@ pub(super) fn run(args: &CpArgs) -> Ended {
     };
     let options = args.options(Arc::default())?;
     subtrees::run(&Copying { args, target, options, work })
+}
+
+/// Removes slashes at the end: the work of parts must not depend on them. After the name of the copy they follow a
+/// symbolic link, which is another target.
+fn plain(target: PathBuf, is_name: bool) -> PathBuf {
+    let plain: PathBuf = target.components().collect();
+    if is_name && plain.is_symlink() { target } else { plain }
 }
 
 struct Copying<'a> {

@@ -160,7 +160,7 @@ fn check_present(plan: &Plan, entry: &Entry, records: &[Record]) -> Result<(), F
                 "cannot complete the shard: no planned file in {} exists; mount the tree of '{}' here, or \
                  plan again if they were removed",
                 quoted(root),
-                header.host
+                out::readable(header.host.as_bytes())
             )))
         });
     }
@@ -172,7 +172,7 @@ fn check_present(plan: &Plan, entry: &Entry, records: &[Record]) -> Result<(), F
         "cannot complete the shard: none of its {files} exists in {}; mount the tree of '{}' here, or \
          plan again if the files were removed",
         quoted(header.directory.path()),
-        header.host
+        out::readable(header.host.as_bytes())
     )))
 }
 

@@ -147,6 +147,7 @@ fn lines(args: &MergeArgs, census: &Census) -> Result<Lines, Failure> {
         Some(hash) => Ok(Lines::Text(Form { tag: args.tag, zero: args.zero }, hash)),
         None => {
             let work = census.work.as_ref().map_or(String::new(), |work| work.words());
+            let work = out::readable(work.as_bytes());
             Err(Failure::usage(format!("--per-file prints hashes, and '{work}' computed none")))
         }
     }

@@ -253,6 +253,14 @@ fn default_name(args: &PlanArgs, directory: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Returns a path that no command takes for a flag.
+fn operand(path: &Path) -> PathBuf {
+    match path.as_os_str().as_bytes().starts_with(b"-") {
+        true => Path::new(".").join(path),
+        false => path.to_owned(),
+    }
+}
+
 fn report(args: &PlanArgs, plan: &Plan, out: &Path) -> Result<(), Failure> {
     let header = &plan.header;
     let most = plan.entries().map(|entry| entry.files).max().unwrap_or(0);
@@ -271,7 +279,8 @@ fn report(args: &PlanArgs, plan: &Plan, out: &Path) -> Result<(), Failure> {
             "errors": header.errors_count,
         }));
     }
-    let name = quoted(out);
+    let out = operand(out);
+    let name = quoted(&out);
     let (commands, one, many): (&[(&str, &str)], _, _) = match header.subtrees {
         true => (&[("du", ""), ("cp -a", " TARGET")], "directory", "directories"),
         false => (&[("each", "")], "file", "files"),

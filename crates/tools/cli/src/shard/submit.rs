@@ -6,14 +6,15 @@ use crate::out;
 use crate::queueing::{address, failure as queue_failure};
 use crate::sharding::{failure, now_ns};
 use ioloom_model::units::{format_count, format_counted};
-use ioloom_queue::{Queue, Terms};
+use ioloom_queue::{Queue, QueueError, Terms};
 use ioloom_shard::plan::Plan;
 use serde_json::json;
 
 pub(super) fn run(args: &SubmitArgs) -> Ended {
     let address = address(&args.queue)?;
     if args.remove {
-        Queue::connect(&address).and_then(|queue| queue.remove()).map_err(queue_failure)?;
+        let removed = Queue::connect(&address).and_then(|queue| queue.remove());
+        removed.map_err(not_removed)?;
         if args.json {
             out::print_json(&json!({"schema": 1, "command": "shard submit", "removed": true}))?;
         } else {
@@ -68,4 +69,27 @@ pub(super) fn run(args: &SubmitArgs) -> Ended {
     }
     out::print(&text)?;
     Ok(Exit::Ok)
+}
+
+/// Returns the failure of a removal. An absent queue is not to be created for it.
+fn not_removed(error: QueueError) -> Failure {
+    match error {
+        QueueError::Missing { queue } => {
+            let queue = out::readable(queue.as_bytes());
+            Failure::failed(format!("cannot remove {queue}: the server has no such queue"))
+        }
+        error => queue_failure(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_removal_of_an_absent_queue_does_not_advise_to_create_it() {
+        let failure = not_removed(QueueError::Missing { queue: "nats://h/q".to_owned() });
+        assert_eq!(failure.exit, Exit::Failed);
+        assert_eq!(failure.message, "cannot remove nats://h/q: the server has no such queue");
+    }
 }

@@ -469,3 +469,26 @@ fn a_target_that_cannot_be_read_is_copied_to_and_synced() {
     assert_eq!(names(&dir.join("parts")), ["part-000001"]);
     assert_eq!(fs::read(dir.join("drop/t/file")).unwrap(), b"file");
 }
+
+#[test]
+fn slashes_at_the_end_of_the_target_do_not_matter() {
+    let place = place();
+    let dir = place.path();
+    source(&dir.join("t"));
+    fs::create_dir(dir.join("copy")).unwrap();
+    let shards = plan(dir, 9, &["t"]);
+    assert!(shards > 1);
+    for (flag, parts, targets) in [
+        ("-a", "parts", ["copy", "copy/", "copy/."]),
+        ("-aT", "parts-of-named", ["named", "named/", "named//"]),
+    ] {
+        fs::create_dir(dir.join(parts)).unwrap();
+        for (number, target) in (1..=shards).zip(targets.iter().cycle()) {
+            let number = format!("{number}/{shards}");
+            let args = ["cp", "--shard", &number, "--manifest", "t.shards", "--part", parts];
+            run_to(0, dir, &[&args[..], &[flag, *target]].concat());
+        }
+        run_to(0, dir, &["shard", "merge", "t.shards", parts]);
+    }
+    assert_eq!(listing(&dir.join("copy/t")), listing(&dir.join("named")));
+}

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -276,6 +277,8 @@ fn wrong_plans_shards_and_places_are_one_error() {
     place.write("text", "text");
     place.each(&["--shard", "1/2", "--manifest", "text"]).ended(2).one_error(&["not a shard plan"]);
     shard(&place, &["plan", "t"]).ended(3).one_error(&["t.shards", "--out"]);
+    let parent = ["cannot create the plan 'nodir/x': No such file", "create the directory 'nodir'"];
+    shard(&place, &["plan", "t", "--out", "nodir/x"]).ended(1).one_error(&parent);
     shard(&place, &["merge", "t.shards", "nope"]).ended(1).one_error(&["nope"]);
     // The manifest of another shard, and a damaged one.
     let manifest = |number: u32| place.at(format!("t.shards/shard-00000{number}"));
@@ -535,4 +538,37 @@ fn a_plan_below_its_tree_and_plans_of_objects_are_refused() {
         assert!(refused.code != Some(1), "{args:?}: {refused:?}");
     }
     shard(&place, &["plan", "t", "--out", "t.plan"]).ended(0);
+}
+
+#[test]
+fn printed_commands_work_with_names_that_begin_with_a_dash() {
+    let place = quick();
+    place.write("-x/file", "1");
+    fs::create_dir(place.at("parts")).unwrap();
+    let planned = shard(&place, &["plan", "./-x"]).ended(0);
+    let text = String::from_utf8(planned.out).unwrap();
+    for head in ["run ", "combine "] {
+        let line = text.lines().find_map(|line| line.strip_prefix(head)).unwrap();
+        let line = line.replace("I/1", "1/1").replace("DIR", "parts");
+        let script = format!("ioloom() {{ \"$0\" \"$@\"; }}; {line}");
+        let mut bash = place.command("bash");
+        let ran = bash.arg("-c").arg(script).arg(PROGRAM).output().unwrap();
+        assert_eq!(ran.status.code(), Some(0), "{line}: {}", String::from_utf8_lossy(&ran.stderr));
+    }
+}
+
+#[test]
+fn parts_in_a_directory_that_cannot_be_read_are_refused_before_the_work() {
+    let place = fresh();
+    place.write("t/file", "");
+    plan(&place, 1, &[]);
+    fs::create_dir(place.at("parts")).unwrap();
+    fs::set_permissions(place.at("parts"), fs::Permissions::from_mode(0o333)).unwrap();
+    let args = ["each", "--shard", "1/1", "--manifest", "t.shards", "--part", "parts"];
+    let place = place.for_nobody();
+    let ran = ProcessOutput::from(place.ours(&args).output().unwrap());
+    fs::set_permissions(place.at("parts"), fs::Permissions::from_mode(0o755)).unwrap();
+    let words = "Permission denied; run as a user with permission";
+    ran.ended(1).one_error(&["cannot open directory", "parts", words]);
+    assert_eq!(fs::read_dir(place.at("parts")).unwrap().count(), 0);
 }
