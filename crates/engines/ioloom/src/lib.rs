@@ -74,9 +74,9 @@ mod view;
 pub use cancel::Cancel;
 #[doc(hidden)]
 pub use default_plan::fitted_plan;
+pub use default_plan::{default_memory_bytes, default_plan, usable_cores};
 #[doc(hidden)]
 pub use engine::refusal;
-pub use default_plan::{default_memory_bytes, default_plan, usable_cores};
 pub use error::{Cause, Error, FileError, FnError, Operation};
 pub use file_fn::{Fallible, FileFn, FoldFile, Form, MapChunks, Plain, Until, Whole, WithInit};
 pub use files::{Files, Paths, files, list};

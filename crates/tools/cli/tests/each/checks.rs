@@ -494,8 +494,7 @@ fn help_and_the_table_of_plans_match_their_snapshots() {
         let text = place.each(&[&["--explain"], args].concat()).ended(0).text();
         assert!(!text.contains("x: refused"), "{args:?}: {text}");
     }
-    for other in
-        [&["--check", "sums"][..], &["--shard", "1/2", "--manifest", "plan"], &["--json"]]
+    for other in [&["--check", "sums"][..], &["--shard", "1/2", "--manifest", "plan"], &["--json"]]
     {
         let ran = place.each(&[&["--explain"], other].concat()).ended(2);
         assert!(ran.out.is_empty() && ran.err.contains("cannot be used with"), "{}", ran.err);
