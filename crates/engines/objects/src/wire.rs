@@ -100,7 +100,7 @@ pub(crate) fn note(mut seen: Seen) {
 }
 
 /// Returns the innermost cause.
-fn root(error: &(dyn Error + 'static)) -> &(dyn Error + 'static) {
+fn root<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
     let mut last = error;
     while let Some(source) = last.source() {
         last = source;
