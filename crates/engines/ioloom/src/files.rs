@@ -375,8 +375,8 @@ impl<'a, K> Files<'a, K> {
         self
     }
 
-    /// Sets whether the run goes on if the system refuses a thread while others work, also if threads do not
-    /// start on demand (default: no). The schedule `roles` needs all its threads.
+    /// Sets whether the run goes on if the system refuses a thread while others work (default: no). If
+    /// threads start on demand, it always does. The schedule `roles` needs all its threads.
     ///
     /// ```
     /// let plan = "read/threads:n=8".parse().unwrap();

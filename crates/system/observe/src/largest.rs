@@ -19,9 +19,12 @@ impl Began {
         Self(u32::try_from(ns / STEP_NS).unwrap_or(u32::MAX))
     }
 
-    /// Returns the time from the start of the run to that of the file.
-    pub(crate) fn ns(self) -> u64 {
-        u64::from(self.0) * STEP_NS
+    /// Returns the time from the start of the run to that of the file; `None` if it is too long to be kept.
+    pub(crate) fn ns(self) -> Option<u64> {
+        match self.0 {
+            u32::MAX => None,
+            steps => Some(u64::from(steps) * STEP_NS),
+        }
     }
 }
 
@@ -30,7 +33,7 @@ impl Began {
 pub struct Largest {
     /// Its bytes.
     pub bytes: u64,
-    /// Time from its start to its end.
+    /// Time from its start to its end; zero if its start is not known.
     pub ns: u64,
 }
 
@@ -49,9 +52,9 @@ mod tests {
     #[test]
     fn the_start_of_a_file_is_kept_in_steps() {
         for (ns, kept) in [(0, 0), (99_999, 0), (250_000, 200_000), (1 << 40, 1_099_511_600_000)] {
-            assert_eq!(Began::at(ns).ns(), kept);
+            assert_eq!(Began::at(ns).ns(), Some(kept));
         }
-        assert_eq!(Began::at(u64::MAX), Began(u32::MAX), "a start after five days is not known");
+        assert_eq!(Began::at(u64::MAX).ns(), None, "a start after five days is not known");
     }
 
     #[test]

@@ -523,7 +523,8 @@ impl Meter {
     fn large_done(&mut self, began: Began, bytes: u64) {
         self.large_end_ns = monotonic_ns();
         let end_ns = self.large_end_ns.saturating_sub(self.run_start_ns);
-        self.largest = self.largest.max(Largest { bytes, ns: end_ns.saturating_sub(began.ns()) });
+        let ns = began.ns().map_or(0, |began_ns| end_ns.saturating_sub(began_ns));
+        self.largest = self.largest.max(Largest { bytes, ns });
     }
 
     /// Returns the wall time of all calls by kind, extrapolated from the timed ones, without known

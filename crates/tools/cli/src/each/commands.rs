@@ -145,7 +145,12 @@ impl Commands {
                         commands.send(SIGKILL);
                         std::process::exit(Exit::Interrupted as i32);
                     }
-                    _ if !raised.swap(true, Ordering::Relaxed) => commands.send(signal),
+                    _ if !raised.swap(true, Ordering::Relaxed) => {
+                        commands.send(signal);
+                        // It may have waited for a command to start. Signals from that time are the same
+                        // request.
+                        first = Some(Instant::now());
+                    }
                     // The same request, as from `timeout`.
                     _ => {}
                 }
