@@ -8,6 +8,7 @@ use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::power;
 use crate::rule::Rule;
+use ioloom_model::units::format_counted;
 use ioloom_stats::Claimed;
 
 /// Says what would decide a contrast; `None` if it is decided. `session` is the number of the next session with
@@ -26,7 +27,8 @@ pub(crate) fn words(
         }),
         Err(Gap::Untested { needs }) => return Some(needs.clone()),
         Err(Gap::BeforeFirstLook { have, first }) => {
-            format!("{} more blocks", first.saturating_sub(*have))
+            let more = first.saturating_sub(*have);
+            format_counted(u64::from(more), "more block", "more blocks")
         }
         Err(Gap::FewBlocks { need, .. }) => format!("{need} blocks"),
         Err(Gap::Refused { .. } | Gap::NoNumber { .. } | Gap::NotTimed { .. }) => {

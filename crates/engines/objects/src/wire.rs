@@ -160,7 +160,13 @@ impl Noting {
             return false;
         }
         let url = request.uri().to_string();
-        self.services.iter().any(|service| url.starts_with(service.as_str()))
+        let is_for = |service: &String| {
+            // Not for a longer name, or a port of the same host.
+            url.strip_prefix(service.as_str()).is_some_and(|rest| {
+                rest.is_empty() || service.ends_with('/') || rest.starts_with(['/', '?'])
+            })
+        };
+        self.services.iter().any(is_for)
     }
 
     async fn execute(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
@@ -462,10 +468,10 @@ mod tests {
 
     #[tokio::test]
     async fn requests_to_a_service_that_the_settings_name_are_for_credentials() {
-        let inner = HttpClient::new(Statuses(std::sync::Mutex::new(vec![503, 503])));
+        let inner = HttpClient::new(Statuses(std::sync::Mutex::new(vec![503, 503, 503])));
         let services = Arc::from(["http://h:1/keys".to_owned()]);
         let service = Noting { inner, services, has_answered: AtomicBool::new(false) };
-        for (path, expected) in [("keys", true), ("bucket/key", false)] {
+        for (path, expected) in [("keys", true), ("keys-of/key", false), ("bucket/key", false)] {
             let request = request("GET", &format!("http://h:1/{path}"));
             let (_, seen) = watched(service.execute(request)).await;
             assert_eq!((seen.for_credentials, seen.has_service), (expected, expected), "{path}");

@@ -119,6 +119,8 @@ fn nothing_is_judged_before_the_first_look() {
         assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
         let words = "open, first look after 12 blocks (11 so far)";
         assert!(found.sentence.contains(words), "{}", found.sentence);
+        let [needs] = &found.needs[..] else { panic!("one contrast: {:?}", found.needs) };
+        assert!(needs.ends_with(": 1 more block"), "{needs}");
         let found = judge(&all);
         assert_eq!(found.verdict, decided, "{}", found.sentence);
     }

@@ -114,12 +114,13 @@ impl Attempt<'_> {
     /// Returns true if truncating the old file frees its blocks: it shares none with other files or snapshots. False
     /// if that is not known.
     fn frees_blocks(&self, system: &FileSystem) -> bool {
-        // The lower layers of overlayfs do not change; snapshots of bcachefs and NILFS2 keep blocks.
+        // The lower layers of overlayfs do not change; snapshots of bcachefs and NILFS2 keep blocks. A server of SMB
+        // reports a map that does not say what is shared.
         const KEEP_BLOCKS: [u64; 3] = [0x794c_7630, 0xca45_1a4e, 0x3434];
         if system.in_memory {
             return true;
         }
-        if system.one_tree || KEEP_BLOCKS.contains(&system.kind) {
+        if system.one_tree || system.remote || KEEP_BLOCKS.contains(&system.kind) {
             return false;
         }
         let opened = open_to_read(self.route.to, self.route.to_name, false);

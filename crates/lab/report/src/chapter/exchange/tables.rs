@@ -243,9 +243,10 @@ fn shared_words<'p>(plans: impl Iterator<Item = &'p AnyPlan>) -> String {
         numbers.all(|n| n == Some(first)).then(|| format_counted(first, one, several))
     };
     let counts: Vec<String> = COUNTED.iter().filter_map(count).collect();
-    match counts.is_empty() {
-        true => String::new(),
-        false => format!("Each server has {}. ", counts.join(", ")),
+    match counts.split_last() {
+        None => String::new(),
+        Some((last, [])) => format!("Each server has {last}. "),
+        Some((last, others)) => format!("Each server has {} and {last}. ", others.join(", ")),
     }
 }
 
@@ -266,7 +267,7 @@ mod tests {
             shared_words(plans.iter())
         };
         let one = "exchange:closed/model=pool,workers=3,connections=7";
-        assert_eq!(of(&[one]), "Each server has 7 clients, 3 threads. ");
+        assert_eq!(of(&[one]), "Each server has 7 clients and 3 threads. ");
         let other = "exchange:closed/model=pool,workers=4,connections=7,stocks=5";
         assert_eq!(of(&[one, other]), "Each server has 7 clients. ");
         assert_eq!(of(&[one, "exchange:closed/model=epoll,connections=1"]), "");
