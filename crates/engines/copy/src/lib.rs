@@ -38,6 +38,7 @@ mod file_ref;
 mod file_transfer;
 mod hash;
 mod journal;
+mod link_text;
 mod links;
 mod meta;
 mod mode;

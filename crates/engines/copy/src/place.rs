@@ -12,10 +12,10 @@
 use crate::backup;
 use crate::context::CopyContext;
 use crate::error::CopyError;
+use crate::link_text::link_text;
 use crate::newer;
 use crate::options::{Existing, Follow, Make, Overwrite};
 use crate::route::{Route, TargetState};
-use crate::special;
 use ioloom_failure::{Operation, quoted};
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::Kind;
@@ -242,7 +242,7 @@ impl Target<'_> {
     fn not_made(&self, errno: Errno) -> CopyError {
         let make = self.context.options.make;
         if make == Make::Symlink
-            && let Err(error) = special::link_text(self.route)
+            && let Err(error) = link_text(self.route)
         {
             return error;
         }

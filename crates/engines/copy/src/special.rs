@@ -4,20 +4,19 @@
 use crate::backup::Kept;
 use crate::context::CopyContext;
 use crate::error::CopyError;
+use crate::link_text::link_text;
 use crate::links::{Copied, EntryResult, Outcome};
 use crate::meta::{Creation, FileRef};
 use crate::new_file::{SWEPT_TRIES, with_temporary_name};
 use crate::options::{Existing, Make};
 use crate::place;
 use crate::route::{Route, TargetState};
-use ioloom_failure::{Operation, quoted};
-use ioloom_sys::attr::{self, Attr};
+use ioloom_failure::Operation;
+use ioloom_sys::attr::Attr;
 use ioloom_sys::dir::{Dir, Kind};
 use ioloom_sys::make;
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 /// Copies one special file unchanged. Does not replace a file created at the target since it was
 /// inspected, unless existing files are replaced anyway.
@@ -89,35 +88,6 @@ pub(crate) fn link(
     create(context, route, (target, true), &make_as, &|_| {})
         .map(|made| Outcome::Linked(Copied { removed: made.removed && is_removed, ..made }))
         .map_err(|failure| failure.at(operation, failed))
-}
-
-/// Returns the text of a symbolic link to the source. A relative one leads there only from the
-/// current directory.
-pub(crate) fn link_text(route: &Route<'_>) -> Result<CString, CopyError> {
-    let (from, to) = (route.paths)();
-    let above = to.parent().filter(|above| !above.as_os_str().is_empty());
-    let is_here = || {
-        let identity = |path: &Path| attr::of_path(path, true).map(|attr| attr.identity()).ok();
-        above.is_none_or(|above| {
-            identity(above).is_some_and(|a| identity(Path::new(".")) == Some(a))
-        })
-    };
-    if !from.is_absolute() && !is_here() {
-        let text = "can make relative symbolic links only in current directory";
-        return Err(CopyError::whole(&to, format!("{}: {text}", bare(&to))));
-    }
-    CString::new(from.as_os_str().as_bytes())
-        .map_err(|_| CopyError::cannot(Operation::Copy, &from, "the name contains a NUL byte"))
-}
-
-/// Quotes a path only if a shell would interpret it.
-fn bare(path: &Path) -> String {
-    let text = quoted(path).to_string();
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
-    match text.strip_prefix('\'').and_then(|text| text.strip_suffix('\'')) {
-        Some(name) if name.chars().all(is_plain) => name.to_owned(),
-        _ => text,
-    }
 }
 
 /// The step that failed.

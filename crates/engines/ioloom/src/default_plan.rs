@@ -32,7 +32,7 @@ pub fn default_memory_bytes() -> u64 {
 }
 
 /// Returns the default memory budget under the limit of a control group, with `address_space` bytes left
-/// to map. Stacks of threads and the heap need the rest of these. The quarter is in whole MiB.
+/// to map. Stacks of threads and the heap need the rest. The quarter is in whole MiB.
 fn memory_within(limit_bytes: Option<u64>, address_space: Option<u64>) -> u64 {
     let half = limit_bytes.map_or(u64::MAX, |bytes| bytes / 2);
     let quarter = address_space.map_or(u64::MAX, |bytes| (bytes / 4) >> 20 << 20);

@@ -503,7 +503,7 @@ mod tests {
         assert!(answer(&Question { cores: 2, ..probed }).is_err());
     }
 
-    /// A flat curve is no sign of syncs: orders without a log take as long, or syncs are a small part.
+    /// A flat curve does not show that syncs are the limit: orders without a log take as long, or syncs are a small part.
     #[test]
     fn probes_are_limited_by_syncs_only_if_faster_ones_are_felt() {
         let limit = |durability, none: f64, group: f64, each: f64| {
