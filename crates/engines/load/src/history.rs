@@ -127,9 +127,13 @@ impl History {
         let failed = PathError::on(Operation::Read, path);
         let invalid =
             |line, reason: String| LoadError::History { path: path.to_owned(), line, reason };
+        let unread = |line, error: io::Error| match error.kind() {
+            io::ErrorKind::InvalidData => invalid(line, "not valid UTF-8".to_owned()),
+            _ => LoadError::from(failed(error)),
+        };
         let file = File::open(path).map_err(&failed)?;
         let mut lines = BufReader::new(file).lines();
-        let first = lines.next().transpose().map_err(&failed)?;
+        let first = lines.next().transpose().map_err(|error| unread(1, error))?;
         let missing = || invalid(1, "it is missing; the first line contains the stocks".to_owned());
         let first = first.filter(|first| !first.trim().is_empty()).ok_or_else(missing)?;
         let other = || invalid(1, "not a history (written by --history)".to_owned());
@@ -146,7 +150,7 @@ impl History {
         let mut events = Vec::new();
         let mut numbers = Vec::new();
         for (at, text) in lines.enumerate() {
-            let text = text.map_err(&failed)?;
+            let text = text.map_err(|error| unread(at + 2, error))?;
             if text.is_empty() {
                 continue;
             }
@@ -305,6 +309,10 @@ mod tests {
             let refused = refused(stocks, &rows);
             assert!(refused.contains(reason), "{reason}: {refused}");
         }
+        let head = r#"{"schema":1,"kind":"exchange-history","stocks":[[1,5,9]]}"#;
+        std::fs::write(&path, [head.as_bytes(), b"\n\xff\n"].concat()).unwrap();
+        let refused = History::read(&path).unwrap_err();
+        assert!(matches!(refused, LoadError::History { line: 2, .. }), "{refused}");
         std::fs::write(&path, "").unwrap();
         let refused = History::read(&path).unwrap_err().to_string();
         assert!(refused.contains("line 1: it is missing"), "{refused}");

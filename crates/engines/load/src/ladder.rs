@@ -37,6 +37,9 @@ pub struct Step {
     pub carried: bool,
     /// Whether the load generator kept up.
     pub kept_up: bool,
+    /// Whether anything was measured.
+    #[serde(skip)]
+    pub measured: bool,
 }
 
 impl Step {
@@ -56,13 +59,14 @@ impl Step {
             p99_ns,
             carried: enough && is_valid && u128::from(p99_ns) <= target.as_nanos(),
             kept_up: run.generator.kept_up,
+            measured: !run.is_unmeasured(),
         }
     }
 }
 
 /// Returns true if a ladder has gone far enough past its knee.
 pub fn is_enough(steps: &[Step]) -> bool {
-    steps.len() >= BEYOND && steps[steps.len() - BEYOND..].iter().all(|step| !step.carried)
+    steps.len() >= BEYOND && steps[steps.len() - BEYOND..].iter().all(|step| !step.carried && step.measured)
 }
 
 /// Returns the highest requested rate for which it and all lower rates were sustained.
@@ -70,10 +74,10 @@ pub fn knee(steps: &[Step]) -> Option<f64> {
     steps.iter().take_while(|step| step.carried).map(|step| step.asked_per_s).last()
 }
 
-/// Returns true if the knee may be higher than the result of [`knee`]: no higher rate was tried, or
-/// the load generator was the bottleneck at that rate.
+/// Returns true if the knee may be higher than the result of [`knee`]: no higher rate was tried, the
+/// load generator was the bottleneck at that rate, or nothing was measured at it.
 pub fn knee_is_least(steps: &[Step]) -> bool {
-    steps.iter().find(|step| !step.carried).is_none_or(|step| !step.kept_up)
+    steps.iter().find(|step| !step.carried).is_none_or(|step| !step.kept_up || !step.measured)
 }
 
 /// The scalability law fitted to the throughput of a closed loop.
@@ -133,7 +137,15 @@ mod tests {
 
     fn step(asked_per_s: f64, carried: bool) -> Step {
         let (offered_per_s, answered_per_s) = (asked_per_s - 0.5, asked_per_s - 0.5);
-        Step { asked_per_s, offered_per_s, answered_per_s, p99_ns: 1, carried, kept_up: true }
+        Step {
+            asked_per_s,
+            offered_per_s,
+            answered_per_s,
+            p99_ns: 1,
+            carried,
+            kept_up: true,
+            measured: true,
+        }
     }
 
     /// An open-loop run at 1000 requests per second for one second.
@@ -224,6 +236,20 @@ mod tests {
         let of_the_load = Step { kept_up: false, ..step(2.0, false) };
         assert!(knee_is_least(&[step(1.0, true), of_the_load.clone(), step(3.0, false)]));
         assert!(!knee_is_least(&[step(1.0, false), of_the_load]));
+    }
+
+    #[test]
+    fn a_rate_without_due_requests_is_not_measured() {
+        let idle = run(0, 0, 0);
+        assert!(idle.had_nothing_due() && idle.is_unmeasured());
+        let step_of = |run: &Run| Step::new(run, Duration::from_millis(1));
+        let idle_step = step_of(&idle);
+        assert!(!idle_step.carried && !idle_step.measured);
+        assert!(!is_enough(&[idle_step.clone(), idle_step.clone()]));
+        assert!(knee_is_least(&[idle_step, step(2.0, true)]));
+        // Requests were due here, but none was sent.
+        let unsent = run(0, 0, 5);
+        assert!(!unsent.is_unmeasured() && step_of(&unsent).measured);
     }
 
     #[test]

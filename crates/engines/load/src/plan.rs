@@ -158,12 +158,17 @@ impl FromStr for Mix {
     /// Parses `show=1,buy=4,sell=4`; omitted commands have a fraction of zero.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut mix = Self { show: 0.0, buy: 0.0, sell: 0.0 };
+        let mut named = Vec::new();
         for part in text.split(',') {
             let (word, share) = part.split_once('=').unwrap_or((part, "1"));
             let share: f64 = share.parse().map_err(|_| format!("{share:?} is not a number"))?;
             if !share.is_finite() || share < 0.0 {
                 return Err(format!("a share must not be negative or infinite: {share}"));
             }
+            if named.contains(&word) {
+                return Err(format!("{word} is listed twice"));
+            }
+            named.push(word);
             match word {
                 "show" => mix.show = share,
                 "buy" => mix.buy = share,
@@ -171,11 +176,11 @@ impl FromStr for Mix {
                 _ => return Err(format!("unknown command {word:?}; must be show, buy or sell")),
             }
         }
-        if mix.show + mix.buy + mix.sell > 0.0 {
-            Ok(mix)
-        } else {
-            Err("at least one share must be above 0".into())
+        let sum = mix.show + mix.buy + mix.sell;
+        if !sum.is_finite() {
+            return Err("the sum of the shares is too large".into());
         }
+        if sum > 0.0 { Ok(mix) } else { Err("at least one share must be above 0".into()) }
     }
 }
 
@@ -423,7 +428,7 @@ mod tests {
             assert!(bad.parse::<Skew>().is_err(), "{bad}");
         }
         assert_eq!("buy=2,sell".parse(), Ok(Mix { show: 0.0, buy: 2.0, sell: 1.0 }));
-        for bad in ["", "show=0", "buy=-1", "steal=1"] {
+        for bad in ["", "show=0", "buy=-1", "steal=1", "show=1e308,buy=1e308", "show=1,show=3,buy=1"] {
             assert!(bad.parse::<Mix>().is_err(), "{bad}");
         }
     }

@@ -129,6 +129,21 @@ impl Run {
         of.sent > 0 && of.answered + of.failed + of.unsent == 0 && is_fine
     }
 
+    /// Returns true if no request was due in a run that lasted its whole duration, so nothing was
+    /// sent or measured.
+    pub fn had_nothing_due(&self) -> bool {
+        let of = &self.outcomes;
+        let none = of.sent + of.answered + of.failed + of.unsent + of.sessions == 0;
+        let is_fine = of.wrong == 0 && self.conservation.differences.is_empty();
+        self.due == Some(0) && none && is_fine
+    }
+
+    /// Returns true if nothing was measured, although nothing was wrong: the run ended in its
+    /// warm-up, or no request was due.
+    pub fn is_unmeasured(&self) -> bool {
+        self.ended_in_warm_up() || self.had_nothing_due()
+    }
+
     /// Returns the share of requests without an answer if it exceeds [`UNANSWERED_MAX`]: the other
     /// answers then say little about the server. Requests that were due but never sent have no
     /// answer either. Requests of the warm-up do not count.

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &LoadArgs) -> Ended {
     if let Some(path) = &args.check {
         return check(path, args.json);
     }
-    if !args.remote && !args.target.ip().is_loopback() {
+    if !args.remote && !is_local(args) {
         return Err(Failure::refused(format!(
             "{} is not on this machine; use --remote if it belongs to you",
             args.target
@@ -88,6 +88,13 @@ pub(crate) fn run(args: &LoadArgs) -> Ended {
     out::then(printed, Err(first))
 }
 
+/// Returns true if the target is on this machine. A null server at an unspecified address also
+/// listens to other machines.
+fn is_local(args: &LoadArgs) -> bool {
+    let ip = args.target.ip().to_canonical();
+    ip.is_loopback() || (ip.is_unspecified() && !args.null_server)
+}
+
 /// Checks a recorded history.
 fn check(path: &std::path::Path, json: bool) -> Ended {
     let history = History::read(path).map_err(failure)?;
@@ -118,17 +125,14 @@ fn end(args: &LoadArgs, document: &Document, interrupted: bool) -> Ended {
         stderr::message(lost);
         return Ok(Exit::Failed);
     }
-    if document.runs.iter().any(|run| !run.is_right() && !run.ended_in_warm_up()) {
+    if document.runs.iter().any(|run| !run.is_right() && !run.is_unmeasured()) {
         stderr::message(
             "the server gave no answers or wrong ones, or its final stocks do not match its answers",
         );
         return Ok(Exit::Failed);
     }
-    if document.runs.iter().any(Run::ended_in_warm_up) {
-        stderr::message(
-            "the run ended within its warm-up, so nothing was measured; use a shorter --warm-up or \
-             more --requests",
-        );
+    if let Some(reason) = unmeasured(args, &document.runs) {
+        stderr::message(&reason);
         return Ok(Exit::Refused);
     }
     if !document.multiclient.as_ref().is_none_or(ioloom_load::MultiRun::is_right) {
@@ -165,6 +169,24 @@ fn end(args: &LoadArgs, document: &Document, interrupted: bool) -> Ended {
         }
         _ => Ok(Exit::Ok),
     }
+}
+
+/// Returns why a run has no result although nothing was wrong.
+fn unmeasured(args: &LoadArgs, runs: &[Run]) -> Option<String> {
+    if runs.iter().any(Run::ended_in_warm_up) {
+        return Some(
+            "the run ended within its warm-up, so nothing was measured; use a shorter --warm-up or \
+             more --requests"
+                .to_owned(),
+        );
+    }
+    let rate = match (args.sessions, args.ladder.is_empty()) {
+        (Some(_), _) => "a higher rate of --sessions",
+        (None, true) => "a higher --rate",
+        (None, false) => "higher rates of --ladder",
+    };
+    let is_idle = runs.iter().any(Run::had_nothing_due);
+    is_idle.then(|| format!("nothing was due; use a longer --duration or {rate}"))
 }
 
 /// Returns true if a run ended early because its server disappeared.
@@ -230,8 +252,13 @@ fn threads(args: &LoadArgs, connections: usize) -> usize {
 /// Reads a commands file.
 fn commands(path: &Path) -> Result<Arc<Commands>, Failure> {
     let message = |why: &dyn Display| format!("cannot read commands file {}: {why}", quoted(path));
-    let text = std::fs::read_to_string(path)
+    let bytes = std::fs::read(path)
         .map_err(|e| Failure::failed(message(&ioloom_failure::reason(&e))))?;
+    let text = String::from_utf8(bytes).map_err(|e| {
+        let valid = &e.as_bytes()[..e.utf8_error().valid_up_to()];
+        let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
+        Failure::usage(message(&format!("line {line}: not valid UTF-8")))
+    })?;
     Commands::parse(&text).map(Arc::new).map_err(|why| Failure::usage(message(&why)))
 }
 
@@ -397,6 +424,9 @@ fn scaling(runs: &[Run], anyway: bool) -> Result<Scaling, String> {
     }
     if runs.iter().any(|run| run.lost.is_some()) {
         return Err("the server was lost".to_owned());
+    }
+    if let Some(run) = runs.iter().find(|run| run.is_unmeasured()) {
+        return Err(format!("nothing was measured with --connections {}", run.connections));
     }
     if let Some(run) =
         runs.iter().find(|run| !run.is_right() || run.too_many_unanswered().is_some())

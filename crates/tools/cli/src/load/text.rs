@@ -3,6 +3,7 @@
 use super::args::LoadArgs;
 use super::document::{Checked, Document, Floors};
 use crate::out::{columns_of, table, table_text, wrap};
+use ioloom_load::ladder::Step;
 use ioloom_load::{Conservation, Generator, Latency, MultiRun, Outcomes, Run, Stall};
 use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
 use std::fmt::Write;
@@ -239,6 +240,24 @@ fn conserved(conservation: &Conservation) -> String {
     out
 }
 
+/// Returns what limits the result of a run, or the step of a ladder.
+fn notes_on(run: &Run, step: Option<&Step>) -> Vec<&'static str> {
+    let is_unmeasured = run.is_unmeasured();
+    [
+        (is_unmeasured, "no result"),
+        (!is_unmeasured && step.is_some_and(|step| !step.carried), "not sustained"),
+        (!run.generator.kept_up, "the load generator was the bottleneck"),
+        (run.generator.unknown.is_some(), "load generator utilisation partly unknown"),
+        (run.interrupted, "interrupted"),
+        (run.lost.is_some(), "the server was lost"),
+        (!is_unmeasured && !run.is_right(), "WRONG"),
+        (run.too_many_unanswered().is_some(), "too many unanswered"),
+    ]
+    .into_iter()
+    .filter_map(|(applies, note)| applies.then_some(note))
+    .collect()
+}
+
 fn several(runs: &[Run], document: &Document, args: &LoadArgs, width: usize) -> String {
     let mut table = table(width);
     let mut notes = String::new();
@@ -253,28 +272,7 @@ fn several(runs: &[Run], document: &Document, args: &LoadArgs, width: usize) -> 
         let latency = &run.latency.corrected;
         let time = |ns: u64| format_ns(ns as f64);
         let law = document.scaling.as_ref().and_then(|scaling| scaling.errors.get(at));
-        let mut note = Vec::new();
-        if document.steps.get(at).is_some_and(|step| !step.carried) {
-            note.push("not sustained");
-        }
-        if !run.generator.kept_up {
-            note.push("the load generator was the bottleneck");
-        }
-        if run.generator.unknown.is_some() {
-            note.push("load generator utilisation partly unknown");
-        }
-        if run.interrupted {
-            note.push("interrupted");
-        }
-        if run.lost.is_some() {
-            note.push("the server was lost");
-        }
-        if !run.is_right() && !run.ended_in_warm_up() {
-            note.push("WRONG");
-        }
-        if run.too_many_unanswered().is_some() {
-            note.push("too many unanswered");
-        }
+        let note = notes_on(run, document.steps.get(at));
         let asked = run.asked_per_s.filter(|_| rates);
         let name = asked.map_or_else(|| run.connections.to_string(), rate);
         if !note.is_empty() {
@@ -314,6 +312,13 @@ fn knee(document: &Document) -> String {
         let knee = knee.map_or_else(|| "unknown".to_owned(), |knee| format!("{knee} or more"));
         let why = if interrupted { "was interrupted" } else { "failed" };
         return format!("knee: {knee} (the ladder {why})");
+    }
+    let first = document.steps.iter().find(|step| !step.carried);
+    if first.is_some_and(|step| !step.measured) {
+        return knee.map_or_else(
+            || "knee: unknown: nothing was measured at the lowest rate".to_owned(),
+            |knee| format!("knee: {knee} or more: nothing was measured at the next rate"),
+        );
     }
     match (knee, document.knee_is_least) {
         (Some(knee), false) => format!("knee: {knee} is the highest sustained rate"),
