@@ -68,13 +68,19 @@ impl Commands {
                 self.stocks = stocks.ok_or(format!("stocks must be 1 to {STOCKS_MAX}"))?;
             }
             "script" => match rest {
-                [name, text] => self.scripts.push((format!("{{{name}}}"), text.clone())),
+                [name, text] => {
+                    let word = format!("{{{name}}}");
+                    if self.scripts.iter().any(|(other, _)| *other == word) {
+                        return Err(format!("script '{name}' is repeated"));
+                    }
+                    self.scripts.push((word, text.clone()));
+                }
                 _ => return Err("expected script NAME TEXT; quote the text".to_owned()),
             },
             "prepare" => self.prepare.push(command()?),
-            "show" => self.show = Some(command()?),
-            "buy" => self.buy = Some(command()?),
-            "sell" => self.sell = Some(command()?),
+            "show" => set(&mut self.show, name, command()?)?,
+            "buy" => set(&mut self.buy, name, command()?)?,
+            "sell" => set(&mut self.sell, name, command()?)?,
             _ => {
                 return Err(format!(
                     "unknown word '{name}'; use stocks, script, prepare, show, buy or sell"
@@ -105,6 +111,14 @@ impl Commands {
             encode_words(&filled(command, stock, count), out);
         }
     }
+}
+
+/// Sets the command of a kind of requests, which must not have one.
+fn set(slot: &mut Option<Vec<String>>, name: &str, words: Vec<String>) -> Result<(), String> {
+    if slot.replace(words).is_some() {
+        return Err(format!("{name} is repeated"));
+    }
+    Ok(())
 }
 
 /// Replaces the numbers in a command.
@@ -154,6 +168,8 @@ mod tests {
             ("fly X\n", "line 1: unknown word 'fly'"),
             ("buy \"X\n", "line 1: "),
             ("script a\n", "line 1: expected script"),
+            ("script a x\nscript a y\n", "line 2: script 'a' is repeated"),
+            ("buy X\nbuy Y\n", "line 2: buy is repeated"),
         ] {
             let error = Commands::parse(text).unwrap_err();
             assert!(error.contains(word), "{text:?}: {error}");

@@ -1,6 +1,7 @@
 //! Errors of a load.
 
 use ioloom_failure::{PathError, quoted, reason};
+use ioloom_tls::SessionError;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -46,6 +47,14 @@ pub enum LoadError {
         /// What went wrong.
         reason: String,
     },
+    /// The TLS session with the server failed.
+    #[error("cannot use TLS with {target}: {source}{}", tls_advice(source))]
+    Tls {
+        /// The server.
+        target: SocketAddr,
+        /// What went wrong.
+        source: SessionError,
+    },
     /// A command that prepares the load failed.
     #[error("cannot prepare {target}: {reason}; check the commands file")]
     Prepare {
@@ -85,7 +94,23 @@ pub enum LoadError {
     },
 }
 
+fn tls_advice(error: &SessionError) -> &'static str {
+    if error.is_without_tls() {
+        "; omit --tls"
+    } else if error.is_of_certificate() {
+        "; check the certificate of the server, --tls-ca and --tls-name"
+    } else {
+        ""
+    }
+}
+
 impl LoadError {
+    /// Returns the error of a TLS session with the server, if this is one.
+    pub(crate) fn of_tls(target: SocketAddr, error: &io::Error) -> Option<Self> {
+        let source = error.get_ref()?.downcast_ref::<SessionError>()?.clone();
+        Some(Self::Tls { target, source })
+    }
+
     /// Returns a closure for `map_err`.
     pub(crate) fn system(operation: SystemOperation) -> impl Fn(io::Error) -> Self {
         move |source| Self::System { operation, source }
@@ -119,5 +144,18 @@ impl fmt::Display for SystemOperation {
             Self::CreateEpoll => "create an epoll set",
             Self::Wait => "wait for events",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_errors_are_not_of_tls() {
+        let target = SocketAddr::from(([127, 0, 0, 1], 1));
+        for error in [io::Error::other("x"), io::ErrorKind::WouldBlock.into()] {
+            assert!(LoadError::of_tls(target, &error).is_none(), "{error}");
+        }
     }
 }

@@ -40,7 +40,8 @@ pub(crate) fn list(plan: &LoadPlan, stocks: Option<usize>) -> Result<StockList, 
             let reason = format!("no answer within {} s", plan.timeout.as_secs_f64());
             LoadError::List { target, reason }
         }
-        _ => LoadError::List { target, reason: reason_of(&error) },
+        _ => LoadError::of_tls(target, &error)
+            .unwrap_or_else(|| LoadError::List { target, reason: reason_of(&error) }),
     })?;
     Ok(match stocks {
         None => StockList::of(lines, plan.protocol),

@@ -428,7 +428,7 @@ mod tests {
             assert!(bad.parse::<Skew>().is_err(), "{bad}");
         }
         assert_eq!("buy=2,sell".parse(), Ok(Mix { show: 0.0, buy: 2.0, sell: 1.0 }));
-        for bad in ["", "show=0", "buy=-1", "steal=1", "show=1e308,buy=1e308", "show=1,show=3,buy=1"] {
+        for bad in ["", "show=0", "buy=-1", "steal=1", "show=1e308,buy=1e308", "show=1,show=3"] {
             assert!(bad.parse::<Mix>().is_err(), "{bad}");
         }
     }

@@ -22,7 +22,10 @@ pub(crate) fn prepare(
     let made = channel
         .set_timeouts(plan.timeout, plan.timeout)
         .and_then(|()| set_up(&mut commands, &mut channel, plan));
-    made.map_err(|error| LoadError::Prepare { target, reason: ioloom_failure::reason(&error) })?;
+    made.map_err(|error| {
+        let prepare = || LoadError::Prepare { target, reason: ioloom_failure::reason(&error) };
+        LoadError::of_tls(target, &error).unwrap_or_else(prepare)
+    })?;
     let line = |id| Line { id, left: 0, price: 0 };
     let lines = (1..=commands.stocks).map(line).collect();
     Ok((commands, StockList { lines, is_cut: false }))

@@ -58,3 +58,32 @@ pub enum TlsError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct SessionError(pub(crate) String);
+
+/// Reason of an error of a peer without TLS.
+pub(crate) const NOT_TLS: &str = "the peer did not send TLS";
+
+impl SessionError {
+    /// Returns true if the peer does not use TLS.
+    pub fn is_without_tls(&self) -> bool {
+        self.0 == NOT_TLS
+    }
+
+    /// Returns true if the certificate of the peer is not valid, trusted, or for its name.
+    pub fn is_of_certificate(&self) -> bool {
+        self.0.contains("invalid peer certificate")
+    }
+}
+
+#[cfg(all(test, feature = "rustls"))]
+mod tests {
+    use super::*;
+    use rustls::{CertificateError, Error};
+
+    #[test]
+    fn errors_of_certificates_are_recognised() {
+        let error = Error::InvalidCertificate(CertificateError::UnknownIssuer);
+        let error = SessionError(format!("the handshake failed: {error}"));
+        assert!(error.is_of_certificate() && !error.is_without_tls());
+        assert!(SessionError(NOT_TLS.to_owned()).is_without_tls());
+    }
+}

@@ -1,6 +1,6 @@
 //! TLS state of a connection.
 
-use crate::error::SessionError;
+use crate::error::{NOT_TLS, SessionError};
 use rustls::{Connection, Error};
 use std::fmt;
 use std::io::{Read, Write};
@@ -53,7 +53,7 @@ impl TlsSession {
     fn broken(&self, error: &Error) -> SessionError {
         SessionError(match error {
             Error::InvalidMessage(_) if self.connection.is_handshaking() => {
-                "the peer did not send TLS".to_owned()
+                NOT_TLS.to_owned()
             }
             _ if self.connection.is_handshaking() => format!("the handshake failed: {error}"),
             _ => error.to_string(),

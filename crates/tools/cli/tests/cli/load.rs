@@ -288,9 +288,41 @@ fn an_impossible_history_is_detected() {
 }
 
 #[test]
+fn a_load_without_due_requests_has_no_result() {
+    let home = Home::new();
+    let server = Listening::serve(&home);
+    let few = ["-d", "2ms", "--arrival", "constant"];
+    for (flag, rates) in [("--rate", "0.5"), ("--sessions", "0.5"), ("--ladder", "0.5,1")] {
+        let ran = home.run(&[&["load", &server.address, flag, rates], &few[..]].concat());
+        assert_eq!(ran.code, Some(3), "{flag}: {}{}", ran.out, ran.err);
+        assert!(ran.err.contains("nothing was due") && ran.err.contains(flag), "{}", ran.err);
+        assert!(!ran.out.contains("WRONG"), "{}", ran.out);
+        assert_eq!(ran.out.contains("knee: unknown: nothing"), flag == "--ladder", "{}", ran.out);
+    }
+}
+
+#[test]
+fn a_server_without_tls_is_reported() {
+    let home = Home::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(b"not an order, and not TLS\n").unwrap();
+        // Unread bytes would reset the connection.
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    });
+    home.run(&["load", &target, "--tls"]).one_error(1, &["did not send TLS; omit --tls"]);
+}
+
+#[test]
 fn impossible_loads_are_refused_with_one_error() {
     let home = Home::new();
     home.run(&["load", "192.0.2.1:7004"]).one_error(3, &["--remote"]);
+    home.run(&["load", "0.0.0.0:7004", "--null-server"]).one_error(3, &["--remote"]);
+    for local in ["0.0.0.0:1", "[::ffff:127.0.0.1]:1"] {
+        home.run(&["load", local]).one_error(1, &[local, "cannot connect"]);
+    }
     let address = "'localhost:7004' for ADDRESS:PORT: must be an IP address and a port, such as";
     home.run(&["load", "localhost:7004"]).one_error(2, &[address]);
     home.run(&["load", "127.0.0.1:1"]).one_error(1, &["127.0.0.1:1", "ioloom serve"]);
@@ -362,6 +394,9 @@ fn other_commands_are_sent_and_errors_are_wrong() {
     run("buy FLY\nsell PING\nshow PING\n", 1);
     run("prepare FLY {stock}\nbuy PING\nsell PING\nshow PING\n", 1);
     run("buy PING\n", 2);
+    std::fs::write(home.path("commands"), b"buy PING\n\xff\n").unwrap();
+    let binary = ["load", &server.address, "--commands", "commands", "--protocol", "resp"];
+    home.run(&binary).one_error(2, &["line 2: not valid UTF-8"]);
     let missing = ["load", &server.address, "--commands", "missing", "--protocol", "resp"];
     home.run(&missing).one_error(1, &["missing", "No such file"]);
 }
