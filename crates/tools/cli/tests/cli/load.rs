@@ -1,6 +1,7 @@
 //! `load` as a process, against `serve` as a process.
 
 use crate::home::Home;
+use ioloom_testbed::Certificate;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Stdio};
@@ -302,7 +303,7 @@ fn a_load_without_due_requests_has_no_result() {
 }
 
 #[test]
-fn a_server_without_tls_is_reported() {
+fn tls_errors_are_reported_with_advice() {
     let home = Home::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = listener.local_addr().unwrap().to_string();
@@ -312,7 +313,18 @@ fn a_server_without_tls_is_reported() {
         // Unread bytes would reset the connection.
         let _ = std::io::copy(&mut stream, &mut std::io::sink());
     });
-    home.run(&["load", &target, "--tls"]).one_error(1, &["did not send TLS; omit --tls"]);
+    Certificate::in_dir(&home.path("."));
+    let ran = home.run(&["load", &target, "--tls", "--tls-ca", "certificate.pem"]);
+    ran.one_error(1, &["did not send TLS; omit --tls"]);
+    let of_server = ["--tls-cert", "certificate.pem", "--tls-key", "key.pem"];
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--durability", "none"];
+    let server = Listening::new(&home, &[&serve[..], &of_server].concat());
+    let untrusted = ("other-certificate.pem", "localhost");
+    for (ca, name) in [untrusted, ("certificate.pem", "example.org")] {
+        let args = ["load", &server.address, "--tls", "--tls-ca", ca, "--tls-name", name];
+        let ran = home.run(&args);
+        ran.one_error(1, &["invalid peer certificate", "check the certificate", "--tls-name"]);
+    }
 }
 
 #[test]
