@@ -115,9 +115,19 @@ pub(crate) fn colour() -> bool {
 /// Breaks text at spaces into lines of at most `width` columns, indenting all but the first.
 pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> String {
     let lead: String = text.chars().take_while(|c| *c == ' ').collect();
+    wrap_words(lead, text.split_whitespace(), width, indent)
+}
+
+/// Like [`wrap`], with the words of the text after `lead`. A word may contain spaces.
+pub(crate) fn wrap_words<'a>(
+    lead: String,
+    words: impl IntoIterator<Item = &'a str>,
+    width: usize,
+    indent: usize,
+) -> String {
     let mut out = String::new();
     let (mut line, mut empty) = (lead, true);
-    for word in text.split_whitespace() {
+    for word in words {
         let wide = line.chars().count() + word.chars().count();
         if !empty && wide + 1 > width {
             out.push_str(line.trim_end());

@@ -4,7 +4,8 @@ use super::device::{Cap, Device, Request, Running};
 use super::job::{Job, Unit, Units};
 use super::random::Draws;
 use ioloom_control::{BATCH_NS, Batch, Tuner};
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
 /// What calls cost a worker.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -247,9 +248,11 @@ struct Run<'a> {
     now: u64,
     window: u32,
     window_max: u32,
-    /// End of each worker's step, and the request that it then issues.
-    busy: Vec<Option<(u64, Option<u32>)>>,
-    idle: u32,
+    workers: usize,
+    /// Workers that are busy: end of the step, index, and the request that it then issues.
+    busy: BinaryHeap<Reverse<(u64, u32, Option<u32>)>>,
+    /// Workers that are not; the lowest index is taken first.
+    idle: BinaryHeap<Reverse<u32>>,
     slow: f64,
     known: u32,
     issued: u32,
@@ -260,6 +263,9 @@ struct Run<'a> {
     short: bool,
     completed: usize,
     devices: Vec<Running>,
+    /// The next event of each device, and the devices that have one, by its time.
+    next: Vec<u64>,
+    due: BTreeSet<(u64, usize)>,
     neighbour: Option<Neighbour>,
     /// When each of the neighbour's loops issues next, or issued last.
     readers: Vec<(u64, bool)>,
@@ -286,7 +292,8 @@ impl<'a> Run<'a> {
     fn new(prepared: &'a Prepared<'a>, window: u32, window_max: u32) -> Self {
         let scenario = prepared.scenario;
         let second = scenario.second.filter(|_| prepared.disks == 1);
-        let devices = std::iter::repeat_n(scenario.device, prepared.disks as usize)
+        let workers = scenario.machine.cores.max(1);
+        let devices: Vec<Running> = std::iter::repeat_n(scenario.device, prepared.disks as usize)
             .chain(second)
             .map(|device| Running::new(device, scenario.seed))
             .collect();
@@ -295,8 +302,9 @@ impl<'a> Run<'a> {
             now: 0,
             window,
             window_max,
-            busy: vec![None; scenario.machine.cores.max(1) as usize],
-            idle: scenario.machine.cores.max(1),
+            workers: workers as usize,
+            busy: BinaryHeap::new(),
+            idle: (0..workers).map(Reverse).collect(),
             slow: 1.0,
             known: prepared.units.known,
             issued: 0,
@@ -305,6 +313,8 @@ impl<'a> Run<'a> {
             held_bytes: 0,
             short: false,
             completed: 0,
+            next: vec![u64::MAX; devices.len()],
+            due: BTreeSet::new(),
             devices,
             neighbour: None,
             readers: Vec::new(),
@@ -343,7 +353,7 @@ impl<'a> Run<'a> {
     /// Gives every idle worker its next step.
     fn dispatch(&mut self) {
         let machine = self.prepared.scenario.machine;
-        while self.idle > 0 {
+        while !self.idle.is_empty() {
             let held = self.in_flight + self.ready.len() as u32;
             let room = self.in_flight < self.window && held < self.window_max;
             let fits = held == 0 || self.held_bytes < machine.memory;
@@ -375,11 +385,10 @@ impl<'a> Run<'a> {
                 return;
             };
             let end = self.now.saturating_add(((cost.max(1)) as f64 * self.slow) as u64);
-            let worker = self.busy.iter().position(Option::is_none).expect("an idle worker");
-            self.busy[worker] = Some((end, issues));
-            self.idle -= 1;
+            let Some(Reverse(worker)) = self.idle.pop() else { return };
+            self.busy.push(Reverse((end, worker, issues)));
             if self.outcome.steps.len() < self.prepared.recorded {
-                let (worker, start_ns, end_ns) = (worker as u32, self.now, end);
+                let (start_ns, end_ns) = (self.now, end);
                 self.outcome.steps.push(Step { worker, work, unit: id, start_ns, end_ns });
             }
         }
@@ -403,52 +412,56 @@ impl<'a> Run<'a> {
                 Some(Change::Slower(factor)) => self.slow = factor,
                 None => {}
             }
+            self.reschedule(0);
+        }
+    }
+
+    /// Looks again when the next event of a device is.
+    fn reschedule(&mut self, device: usize) {
+        let next = self.devices[device].next();
+        let before = std::mem::replace(&mut self.next[device], next);
+        if before != next {
+            self.due.remove(&(before, device));
+            if next != u64::MAX {
+                self.due.insert((next, device));
+            }
         }
     }
 
     fn next_event(&self) -> u64 {
-        let workers = self.busy.iter().flatten().map(|(end, _)| *end);
-        let devices = self.devices.iter().map(Running::next);
+        let worker = self.busy.peek().map(|Reverse((end, ..))| *end);
+        let device = self.due.first().map(|(next, _)| *next);
         let readers = self.readers.iter().filter(|(_, waits)| !waits).map(|(at, _)| *at);
-        workers.chain(devices).chain(readers).min().unwrap_or(u64::MAX).max(self.now)
+        readers.chain(worker).chain(device).min().unwrap_or(u64::MAX).max(self.now)
     }
 
     fn advance(&mut self, to: u64) {
         let ns = (to - self.now) as f64;
         let starved = self.issued == self.known && self.in_flight < self.window;
-        self.sums[0] += ns * f64::from(self.idle);
+        self.sums[0] += ns * self.idle.len() as f64;
         self.sums[1] += ns * f64::from(self.in_flight);
         self.sums[2] += if starved { ns } else { 0.0 };
         self.sums[3] += if self.short { ns } else { 0.0 };
         self.flying += ns * f64::from(self.in_flight);
         self.now = to;
-        for worker in 0..self.busy.len() {
-            if let Some((end, issues)) = self.busy[worker]
-                && end <= to
-            {
-                self.busy[worker] = None;
-                self.idle += 1;
-                if let Some(id) = issues {
-                    let unit = self.unit(id);
-                    let request = Request { id: u64::from(id), at: unit.at, bytes: unit.bytes };
-                    let device = usize::from(unit.device).min(self.devices.len() - 1);
-                    self.devices[device].submit(to, request);
-                    if self.flights.len() < self.prepared.recorded {
-                        let (at, bytes) = (unit.at, unit.bytes);
-                        let (device, worker) = (device as u32, worker as u32);
-                        let (issue_ns, end_ns) = (to, to);
-                        let sent = Sent { unit: id, device, at, bytes, worker, issue_ns, end_ns };
-                        self.flights.push(sent);
-                    }
-                }
+        // Steps that end at the same time are in the order of the workers.
+        while let Some(Reverse((end, worker, issues))) = self.busy.peek().copied()
+            && end <= to
+        {
+            self.busy.pop();
+            self.idle.push(Reverse(worker));
+            if let Some(id) = issues {
+                self.submit(to, worker, id);
             }
         }
         self.ask(to);
         let mut ended = std::mem::take(&mut self.ended);
-        for device in &mut self.devices {
-            if device.next() <= to {
-                device.advance(to, &mut ended);
-            }
+        let due = self.due.iter().take_while(|(next, _)| *next <= to);
+        let mut due: Vec<usize> = due.map(|(_, device)| *device).collect();
+        due.sort_unstable();
+        for device in due {
+            self.devices[device].advance(to, &mut ended);
+            self.reschedule(device);
         }
         for id in ended.drain(..) {
             if id >= NEIGHBOUR {
@@ -468,6 +481,20 @@ impl<'a> Run<'a> {
         self.ended = ended;
     }
 
+    /// Gives a device the request that a worker has issued.
+    fn submit(&mut self, now: u64, worker: u32, id: u32) {
+        let unit = self.unit(id);
+        let request = Request { id: u64::from(id), at: unit.at, bytes: unit.bytes };
+        let device = usize::from(unit.device).min(self.devices.len() - 1);
+        self.devices[device].submit(now, request);
+        self.reschedule(device);
+        if self.flights.len() < self.prepared.recorded {
+            let (at, bytes, device) = (unit.at, unit.bytes, device as u32);
+            let (issue_ns, end_ns) = (now, now);
+            self.flights.push(Sent { unit: id, device, at, bytes, worker, issue_ns, end_ns });
+        }
+    }
+
     /// Issues the neighbour's requests that are due.
     fn ask(&mut self, now: u64) {
         for reader in 0..self.readers.len() {
@@ -479,6 +506,7 @@ impl<'a> Run<'a> {
             let place = Draws::new(self.prepared.scenario.seed, 9).below(self.asked, 1 << 34);
             let id = NEIGHBOUR + reader as u64;
             self.devices[0].submit(now, Request { id, at: place, bytes: 4096 });
+            self.reschedule(0);
             self.asked += 1;
         }
     }
@@ -497,7 +525,7 @@ impl<'a> Run<'a> {
         let ns = self.batch_ns as f64;
         let batch = Batch {
             elapsed_ns: self.batch_ns,
-            idle: self.sums[0] / ns / self.busy.len() as f64,
+            idle: self.sums[0] / ns / self.workers as f64,
             in_flight: self.sums[1] / ns,
             ready: self.ready.len() as u32,
             input_limited: self.sums[2] / ns,
@@ -545,7 +573,7 @@ impl<'a> Run<'a> {
 
     fn finish(mut self) -> Outcome {
         // The last steps of the workers.
-        let last = self.busy.iter().flatten().map(|(end, _)| *end).max().unwrap_or(self.now);
+        let last = self.busy.iter().map(|Reverse((end, ..))| *end).max().unwrap_or(self.now);
         self.outcome.ns = last.max(self.now);
         self.outcome.completed = self.completed;
         self.outcome.in_flight = self.flying / (self.now as f64).max(1.0);

@@ -141,6 +141,21 @@ mod tests {
         assert_eq!(sampled.simulated, 3_000);
     }
 
+    /// Steps are those of the workers with the lowest indices, so more workers than needed change nothing.
+    #[test]
+    fn workers_without_work_change_no_step() {
+        let steps = |cores| {
+            let mut scenario = scenario(2_000);
+            scenario.machine.cores = cores;
+            let outcome = scenario.prepare().spread(8, 1.0).record(10_000);
+            let outcome = outcome.run(&mut Fixed::new(8), 8);
+            (outcome.ns, outcome.steps, outcome.sent)
+        };
+        let few = steps(64);
+        assert!(few.1.len() >= 2_000 && few.1.iter().all(|step| step.worker < 64));
+        assert_eq!(few, steps(4_096));
+    }
+
     #[test]
     fn a_sample_continues_like_the_whole_job() {
         for disks in [1, 8] {

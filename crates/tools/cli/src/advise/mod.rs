@@ -13,6 +13,7 @@ mod trial;
 mod watch;
 
 use crate::directories::StoreArg;
+use crate::each::input::once_each;
 use crate::exit::{Ended, Exit, Failure};
 use crate::{interrupt, out, stderr, values};
 use clap::{Args, ValueEnum};
@@ -149,13 +150,15 @@ fn advise(args: &AdviseArgs, profiles: Result<Profiles, Failure>) -> Ended {
     let stop = interrupt::stop_flag();
     let budget = Budget { time: args.budget_time, bytes: args.budget_bytes };
     let how = (args.evict, args.exhaustive);
-    let search = Search::new(&args.paths, &args.compute, budget, how, stop.clone())?;
+    let (paths, warnings) = once_each(&args.paths);
+    warnings.iter().for_each(|warning| stderr::message(warning));
+    let search = Search::new(&paths, &args.compute, budget, how, stop.clone());
     if stop.load(Ordering::Relaxed) {
         return Ok(interrupted());
     }
     let Some(path) = search.sample.first().map(std::path::Path::to_owned) else {
         return Err(Failure::failed(
-            search.first_error().unwrap_or_else(|| none_found(&args.paths, &search)),
+            search.first_error().unwrap_or_else(|| none_found(&paths, &search)),
         ));
     };
     let key = |mean, condition| Key::new(&path, &args.compute, condition, mean);
@@ -278,7 +281,7 @@ mod tests {
             let (paths, budget) = ([dir.path().to_owned()], Budget { time, bytes: 1 << 20 });
             let compute = Compute::None;
             let all = (false, false);
-            let search = Search::new(&paths, &compute, budget, all, Default::default()).unwrap();
+            let search = Search::new(&paths, &compute, budget, all, Default::default());
             (search.sample.len(), none_found(&paths, &search))
         };
         let (files, why) = listed(Duration::ZERO);

@@ -6,7 +6,8 @@
 
 use crate::atomic_file;
 use crate::exit::Failure;
-use ioloom_failure::{Operation, PathError};
+use crate::interrupt;
+use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::Compute;
 use ioloom_sys::file::{self, OpenHow};
 use ioloom_sys::make;
@@ -15,9 +16,15 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Version of the file.
 const SCHEMA: u32 = 1;
+/// Longest accepted file; [`ENTRIES_MAX`] entries with long mount points are shorter.
+const BYTES_MAX: u64 = 8 << 20;
+/// Longest wait for the lock, and the time between two attempts.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(20);
 /// Most entries; the oldest are dropped.
 const ENTRIES_MAX: usize = 1000;
 
@@ -169,15 +176,10 @@ impl Profiles {
         Ok(forgotten)
     }
 
-    /// Changes the file, including what other processes have added since it was read. They wait.
+    /// Changes the file, including what other processes have added since it was read. They wait for a short time.
     fn change(&mut self, change: impl FnOnce(&mut Vec<Entry>)) -> Result<(), Failure> {
-        let lock = self.path.with_extension("json.lock");
-        let dir = self.path.parent().unwrap_or(Path::new("."));
-        let locked = std::fs::create_dir_all(dir).and_then(|()| open_lock(&lock));
         // Held until the end of this function.
-        let _held = locked
-            .and_then(|file| file.lock().map(|()| file))
-            .map_err(|error| Failure::failed(PathError::new(Operation::Write, &lock, error)))?;
+        let _held = locked(&self.path.with_extension("json.lock"))?;
         self.entries = entries(&self.path)?;
         change(&mut self.entries);
         self.write()
@@ -189,6 +191,22 @@ impl Profiles {
         text.push(b'\n');
         atomic_file::write_with_parents(&self.path, text)
     }
+}
+
+/// Opens and locks a lock file. Fails if another process holds the lock for long, or after an interrupt.
+fn locked(path: &Path) -> Result<File, Failure> {
+    let failed = |error| Failure::failed(PathError::new(Operation::Write, path, error));
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let file = std::fs::create_dir_all(dir).and_then(|()| open_lock(path)).map_err(failed)?;
+    let start = Instant::now();
+    while !make::try_lock(&file).map_err(failed)? {
+        if start.elapsed() >= LOCK_WAIT || interrupt::is_raised() {
+            let path = quoted(path);
+            return Err(Failure::failed(format!("the lock {path} is held by another process")));
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(file)
 }
 
 /// Opens a lock file, or creates it. A link is refused: another user may have planted it. A lock of another
@@ -206,24 +224,36 @@ fn open_lock(path: &Path) -> io::Result<File> {
 
 /// Reads the entries of a file; without it there are none.
 fn entries(path: &Path) -> Result<Vec<Entry>, Failure> {
-    match std::fs::read(path) {
-        Ok(text) => {
+    let text = match file::read_text(path, BYTES_MAX) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if matches!(error.kind(), ErrorKind::Other | ErrorKind::InvalidData) => {
+            return Err(damaged(path, &error));
+        }
+        Err(error) => return Err(Failure::failed(PathError::new(Operation::Read, path, error))),
+    };
+    let value: serde_json::Value =
+        serde_json::from_str(&text).map_err(|error| damaged(path, &error))?;
+    // Before the entries: those of another version may have other fields.
+    match value["schema"].as_u64() {
+        Some(schema) if schema > u64::from(SCHEMA) => Err(Failure::failed(format!(
+            "cannot use {}: it was written by a newer version of ioloom (schema {schema}); use that \
+             version or another --store",
+            quoted(path)
+        ))),
+        Some(schema) if schema == u64::from(SCHEMA) => {
             let document: Document =
-                serde_json::from_slice(&text).map_err(|error| damaged(path, &error))?;
-            if document.schema != SCHEMA {
-                return Err(damaged(path, &format!("unknown version {}", document.schema)));
-            }
+                serde_json::from_value(value).map_err(|error| damaged(path, &error))?;
             Ok(document.entries)
         }
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(Failure::failed(PathError::new(Operation::Read, path, error))),
+        _ => Err(damaged(path, &format!("unknown version {}", value["schema"]))),
     }
 }
 
 fn damaged(path: &Path, why: &dyn std::fmt::Display) -> Failure {
     Failure::failed(format!(
         "cannot read {}: {why}; remove the file to start without profiles",
-        ioloom_failure::quoted(path)
+        quoted(path)
     ))
 }
 
@@ -341,9 +371,55 @@ mod tests {
     #[test]
     fn a_damaged_file_is_an_error_and_not_empty() {
         let dir = tempfile::tempdir().unwrap();
-        for text in ["{", "{\"schema\": 99, \"entries\": []}"] {
+        for text in ["{", "[]", "{}", "{\"schema\": 0, \"entries\": []}"] {
             std::fs::write(dir.path().join("profiles.json"), text).unwrap();
-            assert!(Profiles::read(dir.path()).err().unwrap().message.contains("profiles.json"));
+            let message = Profiles::read(dir.path()).err().unwrap().message;
+            assert!(message.contains("profiles.json") && message.contains("remove"), "{message}");
         }
+    }
+
+    #[test]
+    fn the_file_of_a_newer_version_is_not_called_damaged() {
+        let dir = tempfile::tempdir().unwrap();
+        for text in ["{\"schema\": 99, \"entries\": []}", "{\"schema\": 2, \"all\": {}}"] {
+            std::fs::write(dir.path().join("profiles.json"), text).unwrap();
+            let message = Profiles::read(dir.path()).err().unwrap().message;
+            assert!(message.contains("newer version") && !message.contains("remove"), "{message}");
+        }
+    }
+
+    #[test]
+    fn pipes_and_huge_files_are_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("profiles.json");
+        let message = || Profiles::read(dir.path()).err().unwrap().message;
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert!(message().contains("it is a named pipe"), "{}", message());
+        std::fs::remove_file(&path).unwrap();
+        File::create(&path).unwrap().set_len(3 << 30).unwrap();
+        assert!(message().contains("it is larger than"), "{}", message());
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert!(message().contains("it is a device"), "{}", message());
+    }
+
+    #[test]
+    fn a_lock_of_another_process_is_not_awaited_without_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut profiles = Profiles::read(dir.path()).unwrap();
+        profiles.keep(entry(Condition::Warm, "read/threads:n=2")).unwrap();
+        let lock = File::open(dir.path().join("profiles.json.lock")).unwrap();
+        assert!(make::try_lock(&lock).unwrap());
+        let start = Instant::now();
+        for failure in [
+            profiles.keep(entry(Condition::Cold, "read/threads:n=2")).unwrap_err(),
+            profiles.forget(|_| true).unwrap_err(),
+        ] {
+            assert!(failure.message.contains("held by another process"), "{}", failure.message);
+        }
+        assert!(start.elapsed() < Duration::from_secs(60));
+        drop(lock);
+        profiles.keep(entry(Condition::Cold, "read/threads:n=2")).unwrap();
+        assert_eq!(profiles.entries.len(), 2);
     }
 }

@@ -5,8 +5,7 @@
 //! what is in memory.
 
 use super::watch::within;
-use crate::exit::Failure;
-use ioloom_failure::{Operation, PathError, quoted};
+use crate::each::input::usable_kind;
 use ioloom_sys::file::{self, Kind, OpenHow};
 use ioloom_walk::PathList;
 use std::os::unix::ffi::OsStrExt;
@@ -33,7 +32,7 @@ pub(super) struct Sample {
     /// Whether parts may be taken again.
     pub(super) again: bool,
     pub(super) walk_ns: u64,
-    /// Directories that could not be read.
+    /// Arguments and directories that could not be read.
     pub(super) errors: Vec<String>,
 }
 
@@ -63,17 +62,14 @@ pub(super) struct Total {
 
 impl Sample {
     /// Lists the files below some paths.
-    pub(super) fn list(how: &Listing<'_>, seed: u64) -> Result<Self, Failure> {
+    pub(super) fn list(how: &Listing<'_>, seed: u64) -> Self {
         let time = how.time;
         let start = Instant::now();
         let (mut complete, mut list, mut errors) = (true, PathList::new(), Vec::new());
         for path in how.paths {
-            let kind = file::kind_of(path)
-                .map_err(PathError::on(Operation::Stat, path))
-                .map_err(Failure::failed)?;
-            match kind {
-                Kind::Regular => list.push(path.as_os_str().as_bytes()),
-                Kind::Directory => {
+            match usable_kind(path) {
+                Err(error) => errors.push(error),
+                Ok(Kind::Directory) => {
                     let left = time.map(|time| time.saturating_sub(start.elapsed()));
                     let found =
                         within(left, &how.stop, |cancel| ioloom::tree(path).cancel(cancel).walk());
@@ -81,17 +77,11 @@ impl Sample {
                     errors.extend(found.errors.iter().map(ToString::to_string));
                     list.append(found.files);
                 }
-                other => {
-                    return Err(Failure::failed(format!(
-                        "cannot read {}: it is {}, not a regular file or a directory",
-                        quoted(path),
-                        other.word()
-                    )));
-                }
+                Ok(_) => list.push(path.as_os_str().as_bytes()),
             }
         }
         let walk_ns = start.elapsed().as_nanos() as u64;
-        Ok(Self { errors, complete, walk_ns, ..Self::of(list, seed) })
+        Self { errors, complete, walk_ns, ..Self::of(list, seed) }
     }
 
     fn of(list: PathList, seed: u64) -> Self {
@@ -313,7 +303,7 @@ mod tests {
     fn files_that_were_just_written_are_in_memory() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("one"), vec![1; 100_000]).unwrap();
-        let sample = Sample::list(&Listing::of(dir.path()), 1).unwrap();
+        let sample = Sample::list(&Listing::of(dir.path()), 1);
         if let Some(share) = sample.resident(10, Duration::from_secs(60)) {
             assert!(share > 0.0, "{share}");
         }
@@ -327,7 +317,7 @@ mod tests {
         let (no_time, stopped) = (Some(Duration::ZERO), Listing::of(dir.path()));
         let late = Listing { time: no_time, ..Listing::of(dir.path()) };
         for how in [late, Listing { stop, ..stopped }] {
-            let sample = Sample::list(&how, 1).unwrap();
+            let sample = Sample::list(&how, 1);
             assert_eq!((sample.len(), sample.complete), (0, false));
         }
     }
@@ -348,7 +338,7 @@ mod tests {
         for name in ["a", "b"] {
             std::fs::write(dir.path().join(name), vec![1; 100_000]).unwrap();
         }
-        let sample = Sample::list(&Listing::of(dir.path()), 1).unwrap();
+        let sample = Sample::list(&Listing::of(dir.path()), 1);
         let (last, _) = *sample.runs.last().unwrap();
         std::fs::remove_file(sample.list.path(last)).unwrap();
         assert_eq!(sample.resident(10, Duration::ZERO), None);
@@ -360,7 +350,7 @@ mod tests {
         for name in ["a", "b", "c"] {
             std::fs::write(dir.path().join(name), "text").unwrap();
         }
-        let sample = Sample::list(&Listing::of(dir.path()), 1).unwrap();
+        let sample = Sample::list(&Listing::of(dir.path()), 1);
         let found = sample.one_of_each_device(10, Duration::from_secs(60));
         assert_eq!(found, [sample.first().unwrap()]);
     }
@@ -409,7 +399,7 @@ mod tests {
         for i in 0..20 {
             std::fs::write(dir.path().join(i.to_string()), vec![0; 100 * i]).unwrap();
         }
-        let sample = Sample::list(&Listing::of(dir.path()), 1).unwrap();
+        let sample = Sample::list(&Listing::of(dir.path()), 1);
         let go = AtomicBool::new(false);
         let total = sample.total(Duration::from_secs(60), &go);
         assert_eq!((total.files, total.bytes, sample.complete), (20, 19_000.0, true));

@@ -107,16 +107,16 @@ impl<'a> Search<'a> {
         budget: Budget,
         (evict, all): (bool, bool),
         stop: Arc<AtomicBool>,
-    ) -> Result<Self, Failure> {
+    ) -> Self {
         let start = Instant::now();
         let time = (!all).then(|| budget.time.mul_f64(LIST));
         let seed =
             ioloom_sys::clock::monotonic_ns() ^ u64::from(std::process::id()).rotate_left(40);
-        let mut sample = Sample::list(&Listing { paths, time, stop: stop.clone() }, seed)?;
+        let mut sample = Sample::list(&Listing { paths, time, stop: stop.clone() }, seed);
         sample.again = evict;
         let start = if all { Instant::now() } else { start };
         let (bytes, largest, evicting, evicted) = (0, 0, Duration::ZERO, 0);
-        let search = Self {
+        Self {
             compute,
             evict,
             stop,
@@ -130,8 +130,7 @@ impl<'a> Search<'a> {
             error: None,
             seed,
             sample,
-        };
-        Ok(search)
+        }
     }
 
     /// Runs a plan on a part of the files, within what is left of the budget.

@@ -8,7 +8,7 @@ use super::search::{Budget, COLD, Found, Search};
 use super::trial::WARM;
 use crate::out;
 use ioloom::Plan;
-use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
+use ioloom_model::units::{format_count, format_counted, format_ns, format_size, readable};
 use ioloom_model::{Compute, Hash};
 use serde_json::{Value, json};
 
@@ -413,17 +413,19 @@ pub(super) fn profiles_text(profiles: &Profiles) -> String {
     let mut text = String::new();
     for entry in &profiles.entries {
         let key = &entry.key;
-        let files = format!(
-            "{}, {}, {}, files up to {}, Linux {}",
-            key.file_system,
+        // Mount points may contain spaces and control characters.
+        let file_system = format!("{},", readable(&key.file_system));
+        let files = readable(&format!(
+            "{}, {}, files up to {}, Linux {}",
             key.compute,
             key.condition.word(),
             key.size_class,
             key.kernel,
-        );
+        ));
         let plan = format!("  {} ({:.2} × the speed of the default)", entry.plan, entry.gain);
-        text += &out::wrap(&files, width, 4);
-        text += &out::wrap(&plan, width, 4);
+        let words = std::iter::once(file_system.as_str()).chain(files.split_whitespace());
+        text += &out::wrap_words(String::new(), words, width, 4);
+        text += &out::wrap(&readable(&plan), width, 4);
     }
     text
 }
@@ -448,11 +450,40 @@ pub(super) fn forgotten(count: usize, json: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advise::profile::{Entry, Key};
     use crate::advise::trial::Trial;
 
     fn tried(plan: &str, times: &[u64]) -> Tried {
         let trial = |ns: &u64| Trial { files: 1, elapsed_ns: *ns, ..Trial::default() };
         Tried { trials: times.iter().map(trial).collect(), ..Tried::new(plan.parse().unwrap()) }
+    }
+
+    #[test]
+    fn names_of_file_systems_are_printed_whole_and_escaped() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut profiles = Profiles::read(dir.path()).unwrap();
+        let point = format!("/mnt/a  b\u{1b}[31m\n{}", "long name ".repeat(30));
+        profiles.entries.push(Entry {
+            key: Key {
+                file_system: format!("ext4 on /dev/sda1 (8:1 at {point})"),
+                compute: "xxh3".to_owned(),
+                condition: Condition::Cold,
+                size_class: "4MiB".to_owned(),
+                kernel: "6.12".to_owned(),
+            },
+            plan: "read/threads:n=2".to_owned(),
+            gain: 1.5,
+            learnt_unix_ms: 1,
+        });
+        let text = profiles_text(&profiles);
+        assert!(
+            text.starts_with("ext4 on /dev/sda1 (8:1 at /mnt/a  b\\u{1b}[31m\\nlong"),
+            "{text}"
+        );
+        assert!(text.lines().next().unwrap().ends_with("long name ),"), "{text}");
+        assert!(
+            text.contains("xxh3, cold, files up to 4MiB, Linux 6.12\n  read/threads:n=2 (1.50 ×")
+        );
     }
 
     #[test]

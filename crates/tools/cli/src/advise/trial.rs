@@ -354,7 +354,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("one"), "text").unwrap();
         for compute in ["sleep:30s", "spin:30s"] {
-            let sample = Sample::list(&Listing::of(dir.path()), 1).unwrap();
+            let sample = Sample::list(&Listing::of(dir.path()), 1);
             let stop = AtomicBool::new(false);
             let time = Duration::from_millis(50);
             let limits = Limits { time, bytes: u64::MAX, largest: 0, stop: &stop };
@@ -387,7 +387,7 @@ mod tests {
         // The files and one piece for each thread fit, but nothing that is read ahead of each file.
         let bytes = (4 << 20) + 4 * CHUNK_BYTES + (64 << 10);
         let limits = Limits { time, bytes, largest: 0, stop: &stop };
-        let sample = Sample::list(&Listing::of(dir.path()), 1).unwrap();
+        let sample = Sample::list(&Listing::of(dir.path()), 1);
         let plan = "read/threads:n=4".parse().unwrap();
         let trial = run(sample.all(), plan, &Compute::None, limits).unwrap();
         assert_eq!((trial.files, trial.cut, trial.largest), (4, false, CHUNK_BYTES));
@@ -403,7 +403,7 @@ mod tests {
         let time = Duration::from_secs(100);
         let limits = Limits { time, bytes: 3 << 20, largest: 4096, stop: &stop };
         let plan = "nowait/window:l=512,p=2/memory=128MiB".parse().unwrap();
-        let sample = Sample::list(&Listing::of(dir.path()), 1).unwrap();
+        let sample = Sample::list(&Listing::of(dir.path()), 1);
         let trial = run(sample.all(), plan, &Compute::None, limits).unwrap();
         assert_eq!((trial.files, trial.cut, trial.largest), (200, false, 4096));
     }

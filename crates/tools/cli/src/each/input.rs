@@ -203,7 +203,7 @@ fn arguments(args: &EachArgs, paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) 
 
 /// Removes repeated arguments with a warning. Also warns if one argument is inside another, because
 /// those files are read twice.
-fn once_each(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
+pub(crate) fn once_each(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
     let mut once: Vec<PathBuf> = Vec::new();
     let mut real: Vec<PathBuf> = Vec::new();
     let mut seen: HashMap<PathBuf, usize> = HashMap::new();
@@ -244,22 +244,28 @@ impl Usable {
     fn of(paths: &[PathBuf]) -> Self {
         let mut usable = Self::default();
         for path in paths {
-            let error = match file::kind_of(path) {
-                Ok(kind @ (Kind::Directory | Kind::Regular)) => {
+            match usable_kind(path) {
+                Ok(kind) => {
                     usable.directories |= kind == Kind::Directory;
                     usable.paths.push((path.clone(), kind));
-                    continue;
                 }
-                Ok(other) => format!(
-                    "cannot read {}: it is {}, not a regular file or a directory",
-                    quoted(path),
-                    other.word()
-                ),
-                Err(error) => PathError::new(Operation::Stat, path, error).to_string(),
-            };
-            usable.errors.push((path.clone(), error));
+                Err(error) => usable.errors.push((path.clone(), error)),
+            }
         }
         usable
+    }
+}
+
+/// Returns whether an argument is a directory or a regular file, or why it cannot be read.
+pub(crate) fn usable_kind(path: &Path) -> Result<Kind, String> {
+    match file::kind_of(path) {
+        Ok(kind @ (Kind::Directory | Kind::Regular)) => Ok(kind),
+        Ok(other) => Err(format!(
+            "cannot read {}: it is {}, not a regular file or a directory",
+            quoted(path),
+            other.word()
+        )),
+        Err(error) => Err(PathError::new(Operation::Stat, path, error).to_string()),
     }
 }
 

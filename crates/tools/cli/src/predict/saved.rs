@@ -7,6 +7,7 @@ use crate::version;
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_predict::answer::profile::Measured;
 use ioloom_predict::knee::Knee;
+use ioloom_sys::file;
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -139,10 +140,7 @@ pub(super) fn write(store: &StoreArg, calibration: &Calibration) -> Result<PathB
 /// `None` if that has none, or cannot be read.
 pub(super) fn unusable_server_dropped(store: &StoreArg) -> Option<String> {
     let path = path(store).ok()?;
-    if std::fs::metadata(&path).ok()?.len() > BYTES_MAX {
-        return None;
-    }
-    let text = std::fs::read_to_string(path).ok()?;
+    let text = file::read_text(&path, BYTES_MAX).ok()?;
     let value: serde_json::Value = serde_json::from_str(&text).ok()?;
     (!value["measured"]["exchange"].is_null()).then(|| {
         "dropped the earlier probes of the server, whose calibration cannot be used; --calibrate --exchange \
@@ -155,22 +153,16 @@ pub(super) fn unusable_server_dropped(store: &StoreArg) -> Option<String> {
 /// processor times of a job are those of the program that probed.
 pub(super) fn read(store: &StoreArg) -> Result<Option<Calibration>, Failure> {
     let path = path(store)?;
-    let read = || -> std::io::Result<Option<String>> {
-        let bytes = std::fs::metadata(&path)?.len();
-        if bytes > BYTES_MAX {
-            return Ok(None);
-        }
-        std::fs::read_to_string(&path).map(Some)
-    };
     let invalid = |reason: String| {
         let path = quoted(&path);
         Failure::failed(format!(
             "cannot use {path}: {reason}; run 'ioloom predict --calibrate' again"
         ))
     };
-    let text = match read() {
-        Ok(Some(text)) => text,
-        Ok(None) => return Err(invalid("it is too large for a calibration".to_owned())),
+    let text = match file::read_text(&path, BYTES_MAX) {
+        Ok(text) => text,
+        // Not a regular file, or too large.
+        Err(e) if e.kind() == ErrorKind::Other => return Err(invalid(e.to_string())),
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
         Err(e) if e.kind() == ErrorKind::InvalidData => {
             return Err(invalid("it is not valid UTF-8".to_owned()));

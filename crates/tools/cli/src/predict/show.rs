@@ -87,9 +87,10 @@ fn enough(answer: &Answer) -> String {
     format!("{} {axis}", format_count(u64::from(answer.enough)))
 }
 
-/// Formats a rate with three significant digits.
+/// Formats a rate with three significant digits, and tiny ones with an exponent.
 fn rate(per_s: f64) -> String {
     let (value, unit) = match per_s {
+        _ if per_s > 0.0 && per_s < 1e-3 => return format!("{per_s:.2e}"),
         _ if per_s >= 999_500.0 => (per_s / 1e6, "M"),
         _ if per_s >= 999.5 => (per_s / 1e3, "k"),
         _ => (per_s, ""),
@@ -165,6 +166,8 @@ mod tests {
     #[test]
     fn rates_have_three_significant_digits() {
         for (per_s, expected) in [
+            (9.5184e-7, "9.52e-7"),
+            (0.001, "0.00100"),
             (0.0171, "0.0171"),
             (1.0, "1.00"),
             (9.999, "10.0"),

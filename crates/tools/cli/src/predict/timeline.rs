@@ -1,7 +1,7 @@
 //! A simulated run as a trace, for `ioloom trace`.
 
 use ioloom_model::{Evidence, Quality, State, StateTable, StateTime};
-use ioloom_predict::machine::{Outcome, Step, Work};
+use ioloom_predict::machine::{Outcome, Sent, Step, Work};
 use ioloom_trace::{Device, NO_CPU, Request, Segment, Series, Span, SpanKind, Thread, Trace};
 
 /// Source of all states.
@@ -11,7 +11,9 @@ const SOURCE: &str = "simulated";
 pub(super) fn trace(title: &str, outcome: &Outcome, cores: u32) -> Trace {
     // If the records were cut, everything after the first missing one is left out.
     let end_ns = outcome.steps.iter().map(|step| step.end_ns).max().unwrap_or(0);
-    let threads = (0..cores).map(|worker| thread(worker, &outcome.steps, end_ns)).collect();
+    let flights = flights(&outcome.sent);
+    let threads =
+        (0..cores).map(|worker| thread(worker, &outcome.steps, &flights, end_ns)).collect();
     let count = outcome.sent.iter().map(|sent| sent.device + 1).max().unwrap_or(0);
     let devices = (0..count)
         .map(|device| {
@@ -55,25 +57,59 @@ pub(super) fn trace(title: &str, outcome: &Outcome, cores: u32) -> Trace {
     }
 }
 
+/// Returns the times in which requests are in flight, by start and without overlaps.
+fn flights(sent: &[Sent]) -> Vec<(u64, u64)> {
+    let mut all: Vec<(u64, u64)> = sent.iter().map(|sent| (sent.issue_ns, sent.end_ns)).collect();
+    all.sort_unstable();
+    let mut apart: Vec<(u64, u64)> = Vec::new();
+    for (issue, end) in all {
+        match apart.last_mut() {
+            Some(last) if issue <= last.1 => last.1 = last.1.max(end),
+            _ => apart.push((issue, end)),
+        }
+    }
+    apart
+}
+
+/// Returns what a worker waits for between two steps: for requests while some are in flight, and for other workers
+/// otherwise.
+fn waits(flights: &[(u64, u64)], from: u64, to: u64) -> Vec<(State, u64, u64)> {
+    let (mut parts, mut at) = (Vec::new(), from);
+    let first = flights.partition_point(|(_, end)| *end <= from);
+    for (issue, end) in flights[first..].iter().take_while(|(issue, _)| *issue < to) {
+        let (issue, end) = (from.max(*issue), to.min(*end));
+        parts.push((State::Sync, at, issue));
+        parts.push((State::AsyncIo, issue, end));
+        at = end;
+    }
+    parts.push((State::Sync, at, to));
+    parts
+}
+
 /// Returns one worker: its steps, and waiting between them.
-fn thread(worker: u32, steps: &[Step], end_ns: u64) -> Thread {
+fn thread(worker: u32, steps: &[Step], flights: &[(u64, u64)], end_ns: u64) -> Thread {
     let (mut spans, mut segments) = (Vec::new(), Vec::new());
-    let mut states = StateTable::new();
+    // A state in which a worker never is takes no time; it is not unknown.
+    let none = || StateTime {
+        ns: Some(0),
+        source: SOURCE.to_owned(),
+        quality: Some(Quality::Inferred),
+        ..StateTime::default()
+    };
+    let possible = [State::OnCpu, State::AsyncIo, State::Sync];
+    let mut states: StateTable = possible.map(|state| (state, none())).into();
     let mut add = |segments: &mut Vec<Segment>, state: State, from: u64, to: u64| {
         if from < to {
             segments.push(Segment { start_ns: from, state, placed: true, cpu: NO_CPU, by_tid: 0 });
-            let time = states.entry(state).or_insert_with(|| StateTime {
-                ns: Some(0),
-                source: SOURCE.to_owned(),
-                quality: Some(Quality::Inferred),
-                ..StateTime::default()
-            });
+            let time = states.entry(state).or_insert_with(none);
             time.ns = time.ns.map(|ns| ns + to - from);
         }
     };
     let mut at = 0;
     for step in steps.iter().filter(|step| step.worker == worker) {
-        add(&mut segments, State::AsyncIo, at, step.start_ns);
+        for (state, from, to) in waits(flights, at, step.start_ns) {
+            add(&mut segments, state, from, to);
+        }
         add(&mut segments, State::OnCpu, step.start_ns, step.end_ns);
         let kind = match step.work {
             Work::Issue => SpanKind::Read,
@@ -83,7 +119,9 @@ fn thread(worker: u32, steps: &[Step], end_ns: u64) -> Thread {
         spans.push(Span { start_ns: step.start_ns, ns, kind, file: ioloom_trace::NO_FILE });
         at = step.end_ns;
     }
-    add(&mut segments, State::AsyncIo, at, end_ns);
+    for (state, from, to) in waits(flights, at, end_ns) {
+        add(&mut segments, state, from, to);
+    }
     Thread {
         tid: worker + 1,
         name: format!("worker {worker}"),
@@ -127,5 +165,30 @@ mod tests {
             let all: u64 = thread.states.values().filter_map(|time| time.ns).sum();
             assert_eq!(all, trace.elapsed_ns);
         }
+    }
+
+    #[test]
+    fn a_worker_waits_for_requests_only_while_some_are_in_flight() {
+        let sent = |issue_ns, end_ns| Sent {
+            unit: 0,
+            device: 0,
+            at: 0,
+            bytes: 4096,
+            worker: 0,
+            issue_ns,
+            end_ns,
+        };
+        let flights = flights(&[sent(10, 30), sent(20, 40), sent(60, 70)]);
+        assert_eq!(flights, [(10, 40), (60, 70)]);
+        let step =
+            |worker, work, start_ns, end_ns| Step { worker, work, unit: 0, start_ns, end_ns };
+        let steps = [step(0, Work::Issue, 0, 10), step(0, Work::Compute, 70, 100)];
+        let ns = |worker, state: State| thread(worker, &steps, &flights, 100).states[&state].ns;
+        let all = |worker| {
+            [State::OnCpu, State::AsyncIo, State::Sync].map(|state| ns(worker, state).unwrap())
+        };
+        assert_eq!(all(0), [40, 40, 20]);
+        // It never runs, which is known.
+        assert_eq!(all(1), [0, 40, 60]);
     }
 }

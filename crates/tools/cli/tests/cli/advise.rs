@@ -296,6 +296,21 @@ fn what_cannot_be_advised_is_one_error() {
 }
 
 #[test]
+fn arguments_are_those_of_each() {
+    let home = Home::new();
+    let dir = files(&home, 40, 100);
+    let dir = dir.to_str().unwrap();
+    let twice = in_budget(&home, &["advise", dir, dir, "--json"]).well();
+    assert_eq!(twice.json()["files"], 40);
+    assert!(twice.err.contains("read once"), "{}", twice.err);
+    let rest = in_budget(&home, &["advise", "/no/such", dir, "/dev/null", "--json"]);
+    assert_eq!(rest.code, Some(1), "{}", rest.err);
+    let advice = rest.json();
+    assert_eq!((advice["files"].as_u64(), advice["errors"].as_u64()), (Some(40), Some(2)));
+    assert!(rest.err.contains("cannot stat '/no/such'"), "{}", rest.err);
+}
+
+#[test]
 fn what_could_not_be_read_is_named() {
     use std::os::unix::fs::PermissionsExt;
     let Some(home) = Home::of_nobody() else {

@@ -227,6 +227,10 @@ fn damaged_calibrations_are_refused(home: &Home, saved: &Path, good: &str) {
         let args = ["predict", "files", "--device", "measured", "--files", "10"];
         home.run(&args).one_error(code, &["calibration.json", "--calibrate"]);
     }
+    std::fs::remove_file(saved).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(saved).status().unwrap().success());
+    home.run(&["predict", "walk", "--device", "measured"]).one_error(1, &["it is a named pipe"]);
+    std::fs::remove_file(saved).unwrap();
     std::fs::write(saved, [0xff, 0xfe, 0]).unwrap();
     home.run(&["predict", "walk", "--device", "measured"]).one_error(1, &["UTF-8"]);
 }
@@ -267,6 +271,18 @@ fn the_same_question_gives_the_same_bytes_everywhere() {
     }
     let other = home.run(&[&ask[..], &["--random", "2"]].concat()).well().out;
     assert_ne!(other, home.run(&ask).well().out);
+}
+
+/// Without work for them, more cores cost nothing and change nothing.
+#[test]
+fn cores_without_work_change_no_prediction() {
+    let home = Home::new();
+    let ask = |cores| {
+        let args = ["predict", "files", "--device", "sata", "--files", "20k", "--threads", "1"];
+        let answer = home.run(&[&args[..], &["--json", "--cores", cores]].concat()).well().json();
+        answer["points"][0]["elapsed_s"].clone()
+    };
+    assert_eq!(ask("16"), ask("4096"));
 }
 
 #[test]

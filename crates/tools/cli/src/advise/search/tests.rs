@@ -46,7 +46,7 @@ fn evictions_take_time_of_the_budget() {
     }
     let budget = Budget { time: Duration::from_secs(1_000), bytes: 1 << 40 };
     let (paths, compute, stop) = ([dir.path().to_owned()], Compute::None, Arc::default());
-    let mut search = Search::new(&paths, &compute, budget, (true, false), stop).unwrap();
+    let mut search = Search::new(&paths, &compute, budget, (true, false), stop);
     let first = Trial { files: 10, elapsed_ns: 10_000_000_000, ..Trial::default() };
     let plans: [Plan; 1] = ["read/threads:n=2".parse().unwrap()];
     let (without, _) = search.shares(&first, 4.0, &plans);
@@ -64,7 +64,7 @@ fn errors_of_all_runs_are_kept() {
     }
     let budget = Budget { time: Duration::from_secs(1_000), bytes: 1 << 30 };
     let (paths, compute, stop) = ([dir.path().to_owned()], Compute::None, Arc::default());
-    let mut search = Search::new(&paths, &compute, budget, (false, false), stop).unwrap();
+    let mut search = Search::new(&paths, &compute, budget, (false, false), stop);
     assert_eq!(search.first_error(), None);
     let first = search.sample.first().unwrap().to_owned();
     std::fs::remove_file(&first).unwrap();
@@ -135,7 +135,7 @@ fn all_finalists_have_as_many_runs_within_a_small_budget() {
     let paths = [dir.path().to_owned()];
     let stop = Arc::new(AtomicBool::new(false));
     let compute = Compute::None;
-    let search = Search::new(&paths, &compute, budget, (false, false), stop).unwrap();
+    let search = Search::new(&paths, &compute, budget, (false, false), stop);
     let (search, found) = search.compare(|_, _| None).unwrap();
     assert!(search.bytes <= budget.bytes, "{}", search.bytes);
     let has_run = |one: &&Tried| one.refused.is_none();
