@@ -345,6 +345,11 @@ fn reserve(
     let mut all: Vec<Vec<Port>> = (0..groups).map(|_| Vec::new()).collect();
     let mut addresses = Vec::new();
     for (mut address, settings, is_line) in asked.into_iter().flatten() {
+        // Port 0 is never replaced by a port in use.
+        if shared && address.port() != 0 {
+            // Listeners that share their port would also share it with another server of this user.
+            Listener::reserve(address, false).map_err(no_listener(address))?;
+        }
         for group in &mut all {
             let listener = Listener::reserve(address, shared).map_err(no_listener(address))?;
             // The kernel replaced port 0 by an actual port, which the other listeners must share.

@@ -9,8 +9,8 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::NoServerSessionStorage;
 use rustls::{
-    ClientConfig, ClientConnection, ConfigBuilder, Connection, RootCertStore, ServerConfig,
-    ServerConnection, WantsVerifier,
+    CertificateError, ClientConfig, ClientConnection, ConfigBuilder, Connection, RootCertStore,
+    ServerConfig, ServerConnection, WantsVerifier,
 };
 use std::ffi::OsString;
 use std::fmt;
@@ -35,6 +35,8 @@ const AUTHORITIES: [&str; 5] = [
 
 /// Environment variable that names a file of CA certificates, as for OpenSSL.
 const AUTHORITIES_FILE: &str = "SSL_CERT_FILE";
+
+const CERTIFICATE_ADVICE: &str = "specify a PEM file with the certificate of this server";
 
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
@@ -102,6 +104,11 @@ fn pem_reason(error: &pem::Error) -> String {
     }
 }
 
+fn invalid_certificate(path: &Path, reason: String) -> TlsError {
+    let advice = CERTIFICATE_ADVICE;
+    TlsError::Invalid { what: "certificate", path: path.to_owned(), reason, advice }
+}
+
 fn unreadable(path: &Path, error: io::Error, advice: &'static str) -> TlsError {
     TlsError::Read { source: PathError::new(Operation::Read, path, error), advice }
 }
@@ -137,9 +144,8 @@ impl Identity {
     /// # Errors
     /// Fails if a file cannot be read or is invalid, or if the key does not match the certificate.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
-        let advice = "specify a PEM file with the certificate of this server";
         let text = read_regular(certificate);
-        let chain = certificates("certificate", certificate, text, advice)?;
+        let chain = certificates("certificate", certificate, text, CERTIFICATE_ADVICE)?;
         let invalid = |reason: String, advice| TlsError::Invalid {
             what: "private key",
             path: key.to_owned(),
@@ -161,12 +167,20 @@ impl Identity {
             .map_err(library)?
             .with_no_client_auth()
             .with_single_cert(chain, secret)
-            .map_err(|e| {
-                let mut reason = format!("it does not match certificate {}", quoted(certificate));
-                if !matches!(e, rustls::Error::InconsistentKeys(_)) {
-                    reason = format!("{reason}: {e}");
+            .map_err(|error| match error {
+                rustls::Error::InconsistentKeys(_) => invalid(
+                    format!("it does not match certificate {}", quoted(certificate)),
+                    "specify a certificate and the key for which it was issued",
+                ),
+                rustls::Error::InvalidCertificate(error) => {
+                    let reason = match error {
+                        CertificateError::BadEncoding => "not an X.509 certificate".to_owned(),
+                        _ => error.to_string(),
+                    };
+                    invalid_certificate(certificate, reason)
                 }
-                invalid(reason, "specify a certificate and the key for which it was issued")
+                rustls::Error::General(reason) => invalid(reason, advice),
+                error => invalid(error.to_string(), advice),
             })?;
         // Sessions are never resumed, so nothing about a client is stored after its connection
         // closes.

@@ -133,10 +133,15 @@ fn invalid_files_are_described_without_dumps() {
     };
     for (certificate, reason) in [
         ("", "no certificate found"),
+        (
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+            "not an X.509 certificate",
+        ),
         (&whole[..whole.len() / 2], "the end of a section is missing"),
         (&whole.replacen("-----\n", "\n", 1), "the start of a section is invalid"),
     ] {
         let text = with(certificate);
+        assert!(text.starts_with("invalid certificate "), "{text}");
         assert!(text.contains(&format!(": {reason}; ")) && !text.contains('['), "{text}");
     }
     let text = with(&std::fs::read_to_string(&files.other_certificate).unwrap());
@@ -148,4 +153,8 @@ fn invalid_files_are_described_without_dumps() {
     std::fs::write(&files.key, "").unwrap();
     let text = Identity::read(&files.certificate, &files.key).unwrap_err().to_string();
     assert!(text.contains(": no key found; "), "{text}");
+    let garbage = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+    std::fs::write(&files.key, garbage).unwrap();
+    let text = Identity::read(&files.certificate, &files.key).unwrap_err().to_string();
+    assert!(text.starts_with("invalid private key ") && !text.contains("match"), "{text}");
 }

@@ -236,6 +236,37 @@ fn free_address() -> String {
 }
 
 #[test]
+fn a_failure_is_a_line_of_a_json_log() {
+    let place = place();
+    place.write("stock.txt", "1 2\n");
+    let ran = serve_in(place.path(), &["--log", "json", "--durability", "none"]).output().unwrap();
+    let text = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(2), "{text}");
+    let line: serde_json::Value = serde_json::from_str(&text).expect("one object");
+    assert_eq!(line["level"], "error");
+    assert!(line["message"].as_str().unwrap().contains("line 1: "), "{text}");
+}
+
+#[test]
+fn no_two_servers_use_one_port() {
+    for model in ["epoll", "reuseport", "uring-per-core"] {
+        let (one, other) = (place(), place());
+        let args = ["--durability", "none", "--model", model];
+        let first = match Served::try_start(&mut serve_in(one.path(), &args)) {
+            Ok(first) => first,
+            Err(said) if said.contains("io_uring") => {
+                println!("skipped: {}", said.trim());
+                continue;
+            }
+            Err(said) => panic!("{model}: {said}"),
+        };
+        let mut second = other.ours(&["serve", "--listen", &first.address]);
+        let error = Served::try_start(second.args(args)).err().expect(model);
+        assert!(error.contains("Address already in use"), "{model}: {error}");
+    }
+}
+
+#[test]
 fn sockets_are_inherited_in_every_model() {
     if !has("systemd-socket-activate") {
         return;
