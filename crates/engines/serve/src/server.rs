@@ -82,8 +82,8 @@ impl ServerHandle {
     /// certificate with which they started.
     ///
     /// # Errors
-    /// Fails, and changes nothing, if the certificate is invalid, or if tokens or TLS would be
-    /// switched on or off.
+    /// Fails, and changes nothing, if the certificate is invalid or, unlike the current one, has
+    /// expired, or if tokens or TLS would be switched on or off.
     pub fn reload(&self, reload: &Reload) -> Result<(), ServeError> {
         // Before the service is held, which keeps the store open.
         let identity = reload.identity()?;
@@ -201,6 +201,11 @@ impl Server {
     /// Returns true if this start created the store; `None` without a store.
     pub fn is_new_store(&self) -> Option<bool> {
         self.is_new_store
+    }
+
+    /// Returns why clients reject the certificate at this time: it has expired, or is not valid yet.
+    pub fn outdated(&self) -> Option<&'static str> {
+        self.service.live.secrets().outdated()
     }
 
     /// Returns what the operator should know about the state in which the store was found.

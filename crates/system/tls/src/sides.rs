@@ -4,10 +4,11 @@ use crate::error::{SessionError, TlsError};
 use crate::session::TlsSession;
 use crate::verify::Lenient;
 use ioloom_failure::{Operation, PathError, quoted};
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::NoServerSessionStorage;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::{NoServerSessionStorage, ParsedCertificate};
 use rustls::{
     CertificateError, ClientConfig, ClientConnection, ConfigBuilder, Connection, RootCertStore,
     ServerConfig, ServerConnection, WantsVerifier,
@@ -129,7 +130,10 @@ fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Identity of a server: its certificate and private key.
 #[derive(Clone)]
-pub struct Identity(Arc<ServerConfig>);
+pub struct Identity {
+    config: Arc<ServerConfig>,
+    certificate: Arc<CertificateDer<'static>>,
+}
 
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -162,6 +166,7 @@ impl Identity {
         let text = read_regular(key).map_err(|error| unreadable(key, error, advice))?;
         let secret =
             PrivateKeyDer::from_pem_slice(&text).map_err(|e| invalid(pem_reason(&e), advice))?;
+        let own = Arc::new(chain[0].clone());
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .map_err(library)?
@@ -190,12 +195,34 @@ impl Identity {
         // Creating a connection fails only if the configuration is invalid. Fail here rather than
         // later.
         ServerConnection::new(Arc::clone(&config)).map_err(library)?;
-        Ok(Self(config))
+        Ok(Self { config, certificate: own })
+    }
+
+    /// Returns why clients reject the certificate at this time: it has expired, or it is not valid yet.
+    pub fn outdated(&self) -> Option<&'static str> {
+        let parsed = ParsedCertificate::try_from(&*self.certificate).ok()?;
+        // The period of validity is verified before the issuer, so no CA is needed.
+        let verified = verify_server_cert_signed_by_trust_anchor(
+            &parsed,
+            &RootCertStore::empty(),
+            &[],
+            UnixTime::now(),
+            provider().signature_verification_algorithms.all,
+        );
+        match verified {
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::Expired | CertificateError::ExpiredContext { .. },
+            )) => Some("has expired"),
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
+            )) => Some("is not valid yet"),
+            _ => None,
+        }
     }
 
     /// Creates the server side of a new connection.
     pub fn session(&self) -> TlsSession {
-        let connection = ServerConnection::new(Arc::clone(&self.0));
+        let connection = ServerConnection::new(Arc::clone(&self.config));
         TlsSession::new(Connection::Server(
             connection.expect("creating a connection succeeded earlier"),
         ))

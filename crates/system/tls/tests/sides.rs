@@ -123,6 +123,15 @@ fn plain_text_and_corrupted_records_are_rejected() {
 }
 
 #[test]
+fn an_expired_certificate_is_recognized() {
+    let dir = TempDir::new().unwrap();
+    let files = Certificate::in_dir(dir.path());
+    let of = |certificate: &Path| Identity::read(certificate, &files.key).unwrap().outdated();
+    assert_eq!(of(&files.certificate), None);
+    assert_eq!(of(&files.expired_certificate), Some("has expired"));
+}
+
+#[test]
 fn invalid_files_are_described_without_dumps() {
     let dir = TempDir::new().unwrap();
     let files = Certificate::in_dir(dir.path());

@@ -31,6 +31,13 @@ pub(super) fn greet(config: &ServeOptions, server: &Server) {
         config.durability,
         if config.tls.is_some() { ", TLS" } else { "" }
     );
+    if let (Some(files), Some(reason)) = (&config.tls, server.outdated()) {
+        tracing::warn!(
+            target: logging::TARGET,
+            "certificate {} {reason}; clients reject it",
+            quoted(&files.certificate)
+        );
+    }
     if let Some(warning) = open_files::warning(config.limits.connections) {
         tracing::warn!(target: logging::TARGET, "{warning}");
     }

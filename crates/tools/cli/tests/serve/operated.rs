@@ -189,6 +189,29 @@ fn a_certificate_is_reloaded() {
 }
 
 #[test]
+fn an_expired_certificate_replaces_no_valid_one() {
+    let place = place();
+    Certificate::in_dir(place.path());
+    std::fs::copy(place.at("certificate.pem"), place.at("valid.pem")).unwrap();
+    let tls = ["--tls-cert", "certificate.pem", "--tls-key", "key.pem"];
+    let mut server = Served::in_dir(place.path(), &tls);
+    std::fs::copy(place.at("expired-certificate.pem"), place.at("certificate.pem")).unwrap();
+    server.signal("-HUP");
+    assert!(said(&mut server, "has expired").contains("previous settings remain"));
+    server.signal("-TERM");
+    assert_eq!(server.ended().0.code(), Some(0));
+    // A start is not refused, and a reload leads back to a valid certificate.
+    let mut server = Served::in_dir(place.path(), &tls);
+    assert!(said(&mut server, "has expired").contains("clients reject it"));
+    server.signal("-HUP");
+    assert!(said(&mut server, "has expired").contains("clients reject it"));
+    said(&mut server, "reloaded");
+    std::fs::copy(place.at("valid.pem"), place.at("certificate.pem")).unwrap();
+    server.signal("-HUP");
+    assert!(said(&mut server, "ioloom: ").contains("reloaded"));
+}
+
+#[test]
 fn a_service_manager_is_notified() {
     let place = place();
     let socket = UnixDatagram::bind(place.at("notify")).unwrap();
