@@ -7,7 +7,9 @@ use crate::error::ServeError;
 use crate::limits::Limits;
 use crate::options::TlsFiles;
 use crate::peers::Peers;
+use crate::reports::TARGET;
 use ioloom_exchange::Access;
+use ioloom_failure::quoted;
 use ioloom_tls::Identity;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -51,6 +53,13 @@ pub(crate) struct Secrets {
     pub(crate) identity: Option<Identity>,
 }
 
+impl Secrets {
+    /// Returns why clients reject the certificate at this time.
+    pub(crate) fn outdated(&self) -> Option<&'static str> {
+        self.identity.as_ref().and_then(Identity::outdated)
+    }
+}
+
 fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -79,6 +88,15 @@ impl Live {
         {
             let reason = "a running server cannot start or stop requiring tokens or TLS";
             return Err(ServeError::Refused(reason.to_owned()));
+        }
+        let outdated = identity.as_ref().and_then(Identity::outdated);
+        if let (Some(files), Some(reason)) = (&reload.tls, outdated) {
+            let problem = format!("certificate {} {reason}", quoted(&files.certificate));
+            if secrets.outdated().is_none() {
+                return Err(ServeError::Refused(problem));
+            }
+            // The certificate in use is not valid either, so the other settings need not wait.
+            tracing::warn!(target: TARGET, "{problem}; clients reject it");
         }
         *secrets = Secrets { access: reload.access.clone(), identity };
         drop(secrets);

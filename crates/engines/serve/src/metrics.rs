@@ -232,7 +232,7 @@ impl Page {
         self.value(
             "connections_not_tls_total",
             "counter",
-            "Connections closed for not using TLS.",
+            "Connections closed after a TLS error.",
             of(&counts.not_opened),
         );
         self.value(

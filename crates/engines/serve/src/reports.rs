@@ -25,8 +25,8 @@ pub(crate) enum Kind {
     Rejected,
     /// It was closed by a timeout.
     Cut,
-    /// It did not use TLS.
-    NotTls,
+    /// It did not use TLS, its handshake failed, or its bytes could not be decrypted.
+    TlsFailed,
     /// It did not present a valid token.
     Unauthorized,
 }
@@ -41,7 +41,8 @@ impl Kind {
         match self {
             Self::Rejected => format!("rejected {connections}"),
             Self::Cut => format!("closed {connections} after a timeout"),
-            Self::NotTls => format!("closed {connections} without TLS, which this server requires"),
+            Self::TlsFailed if count == 1 => format!("closed {connections} after a TLS error"),
+            Self::TlsFailed => format!("closed {connections} after TLS errors"),
             Self::Unauthorized => format!("rejected requests of {connections} without a token"),
         }
     }
@@ -158,6 +159,8 @@ mod tests {
         let one = BTreeMap::from([("idle".to_owned(), 1)]);
         let ten = Duration::from_secs(10);
         assert_eq!(summary(Kind::Cut, &one, ten), "closed a connection after a timeout: idle");
+        let text = summary(Kind::TlsFailed, &BTreeMap::from([("alert".to_owned(), 6)]), ten);
+        assert_eq!(text, "closed 6 connections after TLS errors in 10 s: alert (6)");
         let many = BTreeMap::from([("limit".to_owned(), 4000), ("queue".to_owned(), 2)]);
         let text = summary(Kind::Rejected, &many, ten);
         assert_eq!(text, "rejected 4002 connections in 10 s: limit (4000), queue (2)");
@@ -167,7 +170,7 @@ mod tests {
     fn different_reasons_are_bounded() {
         let reports = Reports::default();
         for reason in 0..1000 {
-            reports.note(Kind::NotTls, &reason.to_string());
+            reports.note(Kind::TlsFailed, &reason.to_string());
         }
         assert!(
             reports.shared.lock().counts.values().all(|reasons| reasons.len() <= REASONS_MAX + 1)

@@ -82,8 +82,8 @@ impl ServerHandle {
     /// certificate with which they started.
     ///
     /// # Errors
-    /// Fails, and changes nothing, if the certificate is invalid, or if tokens or TLS would be
-    /// switched on or off.
+    /// Fails, and changes nothing, if the certificate is invalid or, unlike the current one, has
+    /// expired, or if tokens or TLS would be switched on or off.
     pub fn reload(&self, reload: &Reload) -> Result<(), ServeError> {
         // Before the service is held, which keeps the store open.
         let identity = reload.identity()?;
@@ -201,6 +201,11 @@ impl Server {
     /// Returns true if this start created the store; `None` without a store.
     pub fn is_new_store(&self) -> Option<bool> {
         self.is_new_store
+    }
+
+    /// Returns why clients reject the certificate at this time: it has expired, or is not valid yet.
+    pub fn outdated(&self) -> Option<&'static str> {
+        self.service.live.secrets().outdated()
     }
 
     /// Returns what the operator should know about the state in which the store was found.
@@ -345,6 +350,11 @@ fn reserve(
     let mut all: Vec<Vec<Port>> = (0..groups).map(|_| Vec::new()).collect();
     let mut addresses = Vec::new();
     for (mut address, settings, is_line) in asked.into_iter().flatten() {
+        // Port 0 is never replaced by a port in use.
+        if shared && address.port() != 0 {
+            // Listeners that share their port would also share it with another server of this user.
+            Listener::reserve(address, false).map_err(no_listener(address))?;
+        }
         for group in &mut all {
             let listener = Listener::reserve(address, shared).map_err(no_listener(address))?;
             // The kernel replaced port 0 by an actual port, which the other listeners must share.

@@ -179,7 +179,7 @@ impl Service {
     /// Counts and reports a connection that could not be decrypted.
     pub(crate) fn tls_failed(&self, reason: &SessionError) {
         self.counts.not_opened.fetch_add(1, Ordering::Relaxed);
-        self.reports.note(Kind::NotTls, &reason.to_string());
+        self.reports.note(Kind::TlsFailed, &reason.to_string());
     }
 
     /// Counts and reports a connection that is not served.

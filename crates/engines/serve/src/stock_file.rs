@@ -37,7 +37,10 @@ fn read_text(path: &Path) -> io::Result<String> {
     if meta.len() > BYTES_MAX {
         return Err(io::Error::other("larger than 256 MiB"));
     }
-    fault::call("read", || std::fs::read_to_string(path))
+    let bytes = fault::call("read", || std::fs::read(path))?;
+    // A line that is not UTF-8 is invalid in any case, and is reported with its number.
+    Ok(String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
 /// Returns a hash that identifies a text.
@@ -175,6 +178,16 @@ mod tests {
 
     fn take(path: &Path) -> StockLock {
         StockLock::take(path, Sharing::Alone).unwrap()
+    }
+
+    #[test]
+    fn a_line_that_is_not_utf_8_is_reported_with_its_number() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("stock.txt");
+        std::fs::write(&path, b"1 2 3\n2 \xff 3\n").unwrap();
+        let error = read(&path).unwrap_err();
+        assert!(matches!(error, ServeError::BadStock { .. }), "{error}");
+        assert!(error.to_string().contains("line 2: "), "{error}");
     }
 
     #[test]

@@ -113,7 +113,9 @@ impl StockWriter {
         }
         let Some(service) = self.service.get().and_then(Weak::upgrade) else { return Ok(()) };
         if self.try_write(&service)? {
-            return Ok(());
+            let verified =
+                service.journal.with_store(|store| store.verify().map_err(ServeError::from));
+            return verified.unwrap_or(Ok(()));
         }
         // The store failed after the server looked for its errors.
         let error = service.journal.take_error().map(ServeError::from);

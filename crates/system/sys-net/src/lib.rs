@@ -44,7 +44,8 @@ impl Listener {
     }
 
     /// Reserves an address like [`bind`](Self::bind), but the kernel refuses connections until
-    /// [`listen`](Self::listen). Fails if another program listens there.
+    /// [`listen`](Self::listen). Fails if another program listens there, except on a port that is
+    /// shared on both sides.
     pub fn reserve(address: SocketAddr, shared_port: bool) -> io::Result<Self> {
         let socket = socket_for(address)?;
         fault::call("setsockopt", || Ok(sockopt::set_socket_reuseaddr(&socket, true)?))?;

@@ -4,13 +4,14 @@ use crate::error::{SessionError, TlsError};
 use crate::session::TlsSession;
 use crate::verify::Lenient;
 use ioloom_failure::{Operation, PathError, quoted};
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::NoServerSessionStorage;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::{NoServerSessionStorage, ParsedCertificate};
 use rustls::{
-    ClientConfig, ClientConnection, ConfigBuilder, Connection, RootCertStore, ServerConfig,
-    ServerConnection, WantsVerifier,
+    CertificateError, ClientConfig, ClientConnection, ConfigBuilder, Connection, RootCertStore,
+    ServerConfig, ServerConnection, WantsVerifier,
 };
 use std::ffi::OsString;
 use std::fmt;
@@ -35,6 +36,8 @@ const AUTHORITIES: [&str; 5] = [
 
 /// Environment variable that names a file of CA certificates, as for OpenSSL.
 const AUTHORITIES_FILE: &str = "SSL_CERT_FILE";
+
+const CERTIFICATE_ADVICE: &str = "specify a PEM file with the certificate of this server";
 
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
@@ -102,6 +105,11 @@ fn pem_reason(error: &pem::Error) -> String {
     }
 }
 
+fn invalid_certificate(path: &Path, reason: String) -> TlsError {
+    let advice = CERTIFICATE_ADVICE;
+    TlsError::Invalid { what: "certificate", path: path.to_owned(), reason, advice }
+}
+
 fn unreadable(path: &Path, error: io::Error, advice: &'static str) -> TlsError {
     TlsError::Read { source: PathError::new(Operation::Read, path, error), advice }
 }
@@ -122,7 +130,10 @@ fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Identity of a server: its certificate and private key.
 #[derive(Clone)]
-pub struct Identity(Arc<ServerConfig>);
+pub struct Identity {
+    config: Arc<ServerConfig>,
+    certificate: Arc<CertificateDer<'static>>,
+}
 
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -137,9 +148,8 @@ impl Identity {
     /// # Errors
     /// Fails if a file cannot be read or is invalid, or if the key does not match the certificate.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
-        let advice = "specify a PEM file with the certificate of this server";
         let text = read_regular(certificate);
-        let chain = certificates("certificate", certificate, text, advice)?;
+        let chain = certificates("certificate", certificate, text, CERTIFICATE_ADVICE)?;
         let invalid = |reason: String, advice| TlsError::Invalid {
             what: "private key",
             path: key.to_owned(),
@@ -156,17 +166,26 @@ impl Identity {
         let text = read_regular(key).map_err(|error| unreadable(key, error, advice))?;
         let secret =
             PrivateKeyDer::from_pem_slice(&text).map_err(|e| invalid(pem_reason(&e), advice))?;
+        let own = Arc::new(chain[0].clone());
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .map_err(library)?
             .with_no_client_auth()
             .with_single_cert(chain, secret)
-            .map_err(|e| {
-                let mut reason = format!("it does not match certificate {}", quoted(certificate));
-                if !matches!(e, rustls::Error::InconsistentKeys(_)) {
-                    reason = format!("{reason}: {e}");
+            .map_err(|error| match error {
+                rustls::Error::InconsistentKeys(_) => invalid(
+                    format!("it does not match certificate {}", quoted(certificate)),
+                    "specify a certificate and the key for which it was issued",
+                ),
+                rustls::Error::InvalidCertificate(error) => {
+                    let reason = match error {
+                        CertificateError::BadEncoding => "not an X.509 certificate".to_owned(),
+                        _ => error.to_string(),
+                    };
+                    invalid_certificate(certificate, reason)
                 }
-                invalid(reason, "specify a certificate and the key for which it was issued")
+                rustls::Error::General(reason) => invalid(reason, advice),
+                error => invalid(error.to_string(), advice),
             })?;
         // Sessions are never resumed, so nothing about a client is stored after its connection
         // closes.
@@ -176,12 +195,34 @@ impl Identity {
         // Creating a connection fails only if the configuration is invalid. Fail here rather than
         // later.
         ServerConnection::new(Arc::clone(&config)).map_err(library)?;
-        Ok(Self(config))
+        Ok(Self { config, certificate: own })
+    }
+
+    /// Returns why clients reject the certificate at this time: it has expired, or it is not valid yet.
+    pub fn outdated(&self) -> Option<&'static str> {
+        let parsed = ParsedCertificate::try_from(&*self.certificate).ok()?;
+        // The period of validity is verified before the issuer, so no CA is needed.
+        let verified = verify_server_cert_signed_by_trust_anchor(
+            &parsed,
+            &RootCertStore::empty(),
+            &[],
+            UnixTime::now(),
+            provider().signature_verification_algorithms.all,
+        );
+        match verified {
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::Expired | CertificateError::ExpiredContext { .. },
+            )) => Some("has expired"),
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
+            )) => Some("is not valid yet"),
+            _ => None,
+        }
     }
 
     /// Creates the server side of a new connection.
     pub fn session(&self) -> TlsSession {
-        let connection = ServerConnection::new(Arc::clone(&self.0));
+        let connection = ServerConnection::new(Arc::clone(&self.config));
         TlsSession::new(Connection::Server(
             connection.expect("creating a connection succeeded earlier"),
         ))

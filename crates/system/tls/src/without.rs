@@ -25,6 +25,10 @@ impl Identity {
         Err(TlsError::Without)
     }
 
+    pub fn outdated(&self) -> Option<&'static str> {
+        match self.0 {}
+    }
+
     pub fn session(&self) -> TlsSession {
         match self.0 {}
     }

@@ -123,6 +123,15 @@ fn plain_text_and_corrupted_records_are_rejected() {
 }
 
 #[test]
+fn an_expired_certificate_is_recognized() {
+    let dir = TempDir::new().unwrap();
+    let files = Certificate::in_dir(dir.path());
+    let of = |certificate: &Path| Identity::read(certificate, &files.key).unwrap().outdated();
+    assert_eq!(of(&files.certificate), None);
+    assert_eq!(of(&files.expired_certificate), Some("has expired"));
+}
+
+#[test]
 fn invalid_files_are_described_without_dumps() {
     let dir = TempDir::new().unwrap();
     let files = Certificate::in_dir(dir.path());
@@ -133,10 +142,15 @@ fn invalid_files_are_described_without_dumps() {
     };
     for (certificate, reason) in [
         ("", "no certificate found"),
+        (
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+            "not an X.509 certificate",
+        ),
         (&whole[..whole.len() / 2], "the end of a section is missing"),
         (&whole.replacen("-----\n", "\n", 1), "the start of a section is invalid"),
     ] {
         let text = with(certificate);
+        assert!(text.starts_with("invalid certificate "), "{text}");
         assert!(text.contains(&format!(": {reason}; ")) && !text.contains('['), "{text}");
     }
     let text = with(&std::fs::read_to_string(&files.other_certificate).unwrap());
@@ -148,4 +162,8 @@ fn invalid_files_are_described_without_dumps() {
     std::fs::write(&files.key, "").unwrap();
     let text = Identity::read(&files.certificate, &files.key).unwrap_err().to_string();
     assert!(text.contains(": no key found; "), "{text}");
+    let garbage = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+    std::fs::write(&files.key, garbage).unwrap();
+    let text = Identity::read(&files.certificate, &files.key).unwrap_err().to_string();
+    assert!(text.starts_with("invalid private key ") && !text.contains("match"), "{text}");
 }

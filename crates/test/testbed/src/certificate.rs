@@ -10,6 +10,8 @@
 //!   -addext subjectAltName=IP:127.0.0.1,DNS:localhost \
 //!   -addext basicConstraints=critical,CA:FALSE
 //! ```
+//!
+//! The expired certificate was issued for the same key with `openssl ca -selfsign -enddate`.
 
 use std::fs::{Permissions, set_permissions, write};
 use std::os::unix::fs::PermissionsExt;
@@ -26,6 +28,8 @@ pub struct Certificate {
     pub other_certificate: PathBuf,
     /// Its private key.
     pub other_key: PathBuf,
+    /// A certificate for the key of the first one that expired in 2020.
+    pub expired_certificate: PathBuf,
 }
 
 impl Certificate {
@@ -45,6 +49,10 @@ impl Certificate {
                 include_str!("certificate/other-certificate.pem"),
             ),
             other_key: put("other-key.pem", include_str!("certificate/other-key.pem")),
+            expired_certificate: put(
+                "expired-certificate.pem",
+                include_str!("certificate/expired-certificate.pem"),
+            ),
         }
     }
 }

@@ -6,6 +6,7 @@ mod greeting;
 mod limits_file;
 mod log_queue;
 mod logging;
+mod open_files;
 
 use crate::exit::{Ended, Exit, Failure};
 use crate::{out, token_file, values};
@@ -22,7 +23,7 @@ use ioloom_serve::{
     ServeSummary, Server, Sharing, ShowMode, StoreChoice, StoreKind, TlsFiles, detect_store,
     inherited, named,
 };
-use ioloom_sys::{descriptor_table, proc};
+use ioloom_sys::proc;
 use logging::{LogForm, LogLevel};
 use serde::Serialize;
 use std::net::SocketAddr;
@@ -30,8 +31,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// File descriptors reserved for listeners, the store, standard streams and others.
-const DESCRIPTORS_OTHER: usize = 64;
 /// Stands for a number of connections that was not requested.
 const UNLIMITED: usize = usize::MAX;
 /// Version of the `--json` document.
@@ -46,7 +45,7 @@ const SCHEMA: u32 = 1;
 /// client disconnects and on exit; between rewrites, orders are in the store. If it cannot be written,
 /// the server continues and retries.
 ///
-/// On SIGTERM, SIGINT and every other signal that terminates programs, the server answers all received
+/// On SIGTERM, SIGINT and other signals that terminate programs, the server answers all received
 /// requests, writes the stock file and exits with code 0; another SIGTERM, SIGINT or SIGQUIT more than
 /// a second later ends it immediately. SIGHUP reloads --token-file, --tls-cert, --tls-key and --limits-file. SIGUSR1 prints
 /// the state and all counters. SIGUSR2 starts the program again, for example a newer version, without
@@ -345,9 +344,10 @@ struct Served {
 }
 
 pub(crate) fn run(args: &ServeArgs) -> Ended {
-    logging::start(args.log, args.log_level);
-    let ended = run_logged(args);
-    // Before the message of a failure.
+    // The program that requested a check adds the message to its own log.
+    let form = if handover::is_check() { LogForm::Text } else { args.log };
+    logging::start(form, args.log_level);
+    let ended = run_logged(args).map_err(logging::report);
     logging::finish();
     ended
 }
@@ -569,32 +569,8 @@ fn limits(args: &ServeArgs) -> Result<Limits, Failure> {
         limits_file::apply(path, &mut limits)?;
     }
     let asked = (limits.connections != UNLIMITED).then_some(limits.connections);
-    limits.connections = connections(asked)?;
-    // Before the first thread: while a table grows later, no connection can be accepted.
-    let places = limits.connections.saturating_add(DESCRIPTORS_OTHER);
-    let _ = descriptor_table::make_room(u32::try_from(places).unwrap_or(u32::MAX));
+    limits.connections = open_files::connections(asked)?;
     Ok(limits)
-}
-
-/// Returns the connection limit: the requested number, or the default capped by the open files limit.
-///
-/// # Errors
-/// The requested number exceeds the open files limit.
-fn connections(asked: Option<usize>) -> Result<usize, Failure> {
-    // On failure the current limit applies below.
-    let _ = proc::raise_open_files_limit();
-    let limit = proc::open_files_limit().and_then(|limit| usize::try_from(limit).ok());
-    let possible = limit.map_or(usize::MAX, |limit| limit.saturating_sub(DESCRIPTORS_OTHER).max(1));
-    match asked {
-        None => Ok(Limits::default().connections.min(possible)),
-        Some(asked) if asked <= possible => Ok(asked),
-        Some(asked) => Err(Failure::refused(format!(
-            "{asked} connections need {} open files, and the limit is {}; use --connections \
-             {possible} or fewer, or raise the limit with 'ulimit -n'",
-            asked + DESCRIPTORS_OTHER,
-            possible + DESCRIPTORS_OTHER
-        ))),
-    }
 }
 
 fn failure(error: ServeError) -> Failure {

@@ -155,14 +155,15 @@ impl Session {
             self.dialect = detect(bytes);
         }
         let access = self.access.as_ref();
-        let unmet = access.filter(|_| !self.has_presented);
         match &mut self.dialect {
             None => Step::Need,
             Some(Dialect::Classic) => match access {
                 None => classic::step(bytes),
                 Some(_) => Step::Last(Request::fault(Fault::Token, Form::Classic(None))),
             },
-            Some(Dialect::Numbered(client)) => numbered::step(bytes, client, unmet),
+            Some(Dialect::Numbered(client)) => {
+                numbered::step(bytes, client, (access, self.has_presented))
+            }
             Some(Dialect::Resp(peer)) => {
                 resp::step(bytes, peer, (access, self.has_presented), self.number)
             }

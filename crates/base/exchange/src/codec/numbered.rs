@@ -15,6 +15,7 @@
 //! can repeat an order with the same number on any connection: the order executes once and every
 //! repetition gets the same answer. Without a client name, numbers are only echoed in answers. If
 //! the server requires a token, the greeting includes it: `HELLO stock/2 client=alice token=TOKEN`.
+//! Later greetings may omit it; the token of a later greeting replaces the earlier one.
 
 use super::request::{Command, Form, LINE_MAX, Request, Step};
 use super::syntax::{line, number, order, put, put_line, put_number, words};
@@ -28,7 +29,12 @@ pub(super) const GREETING: &[u8] = b"HELLO stock/";
 /// Maximum client name length in bytes.
 const NAME_MAX: usize = 64;
 
-pub(super) fn step(bytes: &[u8], client: &mut Option<Arc<str>>, access: Option<&Access>) -> Step {
+/// Parses a request. `access` contains the tokens, and whether the client has presented one.
+pub(super) fn step(
+    bytes: &[u8],
+    client: &mut Option<Arc<str>>,
+    access: (Option<&Access>, bool),
+) -> Step {
     let Some((line, used)) = line(bytes) else {
         if bytes.len() < LINE_MAX {
             return Step::Need;
@@ -68,7 +74,13 @@ pub(super) fn step(bytes: &[u8], client: &mut Option<Arc<str>>, access: Option<&
     Step::Got(used, Request { command: Command::Trade(order), request_id, deadline_ms, form })
 }
 
-fn greet(line: &[u8], used: usize, client: &mut Option<Arc<str>>, access: Option<&Access>) -> Step {
+/// Parses a greeting. Later greetings may omit the token, which preserves the rights.
+fn greet(
+    line: &[u8],
+    used: usize,
+    client: &mut Option<Arc<str>>,
+    (access, has_presented): (Option<&Access>, bool),
+) -> Step {
     let form = Form::Numbered(None);
     let mut words = words(&line[GREETING.len()..]);
     if words.next() != Some(b"2") {
@@ -87,7 +99,12 @@ fn greet(line: &[u8], used: usize, client: &mut Option<Arc<str>>, access: Option
         }
     }
     // With several tokens, a proxy could have checked another one than this server.
-    if access.is_some() && (rights.is_none() || tokens > 1) {
+    let is_authorized = match tokens {
+        0 => has_presented,
+        1 => rights.is_some(),
+        _ => false,
+    };
+    if access.is_some() && !is_authorized {
         return Step::Last(Request::fault(Fault::Token, form));
     }
     *client = named;

@@ -314,6 +314,23 @@ fn a_token_for_reading_permits_no_orders() {
 }
 
 #[test]
+fn each_token_of_a_numbered_client_is_checked() {
+    let read = TOKEN.to_uppercase();
+    let greet = |token: &str| format!("HELLO stock/2 client=x token={token}\n");
+    let hello = "HELLO stock/2 window=128\n";
+    // The latest token decides, in both directions.
+    let asked = format!("{}{}1 BUY 1 1\n", greet(TOKEN), greet(&read));
+    assert_eq!(with_two_tokens(&asked), (format!("{hello}{hello}1 ERR read-only\n"), false));
+    let asked = format!("{}{}1 BUY 1 1\n", greet(&read), greet(TOKEN));
+    assert_eq!(with_two_tokens(&asked), (format!("{hello}{hello}1 OK 99 1\n"), false));
+    let wrong = "x".repeat(20);
+    for bad in [wrong.as_str(), "", &format!("{TOKEN} token={TOKEN}")] {
+        let asked = format!("{}{}1 BUY 1 1\n", greet(TOKEN), greet(bad));
+        assert_eq!(with_two_tokens(&asked), (format!("{hello}ERR no-token\n"), true), "{bad}");
+    }
+}
+
+#[test]
 fn http_presents_the_token_in_each_request_and_the_original_protocol_is_rejected() {
     let get = |header: &str| format!("GET /healthz HTTP/1.1\r\nHost: x\r\n{header}\r\n");
     let fine = get(&format!("authorization: bearer {TOKEN}\r\n"));

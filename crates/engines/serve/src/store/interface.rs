@@ -173,6 +173,12 @@ pub(crate) trait Store: Send {
     /// earlier orders at any durability, because the stock file is synced too.
     fn set_stock_hashes(&mut self, hashes: &[u64]) -> Result<(), StoreError>;
 
+    /// Fails if another program has removed stored orders, as far as the store can notice it without
+    /// reading them.
+    fn verify(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Returns the position in a raw log.
     fn position(&self) -> Position {
         Position::default()

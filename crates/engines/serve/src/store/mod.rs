@@ -360,6 +360,10 @@ impl Store for Seam {
         updated.and_then(|()| self.mark.sync()).map_err(mark::failed(&self.path))
     }
 
+    fn verify(&mut self) -> Result<(), StoreError> {
+        self.store.verify()
+    }
+
     fn position(&self) -> Position {
         self.store.position()
     }

@@ -1,9 +1,10 @@
 //! What a server prints when it starts.
 
-use super::logging;
+use super::{logging, open_files};
 use ioloom_failure::quoted;
 use ioloom_model::units::format_counted;
 use ioloom_serve::{ServeOptions, Server, StoreChoice};
+use std::net::IpAddr;
 
 /// Prints the addresses, the settings, and what the operator should know.
 pub(super) fn greet(config: &ServeOptions, server: &Server) {
@@ -30,16 +31,31 @@ pub(super) fn greet(config: &ServeOptions, server: &Server) {
         config.durability,
         if config.tls.is_some() { ", TLS" } else { "" }
     );
+    if let (Some(files), Some(reason)) = (&config.tls, server.outdated()) {
+        tracing::warn!(
+            target: logging::TARGET,
+            "certificate {} {reason}; clients reject it",
+            quoted(&files.certificate)
+        );
+    }
+    if let Some(warning) = open_files::warning(config.limits.connections) {
+        tracing::warn!(target: logging::TARGET, "{warning}");
+    }
     for notice in server.notices() {
         tracing::warn!(target: logging::TARGET, "store {}: {notice}", quoted(&config.store.path));
     }
-    for address in server.addresses().iter().filter(|address| !address.ip().is_loopback()) {
+    for address in server.addresses().iter().filter(|address| is_reachable(address.ip())) {
         let open_to = open_to(config.tls.is_some(), config.access.is_some());
         tracing::warn!(
             target: logging::TARGET,
             "{address} can be reached from other machines; {open_to}"
         );
     }
+}
+
+/// Returns whether other machines can reach an address of this machine.
+fn is_reachable(address: IpAddr) -> bool {
+    !address.to_canonical().is_loopback()
 }
 
 /// Describes who can use a port that other machines can reach.
@@ -56,7 +72,21 @@ fn open_to(tls: bool, token: bool) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::open_to;
+    use super::{is_reachable, open_to};
+
+    #[test]
+    fn only_loopback_addresses_are_not_reachable() {
+        for (address, expected) in [
+            ("127.0.0.1", false),
+            ("::1", false),
+            ("::ffff:127.0.0.1", false),
+            ("0.0.0.0", true),
+            ("::", true),
+            ("::ffff:192.0.2.1", true),
+        ] {
+            assert_eq!(is_reachable(address.parse().unwrap()), expected, "{address}");
+        }
+    }
 
     #[test]
     fn the_warning_about_a_reachable_port_names_what_is_missing() {

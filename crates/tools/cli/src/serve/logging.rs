@@ -5,6 +5,7 @@
 //! serving nor become unstoppable because the reader of its log has stalled.
 
 use super::log_queue::LogQueue;
+use crate::exit::Failure;
 use crate::{interrupt, stderr};
 use ioloom_model::units::format_counted;
 use serde_json::{Map, Value};
@@ -88,6 +89,15 @@ pub(super) fn finish() {
         queue.flush(LAST_LINES);
     }
     interrupt::raise();
+}
+
+/// Logs a failure that ends the server, and returns it without its message.
+pub(super) fn report(failure: Failure) -> Failure {
+    let Failure { exit, message } = failure;
+    if !message.is_empty() {
+        tracing::error!(target: TARGET, "{message}");
+    }
+    Failure::new(exit, "")
 }
 
 fn queue(form: LogForm, least: LevelFilter) -> Option<&'static LogQueue> {

@@ -189,6 +189,29 @@ fn a_certificate_is_reloaded() {
 }
 
 #[test]
+fn an_expired_certificate_replaces_no_valid_one() {
+    let place = place();
+    Certificate::in_dir(place.path());
+    std::fs::copy(place.at("certificate.pem"), place.at("valid.pem")).unwrap();
+    let tls = ["--tls-cert", "certificate.pem", "--tls-key", "key.pem"];
+    let mut server = Served::in_dir(place.path(), &tls);
+    std::fs::copy(place.at("expired-certificate.pem"), place.at("certificate.pem")).unwrap();
+    server.signal("-HUP");
+    assert!(said(&mut server, "has expired").contains("previous settings remain"));
+    server.signal("-TERM");
+    assert_eq!(server.ended().0.code(), Some(0));
+    // A start is not refused, and a reload leads back to a valid certificate.
+    let mut server = Served::in_dir(place.path(), &tls);
+    assert!(said(&mut server, "has expired").contains("clients reject it"));
+    server.signal("-HUP");
+    assert!(said(&mut server, "has expired").contains("clients reject it"));
+    said(&mut server, "reloaded");
+    std::fs::copy(place.at("valid.pem"), place.at("certificate.pem")).unwrap();
+    server.signal("-HUP");
+    assert!(said(&mut server, "ioloom: ").contains("reloaded"));
+}
+
+#[test]
 fn a_service_manager_is_notified() {
     let place = place();
     let socket = UnixDatagram::bind(place.at("notify")).unwrap();
@@ -233,6 +256,37 @@ fn has(program: &str) -> bool {
 
 fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+#[test]
+fn a_failure_is_a_line_of_a_json_log() {
+    let place = place();
+    place.write("stock.txt", "1 2\n");
+    let ran = serve_in(place.path(), &["--log", "json", "--durability", "none"]).output().unwrap();
+    let text = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(2), "{text}");
+    let line: serde_json::Value = serde_json::from_str(&text).expect("one object");
+    assert_eq!(line["level"], "error");
+    assert!(line["message"].as_str().unwrap().contains("line 1: "), "{text}");
+}
+
+#[test]
+fn no_two_servers_use_one_port() {
+    for model in ["epoll", "reuseport", "uring-per-core"] {
+        let (one, other) = (place(), place());
+        let args = ["--durability", "none", "--model", model];
+        let first = match Served::try_start(&mut serve_in(one.path(), &args)) {
+            Ok(first) => first,
+            Err(said) if said.contains("io_uring") => {
+                println!("skipped: {}", said.trim());
+                continue;
+            }
+            Err(said) => panic!("{model}: {said}"),
+        };
+        let mut second = other.ours(&["serve", "--listen", &first.address]);
+        let error = Served::try_start(second.args(args)).err().expect(model);
+        assert!(error.contains("Address already in use"), "{model}: {error}");
+    }
 }
 
 #[test]

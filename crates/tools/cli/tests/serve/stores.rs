@@ -169,6 +169,30 @@ fn a_mark_that_is_truncated_under_a_server_stops_it_with_an_error() {
     }
 }
 
+#[test]
+fn a_raw_log_that_is_lost_under_a_server_ends_it_with_an_error() {
+    for (level, is_removed) in [("os", true), ("os", false), ("group", true), ("group", false)] {
+        let place = place();
+        let args = ["--store", "log", "--durability", level];
+        let mut server = Served::in_dir(place.path(), &args);
+        let mut client = Client::new(&server.address, "a").unwrap();
+        assert_eq!(client.ask("1 BUY 1 1").unwrap(), "1 OK 99999 1");
+        match is_removed {
+            true => std::fs::remove_file(place.at("stock.txt.store")).unwrap(),
+            false => std::fs::write(place.at("stock.txt.store"), "").unwrap(),
+        }
+        if level == "group" {
+            assert_eq!(client.ask("2 BUY 1 1"), None, "acknowledged without a store");
+        } else {
+            server.signal("-TERM");
+        }
+        let (status, said) = server.ended();
+        assert_eq!(status.code(), Some(1), "{level}: {said}");
+        let word = if is_removed { "the file was removed" } else { "the file was truncated" };
+        assert!(said.contains(word) && said.contains("no longer in the store"), "{said}");
+    }
+}
+
 /// Returns the names of files below a directory that other users can access.
 fn accessible(dir: &Path, names: &mut Vec<String>) {
     for entry in std::fs::read_dir(dir).unwrap() {

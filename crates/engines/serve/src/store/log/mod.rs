@@ -58,6 +58,9 @@ const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 const DAMAGED: &str = "restore an intact copy, or remove it to start over from the stock file, which \
      may lack orders";
 
+const LOST: &str = "the server stopped, because acknowledged orders are no longer in the store; \
+     restore a backup of it";
+
 /// Size limits of a log.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
@@ -302,6 +305,20 @@ impl Log {
         if is_full { self.shorten() } else { Ok(()) }
     }
 
+    /// Fails if another program has removed or truncated the file. A write beyond its end would hide
+    /// that.
+    fn check(&mut self) -> Result<(), StoreError> {
+        let error = match self.tail.writer.loss(self.tail.end) {
+            Ok(None) => return Ok(()),
+            Ok(Some(loss)) => {
+                StoreError::new(Operation::Write, &self.path, io::Error::other(loss), LOST)
+            }
+            Err(error) => StoreError::stopped(&self.path, error),
+        };
+        self.has_failed = true;
+        Err(error)
+    }
+
     /// Calls `f`, which writes, unless an earlier write failed.
     fn change(&mut self, f: impl FnOnce(&mut Self) -> io::Result<()>) -> Result<(), StoreError> {
         let changed = if self.has_failed {
@@ -356,15 +373,23 @@ fn repair(file: &OwnedFd, found: &Found) -> io::Result<()> {
 
 impl Store for Log {
     fn commit(&mut self, records: &[Record]) -> Result<(), StoreError> {
+        if self.options.syncs() {
+            self.check()?;
+        }
         self.change(|log| log.append(records))
     }
 
     fn set_stock_hashes(&mut self, hashes: &[u64]) -> Result<(), StoreError> {
+        self.check()?;
         self.change(|log| {
             log.tail.put(Kind::Hashes, log.latest, &bytes::hashes(hashes), true)?;
             log.hashes = hashes.to_vec();
             Ok(())
         })
+    }
+
+    fn verify(&mut self) -> Result<(), StoreError> {
+        self.check()
     }
 
     fn position(&self) -> Position {

@@ -17,7 +17,7 @@ use ioloom_sys::file::{self, WriteMode, write_full_at};
 use ioloom_sys::linked::LinkedWriter;
 use ioloom_sys::transfer::{set_direct, sync_all, sync_data};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 /// Preallocation step in bytes; enough for a thousand commits.
@@ -114,11 +114,25 @@ impl Writer {
 
     /// Syncs the file.
     pub(super) fn sync_all(&self) -> io::Result<()> {
+        sync_all(self.file())
+    }
+
+    /// Returns what another program has done to a file of at least `end` bytes that loses them.
+    pub(super) fn loss(&self, end: u64) -> io::Result<Option<&'static str>> {
+        let found = file::identity(self.file())?;
+        Ok(match found.links {
+            0 => Some("the file was removed"),
+            _ if found.size < end => Some("the file was truncated"),
+            _ => None,
+        })
+    }
+
+    fn file(&self) -> BorrowedFd<'_> {
         match &self.0 {
             WriteMethod::Plain(file)
             | WriteMethod::EachWrite(file)
-            | WriteMethod::Direct { file, .. } => sync_all(file),
-            WriteMethod::Ring(linked) => sync_all(linked.file()),
+            | WriteMethod::Direct { file, .. } => file.as_fd(),
+            WriteMethod::Ring(linked) => linked.file(),
         }
     }
 
