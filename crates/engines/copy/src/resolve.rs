@@ -4,10 +4,10 @@ use crate::context::CopyContext;
 use crate::dirs::{MadeDirs, Parent, RootTo, Roots};
 use crate::error::CopyError;
 use crate::meta::ParentAttr;
-use crate::options::{Durable, Follow, Make};
+use crate::options::{Durable, Existing, Follow, Make};
 use crate::parents;
 use crate::target::{Target, is_repeated, means_content, means_directory, target_path};
-use crate::tree::into_itself;
+use crate::tree::{into_itself, same_file};
 use ioloom_failure::{Operation, quoted, reason};
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind};
@@ -163,7 +163,7 @@ impl TargetResolver<'_> {
         let elsewhere = || device_of(&to).is_some_and(|device| device != attr.device);
         let apart = || options.one_file_system && elsewhere();
         if attr.kind == Kind::Directory && !apart() {
-            refuse_into_itself(source, &to)?;
+            self.refuse_into_itself(source, &attr, &to)?;
         }
         // A link to the directory into which the contents are copied is followed.
         let follows = into && means_content(source) && !options.parents;
@@ -172,6 +172,29 @@ impl TargetResolver<'_> {
             false => self.through_link(to.clone(), &attr, false),
         };
         Ok((to, used, attr.kind))
+    }
+
+    /// Refuses to copy a directory into itself, which would recurse forever, or onto itself, unless that has no effect:
+    /// the walk handles it then.
+    fn refuse_into_itself(&self, source: &Path, attr: &Attr, to: &Path) -> Result<(), CopyError> {
+        // A bind mount has another path, but the same identity.
+        if attr::of_path(to, true).is_ok_and(|there| there.identity() == attr.identity()) {
+            let options = self.context.options;
+            let is_allowed = options.make == Make::HardLink || options.existing == Existing::Keep;
+            return if is_allowed { Ok(()) } else { Err(same_file(source, to)) };
+        }
+        let Ok(source_real) = canonicalize(source) else { return Ok(()) };
+        let to_real = canonicalize(to).or_else(|e| match (to.parent(), to.file_name()) {
+            (Some(parent), Some(name)) => {
+                let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+                canonicalize(parent).map(|parent| parent.join(name))
+            }
+            _ => Err(e),
+        });
+        match to_real {
+            Ok(real) if real.starts_with(&source_real) => Err(into_itself(source, to)),
+            _ => Ok(()),
+        }
     }
 
     /// A link to a directory with a slash after it is that directory, and so is any with `follows`.
@@ -321,24 +344,4 @@ fn split(path: &Path) -> Result<(PathBuf, CString), CopyError> {
         .map_err(|_| CopyError::cannot(Operation::CopyTo, &path, "the name contains a NUL byte"))?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     Ok((parent.unwrap_or(Path::new(".")).to_owned(), name))
-}
-
-/// Refuses to copy a directory into itself, which would recurse forever.
-fn refuse_into_itself(source: &Path, to: &Path) -> Result<(), CopyError> {
-    let Ok(source_real) = canonicalize(source) else { return Ok(()) };
-    let to_real = canonicalize(to).or_else(|e| match (to.parent(), to.file_name()) {
-        (Some(parent), Some(name)) => {
-            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            canonicalize(parent).map(|parent| parent.join(name))
-        }
-        _ => Err(e),
-    });
-    match to_real {
-        Ok(real) if real == source_real => {
-            let text = format!("{} and {} are the same file", quoted(source), quoted(to));
-            Err(CopyError::whole(to, text))
-        }
-        Ok(real) if real.starts_with(&source_real) => Err(into_itself(source, to)),
-        _ => Ok(()),
-    }
 }

@@ -15,7 +15,7 @@ mod merge;
 mod pairs;
 mod visit;
 
-pub(crate) use directory::into_itself;
+pub(crate) use directory::{into_itself, same_file};
 
 use crate::backup::{Kept, sibling};
 use crate::context::CopyContext;

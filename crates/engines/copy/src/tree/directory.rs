@@ -5,7 +5,7 @@ use crate::dirs::{CopyDir, DirPair, NewDirs, TargetDir, c_name, new_target_path,
 use crate::error::CopyError;
 use crate::meta::{Creation, DirModes, FileRef, ParentAttr};
 use crate::new_file::is_remote_name;
-use crate::options::{Durable, Follow};
+use crate::options::{Durable, Existing, Follow, Make};
 use crate::report::{Counts, Tally};
 use crate::resume;
 use crate::sweep;
@@ -46,12 +46,15 @@ impl Worker<'_> {
             && device(&new.path()).is_ok_and(|device| device != above.data().root_device)
     }
 
-    /// Creates or opens the target of a directory.
-    pub(super) fn begin_dir(&mut self, new: &NewDir<'_, CopyDir>) -> Result<CopyDir, CopyError> {
+    /// Creates or opens the target of a directory. Returns `None` if nothing remains to be done.
+    pub(super) fn begin_dir(
+        &mut self,
+        new: &NewDir<'_, CopyDir>,
+    ) -> Result<Option<CopyDir>, CopyError> {
         let roots = self.roots;
         let paths = || (new.path(), new_target_path(roots, new));
         if let Some(above) = new.parent.filter(|above| above.data().is_doomed()) {
-            return Ok(self.absent_dir(above, paths().1));
+            return Ok(Some(self.absent_dir(above, paths().1)));
         }
         let Place { above, name, parent_attr, hidden, from } = self.place_of(new)?;
         let source =
@@ -59,7 +62,8 @@ impl Worker<'_> {
         let root_device = new.parent.map_or(source.device, |above| above.data().root_device);
         let excluded = root_device != source.device && self.context.options.one_file_system;
         if !excluded && self.context.is_written(source.identity()) {
-            return Err(into_itself(&paths().0, &paths().1));
+            // As in GNU cp, not the paths found, which can have the hidden name of this copy.
+            return Err(into_itself(&roots.from[new.root], &roots.to[new.root].path));
         }
         let parent = match &above {
             Some(pair) => &pair.to,
@@ -70,7 +74,8 @@ impl Worker<'_> {
             (self.new_dirs(new, &source, parent_attr), self.context.resume.get().is_some());
         let sweep = || self.sweep(new, parent, &name, true);
         let target = match TargetDir::make(parent, &name, hidden, mode, new_dirs, sweep) {
-            Err(e) => return self.not_begun(new, e, &paths()),
+            Err(e) => return self.not_begun(new, e, &paths()).map(Some),
+            Ok(target) if self.is_done(&target, &source, paths)? => return Ok(None),
             Ok(target) => target,
         };
         let own =
@@ -81,10 +86,9 @@ impl Worker<'_> {
         if !target.is_hidden || target.hidden_name.is_some() {
             self.context.writes_into(own.identity());
         }
-        let has_default_acl = if target.is_new {
-            parent_attr.has_default_acl
-        } else {
-            self.context.rules.has_default_acl(&target.dir)
+        let has_default_acl = match target.is_new {
+            true => parent_attr.has_default_acl,
+            false => self.context.rules.has_default_acl(&target.dir),
         };
         let modes = DirModes { found: own.mode, withheld: self.context.rules.withheld() };
         let owner = Some((own.user, own.group));
@@ -116,7 +120,28 @@ impl Worker<'_> {
             pair: Arc::default(),
         };
         self.keep_open(&dir, DirPair { from, to: target.dir });
-        Ok(dir)
+        Ok(Some(dir))
+    }
+
+    /// Returns true if the target is the source itself and hard links are made: they exist. To copy a directory onto
+    /// itself is an error.
+    fn is_done(
+        &self,
+        target: &TargetDir,
+        source: &Attr,
+        paths: impl FnOnce() -> (PathBuf, PathBuf),
+    ) -> Result<bool, CopyError> {
+        let options = self.context.options;
+        let is_same = !target.is_new && target.own.identity() == source.identity();
+        // What is mounted in only one of the two places can still be copied to the other.
+        if !is_same || options.existing == Existing::Keep {
+            return Ok(false);
+        }
+        if options.make == Make::HardLink {
+            return Ok(true);
+        }
+        let (from, to) = paths();
+        Err(same_file(&from, &to))
     }
 
     /// Prepares what an earlier copy left, if it did; with `excluded`, nothing below the directory is copied. Returns
@@ -532,6 +557,12 @@ impl Above<'_> {
 pub(crate) fn into_itself(from: &Path, to: &Path) -> CopyError {
     let text = format!("cannot copy a directory, {}, into itself, {}", quoted(from), quoted(to));
     CopyError::whole(from, text)
+}
+
+/// The error for a directory that is its own target.
+pub(crate) fn same_file(from: &Path, to: &Path) -> CopyError {
+    let text = format!("{} and {} are the same file", quoted(from), quoted(to));
+    CopyError::whole(to, text)
 }
 
 fn not_created(error: io::Error, (from, to): &(PathBuf, PathBuf)) -> CopyError {

@@ -33,7 +33,7 @@ impl Visitor for Worker<'_> {
             return None;
         }
         match self.begin_dir(new) {
-            Ok(dir) => {
+            Ok(Some(dir)) => {
                 if dir.absent {
                     return Some(dir);
                 }
@@ -45,6 +45,11 @@ impl Visitor for Worker<'_> {
                     self.context.watcher.copied(&from, &to, None);
                 }
                 Some(dir)
+            }
+            Ok(None) => {
+                self.counts.skipped += 1;
+                self.context.progress.entries.fetch_add(1, Ordering::Relaxed);
+                None
             }
             Err(error) => {
                 self.context.failed(error);

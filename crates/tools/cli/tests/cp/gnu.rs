@@ -395,6 +395,10 @@ fn directories_that_exist_and_sources_given_twice_are_those_of_gnu_cp() {
             "mkdir t; echo new > f; echo o > t/f; ln -s t/f l; $CP f l t",
             "mkdir -p a/b t/b; echo n > a/b/f; echo o > t/b/g; ln -s t/b l; $CP -r a/b l/ t",
             "mkdir a; $CP -r a/. a; $CP -rT a a; mkdir a/b; cd a; $CP -r b/ .",
+            "mkdir d; echo x > d/f; ln -s . dot; for o in -rl -rbl -rlu -rlf -alb -rli -rn -rs -ru -rb; do \
+             $CP $o d dot; echo $?; done",
+            "mkdir d; echo x > d/f; $CP -rl d .; $CP -rl d/. d; $CP -rlT d d; $CP -rl --parents d .",
+            "mkdir d; echo x > d/f; ln -s d l; $CP -rlT d l/; $CP -rlT l d; $CP -rlT d l",
             "echo n > f; echo o > d; touch d.~99~ d.~18446744073709551615~; $CP --backup=t f d",
             "d=s; for i in 1 2 3 4 5 6 7 8; do d=$d/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a; done; \
              mkdir -p $d; ulimit -n 256; $CP -r s t; find t | wc -l",
@@ -472,6 +476,39 @@ fn a_target_directory_that_cannot_be_listed_is_used_as_gnu_cp_does() {
     }
     let scripts: Vec<&str> = scripts.iter().map(String::as_str).collect();
     compare(&scripts, true);
+}
+
+/// Goal: a directory is recognised under another path. Method: bind mounts, each in a mount namespace that disappears
+/// with its shell.
+#[test]
+fn bind_mounts_of_a_directory_are_copied_as_gnu_cp_does() {
+    if !is_gnu() || !is_root() {
+        return;
+    }
+    let bound = |make: &str, mount: &str, copy: &str| {
+        let inner = format!("mount --bind {mount} && exec $CP {copy}");
+        format!("{make}; PATH=$PATH:/usr/sbin:/sbin; unshare -m sh -c '{inner}'")
+    };
+    let tried = Command::new("sh").args(["-c", "unshare -m mount --bind /tmp /tmp"]).output();
+    if !tried.is_ok_and(|output| output.status.success()) {
+        return println!("skipped: cannot mount here");
+    }
+    let one = "mkdir -p a/b c; echo x > a/b/f";
+    let two = "mkdir -p a/b c/b; echo x > a/b/f; echo y > a/g";
+    let mut scripts = Vec::new();
+    for copy in ["-aT a c", "-rT c a", "-rxT a c", "-rlT a c", "-rnT a c", "-r a/b c"] {
+        scripts.push(bound(one, "a c", copy));
+    }
+    for copy in ["-rT a c", "-rxT a c", "-rlT a c", "-rnT a c"] {
+        scripts.push(bound(two, "a/b c/b", copy));
+    }
+    scripts.push(bound("mkdir -p p/s/in r", "p/s/in r", "-r p/s r"));
+    let scripts: Vec<&str> = scripts.iter().map(String::as_str).collect();
+    compare(&scripts, false);
+    let program = format!("{} cp", program(false));
+    let [plain, resumed] = ["-rT a c", "-rT --resume a c"]
+        .map(|copy| seen(&bound("mkdir -p a c; echo x > a/f", "a c", copy), &program, false));
+    assert_eq!(plain, resumed, "a journal is left");
 }
 
 /// A file of another user in a directory where both may create files.
