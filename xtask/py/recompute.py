@@ -243,8 +243,13 @@ def ratio_answer(test, series, floor):
         return (None, 1.0) if below_noise and answer[0] else answer
     margin = math.log(1 + test.get("margin", MARGIN))
     within = math.exp(lo) >= 1 / math.exp(margin) and math.exp(hi) <= math.exp(margin)
-    if below_noise and not within:
+    at_most_claimed, not_above = test["claim"] == "at-most", math.exp(hi) <= math.exp(margin)
+    if below_noise and not (not_above if at_most_claimed else within):
         return None, 1.0
+    if at_most_claimed:
+        if not_above:
+            return True, two_sided(shift_test(series, margin)[0])
+        return (False, two_sided(shift_test(series, margin)[1])) if lo > margin else (None, 1.0)
     inside = two_sided(max(shift_test(series, -margin)[1], shift_test(series, margin)[0]))
     if test["claim"] == "equal":
         if within:

@@ -49,6 +49,7 @@ fn estimated(contrast: &Contrast, finding: &Finding<'_>, session: u32) -> Option
     let bound = match ratio.claim {
         Claimed::Greater => times,
         Claimed::Less => 1.0 / times,
+        Claimed::AtMost => power::bound(ratio.claim, ratio.margin),
         Claimed::Equal => return None,
     };
     let noise = power::deviation(&finding.series)?;

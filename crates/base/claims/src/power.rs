@@ -14,6 +14,8 @@
 use crate::claim::Test;
 use crate::contrast::Contrast;
 use crate::contrast::kind::Context;
+use crate::contrast::ratio::Ratio;
+use crate::contrast::ratio_of_best::RatioOfBest;
 use crate::evaluation::disturbed;
 use crate::evaluation::finding::Finding;
 use crate::evaluation::runs::at_location;
@@ -24,7 +26,7 @@ use crate::verdict::Effect;
 use ioloom_model::RunRecord;
 use ioloom_model::study::AGAIN;
 use ioloom_stats::tails::normal_quantile;
-use ioloom_stats::{INTERVAL_MIN, median};
+use ioloom_stats::{Claimed, INTERVAL_MIN, median};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -174,11 +176,15 @@ pub fn need(
                 break;
             }
         }
-    } else if let (Contrast::Ratio(_) | Contrast::RatioOfBest(_), Some(size), Some(noise)) =
-        (contrast, published, need.noise)
+    } else if let (
+        Contrast::Ratio(Ratio { claim, margin, .. })
+        | Contrast::RatioOfBest(RatioOfBest { claim, margin, .. }),
+        Some(size),
+        Some(noise),
+    ) = (contrast, published, need.noise)
     {
         need.effect_is = Effect::Ratio;
-        need.blocks = blocks_of_ratio(size, noise, need.session);
+        need.blocks = blocks_of_ratio(size / bound(*claim, *margin), noise, need.session);
     }
     Some(need)
 }
@@ -199,6 +205,15 @@ pub fn least_blocks(contrast: &Contrast, records: &[RunRecord], machine: &str) -
 fn scatter(finding: &Finding<'_>) -> Option<f64> {
     let (lo, hi) = finding.evidence.lo.zip(finding.evidence.hi)?;
     Some((hi - lo) / 2.0 / -normal_quantile(0.025) * (finding.evidence.blocks as f64).sqrt())
+}
+
+/// Returns the ratio whose distance from the true one decides a claim without a factor: 1, or the largest one
+/// that is claimed.
+pub(crate) fn bound(claim: Claimed, margin: Option<f64>) -> f64 {
+    match claim {
+        Claimed::Less | Claimed::Greater | Claimed::Equal => 1.0,
+        Claimed::AtMost => 1.0 + margin.unwrap_or(Rule::STANDARD.margin),
+    }
 }
 
 /// Returns the smallest number of blocks that shows a ratio of this size.
@@ -315,6 +330,17 @@ mod tests {
         assert!(later > blocks_of_ratio(0.88, 0.15, 1).unwrap(), "{later}");
         assert_eq!(blocks_of_ratio(0.88, 2.0, 1), None);
         assert_eq!(blocks_of_ratio(1.02, 0.001, 1), None, "within the margin");
+    }
+
+    #[test]
+    fn the_bound_of_at_most_is_the_margin() {
+        let near = |claim, margin, expected: f64| (bound(claim, margin) - expected).abs() < 1e-12;
+        for claim in [Claimed::Less, Claimed::Greater, Claimed::Equal] {
+            assert!(near(claim, Some(0.1), 1.0), "{claim:?}");
+        }
+        assert!(near(Claimed::AtMost, Some(0.25), 1.25) && near(Claimed::AtMost, None, 1.05));
+        let equal_arms = 1.0 / bound(Claimed::AtMost, Some(0.25));
+        assert_eq!(blocks_of_ratio(equal_arms, 0.1, 1), Some(12));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! order statistics; both are transformed back by the exponential. The logarithm
 //! makes the result symmetric: `b` relative to `a` is exactly the inverse, and a margin of 5 % is a
 //! factor of 1.05 in either direction. Swapping both the arms and the claim never changes a
-//! judgement.
+//! judgement; only [`Claimed::AtMost`] has no counterpart.
 //!
 //! A difference is shown by the signed ranks of the blocks, which need fewer blocks than an interval
 //! between order statistics and are exact if the arms of a block are exchangeable when nothing differs.
@@ -22,6 +22,8 @@
 //!   at least `m`; for claimed equality: the interval is within `1/m ..= m`;
 //! - refuted, for a claimed difference: significant on the other side, or the interval is within
 //!   `1/m ..= m`; for claimed equality: the interval is entirely outside `1/m ..= m`;
+//! - for the claim that `a` is greater by at most the margin, only the upper bound `m` matters: confirmed
+//!   if the interval does not exceed it, refuted if the interval is entirely above it;
 //! - anything else: undecided.
 
 use crate::StatsError;
@@ -109,6 +111,8 @@ pub enum Claimed {
     Greater,
     /// `a` and `b` are equal within the margin.
     Equal,
+    /// `a` is less than `b`, or greater by at most the margin.
+    AtMost,
 }
 
 /// Outcome of the rule for one comparison.
@@ -147,6 +151,10 @@ pub enum Reason {
     WithinMargin,
     /// The interval is entirely outside the margin.
     OutsideMargin,
+    /// The interval does not exceed the upper bound of the margin.
+    NotAboveMargin,
+    /// The interval is entirely above the upper bound of the margin.
+    AboveMargin,
     /// The difference is significant and on the claimed side, but does not reach the margin.
     SmallEffect,
     /// The blocks allow both answers.
@@ -163,6 +171,8 @@ impl fmt::Display for Reason {
             Self::OtherSide => "the blocks are on the other side",
             Self::WithinMargin => "the interval is within the margin",
             Self::OutsideMargin => "the interval is entirely outside the margin",
+            Self::NotAboveMargin => "the interval does not exceed the margin",
+            Self::AboveMargin => "the interval is entirely above the margin",
             Self::SmallEffect => {
                 "the blocks are on the claimed side, but the effect does not reach the margin"
             }
@@ -210,6 +220,16 @@ pub fn decide(ratio: &Ratio, claimed: Claimed, rule: &Rule) -> Decision {
                 decision(Judgement::Confirmed, Reason::WithinMargin)
             } else if ratio.lo > factor || ratio.hi < 1.0 / factor {
                 decision(Judgement::Refuted, Reason::OutsideMargin)
+            } else {
+                decision(Judgement::Undecided, Reason::WideInterval)
+            }
+        }
+        Claimed::AtMost => {
+            let factor = 1.0 + rule.margin;
+            if ratio.hi <= factor {
+                decision(Judgement::Confirmed, Reason::NotAboveMargin)
+            } else if ratio.lo > factor {
+                decision(Judgement::Refuted, Reason::AboveMargin)
             } else {
                 decision(Judgement::Undecided, Reason::WideInterval)
             }

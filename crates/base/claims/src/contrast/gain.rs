@@ -57,6 +57,9 @@ impl Kind for Gain {
     }
 
     fn check(&self) -> Result<(), String> {
+        if self.claim == Claimed::AtMost {
+            return Err("a gain has no margin, so the claim at-most is not possible".to_owned());
+        }
         ordered(&self.levels)
     }
 

@@ -56,11 +56,13 @@ impl Kind for Ratio {
 
     fn check(&self) -> Result<(), String> {
         match self.times {
-            Some(times) if times > 1.0 && self.claim != Claimed::Equal => Ok(()),
             None => Ok(()),
-            Some(_) => {
-                Err("times must be above 1 and requires the claim less or greater".to_owned())
-            }
+            Some(times) => match self.claim {
+                Claimed::Less | Claimed::Greater if times > 1.0 => Ok(()),
+                Claimed::Less | Claimed::Greater | Claimed::Equal | Claimed::AtMost => {
+                    Err("times must be above 1 and requires the claim less or greater".to_owned())
+                }
+            },
         }
     }
 

@@ -9,7 +9,9 @@ use super::kind::{Context, Kind, elapsed};
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::levels::{best_without, median_of};
-use crate::evaluation::pair::{above_noise, is_hidden, noise_floor, noise_words, ratio_interval};
+use crate::evaluation::pair::{
+    above_noise, is_claim_hidden, noise_floor, noise_words, ratio_interval,
+};
 use crate::evaluation::runs::{Arm, Runs, columns};
 use crate::family;
 use crate::location::Location;
@@ -93,7 +95,7 @@ impl Kind for RatioOfBest {
         let floor = noise_floor(rule, [&runs; 2], best, [&self.metric; 2]);
         let of_stats = rule.stats(self.margin);
         let answer = above_noise(&series, &ratio, self.claim, &of_stats, floor)?.twice();
-        let below_noise = is_hidden(&ratio, &of_stats, floor);
+        let below_noise = is_claim_hidden(&ratio, self.claim, &of_stats, floor);
         let mut reason = decide(&ratio, self.claim, &of_stats).reason.to_string();
         if let Some(floor) = floor.filter(|_| below_noise && answer.holds.is_none()) {
             reason.push_str(&format!(", but {}", noise_words(floor)));

@@ -49,7 +49,7 @@ pub(crate) fn compare<'a>(
     let of_stats = rule.stats(claim.margin);
     let below_noise = match claim.times {
         Some(_) => is_below(ratio.effect(), noise),
-        None => is_hidden(&ratio, &of_stats, noise),
+        None => is_claim_hidden(&ratio, claim.claim, &of_stats, noise),
     };
     let (answer, reason) = match claim.times {
         Some(times) => {
@@ -102,7 +102,7 @@ pub(crate) fn ratio_interval(ratio: &Ratio) -> Interval {
 
 /// Judges a ratio given the noise floor, the difference between two runs of the same plan. A
 /// difference that does not exceed the floor shows nothing in either direction. An interval within
-/// the margin shows equality regardless of the floor.
+/// the margin shows equality regardless of the floor, and one that does not exceed it, `at most`.
 pub(crate) fn above_noise(
     series: &[f64],
     ratio: &Ratio,
@@ -110,7 +110,7 @@ pub(crate) fn above_noise(
     rule: &ioloom_stats::Rule,
     floor: Option<f64>,
 ) -> Result<Answer, Gap> {
-    if is_hidden(ratio, rule, floor) {
+    if is_claim_hidden(ratio, claim, rule, floor) {
         return Ok(Answer::OPEN);
     }
     let centre = Centre::of(series)?;
@@ -126,6 +126,8 @@ pub(crate) fn above_noise(
         }
         Reason::OutsideMargin if ratio.ratio > 1.0 => Answer::new(false, centre.above(margin)),
         Reason::OutsideMargin => Answer::new(false, centre.below(-margin)),
+        Reason::NotAboveMargin => Answer::new(true, centre.below(margin)),
+        Reason::AboveMargin => Answer::new(false, centre.above(margin)),
         Reason::FewBlocks | Reason::SmallEffect | Reason::WideInterval => Answer::OPEN,
     })
 }
@@ -141,6 +143,18 @@ pub(crate) fn is_hidden(ratio: &Ratio, rule: &ioloom_stats::Rule, floor: Option<
     is_below(ratio.effect(), floor) && !equivalence(ratio, rule.margin).equivalent
 }
 
+/// Reports whether noise hides a ratio that is claimed: an interval that does not exceed the margin shows
+/// `at most`, however small the effect.
+pub(crate) fn is_claim_hidden(
+    ratio: &Ratio,
+    claim: Claimed,
+    rule: &ioloom_stats::Rule,
+    floor: Option<f64>,
+) -> bool {
+    let is_shown = claim == Claimed::AtMost && ratio.hi <= 1.0 + rule.margin;
+    !is_shown && is_hidden(ratio, rule, floor)
+}
+
 /// Describes a difference that does not exceed the noise.
 pub(crate) fn noise_words(floor: f64) -> String {
     format!("runs of the same plan differ by {:.1} %", floor * 100.0)
@@ -152,7 +166,7 @@ fn reaches(series: &[f64], claim: Claimed, times: f64) -> Result<(Answer, String
     let centre = Centre::of(series)?;
     Ok(match claim {
         Claimed::Less => (centre.at_most(-times.ln()), format!("at most 1/{times} is claimed")),
-        Claimed::Greater | Claimed::Equal => {
+        Claimed::Greater | Claimed::Equal | Claimed::AtMost => {
             (centre.at_least(times.ln()), format!("at least {times} is claimed"))
         }
     })

@@ -140,7 +140,7 @@ proptest! {
         blocks in 6u32..16,
         hit in prop::collection::btree_set(0u32..16, 0..16),
         times in 0.5f64..2.0,
-        claim in prop::sample::select(vec!["less", "greater", "equal"]),
+        claim in prop::sample::select(vec!["less", "greater", "equal", "at-most"]),
     ) {
         let hit: Vec<u32> = hit.into_iter().filter(|b| *b < blocks).collect();
         let mut store = two(a_ms, blocks);

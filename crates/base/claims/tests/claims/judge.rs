@@ -48,6 +48,9 @@ fn a_ratio_follows_the_truth_and_the_opposite_effect_refutes_it() {
         (125.0, "greater", Verdict::Confirmed),
         (100.5, "equal", Verdict::Confirmed),
         (100.5, "less", Verdict::Refuted),
+        (80.0, "at-most", Verdict::Confirmed),
+        (100.5, "at-most", Verdict::Confirmed),
+        (125.0, "at-most", Verdict::Refuted),
     ] {
         let found = judge(&[&ratio(claim)], &two(a, 100.0, 12), Rule::STANDARD);
         assert_eq!(found.verdict, expected, "{a} {claim}: {}", found.sentence);
@@ -71,6 +74,8 @@ fn a_wide_interval_is_undecided() {
     assert!(found.doubts.contains(&Doubt::Alternation), "{:?}", found.doubts);
     let [needs] = &found.needs[..] else { panic!("one contrast: {:?}", found.needs) };
     assert!(needs.contains("more blocks, or less noise, than in the 12 stored"), "{needs}");
+    let found = judge(&[&ratio("at-most")], &store, Rule::STANDARD);
+    assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
 }
 
 #[test]
@@ -425,6 +430,14 @@ fn an_effect_below_the_noise_floor_decides_nothing() {
         let found = judge(&[&ratio(claim)], &store, Rule::STANDARD);
         assert_eq!(found.verdict, Verdict::Undecided, "{claim}: {}", found.sentence);
     }
+    // An interval that does not exceed the margin shows `at most`, whatever the noise.
+    let found = judge(&[&ratio("at-most")], &store, Rule::STANDARD);
+    assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
+    assert!(!found.parts[0].doubts.contains(&Doubt::NoiseFloor));
+    let mut store = Store::new(12);
+    store.arm("a", &[], 115.0).arm("b", &[], 100.0).arm("b (again)", &[], 80.0);
+    let found = judge(&[&ratio("at-most")], &store, Rule::STANDARD);
+    assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
     // Equal arms show no difference, whatever the noise.
     let mut store = Store::new(12);
     store.arm("a", &[], 100.5).arm("b", &[], 100.0).arm("b (again)", &[], 80.0);

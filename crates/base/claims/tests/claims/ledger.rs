@@ -2,9 +2,13 @@
 //! locations.
 
 use crate::expansion::{Expanded, arms, plan, studies};
+use crate::synthetic::Store;
 use ioloom_claims::contrast::ladder::Shape;
+use ioloom_claims::contrast::ratio::Ratio;
 use ioloom_claims::pattern::matches;
-use ioloom_claims::{Claim, Contrast, Location, Rule, Verdict, ledger, load, verdict, verdicts};
+use ioloom_claims::{
+    Claim, Contrast, Location, Rule, Test, Verdict, ledger, load, verdict, verdicts,
+};
 use ioloom_model::study::Experiment;
 use ioloom_model::{Compute, Distribution, Measured, StudySpec};
 use ioloom_stats::Claimed;
@@ -393,6 +397,10 @@ fn wrong_claims_are_refused_with_file_and_reason() {
     assert_eq!(load([("x", format!("{good}{ratio}").as_str())]).unwrap().len(), 1);
     let published = "[[claim.contrast]]\nkind = \"published\"\nformula = \"a / b\"\n\
                      within = [0, 1]\nsays = \"s\"\n";
+    let at_most = ratio.replace("less", "at-most");
+    assert_eq!(load([("x", format!("{good}{at_most}margin = 0.1\n").as_str())]).unwrap().len(), 1);
+    let gain = at_most.replace("ratio", "gain");
+    let gain = format!("{gain}axis = \"n\"\nlevels = [1, 2]\nrelative = true\n");
     for (text, part) in [
         (good.to_owned(), "no contrast"),
         (format!("{good}contrast = []\n"), "no contrast"),
@@ -401,6 +409,8 @@ fn wrong_claims_are_refused_with_file_and_reason() {
         (format!("{good}same_as = \"000-X9\"\n"), "unknown claim 000-X9"),
         (format!("{good}same_as = \"000-X9\"\n{ratio}"), "cannot have tests"),
         (format!("{good}{ratio}times = 0.5\n"), "times must be above 1"),
+        (format!("{good}{at_most}times = 2.0\n"), "requires the claim less or greater"),
+        (format!("{good}{gain}"), "a gain has no margin"),
         (format!("{good}{ratio}no_size = \"unknown\"\n"), "direction only"),
         (format!("{good}{ratio}size = \"2\"\nno_size = \"direction only\"\n"), "either size"),
         (format!("{good}{published}values = {{ a = \"000_roles[12,12].elapsed_ms\" }}\n"), "'b'"),
@@ -411,6 +421,55 @@ fn wrong_claims_are_refused_with_file_and_reason() {
     ] {
         let error = load([("mine.toml", text.as_str())]).unwrap_err().to_string();
         assert!(error.contains("mine.toml") && error.contains(part), "{part}: {error}");
+    }
+}
+
+/// Reports whether a text says that something takes at most so much longer, or no longer.
+fn is_at_most_longer(text: &str) -> bool {
+    ["longer", "later", "slower"].iter().any(|word| {
+        let percent = |rest: &str| rest.split(' ').nth(2) == Some(*word);
+        text.contains(&format!(" no {word} ")) || text.split("at most ").skip(1).any(percent)
+    })
+}
+
+/// A claim that something takes at most so much longer is not refuted by runs in which it takes less.
+#[test]
+fn less_time_does_not_refute_at_most_longer() {
+    let mut store = Store::new(12);
+    store.arm("a", &[], 80.0).arm("b", &[], 100.0);
+    let at = Location {
+        study: "pipeline".to_owned(),
+        experiment: "e".to_owned(),
+        set: "E".to_owned(),
+        condition: None,
+        compute: None,
+        medium: None,
+    };
+    let mut tested = BTreeSet::new();
+    for claim in ledger().iter().filter(|claim| is_at_most_longer(&claim.confirms)) {
+        for test in &claim.contrasts {
+            let Contrast::Ratio(own) = &test.contrast else { continue };
+            if !matches!(own.claim, Claimed::Equal | Claimed::AtMost) {
+                continue;
+            }
+            let contrast = Contrast::Ratio(Ratio {
+                at: at.clone(),
+                at_b: None,
+                a: "a".to_owned(),
+                b: "b".to_owned(),
+                metric: "elapsed_ns".to_owned(),
+                metric_b: None,
+                ..own.clone()
+            });
+            let contrasts = vec![Test { contrast, ..test.clone() }];
+            let one = Claim { contrasts, notes: Vec::new(), ..claim.clone() };
+            let found = verdict(&one, &store.records, Rule::STANDARD);
+            assert_eq!(found.verdict, Verdict::Confirmed, "{}: {}", claim.id, found.sentence);
+            tested.insert(claim.id.as_str());
+        }
+    }
+    for id in ["002-P10", "003-C13", "004-02", "004-04"] {
+        assert!(tested.contains(id), "{id}: {tested:?}");
     }
 }
 
@@ -428,6 +487,7 @@ fn an_exact_replication_reaches_every_threshold() {
                 Claimed::Less => size <= 1.0 / factor,
                 Claimed::Greater => size >= factor,
                 Claimed::Equal => (1.0 / factor..=factor).contains(&size),
+                Claimed::AtMost => size <= factor,
             };
             let reaches = match &test.contrast {
                 Contrast::Ratio(c) => reached(c.claim, c.times.unwrap_or(margin(c.margin))),
@@ -449,6 +509,7 @@ fn an_exact_replication_reaches_every_threshold() {
                     Claimed::Less => size > 1.0,
                     Claimed::Greater => size < 1.0,
                     Claimed::Equal => false,
+                    Claimed::AtMost => size > margin(c.margin),
                 },
                 _ => false,
             };

@@ -22,7 +22,7 @@ fn ratio(lo: f64, middle: f64, hi: f64) -> Ratio {
 
 #[test]
 fn the_rule_case_by_case() {
-    use Claimed::{Equal, Greater, Less};
+    use Claimed::{AtMost, Equal, Greater, Less};
     use Judgement::{Confirmed, Refuted, Undecided};
     let cases = [
         // interval and effect, claim, judgement, reason
@@ -46,6 +46,13 @@ fn the_rule_case_by_case() {
         (ratio(0.80, 0.90, 1.10), Less, Undecided, Reason::WideInterval),
         (ratio(0.80, 0.90, 1.10), Greater, Undecided, Reason::WideInterval),
         (ratio(0.80, 0.90, 1.10), Equal, Undecided, Reason::WideInterval),
+        // only the upper bound of the margin matters
+        (ratio(0.70, 0.80, 0.90), AtMost, Confirmed, Reason::NotAboveMargin),
+        (ratio(0.80, 0.90, 1.04), AtMost, Confirmed, Reason::NotAboveMargin),
+        (ratio(1.01, 1.03, 1.04), AtMost, Confirmed, Reason::NotAboveMargin),
+        (ratio(1.01, 1.04, 1.08), AtMost, Undecided, Reason::WideInterval),
+        (ratio(0.80, 0.90, 1.10), AtMost, Undecided, Reason::WideInterval),
+        (ratio(1.06, 1.20, 1.30), AtMost, Refuted, Reason::AboveMargin),
     ];
     for (ratio, claimed, judgement, reason) in cases {
         let found = decide(&ratio, claimed, &Rule::FULL);
@@ -61,7 +68,7 @@ fn too_few_blocks_are_undecided() {
     let eight = Rule { blocks_min: 8, ..Rule::FULL };
     assert_eq!(judge(&eleven, Claimed::Less, &eight), Judgement::Confirmed);
     let seven = Ratio { n: 7, ..eleven };
-    for claimed in [Claimed::Less, Claimed::Greater, Claimed::Equal] {
+    for claimed in [Claimed::Less, Claimed::Greater, Claimed::Equal, Claimed::AtMost] {
         assert_eq!(judge(&seven, claimed, &eight), Judgement::Undecided);
     }
 }
@@ -92,7 +99,7 @@ fn the_margin_changes_the_judgement() {
 #[test]
 fn nan_is_undecided() {
     let r = ratio(f64::NAN, f64::NAN, f64::NAN);
-    for claimed in [Claimed::Less, Claimed::Greater, Claimed::Equal] {
+    for claimed in [Claimed::Less, Claimed::Greater, Claimed::Equal, Claimed::AtMost] {
         assert_eq!(judge(&r, claimed, &Rule::FULL), Judgement::Undecided);
     }
 }
@@ -141,6 +148,17 @@ proptest! {
         let rule = Rule::FULL;
         prop_assert_eq!(judge(&r, Claimed::Less, &rule), judge(&r.inverse(), Claimed::Greater, &rule));
         prop_assert_eq!(judge(&r, Claimed::Equal, &rule), judge(&r.inverse(), Claimed::Equal, &rule));
+    }
+
+    #[test]
+    fn equality_implies_at_most_and_a_smaller_ratio_does_not_refute_it(r in intervals()) {
+        let at_most = judge(&r, Claimed::AtMost, &Rule::FULL);
+        match judge(&r, Claimed::Equal, &Rule::FULL) {
+            Judgement::Confirmed => prop_assert_eq!(at_most, Judgement::Confirmed),
+            Judgement::Refuted if r.ratio > 1.0 => prop_assert_eq!(at_most, Judgement::Refuted),
+            Judgement::Refuted => prop_assert_eq!(at_most, Judgement::Confirmed),
+            Judgement::Undecided => prop_assert_ne!(at_most, Judgement::Refuted),
+        }
     }
 
     #[test]
