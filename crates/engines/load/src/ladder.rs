@@ -66,7 +66,8 @@ impl Step {
 
 /// Returns true if a ladder has gone far enough past its knee.
 pub fn is_enough(steps: &[Step]) -> bool {
-    steps.len() >= BEYOND && steps[steps.len() - BEYOND..].iter().all(|step| !step.carried && step.measured)
+    steps.len() >= BEYOND
+        && steps[steps.len() - BEYOND..].iter().all(|step| !step.carried && step.measured)
 }
 
 /// Returns the highest requested rate for which it and all lower rates were sustained.

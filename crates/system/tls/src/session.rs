@@ -52,9 +52,7 @@ impl TlsSession {
 
     fn broken(&self, error: &Error) -> SessionError {
         SessionError(match error {
-            Error::InvalidMessage(_) if self.connection.is_handshaking() => {
-                NOT_TLS.to_owned()
-            }
+            Error::InvalidMessage(_) if self.connection.is_handshaking() => NOT_TLS.to_owned(),
             _ if self.connection.is_handshaking() => format!("the handshake failed: {error}"),
             _ => error.to_string(),
         })

@@ -252,8 +252,8 @@ fn threads(args: &LoadArgs, connections: usize) -> usize {
 /// Reads a commands file.
 fn commands(path: &Path) -> Result<Arc<Commands>, Failure> {
     let message = |why: &dyn Display| format!("cannot read commands file {}: {why}", quoted(path));
-    let bytes = std::fs::read(path)
-        .map_err(|e| Failure::failed(message(&ioloom_failure::reason(&e))))?;
+    let bytes =
+        std::fs::read(path).map_err(|e| Failure::failed(message(&ioloom_failure::reason(&e))))?;
     let text = String::from_utf8(bytes).map_err(|e| {
         let valid = &e.as_bytes()[..e.utf8_error().valid_up_to()];
         let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
