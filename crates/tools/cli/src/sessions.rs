@@ -97,10 +97,9 @@ pub(crate) fn pick(store: &Store, word: &str) -> Result<String, Failure> {
     }
     // `latest-N` counts commands, not the studies of one command. The store can lack the first one.
     let mut batches = BTreeSet::new();
-    let mut counts =
-        |f: &&SessionFile| !word.starts_with("latest") || batches.insert(f.header.batch());
-    let names: Vec<String> =
-        files.iter().filter(|f| counts(f)).map(|f| f.header.session.clone()).collect();
+    let counted =
+        files.iter().filter(|f| !word.starts_with("latest") || batches.insert(f.header.batch()));
+    let names: Vec<String> = counted.map(|f| f.header.session.clone()).collect();
     choose(&names, word).map_err(|reason| {
         Failure::failed(format!("{reason} in {}; `ioloom results list` lists them", {
             short(store.dir())
