@@ -2,8 +2,9 @@
 
 use crate::quantity::{Unit, trimmed};
 
-/// Largest absolute value of an end of a scale, and the inverse of the smallest end of a logarithmic one. The
-/// ratio of two ends and their round steps are then finite. Values beyond are drawn at the ends.
+/// Largest absolute value of an end of a scale, and the inverse of the smallest end of a logarithmic
+/// one. The ratio of two ends and their round steps are then finite. Values beyond are drawn at the
+/// ends.
 const END_MAX: f64 = 1e150;
 
 /// Maximum number of ticks of a linear scale.
