@@ -234,8 +234,7 @@ mod tests {
         let extremes = [0.0, 5e-324, 1e-300, 1.0, 1e15, 1e100, 1.7e308, f64::INFINITY, f64::NAN];
         let units = [Unit::Time, Unit::Bytes, Unit::PerSecond, Unit::Share, Unit::Number];
         for (low, high) in extremes.iter().flat_map(|low| extremes.map(|high| (*low, high))) {
-            let made =
-                [Scale::linear(low, high, 0.0, 100.0), Scale::log(low, high, 0.0, 100.0)];
+            let made = [Scale::linear(low, high, 0.0, 100.0), Scale::log(low, high, 0.0, 100.0)];
             for (unit, scale) in units.iter().flat_map(|unit| made.map(|scale| (*unit, scale))) {
                 for scale in [scale, scale.nice(unit, 5)] {
                     let (from, to) = scale.ends();
