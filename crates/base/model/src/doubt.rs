@@ -124,7 +124,10 @@ impl Doubt {
             Self::ShortRun => "use more files or larger ones",
             Self::WrongBytes => "the files changed or a method is broken; do not use this result",
             Self::Errors => "see the list of failed files; times cover only the successful ones",
-            Self::Scaled => "use --full for the published size, if the study has that size",
+            Self::Scaled => {
+                "for the published size, use `study --full`, if the study has that size, or `claims \
+                 --verify --full-size`"
+            }
         }
     }
 }

@@ -157,7 +157,7 @@ pub struct SourceReport {
     pub name: String,
     /// Number of delivered records.
     pub records: u64,
-    /// Number of records that the source reports as lost.
+    /// Number of records that were lost or dropped.
     pub lost: u64,
     /// Calibrated cost per record for the observed program, in nanoseconds.
     pub ns_per_event: Option<f64>,

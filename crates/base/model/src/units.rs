@@ -6,6 +6,9 @@
 
 use crate::ParseError;
 
+/// Numbers from this one on are written with an exponent.
+pub const EXPONENT_MIN: f64 = 1e15;
+
 const SIZE_SUFFIXES: [(&str, u64); 17] = [
     ("KiB", 1 << 10),
     ("MiB", 1 << 20),
@@ -167,6 +170,7 @@ fn three(value: f64) -> String {
         0.0 => "0".to_owned(),
         v if v < 9.995 => format!("{value:.2}"),
         v if v < 99.95 => format!("{value:.1}"),
+        v if v >= EXPONENT_MIN => format!("{value:.2e}"),
         _ => format!("{value:.0}"),
     }
 }
@@ -211,6 +215,7 @@ mod tests {
         assert_eq!(format_size(1024 * 1024 - 1), "1.00 MiB");
         assert_eq!(format_ns(999.6), "1.00 µs");
         assert_eq!(format_ns(1_500_000.0), "1.50 ms");
+        assert_eq!(format_ns(3.6e112), "1.00e100 h");
         assert_eq!(format_count(1_234_567), "1 234 567");
     }
 

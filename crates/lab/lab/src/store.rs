@@ -24,6 +24,7 @@ pub(crate) use lines::{encode_end, encode_header, encode_note, encode_picture, e
 use crate::judge::Judge;
 use ioloom_failure::Operation;
 use ioloom_model::RunRecord;
+use ioloom_sys::file::open_regular;
 use lines::{decode, encode};
 use rustix::fs::{Access, AtFlags, CWD, access, accessat};
 use session::Line;
@@ -425,7 +426,7 @@ impl Drop for Writer {
 /// Reads the header of a session file and whether it ended; `None` if the header was not completely written.
 pub(crate) fn peek(path: &Path) -> Result<Option<SessionFile>, StoreError> {
     let fail = |source| io_error(Operation::Read, path, ADVICE_READ)(source);
-    let mut file = File::open(path).map_err(fail)?;
+    let mut file = open_regular(path).map_err(fail)?;
     let bytes = file.metadata().map_err(fail)?.len();
     let mut first = Vec::new();
     BufReader::new((&mut file).take(LINE_MAX)).read_until(b'\n', &mut first).map_err(fail)?;
@@ -458,7 +459,7 @@ pub(crate) fn peek(path: &Path) -> Result<Option<SessionFile>, StoreError> {
 fn read_file(path: &Path, first: Option<&SessionHeader>) -> Result<Option<Session>, StoreError> {
     let fail = |source| io_error(Operation::Read, path, ADVICE_READ)(source);
     let invalid = |line, reason| StoreError::Line { path: path.to_owned(), line, reason };
-    let mut reader = BufReader::new(File::open(path).map_err(fail)?);
+    let mut reader = BufReader::new(open_regular(path).map_err(fail)?);
     let mut session: Option<Session> = None;
     let mut by_position = BTreeMap::new();
     let (mut number, mut text) = (0, Vec::new());

@@ -222,7 +222,7 @@ fn advice(input: &Input, groups: &[Group<'_>]) -> Vec<Value> {
             "against": line.usual.id,
             "ratio": ratio.map(|r| r.value),
             "slowdown": ratio.map(|r| 1.0 / r.value),
-            "within": within.is_finite().then_some(within),
+            "within": (line.is_default && within.is_finite()).then_some(within),
             "next": next.map(|(arm, _)| &arm.id),
             "next_slowdown": next.map(|(_, r)| 1.0 / r.value),
             "rival": rival.map(|(arm, _)| &arm.id),

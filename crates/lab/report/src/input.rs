@@ -92,6 +92,8 @@ pub struct Input {
     pub study: StudySpec,
     /// Quick or full.
     pub mode: Mode,
+    /// Whether the session verifies claims with file sets below their published sizes.
+    pub is_scaled: bool,
     /// The command line, quoted for a shell.
     pub command: String,
     /// Facts of the machine.
@@ -138,7 +140,8 @@ pub struct Input {
 }
 
 impl Input {
-    /// Returns the advice about a doubt. With too few blocks, it depends on the mode of the study.
+    /// Returns the advice about a doubt. With too few blocks, it depends on the mode of the study. With
+    /// smaller file sets, it depends on the command.
     pub fn advice(&self, doubt: Doubt) -> Cow<'static, str> {
         let few = doubt == Doubt::FewSamples;
         match self.mode {
@@ -148,6 +151,9 @@ impl Input {
             )),
             Mode::Full if few => {
                 Cow::Owned(format!("repeat with --blocks {}", Rule::FULL.blocks_min))
+            }
+            _ if self.is_scaled && doubt == Doubt::Scaled => {
+                Cow::Borrowed("use `claims --verify --full-size` for the published size")
             }
             _ => Cow::Borrowed(doubt.advice()),
         }

@@ -24,14 +24,20 @@ use std::collections::{BTreeMap, BTreeSet};
 /// that it or another document also contains, or has one comparison in several sessions.
 pub fn merge(documents: &[(String, Value)]) -> Result<String, String> {
     for (name, document) in documents {
-        match document["schema"].as_u64() {
+        // Other documents of ioloom have a version, too.
+        match document["schema"].as_u64().filter(|_| document["studies"].is_array()) {
             Some(schema) if schema == u64::from(DATA_SCHEMA) => {}
             Some(schema) => {
                 return Err(format!(
                     "{name} has version {schema}, but this program reads version {DATA_SCHEMA}"
                 ));
             }
-            None => return Err(format!("{name} is not an exported report")),
+            None => {
+                return Err(format!(
+                    "{name} is not an exported report; expected a document of `study --export` or \
+                     `report --format json`"
+                ));
+            }
         }
     }
     refuse_repeated(documents)?;
@@ -568,7 +574,9 @@ mod tests {
     #[test]
     fn other_documents_are_refused() {
         let refused = |value: Value| merge(&[("x.json".to_owned(), value)]).unwrap_err();
-        assert_eq!(refused(json!({})), "x.json is not an exported report");
-        assert!(refused(json!({"schema": 1})).contains("x.json has version 1"));
+        for other in [json!({}), json!({"schema": 1, "claims": []})] {
+            assert!(refused(other).starts_with("x.json is not an exported report; expected"));
+        }
+        assert!(refused(json!({"schema": 1, "studies": []})).contains("x.json has version 1"));
     }
 }

@@ -5,7 +5,7 @@
 //! the terminal and the tables consistent.
 
 use crate::estimate::Ends;
-use ioloom_model::units::{format_ns, format_size};
+use ioloom_model::units::{EXPONENT_MIN, format_ns, format_size};
 
 /// The unit of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,13 +151,18 @@ impl Better {
 /// Formats a share, with one decimal below 10 % and none above.
 pub fn percent(share: f64) -> String {
     let value = share * 100.0;
-    if value.abs() < 9.95 { format!("{value:.1} %") } else { format!("{value:.0} %") }
+    match value.abs() {
+        v if v < 9.95 => format!("{value:.1} %"),
+        v if v < EXPONENT_MIN => format!("{value:.0} %"),
+        _ => format!("{value:.2e} %"),
+    }
 }
 
 /// Rounds a share up to the digits of [`percent`], for an upper bound.
 pub fn rounded_up(share: f64) -> f64 {
     // A bound that already has these digits stays.
-    let up = |step: f64| (share / step - 1e-6).ceil() * step;
+    // The sum turns a negative zero into zero.
+    let up = |step: f64| (share / step - 1e-6).ceil() * step + 0.0;
     if up(0.001) < 0.0995 { up(0.001) } else { up(0.01) }
 }
 
@@ -165,6 +170,7 @@ pub fn rounded_up(share: f64) -> f64 {
 pub fn ratio(value: f64) -> String {
     match value {
         v if !v.is_finite() => "–".to_owned(),
+        v if v >= EXPONENT_MIN => format!("{v:.2e}×"),
         v if v >= 99.5 => format!("{v:.0}×"),
         v if v >= 9.995 => format!("{v:.1}×"),
         v if v < 0.0995 => format!("{v:.3}×"),
@@ -185,11 +191,12 @@ pub fn bracketed(ends: Ends, format: impl Fn(f64) -> String) -> String {
     if ends.is_interval() { format!("[{low}, {high}]") } else { format!("({low} to {high})") }
 }
 
-/// Formats a number without a unit: with grouped digits if it is a large integer, otherwise with
-/// three digits.
+/// Formats a number without a unit: with grouped digits if it is a large integer, otherwise, and from
+/// 10¹⁵, with three digits.
 pub fn plain(value: f64) -> String {
     match value.abs() {
         v if !v.is_finite() => "–".to_owned(),
+        v if v >= EXPONENT_MIN => format!("{value:.2e}"),
         v if v >= 999.5 => {
             let sign = if value < 0.0 { "-" } else { "" };
             format!("{sign}{}", ioloom_model::units::format_count(v.round() as u64))
@@ -207,8 +214,11 @@ pub fn count(n: u64) -> String {
     ioloom_model::units::format_count(n).replace(' ', "\u{202F}")
 }
 
-/// Formats a number with up to three decimals, without trailing zeros.
+/// Formats a number with up to three decimals, without trailing zeros; from 10¹⁵ with three digits.
 pub fn trimmed(value: f64) -> String {
+    if value.abs() >= EXPONENT_MIN {
+        return format!("{value:.2e}");
+    }
     let text = format!("{value:.3}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
@@ -246,6 +256,10 @@ mod tests {
         assert_eq!(Unit::Share.format(0.973), "97 %");
         assert_eq!(plain(1234567.0), "1 234 567");
         assert_eq!(plain(0.25), "0.25");
+        assert_eq!(plain(1e100), "1.00e100");
+        assert_eq!(trimmed(2e91), "2.00e91");
+        assert_eq!(ratio(1e100), "1.00e100×");
+        assert_eq!(percent(1e98), "1.00e100 %");
     }
 
     #[test]
@@ -259,5 +273,6 @@ mod tests {
         ] {
             assert_eq!(percent(rounded_up(share)), text);
         }
+        assert!(rounded_up(0.0).is_sign_positive());
     }
 }

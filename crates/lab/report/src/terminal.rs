@@ -323,7 +323,7 @@ pub fn compare_terminal(a: &Input, b: &Input, width: usize, color: bool) -> Stri
             Cell::new(row.change.name()),
         ]);
     }
-    out.push_str(&finished(&t));
+    out.push_str(&with_headings(&finished(&t), &matched, width, &paint));
     if matched.has_too_few() {
         push_wrapped(&mut out, RANGE_NOTE, width, 0);
     }
@@ -332,6 +332,30 @@ pub fn compare_terminal(a: &Input, b: &Input, width: usize, color: bool) -> Stri
     }
     out.push('\n');
     compare_words(&mut out, &matched, width);
+    out
+}
+
+/// Returns the table of a comparison with the name of each experiment above its rows.
+fn with_headings(table: &str, matched: &Matched<'_>, width: usize, paint: &Paint) -> String {
+    let mut out = String::new();
+    let mut rows = matched.rows.iter();
+    let mut heading = "";
+    for line in table.lines() {
+        // Only the first line of a row begins with an icon.
+        let is_first = line.chars().nth(1).is_some_and(|c| c != ' ');
+        if is_first && let Some(row) = rows.next() {
+            let experiment = row.group.experiment.name.as_str();
+            if experiment != heading {
+                heading = experiment;
+                for line in wrap(experiment, width, 0) {
+                    out.push_str(&paint.bold(&line));
+                    out.push('\n');
+                }
+            }
+        }
+        out.push_str(line);
+        out.push('\n');
+    }
     out
 }
 
@@ -362,8 +386,9 @@ fn compare_words(out: &mut String, matched: &Matched<'_>, width: usize) {
     }
     if let Some((row, r)) = most(matched.rows.iter().filter(|r| r.change == Change::Worse)) {
         let text = format!(
-            "Largest regression: {} on {}, {} {}.",
+            "Largest regression: {} in {}, {}, {} {}.",
             clean(row.first.name),
+            clean(&row.group.experiment.name),
             clean(&row.group.place()),
             ratio(r.value),
             bracketed(r.ends, ratio)

@@ -253,20 +253,27 @@ pub fn read_full_at(file: impl AsFd, into: &mut [u8], offset: u64) -> io::Result
     Ok(done)
 }
 
-/// Reads a regular file with at most `most` bytes of text, following symbolic links. Never waits
-/// for the writer of a pipe.
+/// Opens a regular file for reading, following symbolic links. Never waits for the writer of a pipe.
+///
+/// # Errors
+/// Fails if the path cannot be opened or is not a regular file.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let file = open(path, OpenHow::default())?;
+    match size_and_kind(&file)? {
+        (_, Kind::Regular) => Ok(File::from(file)),
+        (_, kind) => Err(io::Error::other(format!("it is {}, not a regular file", kind.word()))),
+    }
+}
+
+/// Reads a regular file with at most `most` bytes of text, like [`open_regular`].
 ///
 /// # Errors
 /// Fails if the path is not a regular file, or if its contents are larger or not UTF-8.
 pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
-    let file = open(path, OpenHow::default())?;
-    let (_, kind) = size_and_kind(&file)?;
-    if kind != Kind::Regular {
-        return Err(io::Error::other(format!("it is {}, not a regular file", kind.word())));
-    }
+    let file = open_regular(path)?;
     let mut text = String::new();
     // The size of a file can change, and files of the kernel have none.
-    let count = File::from(file).take(most.saturating_add(1)).read_to_string(&mut text)?;
+    let count = file.take(most.saturating_add(1)).read_to_string(&mut text)?;
     if count as u64 > most {
         return Err(io::Error::other(format!("it is larger than {most} bytes")));
     }

@@ -99,6 +99,7 @@ fn of_study(
     let input = Input {
         study,
         mode: header.mode,
+        is_scaled: header.sequential.is_some_and(|rule| !rule.scaled.is_empty()),
         command: header.command.join(" "),
         machine: header.machine,
         records,

@@ -6,6 +6,7 @@ use ioloom_failure::quoted;
 use ioloom_lab::store::{Listing, SessionFile};
 use ioloom_lab::{Session, Store, StoreError};
 use ioloom_model::units::{format_counted, readable};
+use ioloom_sys::file::open_regular;
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -94,10 +95,11 @@ pub(crate) fn pick(store: &Store, word: &str) -> Result<String, Failure> {
     if files.is_empty() {
         return Err(no_results(store.dir()));
     }
-    // `latest-N` counts commands, not the studies of one command.
-    let counts = |f: &&SessionFile| !word.starts_with("latest") || f.header.batch.is_none();
-    let names: Vec<String> =
-        files.iter().filter(counts).map(|f| f.header.session.clone()).collect();
+    // `latest-N` counts commands, not the studies of one command. The store can lack the first one.
+    let mut batches = BTreeSet::new();
+    let counted =
+        files.iter().filter(|f| !word.starts_with("latest") || batches.insert(f.header.batch()));
+    let names: Vec<String> = counted.map(|f| f.header.session.clone()).collect();
     choose(&names, word).map_err(|reason| {
         Failure::failed(format!("{reason} in {}; `ioloom results list` lists them", {
             short(store.dir())
@@ -247,7 +249,7 @@ fn begins_session(path: &Path) -> bool {
         return false;
     }
     let mut begin = [0; HEAD.len()];
-    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut begin));
+    let read = open_regular(path).and_then(|mut file| file.read_exact(&mut begin));
     read.is_ok() && begin == *HEAD
 }
 

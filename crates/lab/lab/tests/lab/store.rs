@@ -478,6 +478,21 @@ fn another_session_of_the_same_name_is_reported() {
 }
 
 #[test]
+fn a_pipe_is_an_error_and_does_not_block() {
+    let bench = Bench::new();
+    let (session, path) = finished(&bench);
+    let pipe = path.with_file_name("pipe.jsonl");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let Listing { files, errors } = bench.store().list().unwrap();
+    assert_eq!(files.len(), 1);
+    assert!(errors.len() == 1 && errors[0].path() == pipe, "{errors:?}");
+    assert!(errors[0].to_string().contains("a named pipe, not a regular file"), "{}", errors[0]);
+    assert!(bench.store().read("pipe").is_err());
+    let read = bench.store().read(&session.header.session).unwrap();
+    assert_eq!(read.runs.len(), session.runs.len());
+}
+
+#[test]
 fn a_lost_part_of_an_export_is_an_error() {
     let bench = Bench::new();
     let (session, _) = finished(&bench);

@@ -72,6 +72,7 @@ pub(crate) fn sample(seed: u64) -> Input {
     Input {
         study: serde_json::from_str::<StudySpec>(STUDY).expect("the study above is JSON"),
         mode: Mode::Quick,
+        is_scaled: false,
         command: format!("ioloom study sample --quick --random {seed} --on '/srv/da ta'"),
         machine: machine(),
         records: maker.records,

@@ -7,6 +7,7 @@ use super::{Svg, fitted, label, text_width, tip};
 use crate::estimate::Estimate;
 use crate::markup::Markup;
 use crate::quantity::{Better, Unit};
+use ioloom_model::units::EXPONENT_MIN;
 
 /// Cell content.
 #[derive(Debug, Clone, PartialEq)]
@@ -159,6 +160,7 @@ fn draw_cell(
 /// Formats three digits without the unit, which the legend shows.
 fn short(value: f64) -> String {
     match value {
+        v if v >= EXPONENT_MIN => format!("{v:.1e}"),
         v if v >= 99.95 => format!("{v:.0}"),
         v if v >= 9.995 => format!("{v:.1}"),
         v => format!("{v:.2}"),

@@ -143,7 +143,7 @@ fn level_name(m: &mut Markup, f: &Frame, result: &MemoryResult, level: &MemoryLe
     let to = level.bracket_bytes.map_or(f.right - 8.0, |(low, _)| f.x.at(low as f64));
     let text = format!("{} {}", level.name, format_ns(level.latency_ns));
     let half = text_width(&text, 12.0) / 2.0;
-    let x = f64::midpoint(from, to).clamp(f.left + half + 2.0, f.right - half);
+    let x = f64::midpoint(from, to).min(f.right - half).max(f.left + half + 2.0);
     let y = f.y.at(level.latency_ns) - 12.0;
     m.tag("text").a("class", "m b halo").a("x", x).a("y", y.max(f.top + 12.0)).text(&text);
 }
@@ -162,7 +162,7 @@ fn told_sizes(m: &mut Markup, f: &Frame, result: &MemoryResult) {
         let sign = if confirmed { "✓" } else { "✗" };
         let text = format!("kernel: {} {sign}", format_size(bytes));
         let half = text_width(&text, 11.5) / 2.0;
-        let centre = x.clamp(f.left + half, f.right - half);
+        let centre = x.min(f.right - half).max(f.left + half);
         let row = usize::from(centre - half < ends[0] + 8.0);
         ends[row] = centre + half;
         let y = 34.0 + 17.0 * row as f64;

@@ -2,6 +2,14 @@
 
 use crate::quantity::{Unit, trimmed};
 
+/// Largest absolute value of an end of a scale, and the inverse of the smallest end of a logarithmic
+/// one. The ratio of two ends and their round steps are then finite. Values beyond are drawn at the
+/// ends.
+const END_MAX: f64 = 1e150;
+
+/// Maximum number of ticks of a linear scale.
+const TICKS_MAX: usize = 200;
+
 /// A linear or logarithmic map from values to pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scale {
@@ -24,15 +32,19 @@ pub struct Tick {
 impl Scale {
     /// Returns a linear scale; `low` and `high` may be equal.
     pub fn linear(low: f64, high: f64, start: f64, end: f64) -> Self {
-        let high = if high > low { high } else { low + 1.0 };
+        let (low, high) = (capped(low), capped(high));
+        let is_wide = high - low > 1.0 / END_MAX;
+        let high = if is_wide { high } else { low + (low.abs() * 1e-9).max(1.0) };
         Self { low, high, start, end, log: false }
     }
 
     /// Returns a logarithmic scale, or a linear one if either end is not positive.
     pub fn log(low: f64, high: f64, start: f64, end: f64) -> Self {
+        let (low, high) = (capped(low), capped(high));
         if low <= 0.0 {
             return Self::linear(low, high, start, end);
         }
+        let low = low.max(1.0 / END_MAX);
         let high = if high > low { high } else { low * 2.0 };
         Self { low, high, start, end, log: true }
     }
@@ -104,7 +116,7 @@ impl Scale {
         let step = step_125((high - low) / count.max(1) as f64);
         let first = (low / step - 1e-9).ceil() as i64;
         let last = (high / step + 1e-9).floor() as i64;
-        (first..=last).map(|i| i as f64 * step * factor).collect()
+        (first..=last).take(TICKS_MAX).map(|i| i as f64 * step * factor).collect()
     }
 
     fn log_ticks(&self, unit: Unit, count: usize) -> Vec<f64> {
@@ -136,6 +148,11 @@ impl Scale {
             .map(|(_, v)| v)
             .collect()
     }
+}
+
+/// Returns a value within the limits of ends; zero if it is not a number.
+fn capped(value: f64) -> f64 {
+    if value.is_nan() { 0.0 } else { value.clamp(-END_MAX, END_MAX) }
 }
 
 /// Returns the round step nearest to `raw` by ratio: 1, 2 or 5 times a power of ten.
@@ -207,6 +224,25 @@ mod tests {
                             );
                         }
                     }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn extreme_values_have_few_and_short_ticks() {
+        let extremes = [0.0, 5e-324, 1e-300, 1.0, 1e15, 1e100, 1.7e308, f64::INFINITY, f64::NAN];
+        let units = [Unit::Time, Unit::Bytes, Unit::PerSecond, Unit::Share, Unit::Number];
+        for (low, high) in extremes.iter().flat_map(|low| extremes.map(|high| (*low, high))) {
+            let made = [Scale::linear(low, high, 0.0, 100.0), Scale::log(low, high, 0.0, 100.0)];
+            for (unit, scale) in units.iter().flat_map(|unit| made.map(|scale| (*unit, scale))) {
+                for scale in [scale, scale.nice(unit, 5)] {
+                    let (from, to) = scale.ends();
+                    assert!(from.is_finite() && to.is_finite(), "{low} to {high}: {scale:?}");
+                    let texts = texts(scale, unit, 5);
+                    assert!(texts.len() <= 12, "{low} to {high}: {texts:?}");
+                    let is_short = |text: &String| text.chars().count() <= 24;
+                    assert!(texts.iter().all(is_short), "{low} to {high}: {texts:?}");
                 }
             }
         }

@@ -87,7 +87,7 @@ pub fn draw(chart: &Stages, width: f64) -> Svg {
         let x = scale.at(tick.value);
         line(&mut m, "grid", (x, top), (x, y));
         let half = text_width(&tick.text, 12.0) / 2.0 + 1.0;
-        label(&mut m, "tm", x.clamp(half, width - half), y + 15.0, &tick.text);
+        label(&mut m, "tm", x.min(width - half).max(half), y + 15.0, &tick.text);
     }
     let (_, unit) = chart.unit.tick_unit(scale.ends().1);
     label(
@@ -181,6 +181,18 @@ mod tests {
             x_title: "time since the start".to_owned(),
             unit: Unit::Time,
             rows,
+        }
+    }
+
+    #[test]
+    fn extreme_values_are_drawn() {
+        for value in [1e-300, 1e15, 1e100, 1.7e308] {
+            let ends = [at(1.0), at(value), None];
+            let row = Row { name: "r".into(), heading: "h".into(), ends };
+            for width in [320.0, 900.0] {
+                let page = draw(&chart(vec![row.clone()]), width).standalone();
+                assert!(!page.contains("NaN"), "{value}: {page}");
+            }
         }
     }
 

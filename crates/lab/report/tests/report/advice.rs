@@ -328,6 +328,27 @@ fn answered(input: &Input) -> String {
     plain_text(&answer(&headlines(&groups), &groups)[0])
 }
 
+/// The bound is about the default, so it is unknown without one.
+#[test]
+fn only_a_default_has_a_bound_in_the_data() {
+    let (fast, slow) = (|_| 1_000.0, |_| 3_000.0);
+    let mut input = study(&[("default", &fast), ("mmap-8", &slow)]);
+    let within = |input: &Input| {
+        let data = json(std::slice::from_ref(input));
+        let ratios = data["studies"][0]["ratios"].as_array().expect("ratios").clone();
+        let line = ratios.into_iter().find(|r| r["topic"] == "small files").expect("a line");
+        line["within"].as_f64()
+    };
+    assert_eq!(within(&input).map(f64::to_bits), Some(0));
+    input.study.experiments[0].usual = None;
+    assert_eq!(within(&input), None);
+    // The advice about smaller file sets names the command that made them.
+    assert!(input.advice(Doubt::Scaled).contains("study --full"));
+    input.is_scaled = true;
+    let words = "use `claims --verify --full-size` for the published size";
+    assert_eq!(input.advice(Doubt::Scaled), words);
+}
+
 /// An answer that killed runs make impossible is not left out.
 #[test]
 fn killed_runs_that_leave_nothing_to_compare_are_named() {

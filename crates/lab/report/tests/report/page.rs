@@ -58,6 +58,28 @@ fn texts_match_their_snapshots() {
     insta::assert_snapshot!("media-csv", media.csv());
 }
 
+/// Experiments can have arms of one name in one place.
+#[test]
+fn compared_arms_are_below_their_experiment() {
+    let twice = |seed| {
+        let mut input = sample(seed);
+        let mut other = input.study.experiments[0].clone();
+        other.name = "again".to_owned();
+        let is_first = |r: &&RunRecord| r.key.experiment == input.study.experiments[0].name;
+        let mut more: Vec<_> = input.records.iter().filter(is_first).cloned().collect();
+        more.iter_mut().for_each(|r| r.key.experiment = "again".to_owned());
+        input.study.experiments.push(other);
+        input.records.extend(more);
+        input
+    };
+    let text = compare(&twice(1), &twice(2));
+    for heading in ["elapsed-small-files", "again"] {
+        assert_eq!(text.lines().filter(|line| *line == heading).count(), 1, "{text}");
+    }
+    let (_, below) = text.split_once("\nagain\n").expect("a heading");
+    assert!(below.lines().next().is_some_and(|line| line.contains("E, cold")), "{below}");
+}
+
 #[test]
 fn a_verdict_has_its_curve_and_the_published_numbers() {
     let input = sample(1);

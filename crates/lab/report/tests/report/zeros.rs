@@ -1,9 +1,9 @@
-//! The comparison of sessions whose values contain zeros.
+//! Sessions whose values contain zeros, or are extremely small or large.
 
 use crate::records::sample;
 use ioloom_model::{Outcome, RunRecord};
 use ioloom_report::compare::{Change, matched, since};
-use ioloom_report::{Input, compare, compare_html};
+use ioloom_report::{Input, compare, compare_html, html, json, markdown, terminal};
 
 /// Peak memory of a run, by its block.
 type Peak<'p> = &'p dyn Fn(u32) -> u64;
@@ -80,5 +80,27 @@ fn the_largest_change_is_not_named_if_a_change_has_no_ratio() {
         assert!(text.contains("2 of 2 arms worse"), "{text}");
         assert_eq!(text.contains("; most: "), named, "{text}");
         assert_eq!(table.contains("Largest regression: "), named, "{table}");
+    }
+}
+
+/// A store can contain any finite number.
+#[test]
+fn extreme_values_are_reported() {
+    for value in [1e-300, 1e-9, 1.0, 1e15, 1e100, 1.7e308] {
+        let mut input = sample(1);
+        for experiment in &mut input.study.experiments {
+            experiment.metric = "extra.durable_ns".to_owned();
+        }
+        for record in &mut input.records {
+            let part = 1.0 - f64::from(record.key.block) / 100.0;
+            if let Outcome::Done { measured } = &mut record.outcome {
+                measured.extra.insert("durable_ns".to_owned(), value * part);
+            }
+        }
+        let page = html(&input);
+        assert!(page.contains("<svg") && !page.contains("\"NaN"), "{value}");
+        let inputs = std::slice::from_ref(&input);
+        assert!(!markdown(inputs).is_empty() && json(inputs).is_object(), "{value}");
+        assert!(!terminal(&input, 80, false).is_empty(), "{value}");
     }
 }

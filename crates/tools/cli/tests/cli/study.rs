@@ -103,6 +103,30 @@ fn latest_is_every_session_of_a_command() {
 }
 
 #[test]
+fn latest_does_not_need_the_first_session_of_a_command() {
+    let home = Home::new();
+    let studies = home.studies(TINY);
+    for name in ["earlier", "second"] {
+        let text = TINY.replace("name = \"tiny\"", &format!("name = \"{name}\""));
+        std::fs::write(std::path::Path::new(&studies).join(format!("{name}.toml")), text).unwrap();
+    }
+    let options = ["--studies", &studies, "--blocks", "1"];
+    home.run(&[&["study", "earlier"][..], &options].concat()).well();
+    home.run(&[&["study", "tiny", "second"][..], &options].concat()).well();
+    for entry in std::fs::read_dir(home.store().join("sessions")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().unwrap().to_str().unwrap().starts_with("tiny-") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    for (word, name) in [("latest", "second-"), ("latest-1", "earlier-")] {
+        let shown = home.run(&["results", "show", word]).well().out;
+        assert!(shown.starts_with(name), "{word}: {shown}");
+    }
+    home.run(&["results", "show", "latest-2"]).one_error(1, &["only 2 commands"]);
+}
+
+#[test]
 fn a_missing_ledger_is_reported_with_its_flag() {
     let home = Home::new();
     let studies = home.studies(TINY);
