@@ -278,7 +278,8 @@ fn wrong_plans_shards_and_places_are_one_error() {
     place.each(&["--shard", "1/2", "--manifest", "text"]).ended(2).one_error(&["not a shard plan"]);
     shard(&place, &["plan", "t"]).ended(3).one_error(&["t.shards", "--out"]);
     let parent = ["cannot create the plan 'nodir/x': No such file", "create the directory 'nodir'"];
-    shard(&place, &["plan", "t", "--out", "nodir/x"]).ended(1).one_error(&parent);
+    let ran = shard(&place, &["plan", "t", "--out", "nodir/x"]).ended(1);
+    assert!(parent.iter().all(|words| ran.err.contains(words)), "{}", ran.err);
     shard(&place, &["merge", "t.shards", "nope"]).ended(1).one_error(&["nope"]);
     // The manifest of another shard, and a damaged one.
     let manifest = |number: u32| place.at(format!("t.shards/shard-00000{number}"));
