@@ -90,16 +90,24 @@ impl Live {
             return Err(ServeError::Refused(reason.to_owned()));
         }
         let outdated = identity.as_ref().and_then(Identity::outdated);
-        if let (Some(files), Some(reason)) = (&reload.tls, outdated) {
-            let problem = format!("certificate {} {reason}", quoted(&files.certificate));
-            if secrets.outdated().is_none() {
-                return Err(ServeError::Refused(problem));
+        let problem = match (&reload.tls, outdated) {
+            (Some(files), Some(reason)) => {
+                Some(format!("certificate {} {reason}", quoted(&files.certificate)))
             }
-            // The certificate in use is not valid either, so the other settings need not wait.
-            tracing::warn!(target: TARGET, "{problem}; clients reject it");
+            _ => None,
+        };
+        if let Some(problem) = &problem
+            && secrets.outdated().is_none()
+        {
+            return Err(ServeError::Refused(problem.clone()));
         }
         *secrets = Secrets { access: reload.access.clone(), identity };
         drop(secrets);
+        // The previous certificate was not valid either, so the other settings need not wait. A log
+        // may be slow, and new connections wait for the lock.
+        if let Some(problem) = problem {
+            tracing::warn!(target: TARGET, "{problem}; clients reject it");
+        }
         self.connections.store(reload.limits.connections, Ordering::Relaxed);
         self.idle_ns.store(ns(reload.limits.idle), Ordering::Relaxed);
         self.request_ns.store(ns(reload.limits.request), Ordering::Relaxed);

@@ -37,6 +37,8 @@ const LINE_SOCKET: &str = "line";
 /// How long to wait for the end of threads that keep the store open, and how often to look.
 const CLOSING_MAX: Duration = Duration::from_secs(2);
 const CLOSING_CHECK: Duration = Duration::from_millis(1);
+/// How long to wait for the port of a killed server.
+const PORT_TAKEN_MAX: Duration = Duration::from_millis(500);
 /// Backlog of pending connections.
 const BACKLOG: u32 = 4096;
 
@@ -83,7 +85,7 @@ impl ServerHandle {
     ///
     /// # Errors
     /// Fails, and changes nothing, if the certificate is invalid or, unlike the current one, has
-    /// expired, or if tokens or TLS would be switched on or off.
+    /// expired or is not valid yet, or if tokens or TLS would be switched on or off.
     pub fn reload(&self, reload: &Reload) -> Result<(), ServeError> {
         // Before the service is held, which keeps the store open.
         let identity = reload.identity()?;
@@ -348,12 +350,16 @@ fn reserve(
         options.listen_line.map(|at| (at, line, true)),
     ];
     let mut all: Vec<Vec<Port>> = (0..groups).map(|_| Vec::new()).collect();
-    let mut addresses = Vec::new();
+    let mut addresses: Vec<SocketAddr> = Vec::new();
     for (mut address, settings, is_line) in asked.into_iter().flatten() {
         // Port 0 is never replaced by a port in use.
         if shared && address.port() != 0 {
-            // Listeners that share their port would also share it with another server of this user.
-            Listener::reserve(address, false).map_err(no_listener(address))?;
+            // Listeners that share their port would also share it with another server of this user,
+            // or with the other listener of this one.
+            if addresses.contains(&address) {
+                return Err(ServeError::PortTaken(address));
+            }
+            wait_until_free(address).map_err(no_listener(address))?;
         }
         for group in &mut all {
             let listener = Listener::reserve(address, shared).map_err(no_listener(address))?;
@@ -365,6 +371,22 @@ fn reserve(
         addresses.push(address);
     }
     Ok((all, addresses))
+}
+
+/// Fails if another program listens at an address. Waits briefly, because the sockets of a killed
+/// server with requests in a ring outlive its process for a moment.
+fn wait_until_free(address: SocketAddr) -> io::Result<()> {
+    let since = Instant::now();
+    loop {
+        match Listener::reserve(address, false) {
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrInUse && since.elapsed() < PORT_TAKEN_MAX =>
+            {
+                std::thread::sleep(CLOSING_CHECK);
+            }
+            reserved => return reserved.map(drop),
+        }
+    }
 }
 
 /// Distributes inherited listeners over the loops. If there are fewer, loops share them; if there

@@ -1,11 +1,12 @@
 //! Signals of a running server, and messages to the service manager.
 //!
 //! Signals that would terminate the process stop the server instead, which saves the stocks, except
-//! SIGKILL, SIGFPE, SIGILL, SIGSEGV and SIGBUS, which cannot be caught or report a fault; another SIGINT, SIGTERM or SIGQUIT exits without waiting, but not within a second: programs such
-//! as `timeout` send a signal to a process and then to its group. SIGHUP reloads, because terminals and
-//! service managers send it for that or for reasons that should not end a server, SIGUSR1 prints the
-//! state, and SIGUSR2 hands over to the program that is now at the path of this one. A signal to stop
-//! ends a handover until the moment in which the next program replaces this one.
+//! SIGKILL, SIGFPE, SIGILL, SIGSEGV and SIGBUS, which cannot be caught or report a fault; another
+//! SIGINT, SIGTERM or SIGQUIT exits without waiting, but not within a second: programs such as
+//! `timeout` send a signal to a process and then to its group. SIGHUP reloads, because terminals
+//! and service managers send it for that or for reasons that should not end a server, SIGUSR1
+//! prints the state, and SIGUSR2 hands over to the program that is now at the path of this one. A
+//! signal to stop ends a handover until the moment in which the next program replaces this one.
 //!
 //! Settings are reloaded by a thread of their own, which does not delay the end of the process: a file
 //! system that does not respond must not delay other signals.

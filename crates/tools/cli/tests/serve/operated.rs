@@ -286,6 +286,10 @@ fn no_two_servers_use_one_port() {
         let mut second = other.ours(&["serve", "--listen", &first.address]);
         let error = Served::try_start(second.args(args)).err().expect(model);
         assert!(error.contains("Address already in use"), "{model}: {error}");
+        let free = free_address();
+        let mut both = other.ours(&["serve", "--listen", &free, "--listen-line", &free]);
+        let error = Served::try_start(both.args(args)).err().expect(model);
+        assert!(error.contains("Address already in use"), "{model}: {error}");
     }
 }
 

@@ -308,7 +308,7 @@ impl Log {
     /// Fails if another program has removed or truncated the file. A write beyond its end would hide
     /// that.
     fn check(&mut self) -> Result<(), StoreError> {
-        let error = match self.tail.writer.loss(self.tail.end) {
+        let error = match self.tail.writer.loss(&self.path, self.tail.end) {
             Ok(None) => return Ok(()),
             Ok(Some(loss)) => {
                 StoreError::new(Operation::Write, &self.path, io::Error::other(loss), LOST)

@@ -117,11 +117,17 @@ impl Writer {
         sync_all(self.file())
     }
 
-    /// Returns what another program has done to a file of at least `end` bytes that loses them.
-    pub(super) fn loss(&self, end: u64) -> io::Result<Option<&'static str>> {
+    /// Returns what another program has done to the file at `path` of at least `end` bytes that
+    /// loses them.
+    pub(super) fn loss(&self, path: &Path, end: u64) -> io::Result<Option<&'static str>> {
         let found = file::identity(self.file())?;
+        // Some file systems report no links of any file.
+        let is_named = || {
+            file::stat(path)
+                .is_ok_and(|named| (named.inode, named.device) == (found.inode, found.device))
+        };
         Ok(match found.links {
-            0 => Some("the file was removed"),
+            0 if !is_named() => Some("the file was removed"),
             _ if found.size < end => Some("the file was truncated"),
             _ => None,
         })
