@@ -398,7 +398,7 @@ def expected(test, part, runs):
         _, without = judged(test, part, quiet, QUIET_MIN)
         if without is None or without[0] != answer[0]:
             return series, (None, 1.0), False
-    near = 0.1 * math.log(1 + test.get("margin", MARGIN)) if test["kind"] == "ratio" else 0.0
+    near = 0.1 * test.get("margin", MARGIN) if test["kind"] == "ratio" else 0.0
     same = alike(series) if max(series) - min(series) > near else False
     if same:
         return series, (None, 1.0), False
