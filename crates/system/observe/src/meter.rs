@@ -507,7 +507,7 @@ impl Meter {
     /// Returns the start of a file that begins now, as of the last lap or the end of the last large file.
     #[inline]
     pub fn file_begins(&self) -> Began {
-        Began::at(self.last_ns.max(self.large_end_ns).saturating_sub(self.run_start_ns))
+        Began::at(self.last_ns.max(self.large_end_ns))
     }
 
     /// Records that a file with so many bytes was computed.
@@ -522,8 +522,7 @@ impl Meter {
     #[cold]
     fn large_done(&mut self, began: Began, bytes: u64) {
         self.large_end_ns = monotonic_ns();
-        let end_ns = self.large_end_ns.saturating_sub(self.run_start_ns);
-        let ns = began.ns().map_or(0, |began_ns| end_ns.saturating_sub(began_ns));
+        let ns = began.ns_until(self.large_end_ns);
         self.largest = self.largest.max(Largest { bytes, ns });
     }
 
