@@ -43,10 +43,10 @@ pub(crate) struct Loaded<'p, S> {
 }
 
 impl<S> Loaded<'_, S> {
-    /// Takes the first buffer of a finished piece for the next file of the same thread. Returns
-    /// `None` where the buffer is better shared: buffers are scarce, must be fresh, are retained by
-    /// the user, or the next path may take long to arrive. Neither is it reused while copies that the
-    /// user retains exceed the budget: the thread must wait for memory.
+    /// Takes the first buffer of a finished piece for the next file of the same thread, which gives it back
+    /// before it waits for a path. Returns `None` where the buffer is better shared: buffers are scarce,
+    /// must be fresh, or are retained by the user. Neither is it reused while copies that the user retains
+    /// exceed the budget: the thread must wait for memory.
     pub(crate) fn take_spare(&mut self, shared: &Shared<'_>) -> Option<Lease> {
         match &self.data {
             Data::Buffer(lease)

@@ -81,7 +81,7 @@ fn a_wide_interval_is_undecided() {
 #[test]
 fn an_open_ratio_names_the_blocks_for_its_noise() {
     let mut store = Store::new(12);
-    let times = [0.74, 0.82, 0.90, 0.96, 1.03, 1.10, 0.78, 0.86, 0.94, 0.99, 1.05, 1.14];
+    let times = [0.85, 1.10, 0.60, 0.95, 1.25, 0.70, 1.05, 0.80, 0.65, 1.20, 0.90, 0.78];
     store.arm_with("a", &[], move |block| run(100.0 * times[block as usize]));
     store.arm("b", &[], 100.0);
     let found = judge(&[&ratio("less")], &store, Rule::STANDARD);

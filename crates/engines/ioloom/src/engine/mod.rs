@@ -135,9 +135,8 @@ fn prepare<'e>(
     let first_bytes = first_bytes(&plan, at_once)?;
     let whole_max = whole_max(&plan, &layout, at_once, first_bytes);
     let first_charge = crate::arena::rounded(first_bytes);
-    let spares = plan.buffers == Buffers::Pool
-        && source.len().is_some()
-        && at_once.saturating_mul(first_charge) <= plan.memory_bytes;
+    let spares =
+        plan.buffers == Buffers::Pool && at_once.saturating_mul(first_charge) <= plan.memory_bytes;
     Ok(Shared {
         plan,
         source,
