@@ -73,3 +73,16 @@ impl<S> Loaded<'_, S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fetch::Started;
+
+    #[test]
+    fn the_state_of_a_file_does_not_enlarge_its_pieces() {
+        // More than 128 bytes are moved by a call, and a piece is moved several times.
+        assert!(size_of::<Loaded<'_, [u64; 100]>>() <= 128);
+        assert!(size_of::<Started<'_, [u64; 100]>>() <= 128);
+    }
+}

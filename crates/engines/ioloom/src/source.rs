@@ -152,7 +152,8 @@ pub(crate) struct Item<'p, S> {
     pub(crate) known_regular: bool,
     /// When it was opened.
     pub(crate) began: Began,
-    pub(crate) state: Option<S>,
+    /// Kept between the pieces of a file, in a box: most files have one piece, and never need it.
+    pub(crate) state: Option<Box<S>>,
 }
 
 impl<'s> Source<'s> {

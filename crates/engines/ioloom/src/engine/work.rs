@@ -280,14 +280,14 @@ impl<'e, W: Work> Worker<'e, W> {
         let (work, local, last) = (self.work, &mut self.local, loaded.last);
         let mut state = loaded.item.state.take();
         let result = catch_unwind(AssertUnwindSafe(|| {
-            let mut own = state.take().unwrap_or_else(|| work.begin(index, path));
+            let mut own = state.take().map_or_else(|| work.begin(index, path), |state| *state);
             let mut last = last;
             // An empty last piece after other pieces only ends the file.
             if !(piece.bytes.is_empty() && piece.offset > 0) {
                 last |= work.piece(local, &mut own, &piece)?.is_break();
             }
             if !last {
-                return Ok(After::More(own));
+                return Ok(After::More(Box::new(own)));
             }
             let finish = || work.finish(local, own, index, path);
             let flow = if piece.offset > 0 { finishing(finish) } else { finish() };
@@ -348,7 +348,7 @@ impl<'e, W: Work> Worker<'e, W> {
 /// What follows a piece.
 enum After<S> {
     /// More pieces of the file.
-    More(S),
+    More(Box<S>),
     /// The next file, or the end of the run.
     Ended(ControlFlow<()>),
 }
