@@ -109,10 +109,11 @@ impl Hashes {
 fn lines<'a>(entries: &[(u64, Place)], name: &impl Fn(Place) -> &'a [u8]) -> Vec<u8> {
     let mut lines = Vec::with_capacity(LINE_BYTES * entries.len());
     for (hash, at) in entries {
-        for byte in hash.to_be_bytes() {
-            lines.extend_from_slice(&HEX[usize::from(byte)]);
+        let mut begin = *b"0000000000000000  ";
+        for (digits, byte) in begin.chunks_exact_mut(2).zip(hash.to_be_bytes()) {
+            digits.copy_from_slice(&HEX[usize::from(byte)]);
         }
-        lines.extend_from_slice(b"  ");
+        lines.extend_from_slice(&begin);
         lines.extend_from_slice(name(*at));
         lines.push(b'\n');
     }
