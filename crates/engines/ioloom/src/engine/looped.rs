@@ -334,32 +334,33 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         }
         let (meter, kept) = (&mut self.worker.meter, Some(&mut self.kept));
         let mut cx = Cx { shared, meter, may_wait: false, idle, kept };
-        let started = self.fetch.start(&mut cx, item, lease);
-        let hit = self.started(started);
-        self.compute_all(hit);
+        let mut started = self.fetch.start(&mut cx, item, lease);
+        self.count(&mut started);
+        self.compute_all(&mut started);
         self.issued += 1;
         if self.issued >= ISSUES_PER_REAP {
             self.reap(false);
         }
     }
 
-    /// Counts what was started. Returns a hit that should be computed at once.
-    fn started(&mut self, started: Started<'e, W::State>) -> Option<Loaded<'e, W::State>> {
-        let mut hit = None;
-        match started {
+    /// Counts what was started, and takes it unless it is a hit that should be computed at once. In memory
+    /// every file is one, and its piece is not moved.
+    fn count(&mut self, started: &mut Started<'e, W::State>) {
+        if let Started::Ready(_) = started {
+            self.admission.completed();
+            if self.fetch.take_blocked() {
+                self.not_in_memory();
+            } else {
+                self.hits = self.hits.saturating_add(1);
+            }
+            if self.computes_hits() {
+                self.admission.taken();
+                return self.publish_in_flight();
+            }
+        }
+        match std::mem::replace(started, Started::Pending) {
             Started::Ready(loaded) => {
-                self.admission.completed();
-                if self.fetch.take_blocked() {
-                    self.not_in_memory();
-                } else {
-                    self.hits = self.hits.saturating_add(1);
-                }
-                if self.computes_hits() {
-                    self.admission.taken();
-                    hit = Some(loaded);
-                } else {
-                    self.ready.push(self.worker.number, loaded, self.worker.shared.source.bell());
-                }
+                self.ready.push(self.worker.number, loaded, self.worker.shared.source.bell());
             }
             Started::Pending => {
                 self.worker.shared.gauges.missed(self.worker.number);
@@ -379,7 +380,6 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
             }
         }
         self.publish_in_flight();
-        hit
     }
 
     /// Reports whether a hit is computed at once. So is the first one: until the time of a function is
@@ -452,19 +452,19 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
     /// Computes a piece. `own`: it was read here, and finishing it frees memory or a descriptor
     /// here.
     fn compute(&mut self, piece: Loaded<'e, W::State>, own: bool) {
-        self.compute_all(Some(piece));
+        self.compute_all(&mut Started::Ready(piece));
         if own {
             self.admission.gave_back();
         }
     }
 
     /// Computes a piece and the pieces that follow it in its file, as long as they are hits.
-    fn compute_all(&mut self, mut next: Option<Loaded<'e, W::State>>) {
-        while let Some(mut piece) = next {
+    fn compute_all(&mut self, next: &mut Started<'e, W::State>) {
+        while let Started::Ready(piece) = next {
             let shared = self.worker.shared;
             let permit = self.permit(piece.item.index);
             let offered = self.offer();
-            let more = self.worker.compute(&mut piece);
+            let more = self.worker.compute(piece);
             self.withdraw(offered);
             // The next piece of a file may wait for a buffer. A permit that is held during a read that blocks
             // is one that hundreds of threads with a file in memory wait for.
@@ -483,9 +483,10 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
             shared.gauges.set(self.worker.number, self.admission.in_flight());
             let meter = &mut self.worker.meter;
             let mut cx = Cx { shared, meter, may_wait: false, idle: false, kept: None };
-            let started = self.fetch.resume(&mut cx, piece);
+            let Started::Ready(piece) = std::mem::replace(next, Started::Pending) else { return };
+            *next = self.fetch.resume(&mut cx, piece);
             let before = self.hits;
-            next = self.started(started);
+            self.count(next);
             // Later pieces are read with blocking calls.
             self.hits = self.hits.min(before);
         }
