@@ -86,11 +86,13 @@ impl Admission {
     }
 
     /// Records that a read was started.
+    #[inline]
     pub fn issued(&mut self) {
         self.in_flight += 1;
     }
 
     /// Records that a file became ready, either after a read in flight or immediately (a hit).
+    #[inline]
     pub fn completed(&mut self) {
         self.in_flight = self.in_flight.checked_sub(1).expect("a completion follows an issue");
         self.ready += 1;
@@ -102,6 +104,7 @@ impl Admission {
     }
 
     /// Records that a ready file was taken for computing, here or by another worker.
+    #[inline]
     pub fn taken(&mut self) {
         self.ready = self.ready.checked_sub(1).expect("only ready files can be taken");
     }

@@ -301,14 +301,17 @@ impl Arena {
 }
 
 impl Lease {
+    #[inline]
     pub(crate) fn capacity(&self) -> usize {
         self.slot.buffer.as_ref().map_or(0, Buffer::capacity)
     }
 
+    #[inline]
     pub(crate) fn bytes(&self, len: usize) -> &[u8] {
         self.slot.buffer.as_ref().map_or(&[], |b| b.bytes(len))
     }
 
+    #[inline]
     pub(crate) fn whole_mut(&mut self) -> &mut [u8] {
         let slot = Arc::get_mut(&mut self.slot).expect("retained bytes are never read into");
         slot.buffer.as_mut().map_or(&mut [], Buffer::whole_mut)

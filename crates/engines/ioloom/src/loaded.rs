@@ -19,6 +19,7 @@ pub(crate) enum Data {
 }
 
 impl Data {
+    #[inline]
     pub(crate) fn bytes(&self, len: usize) -> &[u8] {
         match self {
             Self::Buffer(lease) => lease.bytes(len),

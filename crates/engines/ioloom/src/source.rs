@@ -134,6 +134,7 @@ pub(crate) enum ItemPath<'p> {
 }
 
 impl ItemPath<'_> {
+    #[inline]
     pub(crate) fn as_path(&self) -> &Path {
         match self {
             Self::Listed(path) => path,

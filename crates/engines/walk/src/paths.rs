@@ -125,6 +125,7 @@ impl PathList {
     ///
     /// # Panics
     /// Panics if `index` is not below [`Self::len`].
+    #[inline]
     pub fn get(&self, index: usize) -> &[u8] {
         &self.bytes[self.start(index) as usize..self.ends[index] as usize]
     }
@@ -133,6 +134,7 @@ impl PathList {
     ///
     /// # Panics
     /// Panics if `index` is not below [`Self::len`].
+    #[inline]
     pub fn path(&self, index: usize) -> &Path {
         Path::new(OsStr::from_bytes(self.get(index)))
     }

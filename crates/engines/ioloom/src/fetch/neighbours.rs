@@ -78,7 +78,7 @@ impl Neighbours {
             }
             if let Some(handle) = &self.handle {
                 self.files = ENOUGH;
-                let (_, name) = split(path);
+                let name = path.as_os_str().as_bytes().get(self.dir.len()..).unwrap_or_default();
                 if let Ok(file) = file::open_in(handle, OsStr::from_bytes(name), how) {
                     return Ok(file);
                 }

@@ -152,6 +152,7 @@ fn opens_wait(meter: &Meter) -> bool {
 /// is not in memory; what follows a full buffer (`began_ns`: when its read began) may be, and is judged by
 /// its time: more than a nanosecond per byte is a wait. A device above 1 GB/s can be faster, and its reads
 /// then count as hits.
+#[inline]
 fn has_blocked(bytes: usize, began_ns: Option<u64>) -> bool {
     let slow_ns = SWAPPED_NS + bytes as u64;
     bytes > 0 && began_ns.is_none_or(|began_ns| monotonic_ns().saturating_sub(began_ns) > slow_ns)

@@ -73,6 +73,7 @@ pub(crate) fn is_end_here<S>(
 }
 
 /// Returns how many bytes of this buffer a piece may fill.
+#[inline]
 pub(crate) fn piece_limit(cx: &Cx<'_, '_>, lease: &Lease) -> usize {
     match cx.shared.plan.chunk_bytes {
         Some(chunk) => (chunk as usize).min(lease.capacity()),
