@@ -193,8 +193,8 @@ impl Work for OnObjects<'_, '_> {
         _: usize,
         url: &str,
     ) -> Result<(), WorkError> {
-        let done = self.work.finish(state, Path::new(url))?;
-        self.work.done(local, done);
+        let mut done = self.work.finish(state, Path::new(url))?;
+        self.work.done(local, &mut done);
         Ok(())
     }
 

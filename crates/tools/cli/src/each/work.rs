@@ -386,9 +386,9 @@ impl EachWork<'_> {
             )
             .fold_results(
                 Local::default,
-                |local, result| match result {
+                |local, mut result| match &mut result {
                     Ok(done) => self.done(local, done),
-                    Err(error) => self.failed(local, &error),
+                    Err(error) => self.failed(local, error),
                 },
                 Local::append,
             )?;
@@ -468,13 +468,16 @@ impl EachWork<'_> {
         self.recorded.then(|| Box::new(Record::Done { bytes, xxh3, hash }))
     }
 
-    pub(super) fn done(&self, local: &mut Local, done: Done) {
-        if let Some(path) = done.path {
-            local.hashes.push(done.xxh3, &path);
+    /// Adds what a file left. It is not moved, because a path makes it large.
+    pub(super) fn done(&self, local: &mut Local, done: &mut Done) {
+        if let Some(path) = &done.path {
+            local.hashes.push(done.xxh3, path);
         } else if self.known.is_some() && self.exec.is_none() {
             local.hashes.push_known(done.xxh3, done.index as u32);
         }
-        local.records.extend(done.record.map(|record| (done.index, *record)));
+        if let Some(record) = done.record.take() {
+            local.records.push((done.index, *record));
+        }
         match done.right {
             Some(true) => local.counts.right += 1,
             Some(false) => {
