@@ -29,17 +29,20 @@ pub struct Kernel {
     proof: bool,
 }
 
-/// State of a file between its pieces.
+/// State of a file between its pieces. It is moved for every file, so it is small.
 #[derive(Default)]
 pub struct FileState {
-    /// Time spent on its pieces, for work of a drawn time.
-    spent_ns: u64,
-    /// Sum of the touched bytes.
-    touched: u64,
     proof: Proof,
     work: Streamed,
+    /// Slow touches, if there were any.
+    curve: Option<Box<Curve>>,
+}
+
+/// Slow touches of a file.
+#[derive(Default)]
+struct Curve {
     touches: Vec<(f64, f64)>,
-    touches_lost: bool,
+    lost: bool,
 }
 
 /// XXH3-64 of all bytes. A file in one piece is hashed in one call; only a second piece needs a stream.
@@ -57,6 +60,10 @@ enum Streamed {
     Nothing,
     Hash(Hasher),
     Sum(u64),
+    /// Time spent on the pieces, for work of a drawn time.
+    Spent(u64),
+    /// Sum of the touched bytes.
+    Touched(u64),
 }
 
 /// Result for one file.
@@ -98,7 +105,9 @@ impl Kernel {
         let work = match self.compute {
             Compute::Hash(hash) => Hasher::new(hash).map_or(Streamed::Nothing, Streamed::Hash),
             Compute::Checksum { .. } => Streamed::Sum(0),
-            _ => Streamed::Nothing,
+            Compute::Spin(_) | Compute::Sleep(_) => Streamed::Spent(0),
+            Compute::Touch => Streamed::Touched(0),
+            Compute::None => Streamed::Nothing,
         };
         FileState { work, ..FileState::default() }
     }
@@ -112,14 +121,14 @@ impl Kernel {
         last: bool,
         bytes: &[u8],
     ) {
-        let is_drawn = matches!(self.compute, Compute::Spin(_) | Compute::Sleep(_));
+        let is_drawn = matches!(state.work, Streamed::Spent(_));
         let start_ns = if is_drawn { monotonic_ns() } else { 0 };
-        if self.compute == Compute::Touch {
+        if let Streamed::Touched(sum) = &mut state.work {
             // Only the first file has a curve, so its size is bounded.
-            match index {
-                0 => touch_timed(state, offset, bytes),
-                _ => touch(state, bytes),
-            }
+            *sum += match index {
+                0 => touch_timed(&mut state.curve, offset, bytes),
+                _ => touch(bytes),
+            };
         }
         match (&mut state.proof, offset == 0 && last) {
             _ if !self.proof => {}
@@ -138,10 +147,8 @@ impl Kernel {
                     *sum = std::hint::black_box(checksum(*sum, bytes));
                 }
             }
+            (Streamed::Spent(ns), _) => *ns += monotonic_ns() - start_ns,
             _ => {}
-        }
-        if is_drawn {
-            state.spent_ns += monotonic_ns() - start_ns;
         }
     }
 
@@ -153,7 +160,8 @@ impl Kernel {
             Proof::Stream(stream) => stream.digest(),
         };
         if let Some(ns) = self.demand_ns(index) {
-            let rest = ns.saturating_sub(state.spent_ns);
+            let spent_ns = if let Streamed::Spent(ns) = state.work { ns } else { 0 };
+            let rest = ns.saturating_sub(spent_ns);
             match self.compute {
                 Compute::Sleep(_) => std::thread::sleep(Duration::from_nanos(rest)),
                 _ => spin(rest),
@@ -166,7 +174,8 @@ impl Kernel {
             }
             _ => None,
         };
-        Outcome { xxh3, hex, touches: state.touches, touches_lost: state.touches_lost }
+        let Curve { touches, lost: touches_lost } = state.curve.map(|curve| *curve).unwrap_or_default();
+        Outcome { xxh3, hex, touches, touches_lost }
     }
 
     fn demand_ns(&self, index: usize) -> Option<u64> {
@@ -209,29 +218,29 @@ fn spin(ns: u64) {
     }
 }
 
-/// Reads one byte of each page in order.
-fn touch(state: &mut FileState, bytes: &[u8]) {
-    for page in bytes.chunks(PAGE) {
-        state.touched += u64::from(std::hint::black_box(page[0]));
-    }
+/// Reads one byte of each page in order. Returns their sum.
+fn touch(bytes: &[u8]) -> u64 {
+    bytes.chunks(PAGE).map(|page| u64::from(std::hint::black_box(page[0]))).sum()
 }
 
 /// Like [`touch`], and records slow touches.
-fn touch_timed(state: &mut FileState, offset: u64, bytes: &[u8]) {
-    let mut last = monotonic_ns();
+fn touch_timed(curve: &mut Option<Box<Curve>>, offset: u64, bytes: &[u8]) -> u64 {
+    let (mut sum, mut last) = (0, monotonic_ns());
     for (page, piece) in bytes.chunks(PAGE).enumerate() {
-        state.touched += u64::from(std::hint::black_box(piece[0]));
+        sum += u64::from(std::hint::black_box(piece[0]));
         let now = monotonic_ns();
         let ns = now - last;
         if ns >= SLOW_TOUCH_NS {
-            if state.touches.len() < TOUCHES_MAX {
-                state.touches.push((offset as f64 + (page * PAGE) as f64, ns as f64));
+            let curve = curve.get_or_insert_default();
+            if curve.touches.len() < TOUCHES_MAX {
+                curve.touches.push((offset as f64 + (page * PAGE) as f64, ns as f64));
             } else {
-                state.touches_lost = true;
+                curve.lost = true;
             }
         }
         last = now;
     }
+    sum
 }
 
 #[cfg(test)]
@@ -324,10 +333,15 @@ mod tests {
         for index in [0, 1, 1000] {
             let mut state = kernel.begin();
             kernel.piece(&mut state, index, 0, true, &bytes);
-            assert_eq!(state.touched, 7, "file {index}");
+            assert!(matches!(state.work, Streamed::Touched(7)), "file {index}");
             let outcome = kernel.finish(state, index);
             assert!(index == 0 || outcome.touches.is_empty(), "only the first file has a curve");
         }
+    }
+
+    #[test]
+    fn the_state_of_a_file_is_small() {
+        assert!(size_of::<FileState>() <= 48);
     }
 
     #[test]
