@@ -96,8 +96,25 @@ impl Kernel {
     /// Computes no XXH3-64 in addition to the requested hash: nothing needs the digest of the run.
     #[must_use]
     pub fn without_proof(mut self) -> Self {
-        self.proof = self.compute == Compute::Hash(Hash::Xxh3);
+        self.proof = self.is_xxh3();
         self
+    }
+
+    #[inline]
+    fn is_xxh3(&self) -> bool {
+        matches!(self.compute, Compute::Hash(Hash::Xxh3))
+    }
+
+    /// Returns the XXH3-64 of a file in one piece, if that is the work: such a file needs no state.
+    /// Its digits are those of [`Kernel::digits`].
+    pub fn hash_whole(&self, bytes: &[u8]) -> Option<u64> {
+        self.is_xxh3().then(|| xxh3_64(bytes))
+    }
+
+    /// Returns the digits of the XXH3-64 of a file, if that is the work and [`Kernel::with_hex`] was called.
+    #[inline]
+    pub fn digits(&self, xxh3: u64) -> Option<String> {
+        (self.hex && self.is_xxh3()).then(|| format!("{xxh3:016x}"))
     }
 
     /// Begins a file.
@@ -169,10 +186,7 @@ impl Kernel {
         }
         let hex = match state.work {
             Streamed::Hash(hasher) => Some(hasher.finish()),
-            _ if self.hex && self.compute == Compute::Hash(Hash::Xxh3) => {
-                Some(format!("{xxh3:016x}"))
-            }
-            _ => None,
+            _ => self.digits(xxh3),
         };
         let Curve { touches, lost: touches_lost } = state.curve.map(|curve| *curve).unwrap_or_default();
         Outcome { xxh3, hex, touches, touches_lost }
@@ -336,6 +350,17 @@ mod tests {
             assert!(matches!(state.work, Streamed::Touched(7)), "file {index}");
             let outcome = kernel.finish(state, index);
             assert!(index == 0 || outcome.touches.is_empty(), "only the first file has a curve");
+        }
+    }
+
+    #[test]
+    fn a_file_in_one_piece_needs_no_state_for_xxh3() {
+        for compute in ["xxh3", "xxh64", "none", "touch"] {
+            let kernel = Kernel::new(compute.parse().unwrap(), None, 1).with_hex();
+            let whole = kernel.hash_whole(b"bytes").map(|xxh3| (xxh3, kernel.digits(xxh3)));
+            let outcome = run(compute, &[b"bytes"]);
+            let expected = (compute == "xxh3").then_some((outcome.xxh3, outcome.hex));
+            assert_eq!(whole, expected, "{compute}");
         }
     }
 

@@ -124,6 +124,8 @@ pub(super) struct EachWork<'a> {
 pub(super) enum State {
     /// Without its first piece.
     New,
+    /// The XXH3-64 of a file in one piece, its position and its bytes.
+    Whole(u64, usize, u64),
     /// The kernel's state, the position of the file, and the bytes so far.
     Kernel(FileState, usize, u64),
     /// The command, the position of the file, and the bytes so far.
@@ -425,10 +427,18 @@ impl EachWork<'_> {
         (offset, is_last): (u64, bool),
     ) -> Result<(), FnError> {
         if let State::New = state {
-            *state = State::Kernel(self.kernel(at).1.begin(), at, 0);
+            let kernel = &self.kernel(at).1;
+            if offset == 0
+                && is_last
+                && let Some(xxh3) = kernel.hash_whole(piece)
+            {
+                *state = State::Whole(xxh3, at, piece.len() as u64);
+                return Ok(());
+            }
+            *state = State::Kernel(kernel.begin(), at, 0);
         }
         match state {
-            State::New => {}
+            State::New | State::Whole(..) => {}
             State::Exec(running, index, bytes) => {
                 (*index, *bytes) = (at, *bytes + piece.len() as u64);
                 running.feed(piece)?;
@@ -443,24 +453,26 @@ impl EachWork<'_> {
     }
 
     pub(super) fn finish(&self, state: State, path: &Path) -> Result<Done, FnError> {
-        match state {
-            State::New => Err("the file has no piece".into()),
+        let (index, bytes, xxh3, hex) = match state {
+            State::New => return Err("the file has no piece".into()),
             State::Exec(running, index, bytes) => {
                 running.finish()?;
                 let record = self.record(bytes, None, None);
-                Ok(Done { index, path: None, xxh3: 0, right: None, record })
+                return Ok(Done { index, path: None, xxh3: 0, right: None, record });
+            }
+            State::Whole(xxh3, index, bytes) => {
+                (index, bytes, xxh3, self.kernel(index).1.digits(xxh3))
             }
             State::Kernel(state, index, bytes) => {
                 let outcome = self.kernel(index).1.finish(state, index);
-                let hex = outcome.hex.as_deref();
-                let right = hex.and_then(|hex| self.line(index, path, (hex, bytes)));
-                let copied = self.combined && self.known.is_none();
-                let path = copied.then(|| SmallVec::from_slice(path.as_os_str().as_bytes()));
-                let xxh3 = outcome.xxh3;
-                let record = self.record(bytes, self.combined.then_some(xxh3), outcome.hex);
-                Ok(Done { index, path, xxh3, right, record })
+                (index, bytes, outcome.xxh3, outcome.hex)
             }
-        }
+        };
+        let right = hex.as_deref().and_then(|hex| self.line(index, path, (hex, bytes)));
+        let copied = self.combined && self.known.is_none();
+        let path = copied.then(|| SmallVec::from_slice(path.as_os_str().as_bytes()));
+        let record = self.record(bytes, self.combined.then_some(xxh3), hex);
+        Ok(Done { index, path, xxh3, right, record })
     }
 
     /// Returns the result of a processed file, if results are kept.
