@@ -213,14 +213,17 @@ where
     type Out = <M as Form<Q>>::Out;
     type Error = E;
 
+    #[inline]
     fn begin(&self, path: &Path) -> S {
         (self.init)(path)
     }
 
+    #[inline]
     fn piece(&self, state: &mut S, piece: &Piece<'_>) -> Result<ControlFlow<()>, E> {
         <M as Form<R>>::flow((self.step)(state, &Chunk { piece }))
     }
 
+    #[inline]
     fn finish(&self, state: S, path: &Path) -> Flow<Self::Out, E> {
         <M as Form<Q>>::flow((self.finish)(state, path))
     }

@@ -239,6 +239,7 @@ where
         (self.init)()
     }
 
+    #[inline]
     fn receive(&self, local: &mut A, _: usize, result: Result<T, FileError<E>>) -> ControlFlow<()> {
         (self.step)(local, result);
         ControlFlow::Continue(())

@@ -387,6 +387,7 @@ impl<F: FileFn, R: Receive<F::Out, F::Error>> Work for Passing<'_, F, R> {
         (self.receiver.local(), 0)
     }
 
+    #[inline]
     fn begin(&self, _: usize, path: &Path) -> F::State {
         if let Some(current) = &self.current {
             current.begins(path);
@@ -394,6 +395,7 @@ impl<F: FileFn, R: Receive<F::Out, F::Error>> Work for Passing<'_, F, R> {
         self.function.begin(path)
     }
 
+    #[inline]
     fn piece(
         &self,
         _: &mut Self::Local,
@@ -403,6 +405,7 @@ impl<F: FileFn, R: Receive<F::Out, F::Error>> Work for Passing<'_, F, R> {
         self.function.piece(state, piece)
     }
 
+    #[inline]
     fn finish(
         &self,
         (local, _): &mut Self::Local,
