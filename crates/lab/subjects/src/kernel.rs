@@ -188,8 +188,8 @@ impl Kernel {
             Streamed::Hash(hasher) => Some(hasher.finish()),
             _ => self.digits(xxh3),
         };
-        let Curve { touches, lost: touches_lost } = state.curve.map(|curve| *curve).unwrap_or_default();
-        Outcome { xxh3, hex, touches, touches_lost }
+        let curve = state.curve.map(|curve| *curve).unwrap_or_default();
+        Outcome { xxh3, hex, touches: curve.touches, touches_lost: curve.lost }
     }
 
     fn demand_ns(&self, index: usize) -> Option<u64> {
