@@ -46,6 +46,7 @@ impl PathList {
         self.push_parts(parts, inode, true);
     }
 
+    #[inline]
     fn push_parts(&mut self, parts: &[&[u8]], inode: u64, regular: bool) {
         let index = self.len();
         for part in parts {
@@ -53,13 +54,24 @@ impl PathList {
         }
         self.ends.push(self.bytes.len() as u64);
         if inode != 0 || !self.inodes.is_empty() {
-            self.inodes.resize(index, 0);
+            // Seldom: only before the first path with a number.
+            if self.inodes.len() < index {
+                self.inodes.resize(index, 0);
+            }
             self.inodes.push(inode);
         }
         if regular {
-            self.regular.resize(index / 64 + 1, 0);
-            self.regular[index / 64] |= 1 << (index % 64);
+            self.mark_regular(index);
         }
+    }
+
+    #[inline]
+    fn mark_regular(&mut self, index: usize) {
+        let word = index / 64;
+        if self.regular.len() <= word {
+            self.regular.resize(word + 1, 0);
+        }
+        self.regular[word] |= 1 << (index % 64);
     }
 
     /// Appends all paths of `other`.
@@ -92,6 +104,7 @@ impl PathList {
 
     /// Returns the start of path `index` in `bytes`; for the length of the list, the end of
     /// `bytes`.
+    #[inline]
     fn start(&self, index: usize) -> u64 {
         index.checked_sub(1).map_or(0, |before| self.ends[before])
     }
@@ -112,6 +125,7 @@ impl PathList {
     }
 
     /// Returns the number of paths.
+    #[inline]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -125,25 +139,31 @@ impl PathList {
     ///
     /// # Panics
     /// Panics if `index` is not below [`Self::len`].
+    #[inline]
     pub fn get(&self, index: usize) -> &[u8] {
-        &self.bytes[self.start(index) as usize..self.ends[index] as usize]
+        // The end comes first: its check of the position covers that of the start.
+        let end = self.ends[index] as usize;
+        &self.bytes[self.start(index) as usize..end]
     }
 
     /// Returns path `index`.
     ///
     /// # Panics
     /// Panics if `index` is not below [`Self::len`].
+    #[inline]
     pub fn path(&self, index: usize) -> &Path {
         Path::new(OsStr::from_bytes(self.get(index)))
     }
 
     /// Returns the inode number of path `index`, if a walk recorded it.
+    #[inline]
     pub fn inode(&self, index: usize) -> Option<u64> {
         self.inodes.get(index).copied().filter(|inode| *inode != 0)
     }
 
     /// Reports whether path `index` was a regular file when it was found. Such a file can be opened
     /// without a `stat`.
+    #[inline]
     pub fn known_regular(&self, index: usize) -> bool {
         self.regular.get(index / 64).is_some_and(|word| word & (1 << (index % 64)) != 0)
     }
@@ -204,10 +224,17 @@ impl PathList {
         let sorted = if self.inodes.is_sorted() {
             self.clone()
         } else {
-            self.arranged(order_of(&self.inodes).into_iter())
+            self.arranged(&order_of(&self.inodes))
         };
         self.clear();
         sorted
+    }
+
+    /// Sorts the paths as [`Self::take_by_inode`] does.
+    pub fn sort_by_inode(&mut self) {
+        if !self.inodes.is_sorted() {
+            *self = self.arranged(&order_of(&self.inodes));
+        }
     }
 
     /// Takes all paths, and keeps the memory for the next ones.
@@ -227,22 +254,36 @@ impl PathList {
     fn sort_by(&mut self, compare: impl Fn(&Self, usize, usize) -> Ordering) {
         let mut order: Vec<usize> = (0..self.len()).collect();
         order.sort_unstable_by(|a, b| compare(self, *a, *b));
-        *self = self.arranged(order.into_iter());
+        *self = self.arranged(&order);
     }
 
-    /// Returns the paths at these positions.
-    fn arranged(&self, order: impl Iterator<Item = usize>) -> Self {
+    /// Returns the paths in this order, which contains each position once.
+    fn arranged(&self, order: &[usize]) -> Self {
         let mut sorted = Self {
             bytes: Vec::with_capacity(self.bytes.len()),
             ends: Vec::with_capacity(self.len()),
-            inodes: Vec::with_capacity(self.inodes.len()),
+            inodes: Vec::new(),
             regular: Vec::with_capacity(self.regular.len()),
         };
-        for index in order {
-            let inode = self.inode(index).unwrap_or(0);
-            sorted.push_parts(&[self.get(index)], inode, self.known_regular(index));
+        for at in order {
+            sorted.bytes.extend_from_slice(self.get(*at));
+            sorted.ends.push(sorted.bytes.len() as u64);
+        }
+        if !self.inodes.is_empty() {
+            sorted.inodes = order.iter().map(|at| self.inodes[*at]).collect();
+        }
+        if self.is_all_regular() {
+            sorted.regular.extend_from_slice(&self.regular);
+        } else {
+            let regular = order.iter().enumerate().filter(|(_, at)| self.known_regular(**at));
+            regular.for_each(|(index, _)| sorted.mark_regular(index));
         }
         sorted
+    }
+
+    /// Reports whether all paths are known to be regular files, as after most walks.
+    fn is_all_regular(&self) -> bool {
+        self.regular.iter().map(|word| word.count_ones() as usize).sum::<usize>() == self.len()
     }
 }
 
@@ -493,6 +534,19 @@ mod tests {
             sorted.sort();
             all.sort();
             prop_assert_eq!(sorted, all);
+        }
+        #[test]
+        fn by_inode_paths_keep_what_is_known_and_equal_numbers_their_order(
+            mut all in entries(),
+            all_regular in any::<bool>(),
+        ) {
+            all.iter_mut().for_each(|entry| entry.2 |= all_regular);
+            let (mut taken, mut sorted) = (packed(&all), packed(&all));
+            sorted.sort_by_inode();
+            all.sort_by_key(|entry| entry.1);
+            prop_assert_eq!(plain(&taken.take_by_inode()), all.clone());
+            prop_assert!(taken.is_empty());
+            prop_assert_eq!(plain(&sorted), all);
         }
     }
 }
