@@ -65,8 +65,8 @@ pub(crate) enum Entry {
     /// A path of a packed list. With an allocation per path, which another thread releases, many
     /// threads would wait for the lock of one heap.
     Listed(Arc<PathList>, usize),
-    /// An entry that could not be listed.
-    Failed(FileError),
+    /// An entry that could not be listed. Boxed because entries are moved often, and few fail.
+    Failed(Box<FileError>),
 }
 
 impl Entry {

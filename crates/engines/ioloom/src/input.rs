@@ -146,7 +146,8 @@ impl Opened {
         }
         let by_inode = walking.is_some();
         let rest = walking.filter(|_| !ended);
-        let found = failed.into_iter().map(Entry::Failed).chain(entries_of(Arc::new(list)));
+        let failed = failed.into_iter().map(|error| Entry::Failed(Box::new(error)));
+        let found = failed.chain(entries_of(Arc::new(list)));
         let begun = Box::new(Begun { found: Box::new(found), rest });
         if by_inode { Self::Partly(begun) } else { Self::Stream(begun) }
     }
@@ -162,7 +163,7 @@ impl Opened {
             match entry {
                 Entry::Path(path) => list.push(path.as_os_str().as_bytes()),
                 Entry::Listed(from, at) => list.append_range(&from, at..at + 1),
-                Entry::Failed(error) => failed.push(error),
+                Entry::Failed(error) => failed.push(*error),
             }
         }
         let rest = rest.map(|walking| walking.sorted(cancel)).unwrap_or_default();

@@ -381,7 +381,7 @@ impl<'s> Source<'s> {
                 (index, ItemPath::Shared(list, at), known_regular)
             }
             Taken::Entry(index, Entry::Failed(error)) => {
-                return Next::Failed(FileError { index, ..error });
+                return Next::Failed(FileError { index, ..*error });
             }
             Taken::Empty => return Next::Empty,
             Taken::Ended => {

@@ -49,7 +49,7 @@ impl Iterator for Entries {
 
     fn next(&mut self) -> Option<Entry> {
         if let Some(failed) = self.failed.pop() {
-            return Some(Entry::Failed(failed));
+            return Some(Entry::Failed(Box::new(failed)));
         }
         let at = self.order.pop()? as usize;
         Some(Entry::Listed(self.files.clone(), at))
