@@ -148,14 +148,14 @@ impl Opened {
         let rest = walking.filter(|_| !ended);
         let failed = failed.into_iter().map(|error| Entry::Failed(Box::new(error)));
         let found = failed.chain(entries_of(Arc::new(list)));
-        let begun = Box::new(Begun { found: Box::new(found), rest });
+        let begun = Box::new(Begun { found: Some(Box::new(found)), rest });
         if by_inode { Self::Partly(begun) } else { Self::Stream(begun) }
     }
 
     /// Waits for the end of the walk, or until it is cancelled, and sorts what it finds.
     pub(crate) fn found(self, cancel: &Cancel) -> Found {
         let (entries, rest): (Box<dyn Iterator<Item = Entry> + Send>, _) = match self {
-            Self::Partly(begun) => (begun.found, begun.rest),
+            Self::Partly(begun) => (Box::new(begun.found.into_iter().flatten()), begun.rest),
             other => (Box::new(other.entries()), None),
         };
         let (mut list, mut failed) = (PathList::default(), Vec::new());
@@ -182,21 +182,34 @@ impl Opened {
 
 /// What a walk found before the run, and then what it finds.
 pub(crate) struct Begun {
-    found: Box<dyn Iterator<Item = Entry> + Send>,
+    /// `None` after its end.
+    found: Option<Box<dyn Iterator<Item = Entry> + Send>>,
     rest: Option<Walking>,
+}
+
+impl Begun {
+    /// Returns the next entry that was found before the run.
+    #[inline]
+    fn next_found(&mut self) -> Option<Entry> {
+        let entry = self.found.as_mut()?.next();
+        if entry.is_none() {
+            self.found = None;
+        }
+        entry
+    }
 }
 
 impl Iterator for Begun {
     type Item = Entry;
 
     fn next(&mut self) -> Option<Entry> {
-        self.found.next().or_else(|| self.rest.as_mut()?.next())
+        self.next_found().or_else(|| self.rest.as_mut()?.next())
     }
 }
 
 impl Feeding for Begun {
     fn ready(&mut self) -> Option<Entry> {
-        self.found.next().or_else(|| self.rest.as_mut()?.ready())
+        self.next_found().or_else(|| self.rest.as_mut()?.ready())
     }
 }
 
