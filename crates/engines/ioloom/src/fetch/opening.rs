@@ -138,7 +138,8 @@ fn open_by<S>(
     direct: bool,
     first: impl FnOnce(&Path, OpenHow) -> io::Result<OwnedFd>,
 ) -> Result<Opened, NotOpen> {
-    cx.shared.polite.reads(item.path.as_path());
+    let path = item.path.as_path();
+    cx.shared.polite.reads(path);
     if !item.known_regular
         && !direct
         && cx.shared.lookups.wait()
@@ -148,7 +149,7 @@ fn open_by<S>(
     }
     let size = if item.known_regular && !direct { None } else { ask_first(cx, item, direct)? };
     let how = OpenHow { direct, nofollow: item.known_regular };
-    let opened = first(item.path.as_path(), how);
+    let opened = first(path, how);
     cx.meter.lap(CallKind::Open, item.index);
     match opened {
         Ok(file) => Ok(Opened { file, size }),
