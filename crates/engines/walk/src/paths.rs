@@ -15,6 +15,8 @@ use std::path::Path;
 const KEY_INDEX_BITS: usize = 32;
 /// Bytes of a path in such a key.
 const KEY_BYTES: usize = 12;
+/// Places per key up to which [`placed`] does not sort keys.
+const PLACES_PER_KEY: u64 = 4;
 /// Number of paths for which sorting uses another thread.
 const SORT_PART_MIN: usize = 16_384;
 
@@ -293,6 +295,9 @@ pub fn order_of(keys: &[u64]) -> Vec<usize> {
     let bits = usize::BITS - keys.len().leading_zeros();
     let least = keys.iter().min().copied().unwrap_or(0);
     let greatest = keys.iter().max().copied().unwrap_or(0);
+    if let Some(order) = placed(keys, least, greatest) {
+        return order;
+    }
     let positions = keys.iter().copied().zip(0_u64..);
     if greatest - least > u64::MAX >> bits {
         let mut pairs: Vec<_> = positions.collect();
@@ -303,6 +308,29 @@ pub fn order_of(keys: &[u64]) -> Vec<usize> {
     // The stable sort merges what is in order already, as batches of a walk are.
     packed.sort();
     packed.into_iter().map(|word| (word & !(u64::MAX << bits)) as usize).collect()
+}
+
+/// Returns the positions of keys in ascending order of keys if these differ and are close together, as the
+/// inode numbers of files that were created one after the other. Each key then has a place, and none is
+/// compared.
+fn placed(keys: &[u64], least: u64, greatest: u64) -> Option<Vec<usize>> {
+    let span = greatest - least;
+    if span >= PLACES_PER_KEY * keys.len() as u64 || keys.len() >= u32::MAX as usize {
+        return None;
+    }
+    // Positions from 1 on; 0 is an empty place.
+    let mut places = vec![0_u32; span as usize + 1];
+    for (key, number) in keys.iter().zip(1_u32..) {
+        let place = &mut places[(key - least) as usize];
+        if *place != 0 {
+            return None;
+        }
+        *place = number;
+    }
+    let mut order = Vec::with_capacity(keys.len());
+    let taken = places.into_iter().filter(|number| *number != 0);
+    order.extend(taken.map(|number| number as usize - 1));
+    Some(order)
 }
 
 /// Several lists, whose paths are numbered one list after the other.
@@ -477,7 +505,13 @@ mod tests {
     fn positions_are_ordered_by_key_and_position() {
         let keys: Vec<u64> = (0..1000_u64).map(|n| n.wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect();
         let near: Vec<u64> = keys.iter().map(|key| key % 300 + u64::MAX / 2).collect();
-        for keys in [&[][..], &[7], &[u64::MAX, 0, u64::MAX, 0], &keys, &near] {
+        // A permutation, in steps with which keys have places, and with which they are sorted.
+        let [dense, sparse, far] = [1_u64, 4, 5].map(|step| -> Vec<u64> {
+            (0..1000_u64).map(|n| n * 389 % 1000 * step + (1 << 40)).collect()
+        });
+        let equal = [3_u64, 2, 2, 1];
+        let small = [&[][..], &[7], &[u64::MAX, 0, u64::MAX, 0], &equal];
+        for keys in small.into_iter().chain([&keys[..], &near, &dense, &sparse, &far]) {
             let mut expected: Vec<usize> = (0..keys.len()).collect();
             expected.sort_by_key(|at| keys[*at]);
             assert_eq!(order_of(keys), expected);
