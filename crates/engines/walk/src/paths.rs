@@ -104,6 +104,14 @@ impl PathList {
         }
     }
 
+    /// Reserves memory for as many paths more, of as many bytes in all.
+    pub fn reserve(&mut self, paths: usize, bytes: usize) {
+        self.bytes.reserve(bytes);
+        self.ends.reserve(paths);
+        self.inodes.reserve(paths);
+        self.regular.reserve(paths.div_ceil(64));
+    }
+
     /// Returns the start of path `index` in `bytes`; for the length of the list, the end of
     /// `bytes`.
     #[inline]
@@ -499,6 +507,16 @@ mod tests {
         assert!((least..3 * least).contains(&list.heap_bytes()), "{}", list.heap_bytes());
         assert_eq!(list.path(7), Path::new("dir/00000007"));
         assert_eq!(list.iter().len(), 1000);
+    }
+
+    #[test]
+    fn memory_that_was_reserved_is_enough() {
+        let mut list = PathList::new();
+        list.reserve(100, 700);
+        let reserved = list.heap_bytes();
+        assert!(reserved >= 700 + 16 * 100);
+        (0..100_u64).for_each(|i| list.push_found(&[b"dir/", format!("{i:03}").as_bytes()], i + 1));
+        assert_eq!(list.heap_bytes(), reserved);
     }
 
     #[test]

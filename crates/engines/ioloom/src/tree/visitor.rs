@@ -21,6 +21,8 @@ use std::sync::mpsc::SyncSender;
 /// Entries that a thread collects before it sends them: as many as one read of a directory returns.
 /// The first batches are shorter.
 pub(super) const BATCH_MAX: usize = 1024;
+/// Files, and bytes of their paths, for which a thread reserves memory with the first one.
+const RESERVED: (usize, usize) = (BATCH_MAX / 2, 16 << 10);
 
 /// One thread's view of a walk.
 pub(super) struct Finder {
@@ -130,6 +132,7 @@ impl Finder {
             if self.prefix.last().is_some_and(|last| *last != b'/') {
                 self.prefix.push(b'/');
             }
+            self.batch.files.reserve(RESERVED.0, RESERVED.1);
             self.known = true;
         }
     }
