@@ -5,18 +5,20 @@
 //! then reads forwards, although the files of a tree become known in another order.
 //!
 //! Elements arrive in sorted runs, such as the files of a directory, so the queue merges runs and does
-//! not sort elements. Taking one costs a comparison for each doubling of the number of runs, and mostly
-//! two, because neighbours in a run are often neighbours in the whole.
+//! not sort elements. Neighbours in a run are mostly neighbours in the whole, so taking one mostly costs
+//! one comparison: with the smallest key of the other runs. Elements stay where they are until they are
+//! taken.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-use std::collections::binary_heap::PeekMut;
 use std::vec::IntoIter;
 
 /// Elements by key.
 #[derive(Debug)]
 pub(crate) struct Elevator<K, T> {
-    /// Runs of keys above `last`.
+    /// The run with the smallest key above `last`. `None` if there is no such run, or if `ahead` holds it.
+    current: Option<Run<K, T>>,
+    /// The other runs of keys above `last`.
     ahead: BinaryHeap<Run<K, T>>,
     /// Runs of keys up to `last`, for the next turn.
     behind: BinaryHeap<Run<K, T>>,
@@ -26,7 +28,8 @@ pub(crate) struct Elevator<K, T> {
 
 impl<K: Ord + Copy, T> Elevator<K, T> {
     pub(crate) fn new() -> Self {
-        Self { ahead: BinaryHeap::new(), behind: BinaryHeap::new(), last: None, len: 0 }
+        let (ahead, behind) = (BinaryHeap::new(), BinaryHeap::new());
+        Self { current: None, ahead, behind, last: None, len: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -40,46 +43,68 @@ impl<K: Ord + Copy, T> Elevator<K, T> {
             run.sort_unstable_by_key(|(key, _)| *key);
         }
         let split = self.last.map_or(0, |last| run.partition_point(|(key, _)| *key <= last));
-        let ahead = run.split_off(split);
-        self.behind.extend(Run::of(run));
-        self.ahead.extend(Run::of(ahead));
+        if split == 0 {
+            self.ahead.extend(Run::of(run));
+        } else {
+            self.ahead.extend(Run::of(run.split_off(split)));
+            self.behind.extend(Run::of(run));
+        }
+        self.update_current();
     }
 
     /// Takes the next element.
     pub(crate) fn pop(&mut self) -> Option<(K, T)> {
-        if self.ahead.is_empty() {
-            std::mem::swap(&mut self.ahead, &mut self.behind);
+        if self.current.is_none() {
+            if self.ahead.is_empty() {
+                std::mem::swap(&mut self.ahead, &mut self.behind);
+            }
+            self.current = self.ahead.pop();
         }
-        let mut run = self.ahead.peek_mut()?;
-        let following = run.rest.next();
-        let taken = match following {
-            Some(following) => std::mem::replace(&mut run.first, following),
-            None => PeekMut::pop(run).first,
-        };
+        let current = self.current.as_mut()?;
+        let taken = current.elements.next()?;
         self.last = Some(taken.0);
         self.len -= 1;
+        match current.elements.as_slice().first() {
+            Some((key, _)) => {
+                current.next = *key;
+                self.update_current();
+            }
+            None => self.current = None,
+        }
         Some(taken)
+    }
+
+    /// Replaces the current run if another one has a smaller key.
+    #[inline]
+    fn update_current(&mut self) {
+        if let Some(current) = &mut self.current
+            && self.ahead.peek().is_some_and(|other| other.next < current.next)
+            && let Some(mut other) = self.ahead.peek_mut()
+        {
+            std::mem::swap(&mut *other, current);
+        }
     }
 }
 
 /// Elements in ascending order, at least one.
 #[derive(Debug)]
 struct Run<K, T> {
-    first: (K, T),
-    rest: IntoIter<(K, T)>,
+    /// The key of the next element.
+    next: K,
+    elements: IntoIter<(K, T)>,
 }
 
-impl<K, T> Run<K, T> {
+impl<K: Copy, T> Run<K, T> {
     fn of(elements: Vec<(K, T)>) -> Option<Self> {
-        let mut rest = elements.into_iter();
-        Some(Self { first: rest.next()?, rest })
+        let (next, _) = elements.first()?;
+        Some(Self { next: *next, elements: elements.into_iter() })
     }
 }
 
 /// The run with the smallest key is the greatest, because a heap yields the greatest.
 impl<K: Ord, T> Ord for Run<K, T> {
     fn cmp(&self, other: &Self) -> Ordering {
-        other.first.0.cmp(&self.first.0)
+        other.next.cmp(&self.next)
     }
 }
 

@@ -65,8 +65,8 @@ pub(crate) enum Entry {
     /// A path of a packed list. With an allocation per path, which another thread releases, many
     /// threads would wait for the lock of one heap.
     Listed(Arc<PathList>, usize),
-    /// An entry that could not be listed.
-    Failed(FileError),
+    /// An entry that could not be listed. Boxed because entries are moved often, and few fail.
+    Failed(Box<FileError>),
 }
 
 impl Entry {
@@ -165,6 +165,15 @@ impl State {
     fn pop(&mut self) -> Option<(usize, Entry)> {
         self.returned.pop_front().or_else(|| self.queue.pop())
     }
+
+    /// Moves the next entries to `to`, at most `most`.
+    fn pop_into(&mut self, to: &mut VecDeque<(usize, Entry)>, most: usize) {
+        let returned = most.min(self.returned.len());
+        if returned > 0 {
+            to.extend(self.returned.drain(..returned));
+        }
+        self.queue.pop_into(to, most - returned);
+    }
 }
 
 enum Queue {
@@ -200,6 +209,20 @@ impl Queue {
         match self {
             Self::Arrival(entries) => entries.pop_front(),
             Self::Inode(entries) => entries.pop().map(|((_, index), entry)| (index, entry)),
+        }
+    }
+
+    /// Moves the next entries to `to`, at most `most`.
+    fn pop_into(&mut self, to: &mut VecDeque<(usize, Entry)>, most: usize) {
+        let count = most.min(self.len());
+        match self {
+            Self::Arrival(entries) => to.extend(entries.drain(..count)),
+            Self::Inode(entries) => {
+                to.reserve(count);
+                for ((_, index), entry) in (0..count).map_while(|_| entries.pop()) {
+                    to.push_back((index, entry));
+                }
+            }
         }
     }
 }
@@ -338,7 +361,9 @@ impl Feed {
         match state.pop() {
             Some((index, entry)) => {
                 let following = take.size(state.len() + 1) - 1;
-                more.extend((0..following).map_while(|_| state.pop()));
+                if following > 0 {
+                    state.pop_into(more, following);
+                }
                 self.waiting.store(state.len(), Ordering::Release);
                 // Half empty, so that the feeder and the workers do not alternate.
                 if state.feeder_waits && state.queue.is_half_empty() {

@@ -146,15 +146,16 @@ impl Opened {
         }
         let by_inode = walking.is_some();
         let rest = walking.filter(|_| !ended);
-        let found = failed.into_iter().map(Entry::Failed).chain(entries_of(Arc::new(list)));
-        let begun = Box::new(Begun { found: Box::new(found), rest });
+        let failed = failed.into_iter().map(|error| Entry::Failed(Box::new(error)));
+        let found = failed.chain(entries_of(Arc::new(list)));
+        let begun = Box::new(Begun { found: Some(Box::new(found)), rest });
         if by_inode { Self::Partly(begun) } else { Self::Stream(begun) }
     }
 
     /// Waits for the end of the walk, or until it is cancelled, and sorts what it finds.
     pub(crate) fn found(self, cancel: &Cancel) -> Found {
         let (entries, rest): (Box<dyn Iterator<Item = Entry> + Send>, _) = match self {
-            Self::Partly(begun) => (begun.found, begun.rest),
+            Self::Partly(begun) => (Box::new(begun.found.into_iter().flatten()), begun.rest),
             other => (Box::new(other.entries()), None),
         };
         let (mut list, mut failed) = (PathList::default(), Vec::new());
@@ -162,7 +163,7 @@ impl Opened {
             match entry {
                 Entry::Path(path) => list.push(path.as_os_str().as_bytes()),
                 Entry::Listed(from, at) => list.append_range(&from, at..at + 1),
-                Entry::Failed(error) => failed.push(error),
+                Entry::Failed(error) => failed.push(*error),
             }
         }
         let rest = rest.map(|walking| walking.sorted(cancel)).unwrap_or_default();
@@ -181,21 +182,34 @@ impl Opened {
 
 /// What a walk found before the run, and then what it finds.
 pub(crate) struct Begun {
-    found: Box<dyn Iterator<Item = Entry> + Send>,
+    /// `None` after its end.
+    found: Option<Box<dyn Iterator<Item = Entry> + Send>>,
     rest: Option<Walking>,
+}
+
+impl Begun {
+    /// Returns the next entry that was found before the run.
+    #[inline]
+    fn next_found(&mut self) -> Option<Entry> {
+        let entry = self.found.as_mut()?.next();
+        if entry.is_none() {
+            self.found = None;
+        }
+        entry
+    }
 }
 
 impl Iterator for Begun {
     type Item = Entry;
 
     fn next(&mut self) -> Option<Entry> {
-        self.found.next().or_else(|| self.rest.as_mut()?.next())
+        self.next_found().or_else(|| self.rest.as_mut()?.next())
     }
 }
 
 impl Feeding for Begun {
     fn ready(&mut self) -> Option<Entry> {
-        self.found.next().or_else(|| self.rest.as_mut()?.ready())
+        self.next_found().or_else(|| self.rest.as_mut()?.ready())
     }
 }
 

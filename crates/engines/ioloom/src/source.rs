@@ -359,39 +359,43 @@ impl<'s> Source<'s> {
 
     #[inline(never)]
     fn next_of_stream<S>(&self, claim: &mut Claim, take: Take) -> Next<'_, S> {
-        let From::Stream { feed, one_by_one, .. } = &self.paths else { return Next::Ended };
-        let taken = match claim.entries.pop_front() {
-            Some((index, entry)) => {
+        let (index, entry) = match claim.entries.pop_front() {
+            Some(claimed) => {
                 claim.next += 1;
-                Taken::Entry(index, entry)
+                claimed
             }
-            None => {
-                let take = claim.paced(take).of_stream(*one_by_one);
-                let taken = feed.take(take, &mut claim.entries);
-                claim.got(match taken {
-                    Taken::Entry(..) => 1 + claim.entries.len(),
-                    Taken::Empty | Taken::Ended => 0,
-                });
-                (claim.next, claim.end) = (0, claim.entries.len());
-                taken
-            }
+            None => match self.claim_entries(claim, take) {
+                Taken::Entry(index, entry) => (index, entry),
+                Taken::Empty => return Next::Empty,
+                Taken::Ended => {
+                    self.ends();
+                    return Next::Ended;
+                }
+            },
         };
-        let (index, path, known_regular) = match taken {
-            Taken::Entry(index, Entry::Path(path)) => (index, ItemPath::Owned(path), false),
-            Taken::Entry(index, Entry::Listed(list, at)) => {
+        let (path, known_regular) = match entry {
+            Entry::Listed(list, at) => {
                 let known_regular = list.known_regular(at);
-                (index, ItemPath::Shared(list, at), known_regular)
+                (ItemPath::Shared(list, at), known_regular)
             }
-            Taken::Entry(index, Entry::Failed(error)) => {
-                return Next::Failed(FileError { index, ..error });
-            }
-            Taken::Empty => return Next::Empty,
-            Taken::Ended => {
-                self.ends();
-                return Next::Ended;
-            }
+            Entry::Path(path) => (ItemPath::Owned(path), false),
+            Entry::Failed(error) => return Next::Failed(FileError { index, ..*error }),
         };
         Next::Item(Item { index, path, known_regular, began: Began::default(), state: None })
+    }
+
+    /// Takes the next entry of a stream, and claims those that follow.
+    #[inline(never)]
+    fn claim_entries(&self, claim: &mut Claim, take: Take) -> Taken {
+        let From::Stream { feed, one_by_one, .. } = &self.paths else { return Taken::Ended };
+        let take = claim.paced(take).of_stream(*one_by_one);
+        let taken = feed.take(take, &mut claim.entries);
+        claim.got(match taken {
+            Taken::Entry(..) => 1 + claim.entries.len(),
+            Taken::Empty | Taken::Ended => 0,
+        });
+        (claim.next, claim.end) = (0, claim.entries.len());
+        taken
     }
 }
 

@@ -15,6 +15,8 @@ use std::path::Path;
 const KEY_INDEX_BITS: usize = 32;
 /// Bytes of a path in such a key.
 const KEY_BYTES: usize = 12;
+/// Places per key up to which [`placed`] does not sort keys.
+const PLACES_PER_KEY: u64 = 4;
 /// Number of paths for which sorting uses another thread.
 const SORT_PART_MIN: usize = 16_384;
 
@@ -46,6 +48,7 @@ impl PathList {
         self.push_parts(parts, inode, true);
     }
 
+    #[inline]
     fn push_parts(&mut self, parts: &[&[u8]], inode: u64, regular: bool) {
         let index = self.len();
         for part in parts {
@@ -53,13 +56,24 @@ impl PathList {
         }
         self.ends.push(self.bytes.len() as u64);
         if inode != 0 || !self.inodes.is_empty() {
-            self.inodes.resize(index, 0);
+            // Seldom: only before the first path with a number.
+            if self.inodes.len() < index {
+                self.inodes.resize(index, 0);
+            }
             self.inodes.push(inode);
         }
         if regular {
-            self.regular.resize(index / 64 + 1, 0);
-            self.regular[index / 64] |= 1 << (index % 64);
+            self.mark_regular(index);
         }
+    }
+
+    #[inline]
+    fn mark_regular(&mut self, index: usize) {
+        let word = index / 64;
+        if self.regular.len() <= word {
+            self.regular.resize(word + 1, 0);
+        }
+        self.regular[word] |= 1 << (index % 64);
     }
 
     /// Appends all paths of `other`.
@@ -90,8 +104,17 @@ impl PathList {
         }
     }
 
+    /// Reserves memory for as many paths more, of as many bytes in all.
+    pub fn reserve(&mut self, paths: usize, bytes: usize) {
+        self.bytes.reserve(bytes);
+        self.ends.reserve(paths);
+        self.inodes.reserve(paths);
+        self.regular.reserve(paths.div_ceil(64));
+    }
+
     /// Returns the start of path `index` in `bytes`; for the length of the list, the end of
     /// `bytes`.
+    #[inline]
     fn start(&self, index: usize) -> u64 {
         index.checked_sub(1).map_or(0, |before| self.ends[before])
     }
@@ -112,6 +135,7 @@ impl PathList {
     }
 
     /// Returns the number of paths.
+    #[inline]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -127,7 +151,9 @@ impl PathList {
     /// Panics if `index` is not below [`Self::len`].
     #[inline]
     pub fn get(&self, index: usize) -> &[u8] {
-        &self.bytes[self.start(index) as usize..self.ends[index] as usize]
+        // The end comes first: its check of the position covers that of the start.
+        let end = self.ends[index] as usize;
+        &self.bytes[self.start(index) as usize..end]
     }
 
     /// Returns path `index`.
@@ -140,12 +166,14 @@ impl PathList {
     }
 
     /// Returns the inode number of path `index`, if a walk recorded it.
+    #[inline]
     pub fn inode(&self, index: usize) -> Option<u64> {
         self.inodes.get(index).copied().filter(|inode| *inode != 0)
     }
 
     /// Reports whether path `index` was a regular file when it was found. Such a file can be opened
     /// without a `stat`.
+    #[inline]
     pub fn known_regular(&self, index: usize) -> bool {
         self.regular.get(index / 64).is_some_and(|word| word & (1 << (index % 64)) != 0)
     }
@@ -206,10 +234,17 @@ impl PathList {
         let sorted = if self.inodes.is_sorted() {
             self.clone()
         } else {
-            self.arranged(order_of(&self.inodes).into_iter())
+            self.arranged(&order_of(&self.inodes))
         };
         self.clear();
         sorted
+    }
+
+    /// Sorts the paths as [`Self::take_by_inode`] does.
+    pub fn sort_by_inode(&mut self) {
+        if !self.inodes.is_sorted() {
+            *self = self.arranged(&order_of(&self.inodes));
+        }
     }
 
     /// Takes all paths, and keeps the memory for the next ones.
@@ -229,22 +264,36 @@ impl PathList {
     fn sort_by(&mut self, compare: impl Fn(&Self, usize, usize) -> Ordering) {
         let mut order: Vec<usize> = (0..self.len()).collect();
         order.sort_unstable_by(|a, b| compare(self, *a, *b));
-        *self = self.arranged(order.into_iter());
+        *self = self.arranged(&order);
     }
 
-    /// Returns the paths at these positions.
-    fn arranged(&self, order: impl Iterator<Item = usize>) -> Self {
+    /// Returns the paths in this order, which contains each position once.
+    fn arranged(&self, order: &[usize]) -> Self {
         let mut sorted = Self {
             bytes: Vec::with_capacity(self.bytes.len()),
             ends: Vec::with_capacity(self.len()),
-            inodes: Vec::with_capacity(self.inodes.len()),
+            inodes: Vec::new(),
             regular: Vec::with_capacity(self.regular.len()),
         };
-        for index in order {
-            let inode = self.inode(index).unwrap_or(0);
-            sorted.push_parts(&[self.get(index)], inode, self.known_regular(index));
+        for at in order {
+            sorted.bytes.extend_from_slice(self.get(*at));
+            sorted.ends.push(sorted.bytes.len() as u64);
+        }
+        if !self.inodes.is_empty() {
+            sorted.inodes = order.iter().map(|at| self.inodes[*at]).collect();
+        }
+        if self.is_all_regular() {
+            sorted.regular.extend_from_slice(&self.regular);
+        } else {
+            let regular = order.iter().enumerate().filter(|(_, at)| self.known_regular(**at));
+            regular.for_each(|(index, _)| sorted.mark_regular(index));
         }
         sorted
+    }
+
+    /// Reports whether all paths are known to be regular files, as after most walks.
+    fn is_all_regular(&self) -> bool {
+        self.regular.iter().map(|word| word.count_ones() as usize).sum::<usize>() == self.len()
     }
 }
 
@@ -254,6 +303,9 @@ pub fn order_of(keys: &[u64]) -> Vec<usize> {
     let bits = usize::BITS - keys.len().leading_zeros();
     let least = keys.iter().min().copied().unwrap_or(0);
     let greatest = keys.iter().max().copied().unwrap_or(0);
+    if let Some(order) = placed(keys, least, greatest) {
+        return order;
+    }
     let positions = keys.iter().copied().zip(0_u64..);
     if greatest - least > u64::MAX >> bits {
         let mut pairs: Vec<_> = positions.collect();
@@ -264,6 +316,29 @@ pub fn order_of(keys: &[u64]) -> Vec<usize> {
     // The stable sort merges what is in order already, as batches of a walk are.
     packed.sort();
     packed.into_iter().map(|word| (word & !(u64::MAX << bits)) as usize).collect()
+}
+
+/// Returns the positions of keys in ascending order of keys if these differ and are close together, as the
+/// inode numbers of files that were created one after the other. Each key then has a place, and none is
+/// compared.
+fn placed(keys: &[u64], least: u64, greatest: u64) -> Option<Vec<usize>> {
+    let span = greatest - least;
+    if span >= PLACES_PER_KEY * keys.len() as u64 || keys.len() >= u32::MAX as usize {
+        return None;
+    }
+    // Positions from 1 on; 0 is an empty place.
+    let mut places = vec![0_u32; span as usize + 1];
+    for (key, number) in keys.iter().zip(1_u32..) {
+        let place = &mut places[(key - least) as usize];
+        if *place != 0 {
+            return None;
+        }
+        *place = number;
+    }
+    let mut order = Vec::with_capacity(keys.len());
+    let taken = places.into_iter().filter(|number| *number != 0);
+    order.extend(taken.map(|number| number as usize - 1));
+    Some(order)
 }
 
 /// Several lists, whose paths are numbered one list after the other.
@@ -435,10 +510,26 @@ mod tests {
     }
 
     #[test]
+    fn memory_that_was_reserved_is_enough() {
+        let mut list = PathList::new();
+        list.reserve(100, 700);
+        let reserved = list.heap_bytes();
+        assert!(reserved >= 700 + 16 * 100);
+        (0..100_u64).for_each(|i| list.push_found(&[b"dir/", format!("{i:03}").as_bytes()], i + 1));
+        assert_eq!(list.heap_bytes(), reserved);
+    }
+
+    #[test]
     fn positions_are_ordered_by_key_and_position() {
         let keys: Vec<u64> = (0..1000_u64).map(|n| n.wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect();
         let near: Vec<u64> = keys.iter().map(|key| key % 300 + u64::MAX / 2).collect();
-        for keys in [&[][..], &[7], &[u64::MAX, 0, u64::MAX, 0], &keys, &near] {
+        // A permutation, in steps with which keys have places, and with which they are sorted.
+        let [dense, sparse, far] = [1_u64, 4, 5].map(|step| -> Vec<u64> {
+            (0..1000_u64).map(|n| n * 389 % 1000 * step + (1 << 40)).collect()
+        });
+        let equal = [3_u64, 2, 2, 1];
+        let small = [&[][..], &[7], &[u64::MAX, 0, u64::MAX, 0], &equal];
+        for keys in small.into_iter().chain([&keys[..], &near, &dense, &sparse, &far]) {
             let mut expected: Vec<usize> = (0..keys.len()).collect();
             expected.sort_by_key(|at| keys[*at]);
             assert_eq!(order_of(keys), expected);
@@ -495,6 +586,19 @@ mod tests {
             sorted.sort();
             all.sort();
             prop_assert_eq!(sorted, all);
+        }
+        #[test]
+        fn by_inode_paths_keep_what_is_known_and_equal_numbers_their_order(
+            mut all in entries(),
+            all_regular in any::<bool>(),
+        ) {
+            all.iter_mut().for_each(|entry| entry.2 |= all_regular);
+            let (mut taken, mut sorted) = (packed(&all), packed(&all));
+            sorted.sort_by_inode();
+            all.sort_by_key(|entry| entry.1);
+            prop_assert_eq!(plain(&taken.take_by_inode()), all.clone());
+            prop_assert!(taken.is_empty());
+            prop_assert_eq!(plain(&sorted), all);
         }
     }
 }

@@ -4,6 +4,7 @@
 use crate::error::FileError;
 use crate::feed::Entry;
 use ioloom_walk::PathList;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Files and failures on their way from the walk.
@@ -31,16 +32,17 @@ impl Batch {
 pub(super) struct Entries {
     files: Arc<PathList>,
     failed: Vec<FileError>,
-    /// Positions in the list, the last one first.
-    order: Vec<u32>,
+    /// Positions in the list that are left.
+    left: Range<usize>,
 }
 
 impl From<Batch> for Entries {
     fn from(batch: Batch) -> Self {
-        let mut order: Vec<u32> = (0..batch.files.len() as u32).collect();
-        let inode = |at: &u32| batch.files.inode(*at as usize).unwrap_or(0);
-        order.sort_unstable_by_key(|at| (std::cmp::Reverse(inode(at)), std::cmp::Reverse(*at)));
-        Self { files: Arc::new(batch.files), failed: batch.failed, order }
+        let Batch { mut files, failed } = batch;
+        // A walk has sorted most batches.
+        files.sort_by_inode();
+        let left = 0..files.len();
+        Self { files: Arc::new(files), failed, left }
     }
 }
 
@@ -49,9 +51,9 @@ impl Iterator for Entries {
 
     fn next(&mut self) -> Option<Entry> {
         if let Some(failed) = self.failed.pop() {
-            return Some(Entry::Failed(failed));
+            return Some(Entry::Failed(Box::new(failed)));
         }
-        let at = self.order.pop()? as usize;
+        let at = self.left.next()?;
         Some(Entry::Listed(self.files.clone(), at))
     }
 }

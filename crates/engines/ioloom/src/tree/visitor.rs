@@ -21,6 +21,8 @@ use std::sync::mpsc::SyncSender;
 /// Entries that a thread collects before it sends them: as many as one read of a directory returns.
 /// The first batches are shorter.
 pub(super) const BATCH_MAX: usize = 1024;
+/// Files, and bytes of their paths, for which a thread reserves memory with the first one.
+const RESERVED: (usize, usize) = (BATCH_MAX / 2, 16 << 10);
 
 /// One thread's view of a walk.
 pub(super) struct Finder {
@@ -35,7 +37,11 @@ pub(super) struct Finder {
     tally: Arc<Tally>,
     /// The path of the current directory, if `known`.
     path: PathBuf,
+    /// The same with a slash at its end, unless it is empty.
+    prefix: Vec<u8>,
     known: bool,
+    /// Whether entries must be checked by [`Self::is_wanted`].
+    chooses: bool,
     /// Whether the receiver is gone.
     gone: bool,
 }
@@ -67,31 +73,33 @@ impl Finder {
             walked: Walked::default(),
             tally: tally.clone(),
             path: PathBuf::new(),
+            prefix: Vec::new(),
             known: false,
+            chooses: options.skip_hidden
+                || options.max_depth.is_some()
+                || options.ignore_files
+                || options.filter.is_some(),
             gone: false,
         }
     }
 
-    /// Adds a path, given in parts; with its inode if it is known to be a regular file.
-    fn found(&mut self, path: &[&[u8]], inode: Option<u64>) {
+    /// Counts a file that was added to the batch.
+    fn added(&mut self) {
         self.walked.files += 1;
-        match inode {
-            Some(inode) => self.batch.files.push_found(path, inode),
-            None => self.batch.files.push(&path.concat()),
-        }
         if self.batch.len() >= self.batch_max {
             self.batch_max = (2 * self.batch_max).min(BATCH_MAX);
             self.flush();
         }
     }
 
-    /// Adds a name of the current directory.
+    /// Adds a name of the current directory; with its inode if it is known to be a regular file.
     fn found_here(&mut self, name: &[u8], inode: Option<u64>) {
-        let dir = std::mem::take(&mut self.path);
-        let bytes = dir.as_os_str().as_bytes();
-        let slash: &[u8] = if bytes.is_empty() || bytes.ends_with(b"/") { b"" } else { b"/" };
-        self.found(&[bytes, slash, name], inode);
-        self.path = dir;
+        let path: [&[u8]; 2] = [&self.prefix, name];
+        match inode {
+            Some(inode) => self.batch.files.push_found(&path, inode),
+            None => self.batch.files.push(&path.concat()),
+        }
+        self.added();
     }
 
     /// Adds the counts, and sends what was found. The counts are added even if nothing was found: the next
@@ -119,6 +127,12 @@ impl Finder {
     fn know(&mut self, dir: DirRef<'_, Below>) {
         if !self.known {
             self.path = dir.path();
+            self.prefix.clear();
+            self.prefix.extend_from_slice(self.path.as_os_str().as_bytes());
+            if self.prefix.last().is_some_and(|last| *last != b'/') {
+                self.prefix.push(b'/');
+            }
+            self.batch.files.reserve(RESERVED.0, RESERVED.1);
             self.known = true;
         }
     }
@@ -229,8 +243,9 @@ fn below(root: &Path, dir: DirRef<'_, Below>, name: &[u8]) -> PathBuf {
 impl Visitor for Finder {
     type Dir = Below;
 
+    #[inline]
     fn wants(&mut self, dir: DirRef<'_, Below>, name: &[u8], kind: Kind) -> bool {
-        self.is_wanted(dir, name, kind)
+        !self.chooses || self.is_wanted(dir, name, kind)
     }
 
     fn needs_kinds(&self) -> bool {
@@ -270,7 +285,8 @@ impl Visitor for Finder {
     fn root_entry(&mut self, _: usize, path: &Path, found: &Found<'_>) -> Control {
         match found.kind {
             Kind::Regular => {
-                self.found(&[path.as_os_str().as_bytes()], None);
+                self.batch.files.push(path.as_os_str().as_bytes());
+                self.added();
             }
             _ => {
                 let error = io::Error::other("not a directory or regular file");

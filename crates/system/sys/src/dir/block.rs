@@ -91,6 +91,10 @@ impl<'a> Records<'a> {
     /// would be shorter than `least` bytes.
     pub fn split(&mut self, least: usize) -> Option<&'a [u8]> {
         let rest = self.rest();
+        if rest.len() / 2 < least {
+            // Tried after each record while a worker is idle, so the last ones must not be walked.
+            return None;
+        }
         let mut cut = 0;
         while cut < rest.len() / 2 {
             cut += length_at(rest, cut)?;
