@@ -75,6 +75,14 @@ const cut = { ...trace("kernel", 2), evidence: { level: "kernel", complete_until
 const cutRow = { kind: "use", run: { trace: cut }, use: useOf(cut) };
 same(factOf(cutRow, 12, 2).lines, ["not recorded after 8 ns: the limit of stored events was reached"], "no idle processors after dropped events");
 same(factOf(cutRow, 6, 2).lines.length, 3, "use before dropped events");
+const lost = "not recorded after 8 ns: the limit of stored events was reached";
+const both = { kind: "both", run: { trace: cut }, index: new ClassIndex(Float64Array.of(0), Uint8Array.of(3), 8, 4) };
+same(factOf(both, 12, 2).lines, [lost], "no combination after dropped events");
+same(factOf(both, 6, 2).head, "neither", "a combination before dropped events");
+const requests = { issue: [2], end: [4], depth: new Steps(Float64Array.of(0), Float64Array.of(0), 20) };
+const channel = { kind: "channel", run: { trace: cut }, channel: { device: "sda", write: false, requests } };
+same(factOf(channel, 12, 2).head, `sda read: ${lost}`, "no requests after dropped events");
+same(factOf(channel, 6, 2).head.includes(": 0 in flight at "), true, "no requests before dropped events");
 
 judge();
 console.log("the arithmetic of the timeline passes");

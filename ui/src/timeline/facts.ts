@@ -211,6 +211,10 @@ export function factOf(row: Row, t: number, pixel: number, deep = false): Fact |
           lines.push(`${requestLine(row.channel, i)}, from ${r.tid[i] ? nameOf(row.run, r.tid[i]!) : "an unknown thread"}`);
         }
       }
+      const complete = completeOf(row.run.trace);
+      if (t >= complete && lines.length === 0) {
+        return { head: `${device} ${write ? "write" : "read"}: ${notRecorded(complete)}`, lines, from, to };
+      }
       return { head: `${device} ${write ? "write" : "read"}: ${r.depth.at(t)} in flight at ${at(t, pixel * 100)}`, lines, from, to };
     }
     case "series": {
@@ -243,6 +247,9 @@ export function factOf(row: Row, t: number, pixel: number, deep = false): Fact |
       return { head: `processors at ${at(t, pixel * 100)}`, lines: row.use.whole ? lines : [...lines, "other programs and idle: not measured at this level"], from, to };
     }
     case "both": {
+      if (t >= row.index.end) {
+        return { head: `processors and devices at ${at(t, pixel * 100)}`, lines: [notRecorded(row.index.end)], from, to };
+      }
       const i = row.index.at(t);
       return i < 0 ? null : { head: BOTH[row.index.classes[i]!]!, lines: [time(row.index.endOf(i) - row.index.starts[i]!)], from: row.index.starts[i]!, to: row.index.endOf(i) };
     }

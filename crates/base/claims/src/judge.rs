@@ -27,7 +27,6 @@ use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::runs::at_location;
 use crate::evaluation::{dependent, disturbed, doubts};
-use crate::location::Location;
 use crate::needs;
 use crate::rule::Rule;
 use crate::sessions::{self, InSession, SessionRuns, by_session};
@@ -152,7 +151,7 @@ fn assess<'a, 'c>(
             let number = 1 + found.iter().filter(|one| one.result.is_ok()).count() as u32;
             let mut result = evaluate(&session.records);
             if sequential.contains(session.name) {
-                result = from_first_look(result, blocks(session, &locations));
+                result = from_first_look(result, session.blocks(&locations));
             }
             found.push(InSession::new(session, result, (scaled, number)));
         }
@@ -168,15 +167,6 @@ fn assess<'a, 'c>(
     let mut assessed = Assessed { machine, contrast, found, chosen: 0 };
     assessed.choose(rule, sequential);
     assessed
-}
-
-/// Returns the number of blocks that a session has begun at every location.
-fn blocks(session: &SessionRuns<'_>, locations: &[&Location]) -> u32 {
-    let begun = |at: &&Location| {
-        let runs = at_location(&session.records, at);
-        runs.iter().map(|run| run.key.block + 1).max().unwrap_or(0)
-    };
-    locations.iter().map(begun).min().unwrap_or(0)
 }
 
 /// Withholds what a sequential session shows before its first look, even a counterexample. The reason why arms

@@ -87,6 +87,17 @@ pub struct Need {
     pub blocks: Option<u32>,
 }
 
+/// Stored runs, and where the next session runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Stored<'a> {
+    /// The runs of all machines.
+    pub records: &'a [RunRecord],
+    /// Names of the sessions that are judged after each of [`Rule::LOOKS`].
+    pub sequential: &'a BTreeSet<String>,
+    /// The machine of the next session.
+    pub machine: &'a str,
+}
+
 /// Times of a plan and of its repeated run, by block.
 type Pairs = BTreeMap<u32, [Option<f64>; 2]>;
 
@@ -140,11 +151,7 @@ pub(crate) fn deviation(values: &[f64]) -> Option<f64> {
 
 /// Returns what a contrast needs on a machine; `None` if it needs no runs. `noise` is that of the studies.
 /// The runs of other machines show noise and effect, but spend nothing of its error rate.
-pub fn need(
-    test: &Test,
-    (records, machine): (&[RunRecord], &str),
-    noise: &BTreeMap<String, f64>,
-) -> Option<Need> {
+pub fn need(test: &Test, stored: Stored<'_>, noise: &BTreeMap<String, f64>) -> Option<Need> {
     let contrast = &test.contrast;
     let study = contrast.locations().first()?.study.clone();
     let published = test.published_size().ok().flatten();
@@ -152,7 +159,7 @@ pub fn need(
         kind: contrast.kind().to_owned(),
         place: contrast.as_kind().place(),
         seen: 0,
-        session: results(contrast, records, machine) + 1,
+        session: results(contrast, stored) + 1,
         noise: noise.get(&study).copied(),
         noise_from: noise.get(&study).map_or(Source::Unknown, |_| Source::Study),
         effect: published,
@@ -161,7 +168,7 @@ pub fn need(
         power: BTreeMap::new(),
         blocks: None,
     };
-    if let Some((pilot, finding)) = pilot(contrast, records) {
+    if let Some((pilot, finding)) = pilot(contrast, stored.records) {
         need.seen = finding.evidence.blocks;
         need.noise = deviation(&finding.series).or_else(|| scatter(&finding));
         need.noise_from = Source::Runs;
@@ -192,11 +199,11 @@ pub fn need(
 /// Returns the smallest number of [`BLOCKS`] with which one more session of a machine could decide a contrast,
 /// whatever it measures; `None` if there is none. The p-value of a resampled statistic has a lower limit, which
 /// can be too large for the error rate that earlier sessions left.
-pub fn least_blocks(contrast: &Contrast, records: &[RunRecord], machine: &str) -> Option<u32> {
+pub fn least_blocks(contrast: &Contrast, stored: Stored<'_>) -> Option<u32> {
     if !contrast.as_kind().is_resampled() {
         return Some(BLOCKS[0]);
     }
-    let session = results(contrast, records, machine) + 1;
+    let session = results(contrast, stored) + 1;
     let least_p = |blocks| Rule::resampled_least_p(blocks) * factor(blocks, session);
     BLOCKS.into_iter().find(|blocks| least_p(*blocks) <= Rule::STANDARD.false_rate)
 }
@@ -229,13 +236,19 @@ pub(crate) fn blocks_of_ratio(size: f64, noise: f64, session: u32) -> Option<u32
     })
 }
 
-/// Returns the number of sessions of a machine with a result.
-fn results(contrast: &Contrast, records: &[RunRecord], machine: &str) -> u32 {
+/// Returns the number of sessions of a machine with a result. A sequential one has none before its first look.
+fn results(contrast: &Contrast, stored: Stored<'_>) -> u32 {
+    let Stored { records, sequential, machine } = stored;
+    let kind = contrast.as_kind();
+    let locations = kind.locations();
     let has_result = |session: &SessionRuns<'_>| {
+        if sequential.contains(session.name) && session.blocks(&locations) < Rule::LOOKS[0] {
+            return false;
+        }
         let context = Context { records: session.records.clone(), rule: Rule::STANDARD };
-        contrast.as_kind().evaluate(&context).is_ok_and(|finding| finding.p.is_some())
+        kind.evaluate(&context).is_ok_and(|finding| finding.p.is_some())
     };
-    let mut sessions = by_session(records, &BTreeSet::new());
+    let mut sessions = by_session(records, sequential);
     sessions.retain(|session| session.machine == machine && has_result(session));
     sessions.len() as u32
 }

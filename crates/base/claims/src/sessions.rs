@@ -2,6 +2,8 @@
 
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
+use crate::evaluation::runs::at_location;
+use crate::location::Location;
 use crate::rule::Rule;
 use crate::verdict::SessionEffect;
 use ioloom_model::RunRecord;
@@ -14,6 +16,17 @@ pub(crate) struct SessionRuns<'a> {
     /// When its last run before its first judgement started.
     pub(crate) started: u64,
     pub(crate) records: Vec<&'a RunRecord>,
+}
+
+impl SessionRuns<'_> {
+    /// Returns the number of blocks that the session has begun at every location.
+    pub(crate) fn blocks(&self, locations: &[&Location]) -> u32 {
+        let begun = |at: &&Location| {
+            let runs = at_location(&self.records, at);
+            runs.iter().map(|run| run.key.block + 1).max().unwrap_or(0)
+        };
+        locations.iter().map(begun).min().unwrap_or(0)
+    }
 }
 
 /// Returns the runs of each session, from old to new. The place of a `sequential` session does not change when it

@@ -13,7 +13,8 @@
 //!        │                              else double while the rate rises by more than 5 %
 //!        │ it does not: one step back, then halve while fewer are faster (a seeking disk)
 //!        ▼
-//! settled ─► watch: blocked < 10 % for long → the cores again; rate changed by 2 → climb again
+//! settled ─► watch: the cores would be blocked < 10 % for long → the cores again
+//!                   rate changed by 2 → climb again
 //!                   fewer than the cores, not blocked → try twice as many now and then
 //! ```
 //!
@@ -251,8 +252,12 @@ impl WalkController {
         if self.workers < self.cores {
             return self.go(self.workers, State::Alone);
         }
+        let so = match blocked < BLOCKED_LEAST {
+            true => "so more would be no faster",
+            false => "but also wait for each other",
+        };
         self.why = format!(
-            "{}, one per usable core: they were blocked {} of the time, so more would be no faster",
+            "{}, one per usable core: they were blocked {} of the time, {so}",
             threads(self.workers),
             percent(blocked),
         );

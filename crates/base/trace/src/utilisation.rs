@@ -127,15 +127,17 @@ fn prefix(times: &[u64]) -> Vec<u128> {
 pub struct Usage {
     /// Length of the range in nanoseconds.
     pub ns: u64,
-    /// Processor time of the observed program in nanoseconds, summed over processors.
+    /// Processor time of the observed program in nanoseconds, summed over processors; a lower bound if switches of
+    /// the range were dropped.
     pub ours_ns: u64,
     /// Processor time of other programs; `None` below level 2, and if events of the range were dropped.
     pub others_ns: Option<u64>,
     /// Idle processor time; `None` as for other programs.
     pub idle_ns: Option<u64>,
-    /// Time with a request in flight on any device; `None` if no device was observed.
+    /// Time with a request in flight on any device; `None` if no device was observed. A lower bound if events of the
+    /// range were dropped.
     pub device_busy_ns: Option<u64>,
-    /// Mean number of requests in flight; `None` if no device was observed.
+    /// Mean number of requests in flight; `None` if no device was observed. A lower bound as for the time.
     pub in_flight: Option<f64>,
 }
 

@@ -59,6 +59,9 @@ impl TargetResolver<'_> {
                     }
                 };
                 let is_new = self.claim(source, (dir, name.clone()))?;
+                if !is_new && !self.is_linked_to_itself(source, &to) {
+                    self.note_repeated(source);
+                }
                 Ok(is_new.then_some(RootTo { parent, name, path, kind }))
             });
             match found {
@@ -66,7 +69,7 @@ impl TargetResolver<'_> {
                     roots.from.push(source.clone());
                     roots.to.push(to);
                 }
-                Ok(None) => self.note_repeated(source),
+                Ok(None) => {}
                 Err(error) => self.context.failed(error),
             }
         }
@@ -79,6 +82,18 @@ impl TargetResolver<'_> {
         let what = if is_dir { "directory" } else { "file" };
         let text = format!("warning: source {what} {} specified more than once", quoted(source));
         self.context.watcher.note(&text);
+    }
+
+    /// Reports whether a directory would be created with hard links at its own path, which has no effect however often
+    /// it is specified.
+    fn is_linked_to_itself(&self, source: &Path, to: &Path) -> bool {
+        let options = self.context.options;
+        let of = |path: &Path, follow| attr::of_path(path, follow).ok();
+        let found = of(source, options.follow != Follow::Never).zip(of(to, true));
+        options.make == Make::HardLink
+            && found.is_some_and(|(from, to)| {
+                from.kind == Kind::Directory && from.identity() == to.identity()
+            })
     }
 
     /// Claims a target for a source. Returns false if the same source has already claimed it.

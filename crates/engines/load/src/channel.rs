@@ -40,15 +40,15 @@ impl Channel {
         send(&self.socket, &sealed)
     }
 
-    /// Waits for bytes. The end of the stream is an error.
+    /// Waits for bytes. The end of the stream is an error, of the kind `ConnectionAborted` during the handshake.
     pub(crate) fn recv(&mut self) -> io::Result<&[u8]> {
         loop {
             let is_handshaking = self.tls.as_ref().is_some_and(TlsSession::is_handshaking);
             let read = match self.socket.recv(&mut self.buffer) {
                 // Before the handshake, a busy server cannot report its state.
-                Ok(0) if is_handshaking => return Err(io::ErrorKind::ResourceBusy.into()),
+                Ok(0) if is_handshaking => return Err(io::ErrorKind::ConnectionAborted.into()),
                 Err(e) if is_handshaking && e.kind() == io::ErrorKind::ConnectionReset => {
-                    return Err(io::ErrorKind::ResourceBusy.into());
+                    return Err(io::ErrorKind::ConnectionAborted.into());
                 }
                 Ok(0) => return Err(closed()),
                 read => read?,

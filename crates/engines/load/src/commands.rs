@@ -15,6 +15,7 @@ const STOCKS: u32 = 10;
 /// The commands of a load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Commands {
+    /// Number of stocks; 0 until the file or the default sets it.
     pub(crate) stocks: u32,
     /// Name and text of each script.
     pub(crate) scripts: Vec<(String, String)>,
@@ -34,7 +35,7 @@ impl Commands {
     /// Returns the line number and the reason if a line is invalid.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut commands = Self {
-            stocks: STOCKS,
+            stocks: 0,
             scripts: Vec::new(),
             prepare: Vec::new(),
             show: None,
@@ -51,6 +52,9 @@ impl Commands {
         if commands.show.is_none() && commands.buy.is_none() && commands.sell.is_none() {
             return Err("it has no line that starts with show, buy or sell".to_owned());
         }
+        if commands.stocks == 0 {
+            commands.stocks = STOCKS;
+        }
         Ok(commands)
     }
 
@@ -62,6 +66,7 @@ impl Commands {
             words => Ok(words.to_vec()),
         };
         match name.as_str() {
+            "stocks" if self.stocks > 0 => return Err("stocks is repeated".to_owned()),
             "stocks" => {
                 let stocks = rest.first().and_then(|word| word.parse().ok());
                 let stocks = stocks.filter(|n| (1..=STOCKS_MAX).contains(n) && rest.len() == 1);
@@ -164,6 +169,7 @@ mod tests {
             ("", "no line that starts with"),
             ("stocks 0\n", "line 1: stocks must be"),
             ("stocks x\n", "line 1: stocks must be"),
+            ("stocks 3\nstocks 3\n", "line 2: stocks is repeated"),
             ("\nbuy\n", "line 2: buy needs a command"),
             ("fly X\n", "line 1: unknown word 'fly'"),
             ("buy \"X\n", "line 1: "),

@@ -63,13 +63,13 @@ pub enum LoadError {
         /// What went wrong.
         reason: String,
     },
-    /// The server is at its connection limit.
-    #[error(
-        "cannot list the stocks on {target}: the server is busy; retry when it has fewer clients"
-    )]
+    /// The server is at its connection limit, or does not use TLS.
+    #[error("cannot list the stocks on {target}: {}", full(*is_handshaking))]
     Full {
         /// The server.
         target: SocketAddr,
+        /// Whether it closed the connection during the TLS handshake, without a reason.
+        is_handshaking: bool,
     },
     /// A system call failed.
     #[error("cannot {operation}: {}", reason(source))]
@@ -92,6 +92,15 @@ pub enum LoadError {
         /// What is wrong with the line.
         reason: String,
     },
+}
+
+const fn full(is_handshaking: bool) -> &'static str {
+    if is_handshaking {
+        "the server closed the connection during the TLS handshake; omit --tls if it does not use \
+         TLS, or retry when it has fewer clients"
+    } else {
+        "the server is busy; retry when it has fewer clients"
+    }
 }
 
 fn tls_advice(error: &SessionError) -> &'static str {

@@ -35,7 +35,8 @@ pub(crate) fn list(plan: &LoadPlan, stocks: Option<usize>) -> Result<StockList, 
         .and_then(|()| connection.list(plan, stocks));
     let target = plan.target;
     let lines = asked.map_err(|error| match error.kind() {
-        io::ErrorKind::ResourceBusy => LoadError::Full { target },
+        io::ErrorKind::ResourceBusy => LoadError::Full { target, is_handshaking: false },
+        io::ErrorKind::ConnectionAborted => LoadError::Full { target, is_handshaking: true },
         io::ErrorKind::WouldBlock => {
             let reason = format!("no answer within {} s", plan.timeout.as_secs_f64());
             LoadError::List { target, reason }

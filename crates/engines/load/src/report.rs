@@ -117,16 +117,19 @@ impl Run {
     /// Returns true if there was at least one answer, every answer was correct, and no shares were
     /// lost or invented.
     pub fn is_right(&self) -> bool {
-        let some = self.outcomes.answered > 0;
-        some && self.outcomes.wrong == 0 && self.conservation.differences.is_empty()
+        self.outcomes.answered > 0 && !self.is_wrong()
+    }
+
+    /// Returns true if an answer was wrong, or shares were lost or invented.
+    pub fn is_wrong(&self) -> bool {
+        self.outcomes.wrong > 0 || !self.conservation.differences.is_empty()
     }
 
     /// Returns true if the run ended before a request was due after the warm-up, so nothing was
     /// measured. Wrong answers in the warm-up count nevertheless.
     pub fn ended_in_warm_up(&self) -> bool {
         let of = &self.outcomes;
-        let is_fine = of.wrong == 0 && self.conservation.differences.is_empty();
-        of.sent > 0 && of.answered + of.failed + of.unsent == 0 && is_fine
+        of.sent > 0 && of.answered + of.failed + of.unsent == 0 && !self.is_wrong()
     }
 
     /// Returns true if no request was due in a run that lasted its whole duration, so nothing was
@@ -134,8 +137,7 @@ impl Run {
     pub fn had_nothing_due(&self) -> bool {
         let of = &self.outcomes;
         let none = of.sent + of.answered + of.failed + of.unsent + of.sessions == 0;
-        let is_fine = of.wrong == 0 && self.conservation.differences.is_empty();
-        self.due == Some(0) && none && is_fine
+        self.due == Some(0) && none && !self.is_wrong()
     }
 
     /// Returns true if nothing was measured, although nothing was wrong: the run ended in its

@@ -16,15 +16,22 @@ use thiserror::Error;
 pub enum ServeError {
     /// The address is in use.
     #[error(
-        "cannot listen on {0}: Address already in use; choose another port with --listen, or stop \
-         the other program"
+        "cannot listen on {address}: Address already in use; choose another port with {flag}, or \
+         stop the other program"
     )]
-    PortTaken(SocketAddr),
+    PortTaken {
+        /// The address.
+        address: SocketAddr,
+        /// The flag that sets it.
+        flag: &'static str,
+    },
     /// Listening failed for another reason.
-    #[error("cannot listen on {address}: {}{}", reason(source), listen_advice(source))]
+    #[error("cannot listen on {address}: {}{}", reason(source), listen_advice(flag, source))]
     Listen {
         /// The address.
         address: SocketAddr,
+        /// The flag that sets it.
+        flag: &'static str,
         /// The system error.
         source: io::Error,
     },
@@ -156,13 +163,16 @@ impl fmt::Display for SystemOperation {
 }
 
 /// Returns what the user can do about a failure to listen, after a semicolon.
-fn listen_advice(error: &io::Error) -> String {
-    let advice = match error.kind() {
-        io::ErrorKind::AddrNotAvailable => Some("choose an address of this machine with --listen"),
-        io::ErrorKind::PermissionDenied => Some("choose another port with --listen"),
-        _ => advice(Operation::Open, error),
-    };
-    advice.map_or_else(String::new, |advice| format!("; {advice}"))
+fn listen_advice(flag: &str, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrNotAvailable => {
+            format!("; choose an address of this machine with {flag}")
+        }
+        io::ErrorKind::PermissionDenied => format!("; choose another port with {flag}"),
+        _ => {
+            advice(Operation::Open, error).map_or_else(String::new, |advice| format!("; {advice}"))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -173,10 +183,10 @@ mod tests {
     fn another_address_is_advised_only_if_it_can_help() {
         let text = |errno| {
             let source = io::Error::from_raw_os_error(errno);
-            ServeError::Listen { address: SocketAddr::from(([127, 0, 0, 1], 1)), source }
-                .to_string()
+            let address = SocketAddr::from(([127, 0, 0, 1], 1));
+            ServeError::Listen { address, flag: "--listen-line", source }.to_string()
         };
-        assert!(text(99).ends_with("; choose an address of this machine with --listen"));
+        assert!(text(99).ends_with("; choose an address of this machine with --listen-line"));
         assert!(text(24).ends_with("Too many open files; raise the limit with 'ulimit -n'"));
     }
 }

@@ -357,12 +357,13 @@ fn reserve(
             // Listeners that share their port would also share it with another server of this user,
             // or with the other listener of this one.
             if addresses.contains(&address) {
-                return Err(ServeError::PortTaken(address));
+                return Err(ServeError::PortTaken { address, flag: flag_of(is_line) });
             }
-            wait_until_free(address).map_err(no_listener(address))?;
+            wait_until_free(address).map_err(no_listener(address, is_line))?;
         }
         for group in &mut all {
-            let listener = Listener::reserve(address, shared).map_err(no_listener(address))?;
+            let reserved = Listener::reserve(address, shared);
+            let listener = reserved.map_err(no_listener(address, is_line))?;
             // The kernel replaced port 0 by an actual port, which the other listeners must share.
             address =
                 listener.address().map_err(ServeError::system(SystemOperation::GetAddress))?;
@@ -461,17 +462,23 @@ fn spares(ports: &[Vec<Port>]) -> Result<Vec<Inherited>, ServeError> {
 fn listen(ports: &[Vec<Port>], addresses: &[SocketAddr]) -> Result<(), ServeError> {
     for group in ports {
         for (port, address) in group.iter().zip(addresses) {
-            port.listener.listen(BACKLOG).map_err(no_listener(*address))?;
+            port.listener.listen(BACKLOG).map_err(no_listener(*address, port.is_line))?;
         }
     }
     Ok(())
 }
 
-fn no_listener(address: SocketAddr) -> impl Fn(io::Error) -> ServeError {
+fn no_listener(address: SocketAddr, is_line: bool) -> impl Fn(io::Error) -> ServeError {
+    let flag = flag_of(is_line);
     move |source| match source.kind() {
-        io::ErrorKind::AddrInUse => ServeError::PortTaken(address),
-        _ => ServeError::Listen { address, source },
+        io::ErrorKind::AddrInUse => ServeError::PortTaken { address, flag },
+        _ => ServeError::Listen { address, flag, source },
     }
+}
+
+/// Returns the flag that sets the address of a listener.
+const fn flag_of(is_line: bool) -> &'static str {
+    if is_line { "--listen-line" } else { "--listen" }
 }
 
 /// The initial state of a server.

@@ -35,10 +35,11 @@ pub(crate) fn open(url: &str) -> Result<ioloom_objects::Store, Failure> {
 /// Returns why an operation on a store ends the command.
 #[cfg(feature = "objects")]
 pub(crate) fn failure(error: &ioloom_objects::ObjectError) -> Failure {
-    use ioloom_objects::Kind;
+    use ioloom_objects::{Action, Kind};
     let exit = match error.kind {
         Kind::Url | Kind::Configuration => Exit::Usage,
-        Kind::Descriptors => Exit::Refused,
+        // Later, as in a listing, work may have begun.
+        Kind::Descriptors if error.action == Action::Open => Exit::Refused,
         _ => Exit::Failed,
     };
     Failure::new(exit, error.to_string())

@@ -121,6 +121,11 @@ fn nothing_is_judged_before_the_first_look() {
         assert!(found.sentence.contains(words), "{}", found.sentence);
         let [needs] = &found.needs[..] else { panic!("one contrast: {:?}", found.needs) };
         assert!(needs.ends_with(": 1 more block"), "{needs}");
+        let next = |records: &[RunRecord]| {
+            let stored = stored(records, &sequential, &all[0].machine);
+            power::need(&claim.contrasts[0], stored, &BTreeMap::new()).unwrap().session
+        };
+        assert_eq!([next(&early), next(&all)], [1, 2], "it spends nothing of the error rate");
         let found = judge(&all);
         assert_eq!(found.verdict, decided, "{}", found.sentence);
     }
@@ -313,11 +318,21 @@ fn sessions_of_other_machines_do_not_count_for_the_blocks_needed() {
     let mut noise = Noise(34);
     let mut records = session(&mut noise, 0, "m1", "e0", 0.5);
     records.extend(session(&mut noise, 1, "m1", "e0", 0.5));
+    let none = BTreeSet::new();
     let next = |machine| {
-        let need = power::need(&claims[0].contrasts[0], (&records[..], machine), &BTreeMap::new());
-        need.unwrap().session
+        let stored = stored(&records, &none, machine);
+        power::need(&claims[0].contrasts[0], stored, &BTreeMap::new()).unwrap().session
     };
     assert_eq!([next("m1"), next("m2")], [3, 1]);
+}
+
+/// Returns what is stored before the next session on a machine.
+fn stored<'a>(
+    records: &'a [RunRecord],
+    sequential: &'a BTreeSet<String>,
+    machine: &'a str,
+) -> power::Stored<'a> {
+    power::Stored { records, sequential, machine }
 }
 
 /// With 9999 resamples, the p-value of 30 blocks is at least 0.001: enough for a second session of four looks,
@@ -328,7 +343,7 @@ fn a_resampled_statistic_is_out_of_reach_in_the_third_session() {
                 \"t\"\nrefutes = \"t\"\n[[claim.contrast]]\nkind = \"linear\"\nat = { experiment = \
                 \"e\", set = \"E\" }\narms = \"c-{n}\"\naxis = \"n\"\nmetric = \"elapsed_ns\"\nr2 = 0.9\ngrowth = 2.0\n";
     let claim = load([("linear", text)]).unwrap().remove(0);
-    let mut store = Store::new(12);
+    let (mut store, none) = (Store::new(12), BTreeSet::new());
     for (session, expected) in [("s1", false), ("s2", true)] {
         store.session = session.to_owned();
         for n in [1.0, 2.0, 4.0] {
@@ -336,11 +351,12 @@ fn a_resampled_statistic_is_out_of_reach_in_the_third_session() {
         }
         let contrast = &claim.contrasts[0].contrast;
         let is_out = |machine| {
-            power::least_blocks(contrast, &store.records, machine).is_none_or(|blocks| blocks > 30)
+            power::least_blocks(contrast, stored(&store.records, &none, machine))
+                .is_none_or(|blocks| blocks > 30)
         };
         assert_eq!(is_out("m1"), expected, "{session}");
         assert!(!is_out("m2"), "{session}");
     }
     let ratio = &claims(1, "less")[0].contrasts[0].contrast;
-    assert_eq!(power::least_blocks(ratio, &store.records, "m1"), Some(12));
+    assert_eq!(power::least_blocks(ratio, stored(&store.records, &none, "m1")), Some(12));
 }

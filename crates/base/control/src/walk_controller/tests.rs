@@ -129,6 +129,17 @@ fn blocked_workers_get_company_at_once() {
 }
 
 #[test]
+fn workers_that_are_blocked_and_wait_for_each_other_are_not_called_fast() {
+    let mut controller = WalkController::new(2, 64).starting_with_one();
+    // As after a trial of one worker that was no faster.
+    controller.workers = 2;
+    controller.warm(0.15, 0.0, 10_000.0);
+    assert_eq!(controller.workers(), 2);
+    let text = "blocked 15 % of the time, but also wait for each other";
+    assert!(controller.why().contains(text), "{}", controller.why());
+}
+
+#[test]
 fn a_tree_that_becomes_cold_is_noticed() {
     let mut controller = WalkController::new(2, 64);
     let warm = Batch { elapsed_ns: 10_000_000, files: 10_000, idle: 0.01, ..Batch::default() };

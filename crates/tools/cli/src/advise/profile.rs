@@ -200,8 +200,12 @@ fn locked(path: &Path) -> Result<File, Failure> {
     let file = std::fs::create_dir_all(dir).and_then(|()| open_lock(path)).map_err(failed)?;
     let start = Instant::now();
     while !make::try_lock(&file).map_err(failed)? {
-        if start.elapsed() >= LOCK_WAIT || interrupt::is_raised() {
-            let path = quoted(path);
+        let path = quoted(path);
+        if interrupt::is_raised() {
+            let message = format!("cannot wait for the lock {path}: interrupted");
+            return Err(Failure::new(interrupt::exit(), message));
+        }
+        if start.elapsed() >= LOCK_WAIT {
             return Err(Failure::failed(format!("the lock {path} is held by another process")));
         }
         std::thread::sleep(LOOK);

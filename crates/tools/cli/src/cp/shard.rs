@@ -27,6 +27,7 @@ use ioloom_sys::cache::flush_file_system;
 use serde_json::json;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -60,7 +61,7 @@ pub(super) fn run(args: &CpArgs) -> Ended {
     if let Some(url) = remote::url_of(target) {
         return Err(Failure::usage(format!("cannot copy shards to {url}; give a directory")));
     }
-    let target = plain(absolute(target.clone())?, flags.no_target_directory);
+    let target = plain(&absolute(target.clone())?, flags.no_target_directory);
     let target = match flags.no_target_directory {
         true => Target::As(target),
         false => Target::Into(target),
@@ -75,11 +76,13 @@ pub(super) fn run(args: &CpArgs) -> Ended {
     subtrees::run(&Copying { args, target, options, work })
 }
 
-/// Removes slashes at the end: the work of parts must not depend on them. After the name of the copy they follow a
-/// symbolic link, which is another target.
-fn plain(target: PathBuf, is_name: bool) -> PathBuf {
+/// Removes repeated slashes, `.`, and slashes at the end: the work of parts must not depend on them. A slash or `/.`
+/// after the name of the copy follows a symbolic link, which is another target: one slash remains.
+fn plain(target: &Path, is_name: bool) -> PathBuf {
     let plain: PathBuf = target.components().collect();
-    if is_name && plain.is_symlink() { target } else { plain }
+    let bytes = target.as_os_str().as_bytes();
+    let follows = bytes.ends_with(b"/") || bytes.ends_with(b"/.");
+    if is_name && follows && plain.is_symlink() { plain.join("") } else { plain }
 }
 
 struct Copying<'a> {
@@ -463,6 +466,22 @@ mod tests {
             });
             assert_eq!(first_meeting(&paths), expected, "{paths:?}");
         }
+    }
+
+    #[test]
+    fn targets_that_differ_in_slashes_are_one_unless_they_follow_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(dir.path(), &link).unwrap();
+        let text = |end: &str, is_name| {
+            let typed = format!("{}/.//{end}", dir.path().display());
+            plain(Path::new(&typed), is_name).into_os_string()
+        };
+        let followed = link.join("").into_os_string();
+        assert_eq!(text("link", true), link.as_os_str());
+        assert_eq!([text("link//", true), text("link/.", true)], [followed.clone(), followed]);
+        assert_eq!(text("link/", false), link.as_os_str());
+        assert_eq!(text("new/", true), dir.path().join("new").into_os_string());
     }
 
     #[test]

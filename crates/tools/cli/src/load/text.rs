@@ -250,7 +250,8 @@ fn notes_on(run: &Run, step: Option<&Step>) -> Vec<&'static str> {
         (run.generator.unknown.is_some(), "load generator utilisation partly unknown"),
         (run.interrupted, "interrupted"),
         (run.lost.is_some(), "the server was lost"),
-        (!is_unmeasured && !run.is_right(), "WRONG"),
+        // Without an answer before an interrupt, nothing is known to be wrong.
+        (run.is_wrong() || !(is_unmeasured || run.interrupted || run.is_right()), "WRONG"),
         (run.too_many_unanswered().is_some(), "too many unanswered"),
     ]
     .into_iter()

@@ -22,7 +22,7 @@ use crate::study_end::{lab_failure, spec_failure};
 use crate::study_progress::StudyProgress;
 use crate::{out, stderr};
 use bench::Bench;
-use ioloom_claims::power::least_blocks;
+use ioloom_claims::power::{Stored, least_blocks};
 use ioloom_claims::{
     Claim, ClaimVerdict, Combine, Part, Rule, Verdict, forecast, verdicts_at_looks,
 };
@@ -299,13 +299,16 @@ fn out_of_reach(
     evidence: &Evidence,
     claims: &[&Claim],
 ) -> BTreeMap<String, String> {
-    let machine = &bench.machine.fingerprint;
-    let records = &evidence.records;
+    let stored = Stored {
+        records: &evidence.records,
+        sequential: &evidence.sequential,
+        machine: &bench.machine.fingerprint,
+    };
     let reason = |claim: &&Claim| {
         let contrasts = claim.contrasts.iter().map(|test| &test.contrast);
         let measured = contrasts.filter(|contrast| !contrast.locations().is_empty());
         let least: Vec<Option<u32>> =
-            measured.map(|contrast| least_blocks(contrast, records, machine)).collect();
+            measured.map(|contrast| least_blocks(contrast, stored)).collect();
         Some((claim.id.clone(), spent_words(claim.combine, &least)?))
     };
     claims.iter().filter_map(reason).collect()

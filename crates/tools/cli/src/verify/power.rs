@@ -9,9 +9,8 @@ use super::plan::{Candidates, Price};
 use crate::exit::{Ended, Exit, Failure};
 use crate::out::{self, wrap};
 use comfy_table::{ColumnConstraint, Width};
-use ioloom_claims::power::{self, Need, Source};
+use ioloom_claims::power::{self, Need, Source, Stored};
 use ioloom_claims::{Claim, ClaimVerdict, Verdict};
-use ioloom_model::RunRecord;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -50,15 +49,19 @@ struct Document {
 
 /// Prints what the claims need.
 pub(super) fn report(bench: &Bench<'_>, verdicts: &[ClaimVerdict], json: bool) -> Ended {
-    let records = &bench.request.evidence.records[..];
-    let machine = &*bench.machine.fingerprint;
-    let noise = power::noise_of_studies(records);
+    let evidence = bench.request.evidence;
+    let stored = Stored {
+        records: &evidence.records,
+        sequential: &evidence.sequential,
+        machine: &bench.machine.fingerprint,
+    };
+    let noise = power::noise_of_studies(stored.records);
     let candidates = Candidates::of(bench, &bench.request.claims, &BTreeMap::new())?.priced()?;
     let mut claims: Vec<ClaimNeed> = bench
         .request
         .claims
         .iter()
-        .map(|claim| need(claim, (records, machine), verdicts, &noise, &candidates))
+        .map(|claim| need(claim, stored, verdicts, &noise, &candidates))
         .collect();
     let minutes = |claim: &ClaimNeed| claim.minutes.unwrap_or(f64::INFINITY);
     claims.sort_by(|a, b| minutes(a).total_cmp(&minutes(b)).then_with(|| a.id.cmp(&b.id)));
@@ -73,7 +76,7 @@ pub(super) fn report(bench: &Bench<'_>, verdicts: &[ClaimVerdict], json: bool) -
 
 fn need(
     claim: &Claim,
-    here: (&[RunRecord], &str),
+    stored: Stored<'_>,
     verdicts: &[ClaimVerdict],
     noise: &BTreeMap<String, f64>,
     candidates: &Candidates<'_>,
@@ -82,7 +85,7 @@ fn need(
     let open = |at: usize| parts.get(at).is_none_or(|part| part.verdict == Verdict::Undecided);
     let tests = claim.contrasts.iter().enumerate().filter(|(at, _)| open(*at));
     let contrasts: Vec<Need> =
-        tests.filter_map(|(_, test)| power::need(test, here, noise)).collect();
+        tests.filter_map(|(_, test)| power::need(test, stored, noise)).collect();
     let all: Option<Vec<u32>> = contrasts.iter().map(|need| need.blocks).collect();
     let blocks = all.and_then(|all| all.into_iter().max());
     let mut need = ClaimNeed {

@@ -316,6 +316,11 @@ fn tls_errors_are_reported_with_advice() {
     Certificate::in_dir(&home.path("."));
     let ran = home.run(&["load", &target, "--tls", "--tls-ca", "certificate.pem"]);
     ran.one_error(1, &["did not send TLS; omit --tls"]);
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = silent.local_addr().unwrap().to_string();
+    std::thread::spawn(move || drop(silent.accept()));
+    let ran = home.run(&["load", &target, "--tls", "--tls-ca", "certificate.pem"]);
+    ran.one_error(1, &["closed the connection during the TLS handshake; omit --tls if"]);
     let of_server = ["--tls-cert", "certificate.pem", "--tls-key", "key.pem"];
     let serve = ["serve", "--listen", "127.0.0.1:0", "--durability", "none"];
     let server = Listening::new(&home, &[&serve[..], &of_server].concat());

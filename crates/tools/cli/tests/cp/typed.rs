@@ -456,6 +456,18 @@ fn a_repeated_source_is_copied_once_with_a_note() {
 }
 
 #[test]
+fn a_repeated_directory_that_is_linked_to_itself_is_not_noted() {
+    let dir = place();
+    fs::create_dir(dir.path().join("d")).unwrap();
+    fs::write(dir.path().join("d/f"), "text").unwrap();
+    let output = cp(dir.path(), &["-rl", "d", "d", "."]);
+    assert!(output.status.success() && said(&output).is_empty(), "{}", said(&output));
+    fs::create_dir(dir.path().join("to")).unwrap();
+    let output = cp(dir.path(), &["-rl", "d", "d", "to"]);
+    assert!(said(&output).contains("specified more than once"), "{}", said(&output));
+}
+
+#[test]
 fn directories_of_one_name_are_merged() {
     let dir = place();
     let at = |name: &str| dir.path().join(name);
