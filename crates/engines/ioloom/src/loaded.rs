@@ -63,12 +63,14 @@ impl<S> Loaded<'_, S> {
         }
     }
 
-    /// Releases the bytes and the file of a finished piece. Unmapping is timed as a call of its own.
+    /// Releases the bytes and the file of a finished piece, and a state that is left if the run ends early.
+    /// Unmapping is timed as a call of its own.
     #[inline]
     pub(crate) fn release(&mut self, meter: &mut Meter) {
         let mapped = matches!(self.data, Data::Map(_));
         self.data = Data::Empty;
         self.file = None;
+        self.item.state = None;
         if mapped {
             meter.lap(CallKind::Unmap, self.item.index);
         } else {
