@@ -13,7 +13,7 @@ const EDGE_MAX: u32 = 8192;
 /// Renders a drawing as PNG, with `scale` pixels per unit.
 ///
 /// # Errors
-/// There is no font, or the drawing is too large or invalid.
+/// No font is installed, or the drawing is too large or invalid.
 pub(super) fn png(svg: &str, scale: u8) -> Result<Vec<u8>, String> {
     let mut options = Options { font_family: "DejaVu Sans".to_owned(), ..Options::default() };
     let fonts = options.fontdb_mut();
@@ -41,8 +41,8 @@ pub(super) fn png(svg: &str, scale: u8) -> Result<Vec<u8>, String> {
     pixels.encode_png().map_err(|e| format!("cannot encode the picture: {e}"))
 }
 
-/// Lets the generic families match an installed font. Otherwise labels are missing if there is no font of the families
-/// that the drawing names, such as Arial.
+/// Makes the generic families use an installed font. Without this, labels would be missing on a system that has none of
+/// the fonts named in the drawing, such as Arial.
 fn set_generic_families(fonts: &mut Database) {
     let first = fonts.faces().find_map(|face| face.families.first());
     let Some(name) = first.map(|(name, _)| name.clone()) else { return };
