@@ -277,6 +277,7 @@ fn failure(error: LoadError) -> Failure {
     match error {
         LoadError::Plan(_) | LoadError::History { .. } => Failure::usage(error),
         LoadError::Refused(_) => Failure::refused(error),
+        LoadError::Interrupted { .. } => Failure::new(Exit::Interrupted, error.to_string()),
         _ => Failure::failed(error),
     }
 }
