@@ -478,8 +478,7 @@ fn serve(config: &ServeOptions, control: &Control) -> Result<(Vec<String>, Serve
 /// Returns a function that reads the settings that SIGHUP reloads.
 fn settings(args: &ServeArgs) -> ReadSettings {
     let args = args.clone();
-    let mut read = Vec::new();
-    read.extend(args.token_file.as_ref().map(|_| "the tokens"));
+    let mut read = Vec::from_iter(args.token_file.as_ref().map(|_| "the tokens"));
     read.extend(args.tls_cert.as_ref().map(|_| "the certificate"));
     read.extend(args.limits_file.as_ref().map(|_| "the limits"));
     Arc::new(move || {
