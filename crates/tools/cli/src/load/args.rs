@@ -137,7 +137,7 @@ pub(crate) struct LoadArgs {
 
     /// Number of connections
     ///
-    /// A list runs one load per number, also if a number is repeated. With four or more different numbers
+    /// A list runs one load per number, even if a number is repeated. With four or more different numbers
     /// the universal scalability law is fitted to the results.
     #[arg(long, short, value_name = "N,…", default_value = "10", value_delimiter = ',')]
     pub(super) connections: Vec<usize>,
