@@ -4,10 +4,46 @@ use crate::plan::LoadPlan;
 use ioloom_sys_net::Socket;
 use ioloom_tls::TlsSession;
 use std::io;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// Size of the read buffer in bytes.
 const BUFFER_BYTES: usize = 16 * 1024;
+/// Maximum time between two checks for a stop request.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// Minimum read timeout: zero would disable it.
+pub(crate) const READ_TIMEOUT_LEAST: Duration = Duration::from_millis(1);
+
+/// The wait for one complete answer, however many parts it arrives in.
+#[derive(Clone, Copy)]
+pub(crate) struct Wait<'a> {
+    timeout: Duration,
+    until: Instant,
+    stop: Option<&'a AtomicBool>,
+}
+
+impl<'a> Wait<'a> {
+    /// Begins a wait that ends after `timeout`. A stop request interrupts it.
+    pub(crate) fn new(timeout: Duration, stop: Option<&'a AtomicBool>) -> Self {
+        Self { timeout, until: Instant::now() + timeout, stop }
+    }
+
+    /// Returns the remaining time.
+    ///
+    /// # Errors
+    /// The kind is `TimedOut` at the end of the wait, and `Interrupted` after a stop request.
+    fn left(&self) -> io::Result<Duration> {
+        if self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let reason = format!("no answer within {} s", self.timeout.as_secs_f64());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, reason));
+        }
+        Ok(left)
+    }
+}
 
 pub(crate) struct Channel {
     socket: Socket,
@@ -40,35 +76,56 @@ impl Channel {
         send(&self.socket, &sealed)
     }
 
-    /// Waits for bytes. The end of the stream is an error, of the kind `ConnectionAborted` during the handshake.
+    /// Waits for bytes, for at most the read timeout. With TLS the result can be empty: handshake messages
+    /// and parts of records have no content. The end of the stream is an error, of the kind
+    /// `ConnectionAborted` during the handshake.
     pub(crate) fn recv(&mut self) -> io::Result<&[u8]> {
-        loop {
-            let is_handshaking = self.tls.as_ref().is_some_and(TlsSession::is_handshaking);
-            let read = match self.socket.recv(&mut self.buffer) {
-                // Before the handshake, a busy server cannot report its state.
-                Ok(0) if is_handshaking => return Err(io::ErrorKind::ConnectionAborted.into()),
-                Err(e) if is_handshaking && e.kind() == io::ErrorKind::ConnectionReset => {
-                    return Err(io::ErrorKind::ConnectionAborted.into());
-                }
-                Ok(0) => return Err(closed()),
-                read => read?,
-            };
-            let Some(tls) = &mut self.tls else { return Ok(&self.buffer[..read]) };
-            self.plain.clear();
-            let opened = tls.open(&self.buffer[..read], &mut self.plain);
-            // Handshake messages, or the alert after a failed handshake.
-            let mut sealed = Vec::new();
-            tls.seal(&[], &mut sealed);
-            send(&self.socket, &sealed)?;
-            opened.map_err(io::Error::other)?;
-            if !self.plain.is_empty() {
-                break;
+        let read = self.read()?;
+        Ok(self.content(read))
+    }
+
+    /// Waits for bytes like [`recv`](Self::recv), until the end of the wait instead of the read timeout.
+    pub(crate) fn recv_within(&mut self, wait: &Wait<'_>) -> io::Result<&[u8]> {
+        let read = loop {
+            let read_timeout = wait.left()?.clamp(READ_TIMEOUT_LEAST, CHECK_INTERVAL);
+            self.set_timeouts(read_timeout, wait.timeout)?;
+            match self.read() {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                read => break read?,
             }
-            if tls.has_ended() {
-                return Err(closed());
+        };
+        Ok(self.content(read))
+    }
+
+    /// Returns the content of `read` bytes in the buffer.
+    fn content(&self, read: usize) -> &[u8] {
+        if self.tls.is_some() { &self.plain } else { &self.buffer[..read] }
+    }
+
+    /// Reads once, and decrypts what was read. Returns the number of bytes in the buffer.
+    fn read(&mut self) -> io::Result<usize> {
+        let is_handshaking = self.tls.as_ref().is_some_and(TlsSession::is_handshaking);
+        let read = match self.socket.recv(&mut self.buffer) {
+            // Before the handshake, a busy server cannot report its state.
+            Ok(0) if is_handshaking => return Err(io::ErrorKind::ConnectionAborted.into()),
+            Err(e) if is_handshaking && e.kind() == io::ErrorKind::ConnectionReset => {
+                return Err(io::ErrorKind::ConnectionAborted.into());
             }
+            Ok(0) => return Err(closed()),
+            read => read?,
+        };
+        let Some(tls) = &mut self.tls else { return Ok(read) };
+        self.plain.clear();
+        let opened = tls.open(&self.buffer[..read], &mut self.plain);
+        // Handshake messages, or the alert after a failed handshake.
+        let mut sealed = Vec::new();
+        tls.seal(&[], &mut sealed);
+        send(&self.socket, &sealed)?;
+        opened.map_err(io::Error::other)?;
+        if self.plain.is_empty() && tls.has_ended() {
+            return Err(closed());
         }
-        Ok(&self.plain)
+        Ok(read)
     }
 }
 

@@ -131,6 +131,8 @@ pub(crate) struct Reader {
     stocks: usize,
     pending: Vec<u8>,
     at: usize,
+    /// Number of bytes after `at` that are no complete answer.
+    searched: usize,
     /// Whether any RESP answer is accepted.
     is_plain: bool,
 }
@@ -142,7 +144,7 @@ impl Reader {
     }
 
     pub(crate) fn new(protocol: Protocol, stocks: usize) -> Self {
-        Self { protocol, stocks, pending: Vec::new(), at: 0, is_plain: false }
+        Self { protocol, stocks, pending: Vec::new(), at: 0, searched: 0, is_plain: false }
     }
 
     /// Appends received bytes.
@@ -157,6 +159,13 @@ impl Reader {
     /// Returns the next answer if it is complete.
     pub(crate) fn next(&mut self, asked: Expected) -> Option<Reply> {
         let bytes = &self.pending[self.at..];
+        // Only a line end can complete an answer that has begun. Parsing it again for every part that
+        // arrives would take quadratic time.
+        let is_of_lines = self.protocol != Protocol::Padded;
+        if is_of_lines && self.searched > 0 && !bytes[self.searched..].contains(&b'\n') {
+            self.searched = bytes.len();
+            return self.endless();
+        }
         let mut cursor = Cursor { bytes, at: 0 };
         let reply = match self.protocol {
             Protocol::Padded => cursor.padded(),
@@ -169,11 +178,20 @@ impl Reader {
         };
         if reply.is_some() {
             self.at += cursor.at;
-        } else if bytes.len() > ANSWER_MAX {
-            self.at = self.pending.len();
-            return Some(other("endless answer".to_owned()));
+            self.searched = 0;
+            return reply;
         }
-        reply
+        self.searched = bytes.len();
+        self.endless()
+    }
+
+    /// Discards an incomplete answer and returns another if it is too long.
+    fn endless(&mut self) -> Option<Reply> {
+        if self.searched <= ANSWER_MAX {
+            return None;
+        }
+        (self.at, self.searched) = (self.pending.len(), 0);
+        Some(other("endless answer".to_owned()))
     }
 }
 
@@ -478,6 +496,21 @@ mod tests {
                     assert_eq!(reply.id, numbered.then_some(77));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn incomplete_answers_are_searched_once() {
+        for protocol in [Protocol::Line, Protocol::V2, Protocol::Resp] {
+            let mut reader = Reader::new(protocol, 1);
+            for _ in 0..3 {
+                reader.feed(&[b'a'; 1000]);
+                assert_eq!(reader.next(Expected::Op(Op::Show)), None, "{protocol:?}");
+                assert_eq!(reader.searched, reader.pending.len(), "{protocol:?}");
+            }
+            reader.feed(b"\n");
+            assert!(reader.next(Expected::Op(Op::Show)).is_some(), "{protocol:?}");
+            assert_eq!((reader.searched, reader.at), (0, 3001), "{protocol:?}");
         }
     }
 

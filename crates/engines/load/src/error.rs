@@ -71,6 +71,12 @@ pub enum LoadError {
         /// Whether it closed the connection during the TLS handshake, without a reason.
         is_handshaking: bool,
     },
+    /// A stop request ended the wait for an answer.
+    #[error("interrupted while waiting for {target}")]
+    Interrupted {
+        /// The server.
+        target: SocketAddr,
+    },
     /// A system call failed.
     #[error("cannot {operation}: {}", reason(source))]
     System {

@@ -11,7 +11,7 @@
 //! than requested the clients slept is reported as well, because the load generator is responsible
 //! for that part.
 
-use crate::channel::Channel;
+use crate::channel::{Channel, READ_TIMEOUT_LEAST};
 use crate::client_codec::{Expected, Reader, Reply, Response, encode_request, greeting};
 use crate::draw::{Draw, Op};
 use crate::error::{LoadError, SystemOperation};
@@ -37,8 +37,6 @@ const STACK_TLS_BYTES: usize = 512 * 1024;
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// Minimum read timeout of a client that waits for an answer, unless the timeout of the plan is shorter.
 const READ_TIMEOUT_MIN: Duration = Duration::from_secs(1);
-/// Minimum read timeout with any plan.
-const READ_TIMEOUT_LEAST: Duration = Duration::from_millis(1);
 
 /// Options for the original client.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -129,7 +127,7 @@ pub fn multiclient(
     plan.check()?;
     check(multi)?;
     check_descriptors(multi.clients, "--multiclient")?;
-    let before = list(plan, None)?;
+    let before = list(plan, None, Some(stop))?;
     let known = KnownStocks::new(&before);
     let tally = Mutex::new(Tally::new(before.lines.len()));
     let (answered, ended_ns) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -148,7 +146,7 @@ pub fn multiclient(
     client.all(watch)?;
     let elapsed_ns = ended_ns.load(Ordering::Relaxed).saturating_sub(began_ns);
     let tally = tally.into_inner().expect("the lock must not be poisoned");
-    let conservation = crate::run::conserved(plan, &before, &tally);
+    let conservation = crate::run::conserved(plan, &before, &tally, stop);
     Ok(summary(multi, tally, conservation, elapsed_ns, stop.load(Ordering::Relaxed)))
 }
 
@@ -362,33 +360,44 @@ impl Client<'_> {
         limit: AnswerLimit,
     ) -> io::Result<(Reply, usize)> {
         let began_ns = clock::monotonic_ns();
-        let mut received = 0;
+        let (mut received, mut is_quiet) = (0, None);
         loop {
             if let Some(reply) = reader.next(asked) {
                 self.latest_ns.fetch_max(clock::monotonic_ns(), Ordering::Relaxed);
                 return Ok((reply, received));
             }
-            match channel.recv() {
+            if let Some(is_quiet) = is_quiet {
+                self.check_wait(began_ns, limit, is_quiet)?;
+            }
+            is_quiet = Some(match channel.recv() {
                 Ok(bytes) => {
                     received += bytes.len();
                     reader.feed(bytes);
+                    false
                 }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    if self.stop.load(Ordering::Relaxed) {
-                        return Err(io::ErrorKind::Interrupted.into());
-                    }
-                    let latest_ns = self.latest_ns.load(Ordering::Relaxed);
-                    let since_ns = if limit.is_served { began_ns } else { began_ns.max(latest_ns) };
-                    let now_ns = clock::monotonic_ns();
-                    if u128::from(now_ns.saturating_sub(since_ns)) >= limit.time.as_nanos() {
-                        let waited_s = now_ns.saturating_sub(began_ns) as f64 / 1e9;
-                        let words = format!("no answer within {waited_s:.3} s");
-                        return Err(io::Error::new(io::ErrorKind::TimedOut, words));
-                    }
-                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => true,
                 Err(e) => return Err(e),
-            }
+            });
         }
+    }
+
+    /// Returns an error if the wait for an answer that began at `began_ns` must end. `is_quiet`: no part of
+    /// it has arrived within the read timeout.
+    fn check_wait(&self, began_ns: u64, limit: AnswerLimit, is_quiet: bool) -> io::Result<()> {
+        let now_ns = clock::monotonic_ns();
+        let waited_ns = now_ns.saturating_sub(began_ns);
+        // The rest of an answer that has begun to arrive is expected soon.
+        let is_interruptible = is_quiet || u128::from(waited_ns) >= READ_TIMEOUT_MIN.as_nanos();
+        if is_interruptible && self.stop.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let latest_ns = self.latest_ns.load(Ordering::Relaxed);
+        let since_ns = if limit.is_served { began_ns } else { began_ns.max(latest_ns) };
+        if u128::from(now_ns.saturating_sub(since_ns)) >= limit.time.as_nanos() {
+            let words = format!("no answer within {:.3} s", waited_ns as f64 / 1e9);
+            return Err(io::Error::new(io::ErrorKind::TimedOut, words));
+        }
+        Ok(())
     }
 
     fn count(

@@ -1,6 +1,6 @@
 //! Prepares a server for a load of other commands.
 
-use crate::channel::Channel;
+use crate::channel::{Channel, Wait};
 use crate::client_codec::{Expected, Reader, Response, greeting};
 use crate::commands::{Commands, encode_words, filled};
 use crate::error::LoadError;
@@ -8,12 +8,14 @@ use crate::judge::StockList;
 use crate::plan::LoadPlan;
 use ioloom_exchange::Line;
 use std::io;
+use std::sync::atomic::AtomicBool;
 
 /// Loads the scripts and prepares the stocks. Returns the commands with the digests of the scripts,
-/// and the numbers of the stocks.
+/// and the numbers of the stocks. `stop` interrupts it.
 pub(crate) fn prepare(
     commands: &Commands,
     plan: &LoadPlan,
+    stop: &AtomicBool,
 ) -> Result<(Commands, StockList), LoadError> {
     let target = plan.target;
     let connected = Channel::connect(plan);
@@ -21,8 +23,11 @@ pub(crate) fn prepare(
     let mut commands = commands.clone();
     let made = channel
         .set_timeouts(plan.timeout, plan.timeout)
-        .and_then(|()| set_up(&mut commands, &mut channel, plan));
+        .and_then(|()| set_up(&mut commands, &mut channel, plan, stop));
     made.map_err(|error| {
+        if error.kind() == io::ErrorKind::Interrupted {
+            return LoadError::Interrupted { target };
+        }
         let prepare = || LoadError::Prepare { target, reason: ioloom_failure::reason(&error) };
         LoadError::of_tls(target, &error).unwrap_or_else(prepare)
     })?;
@@ -31,17 +36,24 @@ pub(crate) fn prepare(
     Ok((commands, StockList { lines, is_cut: false }))
 }
 
-fn set_up(commands: &mut Commands, channel: &mut Channel, plan: &LoadPlan) -> io::Result<()> {
+fn set_up(
+    commands: &mut Commands,
+    channel: &mut Channel,
+    plan: &LoadPlan,
+    stop: &AtomicBool,
+) -> io::Result<()> {
     let mut reader = Reader::plain();
+    let mut receive =
+        |channel: &mut Channel| answer(channel, &mut reader, Wait::new(plan.timeout, Some(stop)));
     if let Some(greeting) = greeting(plan.protocol, None, plan.token.as_deref()) {
         channel.send(&greeting)?;
-        answer(channel, &mut reader)?;
+        receive(channel)?;
     }
     for (name, text) in std::mem::take(&mut commands.scripts) {
         let mut bytes = Vec::new();
         encode_words(&["SCRIPT".to_owned(), "LOAD".to_owned(), text], &mut bytes);
         channel.send(&bytes)?;
-        let digest = answer(channel, &mut reader)?;
+        let digest = receive(channel)?;
         let Commands { show, buy, sell, prepare, .. } = &mut *commands;
         let all = [show, buy, sell].into_iter().flatten();
         for word in all.chain(prepare).flatten() {
@@ -53,14 +65,14 @@ fn set_up(commands: &mut Commands, channel: &mut Channel, plan: &LoadPlan) -> io
             let mut bytes = Vec::new();
             encode_words(&filled(command, stock, 1), &mut bytes);
             channel.send(&bytes)?;
-            answer(channel, &mut reader)?;
+            receive(channel)?;
         }
     }
     Ok(())
 }
 
 /// Waits for an answer and returns its text; an error answer is an error.
-fn answer(channel: &mut Channel, reader: &mut Reader) -> io::Result<String> {
+fn answer(channel: &mut Channel, reader: &mut Reader, wait: Wait<'_>) -> io::Result<String> {
     loop {
         match reader.next(Expected::Hello).map(|reply| reply.response) {
             Some(Response::Plain(text)) => return Ok(text),
@@ -68,7 +80,7 @@ fn answer(channel: &mut Channel, reader: &mut Reader) -> io::Result<String> {
             Some(other) => return Err(io::Error::other(format!("unexpected answer {other}"))),
             None => {}
         }
-        let bytes = channel.recv()?;
+        let bytes = channel.recv_within(&wait)?;
         reader.feed(bytes);
     }
 }

@@ -54,9 +54,9 @@ pub fn run(
     check_processors(&plan.cpus)?;
     let prepared;
     let (plan, before) = match &plan.commands {
-        None => (plan, list(plan, None)?),
+        None => (plan, list(plan, None, Some(stop))?),
         Some(commands) => {
-            let (commands, stocks) = prepare(commands, plan)?;
+            let (commands, stocks) = prepare(commands, plan, stop)?;
             prepared = LoadPlan { commands: Some(Arc::new(commands)), ..plan.clone() };
             (&prepared, stocks)
         }
@@ -67,7 +67,7 @@ pub fn run(
     let lost = shared.take_gone();
     let conservation = match &lost {
         Some(reason) if plan.conserve && plan.commands.is_none() => unchecked(reason.clone()),
-        _ => conserved(plan, &before, &tally),
+        _ => conserved(plan, &before, &tally, stop),
     };
     let early = Early { interrupted: stop.load(Relaxed), lost };
     Ok(summary(plan, &before, tally, conservation, early, &shared))
@@ -167,14 +167,22 @@ fn unchecked(reason: String) -> Conservation {
     Conservation { checked: false, reason: Some(reason), stocks: 0, differences: Vec::new() }
 }
 
-pub(crate) fn conserved(plan: &LoadPlan, before: &StockList, tally: &Tally) -> Conservation {
+/// Compares the stocks before and after a run with its answers. A stop request interrupts it, unless it
+/// ended the run.
+pub(crate) fn conserved(
+    plan: &LoadPlan,
+    before: &StockList,
+    tally: &Tally,
+    stop: &AtomicBool,
+) -> Conservation {
     if !plan.conserve {
         return unchecked("not requested".to_owned());
     }
     if plan.commands.is_some() {
         return unchecked("a commands file does not say what its commands do".to_owned());
     }
-    match list_again(plan, before.lines.len()) {
+    let stop = (!stop.load(Relaxed)).then_some(stop);
+    match list_again(plan, before.lines.len(), stop) {
         Err(error) => unchecked(error.to_string()),
         Ok(after) => {
             let mut differences = tally.holdings.differences(before, &after);

@@ -160,7 +160,8 @@ impl Identity {
         let failed = PathError::on(Operation::Stat, key);
         let meta =
             std::fs::metadata(key).map_err(|e| TlsError::Read { source: failed(e), advice })?;
-        if meta.permissions().mode() & 0o007 != 0 {
+        // What is not a regular file is refused below: its mode is not the reason.
+        if meta.is_file() && meta.permissions().mode() & 0o007 != 0 {
             return Err(TlsError::Exposed { path: key.to_owned() });
         }
         let text = read_regular(key).map_err(|error| unreadable(key, error, advice))?;

@@ -331,6 +331,28 @@ mod tests {
     }
 
     #[test]
+    fn options_with_a_fixed_list_of_words_complete_them() {
+        let mut all = definition();
+        all.build();
+        let serve: &[&str] = &["model", "sharing", "durability", "store", "show"];
+        let load: &[&str] = &["protocol", "arrival", "skew"];
+        for (name, options) in [("serve", serve), ("load", load)] {
+            let Some(command) = all.find_subcommand(name) else { continue };
+            for arg in command.get_arguments().filter(|arg| arg.get_action().takes_values()) {
+                let words = arg.get_possible_values();
+                let option = arg.get_id().as_str();
+                assert!(!options.contains(&option) || !words.is_empty(), "{name} --{option}");
+                // A default that is a word is one of several.
+                for default in arg.get_default_values().iter().filter_map(|text| text.to_str()) {
+                    let is_word = default.bytes().all(|byte| byte.is_ascii_lowercase());
+                    let is_listed = words.iter().any(|word| word.get_name() == default);
+                    assert!(!is_word || is_listed, "{name} --{option} {default}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn commands_that_start_fast_have_the_same_flags() {
         let mut all = Cli::command();
         let mut quick = QuickCli::command();

@@ -93,7 +93,8 @@ pub(crate) struct ServeArgs {
     /// reuseport and io-threads run --loops event loops. uring, uring-multishot and uring-per-core use
     /// io_uring, and tokio uses the Tokio runtime. Event loops serve thousands of connections with
     /// little memory; threads are simpler and less affected by slow requests.
-    #[arg(long, value_name = "MODEL", default_value = "epoll")]
+    #[arg(long, value_name = "MODEL", default_value = "epoll", hide_possible_values = true,
+          value_parser = values::choice(Model::ALL.iter().map(|model| (model.name(), *model))))]
     model: Model,
 
     /// How threads share the stocks
@@ -102,7 +103,8 @@ pub(crate) struct ServeArgs {
     /// lock. With writer a single thread executes all orders; with shards each thread executes those
     /// for some of the stocks. Default: global; writer with the model io-threads; database with
     /// --store postgres.
-    #[arg(long, value_name = "HOW")]
+    #[arg(long, value_name = "HOW", hide_possible_values = true,
+          value_parser = values::choice(Sharing::ALL.iter().map(|how| (how.name(), *how))))]
     sharing: Option<Sharing>,
 
     /// When orders are durable
@@ -111,7 +113,8 @@ pub(crate) struct ServeArgs {
     /// operating system: they survive a crash of the server but not of the machine. group syncs
     /// concurrent orders together before acknowledging them, at the cost of one sync per group. each
     /// syncs every order separately and is the slowest.
-    #[arg(long, value_name = "LEVEL", default_value = "group")]
+    #[arg(long, value_name = "LEVEL", default_value = "group", hide_possible_values = true,
+          value_parser = values::choice(Durability::ALL.iter().map(|level| (level.name(), *level))))]
     durability: Durability,
 
     /// Order store
@@ -127,7 +130,7 @@ pub(crate) struct ServeArgs {
     /// can then lose the last fraction of a second. The stock file initializes an empty database and
     /// never changes one that has stocks. The connection is encrypted with sslmode=require, verify-ca or
     /// verify-full.
-    #[arg(long, value_name = "KIND")]
+    #[arg(long, value_name = "KIND", value_parser = store_words(), hide_possible_values = true)]
     store: Option<OrderStore>,
 
     /// Path of the store
@@ -152,7 +155,8 @@ pub(crate) struct ServeArgs {
     /// atomic lists all stocks at a single point in time. per-stock reads them one after another, as in
     /// the original assignment, and never delays orders. It is refused where it would change nothing:
     /// with sharing global, writer and database, and with models that execute requests on one thread.
-    #[arg(long, value_name = "HOW", default_value = "atomic")]
+    #[arg(long, value_name = "HOW", default_value = "atomic", hide_possible_values = true,
+          value_parser = values::choice(ShowMode::ALL.iter().map(|how| (how.name(), *how))))]
     show: ShowMode,
 
     /// Listen address
@@ -326,6 +330,11 @@ pub(crate) struct ServeArgs {
     json: bool,
 }
 
+fn store_words() -> values::Choice<OrderStore> {
+    let own = StoreKind::ALL.iter().copied().map(OrderStore::Own);
+    values::choice(own.chain([OrderStore::Postgres]).map(|store| (store.name(), store)))
+}
+
 /// The document printed on exit with `--json`.
 #[derive(Debug, Serialize)]
 struct Served {
@@ -469,7 +478,13 @@ fn serve(config: &ServeOptions, control: &Control) -> Result<(Vec<String>, Serve
 /// Returns a function that reads the settings that SIGHUP reloads.
 fn settings(args: &ServeArgs) -> ReadSettings {
     let args = args.clone();
-    Arc::new(move || Ok(Reload { access: access(&args)?, tls: tls(&args), limits: limits(&args)? }))
+    let mut read = Vec::from_iter(args.token_file.as_ref().map(|_| "the tokens"));
+    read.extend(args.tls_cert.as_ref().map(|_| "the certificate"));
+    read.extend(args.limits_file.as_ref().map(|_| "the limits"));
+    Arc::new(move || {
+        let new = Reload { access: access(&args)?, tls: tls(&args), limits: limits(&args)? };
+        Ok((new, read.clone()))
+    })
 }
 
 /// Reads the tokens.
@@ -565,11 +580,13 @@ fn limits(args: &ServeArgs) -> Result<Limits, Failure> {
         spin: args.spin,
         ..Limits::default()
     };
+    let flag = limits.connections;
     if let Some(path) = &args.limits_file {
         limits_file::apply(path, &mut limits)?;
     }
+    let file = args.limits_file.as_deref().filter(|_| limits.connections != flag);
     let asked = (limits.connections != UNLIMITED).then_some(limits.connections);
-    limits.connections = open_files::connections(asked)?;
+    limits.connections = open_files::connections(asked, file)?;
     Ok(limits)
 }
 

@@ -3,10 +3,10 @@
 use crate::exit::Failure;
 use ioloom_exchange::{Access, Rights, Token};
 use ioloom_failure::{quoted, reason};
-use ioloom_sys::file;
+use ioloom_sys::file::{self, Kind};
 use std::fmt::Display;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Maximum size of the file of a server in bytes.
@@ -23,9 +23,9 @@ pub(crate) fn read(path: &Path) -> Result<(Token, String), Failure> {
 /// Reads the tokens of a server: one per line, optionally followed by `trade` or `read`.
 pub(crate) fn read_access(path: &Path) -> Result<Access, Failure> {
     let mut tokens: Vec<(Token, Rights)> = Vec::new();
-    check_private(path)?;
     // The file is read again while the server runs, which must not wait for a pipe.
     let text = file::read_text(path, BYTES_MAX).map_err(|e| unreadable(path, &e))?;
+    check_private(path)?;
     for (at, line) in text.lines().enumerate() {
         let wrong = |why: &dyn Display| invalid(path, &format_args!("line {}: {why}", at + 1));
         let (token, rights) = line.split_once(' ').unwrap_or((line, "trade"));
@@ -43,14 +43,22 @@ pub(crate) fn read_access(path: &Path) -> Result<Access, Failure> {
     Access::new(tokens).ok_or_else(|| invalid(path, &"it is empty"))
 }
 
-/// Refuses a file that other users can access.
+/// Refuses a file that other users can access. No mode would make a device or a directory a token file.
 fn check_private(path: &Path) -> Result<(), Failure> {
-    let mode = std::fs::metadata(path).map_err(|e| unreadable(path, &e))?;
-    if mode.permissions().mode() & 0o077 != 0 {
-        let why = "other users can access it; run chmod 600 on it";
-        return Err(Failure::refused(message(path, &why)));
+    let mode = std::fs::metadata(path).map_err(|e| unreadable(path, &e))?.mode();
+    if mode & 0o077 == 0 {
+        return Ok(());
     }
-    Ok(())
+    match Kind::from_mode(mode as u16) {
+        Kind::Regular | Kind::Fifo => {
+            let why = "other users can access it; run chmod 600 on it";
+            Err(Failure::refused(message(path, &why)))
+        }
+        kind => {
+            let why = format!("it is {}, not a regular file", kind.word());
+            Err(Failure::failed(message(path, &why)))
+        }
+    }
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Failure {

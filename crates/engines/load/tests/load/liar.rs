@@ -60,7 +60,11 @@ fn plan(target: SocketAddr) -> LoadPlan {
 }
 
 /// Repeats a run whose short limits a pause of the machine can use up, until one is as wanted.
-fn one_of<T: Debug>(what: &str, run: impl Fn() -> T, is_wanted: impl Fn(&T) -> bool) -> T {
+pub(super) fn one_of<T: Debug>(
+    what: &str,
+    run: impl Fn() -> T,
+    is_wanted: impl Fn(&T) -> bool,
+) -> T {
     let mut last = None;
     for _ in 0..10 {
         let ran = run();

@@ -4,6 +4,7 @@
 
 mod liar;
 mod moments;
+mod trickle;
 
 use ioloom_load::check::{Lists, STATES_MAX, Verdict, check};
 use ioloom_load::{

@@ -126,13 +126,19 @@ pub(crate) struct LoadArgs {
     ///
     /// padded is the original protocol with 8192-byte answers, line the original with newlines, v2 the
     /// numbered protocol stock/2, and resp that of Redis clients.
-    #[arg(long, value_name = "WHICH", default_value = "padded")]
+    #[arg(long, value_name = "WHICH", default_value = "padded", hide_possible_values = true,
+          value_parser = values::choice([
+              ("padded", Protocol::Padded),
+              ("line", Protocol::Line),
+              ("v2", Protocol::V2),
+              ("resp", Protocol::Resp),
+          ]))]
     pub(super) protocol: Protocol,
 
     /// Number of connections
     ///
-    /// A list runs one load per number. With four or more numbers the universal scalability law is
-    /// fitted to the results.
+    /// A list runs one load per number, even if a number is repeated. With four or more different numbers
+    /// the universal scalability law is fitted to the results.
     #[arg(long, short, value_name = "N,…", default_value = "10", value_delimiter = ',')]
     pub(super) connections: Vec<usize>,
 
@@ -157,8 +163,8 @@ pub(crate) struct LoadArgs {
 
     /// Open loop at several rates
     ///
-    /// Runs the rates in ascending order, stops two steps after the first unsustained rate, and reports
-    /// the knee: the highest sustained rate.
+    /// Runs the rates in ascending order, stops after two unsustained rates in a row, and reports the
+    /// knee: the highest sustained rate.
     #[arg(long, value_name = "R,…", value_parser = rate, value_delimiter = ',', conflicts_with_all = NOT_LADDER)]
     pub(super) ladder: Vec<f64>,
 
@@ -172,7 +178,11 @@ pub(crate) struct LoadArgs {
     ///
     /// poisson arrivals are independent of each other, like those of many users; constant arrivals are
     /// evenly spaced.
-    #[arg(long, value_name = "HOW", default_value = "poisson")]
+    #[arg(long, value_name = "HOW", default_value = "poisson", hide_possible_values = true,
+          value_parser = values::choice([
+              ("poisson", Arrival::Poisson),
+              ("constant", Arrival::Constant),
+          ]))]
     pub(super) arrival: Arrival,
 
     /// Think time of a closed loop
@@ -196,7 +206,8 @@ pub(crate) struct LoadArgs {
     /// Distribution of stocks
     ///
     /// uniform, zipf:S with exponent S, or hot:SHARE: a single stock gets this share of all orders.
-    #[arg(long, value_name = "HOW", default_value = "uniform")]
+    #[arg(long, value_name = "HOW", default_value = "uniform", hide_possible_values = true,
+          value_parser = values::grammar(&["uniform", "zipf:", "hot:"], str::parse::<Skew>))]
     pub(super) skew: Skew,
 
     /// Maximum order size

@@ -277,6 +277,7 @@ fn failure(error: LoadError) -> Failure {
     match error {
         LoadError::Plan(_) | LoadError::History { .. } => Failure::usage(error),
         LoadError::Refused(_) => Failure::refused(error),
+        LoadError::Interrupted { .. } => Failure::new(Exit::Interrupted, error.to_string()),
         _ => Failure::failed(error),
     }
 }
@@ -319,7 +320,6 @@ fn runs(
 ) -> Result<Option<History>, Failure> {
     let mut connections = args.connections.clone();
     connections.sort_unstable();
-    connections.dedup();
     let most = connections.last().copied().unwrap_or(1);
     let one_of = match (args.ladder.is_empty(), &args.history) {
         (false, _) => Some("a ladder of rates"),
@@ -366,7 +366,9 @@ fn runs(
         }
     }
     let closed = args.rate.is_none() && args.sessions.is_none();
-    if closed && document.runs.len() >= 4 {
+    // The numbers ascend, so those that are repeated follow each other.
+    let numbers = document.runs.chunk_by(|one, next| one.connections == next.connections).count();
+    if closed && numbers >= 4 {
         match scaling(&document.runs, args.anyway) {
             Ok(scaling) => document.scaling = Some(scaling),
             Err(reason) => stderr::line(&format!("scalability law not fitted: {reason}")),

@@ -55,8 +55,9 @@ const MESSAGE_MAX: u64 = 4096;
 /// Time limit for it after the end of the program.
 const MESSAGE_WAIT: Duration = Duration::from_secs(1);
 
-/// Reads the settings that SIGHUP reloads.
-pub(super) type ReadSettings = Arc<dyn Fn() -> Result<Reload, Failure> + Send + Sync>;
+/// Reads the settings that SIGHUP reloads. Returns them with the names of those that come from files.
+pub(super) type ReadSettings =
+    Arc<dyn Fn() -> Result<(Reload, Vec<&'static str>), Failure> + Send + Sync>;
 
 /// What signals act on.
 pub(super) struct Control {
@@ -322,17 +323,15 @@ impl Control {
             self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\n"));
             (server, state.servers)
         };
-        let reloaded = read().map_err(|failure| failure.message).and_then(|new| {
+        let reloaded = read().map_err(|failure| failure.message).and_then(|(new, names)| {
             // The lock is held until the end: a failed handover continues with the settings of the server.
             let mut last = self.reloaded.lock().expect("the lock must not be poisoned");
             server.reload(&new).map_err(|error| error.to_string())?;
             *last = Some(new);
-            Ok(())
+            Ok(reload_message(&names))
         });
         match reloaded {
-            Ok(()) => {
-                tracing::info!(target: TARGET, "reloaded the tokens, the certificate and the limits");
-            }
+            Ok(message) => tracing::info!(target: TARGET, "{message}"),
             Err(reason) => {
                 tracing::error!(target: TARGET, "{reason}; the previous settings remain in use");
             }
@@ -418,6 +417,15 @@ impl Control {
     }
 }
 
+/// Returns the message after a reload of settings with these names.
+fn reload_message(names: &[&str]) -> String {
+    match names {
+        [] => "nothing to reload: no --token-file, --tls-cert or --limits-file".to_owned(),
+        [name] => format!("reloaded {name}"),
+        [first @ .., last] => format!("reloaded {} and {last}", first.join(", ")),
+    }
+}
+
 /// Returns the first line of a message that is not empty. A process that the program has left can keep the
 /// message open, so its end is not waited for.
 fn first_line(message: impl Read + Send + 'static) -> Option<String> {
@@ -497,6 +505,15 @@ mod tests {
             assert_eq!(checked, Err(expected.to_owned()));
             assert!(since.elapsed() < CHECK_MAX, "{:?}", since.elapsed());
         }
+    }
+
+    #[test]
+    fn a_reload_names_what_was_read() {
+        let all = ["the tokens", "the certificate", "the limits"];
+        assert_eq!(reload_message(&all), "reloaded the tokens, the certificate and the limits");
+        assert_eq!(reload_message(&all[1..]), "reloaded the certificate and the limits");
+        assert_eq!(reload_message(&all[..1]), "reloaded the tokens");
+        assert!(reload_message(&[]).starts_with("nothing to reload: "));
     }
 
     #[test]

@@ -56,6 +56,11 @@ fn a_server_is_loaded_and_verified() {
     }
     let text = home.run(&[&["load", &server.address, "-c", "1,2,3,4"], &few[..]].concat()).well();
     assert!(text.out.contains("scalability law"), "{}", text.out);
+    let twice = home.run(&[&["load", &server.address, "-c", "2,2", "--json"], &few[..]].concat());
+    assert_eq!(twice.well().json()["runs"].as_array().unwrap().len(), 2);
+    let repeated = ["load", &server.address, "-c", "2,2,2,2"];
+    let text = home.run(&[&repeated, &few[..]].concat()).well();
+    assert!(!text.out.contains("scalability law"), "{}", text.out);
     let ladder = ["load", &server.address, "--ladder", "100,200", "--p99", "10min"];
     let text = home.run(&[&ladder, &few[..]].concat()).well();
     assert!(text.out.contains("knee: "), "{}", text.out);

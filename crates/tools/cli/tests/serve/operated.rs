@@ -77,7 +77,7 @@ fn hangup_and_user_signals_do_not_end_the_server() {
     let mut server = Served::in_dir(place.path(), &["--durability", "none"]);
     let mut client = Client::new(&server.address, "a").unwrap();
     server.signal("-HUP");
-    said(&mut server, "reloaded");
+    said(&mut server, "nothing to reload: no --token-file, --tls-cert or --limits-file");
     assert_eq!(client.ask("1 BUY 1 10").unwrap(), "1 OK 99990 1");
     server.signal("-USR1");
     said(&mut server, "ioloom: state:");
@@ -132,7 +132,7 @@ fn tokens_and_limits_are_reloaded() {
     secret(&place, "token", "second-horse-battery\nthird-horse-battery read\n");
     place.write("limits", "connections 2\n");
     server.signal("-HUP");
-    said(&mut server, "reloaded");
+    said(&mut server, "reloaded the tokens and the limits");
     assert_eq!(greet("correct-horse-battery").1, "ERR no-token");
     // The connection keeps its rights.
     assert_eq!(known.ask("1 BUY 1 1").unwrap(), "1 OK 99999 1");
@@ -153,6 +153,13 @@ fn tokens_and_limits_are_reloaded() {
     place.write("limits", "speed 1\n");
     server.signal("-HUP");
     said(&mut server, "unknown limit 'speed'");
+    // It must not be advised to change the mode of a directory.
+    std::fs::remove_file(place.at("token")).unwrap();
+    std::fs::create_dir(place.at("token")).unwrap();
+    server.signal("-HUP");
+    assert!(!said(&mut server, "it is a directory, not a regular file").contains("chmod"));
+    std::fs::remove_dir(place.at("token")).unwrap();
+    secret(&place, "token", "fourth-horse-battery\n");
     // A pipe without a writer must not stop the signals.
     std::fs::remove_file(place.at("limits")).unwrap();
     let made = std::process::Command::new("mkfifo").arg(place.at("limits")).status().unwrap();

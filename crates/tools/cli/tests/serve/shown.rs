@@ -216,6 +216,9 @@ fn wrong_starts_are_refused_with_one_clear_error() {
     place.write("token", "");
     refused(&["--token-file", "token"], 2, &["token", "empty"]);
     place.write("token", "short\n");
+    for special in ["/dev/null", "/usr"] {
+        refused(&["--token-file", special], 1, &[special, "not a regular file"]);
+    }
     refused(&["--token-file", "nowhere"], 1, &["nowhere", "No such file"]);
     refused(&["--durability", "os", "--store-path", "stock.txt"], 2, &["same file 'stock.txt'"]);
     refused(&["--durability", "os", "--store-path", "/dev/null"], 1, &["regular file"]);
@@ -229,6 +232,10 @@ fn wrong_starts_are_refused_with_one_clear_error() {
     refused(&sealed, 2, &["token", "no key"]);
     set_mode(&place, 0o644);
     refused(&sealed, 3, &["token", "chmod 600"]);
+    for special in ["/dev/null", "/usr"] {
+        let sealed = ["--tls-cert", "certificate.pem", "--tls-key", special];
+        refused(&sealed, 1, &[special, "not a regular file"]);
+    }
     let held = ["--service-time", "1us", "--service-in-lock", "--durability", "none"];
     refused(&[&held[..], &["--sharing", "atomic"]].concat(), 3, &["does not lock anything"]);
     refused(&[&held[..], &["--show", "per-stock"]].concat(), 3, &["stock by stock"]);
