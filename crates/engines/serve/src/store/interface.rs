@@ -14,8 +14,8 @@ pub(crate) const ORDERS_KEPT: u64 = 1_000_000;
 pub(super) const STOPPED: &str = "the server stopped: acknowledged orders are in the store, but \
      the outcome of others is unknown to their clients; fix the cause and restart the server";
 /// Advice for a store whose contents cannot be used.
-const NOT_OURS: &str = "specify another file with --store-path, or remove this one to \
-     start over from the stock file";
+const NOT_OURS: &str = "restore a backup, specify another file with --store-path, or remove the \
+     store and its mark to start over from the stock file";
 
 /// Advice for a path that is not a store.
 pub(super) const OTHER_PATH: &str = "specify another file with --store-path";
@@ -257,7 +257,10 @@ mod tests {
             assert!(text.contains(word) && !text.contains("remove"), "{text}");
         }
         let damaged = StoreError::unusable(Operation::Open, Path::new("s"))(invalid("damaged"));
-        assert!(damaged.to_string().contains("remove this one"), "{damaged}");
+        let advice = damaged.to_string();
+        // A mark without its store would be refused.
+        assert!(advice.contains("restore a backup"), "{advice}");
+        assert!(advice.contains("remove the store and its mark"), "{advice}");
         assert!(!damaged.of_unknown_file().to_string().contains("remove"));
     }
 }

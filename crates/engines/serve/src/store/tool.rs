@@ -42,6 +42,17 @@ pub struct MarkFacts {
     pub is_this_boot: bool,
 }
 
+impl MarkFacts {
+    fn of(mark: &Mark, here: &Here) -> Self {
+        Self {
+            durability: mark.durability(),
+            acknowledged: mark.acknowledged,
+            synced: mark.synced,
+            is_this_boot: mark.boot == here.boot && mark.device == here.device,
+        }
+    }
+}
+
 /// What a store contains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreFacts {
@@ -138,12 +149,6 @@ fn inspect(
     let proven = proven.map_err(StoreError::of_reader)?;
     let missing = missing(guard, &proven, path);
     let exchange = proven.state.exchange();
-    let of = |mark: &Mark, here: &Here| MarkFacts {
-        durability: mark.durability(),
-        acknowledged: mark.acknowledged,
-        synced: mark.synced,
-        is_this_boot: mark.boot == here.boot && mark.device == here.device,
-    };
     let found = StoreFacts {
         kind,
         path: path.to_owned(),
@@ -153,7 +158,7 @@ fn inspect(
         latest: proven.state.seq(),
         orders,
         mark: guard.and_then(|guard| match &guard.found {
-            Found::Mark(mark, _) => Some(of(mark, &guard.here)),
+            Found::Mark(mark, _) => Some(MarkFacts::of(mark, &guard.here)),
             Found::Nothing | Found::Damaged => None,
         }),
         is_mark_damaged: guard.is_some_and(|guard| guard.found == Found::Damaged),
@@ -265,13 +270,17 @@ pub fn backup_store(from: &Path, to: &Path) -> Result<StoreFacts, StoreError> {
     };
     drop(proven);
     remove_empty(&with_suffix(to, "-wal"));
-    let marked = guard.start(first).and_then(|_| sync_directory(to));
+    let here = guard.here;
+    let marked = guard.start(first).and_then(|writer| {
+        sync_directory(to)?;
+        Ok(MarkFacts::of(writer.mark(), &here))
+    });
     if marked.is_err() {
         let _ = remove(to);
         let _ = fs::remove_file(with_suffix(to, mark::SUFFIX));
     }
-    marked.map_err(|error| mark::failed(to)(error).with_advice(BACKUP))?;
-    Ok(StoreFacts { path: to.to_owned(), ..facts })
+    let mark = marked.map_err(|error| mark::failed(to)(error).with_advice(BACKUP))?;
+    Ok(StoreFacts { path: to.to_owned(), mark: Some(mark), ..facts })
 }
 
 /// Copies the files of a store. Returns the number of an order that the copy must contain.

@@ -55,8 +55,8 @@ const LOCKED_MAX: Duration = Duration::from_secs(2);
 /// Interval between attempts to get the lock.
 const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
-const DAMAGED: &str = "restore an intact copy, or remove it to start over from the stock file, which \
-     may lack orders";
+const DAMAGED: &str = "restore a backup, or remove the store and its mark to start over from the \
+     stock file, which may lack orders";
 
 const LOST: &str = "the server stopped, because acknowledged orders are no longer in the store; \
      restore a backup of it";
