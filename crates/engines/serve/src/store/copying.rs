@@ -2,9 +2,11 @@
 //!
 //! Stores preallocate, so holes are skipped; copying writes only the data. New files are private.
 
+use super::interface::{StoreError, TEMPORARY};
 use super::path::{directory_of, with_suffix};
 use crate::choice::StoreKind;
 use crate::temporary;
+use ioloom_failure::Operation;
 use ioloom_sys::file::{self, OpenHow, read_full_at, write_full_at};
 use ioloom_sys::make::private_file;
 use ioloom_sys::transfer::{next_data, set_len, sync_all};
@@ -136,6 +138,39 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
         .try_for_each(|end| unless_missing(fs::remove_file(with_suffix(path, end))))
 }
 
+/// A copy of a store in the directory for temporary files, for stores that cannot be read in place.
+/// Removed when dropped.
+pub(super) struct TemporaryCopy {
+    dir: PathBuf,
+}
+
+impl TemporaryCopy {
+    /// Copies a store, which no server is using.
+    pub(super) fn of(kind: StoreKind, store: &Path) -> Result<Self, StoreError> {
+        let no_space = |error| StoreError::new(Operation::Copy, store, error, TEMPORARY);
+        let dir = temporary::name_for(&std::env::temp_dir().join("ioloom-store"));
+        fault::call("create", || fs::DirBuilder::new().mode(0o700).create(&dir))
+            .map_err(no_space)?;
+        let copy = Self { dir };
+        copy_store(kind, store, &copy.path()).map_err(|error| match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => no_space(error),
+            _ => StoreError::unusable(Operation::Copy, store)(error),
+        })?;
+        Ok(copy)
+    }
+
+    /// Returns the path of the copy.
+    pub(super) fn path(&self) -> PathBuf {
+        self.dir.join("store")
+    }
+}
+
+impl Drop for TemporaryCopy {
+    fn drop(&mut self) {
+        let _ = remove(&self.dir);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,6 +194,11 @@ mod tests {
         copy_bytes(&from, &tail, 2..5).unwrap();
         assert_eq!(fs::read(&tail).unwrap(), b"art");
         assert!(copy_bytes(&from, &dir.path().join("c"), 0..65 << 20).is_err(), "a short file");
+        let copy = TemporaryCopy::of(StoreKind::Log, &tail).unwrap();
+        let copied = copy.path();
+        assert_eq!(fs::read(&copied).unwrap(), b"art");
+        drop(copy);
+        assert!(!directory_of(&copied).exists());
         for n in 1..3 {
             let name = damaged_path(&from).unwrap();
             assert_eq!(name, dir.path().join(format!("a.damaged-{n}")));

@@ -30,7 +30,11 @@ const OWNER: &str = "start the server as the user who owns the store, or specify
 const READER: &str = "start the program as the user who owns the store";
 /// Advice for a process without free file descriptors.
 const DESCRIPTORS: &str = "raise the limit of open files with 'ulimit -n'";
-/// Advice of programs that only read a store.
+/// Advice of programs that only read a store, if the system does not let them.
+const FIX: &str = "fix the cause";
+/// Advice for a store that cannot be copied to the directory for temporary files.
+pub(super) const TEMPORARY: &str = "set TMPDIR to a directory with space for a copy of the store";
+/// Advice of programs that only read a store, if its contents cannot be used.
 pub(super) const INTACT: &str = "specify an intact store";
 
 /// Advice for a store in which acknowledged orders are missing.
@@ -76,7 +80,8 @@ impl StoreError {
     /// Replaces advice that is only useful for a server.
     pub(super) fn of_reader(self) -> Self {
         match self.advice {
-            NOT_OURS | OTHER_PATH | OTHER_KIND | CAUSE => self.with_advice(INTACT),
+            NOT_OURS | OTHER_PATH | OTHER_KIND => self.with_advice(INTACT),
+            CAUSE => self.with_advice(FIX),
             OWNER => self.with_advice(READER),
             _ => self,
         }
@@ -226,6 +231,18 @@ pub(super) struct Proven {
     pub(super) begin: Box<dyn FnOnce() -> Result<Box<dyn Store>, StoreError>>,
 }
 
+impl Proven {
+    /// Refuses to use the store at `path`, of which only a copy was verified, and closes the copy.
+    pub(super) fn of_copy(self, path: &Path) -> Self {
+        let path = path.to_owned();
+        let begin = move || -> Result<Box<dyn Store>, StoreError> {
+            let error = ErrorKind::ReadOnlyFilesystem.into();
+            Err(StoreError::new(Operation::Open, &path, error, CAUSE))
+        };
+        Self { begin: Box::new(begin), ..self }
+    }
+}
+
 /// Called for each order that a store retains.
 pub(super) type EachOrder<'a> = &'a mut dyn FnMut(&Record);
 
@@ -255,6 +272,11 @@ mod tests {
         ] {
             let text = text(operation, error);
             assert!(text.contains(word) && !text.contains("remove"), "{text}");
+        }
+        for code in [5, 28, 30] {
+            let error = StoreError::unusable(Operation::Read, Path::new("s"))(os(code));
+            let text = error.of_reader().to_string();
+            assert!(text.ends_with("; fix the cause"), "{text}");
         }
         let damaged = StoreError::unusable(Operation::Open, Path::new("s"))(invalid("damaged"));
         let advice = damaged.to_string();
