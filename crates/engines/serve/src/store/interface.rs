@@ -42,6 +42,8 @@ pub(super) const LOST: &str = "restore a backup, or continue without them with -
      start over from the stock file, remove the store and its mark";
 /// Advice for a store that another server uses.
 const IN_USE: &str = "stop that server, or specify another store with --store-path";
+/// The same for programs that only read a store.
+const STOP: &str = "stop that server";
 
 /// Advice for reading a store that a server uses.
 const BACK_UP: &str = "stop that server, or read a copy made by 'ioloom store backup'";
@@ -83,6 +85,7 @@ impl StoreError {
             NOT_OURS | OTHER_PATH | OTHER_KIND => self.with_advice(INTACT),
             CAUSE => self.with_advice(FIX),
             OWNER => self.with_advice(READER),
+            IN_USE => self.with_advice(STOP),
             _ => self,
         }
     }
@@ -278,6 +281,8 @@ mod tests {
             let text = error.of_reader().to_string();
             assert!(text.ends_with("; fix the cause"), "{text}");
         }
+        let locked = StoreError::locked(Path::new("s"), None).of_reader().to_string();
+        assert!(locked.ends_with("; stop that server"), "{locked}");
         let damaged = StoreError::unusable(Operation::Open, Path::new("s"))(invalid("damaged"));
         let advice = damaged.to_string();
         // A mark without its store would be refused.

@@ -256,8 +256,9 @@ pub fn backup_store(from: &Path, to: &Path) -> Result<StoreFacts, StoreError> {
     }
     let facts = made?;
     // A copy without a mark would seem to be complete whatever it lacks.
-    let proven = prove_to_read(kind, to, &mut |_| {}).inspect_err(|_| {
+    let proven = prove_to_read(kind, to, &mut |_| {}).map_err(|error| {
         let _ = remove(to);
+        error.of_reader()
     })?;
     let first = Mark {
         level: u8::MAX,
