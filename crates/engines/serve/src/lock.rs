@@ -4,9 +4,10 @@
 //! is killed. The file may be replaced by a rename while another process opens it, so a lock counts
 //! only if the path still refers to the locked file. Taking a free lock costs four system calls.
 
+use ioloom_sys::file::{self, OpenHow, WriteMode};
 use ioloom_sys::make::{try_lock, try_lock_shared};
-use ioloom_sys::{file, proc};
-use std::io;
+use ioloom_sys::proc;
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
@@ -76,6 +77,20 @@ pub(crate) fn take(
         std::thread::sleep(INTERVAL);
         waited += INTERVAL;
     }
+}
+
+/// Opens an existing file to lock and read it: for writing if possible, because some network file
+/// systems lock only such files exclusively.
+pub(crate) fn open_to_lock(path: &Path) -> io::Result<OwnedFd> {
+    match file::open_to_write(path, WriteMode::Buffered) {
+        Err(error) if is_unwritable(&error) => file::open(path, OpenHow::default()),
+        opened => opened,
+    }
+}
+
+/// Returns whether a file cannot be opened for writing, but perhaps for reading.
+pub(crate) fn is_unwritable(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
 }
 
 /// Returns the file at `path` if it is among those that the previous program of this process

@@ -1,7 +1,7 @@
 //! `ioloom store`: verifies, describes, backs up and exports the order stores of `ioloom serve`.
 
 use crate::exit::{Ended, Exit, Failure};
-use crate::{out, stderr};
+use crate::{atomic_file, out, stderr};
 use clap::{Args, Subcommand};
 use ioloom_exchange::{OrderOutcome, Record, Refused, Side};
 use ioloom_failure::quoted;
@@ -180,6 +180,7 @@ fn inspect(args: &FileArgs) -> Ended {
 }
 
 fn backup(args: &BackupArgs) -> Ended {
+    atomic_file::refuse_dash("store backup", Some(&args.copy))?;
     let facts = backup_store(&args.file, &args.copy).map_err(Failure::failed)?;
     if args.json {
         out::print_json(&described("store backup", &facts))?;

@@ -2,11 +2,13 @@
 //!
 //! Stores preallocate, so holes are skipped; copying writes only the data. New files are private.
 
+use super::interface::{StoreError, TEMPORARY};
 use super::path::{directory_of, with_suffix};
 use crate::choice::StoreKind;
 use crate::temporary;
+use ioloom_failure::Operation;
 use ioloom_sys::file::{self, OpenHow, read_full_at, write_full_at};
-use ioloom_sys::make::private_file;
+use ioloom_sys::make::{private_file, try_lock};
 use ioloom_sys::transfer::{next_data, set_len, sync_all};
 use ioloom_sys::{attr, fault};
 use std::fs;
@@ -136,6 +138,73 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
         .try_for_each(|end| unless_missing(fs::remove_file(with_suffix(path, end))))
 }
 
+/// A copy of a store in the directory for temporary files, for stores that cannot be read in place.
+/// Removed when dropped, or by the next copy if this process is killed.
+pub(super) struct TemporaryCopy {
+    dir: PathBuf,
+    /// Shows others that this process exists; `None` if the file system does not lock directories.
+    _lock: Option<OwnedFd>,
+}
+
+impl TemporaryCopy {
+    /// Copies a store, which no server is using.
+    pub(super) fn of(kind: StoreKind, store: &Path) -> Result<Self, StoreError> {
+        let no_space = |error| StoreError::new(Operation::Copy, store, error, TEMPORARY);
+        let copy = Self::empty().map_err(no_space)?;
+        copy_store(kind, store, &copy.path()).map_err(|error| match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => no_space(error),
+            _ => StoreError::unusable(Operation::Copy, store)(error),
+        })?;
+        Ok(copy)
+    }
+
+    /// Creates a private directory. Removes those of killed processes.
+    fn empty() -> io::Result<Self> {
+        let base = std::env::temp_dir().join("ioloom-store");
+        for left in temporary::left_over(&base).unwrap_or_default() {
+            if let Ok(Some(_lock)) = lock_directory(&left) {
+                let _ = remove(&left);
+            }
+        }
+        loop {
+            let dir = temporary::name_for(&base);
+            fault::call("create", || fs::DirBuilder::new().mode(0o700).create(&dir))?;
+            match lock_directory(&dir) {
+                // Another process removes it, because it was not locked yet.
+                Ok(None) => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                lock => return Ok(Self { dir, _lock: lock.ok().flatten() }),
+            }
+        }
+    }
+
+    /// Returns the path of the copy.
+    pub(super) fn path(&self) -> PathBuf {
+        self.dir.join("store")
+    }
+}
+
+impl Drop for TemporaryCopy {
+    fn drop(&mut self) {
+        let _ = remove(&self.dir);
+    }
+}
+
+/// Locks a directory. Returns `None` if another process is using or removing it.
+fn lock_directory(dir: &Path) -> io::Result<Option<OwnedFd>> {
+    // Only directories are created under such a name; opening other files could wait.
+    if !fs::symlink_metadata(dir)?.is_dir() {
+        return Ok(None);
+    }
+    let opened = file::open(dir, OpenHow { nofollow: true, ..OpenHow::default() })?;
+    if !try_lock(&opened)? {
+        return Ok(None);
+    }
+    // Its name is random, so what exists is this one; otherwise another process has removed it.
+    file::stat(dir)?;
+    Ok(Some(opened))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,6 +228,17 @@ mod tests {
         copy_bytes(&from, &tail, 2..5).unwrap();
         assert_eq!(fs::read(&tail).unwrap(), b"art");
         assert!(copy_bytes(&from, &dir.path().join("c"), 0..65 << 20).is_err(), "a short file");
+        let copy = TemporaryCopy::of(StoreKind::Log, &tail).unwrap();
+        let copied = copy.path();
+        let killed = temporary::name_for(&std::env::temp_dir().join("ioloom-store"));
+        fs::create_dir(&killed).unwrap();
+        drop(TemporaryCopy::of(StoreKind::Log, &tail).unwrap());
+        assert!(!killed.exists(), "of a killed process");
+        assert_eq!(fs::read(&copied).unwrap(), b"art", "of a running process");
+        let mode = fs::metadata(directory_of(&copied)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        drop(copy);
+        assert!(!directory_of(&copied).exists());
         for n in 1..3 {
             let name = damaged_path(&from).unwrap();
             assert_eq!(name, dir.path().join(format!("a.damaged-{n}")));

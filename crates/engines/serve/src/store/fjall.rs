@@ -9,13 +9,13 @@
 //! trees, which fjall never modifies, are linked.
 
 use super::bytes;
-use super::copying::{copy_tree, remove, remove_leftovers};
+use super::copying::{TemporaryCopy, copy_tree, remove, remove_leftovers};
 use super::interface::{
     Beginning, EachOrder, ORDERS_KEPT, OTHER_PATH, Position, Proven, Store, StoreError, cause,
     foreign, invalid,
 };
 use super::proof::{Proof, Reading};
-use crate::choice::Durability;
+use crate::choice::{Durability, StoreKind};
 use crate::temporary;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use ioloom_exchange::{Line, Record, State};
@@ -123,28 +123,67 @@ pub(super) fn prove(
     durability: Durability,
     each: EachOrder<'_>,
 ) -> Result<Proven, StoreError> {
+    check(path)?;
     let unusable = |operation| StoreError::unusable(operation, path);
+    remove_leftovers(path).map_err(unusable(Operation::Remove))?;
+    let copy = temporary::name_for(path);
+    let copied = copy_tree(path, &copy, true).map_err(unusable(Operation::Copy));
+    let contents = copied.and_then(|()| read(&copy, path, each));
+    let removed = remove(&copy).map_err(unusable(Operation::Remove));
+    let contents = contents?;
+    removed?;
+    Ok(proven(path, durability, contents))
+}
+
+/// Like [`prove`], for a program that does not use the database. If its directory cannot have a copy
+/// with linked trees, a full copy in the directory for temporary files is verified.
+pub(super) fn prove_to_read(path: &Path, each: EachOrder<'_>) -> Result<Proven, StoreError> {
+    check(path)?;
+    // The next server removes what remains.
+    let _ = remove_leftovers(path);
+    let linked = temporary::name_for(path);
+    let contents = if copy_tree(path, &linked, true).is_ok() {
+        let contents = read(&linked, path, each);
+        let removed = remove(&linked).map_err(StoreError::unusable(Operation::Remove, path));
+        let contents = contents?;
+        removed?;
+        contents
+    } else {
+        let _ = remove(&linked);
+        let copy = TemporaryCopy::of(StoreKind::Fjall, path)?;
+        read(&copy.path(), path, each)?
+    };
+    Ok(proven(path, Durability::Os, contents))
+}
+
+/// Refuses anything that is not a database, which remains untouched.
+fn check(path: &Path) -> Result<(), StoreError> {
     let not_ours = |what| StoreError::new(Operation::Open, path, invalid(what), OTHER_PATH);
-    // Leave anything that is not a database untouched.
     if std::fs::metadata(path).is_ok_and(|meta| !meta.is_dir()) {
         return Err(not_ours("it is a file, but a fjall store is a directory"));
     }
     if !is_database(path) {
         return Err(not_ours("the directory contains something else"));
     }
-    remove_leftovers(path).map_err(unusable(Operation::Remove))?;
-    let copy = temporary::name_for(path);
-    let proven = copy_tree(path, &copy, true)
-        .map_err(unusable(Operation::Copy))
-        .and_then(|()| open(&copy, path, each));
-    let proven = proven.map(|(tables, state)| (tables.hashes(), state));
-    remove(&copy).map_err(unusable(Operation::Remove))?;
-    let (hashes, state) = proven?;
-    let hashes = hashes.map_err(failed).map_err(unusable(Operation::Read))?;
+    Ok(())
+}
+
+/// Opens a copy of a database, reads its state and the hashes of stock files, and closes it.
+fn read(
+    copy: &Path,
+    original: &Path,
+    each: EachOrder<'_>,
+) -> Result<(State, Vec<u64>), StoreError> {
+    let (tables, state, _) = open_with_proof(copy, original, each)?;
+    let hashes = tables.hashes().map_err(failed);
+    Ok((state, hashes.map_err(StoreError::unusable(Operation::Read, original))?))
+}
+
+fn proven(path: &Path, durability: Durability, (state, hashes): (State, Vec<u64>)) -> Proven {
     let (path, latest) = (path.to_owned(), state.seq());
     let begin = move || begin(&path, durability, latest);
     let position = Position::default();
-    Ok(Proven { state, hashes, unreadable: None, position, begin: Box::new(begin) })
+    Proven { state, hashes, unreadable: None, position, begin: Box::new(begin) }
 }
 
 /// Opens a database, of which a copy was verified.
@@ -159,10 +198,6 @@ fn begin(path: &Path, durability: Durability, latest: u64) -> Result<Box<dyn Sto
         return Err(StoreError::unusable(Operation::Read, path)(changed));
     }
     Ok(Box::new(Fjall { tables, proof, mode, path: path.to_owned() }))
-}
-
-fn open(path: &Path, original: &Path, each: EachOrder<'_>) -> Result<(Tables, State), StoreError> {
-    open_with_proof(path, original, each).map(|(tables, state, _)| (tables, state))
 }
 
 /// Opens the database at `path` and loads its contents. Errors name the `original`.

@@ -14,8 +14,8 @@ pub(crate) const ORDERS_KEPT: u64 = 1_000_000;
 pub(super) const STOPPED: &str = "the server stopped: acknowledged orders are in the store, but \
      the outcome of others is unknown to their clients; fix the cause and restart the server";
 /// Advice for a store whose contents cannot be used.
-const NOT_OURS: &str = "specify another file with --store-path, or remove this one to \
-     start over from the stock file";
+const NOT_OURS: &str = "restore a backup, specify another file with --store-path, or remove the \
+     store and its mark to start over from the stock file";
 
 /// Advice for a path that is not a store.
 pub(super) const OTHER_PATH: &str = "specify another file with --store-path";
@@ -30,7 +30,11 @@ const OWNER: &str = "start the server as the user who owns the store, or specify
 const READER: &str = "start the program as the user who owns the store";
 /// Advice for a process without free file descriptors.
 const DESCRIPTORS: &str = "raise the limit of open files with 'ulimit -n'";
-/// Advice of programs that only read a store.
+/// Advice of programs that only read a store, if the system does not let them.
+const FIX: &str = "fix the cause";
+/// Advice for a store that cannot be copied to the directory for temporary files.
+pub(super) const TEMPORARY: &str = "set TMPDIR to a directory with space for a copy of the store";
+/// Advice of programs that only read a store, if its contents cannot be used.
 pub(super) const INTACT: &str = "specify an intact store";
 
 /// Advice for a store in which acknowledged orders are missing.
@@ -38,6 +42,8 @@ pub(super) const LOST: &str = "restore a backup, or continue without them with -
      start over from the stock file, remove the store and its mark";
 /// Advice for a store that another server uses.
 const IN_USE: &str = "stop that server, or specify another store with --store-path";
+/// The same for programs that only read a store.
+const STOP: &str = "stop that server";
 
 /// Advice for reading a store that a server uses.
 const BACK_UP: &str = "stop that server, or read a copy made by 'ioloom store backup'";
@@ -76,8 +82,10 @@ impl StoreError {
     /// Replaces advice that is only useful for a server.
     pub(super) fn of_reader(self) -> Self {
         match self.advice {
-            NOT_OURS | OTHER_PATH | OTHER_KIND | CAUSE => self.with_advice(INTACT),
+            NOT_OURS | OTHER_PATH | OTHER_KIND => self.with_advice(INTACT),
+            CAUSE => self.with_advice(FIX),
             OWNER => self.with_advice(READER),
+            IN_USE => self.with_advice(STOP),
             _ => self,
         }
     }
@@ -226,6 +234,18 @@ pub(super) struct Proven {
     pub(super) begin: Box<dyn FnOnce() -> Result<Box<dyn Store>, StoreError>>,
 }
 
+impl Proven {
+    /// Refuses to use the store at `path`, of which only a copy was verified, and closes the copy.
+    pub(super) fn of_copy(self, path: &Path) -> Self {
+        let path = path.to_owned();
+        let begin = move || -> Result<Box<dyn Store>, StoreError> {
+            let error = ErrorKind::ReadOnlyFilesystem.into();
+            Err(StoreError::new(Operation::Open, &path, error, CAUSE))
+        };
+        Self { begin: Box::new(begin), ..self }
+    }
+}
+
 /// Called for each order that a store retains.
 pub(super) type EachOrder<'a> = &'a mut dyn FnMut(&Record);
 
@@ -256,8 +276,18 @@ mod tests {
             let text = text(operation, error);
             assert!(text.contains(word) && !text.contains("remove"), "{text}");
         }
+        for code in [5, 28, 30] {
+            let error = StoreError::unusable(Operation::Read, Path::new("s"))(os(code));
+            let text = error.of_reader().to_string();
+            assert!(text.ends_with("; fix the cause"), "{text}");
+        }
+        let locked = StoreError::locked(Path::new("s"), None).of_reader().to_string();
+        assert!(locked.ends_with("; stop that server"), "{locked}");
         let damaged = StoreError::unusable(Operation::Open, Path::new("s"))(invalid("damaged"));
-        assert!(damaged.to_string().contains("remove this one"), "{damaged}");
+        let advice = damaged.to_string();
+        // A mark without its store would be refused.
+        assert!(advice.contains("restore a backup"), "{advice}");
+        assert!(advice.contains("remove the store and its mark"), "{advice}");
         assert!(!damaged.of_unknown_file().to_string().contains("remove"));
     }
 }

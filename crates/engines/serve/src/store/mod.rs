@@ -279,6 +279,19 @@ fn prove(
     }
 }
 
+/// Reads and verifies an existing store that is not to be used. Its files and directory need not be
+/// writable.
+fn prove_to_read(kind: StoreKind, path: &Path, each: EachOrder<'_>) -> Result<Proven, StoreError> {
+    match kind {
+        StoreKind::Sqlite => sqlite::prove_to_read(path, each),
+        StoreKind::Redb => redb::prove_to_read(path, each),
+        StoreKind::Fjall => fjall::prove_to_read(path, each),
+        StoreKind::Log | StoreKind::LogDsync | StoreKind::LogDirect | StoreKind::LogUring => {
+            log::prove_to_read(path, each)
+        }
+    }
+}
+
 /// Detects the type of a store from its first bytes. Returns `None` if there is no store. Raw logs
 /// differ only in how they are written, so all of them are detected as [`StoreKind::Log`].
 ///

@@ -6,17 +6,22 @@
 //! layer over the file (`overlay`), which becomes the file once the contents are accepted.
 
 use super::bytes;
+use super::copying::TemporaryCopy;
 use super::interface::{
     Beginning, EachOrder, ORDERS_KEPT, Position, Proven, Store, StoreError, foreign, invalid,
 };
 use super::overlay::{Changes, Overlay};
 use super::proof::{Proof, Reading};
+use crate::choice::StoreKind;
+use crate::lock::is_unwritable;
 use ioloom_exchange::{Line, Record, State};
 use ioloom_failure::Operation;
-use ioloom_sys::file::{Kind, WriteMode, identity, open_to_write};
+use ioloom_sys::file::{Kind, OpenHow, WriteMode, identity, open, open_to_write};
+use ioloom_sys::make::try_lock_shared;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableError};
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 const STOCKS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("stock");
@@ -60,8 +65,30 @@ pub(super) fn make(path: &Path, beginning: &Beginning<'_>) -> io::Result<()> {
 
 /// Reads and verifies an existing database.
 pub(super) fn prove(path: &Path, each: EachOrder<'_>) -> Result<Proven, StoreError> {
+    let file = open_to_write(path, WriteMode::Buffered);
+    prove_file(file.map_err(StoreError::unusable(Operation::Open, path))?, path, each)
+}
+
+/// Like [`prove`], for a program that does not use the database. redb locks only a file that is open
+/// for writing; of any other file, a copy is verified.
+pub(super) fn prove_to_read(path: &Path, each: EachOrder<'_>) -> Result<Proven, StoreError> {
     let refused = StoreError::unusable(Operation::Open, path);
-    let file = open_to_write(path, WriteMode::Buffered).map_err(&refused)?;
+    let file = match open_to_write(path, WriteMode::Buffered) {
+        Err(error) if is_unwritable(&error) => open(path, OpenHow::default()).map_err(&refused)?,
+        opened => return prove_file(opened.map_err(&refused)?, path, each),
+    };
+    // redb holds this lock too, also if the mark is missing.
+    if !try_lock_shared(&file).map_err(&refused)? {
+        return Err(StoreError::locked(path, None));
+    }
+    let copy = TemporaryCopy::of(StoreKind::Redb, path)?;
+    let copied = open_to_write(&copy.path(), WriteMode::Buffered).map_err(&refused)?;
+    Ok(prove_file(copied, path, each)?.of_copy(path))
+}
+
+/// Reads and verifies an open database. Errors name `path`.
+fn prove_file(file: OwnedFd, path: &Path, each: EachOrder<'_>) -> Result<Proven, StoreError> {
+    let refused = StoreError::unusable(Operation::Open, path);
     let facts = identity(&file).map_err(&refused)?;
     if facts.kind != Kind::Regular || facts.size == 0 {
         // redb would create a new database in an empty file.

@@ -9,6 +9,7 @@
 //! and for inspection. Opening checks the structure of the file; otherwise, damage would be noticed
 //! only on a write.
 
+use super::copying::TemporaryCopy;
 use super::interface::{
     Beginning, CAUSE, EachOrder, ORDERS_KEPT, Position, Proven, Store, StoreError, foreign, invalid,
 };
@@ -16,7 +17,7 @@ use super::path::with_suffix;
 use super::proof::{Proof, Reading, order_sum};
 use super::sqlite_log;
 use super::words::{refusal_of, refusal_word, side_word};
-use crate::choice::Durability;
+use crate::choice::{Durability, StoreKind};
 use ioloom_exchange::{Line, Order, OrderOutcome, Record, RequestId, Side, State};
 use ioloom_failure::Operation;
 use ioloom_sys::file::{self, WriteMode, write_full_at};
@@ -93,10 +94,45 @@ pub(super) fn prove(
     durability: Durability,
     each: EachOrder<'_>,
 ) -> Result<Proven, StoreError> {
-    let (mut store, state) = reopen(path, durability, each)?;
-    let unusable = StoreError::unusable(Operation::Read, path);
-    let unreadable = sqlite_log::unreadable(&with_suffix(path, "-wal")).map_err(unusable)?;
+    let (store, state) = reopen(path, durability, each)?;
+    proven(store, state)
+}
 
+/// Like [`prove`], for a program that does not use the database. SQLite needs write access even to
+/// read it; without this access, a copy is verified.
+pub(super) fn prove_to_read(path: &Path, each: EachOrder<'_>) -> Result<Proven, StoreError> {
+    let durability = Durability::Os;
+    let connection = match connect(path, durability) {
+        Err(error) if is_unopenable(&error) => {
+            let copy = TemporaryCopy::of(StoreKind::Sqlite, path)?;
+            let connection = connect(&copy.path(), durability);
+            let connection = connection.map_err(|error| refused(path, Operation::Open, error))?;
+            let (store, state) = read(connection, path, durability, each)?;
+            return Ok(proven(store, state)?.of_copy(path));
+        }
+        connected => connected.map_err(|error| refused(path, Operation::Open, error))?,
+    };
+    let (store, state) = read(connection, path, durability, each)?;
+    proven(store, state)
+}
+
+/// Returns whether an error may be due to missing write access to a database or its directory.
+fn is_unopenable(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(
+            ErrorCode::CannotOpen
+                | ErrorCode::DiskFull
+                | ErrorCode::PermissionDenied
+                | ErrorCode::ReadOnly
+                | ErrorCode::SystemIoFailure
+        )
+    )
+}
+
+fn proven(mut store: Sqlite, state: State) -> Result<Proven, StoreError> {
+    let unreadable = sqlite_log::unreadable(&with_suffix(&store.path, "-wal"));
+    let unreadable = unreadable.map_err(StoreError::unusable(Operation::Read, &store.path))?;
     let hashes = store.stock_hashes()?;
     let begin = move || -> Result<Box<dyn Store>, StoreError> {
         store.begin()?;
@@ -121,31 +157,53 @@ fn reopen(
     durability: Durability,
     each: EachOrder<'_>,
 ) -> Result<(Sqlite, State), StoreError> {
-    let synchronous = match durability {
-        Durability::None | Durability::Os => "NORMAL",
-        Durability::Group | Durability::Each => FULL,
-    };
-    let refused = |operation, error: rusqlite::Error| match error.sqlite_error_code() {
+    let connection = connect(path, durability);
+    let connection = connection.map_err(|error| refused(path, Operation::Open, error))?;
+    read(connection, path, durability, each)
+}
+
+fn refused(path: &Path, operation: Operation, error: rusqlite::Error) -> StoreError {
+    match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::locked(path, None),
         // Errors without a code are about the contents.
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) | None => {
             StoreError::unusable(operation, path)(io::Error::other(error))
         }
         Some(_) => StoreError::new(operation, path, io::Error::other(error), CAUSE),
-    };
-    let opened = Connection::open(path).and_then(|connection| {
-        // Closing a refused database must not move what is readable of its log into the file, and
-        // delete the rest.
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        lock(&connection)?;
-        // Loading refuses any other database, whose journal mode must not change.
-        if kind(&connection)? == (APPLICATION, VERSION) {
-            set_up(&connection, synchronous)?;
-        }
-        Ok(connection)
-    });
-    let connection = opened.map_err(|error| refused(Operation::Open, error))?;
-    let loaded = load(&connection, each).map_err(|error| refused(Operation::Read, error))?;
+    }
+}
+
+fn synchronous_of(durability: Durability) -> &'static str {
+    match durability {
+        Durability::None | Durability::Os => "NORMAL",
+        Durability::Group | Durability::Each => FULL,
+    }
+}
+
+/// Opens and locks a database without modifying it.
+fn connect(path: &Path, durability: Durability) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(path)?;
+    // Closing a refused database must not move what is readable of its log into the file, and
+    // delete the rest.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    lock(&connection)?;
+    // Loading refuses any other database, whose journal mode must not change.
+    if kind(&connection)? == (APPLICATION, VERSION) {
+        set_up(&connection, synchronous_of(durability))?;
+    }
+    Ok(connection)
+}
+
+/// Loads the contents of an open database. Errors name `path`.
+fn read(
+    connection: Connection,
+    path: &Path,
+    durability: Durability,
+    each: EachOrder<'_>,
+) -> Result<(Sqlite, State), StoreError> {
+    let synchronous = synchronous_of(durability);
+    let loaded = load(&connection, each);
+    let loaded = loaded.map_err(|error| refused(path, Operation::Read, error))?;
     let (state, proof) = loaded.map_err(StoreError::unusable(Operation::Read, path))?;
     // Computed from the log number rather than counted, so many short runs trim in the same way as
     // one long run.

@@ -9,7 +9,7 @@ use super::interface::{INTACT, StoreError, invalid};
 use super::mark::{self, Found, Guard, Here, Mark};
 use super::path::{resolve, with_suffix};
 use super::pause::Pause;
-use super::{Facts, facts, fjall, log, make, mark_hashes, prove, sqlite};
+use super::{Facts, facts, fjall, log, make, mark_hashes, prove_to_read, sqlite};
 use crate::choice::{Durability, StoreKind};
 use crate::lock::{self, Sharing, Taken};
 use crate::temporary;
@@ -40,6 +40,17 @@ pub struct MarkFacts {
     pub synced: u64,
     /// Whether the mark was written in this boot, on this file system.
     pub is_this_boot: bool,
+}
+
+impl MarkFacts {
+    fn of(mark: &Mark, here: &Here) -> Self {
+        Self {
+            durability: mark.durability(),
+            acknowledged: mark.acknowledged,
+            synced: mark.synced,
+            is_this_boot: mark.boot == here.boot && mark.device == here.device,
+        }
+    }
 }
 
 /// What a store contains.
@@ -134,26 +145,21 @@ fn inspect(
         orders += 1;
         each(record);
     };
-    let proven = prove(kind, path, Durability::Os, &mut counted);
+    let proven = prove_to_read(kind, path, &mut counted);
     let proven = proven.map_err(StoreError::of_reader)?;
     let missing = missing(guard, &proven, path);
     let exchange = proven.state.exchange();
-    let of = |mark: &Mark, here: &Here| MarkFacts {
-        durability: mark.durability(),
-        acknowledged: mark.acknowledged,
-        synced: mark.synced,
-        is_this_boot: mark.boot == here.boot && mark.device == here.device,
-    };
+    let unusable = |error| StoreError::unusable(Operation::Stat, path)(error).of_reader();
     let found = StoreFacts {
         kind,
         path: path.to_owned(),
-        bytes: allocated(path).map_err(StoreError::unusable(Operation::Stat, path))?,
+        bytes: allocated(path).map_err(unusable)?,
         stocks: exchange.len(),
         stock_file: exchange.to_text(),
         latest: proven.state.seq(),
         orders,
         mark: guard.and_then(|guard| match &guard.found {
-            Found::Mark(mark, _) => Some(of(mark, &guard.here)),
+            Found::Mark(mark, _) => Some(MarkFacts::of(mark, &guard.here)),
             Found::Nothing | Found::Damaged => None,
         }),
         is_mark_damaged: guard.is_some_and(|guard| guard.found == Found::Damaged),
@@ -250,8 +256,9 @@ pub fn backup_store(from: &Path, to: &Path) -> Result<StoreFacts, StoreError> {
     }
     let facts = made?;
     // A copy without a mark would seem to be complete whatever it lacks.
-    let proven = prove(kind, to, Durability::Os, &mut |_| {}).inspect_err(|_| {
+    let proven = prove_to_read(kind, to, &mut |_| {}).map_err(|error| {
         let _ = remove(to);
+        error.of_reader()
     })?;
     let first = Mark {
         level: u8::MAX,
@@ -265,22 +272,25 @@ pub fn backup_store(from: &Path, to: &Path) -> Result<StoreFacts, StoreError> {
     };
     drop(proven);
     remove_empty(&with_suffix(to, "-wal"));
-    let marked = guard.start(first).and_then(|_| sync_directory(to));
+    let here = guard.here;
+    let marked = guard.start(first).and_then(|writer| {
+        sync_directory(to)?;
+        Ok(MarkFacts::of(writer.mark(), &here))
+    });
     if marked.is_err() {
         let _ = remove(to);
         let _ = fs::remove_file(with_suffix(to, mark::SUFFIX));
     }
-    marked.map_err(|error| mark::failed(to)(error).with_advice(BACKUP))?;
-    Ok(StoreFacts { path: to.to_owned(), ..facts })
+    let mark = marked.map_err(|error| mark::failed(to)(error).with_advice(BACKUP))?;
+    Ok(StoreFacts { path: to.to_owned(), mark: Some(mark), ..facts })
 }
 
 /// Copies the files of a store. Returns the number of an order that the copy must contain.
 fn copy(kind: StoreKind, from: &Path, temp: &Path) -> io::Result<u64> {
     let path = with_suffix(from, mark::SUFFIX);
-    let open = || file::open_to_write(&path, WriteMode::Buffered);
     let taken = match attr::of_path(&path, true) {
         Err(e) if e.kind() == ErrorKind::NotFound => None,
-        _ => Some(lock::take(&path, Sharing::Alone, open)?),
+        _ => Some(lock::take(&path, Sharing::Alone, || lock::open_to_lock(&path))?),
     };
     let least = || -> io::Result<u64> {
         match mark::read(from)? {
@@ -290,7 +300,7 @@ fn copy(kind: StoreKind, from: &Path, temp: &Path) -> io::Result<u64> {
     };
     let least = match &taken {
         Some(Taken::Held(_)) => {
-            let pause = Pause::new(open()?)?;
+            let pause = Pause::new(file::open_to_write(&path, WriteMode::Buffered)?)?;
             pause.while_stopped(|| {
                 let least = least()?;
                 copy_while_merging(kind, from, temp)?;
@@ -326,13 +336,13 @@ fn copy_while_merging(kind: StoreKind, from: &Path, temp: &Path) -> io::Result<(
 
 #[cfg(test)]
 mod tests {
-    use super::super::Locked;
+    use super::super::{Locked, Opened};
     use super::*;
     use crate::options::StoreChoice;
     use ioloom_exchange::{Exchange, Order, Side, State};
     use ioloom_sys::fault;
-    use ioloom_testbed::alone;
-    use std::os::unix::fs::FileExt;
+    use ioloom_testbed::{alone, as_nobody};
+    use std::os::unix::fs::{FileExt, PermissionsExt};
     use tempfile::TempDir;
 
     /// Returns a raw log of 30 orders at level `os`, left by a killed server.
@@ -427,6 +437,75 @@ mod tests {
         backup_store(&path, &to).unwrap();
         assert!(to.exists() && !left.exists() && !nested.exists());
     }
+
+    /// Creates a store of 30 orders in a directory, as a server leaves it, and another one as a killed
+    /// server leaves it.
+    fn ended_and_killed(kind: StoreKind, dir: &Path) -> [PathBuf; 2] {
+        let [ended, killed] = ["ended", "killed"].map(|name| dir.join(name));
+        let stocks = Exchange::from_text("1 1000 10\n").unwrap();
+        let choice = StoreChoice { kind, path: ended.clone(), accept_loss: false };
+        let locked = Locked::take(&choice, &mut Vec::new()).unwrap();
+        let opened = locked.open(Durability::Group, &stocks, 7).unwrap();
+        let Opened { mut store, mut state, .. } = opened;
+        for _ in 0..30 {
+            let record = state.trade(&Order::new(Side::Buy, 1, 1).unwrap(), None).1.unwrap();
+            store.commit(&[record]).unwrap();
+        }
+        copy_store(kind, &ended, &killed).unwrap();
+        let [from, to] = [&ended, &killed].map(|path| with_suffix(path, mark::SUFFIX));
+        fs::copy(from, to).unwrap();
+        drop(store);
+        [ended, killed]
+    }
+
+    /// Sets the permissions of a directory and everything below it, and adds their names.
+    fn restrict(path: &Path, of_dirs: u32, of_files: u32, names: &mut Vec<PathBuf>) {
+        let is_dir = path.is_dir();
+        let entries = is_dir.then(|| fs::read_dir(path).unwrap()).into_iter().flatten();
+        entries.for_each(|entry| restrict(&entry.unwrap().path(), of_dirs, of_files, names));
+        let mode = if is_dir { of_dirs } else { of_files };
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        names.push(path.to_owned());
+    }
+
+    #[test]
+    fn a_store_without_write_access_is_read_and_unchanged() {
+        if as_nobody("store::tool::tests::a_store_without_write_access_is_read_and_unchanged") {
+            return;
+        }
+        for kind in [StoreKind::Log, StoreKind::Sqlite, StoreKind::Redb, StoreKind::Fjall] {
+            let place = tempfile::tempdir().unwrap();
+            let dir = place.path().join("stores");
+            fs::create_dir(&dir).unwrap();
+            let stores = ended_and_killed(kind, &dir);
+            let writable = stores.each_ref().map(|path| facts(path));
+            assert!(writable.iter().all(|facts| facts.orders == 30 && facts.problem().is_none()));
+            for of_files in [0o600, 0o400] {
+                let (mut before, mut after) = (Vec::new(), Vec::new());
+                restrict(&dir, 0o500, of_files, &mut before);
+                for (path, expected) in stores.iter().zip(&writable) {
+                    assert_eq!(facts(path), *expected, "{kind} {of_files:o}");
+                    let copy = place.path().join(format!("copy-{of_files:o}"));
+                    assert_eq!(backup_store(path, &copy).unwrap().latest, 30, "{kind}");
+                    remove(&copy).unwrap();
+                    fs::remove_file(with_suffix(&copy, mark::SUFFIX)).unwrap();
+                    // A server that uses it must be able to pause for a backup.
+                    let _held = Guard::take_to_read(path).unwrap();
+                    let error = inspect_store(path, &mut |_| {}).unwrap_err().to_string();
+                    assert!(error.contains("ioloom store backup"), "{kind}: {error}");
+                    if of_files == 0o400 {
+                        let error = backup_store(path, &copy).unwrap_err().to_string();
+                        assert!(error.contains("Permission denied"), "{kind}: {error}");
+                    }
+                }
+                restrict(&dir, 0o700, 0o600, &mut after);
+                before.sort();
+                after.sort();
+                assert_eq!(before, after, "{kind} {of_files:o}");
+            }
+        }
+    }
+
     #[test]
     fn the_backup_of_a_database_is_a_file_and_its_mark() {
         let dir = tempfile::tempdir().unwrap();

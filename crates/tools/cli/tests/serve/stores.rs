@@ -33,8 +33,13 @@ fn a_running_store_is_backed_up_and_the_copy_is_restored() {
             "locked by",
             "ioloom store backup",
         ]);
-        let made = store(&place, &["backup", "stock.txt.store", "copy", "--json"]).ended(0).json();
+        let mut made =
+            store(&place, &["backup", "stock.txt.store", "copy", "--json"]).ended(0).json();
         assert_eq!((&made["log_number"], &made["intact"]), (&5.into(), &true.into()), "{kind}");
+        assert_eq!(made["mark"]["acknowledged"], 5, "{kind}: {made}");
+        let found = store(&place, &["inspect", "copy", "--json"]).ended(0).json();
+        made["command"] = found["command"].clone();
+        assert_eq!(made, found, "{kind}");
         store(&place, &["backup", "stock.txt.store", "copy"]).ended(1).one_error(&["File exists"]);
         order(&server, 6, 7);
         server.kill();
@@ -66,6 +71,18 @@ fn a_running_store_is_backed_up_and_the_copy_is_restored() {
         let server = Served::in_dir(place.path(), &[]);
         order(&server, 1, 8);
     }
+}
+
+#[test]
+fn a_backup_is_not_written_to_standard_output() {
+    let place = place();
+    let mut server = Served::in_dir(place.path(), &["--store", "log"]);
+    server.kill();
+    let refused = store(&place, &["backup", "stock.txt.store", "-"]).ended(2);
+    refused.one_error(&["store backup does not write to standard output", "'./-'"]);
+    assert!(!place.at("-").exists() && !place.at("-.mark").exists());
+    store(&place, &["backup", "stock.txt.store", "./-"]).ended(0);
+    assert!(place.at("-").exists());
 }
 
 #[test]

@@ -31,6 +31,7 @@ use super::interface::{
     Unreadable, invalid,
 };
 use crate::choice::{Durability, StoreKind};
+use crate::lock::open_to_lock;
 use frame::{CONTENT_MAX, Frames, Head, Kind, Source};
 use ioloom_exchange::{Line, Record, State};
 use ioloom_failure::Operation;
@@ -55,8 +56,8 @@ const LOCKED_MAX: Duration = Duration::from_secs(2);
 /// Interval between attempts to get the lock.
 const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
-const DAMAGED: &str = "restore an intact copy, or remove it to start over from the stock file, which \
-     may lack orders";
+const DAMAGED: &str = "restore a backup, or remove the store and its mark to start over from the \
+     stock file, which may lack orders";
 
 const LOST: &str = "the server stopped, because acknowledged orders are no longer in the store; \
      restore a backup of it";
@@ -202,6 +203,19 @@ pub(super) fn prove(
 ) -> Result<Proven, StoreError> {
     let options = LogOptions { kind, durability, bounds: Bounds::default() };
     let (file, found) = Log::read(path, options, each)?;
+    Ok(proven(path, options, file, found))
+}
+
+/// Like [`prove`], for a program that does not use the log: it need not be writable.
+pub(super) fn prove_to_read(path: &Path, each: EachOrder<'_>) -> Result<Proven, StoreError> {
+    let (kind, durability) = (StoreKind::Log, Durability::Os);
+    let options = LogOptions { kind, durability, bounds: Bounds::default() };
+    let file = open_to_lock(path).map_err(StoreError::unusable(Operation::Open, path))?;
+    let found = Log::read_file(&file, path, options, each)?;
+    Ok(proven(path, options, file, found))
+}
+
+fn proven(path: &Path, options: LogOptions, file: OwnedFd, found: Found) -> Proven {
     let unreadable = found.is_torn.then(|| Unreadable {
         file: path.to_owned(),
         from: found.end,
@@ -215,23 +229,34 @@ pub(super) fn prove(
     let begin = move || -> Result<Box<dyn Store>, StoreError> {
         Ok(Box::new(Log::begin(&path, options, file, found)?.0))
     };
-    Ok(Proven { state, hashes, unreadable, position, begin: Box::new(begin) })
+    Proven { state, hashes, unreadable, position, begin: Box::new(begin) }
 }
 
 impl Log {
-    /// Opens, locks and reads a log without modifying it.
+    /// Opens a log to use it, locks and reads it without modifying it.
     fn read(
         path: &Path,
         options: LogOptions,
         each: EachOrder<'_>,
     ) -> Result<(OwnedFd, Found), StoreError> {
-        let unusable = StoreError::unusable(Operation::Open, path);
-        let file = writing::open(path, options.kind, options.durability).map_err(&unusable)?;
-        if !lock(&file, path).map_err(&unusable)? {
+        let file = writing::open(path, options.kind, options.durability)
+            .map_err(StoreError::unusable(Operation::Open, path))?;
+        let found = Self::read_file(&file, path, options, each)?;
+        Ok((file, found))
+    }
+
+    /// Locks and reads an open log.
+    fn read_file(
+        file: &OwnedFd,
+        path: &Path,
+        options: LogOptions,
+        each: EachOrder<'_>,
+    ) -> Result<Found, StoreError> {
+        if !lock(file, path).map_err(StoreError::unusable(Operation::Open, path))? {
             return Err(StoreError::locked(path, None));
         }
         let unreadable = |error, advice| StoreError::new(Operation::Read, path, error, advice);
-        let found = recover::read(&file, each).map_err(|problem| match problem {
+        let found = recover::read(file, each).map_err(|problem| match problem {
             Problem::Read(error) => StoreError::unusable(Operation::Read, path)(error),
             Problem::NotOurs => {
                 unreadable(invalid("not a store of this type and version"), OTHER_PATH)
@@ -247,10 +272,10 @@ impl Log {
             );
             return Err(StoreError::new(Operation::Open, path, unaligned, OTHER_KIND));
         }
-        writing::check(options.kind, &file).map_err(|reason| {
+        writing::check(options.kind, file).map_err(|reason| {
             StoreError::new(Operation::Open, path, io::Error::other(reason), OTHER_KIND)
         })?;
-        Ok((file, found))
+        Ok(found)
     }
 
     /// Starts to use a log: truncates everything after its last frame, and syncs it.
