@@ -107,7 +107,9 @@ pub(crate) struct ClaimsArgs {
 struct VerifyArgs {
     /// Verify all undecided claims
     ///
-    /// Claims that an earlier session with the same test gave up are left out.
+    /// Claims are left out if an earlier session with the same test gave up, or if they would stay
+    /// undecided with 30 blocks like those stored. Stored sessions of fewer than 12 blocks do not
+    /// count, nor do disturbed blocks.
     #[arg(long, requires = "verify", conflicts_with = "ids")]
     open: bool,
 
@@ -176,7 +178,10 @@ struct VerifyArgs {
 pub(crate) fn run(args: &ClaimsArgs) -> Ended {
     let ledger = Ledger::read(args.claims.as_deref())?;
     let claims = chosen(&ledger, args)?;
-    let (mut all, mut exit) = sessions::all(&args.store)?;
+    let (mut all, mut exit) = match args.verify {
+        true => sessions::all_so_far(&args.store)?,
+        false => sessions::all(&args.store)?,
+    };
     if args.verify {
         let verified = verify(args, &ledger, &claims, all)?;
         exit = if verified == Exit::Ok { exit } else { verified };

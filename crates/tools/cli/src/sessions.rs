@@ -167,6 +167,15 @@ pub(crate) fn batch_names(store: &Store, word: &str) -> Result<Vec<String>, Fail
 /// precedence. What cannot be read is skipped with a message; the exit code says whether that was a damaged
 /// session of the store.
 pub(crate) fn all(arg: &StoreArg) -> Result<(Vec<Session>, Exit), Failure> {
+    let dir = arg.dir()?;
+    if arg.store.is_some() && !dir.exists() {
+        return Err(Failure::failed(format!("no store in {}", quoted(&dir))));
+    }
+    all_so_far(arg)
+}
+
+/// Returns what [`all`] does, for commands that create the store.
+pub(crate) fn all_so_far(arg: &StoreArg) -> Result<(Vec<Session>, Exit), Failure> {
     let (mut sessions, mut exit) = (Vec::new(), Exit::Ok);
     let dir = arg.dir()?;
     if dir.exists() {
@@ -177,8 +186,6 @@ pub(crate) fn all(arg: &StoreArg) -> Result<(Vec<Session>, Exit), Failure> {
         if errors.iter().any(|error| !matches!(error, StoreError::SameName { .. })) {
             exit = Exit::Failed;
         }
-    } else if arg.store.is_some() {
-        return Err(Failure::failed(format!("no store in {}", quoted(&dir))));
     }
     for dir in exports(Path::new(KEPT)) {
         let kept = Store::open_to_read(&dir).map_err(Failure::failed);
