@@ -376,7 +376,7 @@ fn table(verdicts: &[ClaimVerdict], width: usize) -> String {
     for v in verdicts {
         let word = format!("{} {}", v.verdict.icon(), v.verdict);
         let mut text = v.statement.clone();
-        if v.evidence.blocks > 0 {
+        if v.evidence.blocks > 0 && v.evidence.effect.is_some() {
             text.push_str(&format!("\n{}, {} blocks", effect(&v.evidence), v.evidence.blocks));
         }
         if let Some((first, more)) = v.needs.split_first() {
@@ -406,7 +406,7 @@ fn number(value: f64) -> String {
 
 /// Formats the effect and its interval compactly.
 fn effect(evidence: &Evidence) -> String {
-    let Some(value) = evidence.effect else { return String::new() };
+    let Some(value) = evidence.effect else { return "no effect".to_owned() };
     let interval = evidence.lo.zip(evidence.hi);
     let interval = interval.map(|(lo, hi)| format!(" [{}, {}]", number(lo), number(hi)));
     format!("{} {}{}", evidence.effect_is, number(value), interval.unwrap_or_default())
