@@ -57,6 +57,8 @@ pub fn study(input: &Input, groups: &[Group<'_>], headlines: &[Headline<'_, '_>]
         "version": input.version,
         "started_unix_ms": input.started_unix_ms,
         "duration_s": input.duration_s,
+        "ended": input.continued_by.is_none(),
+        "runs_planned": input.runs_planned,
         "since": input.since,
         "machine": input.machine,
         "groups": groups.iter().map(group).collect::<Vec<_>>(),
