@@ -82,3 +82,14 @@ fn every_format_says_that_a_session_has_not_ended() {
     let merged = merge(&[("here".to_owned(), data.clone())]).expect("a report");
     assert!(merged.contains(&format!("not finished ({runs})")), "{merged}");
 }
+
+/// With few blocks, the same blocks choose the best of several arms and compare it.
+#[test]
+fn an_unknown_confidence_is_null() {
+    let mut input = sample(1);
+    input.records.retain(|record| record.key.block < 3);
+    let data = json(std::slice::from_ref(&input));
+    let ratios = data["studies"][0]["ratios"].as_array().expect("ratios");
+    assert!(ratios.iter().any(|r| r["confidence"].is_null() && r["low"].is_number()), "{ratios:?}");
+    assert!(ratios.iter().all(|r| r["confidence"] != 0.0), "{ratios:?}");
+}

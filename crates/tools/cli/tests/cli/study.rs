@@ -81,6 +81,12 @@ fn a_file_that_cannot_be_written_is_an_error_before_the_first_run() {
         let study = ["study", "tiny", "--studies", &studies, flag, "-"];
         home.run(&study).one_error(2, &[flag, "does not write to standard output"]);
     }
+    for same in ["file", "new.html"] {
+        let other = format!("./{same}");
+        let study = ["study", "tiny", "--studies", &studies, "--report", same, "--export", &other];
+        home.run(&study).one_error(2, &["--report and --export name the same file"]);
+        assert!(!home.path("new.html").exists());
+    }
     assert_eq!(std::fs::read_dir(home.store().join("sessions")).unwrap().count(), 0);
 }
 
@@ -100,6 +106,7 @@ fn latest_is_every_session_of_a_command() {
     let picture = |wanted: &str| home.run(&["report", "--studies", &studies, "--picture", wanted]);
     picture("two").one_error(2, &["several studies", "second/two or tiny/two"]);
     assert!(picture("second/two").well().out.contains("<svg"));
+    picture("nothing").one_error(2, &["no runs of experiment 'nothing'"]);
     picture("second/two:nowhere").one_error(2, &["no chart of 'second/two:nowhere'"]);
 }
 
