@@ -404,9 +404,12 @@ fn number(value: f64) -> String {
     }
 }
 
+/// Stands for an effect that no runs show.
+const NO_NUMBER: &str = "no measured number";
+
 /// Formats the effect and its interval compactly.
 fn effect(evidence: &Evidence) -> String {
-    let Some(value) = evidence.effect else { return "no effect".to_owned() };
+    let Some(value) = evidence.effect else { return NO_NUMBER.to_owned() };
     let interval = evidence.lo.zip(evidence.hi);
     let interval = interval.map(|(lo, hi)| format!(" [{}, {}]", number(lo), number(hi)));
     format!("{} {}{}", evidence.effect_is, number(value), interval.unwrap_or_default())
@@ -446,7 +449,7 @@ fn in_full(claim: &Claim, verdict: &ClaimVerdict, machine: Option<&str>, width: 
     let ours = if verdict.evidence.blocks > 0 {
         format!("{}, {} blocks", effect(&verdict.evidence), verdict.evidence.blocks)
     } else {
-        "no measured number".to_owned()
+        NO_NUMBER.to_owned()
     };
     let published = session_report::published(verdict);
     say("Published", if published.is_empty() { "no number" } else { &published });
