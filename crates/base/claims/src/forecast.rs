@@ -5,9 +5,30 @@
 //! and [`rule`] judges them. This is a stopping rule, not evidence: the repeated blocks are never
 //! stored, and a claim given up by mistake only stays undecided.
 
+use crate::evaluation::disturbed;
 use crate::rule::Rule;
+use crate::verdict::Part;
 use ioloom_model::RunRecord;
 use std::collections::BTreeMap;
+
+/// Returns the runs of the sessions that have begun as many blocks of an experiment as the first look needs. Fewer
+/// blocks do not show the noise, and one of them would become many.
+pub fn from_first_look(mut records: Vec<RunRecord>) -> Vec<RunRecord> {
+    let mut begun: BTreeMap<(String, String), u32> = BTreeMap::new();
+    let place = |record: &RunRecord| (record.key.session.clone(), record.key.experiment.clone());
+    for record in &records {
+        let blocks = begun.entry(place(record)).or_default();
+        *blocks = (*blocks).max(record.key.block + 1);
+    }
+    records.retain(|record| begun[&place(record)] >= Rule::LOOKS[0]);
+    records
+}
+
+/// Reports whether the blocks behind a result were disturbed, so that they do not show what quiet blocks would
+/// decide.
+pub fn is_disturbed(part: &Part) -> bool {
+    part.doubts.iter().any(|doubt| disturbed::excludes(*doubt))
+}
 
 /// Returns the runs of a session with its blocks repeated in order up to a number of blocks.
 pub fn repeated(records: &[RunRecord], blocks: u32) -> Vec<RunRecord> {

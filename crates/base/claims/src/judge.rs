@@ -34,7 +34,7 @@ use crate::verdict::{
     Agreement, ClaimVerdict, Effect, Evidence, Part, PublishedValue, SessionEffect,
 };
 use ioloom_model::{Doubt, RunRecord, Verdict};
-use ioloom_stats::{Claimed, benjamini_hochberg};
+use ioloom_stats::{Claimed, INTERVAL_MIN, benjamini_hochberg};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A contrast with its results on one machine.
@@ -153,7 +153,10 @@ fn assess<'a, 'c>(
             if sequential.contains(session.name) {
                 result = from_first_look(result, session.blocks(&locations));
             }
-            found.push(InSession::new(session, result, (scaled, number)));
+            let few = of_few_blocks(&result, session, kind, rule);
+            let mut one = InSession::new(session, result, (scaled, number));
+            one.few = few;
+            found.push(one);
         }
     }
     if found.is_empty() {
@@ -167,6 +170,25 @@ fn assess<'a, 'c>(
     let mut assessed = Assessed { machine, contrast, found, chosen: 0 };
     assessed.choose(rule, sequential);
     assessed
+}
+
+/// Returns what the blocks of a session show that are too few for a verdict: an effect if they have an interval.
+fn of_few_blocks(
+    result: &Result<Finding<'_>, Gap>,
+    session: &SessionRuns<'_>,
+    kind: &dyn Kind,
+    rule: Rule,
+) -> Evidence {
+    let Err(Gap::FewBlocks { have, .. }) = result else { return Evidence::default() };
+    let rule = Rule { blocks_min: INTERVAL_MIN, ..rule };
+    let context = Context { records: session.records.clone(), rule };
+    match kind.evaluate(&context) {
+        Ok(finding) => finding.evidence,
+        Err(_) => {
+            let sessions = vec![session.name.to_owned()];
+            Evidence { blocks: *have, sessions, ..Evidence::default() }
+        }
+    }
 }
 
 /// Withholds what a sequential session shows before its first look, even a counterexample. The reason why arms
@@ -400,7 +422,8 @@ fn judged(assessed: &Assessed<'_, '_>, test: &Test, note: bool, rule: Rule) -> J
             if without_runs && kind.skipped_by_quick() {
                 sentence.push_str(" (quick mode does not run them)");
             }
-            let part = Part { verdict: gap.verdict(), sentence, ..blank };
+            let evidence = assessed.deciding().few.clone();
+            let part = Part { verdict: gap.verdict(), sentence, evidence, ..blank };
             return Judged { part, without_runs, recomputed };
         }
     };

@@ -5,7 +5,7 @@ use crate::evaluation::gap::Gap;
 use crate::evaluation::runs::at_location;
 use crate::location::Location;
 use crate::rule::Rule;
-use crate::verdict::SessionEffect;
+use crate::verdict::{Evidence, SessionEffect};
 use ioloom_model::RunRecord;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,6 +63,8 @@ pub(crate) struct InSession<'a> {
     pub(crate) started: u64,
     /// The result, without an answer that was withheld.
     pub(crate) result: Result<Finding<'a>, Gap>,
+    /// What too few blocks show, which decides nothing; empty otherwise.
+    pub(crate) few: Evidence,
     /// The answer of its runs, before other sessions and contrasts are considered.
     answer: Option<bool>,
     /// Whether a set was smaller than the published one.
@@ -81,7 +83,8 @@ impl<'a> InSession<'a> {
     ) -> Self {
         let answer = result.as_ref().ok().and_then(|finding| finding.holds);
         let SessionRuns { name, machine, started, .. } = *of;
-        Self { name, machine, started, result, answer, scaled, number, adjusted: None }
+        let few = Evidence::default();
+        Self { name, machine, started, result, few, answer, scaled, number, adjusted: None }
     }
 
     /// Returns the p-value times the looks at this session and its share of the error rate; `None` without

@@ -101,9 +101,9 @@ pub struct Evidence {
     pub hi: Option<f64>,
     /// What the effect measures.
     pub effect_is: Effect,
-    /// Number of blocks in which every arm finished.
+    /// Number of blocks in which every arm finished; 0 before the first look of a sequential session.
     pub blocks: usize,
-    /// Arms that were compared.
+    /// Arms that were compared; empty without an effect.
     pub arms: Vec<String>,
     /// Sessions of the runs.
     pub sessions: Vec<String>,
@@ -127,7 +127,8 @@ pub struct Part {
     pub sentence: String,
     /// Whether this is a note, which does not affect the verdict of the claim.
     pub note: bool,
-    /// Two-sided p-value of the answer; 1 if the numbers allow both answers, `None` without runs.
+    /// Two-sided p-value of the answer; 1 if the numbers allow both answers, `None` without runs or with too few
+    /// blocks for a verdict.
     pub p: Option<f64>,
     /// The p-value corrected for all contrasts that the same session measured: the smallest false
     /// discovery rate at which the contrast is decided.

@@ -109,7 +109,7 @@ pub struct Experiment {
     /// smaller number, unless the experiment is selected by name.
     #[serde(default = "twelve")]
     pub blocks_full: u32,
-    /// Number of blocks in quick mode; a verdict requires at least 8.
+    /// Number of blocks in quick mode; a verdict requires at least 12.
     #[serde(default = "eight")]
     pub blocks_quick: u32,
     /// Whether one arm runs twice per block, to measure the noise between runs of the same plan.

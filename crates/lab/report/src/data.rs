@@ -11,6 +11,7 @@
 //! significant digits and call percentiles three, which is more precise than they are repeatable.
 
 use crate::advice::Advice;
+use crate::estimate::Ratio;
 use crate::figures::role_times;
 use crate::group::Group;
 use crate::headline::Headline;
@@ -57,6 +58,8 @@ pub fn study(input: &Input, groups: &[Group<'_>], headlines: &[Headline<'_, '_>]
         "version": input.version,
         "started_unix_ms": input.started_unix_ms,
         "duration_s": input.duration_s,
+        "ended": input.continued_by.is_none(),
+        "runs_planned": input.runs_planned,
         "since": input.since,
         "machine": input.machine,
         "groups": groups.iter().map(group).collect::<Vec<_>>(),
@@ -231,11 +234,16 @@ fn advice(input: &Input, groups: &[Group<'_>]) -> Vec<Value> {
             "rival_high": rival.map(|(_, r)| r.ends.high),
             "low": ratio.map(|r| r.ends.low),
             "high": ratio.map(|r| r.ends.high),
-            "confidence": ratio.map(|r| r.ends.confidence),
+            "confidence": ratio.and_then(confidence),
             "n": ratio.map(|r| r.n),
         })
     };
     crate::advice::advice(input, groups).iter().map(one).collect()
+}
+
+/// Returns the confidence of the ends of a ratio; `None` if it is unknown, because the same blocks chose and compare.
+fn confidence(ratio: Ratio) -> Option<f64> {
+    Some(ratio.ends.confidence).filter(|confidence| *confidence > 0.0)
 }
 
 fn ratios<'h>(h: &'h Headline<'_, '_>) -> impl Iterator<Item = Value> + 'h {
@@ -248,7 +256,7 @@ fn ratios<'h>(h: &'h Headline<'_, '_>) -> impl Iterator<Item = Value> + 'h {
             "slowdown": ratio.map(|r| 1.0 / r.value),
             "low": ratio.map(|r| r.ends.low),
             "high": ratio.map(|r| r.ends.high),
-            "confidence": ratio.map(|r| r.ends.confidence),
+            "confidence": ratio.and_then(confidence),
             "n": ratio.map(|r| r.n),
         })
     })

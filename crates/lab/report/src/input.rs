@@ -100,6 +100,10 @@ pub struct Input {
     pub machine: MachineFacts,
     /// Every run of this session, in any order.
     pub records: Vec<RunRecord>,
+    /// Number of runs in the list of the session.
+    pub runs_planned: usize,
+    /// The command that continues the session; `None` if it has ended.
+    pub continued_by: Option<&'static str>,
     /// Whether the files are a directory of the user, which can have the name of a file set of the study.
     pub user_files: bool,
     /// Traced runs; the first two are drawn on one axis.
@@ -110,7 +114,7 @@ pub struct Input {
     pub session: String,
     /// When it started, milliseconds since 1970.
     pub started_unix_ms: u64,
-    /// How long it took, seconds.
+    /// How long it took, seconds, without the time between a command and the one that resumed it.
     pub duration_s: f64,
     /// Version and commit of the program.
     pub version: String,
@@ -159,6 +163,13 @@ impl Input {
         }
     }
 
+    /// Says that the session has not ended, and how to continue it; `None` if it has ended.
+    pub fn unfinished(&self) -> Option<String> {
+        let command = self.continued_by?;
+        let (name, runs) = (&self.study.name, runs_done(std::slice::from_ref(self)));
+        Some(format!("Study {name} is not finished: {runs} runs; continue with {command}."))
+    }
+
     /// Returns the start time of the study in UTC, to the second.
     pub fn started(&self) -> String {
         i64::try_from(self.started_unix_ms)
@@ -175,4 +186,17 @@ impl Input {
     pub fn duration(&self) -> String {
         ioloom_model::units::format_ns(self.duration_s * 1e9)
     }
+}
+
+/// Returns the number of runs, with that of the planned ones if a session has not ended.
+pub(crate) fn runs_done(inputs: &[Input]) -> String {
+    let done: usize = inputs.iter().map(|input| input.records.len()).sum();
+    if inputs.iter().all(|input| input.continued_by.is_none()) {
+        return done.to_string();
+    }
+    let planned = |input: &Input| match input.continued_by {
+        Some(_) => input.runs_planned,
+        None => input.records.len(),
+    };
+    format!("{done} of {}", inputs.iter().map(planned).sum::<usize>())
 }

@@ -6,7 +6,7 @@ use crate::first_page::FirstPage;
 use crate::fit::NAME_MAX;
 use crate::group::{Group, groups};
 use crate::headline::{answer, headlines, plain_text};
-use crate::input::Input;
+use crate::input::{Input, runs_done};
 use crate::markup::controls;
 
 /// Returns the report of one or more studies as Markdown.
@@ -28,6 +28,9 @@ pub fn markdown(inputs: &[Input]) -> String {
             out.push_str(&format!("\n{}\n", page.score));
         }
     }
+    for text in inputs.iter().filter_map(Input::unfinished) {
+        out.push_str(&format!("\n{}\n", escaped(&text)));
+    }
     for since in inputs.iter().filter_map(|input| input.since.as_deref()) {
         out.push_str(&format!("\n{}\n", escaped(since)));
     }
@@ -37,7 +40,7 @@ pub fn markdown(inputs: &[Input]) -> String {
             "\nSession {}, {} mode, {} runs, {}.\n",
             input.session,
             input.mode.name(),
-            input.records.len(),
+            runs_done(std::slice::from_ref(input)),
             input.started()
         ));
         if page.is_none() {

@@ -107,8 +107,17 @@ fn machine(document: &Value) -> String {
         .map(|mode| format!(", {mode} mode"))
         .collect();
     modes.dedup();
+    modes.extend(list(&document["studies"]).iter().filter_map(unfinished));
     let (cpu, kernel) = (word("cpu_model"), word("kernel"));
     escaped(&format!("{cpu}, {cpus} CPUs, {memory} of memory, {kernel}{}", modes.concat()))
+}
+
+/// Says that a study has not ended. Documents of earlier versions do not show it.
+fn unfinished(study: &Value) -> Option<String> {
+    let is_unfinished = study["ended"].as_bool() == Some(false);
+    let (name, done) = (part_of(study, "study"), &study["runs"]["count"]);
+    let planned = &study["runs_planned"];
+    is_unfinished.then(|| format!(", {name} not finished ({done} of {planned} runs)"))
 }
 
 /// Writes every doubt of each study with its experiments and what to do.

@@ -10,7 +10,7 @@ use crate::first_page::{FirstPage, OF_SESSION};
 use crate::fit::{NAME_MAX, TEXT_MAX, clipped, left_out};
 use crate::group::{NotRunReason, groups, not_run};
 use crate::headline::{Headline, answer, chosen, headlines, plain_text};
-use crate::input::{Input, Verdict};
+use crate::input::{Input, Verdict, runs_done};
 use crate::markup::controls;
 use crate::quantity::{bracketed, ratio, ratio_ends};
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
@@ -58,6 +58,9 @@ fn first_page(page: &FirstPage<'_, '_>, inputs: &[Input], width: usize, color: b
     let paint = Paint { color };
     let mut head = String::new();
     push_wrapped(&mut head, &page.machine, width, 2);
+    for text in inputs.iter().filter_map(Input::unfinished) {
+        push_wrapped(&mut head, &clean(&text), width, 2);
+    }
     head.push('\n');
     let mut tail = String::new();
     if !page.score.is_empty() {
@@ -148,11 +151,14 @@ fn summary(input: &Input, width: usize, color: bool, last: bool) -> String {
     let groups = groups(input);
     let headlines = headlines(&groups);
     let mut out = String::new();
-    let title =
-        format!("{} ({}, {} runs)", input.study.title, input.mode.name(), input.records.len());
+    let runs = runs_done(std::slice::from_ref(input));
+    let title = format!("{} ({}, {runs} runs)", input.study.title, input.mode.name());
     for line in wrap(&title, width, 0) {
         out.push_str(&paint.bold(&line));
         out.push('\n');
+    }
+    if let Some(text) = input.unfinished() {
+        push_wrapped(&mut out, &clean(&text), width, 2);
     }
     out.push('\n');
     for sentence in answer(&headlines, &groups).iter().filter(|s| !s.is_empty()) {

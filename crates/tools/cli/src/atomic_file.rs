@@ -20,6 +20,18 @@ pub(crate) fn refuse_dash(flag: &str, path: Option<&Path>) -> Result<(), Failure
     Ok(())
 }
 
+/// Returns the path without links of an output file, or `None` for what is not a file, such as a device.
+pub(crate) fn place(file: &Path) -> Option<PathBuf> {
+    if file.as_os_str() == "-" {
+        return None;
+    }
+    if let Ok(place) = file.canonicalize() {
+        return place.is_file().then_some(place);
+    }
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    Some(parent.unwrap_or(Path::new(".")).canonicalize().ok()?.join(file.file_name()?))
+}
+
 /// Writes `bytes` to `path`, whose directory must exist.
 ///
 /// # Errors

@@ -107,7 +107,9 @@ pub(crate) struct ClaimsArgs {
 struct VerifyArgs {
     /// Verify all undecided claims
     ///
-    /// Claims that an earlier session with the same test gave up are left out.
+    /// Claims are left out if an earlier session with the same test gave up, or if they would stay
+    /// undecided with 30 blocks like those stored. Stored sessions of fewer than 12 blocks do not
+    /// count, nor do disturbed blocks.
     #[arg(long, requires = "verify", conflicts_with = "ids")]
     open: bool,
 
@@ -176,7 +178,10 @@ struct VerifyArgs {
 pub(crate) fn run(args: &ClaimsArgs) -> Ended {
     let ledger = Ledger::read(args.claims.as_deref())?;
     let claims = chosen(&ledger, args)?;
-    let (mut all, mut exit) = sessions::all(&args.store)?;
+    let (mut all, mut exit) = match args.verify {
+        true => sessions::all_so_far(&args.store)?,
+        false => sessions::all(&args.store)?,
+    };
     if args.verify {
         let verified = verify(args, &ledger, &claims, all)?;
         exit = if verified == Exit::Ok { exit } else { verified };
@@ -371,7 +376,7 @@ fn table(verdicts: &[ClaimVerdict], width: usize) -> String {
     for v in verdicts {
         let word = format!("{} {}", v.verdict.icon(), v.verdict);
         let mut text = v.statement.clone();
-        if v.evidence.blocks > 0 {
+        if v.evidence.blocks > 0 && v.evidence.effect.is_some() {
             text.push_str(&format!("\n{}, {} blocks", effect(&v.evidence), v.evidence.blocks));
         }
         if let Some((first, more)) = v.needs.split_first() {
@@ -399,9 +404,12 @@ fn number(value: f64) -> String {
     }
 }
 
+/// Stands for an effect that no runs show.
+const NO_NUMBER: &str = "no measured number";
+
 /// Formats the effect and its interval compactly.
 fn effect(evidence: &Evidence) -> String {
-    let Some(value) = evidence.effect else { return String::new() };
+    let Some(value) = evidence.effect else { return NO_NUMBER.to_owned() };
     let interval = evidence.lo.zip(evidence.hi);
     let interval = interval.map(|(lo, hi)| format!(" [{}, {}]", number(lo), number(hi)));
     format!("{} {}{}", evidence.effect_is, number(value), interval.unwrap_or_default())
@@ -441,7 +449,7 @@ fn in_full(claim: &Claim, verdict: &ClaimVerdict, machine: Option<&str>, width: 
     let ours = if verdict.evidence.blocks > 0 {
         format!("{}, {} blocks", effect(&verdict.evidence), verdict.evidence.blocks)
     } else {
-        "no measured number".to_owned()
+        NO_NUMBER.to_owned()
     };
     let published = session_report::published(verdict);
     say("Published", if published.is_empty() { "no number" } else { &published });

@@ -190,7 +190,7 @@ fn picture(inputs: &[Input], wanted: &str, session: &str) -> Result<String, Fail
     }
     if charts.is_empty() {
         let words = format!("session {session} has no runs of experiment '{experiment}'");
-        return Err(Failure::failed(words));
+        return Err(Failure::usage(words));
     }
     if studies.len() > 1 {
         let names: Vec<_> = studies.iter().map(|study| format!("{study}/{experiment}")).collect();

@@ -72,6 +72,7 @@ fn of_study(
     store: &Path,
 ) -> (Input, Vec<ClaimVerdict>) {
     let evidence = ledger.evidence(vec![session.clone()]);
+    let (duration_ms, continued_by) = (session.running_ms(), continued_by(&session));
     let mut header = session.header;
     let mut study = study.unwrap_or_else(|| spec(&mut header, studies));
     as_planned(&mut study, &header.comparisons);
@@ -85,12 +86,6 @@ fn of_study(
     let curves = |arm: &str, name: &str| recorded_curve(&records, arm, name);
     let rows: Vec<ClaimRow> =
         claims.iter().zip(&verdicts).map(|(c, v)| claim_row(c, v, &curves)).collect();
-    let last_ms = records.last().map(|r| {
-        let elapsed_ns = r.measured().map_or(0, |m| m.elapsed_ns);
-        r.started_unix_ms + elapsed_ns / 1_000_000
-    });
-    let ended_ms = session.end.as_ref().map(|e| e.ended_unix_ms).or(last_ms);
-    let duration_ms = ended_ms.map_or(0, |ended| ended.saturating_sub(header.started_unix_ms));
     let doubts = doubts(session.end.as_ref().map_or(&[], |e| &e.doubts), &verdicts);
     let explained = explained(&study, &records);
     let metric_names = metric_names(&study);
@@ -103,6 +98,8 @@ fn of_study(
         command: header.command.join(" "),
         machine: header.machine,
         records,
+        runs_planned: header.order.len(),
+        continued_by,
         user_files,
         pictures,
         verdicts: rows,
@@ -123,6 +120,15 @@ fn of_study(
         prefix: String::new(),
     };
     (input, verdicts)
+}
+
+/// Returns the command that continues a session, unless it has ended.
+fn continued_by(session: &Session) -> Option<&'static str> {
+    let command = match session.header.sequential {
+        Some(_) => "the same ioloom claims --verify command",
+        None => "ioloom study --resume and the same options",
+    };
+    session.end.is_none().then_some(command)
 }
 
 /// Returns whether the files of a session are a directory of the user.

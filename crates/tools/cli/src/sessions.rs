@@ -28,13 +28,13 @@ fn no_results(dir: &Path) -> Failure {
     Failure::failed(format!("no results in {}; run `ioloom study` first", short(dir)))
 }
 
-/// Returns the sessions of a store without duplicates, oldest first. Those that cannot be read are
+/// Returns the sessions of a store without duplicates, oldest first, and whether others cannot be read. Those are
 /// reported and left out.
-fn list(store: &Store) -> Result<Vec<SessionFile>, Failure> {
-    let Listing { mut files, errors } = store.list().map_err(Failure::failed)?;
+fn list(store: &Store) -> Result<(Vec<SessionFile>, bool), Failure> {
+    let Listing { mut files, mut errors } = store.list().map_err(Failure::failed)?;
+    errors.extend(once(store, &mut files));
     report_unreadable(&errors);
-    report_unreadable(&once(store, &mut files));
-    Ok(files)
+    Ok((files, !errors.is_empty()))
 }
 
 /// Removes further files of the same sessions of a store, and other sessions of the same name. Returns an
@@ -91,7 +91,11 @@ pub(crate) fn read_named(store: &Store, name: &str) -> Result<Session, Failure> 
 
 /// Resolves a name, a prefix, `latest` or `latest-N` to a session name.
 pub(crate) fn pick(store: &Store, word: &str) -> Result<String, Failure> {
-    let files = list(store)?;
+    let (files, has_unreadable) = list(store)?;
+    if files.is_empty() && has_unreadable {
+        let dir = short(store.dir());
+        return Err(Failure::failed(format!("no session in {dir} can be read")));
+    }
     if files.is_empty() {
         return Err(no_results(store.dir()));
     }
@@ -149,7 +153,7 @@ pub(crate) fn batch(store: &Store, word: &str) -> Result<Vec<Session>, Failure> 
 /// Returns the names of the selected session and the rest of its batch, in execution order.
 pub(crate) fn batch_names(store: &Store, word: &str) -> Result<Vec<String>, Failure> {
     let name = pick(store, word)?;
-    let files = list(store)?;
+    let (files, _) = list(store)?;
     let meant = files.iter().find(|f| f.header.session == name);
     let Some(batch) = meant.map(|f| f.header.batch().to_owned()) else {
         return Ok(vec![name]);
@@ -167,6 +171,15 @@ pub(crate) fn batch_names(store: &Store, word: &str) -> Result<Vec<String>, Fail
 /// precedence. What cannot be read is skipped with a message; the exit code says whether that was a damaged
 /// session of the store.
 pub(crate) fn all(arg: &StoreArg) -> Result<(Vec<Session>, Exit), Failure> {
+    let dir = arg.dir()?;
+    if arg.store.is_some() && !dir.exists() {
+        return Err(Failure::failed(format!("no store in {}", quoted(&dir))));
+    }
+    all_so_far(arg)
+}
+
+/// Returns what [`all`] does, for commands that create the store.
+pub(crate) fn all_so_far(arg: &StoreArg) -> Result<(Vec<Session>, Exit), Failure> {
     let (mut sessions, mut exit) = (Vec::new(), Exit::Ok);
     let dir = arg.dir()?;
     if dir.exists() {
@@ -177,8 +190,6 @@ pub(crate) fn all(arg: &StoreArg) -> Result<(Vec<Session>, Exit), Failure> {
         if errors.iter().any(|error| !matches!(error, StoreError::SameName { .. })) {
             exit = Exit::Failed;
         }
-    } else if arg.store.is_some() {
-        return Err(Failure::failed(format!("no store in {}", quoted(&dir))));
     }
     for dir in exports(Path::new(KEPT)) {
         let kept = Store::open_to_read(&dir).map_err(Failure::failed);

@@ -34,10 +34,16 @@ impl StudyFiles {
     /// Opens the files at these paths.
     ///
     /// # Errors
-    /// A file cannot be written.
+    /// A file cannot be written, or both paths are of one file.
     pub(crate) fn begin(report: Option<&Path>, export: Option<&Path>) -> Result<Self, Failure> {
         atomic_file::refuse_dash("--report", report)?;
         atomic_file::refuse_dash("--export", export)?;
+        let place = |path: Option<&Path>| path.and_then(atomic_file::place);
+        if let Some(of_report) = place(report)
+            && place(export) == Some(of_report)
+        {
+            return Err(Failure::usage("--report and --export name the same file"));
+        }
         let begin = |path: &Path| -> Result<Later, Failure> {
             // A reader of a pipe would see its end.
             let is_special = path.metadata().is_ok_and(|meta| !meta.is_file());

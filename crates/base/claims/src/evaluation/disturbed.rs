@@ -47,7 +47,7 @@ const EXCLUDING: [(Doubt, &str, &str); 4] = [
 ];
 
 /// Reports whether a doubt excludes the blocks of the runs that carry it.
-pub(super) fn excludes(doubt: Doubt) -> bool {
+pub(crate) fn excludes(doubt: Doubt) -> bool {
     EXCLUDING.iter().any(|(excluding, ..)| *excluding == doubt)
 }
 

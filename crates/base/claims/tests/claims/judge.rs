@@ -336,6 +336,21 @@ fn simulated_compute_limits_the_scope() {
 }
 
 #[test]
+fn too_few_blocks_show_an_effect_and_decide_nothing() {
+    for (blocks, has_effect) in [(3, false), (5, false), (6, true), (8, true), (11, true)] {
+        let found = judge(&[&ratio("less")], &two(80.0, 100.0, blocks), Rule::STANDARD);
+        assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
+        assert_eq!((found.parts[0].p, found.parts[0].holds), (None, None));
+        let evidence = &found.parts[0].evidence;
+        assert_eq!(evidence.blocks, blocks as usize);
+        assert_eq!(evidence.sessions, ["s1"]);
+        assert_eq!(evidence.effect.is_some() && evidence.lo.is_some(), has_effect, "{blocks}");
+        assert_eq!(evidence.arms.is_empty(), !has_effect, "{blocks}");
+        assert_eq!(found.evidence, *evidence);
+    }
+}
+
+#[test]
 fn several_contrasts_make_one_verdict() {
     let (less, more, missing) =
         (ratio("less"), ratio("greater"), ratio("less").replace("\"a\"", "\"z\""));

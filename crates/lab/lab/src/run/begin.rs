@@ -9,7 +9,9 @@ use super::progress::Event;
 use crate::error::LabError;
 use crate::sets::Sets;
 use crate::spec::is_built_in;
-use crate::store::{Listing, STORE_SCHEMA, Session, SessionFile, SessionHeader, Store, Writer};
+use crate::store::{
+    Listing, STORE_SCHEMA, Session, SessionFile, SessionHeader, SessionNote, Store, Writer,
+};
 use crate::subject::Subject;
 use ioloom_model::StudySpec;
 use ioloom_sys::clock;
@@ -101,7 +103,7 @@ fn resume(
             let text = format!("removed a torn last line of {} bytes", session.torn_bytes);
             options.progress.event(&Event::Note(&text));
         }
-        writer.note("resumed", clock::unix_ms())?;
+        writer.note(SessionNote::RESUMED, clock::unix_ms())?;
         let (done, all) = (session.runs.len(), session.header.order.len());
         options.progress.event(&Event::Begun(name, done, all));
         return Ok(Some((writer, session)));

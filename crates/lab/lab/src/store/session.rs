@@ -161,6 +161,11 @@ pub struct SessionNote {
     pub unix_ms: u64,
 }
 
+impl SessionNote {
+    /// Text of the note that a command adds when it resumes the session.
+    pub const RESUMED: &str = "resumed";
+}
+
 /// One line of a session file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -220,6 +225,31 @@ impl Session {
         let is_gap = |slot: &Slot| last.get(&of(slot)).is_some_and(|block| slot.2 < *block);
         let gaps = absent.into_iter().filter(|(_, slot)| is_gap(slot));
         gaps.map(|(position, _)| position).collect()
+    }
+
+    /// Returns how long the commands of the session ran, milliseconds. A command that was interrupted counts up to
+    /// the end of its last stored run, and the time until it was resumed does not count.
+    pub fn running_ms(&self) -> u64 {
+        let run_end = |run: &RunRecord| {
+            let elapsed_ns = run.measured().map_or(0, |measured| measured.elapsed_ns);
+            run.started_unix_ms.saturating_add(elapsed_ns / 1_000_000)
+        };
+        let pictures = self.pictures.iter().map(|picture| &picture.record);
+        let ends: Vec<u64> = self.runs.iter().chain(pictures).map(run_end).collect();
+        let resumed = self.notes.iter().filter(|note| note.text == SessionNote::RESUMED);
+        let mut starts = vec![self.header.started_unix_ms];
+        starts.extend(resumed.map(|note| note.unix_ms));
+        let of_command = |(at, start): (usize, &u64)| {
+            let next = starts.get(at + 1).copied();
+            let is_own = |end: &&u64| **end >= *start && next.is_none_or(|next| **end <= next);
+            let last = ends.iter().filter(is_own).max().copied();
+            let end = match &self.end {
+                Some(end) if next.is_none() => Some(end.ended_unix_ms),
+                _ => last,
+            };
+            end.map_or(0, |end| end.saturating_sub(*start))
+        };
+        starts.iter().enumerate().map(of_command).sum()
     }
 
     /// Returns a failed run for each missing run of an arm with a stored run, for judgements of all runs.

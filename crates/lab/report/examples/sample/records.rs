@@ -75,6 +75,8 @@ pub(crate) fn sample(seed: u64) -> Input {
         is_scaled: false,
         command: format!("ioloom study sample --quick --random {seed} --on '/srv/da ta'"),
         machine: machine(),
+        runs_planned: maker.records.len(),
+        continued_by: None,
         records: maker.records,
         pictures: Vec::new(),
         verdicts: claims(),

@@ -109,6 +109,14 @@ fn stages_of(input: &Input, groups: &[Group<'_>]) -> Option<Figure> {
     })
 }
 
+/// Returns the median throughput of copies of this size in words.
+fn throughput(bytes: f64, durations_ns: &[f64]) -> String {
+    match durations_ns {
+        [] => "–".to_owned(),
+        all => Unit::BytesPerSecond.format(bytes / median(all) * 1e9),
+    }
+}
+
 /// Compares the published means with the same statistic and the medians of the measured runs.
 fn published(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let here =
@@ -137,8 +145,6 @@ fn published(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
                 if values.is_empty() { none.to_owned() } else { format_ns(of(values)) }
             };
             let [middle, plain] = RULES;
-            let speed = (bytes / median(&values) * 1e9) as u64;
-            let speed = if values.is_empty() { "–".to_owned() } else { format_size(speed) };
             row(
                 m,
                 [
@@ -147,7 +153,7 @@ fn published(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
                     &by(&theirs, plain, "–"),
                     &by(&values, middle, "not run"),
                     &by(&values, plain, "not run"),
-                    &speed,
+                    &throughput(bytes, &values),
                 ],
             );
         }
@@ -502,6 +508,13 @@ fn explanation(m: &mut Markup, groups: &[Group<'_>]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_throughput_has_its_unit() {
+        let size = 853.0 * 1_048_576.0;
+        assert_eq!(throughput(size, &[1e9, 1e9]), "853 MiB/s");
+        assert_eq!(throughput(size, &[]), "–");
+    }
 
     #[test]
     fn truncation_is_that_of_the_runs() {

@@ -3,7 +3,7 @@
 use crate::estimate::{Estimate, Ratio};
 use crate::figures::Figure;
 use crate::headline::Piece;
-use crate::input::{Input, Verdict};
+use crate::input::{Input, Verdict, runs_done};
 use crate::markup::Markup;
 use crate::quantity::{Unit, ratio_ends};
 use crate::svg::{NARROW, WIDE};
@@ -34,7 +34,6 @@ pub(crate) fn masthead(m: &mut Markup, inputs: &[Input]) {
         true => (input.study.title.as_str(), input.study.question.as_str()),
         false => (SEVERAL, SEVERAL_ASKED),
     };
-    let runs: usize = inputs.iter().map(|i| i.records.len()).sum();
     m.tag("header").body(|m| {
         bar(m, &studies.join(", "));
         m.tag("h1").text(title);
@@ -47,7 +46,7 @@ pub(crate) fn masthead(m: &mut Markup, inputs: &[Input]) {
                 ("mode", input.mode.name().to_owned()),
                 ("started", input.started()),
                 ("took", took(inputs)),
-                ("runs", runs.to_string()),
+                ("runs", runs_done(inputs)),
                 ("machine", machine),
                 ("session", input.session.clone()),
             ] {
@@ -57,6 +56,9 @@ pub(crate) fn masthead(m: &mut Markup, inputs: &[Input]) {
                 });
             }
         });
+        for text in inputs.iter().filter_map(Input::unfinished) {
+            m.tag("p").text(&text);
+        }
     });
 }
 

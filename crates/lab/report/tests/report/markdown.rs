@@ -2,7 +2,7 @@
 
 use crate::records::sample;
 use ioloom_model::Outcome;
-use ioloom_report::{html, json, markdown, terminal};
+use ioloom_report::{html, json, markdown, merge, terminal};
 
 #[test]
 fn markdown_and_data_have_what_the_page_has() {
@@ -55,4 +55,41 @@ fn counts_of_verdicts_name_their_runs() {
     }
     input.verdicts.clear();
     assert!(!html(&input).contains(words));
+}
+
+#[test]
+fn every_format_says_that_a_session_has_not_ended() {
+    let mut input = sample(1);
+    let ended = json(std::slice::from_ref(&input));
+    assert_eq!(ended["studies"][0]["ended"], true);
+    assert!(!html(&input).contains("not finished"));
+    input.continued_by = Some("ioloom study --resume and the same options");
+    input.runs_planned = input.records.len() + 20;
+    let runs = format!("{} of {} runs", input.records.len(), input.runs_planned);
+    let sentence = format!("is not finished: {runs}; continue with ioloom study --resume and");
+    for topic in [None, Some("files".to_owned())] {
+        input.study.experiments.iter_mut().for_each(|e| e.topic.clone_from(&topic));
+        let of_md = markdown(std::slice::from_ref(&input));
+        for text in [html(&input), terminal(&input, 160, false), of_md] {
+            let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(flat.contains(&sentence), "{text}");
+        }
+    }
+    let data = json(std::slice::from_ref(&input));
+    let study = &data["studies"][0];
+    assert_eq!(study["ended"], false);
+    assert_eq!(study["runs_planned"], input.runs_planned);
+    let merged = merge(&[("here".to_owned(), data.clone())]).expect("a report");
+    assert!(merged.contains(&format!("not finished ({runs})")), "{merged}");
+}
+
+/// With few blocks, the same blocks choose the best of several arms and compare it.
+#[test]
+fn an_unknown_confidence_is_null() {
+    let mut input = sample(1);
+    input.records.retain(|record| record.key.block < 3);
+    let data = json(std::slice::from_ref(&input));
+    let ratios = data["studies"][0]["ratios"].as_array().expect("ratios");
+    assert!(ratios.iter().any(|r| r["confidence"].is_null() && r["low"].is_number()), "{ratios:?}");
+    assert!(ratios.iter().all(|r| r["confidence"] != 0.0), "{ratios:?}");
 }

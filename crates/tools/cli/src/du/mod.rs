@@ -122,7 +122,7 @@ fn check_files(args: &DuArgs) -> Result<(), Failure> {
         [("--save", &args.save), ("--svg", &args.svg), ("--export-ncdu", &args.export_ncdu)];
     let mut places: Vec<(&str, PathBuf)> = Vec::new();
     for (flag, file) in files {
-        let Some(place) = file.as_deref().and_then(place) else { continue };
+        let Some(place) = file.as_deref().and_then(atomic_file::place) else { continue };
         if let Some((other, _)) = places.iter().find(|(_, known)| *known == place) {
             return Err(Failure::usage(format!("{other} and {flag} name the same file")));
         }
@@ -141,18 +141,6 @@ fn check_files(args: &DuArgs) -> Result<(), Failure> {
         }
         None => Ok(()),
     }
-}
-
-/// Returns the path without links of an output file, or `None` for what is not a file, such as a device.
-fn place(file: &Path) -> Option<PathBuf> {
-    if file.as_os_str() == "-" {
-        return None;
-    }
-    if let Ok(place) = file.canonicalize() {
-        return place.is_file().then_some(place);
-    }
-    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
-    Some(parent.unwrap_or(Path::new(".")).canonicalize().ok()?.join(file.file_name()?))
 }
 
 /// Returns whether an export is the output.

@@ -262,7 +262,8 @@ fn given_up(request: &Request<'_>, sessions: &[(SessionHeader, bool)]) -> BTreeM
 }
 
 /// Returns the claims that would stay undecided with the largest number of blocks like those stored on
-/// this machine, and the reason. The stored blocks are repeated; see [`forecast`].
+/// this machine, and the reason. The stored blocks are repeated; see [`forecast`]. Sessions without a first look and
+/// disturbed blocks are no reason.
 fn futile(bench: &Bench<'_>, evidence: &Evidence, claims: &[&Claim]) -> BTreeMap<String, String> {
     if bench.request.named {
         return BTreeMap::new();
@@ -278,6 +279,7 @@ fn futile(bench: &Bench<'_>, evidence: &Evidence, claims: &[&Claim]) -> BTreeMap
         record.machine == *machine && same.any(|at| at.experiment == record.key.experiment)
     };
     let records: Vec<RunRecord> = evidence.records.iter().filter(used).cloned().collect();
+    let records = forecast::from_first_look(records);
     let last = Rule::LOOKS[Rule::LOOKS.len() - 1];
     let sessions = records.iter().map(|record| record.key.session.clone()).collect();
     let repeated = forecast::repeated(&records, last);
@@ -286,7 +288,8 @@ fn futile(bench: &Bench<'_>, evidence: &Evidence, claims: &[&Claim]) -> BTreeMap
     let hopeless = later.into_iter().filter(|verdict| {
         let open = |part: &&Part| !part.note && part.verdict == Verdict::Undecided;
         let mut open = verdict.parts.iter().filter(open).peekable();
-        open.peek().is_some() && open.all(|part| part.evidence.blocks >= last as usize)
+        let is_enough = |part: &Part| part.evidence.blocks >= last as usize;
+        open.peek().is_some() && open.all(|part| is_enough(part) && !forecast::is_disturbed(part))
     });
     let reason = format!("they would stay undecided with {last} blocks like those stored here");
     hopeless.map(|verdict| (verdict.id, reason.clone())).collect()

@@ -79,6 +79,15 @@ fn an_empty_store_says_how_to_fill_it() {
     std::fs::create_dir_all(home.store().join("sessions")).unwrap();
     home.run(&["report", "latest"]).one_error(1, &["no results"]);
     home.run(&["compare", "a", "b"]).one_error(1, &["no results"]);
+    // Another study is not the remedy if a session is there.
+    let newer = "{\"session\":{\"schema\":99}}\n";
+    std::fs::write(home.store().join("sessions/t-20261101T000000Z.jsonl"), newer).unwrap();
+    for args in ["report latest", "results show latest", "compare a b"] {
+        let ran = home.run(&args.split(' ').collect::<Vec<_>>());
+        assert_eq!(ran.code, Some(1), "{}", ran.err);
+        assert!(ran.err.contains("can be read") && ran.err.contains("99"), "{}", ran.err);
+        assert!(!ran.err.contains("ioloom study"), "{}", ran.err);
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A study, its report, a comparison, claims, results and the machine.
 
 use crate::home::{Home, TINY};
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 #[test]
@@ -80,6 +81,12 @@ fn a_file_that_cannot_be_written_is_an_error_before_the_first_run() {
         let study = ["study", "tiny", "--studies", &studies, flag, "-"];
         home.run(&study).one_error(2, &[flag, "does not write to standard output"]);
     }
+    for same in ["file", "new.html"] {
+        let other = format!("./{same}");
+        let study = ["study", "tiny", "--studies", &studies, "--report", same, "--export", &other];
+        home.run(&study).one_error(2, &["--report and --export name the same file"]);
+        assert!(!home.path("new.html").exists());
+    }
     assert_eq!(std::fs::read_dir(home.store().join("sessions")).unwrap().count(), 0);
 }
 
@@ -99,6 +106,7 @@ fn latest_is_every_session_of_a_command() {
     let picture = |wanted: &str| home.run(&["report", "--studies", &studies, "--picture", wanted]);
     picture("two").one_error(2, &["several studies", "second/two or tiny/two"]);
     assert!(picture("second/two").well().out.contains("<svg"));
+    picture("nothing").one_error(2, &["no runs of experiment 'nothing'"]);
     picture("second/two:nowhere").one_error(2, &["no chart of 'second/two:nowhere'"]);
 }
 
@@ -416,4 +424,47 @@ fn studied_servers_are_processes_whose_resource_use_is_recorded() {
     assert_eq!((number("kill", "kept_orders"), number("kill", "lost_orders")), (3.0, 0.0));
     assert_eq!(number("forgets", "lost_orders"), 3.0);
     assert_eq!((number("leave", "kept_orders"), number("leave", "stock_file_written")), (3.0, 1.0));
+}
+
+/// The time between an interrupted command and the one that resumes it is not part of the duration.
+#[test]
+fn an_unfinished_session_says_so_and_a_pause_does_not_count() {
+    const PAUSE_MS: u64 = 3_600_000;
+    let home = Home::new();
+    let studies = home.studies(TINY);
+    home.run(&["study", "tiny", "--studies", &studies]).well();
+    let file = std::fs::read_dir(home.store().join("sessions")).unwrap().next().unwrap();
+    let file = file.unwrap().path();
+    let whole = std::fs::read_to_string(&file).unwrap();
+    let (mut before, mut after, mut runs) = (Vec::new(), Vec::new(), 0);
+    for line in whole.lines() {
+        let mut line: Value = serde_json::from_str(line).unwrap();
+        runs += usize::from(line["run"].is_object());
+        for (kind, time) in [("run", "started_unix_ms"), ("end", "ended_unix_ms")] {
+            if let Some(at) = line[kind][time].as_u64().filter(|_| runs > 4) {
+                line[kind][time] = json!(at + PAUSE_MS);
+                if after.is_empty() {
+                    let note = json!({"text": "resumed", "unix_ms": at + PAUSE_MS});
+                    after.push(format!("{}\n", json!({"note": note})));
+                }
+            }
+        }
+        let part = if runs > 4 { &mut after } else { &mut before };
+        part.push(format!("{line}\n"));
+    }
+    std::fs::write(&file, before.concat()).unwrap();
+    let report = |format: &str| {
+        home.run(&["report", "--studies", &studies, "--format", format]).well().out
+    };
+    let data: Value = serde_json::from_str(&report("json")).unwrap();
+    let study = &data["studies"][0];
+    assert_eq!((&study["ended"], &study["runs_planned"]), (&json!(false), &json!(9)));
+    let text = report("md");
+    assert!(text.contains("is not finished: 4 of 9 runs"), "{text}");
+    std::fs::write(&file, before.concat() + &after.concat()).unwrap();
+    let data: Value = serde_json::from_str(&report("json")).unwrap();
+    let study = &data["studies"][0];
+    assert_eq!(study["ended"], true);
+    let took_s = study["duration_s"].as_f64().unwrap();
+    assert!(took_s > 0.0 && took_s < PAUSE_MS as f64 / 2e3, "{took_s}");
 }

@@ -347,3 +347,53 @@ fn claims_decided_on_another_machine_are_open_here() {
     let shown = home.run(&["claims", "000-V1", "--claims", &claims]).well();
     assert!(shown.out.contains("(machine 0000000000000000)"), "{}", shown.out);
 }
+
+/// Few stored blocks do not show the noise, and disturbed ones do not show what quiet ones would decide.
+#[test]
+fn few_or_disturbed_stored_blocks_leave_no_claim_out() {
+    for blocks in ["4", "12"] {
+        let home = Home::new();
+        let text = "Two threads process as many files as one.";
+        let claims = claim("000-V1", text, ["threads-1", "threads-2"], "equal");
+        let args = arguments_for(&home, &claims, &["--open", "--dry-run"]);
+        let studies = home.path("studies").to_str().unwrap().to_owned();
+        home.run(&["study", "tiny", "--studies", &studies, "--blocks", blocks]).well();
+        let file = std::fs::read_dir(home.store().join("sessions")).unwrap().next().unwrap();
+        let file = file.unwrap().path();
+        // Twelve blocks are all disturbed; four quiet ones contradict each other.
+        let edited = |line: &str| {
+            let mut line: Value = serde_json::from_str(line).unwrap();
+            if line["run"].is_object() {
+                let run = &mut line["run"];
+                let is_few = blocks == "4";
+                let doubts: &[&str] = if is_few { &[] } else { &["noisy-neighbour"] };
+                run["doubts"] = serde_json::json!(doubts);
+                if is_few && run["key"]["arm"] == "threads-2" {
+                    let is_even = run["key"]["block"].as_u64().unwrap() % 2 == 0;
+                    let files = if is_even { 20 } else { 80 };
+                    run["outcome"]["measured"]["files"] = serde_json::json!(files);
+                }
+            }
+            format!("{line}\n")
+        };
+        let lines = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, lines.lines().map(edited).collect::<String>()).unwrap();
+        let plan = home.run(&args).well();
+        assert!(plan.err.contains("1 claim, 2 arms (000-V1)"), "{blocks} blocks: {}", plan.err);
+        assert!(!plan.err.contains("Left out"), "{blocks} blocks: {}", plan.err);
+    }
+}
+
+/// The store of a verification is created, as that of a study is.
+#[test]
+fn a_verification_needs_no_store() {
+    let home = Home::new();
+    let store = home.path("later").to_str().unwrap().to_owned();
+    let plan = home.run(&arguments(&home, &["--open", "--dry-run", "--store", &store])).well();
+    assert!(plan.err.contains("Estimate: about"), "{}", plan.err);
+    let claims = home.path("claims").to_str().unwrap().to_owned();
+    let absent = home.path("absent").to_str().unwrap().to_owned();
+    let shown = home.run(&["claims", "--claims", &claims, "--store", &absent]);
+    assert_eq!(shown.code, Some(1), "{}", shown.err);
+    assert!(shown.err.contains("no store in"), "{}", shown.err);
+}
