@@ -30,7 +30,15 @@ impl Attempt<'_> {
             return Ok(());
         }
         let taken = rules.take_over_owner(old, on, parent_attr);
-        taken.map_err(|e| self.route.failed_to(Operation::CreateBeside, e))
+        let is_forced = self.context.options.overwrite == Overwrite::Replace;
+        taken.map_err(|e| match Errno::from_io_error(&e) {
+            Some(Errno::PERM) if is_forced => {
+                let why = "its owner or group cannot be kept; use --remove-destination, or omit \
+                           --replace";
+                CopyError::cannot(Operation::Replace, &(self.route.paths)().1, why)
+            }
+            _ => self.route.failed_to(Operation::CreateBeside, e),
+        })
     }
 
     /// Fails if the new file has other flags (`chattr`) or another project than the old one, as it inherits both from

@@ -104,7 +104,9 @@ fn copy(args: &CpArgs) -> Ended {
         Ok(())
     };
     let printed = watcher.stream_failure().map_or(printed, Err);
-    let exit = match report.cancelled {
+    // A signal that is noticed after the last answer has still ended the input.
+    let is_raised = args.flags.interactive && signals.flag.load(Ordering::Relaxed);
+    let exit = match report.cancelled || is_raised {
         true => signals.exit(),
         false if report.errors_count == 0 => Exit::Ok,
         false => Exit::Failed,
