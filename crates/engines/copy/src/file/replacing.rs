@@ -9,10 +9,12 @@ use crate::route::TargetState;
 use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr, FileSystem};
 use ioloom_sys::descriptor::Descriptor;
+use ioloom_sys::dir::Kind;
 use ioloom_sys::inode_flags::InodeFlags;
 use ioloom_sys::open_at::open_to_read;
 use ioloom_sys::{extents, make};
 use rustix::io::Errno;
+use std::io;
 use std::os::fd::AsFd;
 
 impl Attempt<'_> {
@@ -91,6 +93,25 @@ impl Attempt<'_> {
         let no_name = error.operation == Operation::CreateBeside
             && matches!(error.errno(), Some(Errno::NAMETOOLONG | Errno::NOENT));
         replaces && (denied || no_name) && self.context.options.overwrite == Overwrite::Auto
+    }
+
+    /// Returns the error of an old file that could not be opened for writing, with advice if it is not permitted: a
+    /// regular file of this user can be replaced.
+    pub(super) fn unwritable(&self, error: io::Error) -> CopyError {
+        let route = self.route;
+        if Errno::from_io_error(&error) != Some(Errno::ACCESS) {
+            return route.failed_to(Operation::Create, error);
+        }
+        let there = attr::of_name(route.to, route.to_name, false);
+        let is_own = there.is_ok_and(|there| {
+            there.kind == Kind::Regular && !there.mount_root && there.user == attr::own_ids().0
+        });
+        let advice = match is_own && attr::may_write_at(route.to, c".") {
+            true => "use -f to replace the read-only file",
+            false => "run as a user with write permission on the file",
+        };
+        let ((_, path), operation) = ((route.paths)(), Operation::Create);
+        CopyError { operation, path, other: None, reason: Reason::Unwritable(error, advice) }
     }
 
     /// Returns the error of a full disk with the advice of `--in-place`, if the content fits in place of the old file.
