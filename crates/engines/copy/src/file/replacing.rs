@@ -104,9 +104,11 @@ impl Attempt<'_> {
         }
         let there = attr::of_name(route.to, route.to_name, false);
         let is_own = there.is_ok_and(|there| {
-            there.kind == Kind::Regular && !there.mount_root && there.user == attr::own_ids().0
+            let is_plain = there.kind == Kind::Regular && !there.mount_root && !there.stays();
+            is_plain && there.user == attr::own_ids().0
         });
-        let advice = match is_own && attr::may_write_at(route.to, c".") {
+        let can_remove = !route.parent_attr.append_only && attr::may_write_at(route.to, c".");
+        let advice = match is_own && can_remove {
             true => "use -f to replace the read-only file",
             false => "run as a user with write permission on the file",
         };

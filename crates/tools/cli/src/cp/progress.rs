@@ -15,7 +15,7 @@ use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::Kind;
 use ioloom_sys::stream::{self, Ready};
 use std::collections::VecDeque;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Stdin};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -318,7 +318,7 @@ impl Answers {
                 }
                 _ => {}
             }
-            if !ended && is_raised_soon(cancel) {
+            if !ended && !ends_by_itself(&input) && is_raised_soon(cancel) {
                 return Ok(None);
             }
             self.ended = true;
@@ -331,6 +331,14 @@ impl Answers {
             };
         }
     }
+}
+
+/// Returns true for a regular file and `/dev/null`, whose end has nothing to do with a signal. A closed terminal is no
+/// longer reported as one.
+fn ends_by_itself(input: &Stdin) -> bool {
+    /// The device number of `/dev/null`.
+    const NULL: (u32, u32) = (1, 3);
+    attr::of_file(input).is_ok_and(|input| input.kind == Kind::Regular || input.rdev == NULL)
 }
 
 /// Returns true as soon as the flag is raised, and false if it is not within [`SIGNAL_WAIT`].
