@@ -22,6 +22,9 @@ pub enum Reason {
     /// The old and the new file need more space than there is. The new one alone does not.
     #[error("{0}")]
     FitsInPlace(#[source] io::Error),
+    /// An existing file is not writable. The text is what the user can do.
+    #[error("{0}")]
+    Unwritable(#[source] io::Error, &'static str),
     /// The source was modified during the copy, and nothing was copied.
     #[error("the source {0} during the copy")]
     Changed(&'static str),
@@ -79,6 +82,10 @@ impl fmt::Display for CopyError {
                     _ => "space",
                 };
                 write!(f, ": {reason}; free {room}, or use --in-place to overwrite the old file")
+            }
+            Reason::Unwritable(error, advice) => {
+                self.write_subject(f)?;
+                write!(f, ": {}; {advice}", ioloom_failure::reason(error))
             }
             Reason::Whole(text) => f.write_str(text),
             Reason::Partly { how: MODIFIED, .. } => write!(
@@ -147,7 +154,9 @@ impl CopyError {
 impl std::error::Error for CopyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.reason {
-            Reason::Io(error) | Reason::FitsInPlace(error) => Some(error),
+            Reason::Io(error) | Reason::FitsInPlace(error) | Reason::Unwritable(error, _) => {
+                Some(error)
+            }
             _ => None,
         }
     }
@@ -192,7 +201,7 @@ impl CopyError {
     /// Returns the error number, if a system call failed.
     pub(crate) fn errno(&self) -> Option<rustix::io::Errno> {
         match &self.reason {
-            Reason::Io(error) | Reason::FitsInPlace(error) => {
+            Reason::Io(error) | Reason::FitsInPlace(error) | Reason::Unwritable(error, _) => {
                 rustix::io::Errno::from_io_error(error)
             }
             _ => None,

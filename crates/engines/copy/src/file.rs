@@ -339,7 +339,6 @@ impl<'a> Attempt<'a> {
 
     fn open_in_place(&self, end: Attr) -> Result<NewFile<'a>, CopyError> {
         let route = self.route;
-        let failed = |e| route.failed_to(Operation::Create, e);
         match self.wait_to_open(end) {
             Ok(file) => Ok(NewFile::in_place(route.to, route.to_name, file)),
             Err(e)
@@ -364,7 +363,7 @@ impl<'a> Attempt<'a> {
                 let _ = e;
                 Err(route.cancelled())
             }
-            Err(e) => Err(failed(e)),
+            Err(e) => Err(self.unwritable(e)),
         }
     }
 

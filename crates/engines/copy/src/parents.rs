@@ -126,18 +126,17 @@ fn make_one(context: &CopyContext<'_>, from: &Path, to: &Path) -> Result<MadeDir
     let is_old = match created {
         Ok(()) => false,
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            let is_dir = attr::of_path(to, true).is_ok_and(|to| to.kind == Kind::Directory);
-            if !is_dir {
-                let text = format!("{} exists but is not a directory", quoted(to));
-                return Err(CopyError::whole(to, text));
+            match attr::of_path(to, true) {
+                Ok(found) if found.kind == Kind::Directory => true,
+                Ok(_) => {
+                    let text = format!("{} exists but is not a directory", quoted(to));
+                    return Err(CopyError::whole(to, text));
+                }
+                // A symbolic link that leads nowhere.
+                Err(_) => return Err(not_made(to, &e)),
             }
-            true
         }
-        Err(e) => {
-            let text =
-                format!("cannot make directory {}: {}", quoted(to), ioloom_failure::reason(&e));
-            return Err(CopyError::whole(to, text));
-        }
+        Err(e) => return Err(not_made(to, &e)),
     };
     if !is_old && context.watcher.wants_names() {
         context.watcher.made_parent(from, to);
@@ -151,6 +150,11 @@ fn make_one(context: &CopyContext<'_>, from: &Path, to: &Path) -> Result<MadeDir
     let made = Creation::dir(mode, parent_attr, is_old, modes);
     let (source, target, own) = (from.to_owned(), to.to_owned(), own.identity());
     Ok(MadeDir { source, target, own, attr, made })
+}
+
+fn not_made(to: &Path, error: &io::Error) -> CopyError {
+    let text = format!("cannot make directory {}: {}", quoted(to), ioloom_failure::reason(error));
+    CopyError::whole(to, text)
 }
 
 /// Returns what the directory above gives to new ones.

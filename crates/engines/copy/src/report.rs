@@ -28,13 +28,13 @@ pub struct Hashed {
 /// Number of entries by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Regular files whose bytes were copied or shared.
+    /// Regular files whose bytes were copied or shared; with `attributes_only`, those that got attributes.
     pub files: u64,
-    /// Names that became hard links to a copy.
+    /// Names that became hard links to a copy or, with [`crate::Make::HardLink`], to a source.
     pub hard_links: u64,
     /// Directories created or merged into.
     pub directories: u64,
-    /// Symbolic links.
+    /// Symbolic links, copied or made to a source.
     pub symlinks: u64,
     /// Pipes, sockets and devices.
     pub specials: u64,

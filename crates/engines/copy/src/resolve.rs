@@ -133,6 +133,10 @@ impl TargetResolver<'_> {
             return match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(false),
                 _ if Errno::from_io_error(&error) == Some(Errno::LOOP) => Ok(false),
+                // The link itself can be replaced, whatever prevents following it.
+                _ if attr::of_path(path, false).is_ok_and(|at| at.kind == Kind::Symlink) => {
+                    Ok(false)
+                }
                 _ => Err(CopyError::io(Operation::Stat, path.clone(), error)),
             };
         }

@@ -92,6 +92,9 @@ impl<'r> Worker<'r> {
             Err(error) => return self.context.failed(error),
             Ok(Outcome::Deferred) => return,
             Ok(Outcome::Skipped) => (&mut self.counts.skipped, None),
+            Ok(Outcome::Linked(copied)) if self.context.options.make == Make::Symlink => {
+                (&mut self.counts.symlinks, Some(copied))
+            }
             Ok(Outcome::Linked(copied)) => (&mut self.counts.hard_links, Some(copied)),
             Ok(Outcome::Resumed) => (&mut self.counts.resumed, None),
             Ok(Outcome::Copied(copied)) => match kind {

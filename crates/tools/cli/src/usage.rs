@@ -50,7 +50,9 @@ pub(crate) fn exit_as_gnu(error: &clap::Error, command: &str) -> ! {
         std::process::exit(Exit::Failed as i32);
     }
     let text = error.render().to_string();
-    let message = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+    let message = text.strip_prefix("error: ").unwrap_or(&text);
+    // GNU's hint replaces clap's.
+    let message = message.split("\n\nUsage:").next().unwrap_or(message).trim_end();
     exit_with(message, command)
 }
 

@@ -9,10 +9,12 @@ use crate::route::TargetState;
 use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr, FileSystem};
 use ioloom_sys::descriptor::Descriptor;
+use ioloom_sys::dir::Kind;
 use ioloom_sys::inode_flags::InodeFlags;
 use ioloom_sys::open_at::open_to_read;
 use ioloom_sys::{extents, make};
 use rustix::io::Errno;
+use std::io;
 use std::os::fd::AsFd;
 
 impl Attempt<'_> {
@@ -30,7 +32,15 @@ impl Attempt<'_> {
             return Ok(());
         }
         let taken = rules.take_over_owner(old, on, parent_attr);
-        taken.map_err(|e| self.route.failed_to(Operation::CreateBeside, e))
+        let is_forced = self.context.options.overwrite == Overwrite::Replace;
+        taken.map_err(|e| match Errno::from_io_error(&e) {
+            Some(Errno::PERM) if is_forced => {
+                let why = "its owner or group cannot be kept; use --remove-destination, or omit \
+                           --replace";
+                CopyError::cannot(Operation::Replace, &(self.route.paths)().1, why)
+            }
+            _ => self.route.failed_to(Operation::CreateBeside, e),
+        })
     }
 
     /// Fails if the new file has other flags (`chattr`) or another project than the old one, as it inherits both from
@@ -83,6 +93,27 @@ impl Attempt<'_> {
         let no_name = error.operation == Operation::CreateBeside
             && matches!(error.errno(), Some(Errno::NAMETOOLONG | Errno::NOENT));
         replaces && (denied || no_name) && self.context.options.overwrite == Overwrite::Auto
+    }
+
+    /// Returns the error of an old file that could not be opened for writing, with advice if it is not permitted: a
+    /// regular file of this user can be replaced.
+    pub(super) fn unwritable(&self, error: io::Error) -> CopyError {
+        let route = self.route;
+        if Errno::from_io_error(&error) != Some(Errno::ACCESS) {
+            return route.failed_to(Operation::Create, error);
+        }
+        let there = attr::of_name(route.to, route.to_name, false);
+        let is_own = there.is_ok_and(|there| {
+            let is_plain = there.kind == Kind::Regular && !there.mount_root && !there.stays();
+            is_plain && there.user == attr::own_ids().0
+        });
+        let can_remove = !route.parent_attr.append_only && attr::may_write_at(route.to, c".");
+        let advice = match is_own && can_remove {
+            true => "use -f to replace the read-only file",
+            false => "run as a user with write permission on the file",
+        };
+        let ((_, path), operation) = ((route.paths)(), Operation::Create);
+        CopyError { operation, path, other: None, reason: Reason::Unwritable(error, advice) }
     }
 
     /// Returns the error of a full disk with the advice of `--in-place`, if the content fits in place of the old file.

@@ -257,7 +257,12 @@ impl Worker<'_> {
         };
         let pair = self.pair_of(parent).map_err(failed)?;
         let name = c_name(new.name).map_err(failed)?;
-        let from = pair.from.open_child_path_only(&name, new.linked).map_err(failed)?;
+        // Without search permission on the directory above, not even its type is known.
+        let unopened = |e: io::Error| match e.kind() {
+            io::ErrorKind::PermissionDenied => CopyError::io(Operation::Stat, new.path(), e),
+            _ => failed(e),
+        };
+        let from = pair.from.open_child_path_only(&name, new.linked).map_err(unopened)?;
         let (parent_attr, hidden) = (parent.data().parent_attr, parent.data().hidden);
         Ok(Place { above: Some(pair), name, parent_attr, hidden, from })
     }

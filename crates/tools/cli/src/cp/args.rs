@@ -112,10 +112,10 @@ pub(crate) struct CpFlags {
 
     /// Always replace existing files atomically
     ///
-    /// Also files that are written in place by default: with several hard links, another owner, or
-    /// flags of chattr, a project or security attributes that a new file would lack. A symbolic
-    /// link is replaced, not its target. Fails where replacing is impossible, as for a mount point.
-    /// Copies from or to a pipe or device are still written in place.
+    /// Also files that are written in place by default: with several hard links, another owner if it
+    /// can be kept, or flags of chattr, a project or security attributes that a new file would lack. A
+    /// symbolic link is replaced, not its target. Fails where replacing is impossible, as for a mount
+    /// point. Copies from or to a pipe or device are still written in place.
     #[arg(long, overrides_with = "in_place")]
     pub(crate) replace: bool,
 

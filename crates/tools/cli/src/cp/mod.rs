@@ -95,6 +95,9 @@ fn copy(args: &CpArgs) -> Ended {
     let copied = unless_stuck(&signals.flag, may_block, stuck, run);
     watcher.finish();
     let mut report = copied.map_err(Failure::failed)?;
+    // A signal that is noticed after the last answer has still ended the input.
+    let is_raised = args.flags.interactive && signals.flag.load(Ordering::Relaxed);
+    report.cancelled |= is_raised;
     report.errors_count += invalid.len() as u64;
     report.errors.splice(..0, invalid);
     let printed = if args.flags.json {
@@ -109,7 +112,12 @@ fn copy(args: &CpArgs) -> Ended {
         false if report.errors_count == 0 => Exit::Ok,
         false => Exit::Failed,
     };
-    out::then(printed, Ok(exit))
+    // The signal can be the reason why no answer could be read.
+    let ended = |failure: Failure| match is_raised && !failure.is_quiet() {
+        true => Failure { exit, ..failure },
+        false => failure,
+    };
+    out::then(printed.map_err(ended), Ok(exit))
 }
 
 /// Returns the error of a source that is not a path.

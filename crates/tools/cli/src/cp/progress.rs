@@ -15,18 +15,23 @@ use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::Kind;
 use ioloom_sys::stream::{self, Ready};
 use std::collections::VecDeque;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Stdin};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Time between two updates.
 const EVERY: Duration = Duration::from_millis(100);
 /// Updates before the bar appears and counting starts. Short copies show no bar.
 const UPDATES_BEFORE: u32 = 4;
+
+/// Time for a signal that ends the input, as that of a closed terminal does, to be handled by another thread.
+const SIGNAL_WAIT: Duration = EVERY;
+/// Time between two looks for such a signal.
+const SIGNAL_LOOK: Duration = Duration::from_millis(5);
 
 const KNOWN: &str = "{bar:20} {msg}  {eta} left";
 const UNKNOWN: &str = "{spinner} {msg}";
@@ -37,8 +42,8 @@ pub(super) struct CopyProgress {
     debug: Option<DebugLine>,
     bar: Option<ProgressBar>,
     thread: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
-    /// Serializes questions. What was read after the last answer.
-    asking: Mutex<VecDeque<u8>>,
+    /// Serializes questions.
+    asking: Mutex<Answers>,
     /// Whether the copy was interrupted.
     cancel: Arc<AtomicBool>,
     /// Whether a file that cannot be written is removed.
@@ -258,13 +263,13 @@ impl Watcher for CopyProgress {
     }
 
     fn may_replace(&self, to: &Path, there: &Attr) -> bool {
-        let mut unread = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answers = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
         if self.cancel.load(Ordering::Relaxed) {
             return false;
         }
         let question = question(to, there, self.removes);
         crate::stderr::bytes(format!("ioloom: {question}? ").as_bytes());
-        match answer(&mut unread, &self.cancel) {
+        match answers.next(&self.cancel) {
             Ok(Some(answer)) => return matches!(answer.first(), Some(b'y' | b'Y')),
             Ok(None) => {}
             Err(failure) => self.keep(failure),
@@ -274,34 +279,78 @@ impl Watcher for CopyProgress {
     }
 }
 
-/// Reads a line of standard input, which need not be text; `None` if the copy is interrupted.
-fn answer(unread: &mut VecDeque<u8>, cancel: &AtomicBool) -> Result<Option<Vec<u8>>, Failure> {
-    let input = standard_input::required()?;
-    let mut block = [0; 4096];
-    loop {
-        if let Some(end) = unread.iter().position(|byte| *byte == b'\n') {
-            return Ok(Some(unread.drain(..=end).collect()));
-        }
-        // A read would go on after a signal.
-        let is_ready = stream::wait(&input, Ready::Read, EVERY);
-        if cancel.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
-        let got = match is_ready {
-            Ok(false) => continue,
-            Ok(true) => stream::read(&input, &mut block),
-            Err(e) => Err(e),
-        };
-        match got {
-            Err(e) if stream::would_block(&e) => {}
-            Err(e) => {
-                let why = reason(&e);
-                return Err(Failure::failed(format!("cannot read standard input: {why}")));
+/// The lines of standard input.
+#[derive(Default)]
+struct Answers {
+    /// What was read after the last answer.
+    unread: VecDeque<u8>,
+    /// Whether the input has ended, and no signal was the reason.
+    ended: bool,
+}
+
+impl Answers {
+    /// Reads a line, which need not be text; `None` if the copy is interrupted.
+    fn next(&mut self, cancel: &AtomicBool) -> Result<Option<Vec<u8>>, Failure> {
+        let input = standard_input::required()?;
+        let mut block = [0; 4096];
+        // Input that ended earlier is waited for once, not at every question.
+        let ended = self.ended && stream::wait(&input, Ready::Read, Duration::ZERO).unwrap_or(true);
+        loop {
+            if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+                return Ok(Some(self.unread.drain(..=end).collect()));
             }
-            Ok(0) => return Ok(Some(unread.drain(..).collect())),
-            Ok(got) => unread.extend(&block[..got]),
+            // A read would go on after a signal.
+            let is_ready = stream::wait(&input, Ready::Read, EVERY);
+            if cancel.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let got = match is_ready {
+                Ok(false) => continue,
+                Ok(true) => stream::read(&input, &mut block),
+                Err(e) => Err(e),
+            };
+            match &got {
+                Err(e) if stream::would_block(e) => continue,
+                Ok(got) if *got > 0 => {
+                    self.ended = false;
+                    self.unread.extend(&block[..*got]);
+                    continue;
+                }
+                _ => {}
+            }
+            if !ended && !ends_by_itself(&input) && is_raised_soon(cancel) {
+                return Ok(None);
+            }
+            self.ended = true;
+            return match got {
+                Err(e) => {
+                    let why = reason(&e);
+                    Err(Failure::failed(format!("cannot read standard input: {why}")))
+                }
+                Ok(_) => Ok(Some(self.unread.drain(..).collect())),
+            };
         }
     }
+}
+
+/// Returns true for a regular file and `/dev/null`, whose end has nothing to do with a signal. A closed terminal is no
+/// longer reported as one.
+fn ends_by_itself(input: &Stdin) -> bool {
+    /// The device number of `/dev/null`.
+    const NULL: (u32, u32) = (1, 3);
+    attr::of_file(input).is_ok_and(|input| input.kind == Kind::Regular || input.rdev == NULL)
+}
+
+/// Returns true as soon as the flag is raised, and false if it is not within [`SIGNAL_WAIT`].
+fn is_raised_soon(flag: &AtomicBool) -> bool {
+    let begun = Instant::now();
+    while !flag.load(Ordering::Relaxed) {
+        if begun.elapsed() >= SIGNAL_WAIT {
+            return false;
+        }
+        std::thread::sleep(SIGNAL_LOOK);
+    }
+    true
 }
 
 /// Returns the question about an existing file, which shows the permissions of one that this user

@@ -388,6 +388,8 @@ fn directories_that_exist_and_sources_given_twice_are_those_of_gnu_cp() {
             "mkdir s t; echo f > s/f; $CP -r --backup=t s s t; $CP -r --backup=t s ./s t",
             "mkdir a b t; echo f > a/f; ln a/f b/f; $CP a/f b/f t",
             "mkdir t; echo f > f; $CP f f t; $CP f ./f t; $CP --backup=t f f t",
+            "mkdir -p s/x t; touch s/x/f; for l in gone s; do ln -sfn $l t/s; $CP --parents s/x/f t; done; \
+             rm t/s; touch t/s; $CP --parents s/x/f t",
             "mkdir -p a/b/c b/c; echo n > a/b/c/f; echo o > b/c/g; $CP -r a/b b/c .",
             "mkdir -p a/b/c b/c; echo n > a/b/c/f; echo o > b/c/g; $CP -r b/c a/b .",
             "mkdir -p a/b b; echo new > a/b/f; echo o > b/f; $CP -r a/b b/f .",
@@ -437,12 +439,38 @@ fn a_plain_user_gets_what_gnu_cp_does() {
              chmod 700 s2 t2",
             "echo a > a; $CP -p /etc/hostname h; $CP --preserve=ownership /etc/hostname i",
             "$CP /root x; $CP -r /root x",
+            "mkdir -p D/e; touch D/f; chmod 600 D; $CP -r D x; $CP -r D/e y; chmod 700 D x; rm -r D",
             "echo a > a; chmod 4755 a; $CP -p a b; echo c > c; $CP c a",
             "echo a > a; touch -d 2001-01-01 a; chmod 0 a; echo b > b; $CP -u a b; $CP -n a b; \
              touch -d 2000-01-01 b; $CP -u a b; cat b",
         ],
         true,
     );
+}
+
+/// Goal: a link whose target cannot be examined is a target itself. Method: one in a closed directory, and a text
+/// that is too long.
+#[test]
+fn links_that_cannot_be_followed_are_replaced_as_by_gnu_cp() {
+    if !is_gnu() || !is_root() {
+        return;
+    }
+    let link = |make: &str, operands: &str| {
+        format!(
+            "mkdir d p; echo 1 > f; ln -s q l; {make}; \
+             for o in -P -a -uP -bP '-P -n' -iP -l -lf --rem -b -f -n -p; do rm -f d/*; ln -s $T d/m; \
+             $CP $o {operands} d/m; echo \"$o $? $(ls d)\" $(readlink d/m) >> log; done; sort log"
+        )
+    };
+    let closed = "T=../p/x/y; chmod 0 p";
+    let long = "T=$(printf %04000d 0)";
+    for (make, plain) in [(closed, true), (long, false)] {
+        let scripts = ["l", "f"].map(|source| link(make, source));
+        let others = format!(
+            "mkdir d s p; touch f; {make}; ln -s $T d/m; $CP -r s d/m; cd d; $CP -sf ../f m"
+        );
+        compare(&[scripts[0].as_str(), scripts[1].as_str(), others.as_str()], plain);
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, reason = "skipped tests print why")]
 
 mod append_only;
+mod counters;
 mod gnu;
 mod killed;
 mod memory;

@@ -3,6 +3,7 @@
 use crate::{ioloom, names, place};
 use rustix::io::ioctl_fionread;
 use rustix::pipe::fcntl_setpipe_size;
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{Read, Write, pipe};
 use std::path::Path;
@@ -101,6 +102,37 @@ fn a_signal_ends_a_copy_that_waits_for_an_answer() {
         assert_eq!(code_soon(&mut child), Some(code), "{args:?}");
         assert_eq!(fs::read(at("to/file")).unwrap(), b"to", "{args:?}");
         assert_eq!((names(dir.path()).len(), names(&at("to")).len()), (2, 1), "{args:?}");
+    }
+}
+
+/// Goal: a signal that arrives together with the end of the input is not taken for a no. Method: the signal, and the
+/// end right after it, many times: without a wait, half of the copies went on.
+#[test]
+fn a_signal_together_with_the_end_of_the_input_ends_a_copy() {
+    let dir = place();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir(at("to")).unwrap();
+    for name in ["a", "b", "to/a"] {
+        fs::write(at(name), name).unwrap();
+    }
+    let signals = [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)];
+    for (signal, code) in signals.into_iter().cycle().take(30) {
+        let mut command = ioloom();
+        command.current_dir(dir.path()).args(["cp", "-i", "a", "b", "to"]);
+        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut messages = child.stderr.take().unwrap();
+        let mut text = Vec::new();
+        while !text.ends_with(b"? ") {
+            let mut byte = [0];
+            messages.read_exact(&mut byte).unwrap();
+            text.push(byte[0]);
+        }
+        let input = child.stdin.take();
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        drop(input);
+        assert_eq!(code_soon(&mut child), Some(code), "{signal:?}");
+        assert_eq!(names(&at("to")), ["a"], "{signal:?}");
+        assert_eq!(fs::read(at("to/a")).unwrap(), b"to/a", "{signal:?}");
     }
 }
 

@@ -40,8 +40,9 @@ fn wrong_use_is_one_clear_error() {
     let dir = place();
     fs::write(dir.path().join("file"), "x").unwrap();
     fs::create_dir(dir.path().join("dir")).unwrap();
-    let ways: [(&[&str], i32, &str); 9] = [
+    let ways: [(&[&str], i32, &str); 10] = [
         (&[], 1, "missing file operand"),
+        (&["--json", "-v", "file", "x"], 1, "'--json' cannot be used with '--verbose'"),
         (&["file"], 1, "missing destination file operand after 'file'"),
         (&["file", "dir", "gone"], 1, "target 'gone': No such file or directory"),
         (&["file", "gone/x"], 1, "No such file"),
@@ -343,6 +344,65 @@ fn a_plain_user_gets_one_error_and_keeps_existing_files() {
         let output = plain(dir.path(), is_root, &["--replace", "from/open", "to/open"]);
         assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     }
+}
+
+/// Goal: the advice for a target that cannot be written is true. Method: a read-only file of this user, a file of
+/// another user, a new file in a read-only directory, and a file whose owner cannot be kept.
+#[test]
+fn a_plain_user_gets_advice_that_helps() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let allow = |name: &str, mode: u32| {
+        fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    fs::create_dir(at("closed")).unwrap();
+    for name in ["new", "mine", "theirs", "shared"] {
+        fs::write(at(name), name).unwrap();
+    }
+    let is_root = chown(at("mine"), Some(65534), Some(65534)).is_ok();
+    for (name, mode) in
+        [("", 0o777), ("closed", 0o555), ("mine", 0o444), ("theirs", 0o644), ("shared", 0o666)]
+    {
+        allow(name, mode);
+    }
+    let check = |args: &[&str], message: &str| {
+        let output = plain(dir.path(), is_root, args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {}", said(&output));
+        assert_eq!(said(&output), format!("ioloom: {message}\n"), "{args:?}");
+    };
+    let denied = "Permission denied";
+    check(
+        &["new", "mine"],
+        &format!(
+            "cannot create regular file 'mine': {denied}; use -f to replace the read-only file"
+        ),
+    );
+    let who = "run as a user with write permission on the";
+    let name = "closed/x";
+    check(
+        &["new", name],
+        &format!("cannot create regular file '{name}': {denied}; {who} directory"),
+    );
+    if is_root {
+        check(
+            &["new", "theirs"],
+            &format!("cannot create regular file 'theirs': {denied}; {who} file"),
+        );
+        check(
+            &["--replace", "new", "shared"],
+            "cannot replace 'shared': its owner or group cannot be kept; use --remove-destination, or \
+             omit --replace",
+        );
+        for flag in ["--remove-destination", "-f"] {
+            let output = plain(dir.path(), is_root, &[flag, "new", "shared"]);
+            assert!(output.status.success(), "{flag}: {}", said(&output));
+        }
+    }
+    let output = plain(dir.path(), is_root, &["-f", "new", "mine"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(fs::read(at("mine")).unwrap(), b"new");
+    allow("closed", 0o755);
 }
 
 #[test]
