@@ -511,14 +511,14 @@ pub fn with_first_limit(command: &mut std::process::Command) -> &mut std::proces
     unsafe { command.pre_exec(move || Ok(setrlimit(Resource::Nofile, first)?)) }
 }
 
-/// Ends a child by SIGTERM when the thread that starts it ends, whatever ends its process. The child is
-/// started by `fork`, which is slower.
+/// Kills a child when the thread that starts it ends, whatever ends its process: the child could catch another
+/// signal and go on. The child is started by `fork`, which is slower.
 pub fn ending_with_parent(command: &mut std::process::Command) -> &mut std::process::Command {
     use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
     use std::os::unix::process::CommandExt;
     let parent = getpid();
     let set = move || {
-        set_parent_process_death_signal(Some(Signal::TERM))?;
+        set_parent_process_death_signal(Some(Signal::KILL))?;
         // It may have ended before the call.
         if getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
     };
