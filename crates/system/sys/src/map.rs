@@ -81,12 +81,13 @@ impl Map {
             return Self::new(file, len, MapAdvice::Populate);
         }
         let map = Self::new(&file, len, MapAdvice::None)?;
-        let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::POPULATE;
+        let (fd, flags) = (file.as_fd(), MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::POPULATE);
         for at in (0..len).step_by(POPULATED_BYTES).take_while(|_| !stops()) {
-            let (part, bytes) = (map.start.as_ptr().wrapping_add(at), POPULATED_BYTES.min(len - at));
+            let part = map.start.as_ptr().wrapping_add(at);
+            let bytes = POPULATED_BYTES.min(len - at);
             let mapped = crate::fault::call("mmap", || {
                 // SAFETY: the range is part of the new mapping, to which nothing refers yet.
-                unsafe { mmap(part.cast(), bytes, ProtFlags::READ, flags, file.as_fd(), at as u64) }?;
+                unsafe { mmap(part.cast(), bytes, ProtFlags::READ, flags, fd, at as u64) }?;
                 Ok(())
             });
             if let Err(error) = mapped {

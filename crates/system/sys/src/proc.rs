@@ -176,6 +176,13 @@ pub fn read_text(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// Returns for how long the first thread of a process was ready to run without running; `None` if the kernel
+/// does not report it. It is kept until a process that has ended is waited for.
+pub fn run_delay_ns(id: u32) -> Option<u64> {
+    let text = read_text(Path::new(&format!("/proc/{id}/schedstat"))).ok()?;
+    parse::parse_schedstat(&text).map(|stat| stat.run_delay_ns)
+}
+
 fn read_parsed<T>(path: &str, parse: impl FnOnce(&str) -> Option<T>) -> io::Result<T> {
     parse(&read_text(Path::new(path))?).ok_or_else(|| unreadable(path))
 }
@@ -598,6 +605,8 @@ mod tests {
         while !has_ended(&child).unwrap() {
             std::thread::yield_now();
         }
+        let is_known = Path::new("/proc/self/schedstat").exists();
+        assert_eq!(run_delay_ns(child.id()).is_some(), is_known);
         assert!(parse::parse_io(kept.read().unwrap()).unwrap().read_chars > 0);
         child.wait().unwrap();
         assert!(has_ended(&child).is_err() && kept.read().is_err());

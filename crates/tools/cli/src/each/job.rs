@@ -111,7 +111,9 @@ fn by_contents(plan: &mut Plan, args: &EachArgs) -> Result<(), Failure> {
         )));
     }
     if plan.method == Method::Null {
-        return Err(Failure::usage("--exec without {} needs a method that reads; null reads nothing"));
+        return Err(Failure::usage(
+            "--exec without {} needs a method that reads; null reads nothing",
+        ));
     }
     let Schedule::Window { window, permits } = &mut plan.schedule else { return Ok(()) };
     let most = permits.unwrap_or(1);
