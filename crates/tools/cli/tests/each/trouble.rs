@@ -436,6 +436,11 @@ fn a_mapped_plan_draws_a_bar_on_a_terminal() {
             let text = ProcessOutput::from(ran).ended(0).text();
             assert!(text.contains(&format!("/{SLOW_FILES} files")), "{text:?}");
             assert!(!text.contains("ioloom-progress"), "{text:?}");
+            // The result has lines of its own, and no bar follows.
+            let (bars, result) = text.split_once(&format!("{SLOW_FILES} files, ")).unwrap();
+            let before = bars.rsplit("\x1b[2K").next().unwrap();
+            assert_eq!(before.trim(), "", "{text:?}");
+            assert!(!result.contains(&format!("/{SLOW_FILES} files")), "{text:?}");
         }
     }
     // Without a terminal no progress is printed.
