@@ -46,8 +46,8 @@
 //!      ([`crate::writing`]), those for a reservation of the function are `memory`
 //!      ([`crate::reserving`]), and reported waits for children ([`crate::waiting_for_child`]) are
 //!      `child processes`, however little the children run. But they are `other programs` as far as the
-//!      children were ready to run without running ([`crate::child_was_ready`]), and other programs ran
-//!      for longer than they displaced our threads.
+//!      children were ready to run without running ([`crate::child_was_ready`]), which no quota
+//!      explains, and other programs ran for longer than they displaced our threads.
 //! 6. What no wait explains is `unknown`, with time that threads spent outside of any call, time without
 //!    threads, and waits for other threads while hardly any thread did or awaited anything.
 //!

@@ -130,8 +130,11 @@ impl Parts {
         self.add(Limit::InputList, caused(input));
         self.add(Limit::Memory, caused(memory + reserve));
         self.add(function_limit(f), caused(function));
-        // Children that are ready wait for processors, which other children may have.
-        let displaced_ns = (f.child_ready_ns as f64).min(others_ns).min(caused(child));
+        // Children are also ready while a quota keeps their group from running.
+        let own_throttled_ns = f.ready_ns.map_or(0, |ready| ready.min(f.throttled_ns));
+        let ready_ns = f.child_ready_ns.saturating_sub(f.throttled_ns - own_throttled_ns);
+        // They wait for processors, which other children may have.
+        let displaced_ns = (ready_ns as f64).min(others_ns).min(caused(child));
         self.add(Limit::OtherPrograms, displaced_ns);
         self.add(Limit::ChildProcesses, caused(child) - displaced_ns);
         self.add(Limit::Output, caused(output));

@@ -472,6 +472,9 @@ fn other_programs_displace_child_processes_that_are_ready() {
     let verdict = decide(&ready);
     assert_eq!(verdict.limit, Limit::OtherPrograms, "{}", verdict.sentence(&ready));
     consistent(&ready);
+    // A quota kept them from running.
+    let throttled = Facts { throttled_ns: all * 80 / 100, ..ready };
+    assert_eq!(decide(&throttled).limit, Limit::ChildProcesses);
     // They waited for each other.
     let crowded = Facts { others_ns: Some(0), ..ready };
     assert_eq!(decide(&crowded).limit, Limit::ChildProcesses);

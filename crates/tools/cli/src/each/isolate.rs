@@ -1,10 +1,9 @@
 //! Runs mapped plans in a child process.
 //!
 //! The parent draws the progress that the child prints, and prints its result after that if both go to a
-//! terminal. It forwards interrupts: a signal from the
-//! terminal reaches both processes, a signal sent to the parent only the parent. The first
-//! interrupt lets the child finish cleanly, however many copies of it arrive; one at least 200 ms later
-//! kills it.
+//! terminal. It forwards interrupts: a signal from the terminal reaches both processes, a signal sent to
+//! the parent only the parent. The first interrupt lets the child finish cleanly, however many copies of it
+//! arrive; one at least 200 ms later kills it. If the parent is killed, so is the child.
 
 use super::args::EachArgs;
 use super::input;
