@@ -149,6 +149,9 @@ pub struct ThreadTime {
     /// Part of `compute_blocked_ns`: until child processes had taken their input or ended.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub child_ns: u64,
+    /// Time in which the child processes that this thread waited for were ready to run without running.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub child_ready_ns: u64,
     /// Processor time of threads on which the library ran the function while this one waited for it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub helper_ns: u64,

@@ -28,7 +28,7 @@ pub use gauge::{GaugeCounts, GaugeSampler, GaugeTotals, Gauges};
 pub use largest::{Began, Largest};
 pub use meter::{Meter, Reads, Step, TIMED_FIRST, TIMED_ONE_IN, ThreadReport};
 pub use neighbours::{Moved, Others};
-pub use output::{finishing, helped, reserving, waiting_for_child, writing};
+pub use output::{child_was_ready, finishing, helped, reserving, waiting_for_child, writing};
 pub use split::Detail;
 pub use trace_file::{TraceFile, TraceFileError};
 pub use usage::{Usage, UsageDelta};

@@ -26,7 +26,8 @@
 //!    programs on processors that our threads did not want took nothing from the run. What then remains of
 //!    the time in which our threads were ready is unknown as far as threads outside of the run were running.
 //!    Time that the hypervisor took is added in proportion to our part of the processor time. If the
-//!    kernel does not report how long threads were ready, the part is unknown.
+//!    kernel does not report how long threads were ready, the part is unknown. Other programs can displace
+//!    child processes, too: see the waits for these.
 //! 5. **Waits** explain the rest. A thread that waits for data, for a path, for memory of the budget or
 //!    inside the user's function waits for a cause; a thread that waits for another thread only passes
 //!    a wait on. So the causes explain as much of the rest as there is waiting for them, and all
@@ -44,7 +45,9 @@
 //!    - Waits in the function for a reader of its results are `output`, if the function reports them
 //!      ([`crate::writing`]), those for a reservation of the function are `memory`
 //!      ([`crate::reserving`]), and reported waits for children ([`crate::waiting_for_child`]) are
-//!      `child processes`, however little the children run.
+//!      `child processes`, however little the children run. But they are `other programs` as far as the
+//!      children were ready to run without running ([`crate::child_was_ready`]), which no quota
+//!      explains, and other programs ran for longer than they displaced our threads.
 //! 6. What no wait explains is `unknown`, with time that threads spent outside of any call, time without
 //!    threads, and waits for other threads while hardly any thread did or awaited anything.
 //!

@@ -27,11 +27,19 @@ pub(crate) struct KnownWaits {
     pub(crate) finish_ns: u64,
     /// Processor time of helpers in the other waits.
     pub(crate) helper_ns: u64,
+    /// Time in which children of `child_ns` were ready to run.
+    pub(crate) child_ready_ns: u64,
 }
 
 impl KnownWaits {
-    const NONE: Self =
-        Self { output_ns: 0, reserve_ns: 0, child_ns: 0, finish_ns: 0, helper_ns: 0 };
+    const NONE: Self = Self {
+        output_ns: 0,
+        reserve_ns: 0,
+        child_ns: 0,
+        finish_ns: 0,
+        helper_ns: 0,
+        child_ready_ns: 0,
+    };
 
     /// Returns the sum of the waits.
     pub(crate) fn all_ns(&self) -> u64 {
@@ -64,6 +72,13 @@ pub fn finishing<T>(finish: impl FnOnce() -> T) -> T {
 pub fn helped(cpu_ns: u64) {
     let mut waits = WAITS.get();
     waits.helper_ns += cpu_ns;
+    WAITS.set(waits);
+}
+
+/// Counts time in which a child was ready to run without running, while the calling thread waited for it.
+pub fn child_was_ready(ready_ns: u64) {
+    let mut waits = WAITS.get();
+    waits.child_ready_ns += ready_ns;
     WAITS.set(waits);
 }
 
@@ -122,6 +137,9 @@ mod tests {
         helped(5);
         helped(2);
         assert_eq!(take_known_waits(), KnownWaits { helper_ns: 7, ..KnownWaits::default() });
+        child_was_ready(3);
+        child_was_ready(4);
+        assert_eq!(take_known_waits(), KnownWaits { child_ready_ns: 7, ..KnownWaits::default() });
         assert_eq!(take_known_waits(), KnownWaits::default());
     }
 }

@@ -198,6 +198,7 @@ pub(crate) fn split(
         reserve_ns: reserve,
         child_ns: child,
         helper_ns: off.known.helper_ns,
+        child_ready_ns: off.known.child_ready_ns,
         unknown_ns: rest - given.sum() - known,
         ..ThreadTime::default()
     };
@@ -221,7 +222,8 @@ mod tests {
         ) {
             let groups = Groups { io, async_io, sync, input, function };
             let known = KnownWaits {
-                output_ns: output, reserve_ns: reserve, child_ns: child, finish_ns: finish, helper_ns: 0,
+                output_ns: output, reserve_ns: reserve, child_ns: child, finish_ns: finish,
+                ..KnownWaits::default()
             };
             let off = Weights { groups, wall, function_clocked: (clocked, off), known };
             let (t, part) = split(elapsed, cpu, ready, &off, calls);
@@ -254,11 +256,12 @@ mod tests {
                 child_ns: 100,
                 finish_ns: 50,
                 helper_ns: 9,
+                child_ready_ns: 70,
             };
             let weights = Weights { known, ..walls(groups, (0, 0)) };
             let (t, _) = split(1000, 300, Some(0), &weights, in_calls);
-            let found = (t.output_ns, t.reserve_ns, t.child_ns, t.helper_ns);
-            assert_eq!(found, (100, 200, 100, 9), "{t:?}");
+            let found = (t.output_ns, t.reserve_ns, t.child_ns, t.helper_ns, t.child_ready_ns);
+            assert_eq!(found, (100, 200, 100, 9, 70), "{t:?}");
             assert!(t.compute_blocked_ns >= 450, "{t:?}");
             assert_eq!(stated_ns(&t), 1000);
         }

@@ -24,6 +24,9 @@ pub enum MapAdvice {
     Populate,
 }
 
+/// Bytes that [`Map::populated`] maps with one call.
+const POPULATED_BYTES: usize = 16 << 20;
+
 /// A read-only private mapping of a file.
 #[derive(Debug)]
 pub struct Map {
@@ -66,6 +69,32 @@ impl Map {
                 unsafe { madvise(map.start.as_ptr().cast(), map.len, advice) }?;
                 Ok(())
             })?;
+        }
+        Ok(map)
+    }
+
+    /// Maps the first `len` bytes of a file with all pages, as [`MapAdvice::Populate`] does; `len` must be
+    /// non-zero. No signal with a handler ends such a call, so a large file takes several. If `stops` returns
+    /// true between two of them, the remaining pages are not mapped.
+    pub fn populated(file: impl AsFd, len: usize, stops: impl Fn() -> bool) -> io::Result<Self> {
+        if len <= POPULATED_BYTES {
+            return Self::new(file, len, MapAdvice::Populate);
+        }
+        let map = Self::new(&file, len, MapAdvice::None)?;
+        let (fd, flags) = (file.as_fd(), MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::POPULATE);
+        for at in (0..len).step_by(POPULATED_BYTES).take_while(|_| !stops()) {
+            let part = map.start.as_ptr().wrapping_add(at);
+            let bytes = POPULATED_BYTES.min(len - at);
+            let mapped = crate::fault::call("mmap", || {
+                // SAFETY: the range is part of the new mapping, to which nothing refers yet.
+                unsafe { mmap(part.cast(), bytes, ProtFlags::READ, flags, fd, at as u64) }?;
+                Ok(())
+            });
+            if let Err(error) = mapped {
+                // The range may be free now, and another thread may map something there.
+                std::mem::forget(map);
+                return Err(error);
+            }
         }
         Ok(map)
     }

@@ -176,6 +176,13 @@ pub fn read_text(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// Returns for how long the first thread of a process was ready to run without running; `None` if the kernel
+/// does not report it. It is kept until a process that has ended is waited for.
+pub fn run_delay_ns(id: u32) -> Option<u64> {
+    let text = read_text(Path::new(&format!("/proc/{id}/schedstat"))).ok()?;
+    parse::parse_schedstat(&text).map(|stat| stat.run_delay_ns)
+}
+
 fn read_parsed<T>(path: &str, parse: impl FnOnce(&str) -> Option<T>) -> io::Result<T> {
     parse(&read_text(Path::new(path))?).ok_or_else(|| unreadable(path))
 }
@@ -511,14 +518,14 @@ pub fn with_first_limit(command: &mut std::process::Command) -> &mut std::proces
     unsafe { command.pre_exec(move || Ok(setrlimit(Resource::Nofile, first)?)) }
 }
 
-/// Ends a child by SIGTERM when the thread that starts it ends, whatever ends its process. The child is
-/// started by `fork`, which is slower.
+/// Kills a child when the thread that starts it ends, whatever ends its process: the child could catch another
+/// signal and go on. The child is started by `fork`, which is slower.
 pub fn ending_with_parent(command: &mut std::process::Command) -> &mut std::process::Command {
     use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
     use std::os::unix::process::CommandExt;
     let parent = getpid();
     let set = move || {
-        set_parent_process_death_signal(Some(Signal::TERM))?;
+        set_parent_process_death_signal(Some(Signal::KILL))?;
         // It may have ended before the call.
         if getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
     };
@@ -598,6 +605,8 @@ mod tests {
         while !has_ended(&child).unwrap() {
             std::thread::yield_now();
         }
+        let is_known = Path::new("/proc/self/schedstat").exists();
+        assert_eq!(run_delay_ns(child.id()).is_some(), is_known);
         assert!(parse::parse_io(kept.read().unwrap()).unwrap().read_chars > 0);
         child.wait().unwrap();
         assert!(has_ended(&child).is_err() && kept.read().is_err());

@@ -49,7 +49,12 @@ impl<'p, S> Mapped<'p, S> {
         let data = if size == 0 {
             Data::Empty
         } else {
-            let map = Map::new(&file, size as usize, advice);
+            let map = match advice {
+                MapAdvice::Populate => {
+                    Map::populated(&file, size as usize, || cx.shared.stopping())
+                }
+                _ => Map::new(&file, size as usize, advice),
+            };
             cx.meter.lap(CallKind::Map, item.index);
             Data::Map(map.map_err(|e| failed_on(&item, &file, Operation::Map, e))?)
         };

@@ -323,6 +323,7 @@ fn threads(plan: &Plan, elapsed_ns: u64, files: u64) -> Vec<ThreadTime> {
                 output_ns: 0,
                 reserve_ns: 0,
                 child_ns: 0,
+                child_ready_ns: 0,
                 helper_ns: 0,
                 unknown_ns: elapsed_ns - known,
                 calls_ns: BTreeMap::new(),

@@ -46,6 +46,8 @@ pub struct Facts {
     pub reserve_ns: u64,
     /// Blocked inside the function until child processes had taken their input or ended.
     pub child_ns: u64,
+    /// Children that threads waited for were ready to run without running.
+    pub child_ready_ns: u64,
     /// On a processor: other threads on which the library ran the function.
     pub helper_ns: u64,
     /// Not explained.
@@ -147,6 +149,7 @@ impl Facts {
             facts.output_ns += output_ns;
             facts.reserve_ns += reserve_ns;
             facts.child_ns += child_ns;
+            facts.child_ready_ns += thread.child_ready_ns;
             facts.unknown_ns += thread.unknown_ns;
         }
         facts

@@ -90,7 +90,8 @@ impl Parts {
         let own_of_busy = own_ns / (own_ns + f.others_ns.unwrap_or(0) as f64).max(1.0);
         let stolen_ns = (f.steal_ns as f64 * own_of_busy).min(free_ns - displaced_ns);
         parts.add(Limit::OtherPrograms, stolen_ns);
-        parts.add_waits(f, free_ns - displaced_ns - stolen_ns);
+        let rest_ns = f.others_ns.unwrap_or(0) as f64 - others_ns;
+        parts.add_waits(f, free_ns - displaced_ns - stolen_ns, rest_ns.max(0.0));
         parts
     }
 
@@ -98,8 +99,9 @@ impl Parts {
         self.ns[limit as usize] += ns;
     }
 
-    /// Splits the time in which processors were free for our threads by the waits of the threads.
-    fn add_waits(&mut self, f: &Facts, free_ns: f64) {
+    /// Splits the time in which processors were free for our threads by the waits of the threads. Other
+    /// programs ran for `others_ns` without displacing our threads.
+    fn add_waits(&mut self, f: &Facts, free_ns: f64, others_ns: f64) {
         let cores_ns = f.cores_ns();
         let ahead = [f.io_ns, f.input_ns, f.memory_ns].map(|ns| ns as f64);
         let useful_ns = (cores_ns - f.function_wall_ns as f64).max(0.0);
@@ -128,7 +130,13 @@ impl Parts {
         self.add(Limit::InputList, caused(input));
         self.add(Limit::Memory, caused(memory + reserve));
         self.add(function_limit(f), caused(function));
-        self.add(Limit::ChildProcesses, caused(child));
+        // Children are also ready while a quota keeps their group from running.
+        let own_throttled_ns = f.ready_ns.map_or(0, |ready| ready.min(f.throttled_ns));
+        let ready_ns = f.child_ready_ns.saturating_sub(f.throttled_ns - own_throttled_ns);
+        // They wait for processors, which other children may have.
+        let displaced_ns = (ready_ns as f64).min(others_ns).min(caused(child));
+        self.add(Limit::OtherPrograms, displaced_ns);
+        self.add(Limit::ChildProcesses, caused(child) - displaced_ns);
         self.add(Limit::Output, caused(output));
     }
 }

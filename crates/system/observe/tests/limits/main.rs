@@ -435,12 +435,49 @@ fn a_function_that_waits_for_its_reservation_waits_for_memory() {
         output_ns: 20,
         reserve_ns: 30,
         child_ns: 5,
+        child_ready_ns: 4,
         helper_ns: 15,
         ..ThreadTime::default()
     };
     let facts = Facts::of(&Measured { threads: vec![thread], ..Measured::default() }, 1, 1);
     assert_eq!((facts.function_ns, facts.output_ns, facts.reserve_ns), (20, 20, 30));
-    assert_eq!(facts.child_ns, 5);
+    assert_eq!((facts.child_ns, facts.child_ready_ns), (5, 4));
+}
+
+/// Two commands at once on two processors, and other programs on both.
+#[test]
+fn other_programs_displace_child_processes_that_are_ready() {
+    let all = 2_000_000_000;
+    let waiting = Facts {
+        elapsed_ns: all / 2,
+        cores: 2,
+        files: 13,
+        threads: 2,
+        threads_ns: all,
+        on_cpu_ns: all / 100,
+        user_ns: all / 100,
+        ready_ns: Some(0),
+        function_wall_ns: all,
+        calls: 13,
+        child_ns: all - all / 100,
+        children_ns: all * 15 / 100,
+        children_faults: 13_000,
+        others_ns: Some(all * 80 / 100),
+        ..Facts::default()
+    };
+    let verdict = decide(&waiting);
+    assert_eq!(verdict.limit, Limit::ChildProcesses, "{}", verdict.sentence(&waiting));
+    assert_eq!(verdict.shares.unwrap().of(Limit::OtherPrograms), 0);
+    let ready = Facts { child_ready_ns: all * 80 / 100, ..waiting };
+    let verdict = decide(&ready);
+    assert_eq!(verdict.limit, Limit::OtherPrograms, "{}", verdict.sentence(&ready));
+    consistent(&ready);
+    // A quota kept them from running.
+    let throttled = Facts { throttled_ns: all * 80 / 100, ..ready };
+    assert_eq!(decide(&throttled).limit, Limit::ChildProcesses);
+    // They waited for each other.
+    let crowded = Facts { others_ns: Some(0), ..ready };
+    assert_eq!(decide(&crowded).limit, Limit::ChildProcesses);
 }
 
 /// Checks that a verdict and its sentence do not contradict themselves.
@@ -481,7 +518,7 @@ fn percentages(sentence: &str) -> Vec<u32> {
 
 prop_compose! {
     fn facts()(
-        times in prop::collection::vec(0_u64..40_000_000_000, 20),
+        times in prop::collection::vec(0_u64..40_000_000_000, 21),
         small in prop::collection::vec(0_u64..400, 3),
         (cores, threads, files) in (1_u32..200, 1_u32..600, 0_u64..5),
         ready in prop::option::of(0_u64..40_000_000_000),
@@ -515,6 +552,7 @@ prop_compose! {
             reserve_ns: times[15],
             helper_ns: times[16],
             child_ns: times[17],
+            child_ready_ns: times[20],
             throttled_ns: times[18] / 10,
             bytes: times[19],
             largest_ns: times[19] / 10,

@@ -12,7 +12,7 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt;
 use ioloom_failure::{is_out_of_descriptors, reason};
 use ioloom_sys::proc::{
-    Waited, signal_group, stop_as_the_terminal_does, until_ended, with_first_limit,
+    Waited, run_delay_ns, signal_group, stop_as_the_terminal_does, until_ended, with_first_limit,
 };
 use signal_hook::consts::{SIGCONT, SIGKILL, SIGQUIT, SIGSTOP, SIGTSTP};
 use signal_hook::iterator::Signals;
@@ -93,15 +93,24 @@ impl Commands {
     }
 
     /// Waits until the command has ended. From here on it gets no more signals. One that wants the
-    /// terminal is killed.
+    /// terminal is killed. Also returns for how long it was ready to run without running, in nanoseconds;
+    /// 0 if unknown.
     ///
     /// # Errors
     /// Returns the reason.
-    pub(super) fn wait(&self, child: &mut Child) -> Result<ExitStatus, String> {
-        let waited = match until_ended(child.id()) {
-            Ok(waited) => waited,
-            Err(error) => return Err(format!("cannot be waited for: {}", reason(&error))),
-        };
+    pub(super) fn wait(&self, child: &mut Child) -> (Result<ExitStatus, String>, u64) {
+        let waited = until_ended(child.id());
+        // The system keeps it until the command is reaped.
+        let ready_ns = run_delay_ns(child.id()).unwrap_or(0);
+        (self.reap_waited(child, waited), ready_ns)
+    }
+
+    fn reap_waited(
+        &self,
+        child: &mut Child,
+        waited: io::Result<Waited>,
+    ) -> Result<ExitStatus, String> {
+        let waited = waited.map_err(|error| format!("cannot be waited for: {}", reason(&error)))?;
         if waited == Waited::WantsTerminal {
             self.kill(child);
             return Err(format!("was killed, because {WANTS_TERMINAL}"));

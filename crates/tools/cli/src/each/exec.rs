@@ -17,7 +17,7 @@ use crate::slow_reader;
 use ioloom::FnError;
 use ioloom_failure::reason;
 use ioloom_model::units::format_counted;
-use ioloom_observe::waiting_for_child;
+use ioloom_observe::{child_was_ready, waiting_for_child};
 use ioloom_sys::proc::{Waited, ended_by_now};
 use ioloom_sys::stream::{self, Ready};
 use std::ffi::{OsStr, OsString};
@@ -184,7 +184,8 @@ impl Running {
             Some(Err(e)) => return Err(format!("cannot run {name}: {}", reason(e)).into()),
             None => return Err(format!("{name} has already ended").into()),
         };
-        let status = waiting_for_child(|| self.commands.wait(child));
+        let (status, ready_ns) = waiting_for_child(|| self.commands.wait(child));
+        child_was_ready(ready_ns);
         self.child = None;
         let status = status.map_err(|reason| format!("{name} {reason}"))?;
         let mut problems = Vec::from_iter(failure_of(name, status));

@@ -1,15 +1,15 @@
 //! Runs mapped plans in a child process.
 //!
-//! The parent draws the progress that the child prints, and forwards interrupts: a signal from the
-//! terminal reaches both processes, a signal sent to the parent only the parent. The first
-//! interrupt lets the child finish cleanly, however many copies of it arrive; one at least 200 ms later
-//! kills it.
+//! The parent draws the progress that the child prints, and prints its result after that if both go to a
+//! terminal. It forwards interrupts: a signal from the terminal reaches both processes, a signal sent to
+//! the parent only the parent. The first interrupt lets the child finish cleanly, however many copies of it
+//! arrive; one at least 200 ms later kills it. If the parent is killed, so is the child.
 
 use super::args::EachArgs;
 use super::input;
 use super::progress::Bar;
 use crate::exit::{Ended, Exit, Failure};
-use crate::{interrupt, stderr};
+use crate::{interrupt, out, stderr};
 use ioloom::{Files, Plan};
 use ioloom_failure::{quoted, reason};
 use ioloom_sys::map::BUS_EXIT_CODE;
@@ -17,9 +17,9 @@ use ioloom_sys::proc::{ending_with_parent, with_first_limit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -54,19 +54,37 @@ pub(super) fn run(args: &EachArgs) -> Ended {
     let signals = Signals::new(interrupt::stopping_signals())
         .map_err(|e| Failure::failed(format!("cannot handle signals: {}", reason(&e))))?;
     let mut command = Command::new(program);
-    command.args(arguments(std::env::args_os().skip(1), Bar::wanted(args))).stderr(Stdio::piped());
+    let draws = Bar::wanted(args);
+    command.args(arguments(std::env::args_os().skip(1), draws)).stderr(Stdio::piped());
+    if draws && std::io::stdout().is_terminal() {
+        // Otherwise, the result gets into the line of the bar. The child cannot query the width of a pipe.
+        command.stdout(Stdio::piped()).env("COLUMNS", out::columns().to_string());
+    }
     // It raises the limit itself.
     let command = with_first_limit(ending_with_parent(&mut command));
     let mut child = command
         .spawn()
         .map_err(|e| Failure::failed(format!("cannot start a child process: {}", reason(&e))))?;
-    let stderr = child.stderr.take();
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let forward = Forward::start(child, signals)
         .map_err(|e| Failure::failed(format!("cannot start a thread: {}", reason(&e))))?;
+    let result = stdout.map(Collected::start).transpose();
     let faulted = stderr.and_then(listen);
+    let printed = result
+        .map_err(|e| Failure::failed(format!("cannot start a thread: {}", reason(&e))))
+        .and_then(|result| result.map_or(Ok(()), Collected::print));
     let (status, interrupted) = forward.end().map_err(|e| {
         Failure::failed(format!("cannot wait for the child process: {}", reason(&e)))
     })?;
+    out::then(printed, ended(args, faulted, (status, interrupted)))
+}
+
+/// Returns how the command ends after its child.
+fn ended(
+    args: &EachArgs,
+    faulted: Option<usize>,
+    (status, interrupted): (ExitStatus, bool),
+) -> Ended {
     match status.code() {
         Some(0) => Ok(Exit::Ok),
         Some(BUS_EXIT_CODE) => Err(Failure::failed(cut_short(args, faulted))),
@@ -109,6 +127,28 @@ fn listen(stderr: ChildStderr) -> Option<usize> {
     }
     bar.finish();
     faulted
+}
+
+/// A thread that reads the result of the child, which is short.
+struct Collected(JoinHandle<std::io::Result<Vec<u8>>>);
+
+impl Collected {
+    fn start(mut stdout: ChildStdout) -> std::io::Result<Self> {
+        let read = move || {
+            let mut text = Vec::new();
+            stdout.read_to_end(&mut text).map(|_| text)
+        };
+        std::thread::Builder::new().spawn(read).map(Self)
+    }
+
+    /// Prints the result when the child has ended.
+    fn print(self) -> Result<(), Failure> {
+        let text = self.0.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let text = text.map_err(|e| {
+            Failure::failed(format!("cannot read the result of the child process: {}", reason(&e)))
+        })?;
+        out::print_bytes_to_slow_reader(&text)
+    }
 }
 
 /// A thread that forwards interrupts to the child.

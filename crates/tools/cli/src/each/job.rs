@@ -110,6 +110,11 @@ fn by_contents(plan: &mut Plan, args: &EachArgs) -> Result<(), Failure> {
             plan.method
         )));
     }
+    if plan.method == Method::Null {
+        return Err(Failure::usage(
+            "--exec without {} needs a method that reads; null reads nothing",
+        ));
+    }
     let Schedule::Window { window, permits } = &mut plan.schedule else { return Ok(()) };
     let most = permits.unwrap_or(1);
     if *window > most && args.has_schedule() {

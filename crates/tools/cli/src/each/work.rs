@@ -10,7 +10,7 @@ use super::output::one_line;
 use super::progress::Bar;
 use super::sink::Sink;
 use crate::exit::Failure;
-use crate::{out, stderr};
+use crate::{interrupt, out, stderr};
 use ioloom::{Chunk, FileError, Files, FnError, Run};
 use ioloom_model::{Compute, Hash, Measured, Method};
 use ioloom_shard::record::Record;
@@ -27,6 +27,9 @@ use std::sync::{Arc, Mutex};
 
 /// Errors whose text is kept.
 const ERRORS_KEPT: usize = 1000;
+
+/// Bytes of a mapping that are processed between two looks whether the run was interrupted.
+const MAPPED_BYTES: usize = 1 << 20;
 
 /// The library's advice for files that do not fit in memory, and that of this program. A size follows.
 const LIBRARY_ADVICE: &str = "read it in chunks with .chunks(), or raise .memory()";
@@ -118,6 +121,8 @@ pub(super) struct EachWork<'a> {
     known: Option<Arc<PathList>>,
     /// Whether the result of each file is kept, for a part.
     recorded: bool,
+    /// Whether files are mapped: each is one piece, however large it is.
+    mapped: bool,
 }
 
 /// State of one file.
@@ -174,7 +179,7 @@ pub(super) struct Counts {
     pub(super) failed: u64,
     /// Files whose command failed; also in `failed`.
     pub(super) commands: u64,
-    /// Commands that an interrupt has ended, or may have. They are not failures.
+    /// Commands and mapped files that an interrupt has ended, or may have. They are not failures.
     pub(super) interrupted: u64,
     /// Files that do not exist and need not.
     pub(super) missing: u64,
@@ -204,7 +209,8 @@ impl<'a> EachWork<'a> {
         let errors = Mutex::new(Vec::new());
         let exec = job.exec.as_ref();
         let (named, known) = (None, None);
-        Self { kernels, exec, lines, combined, named, errors, known, recorded: false }
+        let mapped = job.plan.method.is_mmap();
+        Self { kernels, exec, lines, combined, named, errors, known, recorded: false, mapped }
     }
 
     /// Keeps the result of each file.
@@ -415,7 +421,20 @@ impl EachWork<'_> {
     }
 
     fn piece(&self, state: &mut State, chunk: &Chunk<'_>) -> Result<(), FnError> {
-        self.bytes(state, chunk.index(), chunk.bytes(), (chunk.offset(), chunk.is_last()))
+        let (at, bytes) = (chunk.index(), chunk.bytes());
+        if !self.mapped || bytes.len() <= MAPPED_BYTES {
+            return self.bytes(state, at, bytes, (chunk.offset(), chunk.is_last()));
+        }
+        let (mut offset, mut parts) = (chunk.offset(), bytes.chunks(MAPPED_BYTES).peekable());
+        while let Some(part) = parts.next() {
+            if interrupt::is_raised() {
+                return Err("interrupted".into());
+            }
+            let is_last = chunk.is_last() && parts.peek().is_none();
+            self.bytes(state, at, part, (offset, is_last))?;
+            offset += part.len() as u64;
+        }
+        Ok(())
     }
 
     /// Processes bytes of file `at` that begin at an offset and may be its last ones.
@@ -506,9 +525,13 @@ impl EachWork<'_> {
         comparison.expected.get(index).is_some_and(|expected| expected.guessed)
     }
 
-    /// Counts a command that has failed during an interrupt, which may be why. Returns whether it is one.
+    /// Counts a command or a mapped file that has failed during an interrupt, which may be why. Returns
+    /// whether it is one.
     pub(super) fn is_interrupted(&self, local: &mut Local) -> bool {
-        let interrupted = self.exec.is_some_and(|exec| exec.commands.are_interrupted());
+        let interrupted = match self.exec {
+            Some(exec) => exec.commands.are_interrupted(),
+            None => self.mapped && interrupt::is_raised(),
+        };
         local.counts.interrupted += u64::from(interrupted);
         interrupted
     }

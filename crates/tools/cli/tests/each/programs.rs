@@ -84,6 +84,11 @@ fn invalid_commands_are_refused() {
         let mapped = place.each(&[&["t", "--exec", "wc"], &flags[..]].concat()).ended(2);
         mapped.one_error(&["mmap:", "runs in a child process", "choose a --method"]);
     }
+    for flags in [["--method", "null"], ["--plan", "null/threads:n=2"]] {
+        let null = place.each(&[&["t", "--exec", "sha256sum"], &flags[..]].concat()).ended(2);
+        null.one_error(&["--exec without {} needs a method that reads"]);
+        place.each(&[&["t", "--exec", "wc -c {}"], &flags[..]].concat()).ended(0);
+    }
     let blocking = ["t", "--exec", "wc", "--plan", "nowait/window:l=2,p=2/blocking=2"];
     place.each(&blocking).ended(2).one_error(&["leave blocking= out"]);
     let blocking = ["t", "--exec", "wc {}", "--plan", "null/window:l=2,p=2/blocking=2"];

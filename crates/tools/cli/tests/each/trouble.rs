@@ -5,7 +5,7 @@ use crate::signals::{LATER, lives, send, until};
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[test]
 fn invalid_values_exit_with_2_before_anything_is_opened() {
@@ -341,6 +341,63 @@ fn an_interrupt_of_a_mapped_plan_reaches_its_child() {
     }
 }
 
+/// A mapped plan over one file without data, whose size takes longer than [`until`] waits.
+fn large_mapped(place: &Workspace, method: &str, work: &str) -> Command {
+    fs::create_dir_all(place.at("t")).unwrap();
+    File::create(place.at("t/large")).unwrap().set_len(64 << 30).unwrap();
+    let mut command = place.command(PROGRAM);
+    command.args(["each", "t", "--method", method, "--threads", "1", "--compute", work, "--json"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// A mapping is one piece, and one call fills it if it is populated.
+#[test]
+fn an_interrupt_ends_a_mapped_plan_within_a_file() {
+    for (method, work) in [("mmap", "xxh3"), ("mmap", "touch"), ("mmap:populate", "xxh3")] {
+        let place = fresh();
+        let mut program = large_mapped(&place, method, work).spawn().unwrap();
+        working_child(&mut program);
+        let begun = Instant::now();
+        send("-TERM", program.id());
+        let ran = ProcessOutput::from(program.wait_with_output().unwrap()).ended(130);
+        assert!(begun.elapsed() < Duration::from_secs(10), "{method}: {:?}", begun.elapsed());
+        let json = ran.json();
+        assert_eq!(json["cancelled"], true, "{method} {work}: {json}");
+        assert_eq!(json["files"], 0, "{method} {work}: {json}");
+        assert_eq!(json["errors"], 0, "{method} {work}: {json}");
+        assert_eq!(json["digest_partial"], work == "xxh3", "{method} {work}: {json}");
+    }
+}
+
+#[test]
+fn the_child_of_a_mapped_plan_ends_with_its_parent_within_a_file() {
+    let place = fresh();
+    let mut program = large_mapped(&place, "mmap", "xxh3").stdout(Stdio::null()).spawn().unwrap();
+    let child = working_child(&mut program);
+    program.kill().unwrap();
+    program.wait().unwrap();
+    until("the child has ended", || !lives(child));
+}
+
+/// Files of several parts have the same hashes.
+#[test]
+fn large_mapped_files_have_the_same_digest() {
+    let place = fresh();
+    for (name, bytes) in [("a", (1 << 20) + 1), ("b", 2 << 20), ("c", (17 << 20) + 5)] {
+        let contents: Vec<u8> = (0..bytes).map(|i: u32| (i % 251) as u8).collect();
+        place.write(format!("t/{name}"), contents);
+    }
+    for work in ["xxh3", "sha256", "crc32c"] {
+        let hashes = |method| {
+            let args = ["t", "--method", method, "--compute", work, "--per-file", "--ordered"];
+            place.each(&args).ended(0).text()
+        };
+        let read = hashes("read");
+        assert_eq!((hashes("mmap"), hashes("mmap:populate")), (read.clone(), read), "{work}");
+    }
+}
+
 #[test]
 fn an_interrupt_that_reaches_both_counts_once() {
     let place = fresh();
@@ -379,6 +436,11 @@ fn a_mapped_plan_draws_a_bar_on_a_terminal() {
             let text = ProcessOutput::from(ran).ended(0).text();
             assert!(text.contains(&format!("/{SLOW_FILES} files")), "{text:?}");
             assert!(!text.contains("ioloom-progress"), "{text:?}");
+            // The result has lines of its own, and no bar follows.
+            let (bars, result) = text.split_once(&format!("{SLOW_FILES} files, ")).unwrap();
+            let before = bars.rsplit("\x1b[2K").next().unwrap();
+            assert_eq!(before.trim(), "", "{text:?}");
+            assert!(!result.contains(&format!("/{SLOW_FILES} files")), "{text:?}");
         }
     }
     // Without a terminal no progress is printed.
