@@ -11,7 +11,7 @@ use ioloom_sys::priority::{honours_levels, lower_io_priority};
 use std::cmp::Reverse;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 /// Most mounts whose effect is reported.
@@ -23,8 +23,6 @@ pub(crate) struct Polite {
     wanted: bool,
     refused: OnceLock<String>,
     points: OnceLock<Points>,
-    /// A bit for each mount of which a file was read.
-    seen: AtomicU64,
     /// The first file of each mount.
     files: Mutex<Vec<PathBuf>>,
 }
@@ -39,6 +37,8 @@ struct Points {
     below: Vec<(Vec<u8>, usize)>,
     /// Index of the mount of the current directory.
     here: usize,
+    /// Whether a file of the mount was read.
+    seen: Vec<AtomicBool>,
 }
 
 impl Points {
@@ -64,12 +64,17 @@ impl Points {
         });
         let below = below.collect();
         let here = all.iter().position(|point| here.starts_with(point)).unwrap_or(0);
-        Self { all, below, here }
+        // Without mounts, all files count as those of one.
+        let seen = (0..all.len().max(1)).map(|_| AtomicBool::new(false)).collect();
+        Self { all, below, here, seen }
     }
 
     /// Returns the index of the mount of a path.
     fn index(&self, path: &Path) -> usize {
-        let path = path.as_os_str().as_bytes();
+        let mut path = path.as_os_str().as_bytes();
+        while let Some(rest) = path.strip_prefix(b"./") {
+            path = rest;
+        }
         if path.first() == Some(&b'/') {
             return self.all.iter().position(|point| path.starts_with(point)).unwrap_or(0);
         }
@@ -85,7 +90,6 @@ impl Polite {
             wanted,
             refused: OnceLock::new(),
             points: OnceLock::new(),
-            seen: AtomicU64::new(0),
             files: Mutex::new(Vec::new()),
         }
     }
@@ -109,10 +113,9 @@ impl Polite {
 
     /// Keeps the first file of each mount.
     fn note(&self, path: &Path) {
-        let index = self.points.get_or_init(Points::find).index(path);
-        let bit = 1u64 << index.min(63);
-        let is_seen = self.seen.load(Ordering::Relaxed) & bit != 0;
-        if is_seen || self.seen.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
+        let points = self.points.get_or_init(Points::find);
+        let seen = &points.seen[points.index(path)];
+        if seen.load(Ordering::Relaxed) || seen.swap(true, Ordering::Relaxed) {
             return;
         }
         if let Ok(mut files) = self.files.lock()
@@ -256,12 +259,25 @@ mod tests {
             ("/a/b/x", "/a/b/"),
             ("x", "/"),
             ("d/x", "/home/c/d/"),
+            ("./d/x", "/home/c/d/"),
             ("dd/x", "/"),
         ] {
             assert_eq!(of(path).unwrap(), point, "{path}");
         }
         let none = Points::of(&[], Path::new(""));
         assert_eq!((none.index(Path::new("/x")), none.index(Path::new("x"))), (0, 0));
+    }
+
+    #[test]
+    fn the_first_file_of_each_of_many_mounts_is_kept() {
+        let points = (0..70).map(|i| format!("/long/{i}")).chain(["/a".to_owned(), "/".to_owned()]);
+        let all: Vec<Mount> = points.map(|p| Mount { point: p.into(), ..mount("x") }).collect();
+        let polite = Polite::new(&Plan::auto(Tuning::Polite));
+        polite.points.set(Points::of(&all, Path::new("/"))).unwrap();
+        for path in ["/a/x", "/x", "/a/y"] {
+            polite.reads(Path::new(path));
+        }
+        assert_eq!(*polite.files.lock().unwrap(), ["/a/x", "/x"].map(PathBuf::from));
     }
 
     #[test]
