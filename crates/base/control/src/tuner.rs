@@ -14,4 +14,9 @@ pub trait Tuner {
 
     /// Takes the next batch. Returns the decision if the window changed.
     fn observe(&mut self, batch: &Batch) -> Option<Decision>;
+
+    /// Returns whether the window never changes, so that batches need not be observed.
+    fn is_fixed(&self) -> bool {
+        false
+    }
 }

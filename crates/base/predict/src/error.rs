@@ -1,5 +1,7 @@
 //! Errors for numbers outside the domain of a law.
 
+use ioloom_model::units::format_size;
+
 /// A number that a law cannot accept.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum PredictError {
@@ -24,6 +26,16 @@ pub enum PredictError {
         "the probes of this machine read files in device order, so another order cannot be predicted"
     )]
     UnknownOrder,
+    /// Files are larger than the small ones of the probes, and no larger ones were probed.
+    #[error(
+        "this machine was calibrated with files of {} on average and none of 1 MiB or more, so the time \
+         of larger files is unknown",
+        format_size(*.bytes)
+    )]
+    UnknownSize {
+        /// Mean size of the small files in bytes.
+        bytes: u64,
+    },
     /// A published table is not compiled in, or is malformed.
     #[error("the published table '{table}' is missing or malformed")]
     Table {

@@ -6,24 +6,92 @@
 
 use ioloom_model::{Plan, Tuning};
 use ioloom_sys::disks::{Disk, disks_of};
-use ioloom_sys::mount::{Mount, mount_of};
+use ioloom_sys::mount::{Mount, mount_of, mounts};
 use ioloom_sys::priority::{honours_levels, lower_io_priority};
+use std::cmp::Reverse;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+/// Most mounts whose effect is reported.
+const MOUNTS_MAX: usize = 8;
 
 /// Whether a run is polite, and what became of it.
 #[derive(Debug)]
 pub(crate) struct Polite {
     wanted: bool,
     refused: OnceLock<String>,
-    /// The first file, whose device stands for all.
-    file: OnceLock<PathBuf>,
+    points: OnceLock<Points>,
+    /// The first file of each mount.
+    files: Mutex<Vec<PathBuf>>,
+}
+
+/// Mount points. The mount of a path follows from its text, because a query for each file would cost a
+/// system call.
+#[derive(Debug)]
+struct Points {
+    /// Each ends with a slash; the longest is first.
+    all: Vec<Vec<u8>>,
+    /// Those below the current directory, relative to it, with their index.
+    below: Vec<(Vec<u8>, usize)>,
+    /// Index of the mount of the current directory.
+    here: usize,
+    /// Whether a file of the mount was read.
+    seen: Vec<AtomicBool>,
+}
+
+impl Points {
+    fn find() -> Self {
+        let here = std::env::current_dir().unwrap_or_default();
+        Self::of(&mounts().unwrap_or_default(), &here)
+    }
+
+    fn of(mounts: &[Mount], here: &Path) -> Self {
+        let with_slash = |path: &Path| {
+            let mut point = path.as_os_str().as_bytes().to_vec();
+            if point.last() != Some(&b'/') {
+                point.push(b'/');
+            }
+            point
+        };
+        let mut all: Vec<Vec<u8>> = mounts.iter().map(|mount| with_slash(&mount.point)).collect();
+        all.sort_by_key(|point| Reverse(point.len()));
+        let here = with_slash(here);
+        let below = all.iter().enumerate().filter_map(|(i, point)| {
+            let rest = point.strip_prefix(here.as_slice())?;
+            (!rest.is_empty()).then(|| (rest.to_vec(), i))
+        });
+        let below = below.collect();
+        let here = all.iter().position(|point| here.starts_with(point)).unwrap_or(0);
+        // Without mounts, all files count as those of one.
+        let seen = (0..all.len().max(1)).map(|_| AtomicBool::new(false)).collect();
+        Self { all, below, here, seen }
+    }
+
+    /// Returns the index of the mount of a path.
+    fn index(&self, path: &Path) -> usize {
+        let mut path = path.as_os_str().as_bytes();
+        while let Some(rest) = path.strip_prefix(b"./") {
+            path = rest;
+        }
+        if path.first() == Some(&b'/') {
+            return self.all.iter().position(|point| path.starts_with(point)).unwrap_or(0);
+        }
+        let below = self.below.iter().find(|(point, _)| path.starts_with(point));
+        below.map_or(self.here, |(_, index)| *index)
+    }
 }
 
 impl Polite {
     pub(crate) fn new(plan: &Plan) -> Self {
         let wanted = plan.tuning == Tuning::Polite;
-        Self { wanted, refused: OnceLock::new(), file: OnceLock::new() }
+        Self {
+            wanted,
+            refused: OnceLock::new(),
+            points: OnceLock::new(),
+            files: Mutex::new(Vec::new()),
+        }
     }
 
     /// Lowers the priority of the calling thread, which reads.
@@ -35,11 +103,25 @@ impl Polite {
         }
     }
 
-    /// Notes a file that was read.
+    /// Notes a file that is read.
     #[inline]
     pub(crate) fn reads(&self, path: &Path) {
-        if self.wanted && self.file.get().is_none() {
-            let _ = self.file.set(path.to_owned());
+        if self.wanted {
+            self.note(path);
+        }
+    }
+
+    /// Keeps the first file of each mount.
+    fn note(&self, path: &Path) {
+        let points = self.points.get_or_init(Points::find);
+        let seen = &points.seen[points.index(path)];
+        if seen.load(Ordering::Relaxed) || seen.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        if let Ok(mut files) = self.files.lock()
+            && files.len() < MOUNTS_MAX
+        {
+            files.push(path.to_owned());
         }
     }
 
@@ -51,12 +133,20 @@ impl Polite {
         if let Some(reason) = self.refused.get() {
             return Some(format!("the I/O priority could not be lowered: {reason}"));
         }
-        let Some(path) = self.file.get() else {
-            return Some("no file was read".to_owned());
-        };
-        Some(match mount_of(path) {
-            Ok(mount) => effect_on(&mount, &disks_of(&mount)),
-            Err(_) => "the device of the files is unknown".to_owned(),
+        let files = self.files.lock().map(|files| files.clone()).unwrap_or_default();
+        let mut effects: Vec<String> = Vec::new();
+        for path in &files {
+            let effect = match mount_of(path) {
+                Ok(mount) => effect_on(&mount, &disks_of(&mount)),
+                Err(_) => "the device of the files is unknown".to_owned(),
+            };
+            if !effects.contains(&effect) {
+                effects.push(effect);
+            }
+        }
+        Some(match effects.is_empty() {
+            true => "no file was read".to_owned(),
+            false => effects.join("; "),
         })
     }
 }
@@ -154,6 +244,56 @@ mod tests {
         let text = on(&disks[..1]);
         assert!(text.ends_with("dm-0, whose disks have the I/O scheduler none"), "{text}");
         assert!(on(&[]).ends_with("on dm-0 is unknown"), "{}", on(&[]));
+    }
+
+    #[test]
+    fn a_path_belongs_to_the_longest_mount_point_above_it() {
+        let points =
+            ["/", "/a", "/a/b", "/home/c/d"].map(|p| Mount { point: p.into(), ..mount("x") });
+        let points = Points::of(&points, Path::new("/home/c"));
+        let of = |path: &str| String::from_utf8(points.all[points.index(Path::new(path))].clone());
+        for (path, point) in [
+            ("/x", "/"),
+            ("/ab/x", "/"),
+            ("/a/x", "/a/"),
+            ("/a/b/x", "/a/b/"),
+            ("x", "/"),
+            ("d/x", "/home/c/d/"),
+            ("./d/x", "/home/c/d/"),
+            ("dd/x", "/"),
+        ] {
+            assert_eq!(of(path).unwrap(), point, "{path}");
+        }
+        let none = Points::of(&[], Path::new(""));
+        assert_eq!((none.index(Path::new("/x")), none.index(Path::new("x"))), (0, 0));
+    }
+
+    #[test]
+    fn the_first_file_of_each_of_many_mounts_is_kept() {
+        let points = (0..70).map(|i| format!("/long/{i}")).chain(["/a".to_owned(), "/".to_owned()]);
+        let all: Vec<Mount> = points.map(|p| Mount { point: p.into(), ..mount("x") }).collect();
+        let polite = Polite::new(&Plan::auto(Tuning::Polite));
+        polite.points.set(Points::of(&all, Path::new("/"))).unwrap();
+        for path in ["/a/x", "/x", "/a/y"] {
+            polite.reads(Path::new(path));
+        }
+        assert_eq!(*polite.files.lock().unwrap(), ["/a/x", "/x"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn the_effect_on_each_file_system_is_reported() {
+        let Ok(shared) = tempfile::NamedTempFile::new_in("/dev/shm") else { return };
+        let disk = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        let polite = Polite::new(&Plan::auto(Tuning::Polite));
+        for path in [shared.path(), disk.as_path(), shared.path()] {
+            polite.reads(path);
+        }
+        let text = polite.effect().unwrap();
+        for path in [shared.path(), disk.as_path()] {
+            let mount = mount_of(path).unwrap();
+            let effect = effect_on(&mount, &disks_of(&mount));
+            assert_eq!(text.matches(&effect).count(), 1, "{text}");
+        }
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub struct Question {
 ///
 /// # Errors
 /// Fails if a number is out of range, a device is the measured one and there is none, or the probes do not
-/// show the order of the files.
+/// show the order or the size of the files.
 pub fn answer(question: &Question) -> Result<Answer, PredictError> {
     check(question)?;
     let bytes = question.bytes as f64;
@@ -148,6 +148,7 @@ fn check(question: &Question) -> Result<(), PredictError> {
 /// Answers for this machine, from probes that copied small and large files.
 fn measured(question: &Question, found: &Measured) -> Result<Answer, PredictError> {
     let most = |probes: &[(u32, f64)]| probes.iter().map(|(n, _)| *n).max().unwrap_or(1);
+    found.check_size(question.bytes, [&found.copy_medium_s, &found.copy_large_s])?;
     let (bytes, files) = (question.bytes as f64, question.files as f64);
     // How busy the processors are was measured with small files.
     let copies_keep_cores_busy =
@@ -215,7 +216,11 @@ fn measured_notes(question: &Question, found: &Measured) -> Vec<String> {
 
 fn device(question: &Question, class: Class) -> Result<Device, PredictError> {
     match (class, &question.measured) {
-        (Class::Measured, Some(measured)) => measured.device(),
+        (Class::Measured, Some(measured)) => {
+            // Only the large files show the bandwidth of the device.
+            measured.check_size(question.bytes, [&measured.large_s, &[]])?;
+            measured.device()
+        }
         _ => class.device().ok_or(PredictError::NotCalibrated),
     }
 }
@@ -324,6 +329,31 @@ mod tests {
         };
         assert_eq!(asked(Order::Device), Ok(()));
         assert_eq!(asked(Order::Shuffled), Err(PredictError::UnknownOrder));
+    }
+
+    /// Without large files, the bandwidth of the device is not known, whatever its role.
+    #[test]
+    fn files_larger_than_all_probed_ones_are_refused() {
+        let probed = super::super::fitting::tests::probed(vec![(1, 80e-6), (4, 30e-6)]);
+        let probed = Measured { large_bytes: 0, large_s: Vec::new(), ..probed };
+        let copied = Measured { copy_s: vec![(1, 90e-6), (4, 40e-6)], ..probed.clone() };
+        let roles = [
+            (Class::Measured, Class::Nvme, &probed),
+            (Class::Nvme, Class::Measured, &probed),
+            (Class::Measured, Class::Measured, &probed),
+            (Class::Measured, Class::Measured, &copied),
+        ];
+        for (from, to, measured) in roles {
+            let of = |bytes| {
+                let measured = Some(measured.clone());
+                answer(&Question { from, measured, ..question(to, bytes) }).map(|_| ())
+            };
+            assert_eq!(of(4096), Ok(()), "{from:?} {to:?}");
+            for bytes in [1 << 20, 1 << 30] {
+                let refused = Err(PredictError::UnknownSize { bytes: 4096 });
+                assert_eq!(of(bytes), refused, "{from:?} {to:?}");
+            }
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ const COMPUTE_MAX_S: f64 = 366.0 * 86_400.0;
 ///
 /// # Errors
 /// Fails if a number is out of range, or the device is the measured one and there is none, or its probes do
-/// not show the order of the files.
+/// not show the order or the size of the files.
 pub fn answer(asked: &Question) -> Result<Answer, PredictError> {
     check(asked)?;
     let (question, parts_each) = &divided(asked)?;
@@ -235,9 +235,21 @@ fn felt(fast_s: f64, slow_s: f64) -> f64 {
     (slow_s / fast_s).ln() / (2.0 * UNKNOWN_DEVICE.ln())
 }
 
-/// Simulates the engine's controller; returns the run and the last window.
+/// Simulates the engine's controller; returns the run and the last window. The parts of the measured device
+/// depend on the number in flight, so a first run finds the window for which they are fitted.
 fn auto(question: &Question) -> Result<(Sampled, u32), PredictError> {
-    let (device, machine) = fixed_parts(question)?;
+    let first = steered(question, fixed_parts(question)?)?;
+    match is_measured(question) {
+        true => steered(question, parts(question, first.1)?),
+        false => Ok(first),
+    }
+}
+
+/// Simulates the engine's controller on a device and machine.
+fn steered(
+    question: &Question,
+    (device, machine): (Device, Machine),
+) -> Result<(Sampled, u32), PredictError> {
     let scenario = scenario(question, device, machine, SAMPLE / pieces(question));
     let most = question.threads_max.max(64);
     let mut auto = create("auto", question.cores, question.files).ok_or(PredictError::NoDemand)?;
@@ -285,6 +297,7 @@ fn check(question: &Question) -> Result<(), PredictError> {
         if question.order != Order::Device {
             return Err(PredictError::UnknownOrder);
         }
+        found.check_size(mean(question.sizes), [&found.medium_s, &found.large_s])?;
     }
     Ok(())
 }
@@ -410,6 +423,22 @@ mod tests {
         let answer = answer(&short).unwrap();
         assert_eq!(answer.points.last().unwrap().limit, Limit::Compute);
         assert!(!answer.notes[0].contains("window of 0"), "{:?}", answer.notes);
+    }
+
+    #[test]
+    fn the_controller_is_as_fast_as_the_curve_of_the_measured_device() {
+        let cold = vec![(1, 80e-6), (4, 30e-6), (64, 12e-6)];
+        let measured = Some(super::super::fitting::tests::probed(cold));
+        let small = Question { measured, ..question(Class::Measured) };
+        let cached = Question { cached: 1.0, ..small.clone() };
+        let large = Question { files: 300, sizes: Sizes::Fixed(1 << 20), ..small };
+        for asked in [cached, large] {
+            let (run, window) = auto(&asked).unwrap();
+            let points = answer(&asked).unwrap().points;
+            let near = points.iter().min_by_key(|point| point.threads.abs_diff(window)).unwrap();
+            let interval = near.low_s..=near.high_s;
+            assert!(interval.contains(&run.elapsed_s), "{} {window} {near:?}", run.elapsed_s);
+        }
     }
 
     #[test]

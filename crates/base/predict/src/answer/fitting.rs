@@ -20,7 +20,8 @@ const FIT_FACTOR: f64 = 1.5;
 /// Shortest service and transfer that are fitted, in seconds.
 const SERVICE_MIN_S: f64 = 1e-9;
 
-/// Returns the device and machine for any number in flight, as the controller sees them.
+/// Returns the device and machine for any number in flight; of the measured device, those of small files
+/// that are not cached.
 pub(super) fn fixed_parts(question: &Question) -> Result<(Device, Machine), PredictError> {
     let machine = grid::machine(question.cores);
     match question.measured.as_ref().filter(|_| is_measured(question)) {
@@ -383,6 +384,19 @@ pub(super) mod tests {
         for order in [Order::Shuffled, Order::Walk] {
             let asked = Question { order, ..asked(flat(600.0)) };
             assert_eq!(answer(&asked), Err(PredictError::UnknownOrder));
+        }
+    }
+
+    #[test]
+    fn files_larger_than_all_probed_ones_are_refused() {
+        let measured =
+            Measured { file_bytes: 3_000, large_bytes: 0, large_s: Vec::new(), ..flat(600.0) };
+        let of = |sizes| answer(&Question { sizes, ..asked(measured.clone()) }).map(|_| ());
+        assert_eq!(of(Sizes::Fixed(4096)), Ok(()));
+        for bytes in [64 << 10, 1 << 20, 1 << 30] {
+            let refused = Err(PredictError::UnknownSize { bytes: 3_000 });
+            assert_eq!(of(Sizes::Fixed(bytes)), refused);
+            assert_eq!(of(Sizes::Exponential(bytes)), refused);
         }
     }
 

@@ -7,6 +7,9 @@ use crate::machine::{Device, Model, Order, grid};
 use crate::network::Station;
 use serde::{Deserialize, Serialize};
 
+/// Bytes that are read together.
+const PAGE: u64 = 4096;
+
 /// A class of devices with published parameters, or a measured device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -163,6 +166,23 @@ impl Measured {
                 let (what, value) = ("number of cores", f64::from(cores));
                 Err(PredictError::OutOfRange { what, value, accepted })
             }
+        }
+    }
+
+    /// Refuses files larger than the small ones unless `larger` ones were probed: without these, the time of
+    /// more bytes is not known. Files of as many pages count as equal.
+    ///
+    /// # Errors
+    /// Fails if the files have more pages than the small ones, and all probes of larger ones are empty.
+    pub(crate) fn check_size(
+        &self,
+        bytes: u64,
+        larger: [&[(u32, f64)]; 2],
+    ) -> Result<(), PredictError> {
+        let is_larger = bytes.div_ceil(PAGE) > self.file_bytes.div_ceil(PAGE);
+        match is_larger && larger.iter().all(|probes| probes.is_empty()) {
+            true => Err(PredictError::UnknownSize { bytes: self.file_bytes }),
+            false => Ok(()),
         }
     }
 

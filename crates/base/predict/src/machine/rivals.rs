@@ -95,6 +95,10 @@ impl Tuner for Fixed {
     fn observe(&mut self, _batch: &Batch) -> Option<Decision> {
         None
     }
+
+    fn is_fixed(&self) -> bool {
+        true
+    }
 }
 
 /// Netflix's Gradient2: the limit shrinks when the latency exceeds 1.5 × its long average, and else

@@ -190,6 +190,8 @@ const END_NS: u64 = 1 << 62;
 /// Simulated time from which batches become longer: twice as long whenever the time has doubled, so
 /// that the number of batches grows only with the logarithm of the time.
 const LONG_NS: u64 = 20_000_000_000_000;
+/// Batches since the start from which they become longer.
+const BATCHES_LONG: u64 = 2 * (LONG_NS / BATCH_NS);
 /// Most moments of a timeline; an even number. When there are more, pairs are merged.
 const MOMENTS_MAX: usize = 1 << 18;
 
@@ -233,8 +235,11 @@ impl Prepared<'_> {
             if run.completed == self.units.units.len() {
                 break;
             }
-            let next = run.next_event().min(run.tick);
-            run.advance(next);
+            let event = run.next_event();
+            if tuner.is_fixed() && event > run.tick {
+                run.skip(event.min(END_NS));
+            }
+            run.advance(event.min(run.tick));
             if run.now == run.tick {
                 run.observe(tuner);
             }
@@ -534,29 +539,59 @@ impl<'a> Run<'a> {
         };
         tuner.observe(&batch);
         self.window = tuner.window().clamp(1, self.window_max);
-        self.note(Moment {
+        let moment = Moment {
             at_ns: self.now,
             window: self.window,
             in_flight: self.in_flight,
             requests: batch.misses + batch.hits,
             bytes: batch.bytes,
             idle: batch.idle,
-        });
+        };
+        self.note(moment, self.batch_ns / BATCH_NS);
         self.batch = Batch::default();
         self.sums = [0.0; 4];
-        if self.now >= LONG_NS && self.now / self.batch_ns >= 2 * (LONG_NS / BATCH_NS) {
+        self.begin_batch();
+    }
+
+    /// Sets the end of the next batch.
+    fn begin_batch(&mut self) {
+        if self.now >= LONG_NS && self.now / self.batch_ns >= BATCHES_LONG {
             self.batch_ns *= 2;
         }
         self.tick += self.batch_ns;
     }
 
-    /// Adds a batch to the timeline.
-    fn note(&mut self, batch: Moment) {
-        let moment = self
-            .moment
-            .take()
-            .map_or(batch, |before| before.and(&batch, self.gathered, self.batch_ns / BATCH_NS));
-        self.gathered += self.batch_ns / BATCH_NS;
+    /// Passes over the whole batches that end before `event`, if the present one has just begun. Nothing
+    /// happens in them, and a window that never changes does not depend on them.
+    fn skip(&mut self, event: u64) {
+        let has_begun = self.now > 0 && self.now + self.batch_ns == self.tick;
+        if !has_begun || self.batch != Batch::default() {
+            return;
+        }
+        while self.tick < event {
+            let unit = self.batch_ns / BATCH_NS;
+            let whole = (event - 1 - self.now) / self.batch_ns;
+            let full = (self.per_moment - self.gathered).div_ceil(unit);
+            // After these, batches may become longer.
+            let equal = (BATCHES_LONG * self.batch_ns).saturating_sub(self.now) / self.batch_ns;
+            let count = whole.min(full).min(equal).max(1);
+            let batch_ns = self.batch_ns as f64;
+            let idle = batch_ns * self.idle.len() as f64 / batch_ns / self.workers as f64;
+            self.flying += (count * self.batch_ns) as f64 * f64::from(self.in_flight);
+            self.now += count * self.batch_ns;
+            let (at_ns, window, in_flight) = (self.now, self.window, self.in_flight);
+            let moment = Moment { at_ns, window, in_flight, requests: 0, bytes: 0, idle };
+            self.note(moment, count * unit);
+            self.tick = self.now;
+            self.begin_batch();
+        }
+    }
+
+    /// Adds to the timeline what consists of so many batches of [`BATCH_NS`].
+    fn note(&mut self, batch: Moment, batches: u64) {
+        let before = self.moment.take();
+        let moment = before.map_or(batch, |before| before.and(&batch, self.gathered, batches));
+        self.gathered += batches;
         if self.gathered < self.per_moment {
             self.moment = Some(moment);
             return;

@@ -273,3 +273,42 @@ fn a_short_job_spares_a_neighbour_at_a_known_cap_of_600() {
 fn a_short_polite_job_spares_a_neighbour_at_a_cap_of_600() {
     short_job_spares(true, None);
 }
+
+/// A window that never changes; it counts the batches that it sees.
+struct Counting {
+    is_fixed: bool,
+    batches: u64,
+}
+
+impl Tuner for Counting {
+    fn window(&self) -> u32 {
+        16
+    }
+
+    fn observe(&mut self, _batch: &Batch) -> Option<Decision> {
+        self.batches += 1;
+        None
+    }
+
+    fn is_fixed(&self) -> bool {
+        self.is_fixed
+    }
+}
+
+#[test]
+fn batches_without_events_are_passed_over_and_change_nothing() {
+    let mut scenario = grid::design().into_iter().find(|s| s.name == "sata 4k 0").unwrap();
+    (scenario.job.files, scenario.machine.cores) = (500, 8);
+    let mut run = |compute_ns, is_fixed| {
+        scenario.job.compute_ns = compute_ns;
+        let mut counting = Counting { is_fixed, batches: 0 };
+        (scenario.prepare().run(&mut counting, WINDOW_MAX), counting.batches)
+    };
+    for compute_ns in [0, 20 * MS, SECOND] {
+        assert_eq!(run(compute_ns, true).0, run(compute_ns, false).0, "{compute_ns}");
+    }
+    assert!(run(SECOND, false).1 > 5_000);
+    let (hours, batches) = run(3_600 * SECOND, true);
+    assert_eq!(hours.completed, 500);
+    assert!(batches <= 200_000, "{batches}");
+}

@@ -239,21 +239,21 @@ impl<'a> Advice<'a> {
 
     fn tried_table(&self) -> String {
         let own = self.found.tried[self.chosen].cost().unwrap_or(f64::NAN);
+        let width = out::columns();
         let mut text = "\nplans tried, time relative to the advice\n".to_owned();
         for (i, one) in self.found.tried.iter().enumerate() {
             let mark = if i == self.chosen { '*' } else { ' ' };
             let runs = one.trials.len() as u64;
-            text += &match (one.cost(), &one.refused) {
-                (_, Some(reason)) => format!("{mark}      – {}  refused: {reason}\n", one.plan),
-                (Some(cost), _) => format!(
-                    "{mark} {:6.2} {}  {}, {}\n",
-                    cost / own,
-                    one.plan,
-                    format_counted(runs, "run", "runs"),
-                    format_counted(one.all().files, "file", "files"),
-                ),
-                (None, None) => format!("{mark}      – {}  not run\n", one.plan),
+            let (head, rest) = match (one.cost(), &one.refused) {
+                (_, Some(reason)) => (format!("{mark}      – "), format!("refused: {reason}")),
+                (Some(cost), _) => {
+                    let runs = format_counted(runs, "run", "runs");
+                    let files = format_counted(one.all().files, "file", "files");
+                    (format!("{mark} {:6.2} ", cost / own), format!("{runs}, {files}"))
+                }
+                (None, None) => (format!("{mark}      – "), "not run".to_owned()),
             };
+            text += &plan_row(&head, one.plan, &rest, width);
         }
         if self.found.left_out > 0 {
             text += &format!(
@@ -273,7 +273,8 @@ impl<'a> Advice<'a> {
             text += &format!("{mark} {:>10} {plan}\n", format_ns(*ns as f64));
         }
         for (plan, reason) in &swept.refused {
-            text += &format!("         – {plan}  refused: {reason}\n");
+            let rest = format!("refused: {reason}");
+            text += &plan_row("         – ", *plan, &rest, out::columns());
         }
         if let (Some(off), Some(ns)) = (swept.off(), swept.chosen_ns) {
             let off = format!("The advice is {} slower than the fastest plan", percent(off));
@@ -356,6 +357,17 @@ impl<'a> Advice<'a> {
             })),
         })
     }
+}
+
+/// Formats a row of a table of plans; a remark that does not fit follows on further lines.
+fn plan_row(head: &str, plan: Plan, remark: &str, width: usize) -> String {
+    let row = format!("{head}{plan}  {remark}");
+    if out::columns_of(&row) <= width {
+        return row + "\n";
+    }
+    let indent = out::columns_of(head) + 2;
+    let below = out::wrap(&format!("{}{remark}", " ".repeat(indent)), width, indent);
+    format!("{head}{plan}\n{below}")
 }
 
 /// Returns the command that uses a plan, or the default one, as a shell reads it.
@@ -484,6 +496,20 @@ mod tests {
         assert!(
             text.contains("xxh3, cold, files up to 4MiB, Linux 6.12\n  read/threads:n=2 (1.50 ×")
         );
+    }
+
+    #[test]
+    fn rows_of_plans_fit_the_width() {
+        let long: Plan = "nowait/window:l=128,p=8/chunk=512KiB,memory=17MiB".parse().unwrap();
+        let short: Plan = "read/threads:n=2".parse().unwrap();
+        let remark = "12 runs, 18 446 744 files";
+        let row = |plan, remark| plan_row("*   1.00 ", plan, remark, 80);
+        assert_eq!(row(short, remark), format!("*   1.00 {short}  {remark}\n"));
+        assert_eq!(row(long, remark), format!("*   1.00 {long}\n           {remark}\n"));
+        let refused = format!("refused: {}", "the reason of the system ".repeat(8));
+        for text in [row(short, &refused), row(long, &refused)] {
+            assert!(text.lines().all(|line| out::columns_of(line) <= 80), "{text}");
+        }
     }
 
     #[test]

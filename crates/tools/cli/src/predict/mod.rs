@@ -461,6 +461,9 @@ fn failure(error: PredictError) -> Failure {
         PredictError::NotCalibrated => Failure::refused(format!(
             "{error}; run 'ioloom predict --calibrate --dir DIR' with a directory on the device"
         )),
+        PredictError::UnknownSize { .. } => Failure::refused(format!(
+            "{error}; calibrate without --existing, or with a directory that has files of 1 MiB or more"
+        )),
         _ => Failure::usage(error),
     }
 }
