@@ -87,7 +87,7 @@ pub struct Line {
     pub inodes: u64,
     /// Disk usage in bytes of files with hard links both inside and outside this directory.
     pub shared_bytes: u64,
-    /// Whether this is a directory that could not be read.
+    /// Whether this is a directory that could not be read, or in an import, any entry with a read error.
     pub unreadable: bool,
 }
 

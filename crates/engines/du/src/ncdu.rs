@@ -110,7 +110,7 @@ pub fn export(
         if matches!(node.kind, Kind::Symlink | Kind::Other) {
             out.write_all(b",\"notreg\":true")?;
         }
-        if node.unreadable {
+        if node.unreadable || node.incomplete {
             out.write_all(b",\"read_error\":true")?;
         }
         out.write_all(b"}")?;

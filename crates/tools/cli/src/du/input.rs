@@ -7,13 +7,15 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::{StopSignals, unless_stuck};
 use crate::status_line::StatusLine;
 use crate::{out, standard_input, stderr};
-use ioloom_du::scan::{ScanError, ScanProgress, Scanner};
+use ioloom_du::scan::{ERRORS_KEPT_MAX, ScanError, ScanProgress, Scanner};
 use ioloom_du::{Scan, ncdu};
 use ioloom_failure::{Operation, PathError, quoted, reason};
 use ioloom_model::units::{format_count, format_size};
 use ioloom_walk::TablesUse;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::BufReader;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -138,8 +140,17 @@ pub(super) fn import(file: &Path) -> Result<Scan, Failure> {
         ncdu::import(&mut BufReader::new(opened), limits)
     };
     let tree = read.map_err(|e| Failure::failed(format!("cannot import {}: {e}", quoted(file))))?;
-    let unreadable = tree.nodes().iter().filter(|node| node.unreadable).count();
-    Ok(Scan { errors_count: unreadable as u64, roots: vec![tree], ..Scan::default() })
+    let unreadable = || (0..tree.nodes().len()).filter(|at| tree.nodes()[*at].unreadable);
+    let message = |at: usize| {
+        let path = tree.path(at);
+        let path = quoted(Path::new(OsStr::from_bytes(&path))).to_string();
+        format!("cannot read {path}: {} records a read error", quoted(file))
+    };
+    let errors: Vec<String> = unreadable().take(ERRORS_KEPT_MAX).map(message).collect();
+    let errors_count = unreadable().count() as u64;
+    let scan = Scan { errors, errors_count, roots: vec![tree], ..Scan::default() };
+    print_errors_of(&scan);
+    Ok(scan)
 }
 
 /// Prints the messages of errors; `more` is the number of those without a message.

@@ -174,6 +174,12 @@ fn a_directory_without_search_permission_is_incomplete() {
     }
     let json = place.du(&["--json", "-s", "t"]).ended(1).json();
     assert_eq!((&json["complete"], &json["errors"]), (&false.into(), &2.into()));
+    let export = place.du(&["--export-ncdu", "-", "t"]).ended(1);
+    place.write("x.json", export.out);
+    let back = place.du(&["--json", "--import", "x.json"]).ended(1);
+    assert_eq!((&back.json()["complete"], &back.json()["errors"]), (&false.into(), &1.into()));
+    let message = "ioloom: cannot read 't/closed': 'x.json' records a read error\n";
+    assert_eq!(back.err, message);
     fs::set_permissions(place.at("t/closed"), fs::Permissions::from_mode(0o755)).unwrap();
 }
 
