@@ -198,7 +198,7 @@ pub(crate) struct DuArgs {
 
     /// Read NUL-separated arguments from a file
     ///
-    /// Use - for standard input.
+    /// Use - for standard input. The first 65,536 names are read before the scan starts.
     #[arg(long, value_name = "FILE", value_parser = path_or_empty())]
     pub(crate) files0_from: Option<PathBuf>,
 

@@ -25,16 +25,7 @@ use std::time::Duration;
 pub(super) fn scan(args: &DuArgs, lines: &Lines, print: bool) -> Result<Scan, Failure> {
     let _ = ioloom_sys::proc::raise_open_files_limit();
     let reading = Arc::new(AtomicBool::new(false));
-    let (operands, further) = match &args.files0_from {
-        Some(file) => List::open(file, &args.paths, reading.clone())?.begin(),
-        None => (operands::given(&args.paths), None),
-    };
-    if (operands.len() != 1 || further.is_some()) && args.export_ncdu.is_some() {
-        return Err(Failure::usage("--export-ncdu takes one directory"));
-    }
-    if (operands.len() > 1 || further.is_some()) && args.interactive {
-        return Err(Failure::usage("--interactive takes one directory"));
-    }
+    // Before a list is opened, which can block as well.
     let (signals, progress) = (StopSignals::catch(), Arc::new(ScanProgress::default()));
     let stuck = || {
         stderr::message(if reading.load(Ordering::Relaxed) {
@@ -46,8 +37,26 @@ pub(super) fn scan(args: &DuArgs, lines: &Lines, print: bool) -> Result<Scan, Fa
     };
     signals.share();
     let may_block = || progress.walking.load(Ordering::Relaxed) || reading.load(Ordering::Relaxed);
-    let scan = || scan_all(args, (lines, print), (operands, further), &signals, &progress);
+    let scan = || scan_all(args, (lines, print), operands_of(args, &reading)?, &signals, &progress);
     unless_stuck(&signals.flag, may_block, stuck, scan)
+}
+
+/// Returns the operands, and the rest of a long list of them. `reading` is true while the list is being read.
+fn operands_of(
+    args: &DuArgs,
+    reading: &Arc<AtomicBool>,
+) -> Result<(Vec<Operand>, Option<List>), Failure> {
+    let (operands, further) = match &args.files0_from {
+        Some(file) => List::open(file, &args.paths, reading.clone())?.begin(),
+        None => (operands::given(&args.paths), None),
+    };
+    if (operands.len() != 1 || further.is_some()) && args.export_ncdu.is_some() {
+        return Err(Failure::usage("--export-ncdu takes one directory"));
+    }
+    if (operands.len() > 1 || further.is_some()) && args.interactive {
+        return Err(Failure::usage("--interactive takes one directory"));
+    }
+    Ok((operands, further))
 }
 
 fn scan_all(
