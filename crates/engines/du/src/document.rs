@@ -45,7 +45,7 @@ pub struct Document {
     pub inode_tables: Vec<InodeTables>,
     /// Seconds from the start to the last entry; 0 for an import.
     pub elapsed_ns: u64,
-    /// Start time in seconds since 1970.
+    /// Start time in seconds since 1970; for an import, that of the export, or 0 if it has none.
     pub started_unix_s: u64,
     /// Totals over all roots.
     pub total: Tally,

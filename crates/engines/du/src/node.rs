@@ -3,6 +3,9 @@
 use crate::Tally;
 use crate::links::FileId;
 
+/// The link count of a file with several links, of which the number is not known.
+pub(crate) const LINKS_UNKNOWN: u32 = u32::MAX;
+
 /// The type of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {

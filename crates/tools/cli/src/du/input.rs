@@ -148,7 +148,8 @@ pub(super) fn import(file: &Path) -> Result<Scan, Failure> {
             .map_err(Failure::failed)?;
         ncdu::import(&mut BufReader::new(opened), limits)
     };
-    let tree = read.map_err(|e| Failure::failed(format!("cannot import {}: {e}", quoted(file))))?;
+    let ncdu::Imported { tree, unix_s } =
+        read.map_err(|e| Failure::failed(format!("cannot import {}: {e}", quoted(file))))?;
     let unreadable = || (0..tree.nodes().len()).filter(|at| tree.nodes()[*at].unreadable);
     let message = |at: usize| {
         let path = tree.path(at);
@@ -157,7 +158,9 @@ pub(super) fn import(file: &Path) -> Result<Scan, Failure> {
     };
     let errors: Vec<String> = unreadable().take(ERRORS_KEPT_MAX).map(message).collect();
     let errors_count = unreadable().count() as u64;
-    let scan = Scan { errors, errors_count, roots: vec![tree], ..Scan::default() };
+    let started_unix_s = unix_s;
+    let roots = vec![tree];
+    let scan = Scan { errors, errors_count, roots, started_unix_s, ..Scan::default() };
     print_errors_of(&scan);
     Ok(scan)
 }

@@ -274,7 +274,7 @@ mod tests {
             let text = format!(
                 r#"[1,2,{{}},[{{"name":"/srv"}},[{{"name":"a directory with a long name"}},{file}]]]"#
             );
-            let tree = import(&mut text.as_bytes(), Limits::default()).unwrap();
+            let tree = import(&mut text.as_bytes(), Limits::default()).unwrap().tree;
             let scan = Scan { roots: vec![tree], ..Scan::default() };
             for columns in [40, 46, 47, 57, 58, 80] {
                 let picture = Picture {
