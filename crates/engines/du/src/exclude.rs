@@ -181,7 +181,7 @@ fn valid_from(bytes: &[u8]) -> usize {
 /// Decodes the first character. Like the C library, it accepts sequences of up to six bytes, beyond Unicode.
 fn decode(bytes: &[u8]) -> Option<(u32, usize)> {
     let first = u32::from(bytes[0]);
-    let (length, least) = match first {
+    let (length, least): (usize, u32) = match first {
         0..0x80 => return Some((first, 1)),
         0xC2..0xE0 => (2, 0x80),
         0xE0..0xF0 => (3, 0x800),
