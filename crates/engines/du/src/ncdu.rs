@@ -263,18 +263,14 @@ impl Import {
         let device = item.device.or(parent.map(|p| p.1)).unwrap_or(0);
         let id = FileId { device, inode: item.inode };
         let size = Tally::entry(item.apparent_bytes, item.disk_bytes);
-        let linked = !directory && item.linked;
+        // As in ncdu, a count above one suffices.
+        let linked = !directory && (item.linked || item.links > 1);
         let kind = match (directory, item.not_regular) {
             (true, _) => Kind::Directory,
             (false, false) => Kind::Regular,
             (false, true) => Kind::Other,
         };
-        let links = match (linked, item.links) {
-            (true, 0) => LINKS_UNKNOWN,
-            (true, links) => links.max(2),
-            // Not a link for ncdu, whatever the count.
-            (false, links) => links.min(1),
-        };
+        let links = if linked && item.links < 2 { LINKS_UNKNOWN } else { item.links };
         let found = Found { kind, size, id, links, counts: !linked };
         self.part.make(node, parent.map_or(ROOT, |p| p.0), &name, found);
         if linked {
@@ -596,7 +592,9 @@ mod tests {
         };
         assert!(file(",\"hlnkc\":true").contains("\"ino\":7,\"hlnkc\":true}"));
         assert!(file(",\"hlnkc\":true,\"nlink\":3").contains("\"hlnkc\":true,\"nlink\":3}"));
-        assert!(!file(",\"nlink\":3").contains("hlnkc"));
+        assert!(file(",\"nlink\":3").contains("\"hlnkc\":true,\"nlink\":3}"));
+        assert!(file(",\"hlnkc\":true,\"nlink\":1").contains("\"ino\":7,\"hlnkc\":true}"));
+        assert!(!file(",\"nlink\":1").contains("hlnkc"));
     }
 
     #[test]

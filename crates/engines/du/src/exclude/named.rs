@@ -1,4 +1,5 @@
-//! The named classes of patterns, such as `[:alpha:]`, as in the C library in a UTF-8 locale.
+//! The named classes of patterns, such as `[:alpha:]`, as in the C library in a UTF-8 locale. Only characters that
+//! Unicode has not assigned differ: here, they are punctuation.
 
 /// A named class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
