@@ -9,7 +9,7 @@ use crate::tree::Kind;
 use crate::{Newest, Scan, Tally};
 use ioloom_walk::TablesUse;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Read};
 use std::time::UNIX_EPOCH;
 
@@ -45,7 +45,7 @@ pub struct Document {
     pub inode_tables: Vec<InodeTables>,
     /// Seconds from the start to the last entry; 0 for an import.
     pub elapsed_ns: u64,
-    /// Start time in seconds since 1970.
+    /// Start time in seconds since 1970; for an import, that of the export, or 0 if it has none.
     pub started_unix_s: u64,
     /// Totals over all roots.
     pub total: Tally,
@@ -87,7 +87,7 @@ pub struct Line {
     pub inodes: u64,
     /// Disk usage in bytes of files with hard links both inside and outside this directory.
     pub shared_bytes: u64,
-    /// Whether this is a directory that could not be read.
+    /// Whether this is a directory that could not be read, or in an import, any entry with a read error.
     pub unreadable: bool,
 }
 
@@ -149,6 +149,17 @@ impl Line {
         let digits: Option<Vec<u32>> = hex.chars().map(|c| c.to_digit(16)).collect();
         let digits = digits.filter(|d| d.len().is_multiple_of(2)).ok_or_else(wrong)?;
         Ok(digits.chunks_exact(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect())
+    }
+
+    /// Returns the path by which it is compared: that of a root without slashes at its end, unless it is `/` or one of
+    /// `roots` has that path, such as a link that is not followed.
+    fn key(&self, roots: &HashSet<Vec<u8>>) -> Result<Vec<u8>, ReadError> {
+        let mut path = self.path_bytes()?;
+        let length = path.iter().rposition(|byte| *byte != b'/').map_or(path.len(), |at| at + 1);
+        if self.depth == 0 && !roots.contains(&path[..length]) {
+            path.truncate(length);
+        }
+        Ok(path)
     }
 
     /// Returns the totals.
@@ -240,6 +251,10 @@ impl Document {
         }
     }
 
+    fn root_paths(&self) -> Result<HashSet<Vec<u8>>, ReadError> {
+        self.roots.iter().map(Line::path_bytes).collect()
+    }
+
     /// Reads a saved scan.
     pub fn read(reader: impl Read) -> Result<Self, ReadError> {
         let document: Self = serde_json::from_reader(io::BufReader::new(reader))?;
@@ -262,23 +277,35 @@ pub struct Change {
     pub new: Option<Tally>,
 }
 
+/// The differences between two scans.
+#[derive(Debug)]
+pub struct Comparison {
+    /// The changed paths, in order.
+    pub changes: Vec<Change>,
+    /// Whether no path is in both scans.
+    pub is_disjoint: bool,
+}
+
 /// Compares two scans path by path, down to the depth available in both, and other entries than directories and
-/// roots only if both list all. Returns the changed paths in order.
-pub fn changes(old: &Document, new: &Document) -> Result<Vec<Change>, ReadError> {
+/// roots only if both list all. Slashes at the end of a root do not matter.
+pub fn compare(old: &Document, new: &Document) -> Result<Comparison, ReadError> {
     let mut all: BTreeMap<Vec<u8>, (Option<Tally>, Option<Tally>)> = BTreeMap::new();
+    let (old_roots, new_roots) = (old.root_paths()?, new.root_paths()?);
     let depth_max = [old, new].into_iter().filter_map(|d| d.depth_max).min().unwrap_or(u32::MAX);
     let files = [old, new].iter().all(|d| d.options.as_ref().is_some_and(|options| options.all));
     let shown = |line: &&Line| {
         line.depth <= depth_max && (files || line.depth == 0 || line.kind == "directory")
     };
     for line in old.roots.iter().chain(&old.directories).filter(shown) {
-        all.entry(line.path_bytes()?).or_default().0 = Some(line.tally());
+        all.entry(line.key(&old_roots)?).or_default().0 = Some(line.tally());
     }
     for line in new.roots.iter().chain(&new.directories).filter(shown) {
-        all.entry(line.path_bytes()?).or_default().1 = Some(line.tally());
+        all.entry(line.key(&new_roots)?).or_default().1 = Some(line.tally());
     }
+    let is_disjoint = all.values().all(|(old, new)| old.is_none() || new.is_none());
     let changed = all.into_iter().filter(|(_, (old, new))| old != new);
-    Ok(changed.map(|(path, (old, new))| Change { path, old, new }).collect())
+    let changes = changed.map(|(path, (old, new))| Change { path, old, new }).collect();
+    Ok(Comparison { changes, is_disjoint })
 }
 
 #[cfg(test)]
@@ -329,7 +356,7 @@ mod tests {
     fn changes_list_grown_new_and_removed_paths() {
         let old = document(&[("a", 1), ("same", 5), ("gone", 2)]);
         let new = document(&[("a", 4), ("same", 5), ("new", 3)]);
-        let found = changes(&old, &new).unwrap();
+        let found = compare(&old, &new).unwrap().changes;
         let found: Vec<_> = found
             .iter()
             .map(|c| {
@@ -349,12 +376,37 @@ mod tests {
     fn files_are_compared_if_both_scans_list_them() {
         let (mut old, mut new) = (document(&[("r/f", 1)]), document(&[]));
         (old.directories[0].kind, old.directories[0].depth) = ("file".to_owned(), 1);
-        assert!(changes(&old, &new).unwrap().is_empty());
+        assert!(compare(&old, &new).unwrap().changes.is_empty());
         let options = ScanOptions { detail: Detail::ALL, ..ScanOptions::default() };
         old.options = Some(Recorded::of(&options));
-        assert!(changes(&old, &new).unwrap().is_empty());
+        assert!(compare(&old, &new).unwrap().changes.is_empty());
         new.options = Some(Recorded::of(&options));
-        assert_eq!(changes(&old, &new).unwrap().len(), 1);
+        assert_eq!(compare(&old, &new).unwrap().changes.len(), 1);
+    }
+
+    #[test]
+    fn roots_are_compared_without_slashes_at_their_ends() {
+        let with = |roots: &[(&str, u64)], below: &[(&str, u64)]| {
+            let mut document = document(below);
+            document.directories.iter_mut().for_each(|line| line.depth = 1);
+            document.roots = roots.iter().map(|(path, bytes)| line(path, *bytes)).collect();
+            document
+        };
+        let below = [("t/a", 1)];
+        for (old, new, changes, is_disjoint) in [
+            (&[("t", 3)][..], &[("t/", 3)][..], 0, false),
+            (&[("t/", 3)], &[("t", 4)], 1, false),
+            (&[("t", 1), ("t/", 3)], &[("t", 1), ("t/", 4)], 1, false),
+        ] {
+            let compared = compare(&with(old, &below), &with(new, &below)).unwrap();
+            assert_eq!((compared.changes.len(), compared.is_disjoint), (changes, is_disjoint));
+        }
+        for (old, new, changes, is_disjoint) in
+            [("/", "/", 0, false), ("t", "./t", 2, true), ("//", "/", 2, true)]
+        {
+            let compared = compare(&with(&[(old, 3)], &[]), &with(&[(new, 3)], &[])).unwrap();
+            assert_eq!((compared.changes.len(), compared.is_disjoint), (changes, is_disjoint));
+        }
     }
 
     #[test]

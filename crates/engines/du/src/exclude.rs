@@ -5,12 +5,17 @@
 //! `b` inside an `a`. `*` and `?` also match a slash; `[a-z]`, `[!a-z]` and `[[:digit:]]` match one
 //! character of a class; a backslash escapes the next character. Paths are bytes. A character is a
 //! UTF-8 sequence in a UTF-8 locale if both the pattern and the compared part of the path are valid;
-//! otherwise it is a byte, and no class contains bytes above 127.
+//! otherwise it is a byte, and no class contains bytes above 127. As in the C library, a sequence has up
+//! to six bytes.
 //!
 //! Like GNU du, a pattern without wildcards is also matched after the first of two slashes, and an ill-formed
 //! class matches nothing; nor does a pattern with wildcards that ends with a single backslash.
 //!
 //! Matching backtracks only to the last star, so it takes at most |pattern| × |path| steps.
+
+mod named;
+
+use named::Named;
 
 /// One token of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,40 +43,8 @@ enum Member {
     Invalid,
 }
 
-/// A named class.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Named {
-    Alnum,
-    Alpha,
-    Blank,
-    Control,
-    Digit,
-    Graph,
-    Lower,
-    Print,
-    Punct,
-    Space,
-    Upper,
-    Hex,
-}
-
-const NAMED: [(&[u8], Named); 12] = [
-    (b"alnum", Named::Alnum),
-    (b"alpha", Named::Alpha),
-    (b"blank", Named::Blank),
-    (b"cntrl", Named::Control),
-    (b"digit", Named::Digit),
-    (b"graph", Named::Graph),
-    (b"lower", Named::Lower),
-    (b"print", Named::Print),
-    (b"punct", Named::Punct),
-    (b"space", Named::Space),
-    (b"upper", Named::Upper),
-    (b"xdigit", Named::Hex),
-];
-
 /// Offset added to invalid UTF-8 bytes to place their codes above all characters.
-const RAW: u32 = 0x11_0000;
+const RAW: u32 = 0x8000_0000;
 
 /// What `?` matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -128,7 +101,7 @@ impl Exclude {
 
     /// Adds a pattern.
     pub fn add(&mut self, pattern: &[u8]) {
-        let utf8 = self.characters == Characters::Utf8 && std::str::from_utf8(pattern).is_ok();
+        let utf8 = self.characters == Characters::Utf8 && valid_from(pattern) == 0;
         let bytes = read_pattern(pattern, Characters::Bytes, self.posix);
         // An unclosed bracket becomes a literal character, but counts as a wildcard.
         let literal = bytes.iter().all(|token| matches!(token, Token::Is(_)));
@@ -164,13 +137,7 @@ impl Exclude {
             return false;
         }
         // Slashes are ASCII, so what begins after one is valid if nothing invalid follows.
-        let (mut end, mut valid_from) = (0, 0);
-        for chunk in path.utf8_chunks() {
-            end += chunk.valid().len() + chunk.invalid().len();
-            if !chunk.invalid().is_empty() {
-                valid_from = end;
-            }
-        }
+        let valid_from = valid_from(path);
         self.patterns.iter().any(|pattern| {
             let mut starts = std::iter::once(0).chain((1..=path.len()).filter(|start| {
                 let doubled = path.get(*start) == Some(&b'/');
@@ -194,20 +161,53 @@ fn has_bracket(pattern: &[u8]) -> bool {
     false
 }
 
+/// Returns the end of the last byte that is not part of a character.
+fn valid_from(bytes: &[u8]) -> usize {
+    if std::str::from_utf8(bytes).is_ok() {
+        return 0;
+    }
+    let (mut at, mut valid_from) = (0, 0);
+    while at < bytes.len() {
+        if let Some((_, length)) = decode(&bytes[at..]) {
+            at += length;
+        } else {
+            at += 1;
+            valid_from = at;
+        }
+    }
+    valid_from
+}
+
+/// Decodes the first character. Like the C library, it accepts sequences of up to six bytes, beyond Unicode.
+fn decode(bytes: &[u8]) -> Option<(u32, usize)> {
+    let first = u32::from(bytes[0]);
+    let (length, least): (usize, u32) = match first {
+        0..0x80 => return Some((first, 1)),
+        0xC2..0xE0 => (2, 0x80),
+        0xE0..0xF0 => (3, 0x800),
+        0xF0..0xF8 => (4, 0x1_0000),
+        0xF8..0xFC => (5, 0x20_0000),
+        0xFC..0xFE => (6, 0x400_0000),
+        _ => return None,
+    };
+    let mut code = first & (0x7F_u32 >> length);
+    for byte in bytes.get(1..length)? {
+        if byte & 0xC0 != 0x80 {
+            return None;
+        }
+        code = code << 6 | u32::from(byte & 0x3F);
+    }
+    (code >= least && !(0xD800..0xE000).contains(&code)).then_some((code, length))
+}
+
 /// Returns the first character and its length. Bytes above 127 get codes above all characters.
 fn character(bytes: &[u8], characters: Characters) -> (u32, usize) {
     let first = bytes[0];
-    let length = match (characters, first) {
-        (_, 0..0x80) => return (u32::from(first), 1),
-        (Characters::Utf8, 0xC2..0xE0) => 2,
-        (Characters::Utf8, 0xE0..0xF0) => 3,
-        (Characters::Utf8, 0xF0..0xF5) => 4,
-        _ => return (RAW + u32::from(first), 1),
+    let decoded = match characters {
+        Characters::Utf8 => decode(bytes),
+        Characters::Bytes => first.is_ascii().then_some((u32::from(first), 1)),
     };
-    match bytes.get(..length).and_then(|piece| std::str::from_utf8(piece).ok()) {
-        Some(text) => (text.chars().next().map_or(RAW, u32::from), length),
-        None => (RAW + u32::from(first), 1),
-    }
+    decoded.unwrap_or((RAW + u32::from(first), 1))
 }
 
 fn read_pattern(mut rest: &[u8], characters: Characters, posix: bool) -> Vec<Token> {
@@ -335,28 +335,7 @@ fn read_named(rest: &[u8]) -> Option<(Member, &[u8])> {
     let rest = rest.strip_prefix(b"[:")?;
     let length = rest.iter().take_while(|byte| (b'a'..=b'y').contains(*byte)).count();
     let after = rest[length..].strip_prefix(b":]")?;
-    let known = NAMED.iter().find(|(name, _)| *name == &rest[..length]);
-    Some((known.map_or(Member::Invalid, |(_, named)| Member::Named(*named)), after))
-}
-
-impl Named {
-    fn has(self, c: char) -> bool {
-        let graph = || !c.is_whitespace() && !c.is_control();
-        match self {
-            Self::Alnum => c.is_alphanumeric(),
-            Self::Alpha => c.is_alphabetic(),
-            Self::Blank => c == ' ' || c == '\t',
-            Self::Control => c.is_control(),
-            Self::Digit => c.is_ascii_digit(),
-            Self::Graph => graph(),
-            Self::Lower => c.is_lowercase(),
-            Self::Print => graph() || c == ' ',
-            Self::Punct => graph() && !c.is_alphanumeric(),
-            Self::Space => c.is_whitespace(),
-            Self::Upper => c.is_uppercase(),
-            Self::Hex => c.is_ascii_hexdigit(),
-        }
-    }
+    Some((Named::of(&rest[..length]).map_or(Member::Invalid, Member::Named), after))
 }
 
 fn one(token: &Token, c: u32) -> bool {
@@ -487,7 +466,7 @@ mod tests {
     #[test]
     fn a_character_is_a_byte_outside_utf8() {
         // The results of GNU du 9.1 in the locales C and C.UTF-8.
-        let cases: [(&[u8], &[u8], bool, bool); 13] = [
+        let cases: [(&[u8], &[u8], bool, bool); 19] = [
             ("??".as_bytes(), "éé".as_bytes(), false, true),
             ("??".as_bytes(), "日".as_bytes(), false, false),
             ("?".as_bytes(), "é".as_bytes(), false, true),
@@ -501,6 +480,12 @@ mod tests {
             (b"\xc3?", "é".as_bytes(), true, true),
             (b"[!\xc3]", "é".as_bytes(), false, false),
             (b"[\xc3]?", "é".as_bytes(), true, true),
+            (b"?", b"\xf4\x90\x80\x80", false, true),
+            (b"[!a]", b"\xf8\x88\x80\x80\x80", false, true),
+            (b"[\xfc\x84\x80\x80\x80\x80]", b"\xfc\x84\x80\x80\x80\x80", false, true),
+            (b"?", b"\xf8\x80\x80\x80\x80", false, false),
+            (b"?", b"\xed\xa0\x80", false, false),
+            (b"???", b"\xed\xa0\x80", true, true),
         ];
         for (pattern, name, bytes, utf8) in cases {
             for (characters, expected) in [(Characters::Bytes, bytes), (Characters::Utf8, utf8)] {

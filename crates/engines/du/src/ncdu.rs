@@ -9,6 +9,7 @@
 
 use crate::Tally;
 use crate::links::{FileId, LinkSet};
+use crate::node::LINKS_UNKNOWN;
 use crate::tree::{Found, Kind, Part, ROOT, Tree};
 use std::io::{self, BufRead, Write};
 
@@ -104,13 +105,15 @@ pub fn export(
             write!(out, ",\"dev\":{}", device_out(node.id.device))?;
         }
         if !count_links && !directory && node.links > 1 {
-            let (inode, links) = (node.id.inode, node.links);
-            write!(out, ",\"ino\":{inode},\"hlnkc\":true,\"nlink\":{links}")?;
+            write!(out, ",\"ino\":{},\"hlnkc\":true", node.id.inode)?;
+            if node.links != LINKS_UNKNOWN {
+                write!(out, ",\"nlink\":{}", node.links)?;
+            }
         }
         if matches!(node.kind, Kind::Symlink | Kind::Other) {
             out.write_all(b",\"notreg\":true")?;
         }
-        if node.unreadable {
+        if node.unreadable || node.incomplete {
             out.write_all(b",\"read_error\":true")?;
         }
         out.write_all(b"}")?;
@@ -152,8 +155,17 @@ fn text(bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
     out.write_all(b"\"")
 }
 
-/// Reads an export and recalculates the totals. Hard links are charged as in a scan.
-pub fn import(reader: &mut dyn BufRead, limits: Limits) -> Result<Tree, ImportError> {
+/// An imported scan.
+#[derive(Debug)]
+pub struct Imported {
+    /// Its tree.
+    pub tree: Tree,
+    /// The time in the header, in seconds since 1970; 0 without one.
+    pub unix_s: u64,
+}
+
+/// Reads an export and recalculates the totals. Hard links are charged as in a scan. Excluded files are left out.
+pub fn import(reader: &mut dyn BufRead, limits: Limits) -> Result<Imported, ImportError> {
     let mut json = Json { reader, at: 0, limits };
     json.expect(b'[', "missing opening bracket")?;
     if json.number()? != 1 {
@@ -162,14 +174,14 @@ pub fn import(reader: &mut dyn BufRead, limits: Limits) -> Result<Tree, ImportEr
     json.expect(b',', "missing minor version")?;
     json.number()?;
     json.expect(b',', "missing program information")?;
-    json.skip_value()?;
+    let unix_s = json.timestamp()?;
     json.expect(b',', "missing root")?;
     let tree = Import::default().run(&mut json)?;
     json.expect(b']', "unexpected data after the root")?;
     if json.peek()?.is_some() {
         return Err(json.wrong("unexpected data after the end"));
     }
-    Ok(tree)
+    Ok(Imported { tree, unix_s })
 }
 
 /// The fields of an entry.
@@ -251,13 +263,14 @@ impl Import {
         let device = item.device.or(parent.map(|p| p.1)).unwrap_or(0);
         let id = FileId { device, inode: item.inode };
         let size = Tally::entry(item.apparent_bytes, item.disk_bytes);
-        let linked = !directory && item.linked;
+        // As in ncdu, a count above one suffices.
+        let linked = !directory && (item.linked || item.links > 1);
         let kind = match (directory, item.not_regular) {
             (true, _) => Kind::Directory,
             (false, false) => Kind::Regular,
             (false, true) => Kind::Other,
         };
-        let links = if linked { item.links.max(2) } else { item.links };
+        let links = if linked && item.links < 2 { LINKS_UNKNOWN } else { item.links };
         let found = Found { kind, size, id, links, counts: !linked };
         self.part.make(node, parent.map_or(ROOT, |p| p.0), &name, found);
         if linked {
@@ -334,6 +347,33 @@ impl Json<'_> {
             self.take();
         }
         value.ok_or_else(|| self.wrong("missing number"))
+    }
+
+    /// Reads the information about the program; returns the time in it, or 0.
+    fn timestamp(&mut self) -> Result<u64, ImportError> {
+        let mut unix_s = 0;
+        if self.peek()? != Some(b'{') {
+            self.skip_value()?;
+            return Ok(unix_s);
+        }
+        self.take();
+        if self.peek()? == Some(b'}') {
+            self.take();
+            return Ok(unix_s);
+        }
+        loop {
+            let key = self.string()?;
+            self.expect(b':', "missing colon")?;
+            match self.peek()? {
+                Some(b'0'..=b'9') if key == b"timestamp" => unix_s = self.number()?,
+                _ => self.skip_value()?,
+            }
+            match self.next_byte()? {
+                Some(b',') => {}
+                Some(b'}') => return Ok(unix_s),
+                _ => return Err(self.wrong("missing comma or closing brace")),
+            }
+        }
     }
 
     fn truth(&mut self) -> Result<bool, ImportError> {
@@ -500,7 +540,8 @@ mod tests {
 
     fn read(text: &[u8]) -> Result<Tree, ImportError> {
         // With a tiny buffer, every token crosses a buffer boundary.
-        import(&mut io::BufReader::with_capacity(3, text), Limits::default())
+        let read = import(&mut io::BufReader::with_capacity(3, text), Limits::default());
+        read.map(|imported| imported.tree)
     }
 
     fn written(tree: &Tree) -> Vec<u8> {
@@ -526,6 +567,34 @@ mod tests {
         assert!(tree.nodes()[2].unreadable);
         assert_eq!(tree.nodes()[2].total.by(Measure::Disk), 4096, "the first path is charged");
         assert_eq!(written(&tree), written(&read(&written(&tree)).unwrap()));
+    }
+
+    #[test]
+    fn an_import_keeps_the_time_and_what_is_known_of_links() {
+        let time = |header: &str| {
+            let text = format!("[1,2,{header},[{{\"name\":\"x\"}}]]");
+            import(&mut text.as_bytes(), Limits::default()).map(|imported| imported.unix_s).ok()
+        };
+        for (header, expected) in [
+            ("{\"progname\":\"ncdu\", \"timestamp\": 1700000000 }", Some(1_700_000_000)),
+            ("{\"timestamp\":7,\"a\":{\"timestamp\":8}}", Some(7)),
+            ("{\"timestamp\":\"7\"}", Some(0)),
+            ("{}", Some(0)),
+            ("[]", Some(0)),
+            ("{\"timestamp\":7", None),
+        ] {
+            assert_eq!(time(header), expected, "{header}");
+        }
+        let file = |links: &str| {
+            let text =
+                format!("[1,2,{{}},[{{\"name\":\"x\"}},{{\"name\":\"f\",\"ino\":7{links}}}]]");
+            String::from_utf8(written(&read(text.as_bytes()).unwrap())).unwrap()
+        };
+        assert!(file(",\"hlnkc\":true").contains("\"ino\":7,\"hlnkc\":true}"));
+        assert!(file(",\"hlnkc\":true,\"nlink\":3").contains("\"hlnkc\":true,\"nlink\":3}"));
+        assert!(file(",\"nlink\":3").contains("\"hlnkc\":true,\"nlink\":3}"));
+        assert!(file(",\"hlnkc\":true,\"nlink\":1").contains("\"ino\":7,\"hlnkc\":true}"));
+        assert!(!file(",\"nlink\":1").contains("hlnkc"));
     }
 
     #[test]

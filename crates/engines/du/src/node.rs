@@ -3,6 +3,9 @@
 use crate::Tally;
 use crate::links::FileId;
 
+/// The link count of a file with several links, of which the number is not known.
+pub(crate) const LINKS_UNKNOWN: u32 = u32::MAX;
+
 /// The type of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -42,8 +45,10 @@ pub struct Node {
     pub end: u32,
     /// Node type.
     pub kind: Kind,
-    /// Whether this is a directory that could not be read.
+    /// Whether this is a directory that could not be read, or in an import, any entry with a read error.
     pub unreadable: bool,
+    /// Whether entries of this directory could not be read, although it could.
+    pub incomplete: bool,
     /// Size of the entry itself.
     pub size: Tally,
     /// Totals of the entry itself and the entries below it that are not nodes.
@@ -77,6 +82,7 @@ impl Node {
             end: 0,
             kind: found.kind,
             unreadable: false,
+            incomplete: false,
             size: found.size,
             own,
             total: Tally::default(),

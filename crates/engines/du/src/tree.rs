@@ -36,6 +36,7 @@ pub struct Part {
     names: Vec<u8>,
     sums: HashMap<u32, Tally>,
     unreadable: Vec<u32>,
+    incomplete: Vec<u32>,
 }
 
 impl Part {
@@ -57,6 +58,13 @@ impl Part {
     /// Marks a directory that could not be read completely.
     pub fn unreadable(&mut self, node: u32) {
         self.unreadable.push(node);
+    }
+
+    /// Marks a directory of which an entry could not be read.
+    pub fn incomplete(&mut self, node: u32) {
+        if self.incomplete.last() != Some(&node) {
+            self.incomplete.push(node);
+        }
     }
 }
 
@@ -81,6 +89,7 @@ impl Tree {
                 .made
                 .extend(part.made.into_iter().map(|m| Made { name_at: m.name_at + shift, ..m }));
             joined.unreadable.extend(part.unreadable);
+            joined.incomplete.extend(part.incomplete);
             for (node, sum) in part.sums {
                 joined.add(node, sum);
             }
@@ -153,6 +162,11 @@ impl Tree {
         for node in part.unreadable {
             if let Some(index) = index_of.get(&node) {
                 tree.nodes[*index as usize].unreadable = true;
+            }
+        }
+        for node in part.incomplete {
+            if let Some(index) = index_of.get(&node) {
+                tree.nodes[*index as usize].incomplete = true;
             }
         }
         tree.names = names;

@@ -132,6 +132,13 @@ impl<'a> Worker<'a> {
         true
     }
 
+    /// Marks the directory of an entry that could not be read, if it has a node.
+    fn lacks_entry(&mut self, state: &DirState) {
+        if state.own {
+            self.part.incomplete(state.node);
+        }
+    }
+
     /// Records an error of a path that the walk could query but that is not counted.
     fn cannot_access(&mut self, path: PathBuf, source: io::Error) {
         self.error(message(PathError::new(Operation::Access, path, source)));
@@ -170,6 +177,7 @@ impl<'a> Worker<'a> {
             return true;
         }
         circular.store(true, Ordering::Relaxed);
+        self.lacks_entry(state);
         self.error(format!(
             "WARNING: Circular directory structure: {} has the device and inode number of a directory above \
              it; the file system is damaged, or a share of several file systems",
@@ -308,6 +316,7 @@ impl Visitor for Worker<'_> {
             }
             links = state.links.saturating_add(u8::from(dir.linked));
             if links > LINKS_IN_PATH_MAX {
+                self.lacks_entry(state);
                 self.cannot_access(dir.path(), io::Error::from_raw_os_error(ELOOP));
                 return None;
             }
@@ -358,6 +367,7 @@ impl Visitor for Worker<'_> {
         let Some(meta) = found.meta else { return Control::Continue };
         if options.follow == Follow::Always && meta.kind == dir::Kind::Symlink {
             // With -L, an entry is reported as a link only if it is broken.
+            self.lacks_entry(state);
             self.cannot_access(dir.path_of(found.name), io::Error::from_raw_os_error(ENOENT));
             return Control::Continue;
         }
@@ -393,10 +403,11 @@ impl Visitor for Worker<'_> {
     }
 
     fn failed(&mut self, dir: Option<DirRef<'_, DirState>>, error: &PathError) {
-        // If stat fails for an entry, its directory is still readable.
-        if let Some(state) = dir.map(|dir| dir.data()).filter(|state| state.own)
-            && error.operation != Operation::Stat
-        {
+        let Some(state) = dir.map(|dir| dir.data()) else { return };
+        if error.operation == Operation::Stat {
+            // The directory of the entry is still readable.
+            self.lacks_entry(state);
+        } else if state.own {
             self.part.unreadable(state.node);
         }
     }

@@ -198,7 +198,7 @@ proptest! {
         let scan = scanned(temp.path(), options).unwrap();
         let mut text = Vec::new();
         ncdu::export(&scan.roots[0], ("ioloom", "0"), 0, count_links, &mut text).unwrap();
-        let back = ncdu::import(&mut &text[..], ncdu::Limits::default()).unwrap();
+        let back = ncdu::import(&mut &text[..], ncdu::Limits::default()).unwrap().tree;
         let sums = |tree: &ioloom_du::Tree| -> Vec<_> {
             (0..tree.nodes().len())
                 .map(|at| (tree.path(at), tree.nodes()[at].total, tree.nodes()[at].shared_bytes))

@@ -198,7 +198,7 @@ pub(crate) struct DuArgs {
 
     /// Read NUL-separated arguments from a file
     ///
-    /// Use - for standard input.
+    /// Use - for standard input. The first 65,536 names are read before the scan starts.
     #[arg(long, value_name = "FILE", value_parser = path_or_empty())]
     pub(crate) files0_from: Option<PathBuf>,
 
@@ -250,6 +250,7 @@ pub(crate) struct DuArgs {
     /// Show an ncdu export instead of scanning
     ///
     /// Use - for standard input. Options of the scan such as -x are refused.
+    /// Entries that the export marks as excluded are left out.
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "paths", "files0_from", "count_links", "one_file_system", "one_mount", "all_file_systems",
         "dereference", "dereference_args", "no_dereference", "exclude", "exclude_from", "threads",
@@ -270,7 +271,7 @@ pub(crate) struct DuArgs {
     /// Show changes since a saved scan
     ///
     /// Compares OLD with a new scan, or with a second saved scan if the argument is one. The largest
-    /// changes are printed first.
+    /// changes are printed first. Paths are compared as given: scan ./DIR again as ./DIR.
     #[arg(long, value_name = "OLD", conflicts_with_all = ["tree", "import", "export_ncdu", "svg"])]
     pub(crate) diff: Option<PathBuf>,
 

@@ -18,12 +18,13 @@ use ioloom_du::{Measure, Scan, Tree};
 use ioloom_failure::reason;
 use ioloom_model::units::{format_counted, format_size};
 use ioloom_walk::Follow;
-use keyboard::{HELP, KEYS, Keyboard, is_interrupt, stop_test};
+use keyboard::{FEW_KEYS, KEYS, Keyboard, help_lines, is_interrupt, stop_test};
 use question::{Question, WORD, things};
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::{DefaultTerminal, Frame};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
@@ -31,6 +32,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Columns of a terminal from which entries have bars. On a narrower one, they would leave no room for names.
+const BARS_FROM: usize = 60;
 
 /// The sort order of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +64,8 @@ struct Browser {
     /// The name found last, for the next search.
     found: String,
     help: bool,
+    /// The first line of the help on the screen.
+    help_from: Cell<usize>,
     /// Whether Esc was pressed: the scan would be lost.
     quitting: bool,
     message: String,
@@ -171,6 +177,7 @@ impl Browser {
             finding: None,
             found: String::new(),
             help: false,
+            help_from: Cell::new(0),
             quitting: false,
             message: String::new(),
             read_only,
@@ -210,8 +217,7 @@ impl Browser {
             code => code,
         };
         if self.help {
-            self.help = false;
-            return;
+            return self.help_key(code);
         }
         if self.quitting {
             self.quitting = false;
@@ -232,6 +238,21 @@ impl Browser {
         self.command(code);
     }
 
+    /// Scrolls or closes the help.
+    fn help_key(&mut self, key: KeyCode) {
+        let from = self.help_from.get_mut();
+        match key {
+            KeyCode::Down | KeyCode::Char('j') => *from += 1,
+            KeyCode::Up | KeyCode::Char('k') => *from = from.saturating_sub(1),
+            KeyCode::PageDown => *from += 10,
+            KeyCode::PageUp => *from = from.saturating_sub(10),
+            _ => {
+                *from = 0;
+                self.help = false;
+            }
+        }
+    }
+
     /// Handles a key that is not part of a question or a name.
     fn command(&mut self, key: KeyCode) {
         let entries = self.entries();
@@ -240,7 +261,7 @@ impl Browser {
             KeyCode::Char('q') => self.done = true,
             KeyCode::Esc => {
                 self.quitting = true;
-                "Quit and discard this scan? Press y to quit, any other key to stay."
+                "Press y to quit and discard this scan, any other key to stay."
                     .clone_into(&mut self.message);
             }
             KeyCode::Char('?') => self.help = true,
@@ -458,7 +479,7 @@ impl Browser {
             // The arrow and the star show selection and mark without relying on colour.
             let style =
                 if chosen { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
-            put(frame, row as u16 + 1, &self.entry(*at, chosen), style);
+            put(frame, row as u16 + 1, &self.entry(*at, chosen, area.width), style);
         }
         if entries.is_empty() {
             put(frame, 1, "  empty", Style::new());
@@ -467,16 +488,21 @@ impl Browser {
         put(frame, foot, &self.summary(), bold);
         let typing = self.finding.as_ref().map(|typed| format!("Find: {typed}_"));
         put(frame, foot + 1, typing.as_ref().unwrap_or(&self.message), Style::new());
-        put(frame, foot + 2, KEYS, Style::new());
+        let keys = if columns_of(KEYS) <= usize::from(area.width) { KEYS } else { FEW_KEYS };
+        put(frame, foot + 2, keys, Style::new());
         if let Some(question) = &self.question {
             self.draw_question(frame, area, question);
         }
         if self.help {
-            for (row, text) in HELP.iter().enumerate() {
+            let lines = help_lines(area.width);
+            let height = usize::from(area.height.saturating_sub(1));
+            let from = self.help_from.get().min(lines.len().saturating_sub(height));
+            // The next key up then scrolls from the last page.
+            self.help_from.set(from);
+            let rows = lines.len().max(usize::from(foot.saturating_sub(1))).min(height);
+            let texts = lines.into_iter().skip(from).chain(std::iter::repeat(String::new()));
+            for (row, text) in texts.take(rows).enumerate() {
                 put(frame, row as u16 + 1, &format!("  {text}"), Style::new());
-            }
-            for row in HELP.len() + 1..usize::from(foot) {
-                put(frame, row as u16, "", Style::new());
             }
         }
     }
@@ -491,7 +517,7 @@ impl Browser {
         format!("{path}   [{}, by {order}]", self.measure.word())
     }
 
-    fn entry(&self, at: usize, chosen: bool) -> String {
+    fn entry(&self, at: usize, chosen: bool, width: u16) -> String {
         let node = &self.tree.nodes()[at];
         let whole = self.tree.nodes()[self.at].total.by(self.measure);
         let value = node.total.by(self.measure);
@@ -506,11 +532,12 @@ impl Browser {
             _ => ' ',
         };
         let slash = if node.kind == Kind::Directory { "/" } else { "" };
+        let drawn =
+            if usize::from(width) < BARS_FROM { String::new() } else { bar(part, 1.0) + " " };
         format!(
-            "{arrow}{mark}{flag} {:>10} {:>6} {} {}{slash}",
+            "{arrow}{mark}{flag} {:>10} {:>6} {drawn}{}{slash}",
             size(value, self.measure),
             percent(part),
-            bar(part, 1.0),
             readable(self.tree.name(at)),
         )
     }

@@ -6,10 +6,10 @@ use super::input::{exit_of, print_notes, scan};
 use super::lines::Lines;
 use super::picture::{ROWS, size_in};
 use crate::exit::{Ended, Exit, Failure};
-use crate::out;
 use crate::out::readable;
 use crate::remote::url_of;
-use ioloom_du::document::{Change, Document, changes};
+use crate::{out, stderr};
+use ioloom_du::document::{Change, Document, compare};
 use ioloom_du::scan::Recorded;
 use ioloom_du::{Measure, Tally};
 use ioloom_failure::{Operation, PathError, quoted};
@@ -61,7 +61,11 @@ pub(super) fn run(args: &DuArgs, old: &Path) -> Ended {
         Exit::Ok if !(old.complete && new.complete) => Exit::Failed,
         exit => exit,
     };
-    let mut changed = changes(&old, &new).map_err(Failure::failed)?;
+    let compared = compare(&old, &new).map_err(Failure::failed)?;
+    if compared.is_disjoint {
+        warn_of_arguments(&old, &new);
+    }
+    let mut changed = compared.changes;
     let measure = args.measure();
     let shown = |tally: Option<Tally>| {
         tally.is_some_and(|tally| args.choices.threshold.shows(tally.by(measure)))
@@ -76,6 +80,16 @@ pub(super) fn run(args: &DuArgs, old: &Path) -> Ended {
         out::print_to_slow_reader(&text(args, &old, &new, &changed))?;
     }
     Ok(exit)
+}
+
+/// Prints the first argument of each of two scans without a path in common.
+fn warn_of_arguments(old: &Document, new: &Document) {
+    if let (Some(old), Some(new)) = (old.roots.first(), new.roots.first()) {
+        let (old, new) = (quoted(Path::new(&old.path)), quoted(Path::new(&new.path)));
+        stderr::message(&format!(
+            "the scans have different arguments, such as {old} and {new}: every path is new or gone"
+        ));
+    }
 }
 
 /// Returns the saved scan named by the arguments, or `None` if they must be scanned.

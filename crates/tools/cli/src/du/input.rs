@@ -7,13 +7,15 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::{StopSignals, unless_stuck};
 use crate::status_line::StatusLine;
 use crate::{out, standard_input, stderr};
-use ioloom_du::scan::{ScanError, ScanProgress, Scanner};
+use ioloom_du::scan::{ERRORS_KEPT_MAX, ScanError, ScanProgress, Scanner};
 use ioloom_du::{Scan, ncdu};
 use ioloom_failure::{Operation, PathError, quoted, reason};
 use ioloom_model::units::{format_count, format_size};
 use ioloom_walk::TablesUse;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::BufReader;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,16 +25,7 @@ use std::time::Duration;
 pub(super) fn scan(args: &DuArgs, lines: &Lines, print: bool) -> Result<Scan, Failure> {
     let _ = ioloom_sys::proc::raise_open_files_limit();
     let reading = Arc::new(AtomicBool::new(false));
-    let (operands, further) = match &args.files0_from {
-        Some(file) => List::open(file, &args.paths, reading.clone())?.begin(),
-        None => (operands::given(&args.paths), None),
-    };
-    if (operands.len() != 1 || further.is_some()) && args.export_ncdu.is_some() {
-        return Err(Failure::usage("--export-ncdu takes one directory"));
-    }
-    if (operands.len() > 1 || further.is_some()) && args.interactive {
-        return Err(Failure::usage("--interactive takes one directory"));
-    }
+    // Before a list is opened, which can block as well.
     let (signals, progress) = (StopSignals::catch(), Arc::new(ScanProgress::default()));
     let stuck = || {
         stderr::message(if reading.load(Ordering::Relaxed) {
@@ -44,8 +37,26 @@ pub(super) fn scan(args: &DuArgs, lines: &Lines, print: bool) -> Result<Scan, Fa
     };
     signals.share();
     let may_block = || progress.walking.load(Ordering::Relaxed) || reading.load(Ordering::Relaxed);
-    let scan = || scan_all(args, (lines, print), (operands, further), &signals, &progress);
+    let scan = || scan_all(args, (lines, print), operands_of(args, &reading)?, &signals, &progress);
     unless_stuck(&signals.flag, may_block, stuck, scan)
+}
+
+/// Returns the operands, and the rest of a long list of them. `reading` is true while the list is being read.
+fn operands_of(
+    args: &DuArgs,
+    reading: &Arc<AtomicBool>,
+) -> Result<(Vec<Operand>, Option<List>), Failure> {
+    let (operands, further) = match &args.files0_from {
+        Some(file) => List::open(file, &args.paths, reading.clone())?.begin(),
+        None => (operands::given(&args.paths), None),
+    };
+    if (operands.len() != 1 || further.is_some()) && args.export_ncdu.is_some() {
+        return Err(Failure::usage("--export-ncdu takes one directory"));
+    }
+    if (operands.len() > 1 || further.is_some()) && args.interactive {
+        return Err(Failure::usage("--interactive takes one directory"));
+    }
+    Ok((operands, further))
 }
 
 fn scan_all(
@@ -137,9 +148,21 @@ pub(super) fn import(file: &Path) -> Result<Scan, Failure> {
             .map_err(Failure::failed)?;
         ncdu::import(&mut BufReader::new(opened), limits)
     };
-    let tree = read.map_err(|e| Failure::failed(format!("cannot import {}: {e}", quoted(file))))?;
-    let unreadable = tree.nodes().iter().filter(|node| node.unreadable).count();
-    Ok(Scan { errors_count: unreadable as u64, roots: vec![tree], ..Scan::default() })
+    let ncdu::Imported { tree, unix_s } =
+        read.map_err(|e| Failure::failed(format!("cannot import {}: {e}", quoted(file))))?;
+    let unreadable = || (0..tree.nodes().len()).filter(|at| tree.nodes()[*at].unreadable);
+    let message = |at: usize| {
+        let path = tree.path(at);
+        let path = quoted(Path::new(OsStr::from_bytes(&path))).to_string();
+        format!("cannot read {path}: {} records a read error", quoted(file))
+    };
+    let errors: Vec<String> = unreadable().take(ERRORS_KEPT_MAX).map(message).collect();
+    let errors_count = unreadable().count() as u64;
+    let started_unix_s = unix_s;
+    let roots = vec![tree];
+    let scan = Scan { errors, errors_count, roots, started_unix_s, ..Scan::default() };
+    print_errors_of(&scan);
+    Ok(scan)
 }
 
 /// Prints the messages of errors; `more` is the number of those without a message.

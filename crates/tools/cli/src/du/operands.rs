@@ -54,7 +54,7 @@ pub(super) struct List {
     ended: bool,
     /// The error that ended the list.
     failed: Option<String>,
-    /// Whether a name is being read, which can block.
+    /// Whether the list is being opened or a name is being read, which can block.
     reading: Arc<AtomicBool>,
 }
 
@@ -76,7 +76,11 @@ impl List {
             let input = standard_input::open().map_err(|e| Failure::failed(unread(&shown, &e)))?;
             Box::new(BufReader::new(input))
         } else {
-            let opened = std::fs::File::open(file).map_err(|e| {
+            // A pipe is opened when another process opens it for writing.
+            reading.store(true, Ordering::Relaxed);
+            let opened = std::fs::File::open(file);
+            reading.store(false, Ordering::Relaxed);
+            let opened = opened.map_err(|e| {
                 Failure::failed(format!("cannot open {} for reading: {}", quoted(file), reason(&e)))
             })?;
             Box::new(BufReader::new(opened))

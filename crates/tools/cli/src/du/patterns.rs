@@ -24,10 +24,19 @@ pub(super) fn add_from(exclude: &mut Exclude, file: &Path) -> Result<(), String>
         std::fs::read(file)
     };
     let bytes = read.map_err(|e| format!("{}: {}", plain(file), reason(&e)))?;
-    // Spaces at the end of a line do not belong to the pattern.
-    let lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
-    lines.filter(|line| !line.is_empty()).for_each(|line| exclude.add(line));
+    patterns(&bytes).for_each(|pattern| exclude.add(pattern));
     Ok(())
+}
+
+/// Returns the patterns of a file: its lines without spaces at their ends. As in GNU du, a pattern ends at
+/// the first zero byte.
+fn patterns(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let is_space = |byte: u8| byte.is_ascii_whitespace() || byte == 0x0b;
+    let lines = bytes.split(|byte| *byte == b'\n').filter_map(move |line| {
+        let last = line.iter().rposition(|byte| !is_space(*byte))?;
+        Some(&line[..=last])
+    });
+    lines.map(|line| line.split(|byte| *byte == 0).next().unwrap_or(line))
 }
 
 /// Returns a path for a message that does not quote plain names.
@@ -38,5 +47,20 @@ pub(crate) fn plain(path: &Path) -> String {
         path.to_string_lossy().into_owned()
     } else {
         quoted(path).to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn patterns_end_before_spaces_and_at_zero_bytes() {
+        for (text, expected) in [
+            (&b"a\n\n b \nc"[..], &[&b"a"[..], b" b", b"c"][..]),
+            (b"a\x0b\n\x0b\x0b\nb\t\x0b\r\x0c \n", &[b"a", b"b"]),
+            (b"*.o\0\na\0b\n\0\nc \0 \n", &[b"*.o", b"a", b"", b"c "]),
+        ] {
+            let found: Vec<&[u8]> = super::patterns(text).collect();
+            assert_eq!(found, expected, "{text:?}");
+        }
     }
 }

@@ -16,6 +16,8 @@ use std::collections::{BTreeSet, BinaryHeap};
 pub(super) const ROWS: usize = 20;
 /// Bar width in columns.
 const BAR: usize = 16;
+/// Columns that names have at least; on a narrower terminal, there are no bars.
+const NAME_MIN: usize = 12;
 const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
 /// Drawing options.
@@ -164,24 +166,30 @@ impl Picture {
         let shared = |row: &Row| if row.shared == 0 { String::new() } else { size(row.shared) };
         let shared_width = rows.iter().map(|row| shared(row).chars().count()).max().unwrap_or(0);
         let shared_width = shared_width.max(10);
-        let mut out = format!("{:>width$}  share  {:BAR$}", self.measure.word(), "");
+        let others = width + 1 + 6 + if with_shared { shared_width + 1 } else { 0 } + 2;
+        // On a narrow terminal, names are more useful than bars.
+        let with_bars = self.columns >= others + 2 + BAR + NAME_MIN;
+        let bar_width = if with_bars { 2 + BAR } else { 0 };
+        let room = self.columns.saturating_sub(others + bar_width).max(1);
+        let mut out = format!("{:>width$}  share{:bar_width$}", self.measure.word(), "");
         if with_shared {
             out.push_str(&format!(" {:>shared_width$}", "shared"));
         }
         out.push_str("  name\n");
         for (row, own) in rows.iter().zip(&sizes) {
             let part = |value: u64| if whole == 0 { 0.0 } else { value as f64 / whole as f64 };
-            let mut line = format!("{own:>width$} {:>6}  ", percent(part(row.value)));
-            let drawn = bar(part(row.value), part(row.above));
-            line.push_str(&if self.colour { painted(&drawn, row.depth) } else { drawn });
+            let mut line = format!("{own:>width$} {:>6}", percent(part(row.value)));
+            if with_bars {
+                let drawn = bar(part(row.value), part(row.above));
+                line.push_str("  ");
+                line.push_str(&if self.colour { painted(&drawn, row.depth) } else { drawn });
+            }
             if with_shared {
                 line.push_str(&format!(" {:>shared_width$}", shared(row)));
             }
             line.push_str("  ");
-            let taken =
-                width + 1 + 6 + 2 + BAR + if with_shared { shared_width + 1 } else { 0 } + 2;
             let tail = format!("{}{}{}", row.branch, row.name, row.mark);
-            line.push_str(&fitted(&tail, self.columns.saturating_sub(taken).max(12)));
+            line.push_str(&fitted(&tail, room));
             out.push_str(line.trim_end());
             out.push('\n');
         }
@@ -256,6 +264,38 @@ fn painted(bar: &str, depth: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::out::columns_of;
+    use ioloom_du::ncdu::{Limits, import};
+
+    #[test]
+    fn rows_fit_on_narrow_terminals_without_bars() {
+        let link = r#"{"name":"f","dsize":4096,"ino":7,"hlnkc":true,"nlink":2}"#;
+        for (file, bars_from) in [(r#"{"name":"f","dsize":4096}"#, 47), (link, 58)] {
+            let text = format!(
+                r#"[1,2,{{}},[{{"name":"/srv"}},[{{"name":"a directory with a long name"}},{file}]]]"#
+            );
+            let tree = import(&mut text.as_bytes(), Limits::default()).unwrap().tree;
+            let scan = Scan { roots: vec![tree], ..Scan::default() };
+            for columns in [40, 46, 47, 57, 58, 80] {
+                let picture = Picture {
+                    measure: Measure::Disk,
+                    unit: None,
+                    rows: ROWS,
+                    depth_max: u32::MAX,
+                    all: false,
+                    threshold: Threshold::None,
+                    total: false,
+                    columns,
+                    colour: false,
+                };
+                let text = picture.draw(&scan);
+                let rows: Vec<&str> = text.lines().take(3).collect();
+                assert!(rows.iter().all(|row| columns_of(row) <= columns), "{text}");
+                assert_eq!(rows[1].contains('█'), columns >= bars_from, "{columns}: {text}");
+                assert!(rows[1].ends_with("/srv") && rows[2].contains("a dir"), "{text}");
+            }
+        }
+    }
 
     #[test]
     fn bars_have_one_width_and_grow() {

@@ -235,6 +235,19 @@ fn a_saved_scan_shows_what_has_grown() {
 }
 
 #[test]
+fn a_comparison_ignores_a_slash_at_the_end_and_warns_of_other_arguments() {
+    let place = fresh();
+    place.write("t/a/f", [1; 1000]);
+    place.du(&["--save", "old.json", "t"]).ended(0);
+    let ran = place.du(&["--json", "--diff", "old.json", "t/"]).ended(0);
+    assert_eq!((&ran.json()["changes"], ran.err.as_str()), (&serde_json::json!([]), ""));
+    let ran = place.du(&["--diff", "old.json", "./t"]).ended(0);
+    let expected = "ioloom: the scans have different arguments, such as 't' and './t': every path is \
+                    new or gone\n";
+    assert_eq!(ran.err, expected);
+}
+
+#[test]
 fn output_that_an_export_would_replace_and_files_named_minus_are_refused() {
     let place = fresh();
     place.write("t/f", "x");

@@ -2,6 +2,7 @@
 
 use crate::place::{Du, PROGRAM, ProcessOutput, Workspace, fresh};
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -174,6 +175,12 @@ fn a_directory_without_search_permission_is_incomplete() {
     }
     let json = place.du(&["--json", "-s", "t"]).ended(1).json();
     assert_eq!((&json["complete"], &json["errors"]), (&false.into(), &2.into()));
+    let export = place.du(&["--export-ncdu", "-", "t"]).ended(1);
+    place.write("x.json", export.out);
+    let back = place.du(&["--json", "--import", "x.json"]).ended(1);
+    assert_eq!((&back.json()["complete"], &back.json()["errors"]), (&false.into(), &1.into()));
+    let message = "ioloom: cannot read 't/closed': 'x.json' records a read error\n";
+    assert_eq!(back.err, message);
     fs::set_permissions(place.at("t/closed"), fs::Permissions::from_mode(0o755)).unwrap();
 }
 
@@ -255,6 +262,24 @@ fn a_signal_leaves_saved_scans_and_prints_no_incomplete_lines() {
         interrupted_by(signal, code, "--json");
         interrupted_by(signal, code, "--lines");
     }
+}
+
+#[test]
+fn a_signal_while_a_list_is_read_is_reported() {
+    let place = fresh();
+    place.write("t/f", "x");
+    place.fifo("names");
+    // With both ends open here, the list does not end.
+    let mut names = fs::OpenOptions::new().read(true).write(true).open(place.at("names")).unwrap();
+    names.write_all(b"t\0").unwrap();
+    let mut command = place.our_command(&["-s", "--files0-from=names"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    assert!(listening(&mut child));
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let ran: ProcessOutput = child.wait_with_output().unwrap().into();
+    assert_eq!(ran.code, Some(130), "{}", ran.err);
+    assert_eq!(ran.err, "ioloom: interrupted: the totals are incomplete\n");
 }
 
 fn interrupted_by(signal: &str, code: i32, how: &str) {

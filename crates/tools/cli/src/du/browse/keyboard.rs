@@ -19,8 +19,12 @@ use std::time::Duration;
 /// The keys, on one line of 80 columns.
 pub(super) const KEYS: &str =
     "↑↓ move  →← go  snc sort  a unit  / find  space mark  d remove  ? help  q quit";
+/// The keys on a narrower terminal.
+pub(super) const FEW_KEYS: &str = "↑↓→← go  d remove  ? help  q quit";
 /// The help that `?` shows.
 pub(super) const HELP: [&str; 15] = [
+    "Up and down scroll; any other key closes this help.",
+    "",
     "up, k / down, j       select the previous or next entry",
     "page up / page down   ten entries up or down",
     "home, g / end, G      select the first or last entry",
@@ -33,14 +37,28 @@ pub(super) const HELP: [&str; 15] = [
     "d                     remove the marked or the selected entries; ctrl-c stops",
     "ctrl-l                redraw the screen",
     "q, ctrl-c, esc        quit; esc asks before",
-    "",
     "! not read   ? partly removed   H hard links elsewhere   @ symbolic link",
-    "Press any key to close this help.",
 ];
 /// Time between two looks for a signal and for the end of the terminal.
 const LOOK: Duration = Duration::from_millis(200);
 /// Names that a removal processes between two looks at the keyboard.
 const NAMES: u32 = 64;
+
+/// Returns the help. On a narrow terminal, each key and each text has its own line.
+pub(super) fn help_lines(width: u16) -> Vec<String> {
+    if width >= 80 {
+        return Vec::from(HELP.map(str::to_owned));
+    }
+    let pieces = |line: &&str| {
+        let pieces = line.split("   ").map(str::trim).filter(|piece| !piece.is_empty());
+        let indented = |(at, piece): (usize, &str)| match at {
+            0 => piece.to_owned(),
+            _ => format!("  {piece}"),
+        };
+        pieces.enumerate().map(indented).collect::<Vec<String>>()
+    };
+    HELP.iter().flat_map(pieces).collect()
+}
 
 /// The terminal that crossterm reads, and its events.
 #[derive(Debug)]

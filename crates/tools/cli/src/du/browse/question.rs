@@ -51,8 +51,9 @@ impl Question {
         if !complete {
             lines.push("INCOMPLETE: more than shown may be removed.".to_owned());
         }
-        let typed = &self.typed;
-        lines.push(format!("Type '{WORD}' and Enter to remove, or Esc to cancel: {typed}_"));
+        // The typed text is first, as the end of the line is cut on a narrow terminal.
+        let typed = format!("{}_", self.typed);
+        lines.push(format!("> {typed:<8} Type '{WORD}' and Enter to remove, or Esc to cancel."));
         lines
     }
 }

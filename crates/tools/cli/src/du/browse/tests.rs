@@ -1,5 +1,6 @@
 //! Presses keys and reads the screen.
 
+use super::keyboard::HELP;
 use super::*;
 use clap::{Args, FromArgMatches};
 use ioloom_du::scan::{Detail, ScanOptions, scan};
@@ -34,12 +35,15 @@ impl Place {
 }
 
 fn screen(browser: &Browser) -> Vec<String> {
-    let mut terminal = Terminal::new(TestBackend::new(80, 12)).unwrap();
+    screen_of(browser, 80, 12)
+}
+
+fn screen_of(browser: &Browser, width: u16, height: u16) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| browser.draw(frame)).unwrap();
     let buffer = terminal.backend().buffer();
-    (0..12)
-        .map(|y| (0..80).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned())
-        .collect()
+    let row = |y: u16| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+    (0..height).map(|y| row(y).trim_end().to_owned()).collect()
 }
 
 fn press(browser: &mut Browser, keys: &str) {
@@ -135,7 +139,11 @@ fn escape_asks_before_it_quits() {
     let mut browser = place.browser();
     for key in ["n", "^", " ", "q"] {
         press(&mut browser, "^");
-        assert!(!browser.done && screen(&browser)[10].contains("Quit"), "{:?}", screen(&browser));
+        assert!(
+            !browser.done && screen(&browser)[10].contains("to quit"),
+            "{:?}",
+            screen(&browser)
+        );
         press(&mut browser, key);
         assert!(!browser.done && browser.message.is_empty(), "{key}");
     }
@@ -309,6 +317,36 @@ fn the_question_names_up_to_five_marked_entries() {
     let text = screen(&browser).join("\n");
     assert!(text.contains("remove 7 entries?") && text.contains("t/d1"), "{text}");
     assert!(text.contains("and 2 more") && text.contains("Type 'remove'"), "{text}");
+}
+
+#[test]
+fn a_narrow_screen_has_names_keys_answers_and_all_of_the_help() {
+    let place = Place::new();
+    let mut browser = place.browser();
+    let small = |browser: &Browser| screen_of(browser, 40, 10);
+    let lines = small(&browser);
+    assert!(lines[1].ends_with(" a-big/") && lines[9].ends_with("? help  q quit"), "{lines:?}");
+    press(&mut browser, "drem");
+    let text = small(&browser).join("\n");
+    assert!(text.contains("> rem_     Type 'remove'"), "{text}");
+    press(&mut browser, "^^");
+    let lines = small(&browser);
+    assert!(lines[8].starts_with("Press y to quit and discard this scan"), "{lines:?}");
+    press(&mut browser, "n?");
+    let mut seen = small(&browser);
+    for _ in 0..40 {
+        press(&mut browser, "j");
+        seen.extend(small(&browser));
+    }
+    let text = seen.join("\n");
+    for words in ["Up and down scroll", "space", "mark an entry", "ctrl-l", "@ symbolic link"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let last = small(&browser);
+    press(&mut browser, "k");
+    assert_eq!(small(&browser)[2..], last[1..9]);
+    press(&mut browser, "q");
+    assert!(!browser.done && !browser.help);
 }
 
 #[test]
