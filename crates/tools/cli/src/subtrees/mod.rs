@@ -289,7 +289,10 @@ impl Flat {
 /// the copy would get its attributes. `names` are all directories of the plan.
 pub(crate) fn check_mounted(plan: &Plan, names: &[(PathBuf, bool)]) -> Result<(), Failure> {
     let alone = || names.iter().filter(|(_, alone)| *alone).map(|(path, _)| path.clone());
-    let mut flat = Flat::of(alone());
+    // Only these can lack planned directories; listing all of them can take long.
+    let above: HashSet<&Path> =
+        names.iter().flat_map(|(path, _)| path.ancestors().skip(1)).collect();
+    let mut flat = Flat::of(alone().filter(|path| above.contains(path.as_path())));
     names.iter().for_each(|(path, _)| flat.note(path));
     if let Some(root) = flat.not_mounted() {
         return Err(looks_empty(plan, "copy", &root));
@@ -418,9 +421,12 @@ impl<'p> Comparison<'p> {
             }
             self.same.insert(directory.to_owned());
         }
+        if !self.one_file_system {
+            return Standing::Same;
+        }
         let device = |path: &Path| meta(path).map(|found| found.device);
         match (device(root), device(path)) {
-            (Ok(from), Ok(to)) if self.one_file_system && from != to => Standing::OtherDevice,
+            (Ok(from), Ok(to)) if from != to => Standing::OtherDevice,
             _ => Standing::Same,
         }
     }
