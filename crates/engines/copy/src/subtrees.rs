@@ -3,7 +3,8 @@
 //! A tree is split at its upper directories: each part is a directory with all that is below it, or one
 //! alone, that is, without the directories in it. The directories above a part are created first if they are
 //! missing. The last step gives all of them their attributes: until then, others add entries to them.
-//! Symbolic links below the copy of a root are not followed, because another part can have created them.
+//! Symbolic links below the copy of a root are not followed, because another part can have created them. Those
+//! that replaced a directory above a part since the tree was split are not followed either.
 //!
 //! Cost: one walk per part, and two system calls for each directory above it.
 
@@ -19,7 +20,7 @@ use crate::target::{Target, targets_of};
 use ioloom_failure::{Operation, quoted};
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -80,7 +81,8 @@ pub fn copies_of(sources: &[PathBuf], target: &Target) -> Vec<PathBuf> {
 }
 
 /// Copies parts of a tree. The directories above them, and those copied alone, lack their attributes
-/// until [`finish_subtrees`] has run. Parts that cannot be copied are listed in the report.
+/// until [`finish_subtrees`] has run. Parts that cannot be copied are listed in the report; a directory that
+/// several of them need and that cannot be created is one error.
 pub fn copy_subtrees(
     subtrees: &[Subtree],
     options: &CopyOptions,
@@ -90,10 +92,14 @@ pub fn copy_subtrees(
     let created = Default::default();
     let mut run = Run::new(options, watcher, progress, Some(&created));
     let mut report = Report::empty(options);
+    let mut unusable = HashSet::new();
     for subtree in subtrees {
         let (source, target) = (subtree.source(), Target::As(subtree.target()));
-        let above = make_above(&run.context(), subtree);
-        let copied = above.and_then(|()| run.part(&[source], &target, subtree.alone));
+        let copied = match make_above(&run.context(), subtree, &mut unusable) {
+            Ok(Above::Made) => run.part(&[source], &target, subtree.alone),
+            Ok(Above::Reported) => continue,
+            Err(error) => Err(error),
+        };
         match copied {
             Ok(next) => report.append(next),
             Err(error) => {
@@ -115,12 +121,13 @@ pub fn copy_subtrees(
 }
 
 /// Gives the directories that were copied alone their attributes, the deepest first, and syncs them if
-/// requested. Others are ignored. Returns the errors.
+/// requested. Others are ignored. Returns the first errors, at most
+/// [`ERRORS_KEPT_MAX`](crate::ERRORS_KEPT_MAX), and the number of all.
 pub fn finish_subtrees(
     subtrees: &[Subtree],
     options: &CopyOptions,
     watcher: &dyn Watcher,
-) -> Vec<CopyError> {
+) -> (Vec<CopyError>, u64) {
     let (progress, earlier) = (CopyCounters::default(), HashMap::new());
     let context = CopyContext::new(options, watcher, &progress, None, &earlier);
     let mut alone: Vec<&Subtree> = subtrees.iter().filter(|subtree| subtree.alone).collect();
@@ -137,7 +144,8 @@ pub fn finish_subtrees(
         }
     }
     parents::finish(&context, &made);
-    context.take_errors().kept
+    let errors = context.take_errors();
+    (errors.kept, errors.count)
 }
 
 /// Joins paths, the second of which can be empty.
@@ -145,8 +153,20 @@ fn below(path: &Path, below: &Path) -> PathBuf {
     if below.as_os_str().is_empty() { path.to_owned() } else { path.join(below) }
 }
 
-/// Creates the directories above a part, and its own if it is copied alone.
-fn make_above(context: &CopyContext<'_>, subtree: &Subtree) -> Result<(), CopyError> {
+/// What became of the directories above a part.
+enum Above {
+    Made,
+    /// One of them is unusable, which was reported for an earlier part.
+    Reported,
+}
+
+/// Creates the directories above a part, and its own if it is copied alone. `unusable` contains those of the target that
+/// could not be created.
+fn make_above(
+    context: &CopyContext<'_>,
+    subtree: &Subtree,
+    unusable: &mut HashSet<PathBuf>,
+) -> Result<Above, CopyError> {
     let names: Vec<_> = subtree.below.components().collect();
     let wanted = names.len() + usize::from(subtree.alone);
     let (mut from, mut to) = (subtree.root.clone(), subtree.copy.clone());
@@ -155,19 +175,26 @@ fn make_above(context: &CopyContext<'_>, subtree: &Subtree) -> Result<(), CopyEr
             from.push(name);
             to.push(name);
         }
-        make_directory(context, &from, &to)?;
+        if unusable.contains(&to) {
+            return Ok(Above::Reported);
+        }
+        if let Err(error) = make_directory(context, &from, &to) {
+            unusable.insert(to);
+            return Err(error);
+        }
     }
-    Ok(())
+    Ok(Above::Made)
 }
 
 fn make_directory(context: &CopyContext<'_>, from: &Path, to: &Path) -> Result<(), CopyError> {
+    // Also if the directory of the target exists: a link in the place of its source leads out of the tree.
+    let attr = directory_attr(from)?;
     match attr::of_path(to, false) {
         Ok(there) if there.kind == Kind::Directory => return Ok(()),
         Ok(_) => return Err(not_a_directory(from, to)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(CopyError::io(Operation::Stat, to.to_owned(), error)),
     }
-    let attr = directory_attr(from)?;
     let failed = |e| CopyError::io(Operation::CreateDir, to.to_owned(), e);
     let parent_attr = parents::parent_attr_of(context, to).map_err(failed)?;
     let mode = mode_until_finished(context, &attr, parent_attr);
@@ -202,6 +229,17 @@ fn directory_attr(path: &Path) -> Result<Attr, CopyError> {
     }
 }
 
+/// Returns the attributes of a directory of the source. Links below the root are refused.
+fn source_attr(subtree: &Subtree) -> Result<Attr, CopyError> {
+    let mut path = subtree.root.clone();
+    let mut attr = directory_attr(&path)?;
+    for name in subtree.below.components() {
+        path.push(name);
+        attr = directory_attr(&path)?;
+    }
+    Ok(attr)
+}
+
 /// Returns the mode with which a directory is created that several parts fill.
 fn mode_until_finished(context: &CopyContext<'_>, source: &Attr, above: ParentAttr) -> u32 {
     let rules = &context.rules;
@@ -214,7 +252,7 @@ fn mode_until_finished(context: &CopyContext<'_>, source: &Attr, above: ParentAt
 /// only from its mode, and matters only if modes are not preserved.
 fn unfinished(context: &CopyContext<'_>, subtree: &Subtree) -> Result<MadeDir, CopyError> {
     let (source, target) = (subtree.source(), subtree.target());
-    let attr = directory_attr(&source)?;
+    let attr = source_attr(subtree)?;
     let failed = |e| CopyError::io(Operation::Stat, target.clone(), e);
     let own = attr::of_path(&target, false).map_err(failed)?;
     if own.kind != Kind::Directory {

@@ -72,6 +72,14 @@ pub enum Invalid {
     /// Its content is not as specified although its checksum is correct.
     #[error("it is inconsistent: {0}")]
     Content(String),
+    /// A part of another shard, under the name of this one.
+    #[error("it is the part of shard {shard}; remove it if {name} exists, or rename it to {name}")]
+    OtherShard {
+        /// The shard of the part.
+        shard: u64,
+        /// The name that the part must have.
+        name: String,
+    },
     /// A manifest of another plan.
     #[error("it is not the manifest of {}; restore the directory of the plan, or plan again", quoted(.0))]
     OtherManifest(PathBuf),

@@ -513,8 +513,8 @@ fn existing(
         return Err(invalid(reason));
     }
     if part.header.shard != entry.shard {
-        let reason = format!("it is the part of shard {}", part.header.shard);
-        return Err(invalid(Invalid::Content(reason)));
+        let shard = part.header.shard;
+        return Err(invalid(Invalid::OtherShard { shard, name: name(shard) }));
     }
     if part.header.work != *work {
         let (found, wanted) = (part.header.work.words(), work.words());

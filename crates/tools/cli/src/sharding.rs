@@ -1,7 +1,7 @@
 //! What `--shard` of `each`, `du` and `cp` and `shard` have in common: errors, plans, this host and the time.
 
 use crate::exit::{Exit, Failure};
-use crate::{out, stderr};
+use crate::{out, remote, stderr};
 use ioloom_failure::{Operation, PathError, quoted, reason};
 use ioloom_shard::part::{PartHeader, Runner};
 use ioloom_shard::plan::Plan;
@@ -41,6 +41,18 @@ pub(crate) fn failure(error: ShardError) -> Failure {
     // What others stored in a part can be part of it.
     let error = out::readable(error.to_string().as_bytes());
     Failure::new(exit, format!("{error}{advice}"))
+}
+
+/// Refuses the URL of an object store as a plan, a part or a list.
+pub(crate) fn check_file(path: &Path) -> Result<(), Failure> {
+    match remote::url_of(path) {
+        None => Ok(()),
+        Some(url) => Err(Failure::refused(format!(
+            "cannot use {}: plans, parts and lists are files, not objects; write a local path of this \
+             name as ./{url}",
+            quoted(path)
+        ))),
+    }
 }
 
 /// Returns the failure of a worker that cannot write parts.

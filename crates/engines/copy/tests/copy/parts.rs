@@ -2,7 +2,8 @@
 
 use crate::test_dir::TestDir;
 use ioloom_copy::{
-    CopyCounters, CopyOptions, Preserve, Silent, Subtree, Target, Watcher, copy, finish_subtrees,
+    CopyCounters, CopyOptions, Preserve, Silent, Subtree, Target, Watcher, copy, copy_subtrees,
+    finish_subtrees,
 };
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -119,7 +120,37 @@ fn parts_are_not_finished_through_links() {
     let part = Subtree { root: at("from"), copy: at("to"), below: "a/b".into(), alone: true };
     let options =
         CopyOptions { preserve: Preserve::ALL, recursive: true, ..CopyOptions::default() };
-    let errors = finish_subtrees(&[part], &options, &Silent);
-    assert_eq!(errors.len(), 1, "{errors:?}");
+    let (errors, count) = finish_subtrees(&[part], &options, &Silent);
+    assert_eq!((errors.len(), count), (1, 1), "{errors:?}");
     assert_eq!(fs::metadata(at("other/b")).unwrap().mode() & 0o777, 0o711);
+}
+
+/// Goal: parts do not follow a link that replaced a directory above them, although the target has the directory. It is
+/// one error for all parts below it.
+#[test]
+fn parts_below_a_source_that_became_a_link_are_not_copied() {
+    let place = TestDir::disk();
+    let at = |name: &str| place.path().join(name);
+    for dir in ["from", "to/a/b", "other/b", "other/c"] {
+        fs::create_dir_all(at(dir)).unwrap();
+    }
+    fs::write(at("other/c/secret"), "secret").unwrap();
+    fs::set_permissions(at("other/b"), Permissions::from_mode(0o711)).unwrap();
+    fs::set_permissions(at("to/a/b"), Permissions::from_mode(0o750)).unwrap();
+    symlink(at("other"), at("from/a")).unwrap();
+    let part = |below: &str, alone| Subtree {
+        root: at("from"),
+        copy: at("to"),
+        below: below.into(),
+        alone,
+    };
+    let parts = [part("a/b", true), part("a/c", false)];
+    let options =
+        CopyOptions { preserve: Preserve::ALL, recursive: true, ..CopyOptions::default() };
+    let copied = copy_subtrees(&parts, &options, &Silent, &CopyCounters::default()).report;
+    assert_eq!(copied.errors_count, 1, "{:?}", copied.errors);
+    assert!(!at("to/a/c").exists());
+    let (errors, count) = finish_subtrees(&parts, &options, &Silent);
+    assert_eq!((errors.len(), count), (1, 1), "{errors:?}");
+    assert_eq!(fs::metadata(at("to/a/b")).unwrap().mode() & 0o777, 0o750);
 }

@@ -10,8 +10,8 @@ use super::progress::CopyProgress;
 use crate::exit::{Ended, Failure};
 use crate::sharding::absolute;
 use crate::subtrees::{
-    self, Outcome, Sharding, Standing, SubtreeCommand, changed, meta, one_file_system, roots_of,
-    standing, subtree,
+    self, Comparison, Outcome, Sharding, Standing, SubtreeCommand, changed, meta, one_file_system,
+    subtree,
 };
 use crate::{out, remote, stderr};
 use ioloom_copy::{
@@ -125,14 +125,14 @@ impl SubtreeCommand for Copying<'_> {
         // A worker that lost its lease must not truncate files of a shard that is complete.
         options.overwrite = Overwrite::Replace;
         check_target(&self.target)?;
-        let (roots, copies) = (roots_of(plan), copies(plan, &self.target)?);
+        let (mut comparison, copies) = (Comparison::new(plan), copies(plan, &self.target)?);
         let (mut wanted, mut errors) = (Vec::new(), Vec::new());
         for name in paths {
             let (path, alone) = subtree(name);
-            match standing(plan, &roots, &path) {
+            match comparison.standing(&path, alone) {
                 Standing::Same => wanted.extend(part_of(&copies, &path, alone)),
-                Standing::OtherDevice => {}
-                Standing::Changed => errors.push(changed("copy", &path)),
+                Standing::OtherDevice | Standing::Reported => {}
+                Standing::Changed(directory) => errors.push(changed("copy", &directory)),
             }
         }
         errors.iter().for_each(|error| stderr::message(error));

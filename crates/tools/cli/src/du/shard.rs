@@ -8,8 +8,8 @@ use super::input::{print_errors_of, print_notes};
 use crate::exit::{Ended, Failure};
 use crate::out;
 use crate::subtrees::{
-    self, Outcome, Sharding, Standing, SubtreeCommand, changed, meta, one_file_system, roots_of,
-    standing, subtree,
+    self, Comparison, Outcome, Sharding, Standing, SubtreeCommand, changed, meta, one_file_system,
+    subtree,
 };
 use ioloom_du::scan::{ScanOptions, ScanProgress, Scanner};
 use ioloom_du::{Scan, Tally};
@@ -93,13 +93,13 @@ fn scan(
     // Without the roots: what is reached by two paths must not depend on the shards that they are in.
     let scanner = Scanner::new(options, &[], stop.clone(), progress);
     let mut scanner = scanner.map_err(Failure::refused)?;
-    let roots = roots_of(plan);
+    let mut comparison = Comparison::new(plan);
     for (path, alone) in &subtrees {
-        match standing(plan, &roots, path) {
+        match comparison.standing(path, *alone) {
             Standing::Same => {}
-            Standing::OtherDevice => continue,
-            Standing::Changed => {
-                scanner.fail(changed("scan", path));
+            Standing::OtherDevice | Standing::Reported => continue,
+            Standing::Changed(directory) => {
+                scanner.fail(changed("scan", &directory));
                 continue;
             }
         }

@@ -34,6 +34,7 @@ pub(crate) use args::EachArgs;
 pub(crate) use shard_args::{Number, number};
 
 use crate::exit::{Ended, Exit};
+use crate::sharding::check_file;
 use crate::{atomic_file, interrupt, out, remote, stderr};
 use job::Job;
 use run::{run_job, stop_flag_of};
@@ -58,6 +59,7 @@ pub(crate) fn run(args: &EachArgs) -> Ended {
         return output::explain(args);
     }
     if let Some(list) = &args.check {
+        check_file(list)?;
         return check::run(args, list);
     }
     let job = Job::read(args)?;

@@ -12,7 +12,8 @@ use super::output;
 use super::run::{run_job, stop_flag_of};
 use crate::exit::{Ended, Exit, Failure};
 use crate::sharding::{
-    absolute, are_arguments, check_arguments, enter, failure, now_ns, place, runner, say_late,
+    absolute, are_arguments, check_arguments, check_file, enter, failure, now_ns, place, runner,
+    say_late,
 };
 use crate::subtrees::is_flat;
 use crate::{out, sharding, stderr};
@@ -84,9 +85,11 @@ pub(super) fn run(args: &EachArgs, job: &Job) -> Ended {
     }
 }
 
-/// Returns the flags with paths that remain true when the directory changes.
+/// Returns the flags with paths that remain true when the directory changes. Refuses URLs.
 pub(super) fn absolute_paths(args: &EachArgs) -> Result<EachArgs, Failure> {
     let mut args = args.clone();
+    let files = args.sharding.manifest.iter().chain(&args.sharding.part);
+    files.map(PathBuf::as_path).try_for_each(check_file)?;
     args.trace = args.trace.map(absolute).transpose()?;
     args.sharding.part = args.sharding.part.map(absolute).transpose()?;
     Ok(args)

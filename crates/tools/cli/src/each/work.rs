@@ -10,7 +10,7 @@ use super::output::one_line;
 use super::progress::Bar;
 use super::sink::Sink;
 use crate::exit::Failure;
-use crate::{interrupt, out, stderr};
+use crate::{interrupt, out, remote, stderr};
 use ioloom::{Chunk, FileError, Files, FnError, Run};
 use ioloom_model::{Compute, Hash, Measured, Method};
 use ioloom_shard::record::Record;
@@ -545,6 +545,8 @@ impl EachWork<'_> {
         let message = error.to_string().replace(LIBRARY_ADVICE, OWN_ADVICE);
         let excludable = self.named.is_some_and(|named| !named.contains(&error.path));
         let message = if excludable { with_exclusion(message) } else { message };
+        let is_object = missing && remote::url_of(&error.path).is_some();
+        let message = if is_object { message + "; objects cannot be in a list" } else { message };
         if self.recorded {
             let record = Record::Failed { gone: missing, message: message.clone() };
             local.records.push((error.index, record));

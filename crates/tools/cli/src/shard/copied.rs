@@ -4,9 +4,10 @@ use super::report::Shown;
 use super::{report, text};
 use crate::exit::{Ended, Exit, Failure};
 use crate::sharding::{enter, failure, place};
-use crate::subtrees::{meta, subtree};
+use crate::subtrees::{check_mounted, meta, subtree};
 use crate::{cp, out, stderr};
-use ioloom_copy::{CopyError, Subtree, Watcher, finish_subtrees};
+use ioloom_copy::{ERRORS_KEPT_MAX, Subtree, Watcher, finish_subtrees};
+use ioloom_failure::{Operation, PathError};
 use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
 use ioloom_shard::census::{Census, Unfinished};
 use ioloom_shard::copied::{self, Copied, Link};
@@ -14,8 +15,9 @@ use ioloom_shard::part;
 use ioloom_shard::plan::Plan;
 use ioloom_shard::summary::Summary;
 use serde_json::json;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::FileType;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The command in the work of these parts.
@@ -59,7 +61,9 @@ impl Sum {
 struct Finished {
     /// Directories that got their attributes.
     directories: u64,
+    /// The first errors.
     errors: Vec<String>,
+    errors_count: u64,
     /// Directories that are in no shard, because they are newer than the plan.
     new: Vec<PathBuf>,
 }
@@ -80,12 +84,14 @@ pub(super) fn merge(plan: &Plan, census: &Census, shown: Shown<'_>) -> Ended {
         stderr::message(&format!("not all was copied in {shards}"));
     }
     enter(plan)?;
+    check_mounted(plan, &names)?;
     let finished = finish(plan, census, &names)?;
+    text::print_errors(&finished.errors, finished.errors_count);
     sum.copied.errors.extend(finished.errors.iter().cloned());
     if !finished.new.is_empty() {
         stderr::message(&new_message(&finished.new));
     }
-    let errors = failed_before.saturating_add(finished.errors.len() as u64);
+    let errors = failed_before.saturating_add(finished.errors_count);
     report::write(shown.report, plan, census, &summary, || report::Result {
         answer: report::amount(&summary),
         doubts: finished.new.first().map(|_| new_message(&finished.new)).into_iter().collect(),
@@ -147,14 +153,10 @@ fn sum(plan: &Plan, census: &Census) -> Result<Sum, Failure> {
     Ok(sum)
 }
 
-/// Prints errors.
-struct Printing;
+/// Prints notes. Errors are printed when all are known.
+struct Notes;
 
-impl Watcher for Printing {
-    fn failed(&self, error: &CopyError) {
-        self.note(&error.to_string());
-    }
-
+impl Watcher for Notes {
     fn note(&self, text: &str) {
         stderr::message(text);
     }
@@ -172,12 +174,33 @@ fn finish(plan: &Plan, census: &Census, names: &[(PathBuf, bool)]) -> Result<Fin
     let alone = names.iter().filter(|(_, alone)| *alone);
     let shared = alone.filter_map(|(path, alone)| cp::part_of(&copies, path, *alone));
     let shared: Vec<Subtree> = shared.collect();
-    let errors = finish_subtrees(&shared, &options, &Printing);
-    let errors: Vec<String> =
-        errors.iter().map(|error| stderr::without_errno(&error.to_string())).collect();
+    let mut absences = BTreeMap::new();
+    for dir in &shared {
+        absences.entry(dir.copy.as_path()).or_insert_with(|| absent(&dir.copy));
+    }
+    let is_there = |dir: &&Subtree| absences.get(dir.copy.as_path()).is_none_or(Option::is_none);
+    let present: Vec<Subtree> = shared.iter().filter(is_there).cloned().collect();
+    let mut errors: Vec<String> = absences.values().flatten().cloned().collect();
+    let (failed, failed_count) = finish_subtrees(&present, &options, &Notes);
+    let directories = (present.len() as u64).saturating_sub(failed_count);
+    let errors_count = failed_count.saturating_add(errors.len() as u64);
+    errors.extend(failed.iter().map(|error| stderr::without_errno(&error.to_string())));
+    errors.truncate(ERRORS_KEPT_MAX);
     let known: HashSet<&Path> = names.iter().map(|(path, _)| path.as_path()).collect();
     let new = shared.iter().flat_map(|dir| new_directories(&dir.source(), &known)).collect();
-    Ok(Finished { directories: shared.len().saturating_sub(errors.len()) as u64, errors, new })
+    Ok(Finished { directories, errors, errors_count, new })
+}
+
+/// Returns the error of the copy of an argument that does not exist: one for all directories in it.
+fn absent(copy: &Path) -> Option<String> {
+    let error = copy.symlink_metadata().err()?;
+    let is_absent = error.kind() == ErrorKind::NotFound;
+    is_absent.then(|| {
+        let error = PathError::new(Operation::Stat, copy, error);
+        format!(
+            "{error}; mount the target here, or run the shards again with --redo if it was removed"
+        )
+    })
 }
 
 /// Returns the directories in a directory that no shard contains. Mount points are left out: the plan decided
@@ -250,7 +273,7 @@ fn document(
 ) -> serde_json::Value {
     let copied = &sum.copied;
     let errors = summary.errors.saturating_add(plan.header.errors_count);
-    let errors = errors.saturating_add(finished.errors.len() as u64);
+    let errors = errors.saturating_add(finished.errors_count);
     json!({
         "schema": 1,
         "command": "shard merge",

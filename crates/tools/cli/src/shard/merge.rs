@@ -9,7 +9,7 @@ use crate::each::line::Form;
 use crate::each::output::ERRORS_PRINTED;
 use crate::each::selection::Selection;
 use crate::exit::{Ended, Exit, Failure};
-use crate::sharding::{absolute, failure, host};
+use crate::sharding::{absolute, check_file, failure, host};
 use crate::{atomic_file, out, stderr};
 use clap::Args;
 use ioloom_failure::quoted;
@@ -84,6 +84,8 @@ pub(super) fn run(args: &MergeArgs) -> Ended {
     // The directory changes before it is written.
     let report = args.report.clone().map(absolute).transpose()?;
     let report = report.as_deref();
+    check_file(&args.parts.plan)?;
+    args.parts.places.iter().try_for_each(|place| check_file(place))?;
     let plan = Plan::read(&args.parts.plan).map_err(failure)?;
     let census = census(&plan, &args.parts.places, &host()).map_err(failure)?;
     if !census.is_complete() {

@@ -7,7 +7,7 @@ use crate::each::output::{ERRORS_PRINTED, one_line};
 use crate::each::selection::Selection;
 use crate::exit::{Ended, Exit, Failure};
 use crate::interrupt::StopSignals;
-use crate::sharding::{failure, host, now_ns};
+use crate::sharding::{check_file, failure, host, now_ns};
 use crate::subtrees::is_filled;
 use crate::{out, standard_input, stderr};
 use clap::Args;
@@ -87,6 +87,7 @@ pub(super) fn run(args: &PlanArgs) -> Ended {
     let directory = std::env::current_dir()
         .map_err(PathError::on(Operation::Resolve, Path::new(".")))
         .map_err(Failure::failed)?;
+    args.out.iter().try_for_each(|out| check_file(out))?;
     let out = match &args.out {
         Some(out) => out.clone(),
         None => default_name(args, &directory),
@@ -198,6 +199,7 @@ fn list(args: &PlanArgs) -> Result<Planned, Failure> {
 }
 
 fn read(list: &Path, zero: bool) -> Result<PathList, Failure> {
+    check_file(list)?;
     let stdin = list.as_os_str() == "-";
     let name = if stdin { "standard input".to_owned() } else { quoted(list).to_string() };
     let reader: Box<dyn Read> = match stdin {

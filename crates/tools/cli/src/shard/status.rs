@@ -3,7 +3,7 @@
 use super::{text, usage};
 use crate::exit::{Ended, Exit, Failure};
 use crate::out;
-use crate::sharding::{failure, host, now_ns};
+use crate::sharding::{check_file, failure, host, now_ns};
 use clap::Args;
 use ioloom_model::units::{format_count, format_counted, format_ns};
 use ioloom_shard::census::{Census, Unfinished, glance};
@@ -50,6 +50,8 @@ pub(super) fn run(args: &StatusArgs) -> Ended {
         return Err(crate::sharding::no_queues());
     }
     let Some(plan) = &args.plan else { return Err(Failure::usage("name the plan")) };
+    check_file(plan)?;
+    args.places.iter().try_for_each(|place| check_file(place))?;
     let plan = Plan::read(plan).map_err(failure)?;
     let census = glance(&plan, &args.places, &host()).map_err(failure)?;
     let summary = Summary::of(&census);

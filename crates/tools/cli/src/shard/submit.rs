@@ -4,7 +4,7 @@ use super::queue_args::SubmitArgs;
 use crate::exit::{Ended, Exit, Failure};
 use crate::out;
 use crate::queueing::{address, failure as queue_failure};
-use crate::sharding::{failure, now_ns};
+use crate::sharding::{check_file, failure, now_ns};
 use ioloom_model::units::{format_count, format_counted};
 use ioloom_queue::{Queue, QueueError, Terms};
 use ioloom_shard::plan::Plan;
@@ -23,6 +23,7 @@ pub(super) fn run(args: &SubmitArgs) -> Ended {
         return Ok(Exit::Ok);
     }
     let Some(plan) = &args.plan else { return Err(Failure::usage("name the plan")) };
+    check_file(plan)?;
     let (header, checksum) = Plan::glance(plan).map_err(failure)?;
     let terms = Terms {
         plan: checksum,

@@ -7,8 +7,8 @@ pub(crate) use args::{Others, Sharding, ShardingWith};
 use crate::exit::{Ended, Exit, Failure};
 use crate::interrupt::StopSignals;
 use crate::sharding::{
-    absolute, are_arguments, check_arguments, check_kind, enter, failure, now_ns, place, runner,
-    say_late,
+    absolute, are_arguments, check_arguments, check_file, check_kind, enter, failure, now_ns,
+    place, runner, say_late,
 };
 use crate::{out, stderr};
 use ioloom_failure::quoted;
@@ -90,6 +90,8 @@ pub(crate) fn run<C: SubtreeCommand>(command: &C) -> Ended {
     let (Some(plan), Some(dir)) = (sharding.manifest.clone(), sharding.part.clone()) else {
         return Err(Failure::usage("--shard and --queue need --manifest and --part"));
     };
+    check_file(&plan)?;
+    check_file(&dir)?;
     let _ = ioloom_sys::proc::raise_open_files_limit();
     let (plan, dir) = (Plan::read(&absolute(plan)?).map_err(failure)?, absolute(dir)?);
     check_kind(&plan, true)?;
@@ -210,10 +212,10 @@ fn one<C: SubtreeCommand>(
         check_arguments(plan, plan.path.clone())?;
     }
     if let Some(root) = not_mounted(plan, &paths)? {
-        return Err(looks_empty(plan, &root));
+        return Err(looks_empty(plan, "shard", &root));
     }
-    if let Some(root) = emptied(plan, &paths) {
-        return Err(is_now_empty(plan, root));
+    if let Some(root) = emptied(plan, paths.iter().map(|name| subtree(name).0)) {
+        return Err(is_now_empty(plan, "shard", root));
     }
     let found = Found {
         ended_ns: now_ns(),
@@ -241,42 +243,71 @@ fn one<C: SubtreeCommand>(
 /// manifests only if a directory without directories was found.
 fn not_mounted(plan: &Plan, paths: &[&[u8]]) -> Result<Option<PathBuf>, Failure> {
     let alone = paths.iter().map(|name| subtree(name)).filter(|(_, alone)| *alone);
-    let flat = alone.map(|(path, _)| path).filter(|path| is_flat(path));
-    // Whether the plan has directories in it.
-    let mut flat: HashMap<PathBuf, bool> = flat.map(|path| (path, false)).collect();
-    if flat.is_empty() {
+    let mut flat = Flat::of(alone.map(|(path, _)| path));
+    if flat.0.is_empty() {
         return Ok(None);
     }
     for entry in plan.entries() {
         let names = plan.names(&entry).map_err(failure)?;
-        for name in names.iter() {
-            let (path, _) = subtree(name);
-            let above = || path.ancestors().skip(1);
-            if !above().any(|above| flat.contains_key(above)) {
-                continue;
-            }
-            let exists = !is_gone(&path);
-            for above in above() {
-                if exists {
-                    flat.remove(above);
-                } else if let Some(is_planned) = flat.get_mut(above) {
-                    *is_planned = true;
-                }
+        names.iter().for_each(|name| flat.note(&subtree(name).0));
+    }
+    Ok(flat.not_mounted())
+}
+
+/// Directories that are processed alone and contain no directory, and whether the plan has directories in them. Those of
+/// which a planned directory exists are removed.
+struct Flat(HashMap<PathBuf, bool>);
+
+impl Flat {
+    fn of(alone: impl Iterator<Item = PathBuf>) -> Self {
+        Self(alone.filter(|path| is_flat(path)).map(|path| (path, false)).collect())
+    }
+
+    /// Notes a directory of the plan.
+    fn note(&mut self, path: &Path) {
+        let above = || path.ancestors().skip(1);
+        if !above().any(|above| self.0.contains_key(above)) {
+            return;
+        }
+        let exists = !is_gone(path);
+        for above in above() {
+            if exists {
+                self.0.remove(above);
+            } else if let Some(is_planned) = self.0.get_mut(above) {
+                *is_planned = true;
             }
         }
     }
-    let planned = flat.into_iter().filter(|(_, is_planned)| *is_planned);
-    Ok(planned.map(|(path, _)| path).min())
+
+    fn not_mounted(self) -> Option<PathBuf> {
+        let planned = self.0.into_iter().filter(|(_, is_planned)| *is_planned);
+        planned.map(|(path, _)| path).min()
+    }
 }
 
-/// Returns an argument that is empty, was not empty when the plan was made, and has directories in the shard.
-fn emptied<'p>(plan: &'p Plan, paths: &[&[u8]]) -> Option<&'p Path> {
+/// Refuses to complete a copy if a directory that several shards filled looks like a mount point without its file system:
+/// the copy would get its attributes. `names` are all directories of the plan.
+pub(crate) fn check_mounted(plan: &Plan, names: &[(PathBuf, bool)]) -> Result<(), Failure> {
+    let alone = || names.iter().filter(|(_, alone)| *alone).map(|(path, _)| path.clone());
+    // Only these can lack planned directories; listing all of them can take long.
+    let above: HashSet<&Path> =
+        names.iter().flat_map(|(path, _)| path.ancestors().skip(1)).collect();
+    let mut flat = Flat::of(alone().filter(|path| above.contains(path.as_path())));
+    names.iter().for_each(|(path, _)| flat.note(path));
+    if let Some(root) = flat.not_mounted() {
+        return Err(looks_empty(plan, "copy", &root));
+    }
+    match emptied(plan, alone()) {
+        Some(root) => Err(is_now_empty(plan, "copy", root)),
+        None => Ok(()),
+    }
+}
+
+/// Returns an argument that is empty, was not empty when the plan was made, and has one of these directories.
+fn emptied(plan: &Plan, paths: impl Iterator<Item = PathBuf>) -> Option<&Path> {
     let filled: HashSet<&Path> = plan.header.filled.iter().map(|root| root.path()).collect();
-    let argument = |name: &&[u8]| {
-        let (path, _) = subtree(name);
-        path.ancestors().find_map(|above| filled.get(above).copied())
-    };
-    let arguments: HashSet<&Path> = paths.iter().filter_map(argument).collect();
+    let argument = |path: PathBuf| path.ancestors().find_map(|above| filled.get(above).copied());
+    let arguments: HashSet<&Path> = paths.filter_map(argument).collect();
     arguments.into_iter().filter(|root| entries(root) == Some(0)).min()
 }
 
@@ -300,18 +331,18 @@ pub(crate) fn is_flat(path: &Path) -> bool {
         && std::fs::read_dir(path).is_ok_and(|mut entries| entries.all(is_file))
 }
 
-fn is_now_empty(plan: &Plan, root: &Path) -> Failure {
+fn is_now_empty(plan: &Plan, what: &str, root: &Path) -> Failure {
     Failure::failed(format!(
-        "cannot complete the shard: the directory {} is empty, and was not when the plan was made; mount the \
+        "cannot complete the {what}: the directory {} is empty, and was not when the plan was made; mount the \
          tree of '{}' here, or plan again if its files were removed",
         quoted(root),
         plan.header.host
     ))
 }
 
-fn looks_empty(plan: &Plan, root: &Path) -> Failure {
+fn looks_empty(plan: &Plan, what: &str, root: &Path) -> Failure {
     Failure::failed(format!(
-        "cannot complete the shard: no planned directory in {} exists; mount the tree of '{}' here, or plan \
+        "cannot complete the {what}: no planned directory in {} exists; mount the tree of '{}' here, or plan \
          again if they were removed",
         quoted(root),
         plan.header.host
@@ -333,43 +364,82 @@ fn all_gone(plan: &Plan, paths: usize) -> Failure {
 pub(crate) enum Standing {
     /// It is processed; an error is one of the command.
     Same,
-    /// It is not a directory any more, so it belongs to the directory above.
-    Changed,
+    /// This directory, which is the subtree or above it, is not a directory any more.
+    Changed(PathBuf),
+    /// Such a directory was returned for an earlier subtree.
+    Reported,
     /// It is on another device than its argument, which the plan excludes.
     OtherDevice,
 }
 
-/// The error of a subtree that is not a directory any more.
+/// The error of a directory that is not a directory any more.
 pub(crate) fn changed(verb: &str, path: &Path) -> String {
     let path = quoted(path);
     format!("cannot {verb} {path}: it was a directory when the plan was made; plan again")
 }
 
-/// Compares a subtree with the plan, whose arguments are `roots`. With `-x` an argument can be a mount inside another
-/// one: then the inner one counts.
-pub(crate) fn standing(plan: &Plan, roots: &HashSet<&Path>, path: &Path) -> Standing {
-    // As it was given: a slash at its end can mean what a link leads to.
-    let root = path.ancestors().find_map(|above| roots.get(above).copied());
-    let root = root.filter(|root| *root != path);
-    let (Some(root), Ok(found)) = (root, meta(path)) else {
-        return Standing::Same;
-    };
-    if found.kind != dir::Kind::Directory {
-        return Standing::Changed;
+/// Compares the subtrees of a shard with the plan.
+pub(crate) struct Comparison<'p> {
+    roots: HashSet<&'p Path>,
+    one_file_system: bool,
+    /// Directories that are still directories.
+    same: HashSet<PathBuf>,
+    /// Those that are not any more.
+    changed: HashSet<PathBuf>,
+}
+
+impl<'p> Comparison<'p> {
+    pub(crate) fn new(plan: &'p Plan) -> Self {
+        let roots = distinct(plan.header.roots.iter().map(|root| root.path()).collect());
+        let (same, changed) = (HashSet::new(), HashSet::new());
+        Self { roots, one_file_system: one_file_system(plan), same, changed }
     }
-    let crosses = meta(root).is_ok_and(|root| root.device != found.device);
-    if crosses && one_file_system(plan) { Standing::OtherDevice } else { Standing::Same }
+
+    /// Compares a subtree, and the directories between its argument and it: a link in the place of one leads out of the
+    /// tree. An argument that is processed as a whole can be anything. With `-x` an argument can be a mount inside
+    /// another one: then the inner one counts.
+    pub(crate) fn standing(&mut self, path: &Path, alone: bool) -> Standing {
+        // As it was given: a slash at its end can mean what a link leads to.
+        let root = path.ancestors().find_map(|above| self.roots.get(above).copied());
+        let Some(root) = root.filter(|root| alone || *root != path) else {
+            return Standing::Same;
+        };
+        let below = path.ancestors().take_while(|above| *above != root);
+        let downwards: Vec<&Path> = below.chain([root]).collect();
+        for directory in downwards.into_iter().rev() {
+            if self.changed.contains(directory) {
+                return Standing::Reported;
+            }
+            if self.same.contains(directory) {
+                continue;
+            }
+            // The command reports what cannot be queried.
+            let Ok(found) = meta(directory) else { return Standing::Same };
+            if found.kind != dir::Kind::Directory {
+                self.changed.insert(directory.to_owned());
+                return Standing::Changed(directory.to_owned());
+            }
+            self.same.insert(directory.to_owned());
+        }
+        if !self.one_file_system {
+            return Standing::Same;
+        }
+        let device = |path: &Path| meta(path).map(|found| found.device);
+        match (device(root), device(path)) {
+            (Ok(from), Ok(to)) if from != to => Standing::OtherDevice,
+            _ => Standing::Same,
+        }
+    }
 }
 
-/// Returns the arguments of a plan.
-pub(crate) fn roots_of(plan: &Plan) -> HashSet<&Path> {
-    distinct(plan.header.roots.iter().map(|root| root.path()).collect())
-}
-
-/// Returns each path once. A link and the same with a slash at its end are equal as paths, and only the second is the
-/// directory to which the link leads, so that one remains.
+/// Returns each path once. A link and the same with a slash or a dot at its end are equal as paths, and only the link
+/// alone is not the directory to which it leads, so another one remains.
 fn distinct(mut paths: Vec<&Path>) -> HashSet<&Path> {
-    paths.sort_by_key(|path| !path.as_os_str().as_bytes().ends_with(b"/"));
+    let follows = |path: &Path| {
+        let bytes = path.as_os_str().as_bytes();
+        bytes.ends_with(b"/") || bytes.ends_with(ALONE.as_bytes())
+    };
+    paths.sort_by_key(|path| !follows(path));
     paths.into_iter().collect()
 }
 
@@ -412,10 +482,14 @@ mod tests {
 
     #[test]
     fn of_equal_arguments_the_one_with_a_slash_remains() {
-        for paths in [["link", "link/"], ["link/", "link"]] {
-            let paths = distinct(paths.map(Path::new).to_vec());
+        for (given, left) in [
+            (["link", "link/"], "link/"),
+            (["link/", "link"], "link/"),
+            (["link", "link/."], "link/."),
+        ] {
+            let paths = distinct(given.map(Path::new).to_vec());
             let found: Vec<&[u8]> = paths.iter().map(|path| path.as_os_str().as_bytes()).collect();
-            assert_eq!(found, [b"link/"]);
+            assert_eq!(found, [left.as_bytes()], "{given:?}");
         }
     }
 

@@ -369,7 +369,7 @@ fn few_or_disturbed_stored_blocks_leave_no_claim_out() {
                 let doubts: &[&str] = if is_few { &[] } else { &["noisy-neighbour"] };
                 run["doubts"] = serde_json::json!(doubts);
                 if is_few && run["key"]["arm"] == "threads-2" {
-                    let is_even = run["key"]["block"].as_u64().unwrap() % 2 == 0;
+                    let is_even = run["key"]["block"].as_u64().unwrap().is_multiple_of(2);
                     let files = if is_even { 20 } else { 80 };
                     run["outcome"]["measured"]["files"] = serde_json::json!(files);
                 }

@@ -188,6 +188,92 @@ fn what_is_new_or_changed_since_the_plan_is_named_and_nothing_outside_is_written
     assert_eq!(fs::read_dir(dir.join("outside")).unwrap().count(), 0);
 }
 
+/// Goal: a shard copies nothing through a link that replaced a directory above its subtrees, although another shard has
+/// created the directory in the target. Each shard reports it once.
+#[test]
+fn what_a_link_in_the_place_of_a_directory_leads_to_is_not_copied() {
+    let place = place();
+    let dir = place.path();
+    for (a, b) in (0..12).map(|at| (at / 6, at % 6)) {
+        fs::create_dir_all(dir.join(format!("t/d{a}/e{b}"))).unwrap();
+        fs::write(dir.join(format!("t/d{a}/e{b}/file")), "file").unwrap();
+        fs::create_dir_all(dir.join(format!("outside/e{b}"))).unwrap();
+        fs::write(dir.join(format!("outside/e{b}/secret")), "secret").unwrap();
+    }
+    let shards = plan(dir, 4, &["t"]);
+    for name in ["many/t/d1", "parts"] {
+        fs::create_dir_all(dir.join(name)).unwrap();
+    }
+    fs::rename(dir.join("t/d1"), dir.join("old")).unwrap();
+    symlink("../outside", dir.join("t/d1")).unwrap();
+    let mut failed = 0;
+    for number in 1..=shards {
+        let number = format!("{number}/{shards}");
+        let args = ["cp", "-a", "--shard", &number, "--manifest", "t.shards", "--part", "parts"];
+        let output = run(dir, &[&args[..], &["many"]].concat());
+        let (text, changed) = (said(&output), u64::from(output.status.code() == Some(1)));
+        let message = "cannot copy 't/d1': it was a directory when the plan was made";
+        assert_eq!(text.matches(message).count() as u64, changed, "{number}: {text}");
+        failed += changed;
+    }
+    assert!(failed > 1, "{failed} of {shards}");
+    fs::remove_file(dir.join("t/d1")).unwrap();
+    fs::rename(dir.join("old"), dir.join("t/d1")).unwrap();
+    run_to(1, dir, &["shard", "merge", "t.shards", "parts"]);
+    assert_eq!(names(&dir.join("many/t/d1")), Vec::<String>::new());
+    assert_eq!(names(&dir.join("many/t/d0")).len(), 6);
+}
+
+/// Goal: the last step gives no directory the attributes of a mount point without its file system.
+#[test]
+fn an_empty_mount_point_completes_no_copy() {
+    let place = place();
+    let dir = place.path();
+    source(&dir.join("t"));
+    fs::create_dir(dir.join("many")).unwrap();
+    let shards = plan(dir, 7, &["t"]);
+    copy_all(dir, "t.shards", shards, &["-a", "many"]);
+    run_to(0, dir, &["shard", "merge", "t.shards", "parts"]);
+    let before = listing(&dir.join("many/t"));
+    fs::rename(dir.join("t"), dir.join("away")).unwrap();
+    fs::create_dir(dir.join("t")).unwrap();
+    fs::set_permissions(dir.join("t"), Permissions::from_mode(0o700)).unwrap();
+    for marker in [false, true] {
+        if marker {
+            fs::write(dir.join("t/.not-mounted"), "").unwrap();
+        }
+        let refused = said(&run_to(1, dir, &["shard", "merge", "t.shards", "parts"]));
+        assert!(refused.contains("cannot complete the copy: "), "{refused}");
+        assert_eq!(listing(&dir.join("many/t")), before);
+    }
+}
+
+/// Goal: the errors of the last step are counted, and the first of them printed.
+#[test]
+fn directories_that_the_target_lacks_are_counted() {
+    let place = place();
+    let dir = place.path();
+    for a in 0..50 {
+        fs::create_dir_all(dir.join(format!("t/a{a}/b/c"))).unwrap();
+    }
+    fs::create_dir(dir.join("many")).unwrap();
+    let shards = plan(dir, 8, &["t"]);
+    copy_all(dir, "t.shards", shards, &["-a", "many"]);
+    let whole = json(&run_to(0, dir, &["shard", "merge", "--json", "t.shards", "parts"]));
+    let completed = whole["completed_directories"].as_u64().unwrap();
+    assert!(completed > 40, "{completed}");
+    fs::rename(dir.join("many/t"), dir.join("away")).unwrap();
+    let one = run_to(1, dir, &["shard", "merge", "--json", "t.shards", "parts"]);
+    assert!(said(&one).contains("many/t': No such file or directory; mount"), "{}", said(&one));
+    assert_eq!(json(&one)["errors"], 1);
+    fs::create_dir(dir.join("many/t")).unwrap();
+    let all = run_to(1, dir, &["shard", "merge", "--json", "t.shards", "parts"]);
+    let lines = String::from_utf8_lossy(&all.stderr).lines().count();
+    assert!(lines <= 22, "{lines}: {}", said(&all));
+    assert_eq!(json(&all)["errors"], completed - 1);
+    assert_eq!(json(&all)["completed_directories"], 1);
+}
+
 #[test]
 fn a_shard_that_was_killed_runs_again_and_leaves_nothing_hidden() {
     let place = place();

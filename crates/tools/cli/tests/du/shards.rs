@@ -133,6 +133,35 @@ fn a_directory_that_became_a_file_counts_once_and_is_an_error() {
     assert_eq!(numbers(&sum.json()), whole(&place, &["t"]));
 }
 
+/// Goal: a link that replaced a directory above subtrees is an error of each of their shards: what it leads to is not part
+/// of the tree.
+#[test]
+fn what_a_link_in_the_place_of_a_directory_leads_to_does_not_count() {
+    let place = place();
+    let shards = plan(&place, 64, &["t"])["shards"].as_u64().unwrap();
+    fs::create_dir(place.at("parts")).unwrap();
+    // The directories that were in it exist where the link leads.
+    fs::rename(place.at("t/a1"), place.at("outside")).unwrap();
+    std::os::unix::fs::symlink("../outside", place.at("t/a1")).unwrap();
+    let (mut all, mut failed) = (String::new(), 0);
+    for number in 1..=shards {
+        let number = format!("{number}/{shards}");
+        let args = ["du", "--shard", &number, "--manifest", "t.shards", "--part", "parts"];
+        let ran = run(&place, &args);
+        failed += u64::from(ran.code == Some(1));
+        all += &ran.err;
+    }
+    assert_eq!(shards, 1 + 5 + 20 + 20, "one directory per shard");
+    assert_eq!(failed, 1 + 4 + 4, "{all}");
+    assert_eq!(
+        all.matches("'t/a1': it was a directory when the plan was made").count(),
+        9,
+        "{all}"
+    );
+    let sum = run(&place, &["shard", "merge", "--json", "t.shards", "parts"]).ended(1).json();
+    assert_eq!(numbers(&sum), whole(&place, &["t"]));
+}
+
 #[test]
 fn a_shard_runs_once_and_again_with_redo() {
     let place = place();

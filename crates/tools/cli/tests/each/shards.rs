@@ -533,12 +533,43 @@ fn a_plan_below_its_tree_and_plans_of_objects_are_refused() {
         (&["plan", "t", "--out", "t/plan"], "choose another directory with --out"),
         (&["plan", "s3://bucket/key"], "objects cannot be split into shards"),
         (&["plan", "--files-from", "list"], "objects cannot be split into shards"),
+        (&["plan", "--files-from", "s3://bucket/list"], "files, not objects"),
+        (&["plan", "t", "--out", "s3://bucket/plan"], "files, not objects"),
+        (&["merge", "s3://bucket/plan", "parts"], "files, not objects"),
+        (&["merge", "t.plan", "s3://bucket/parts"], "files, not objects"),
+        (&["status", "t.plan", "s3://bucket/parts"], "files, not objects"),
     ] {
         let refused = shard(&place, args);
         assert!(refused.code != Some(0) && refused.err.contains(words), "{args:?}: {refused:?}");
         assert!(refused.code != Some(1), "{args:?}: {refused:?}");
     }
     shard(&place, &["plan", "t", "--out", "t.plan"]).ended(0);
+    for (plan, parts) in [("t.plan", "s3://bucket/parts"), ("s3://bucket/plan", "parts")] {
+        let refused = place.each(&["--shard", "1/1", "--manifest", plan, "--part", parts]);
+        assert!(refused.err.contains("files, not objects"), "{refused:?}");
+        assert!(refused.code.is_some_and(|code| code > 1), "{refused:?}");
+    }
+    place.write("SUMS", &format!("{}  s3://bucket/key\n", "0".repeat(64)));
+    let checked = place.each(&["--check", "SUMS", "--compute", "sha256"]);
+    assert!(checked.err.contains("; objects cannot be in a list"), "{checked:?}");
+    let refused = place.each(&["--check", "s3://bucket/SUMS"]);
+    assert!(refused.err.contains("files, not objects"), "{refused:?}");
+    assert!(refused.code.is_some_and(|code| code > 1), "{refused:?}");
+}
+
+#[test]
+fn a_part_under_the_name_of_another_one_is_named_with_its_own() {
+    let place = quick();
+    place.odd_tree("t");
+    plan(&place, 2, &[]);
+    run_all(&place, 2, &["-q"], 0);
+    fs::copy(place.at("parts/part-000001"), place.at("parts/part-000002")).unwrap();
+    for more in [&["-q"][..], &["--redo"]] {
+        let refused = place.each(&one(2, 2, more)).ended(2);
+        refused.one_error(&["the part of shard 1; remove it if part-000001 exists"]);
+    }
+    fs::remove_file(place.at("parts/part-000002")).unwrap();
+    place.each(&one(2, 2, &["-q"])).ended(0);
 }
 
 #[test]

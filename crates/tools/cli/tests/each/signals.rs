@@ -102,7 +102,8 @@ fn state(id: u32) -> char {
 fn commands_stop_and_go_on_with_the_program() {
     let place = fresh();
     slow_commands(&place, "");
-    let command = "sh -c 'echo $$ > ids/$$; sleep 300; true' sh {}";
+    // It starts no other program after its line: until that runs, a shell cannot stop.
+    let command = "sh -c 'echo $$ > ids/$$; exec sleep 300' sh {}";
     // In a group of its own, as a shell starts it: a stop of an orphaned group is ignored.
     let mut each = place.command(PROGRAM);
     each.args(["each", "t", "--exec", command, "-j", "1"]).process_group(0);

@@ -185,6 +185,28 @@ fn a_certificate_seals_every_protocol_for_those_who_trust_it() {
 }
 
 #[test]
+fn unusable_certificates_and_keys_are_refused_with_one_clear_error() {
+    let place = place();
+    let refused = |args: &[&str], code: i32, words: &[&str]| {
+        let command = &mut place.ours(&["serve"]);
+        ProcessOutput::from(command.args(args).output().unwrap()).ended(code).one_error(words);
+    };
+    place.write("token", "short\n");
+    set_mode(&place, 0o600);
+    refused(&["--tls-cert", "token", "--tls-key", "token"], 2, &["token", "no certificate"]);
+    refused(&["--tls-cert", "nowhere", "--tls-key", "token"], 1, &["nowhere", "No such file"]);
+    Certificate::in_dir(place.path());
+    let sealed = ["--tls-cert", "certificate.pem", "--tls-key", "token"];
+    refused(&sealed, 2, &["token", "no key"]);
+    set_mode(&place, 0o644);
+    refused(&sealed, 3, &["token", "chmod 600"]);
+    for special in ["/dev/null", "/usr"] {
+        let sealed = ["--tls-cert", "certificate.pem", "--tls-key", special];
+        refused(&sealed, 1, &[special, "not a regular file"]);
+    }
+}
+
+#[test]
 fn wrong_starts_are_refused_with_one_clear_error() {
     let place = place();
     let refused = |args: &[&str], code: i32, words: &[&str]| {
@@ -225,17 +247,6 @@ fn wrong_starts_are_refused_with_one_clear_error() {
     refused(&["--limits-file", "/dev/zero"], 1, &["/dev/zero", "not a regular file"]);
     refused(&["--limits-file", "nowhere"], 1, &["nowhere", "No such file"]);
     refused(&["--limits-file", "token"], 2, &["token", "line 1", "NAME VALUE"]);
-    refused(&["--tls-cert", "token", "--tls-key", "token"], 2, &["token", "no certificate"]);
-    refused(&["--tls-cert", "nowhere", "--tls-key", "token"], 1, &["nowhere", "No such file"]);
-    Certificate::in_dir(place.path());
-    let sealed = ["--tls-cert", "certificate.pem", "--tls-key", "token"];
-    refused(&sealed, 2, &["token", "no key"]);
-    set_mode(&place, 0o644);
-    refused(&sealed, 3, &["token", "chmod 600"]);
-    for special in ["/dev/null", "/usr"] {
-        let sealed = ["--tls-cert", "certificate.pem", "--tls-key", special];
-        refused(&sealed, 1, &[special, "not a regular file"]);
-    }
     let held = ["--service-time", "1us", "--service-in-lock", "--durability", "none"];
     refused(&[&held[..], &["--sharing", "atomic"]].concat(), 3, &["does not lock anything"]);
     refused(&[&held[..], &["--show", "per-stock"]].concat(), 3, &["stock by stock"]);
