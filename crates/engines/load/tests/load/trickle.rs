@@ -89,9 +89,11 @@ fn the_timeout_limits_the_last_list_however_it_arrives() {
             let ran = ioloom_load::run(&plan, &AtomicBool::new(false), &mut |_| {});
             ran.map(|(run, _)| run.conservation.reason)
         };
-        one_of("no timeout of the last list", reason, |reason| {
-            matches!(reason, Ok(Some(text)) if text.contains("no answer within 1 s"))
-        })
+        one_of(
+            "no timeout of the last list",
+            reason,
+            |reason| matches!(reason, Ok(Some(text)) if text.contains("no answer within 1 s")),
+        )
         .unwrap();
     }
 }
@@ -104,9 +106,11 @@ fn the_timeout_limits_the_answer_to_an_original_client_however_it_arrives() {
         let run = multiclient(&plan, &multi, &AtomicBool::new(false), &mut |_| {});
         run.map(|run| run.outcomes)
     };
-    one_of("no timeout of the client", outcomes, |outcomes| {
-        matches!(outcomes, Ok(of) if (of.timed_out, of.lost) == (1, 0))
-    })
+    one_of(
+        "no timeout of the client",
+        outcomes,
+        |outcomes| matches!(outcomes, Ok(of) if (of.timed_out, of.lost) == (1, 0)),
+    )
     .unwrap();
 }
 

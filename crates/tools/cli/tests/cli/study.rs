@@ -453,9 +453,8 @@ fn an_unfinished_session_says_so_and_a_pause_does_not_count() {
         part.push(format!("{line}\n"));
     }
     std::fs::write(&file, before.concat()).unwrap();
-    let report = |format: &str| {
-        home.run(&["report", "--studies", &studies, "--format", format]).well().out
-    };
+    let report =
+        |format: &str| home.run(&["report", "--studies", &studies, "--format", format]).well().out;
     let data: Value = serde_json::from_str(&report("json")).unwrap();
     let study = &data["studies"][0];
     assert_eq!((&study["ended"], &study["runs_planned"]), (&json!(false), &json!(9)));

@@ -549,7 +549,7 @@ fn a_plan_below_its_tree_and_plans_of_objects_are_refused() {
         assert!(refused.err.contains("files, not objects"), "{refused:?}");
         assert!(refused.code.is_some_and(|code| code > 1), "{refused:?}");
     }
-    place.write("SUMS", &format!("{}  s3://bucket/key\n", "0".repeat(64)));
+    place.write("SUMS", format!("{}  s3://bucket/key\n", "0".repeat(64)));
     let checked = place.each(&["--check", "SUMS", "--compute", "sha256"]);
     assert!(checked.err.contains("; objects cannot be in a list"), "{checked:?}");
     let refused = place.each(&["--check", "s3://bucket/SUMS"]);
