@@ -295,8 +295,8 @@ fn codes(name: &str) -> &'static [(&'static str, &'static str)] {
             USAGE,
             (
                 "3",
-                "The load generator was the bottleneck, the run ended within its warm-up, nothing was due, or \
-                 a search reached its limit.",
+                "The load generator was the bottleneck, the run ended within its warm-up, nothing \
+                 was due, or a search reached its limit.",
             ),
             INTERRUPTED,
             SIGNALLED,
