@@ -288,7 +288,8 @@ fn every_command_has_a_manual_page() {
 fn the_examples_of_completions_and_pages_work_in_an_empty_home() {
     let directory = Path::new(env!("CARGO_BIN_EXE_ioloom")).parent().unwrap().display();
     let path = format!("{directory}:{}", std::env::var("PATH").unwrap_or_default());
-    let has_man = Command::new("man").arg("--version").output().is_ok();
+    let man = Command::new("man").arg("--version").output();
+    let has_man = man.is_ok_and(|output| output.status.success());
     for command in ["completions", "man"] {
         if command == "man" && !has_man {
             println!("skipped: man is missing");
@@ -298,7 +299,8 @@ fn the_examples_of_completions_and_pages_work_in_an_empty_home() {
         let text = home.run(&[command, "--help"]).well().out;
         let examples = text.split("Examples:\n").nth(1).unwrap();
         let mut shell = home.with_home(Command::new("sh"), &["-e", "-c", examples]);
-        Ran::from(shell.env("PATH", &path).output().unwrap()).well();
+        shell.env("PATH", &path).env("LC_ALL", "C");
+        Ran::from(shell.output().unwrap()).well();
     }
 }
 
