@@ -30,7 +30,7 @@ const fn refused(words: &'static [&'static str], instead: &'static str) -> Refus
 }
 
 /// The list of the style guide.
-const REFUSED: [Refused; 22] = [
+const REFUSED: [Refused; 23] = [
     // The first line of the README says that ioloom "tells you why"; this is intentional.
     Refused { unless_next: &["you"], ..refused(&["tells"], "report, print or show") },
     refused(&["tell"], "report, print, show or distinguish"),
@@ -65,6 +65,8 @@ const REFUSED: [Refused; 22] = [
         ..refused(&["of", "these"], "of them, or name them")
     },
     refused(&["so", "that", "it"], "split the sentence, or: to"),
+    // In the READMEs of crates, most of which have a single user.
+    refused(&["because", "they", "depend", "on", "it"], "because published crates depend on it"),
 ];
 
 /// Exceptions: file, phrase, reason. Unused entries are refused.
@@ -293,6 +295,8 @@ mod tests {
         }
         assert_eq!(found("a.md", "it stands open"), ["1 stands"]);
         assert_eq!(found("a.md", "nobody waits"), ["1 nobody"]);
+        let reason = "because they depend on it";
+        assert_eq!(found("a.md", &format!("published\n{reason}.")), [format!("2 {reason}")]);
         assert!(found("a.md", "pages of these files").is_empty());
         assert_eq!(found("a.md", "two of these are open"), ["1 of these"]);
     }

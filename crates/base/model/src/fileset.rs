@@ -77,7 +77,8 @@ pub struct FileSetRealised {
     pub bytes_mean: f64,
     /// Mean compute time in nanoseconds; `None` if the set has none.
     pub compute_ns_mean: Option<f64>,
-    /// Identifies the set: XXH3-64 over the sorted lines `SIZE  PATH`, 16 digits.
+    /// XXH3-64 over the sorted lines `SIZE  PATH`, 16 digits. It identifies names and sizes, not contents: with
+    /// sizes that do not depend on the seed, sets of different seeds have the same hash.
     pub hash: String,
     /// Medium, if known.
     pub medium: Option<Medium>,

@@ -179,7 +179,7 @@ pub fn paths(spec: &FileSetSpec, dir: &Path) -> PathList {
     list
 }
 
-/// Returns the identity of a set: XXH3-64 over the lines `SIZE  PATH` in byte order, as 16 digits.
+/// Returns the hash of the names and sizes of a set: XXH3-64 over the lines `SIZE  PATH` in byte order, as 16 digits.
 /// `find files -type f -printf '%s  %P\n'
 /// LC_ALL=C sort
 /// xxhsum -H3` produces the same value. Keeps all lines in memory, about 30 bytes each.

@@ -26,6 +26,9 @@ const FAULTS_PRINTED: usize = 10;
 /// A description and a seed determine a file set completely: names, sizes and bytes are the same on
 /// every machine. Studies create their own sets; use this command for other programs or to reproduce
 /// a run by hand.
+///
+/// The files are in DIR/files. The manifest DIR/.ioloom-set.json describes the set; verify and remove need
+/// it, and ioloom each DIR counts it as one more file.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

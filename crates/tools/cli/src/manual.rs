@@ -20,13 +20,17 @@ const HANGING: &str = "    ";
 
 /// Print a completion script for a shell
 ///
-/// The script completes commands, flags and flag values.
+/// The script completes commands, flags and flag values. For zsh, add fpath+=~/.zfunc before compinit in
+/// ~/.zshrc.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
+  mkdir -p ~/.local/share/bash-completion/completions
   ioloom completions bash > ~/.local/share/bash-completion/completions/ioloom
+  mkdir -p ~/.config/fish/completions
   ioloom completions fish > ~/.config/fish/completions/ioloom.fish
-  ioloom completions zsh  > ~/.zfunc/_ioloom")]
+  mkdir -p ~/.zfunc
+  ioloom completions zsh > ~/.zfunc/_ioloom")]
 pub(crate) struct CompletionsArgs {
     /// Target shell
     shell: Shell,
@@ -35,13 +39,14 @@ pub(crate) struct CompletionsArgs {
 /// Print or install the manual pages
 ///
 /// Without --out, prints the main page. With --out, writes one page for each command, such as
-/// ioloom-each.1 and ioloom-cache-drop.1.
+/// ioloom-each.1 and ioloom-cache-drop.1. man finds pages below ~/.local/share/man without -M if
+/// ~/.local/bin is in PATH or if MANPATH names the directory.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   ioloom man | man -l -
   ioloom man --out ~/.local/share/man/man1
-  man ioloom-each")]
+  man -M ~/.local/share/man ioloom-each")]
 pub(crate) struct ManArgs {
     /// Write all pages to this directory
     ///
@@ -285,10 +290,14 @@ fn codes(name: &str) -> &'static [(&'static str, &'static str)] {
             SIGNALLED,
         ],
         "ioloom-load" => &[
-            SUCCESS,
+            ("0", "Success, also of --null-server after SIGINT or SIGTERM."),
             FAILURE,
             USAGE,
-            ("3", "The load generator was the bottleneck, or a search reached its limit."),
+            (
+                "3",
+                "The load generator was the bottleneck, the run ended within its warm-up, nothing \
+                 was due, or a search reached its limit.",
+            ),
             INTERRUPTED,
             SIGNALLED,
         ],
@@ -389,6 +398,12 @@ mod tests {
             assert_eq!(listed(name), ["0", "1", "128+N"]);
         }
         assert_eq!(listed("ioloom-each"), ["0", "1", "2", "3", "130", "128+N"]);
+        assert_eq!(listed("ioloom-load"), ["0", "1", "2", "3", "130", "128+N"]);
+        let load = codes("ioloom-load");
+        assert!(load[0].1.contains("--null-server"), "{load:?}");
+        for reason in ["bottleneck", "warm-up", "nothing was due", "search"] {
+            assert!(load[3].1.contains(reason), "{reason}: {load:?}");
+        }
         let page = page(&clap::Command::new("cp").about("Copy"), "ioloom-cp").unwrap();
         let page = String::from_utf8(page).unwrap();
         let section = page.split("EXIT STATUS").nth(1).unwrap();

@@ -33,10 +33,10 @@ pub(super) fn print_notes(args: &CpArgs, report: &Report) {
 /// Formats the verification result with its evidence.
 fn verified(report: &Report) -> String {
     let seen = &report.evidence;
-    let word = report.verified_word();
     if matches!(report.verify, Verify::None | Verify::InFlight) {
-        return format!("{word}: data was hashed while copying; the copies were not read back");
+        return "data was hashed while copying; the copies were not read back".to_owned();
     }
+    let word = report.verified_word();
     let files =
         |n: u64| if n == 1 { "1 file".to_owned() } else { format!("{} files", format_count(n)) };
     if seen.files == 0 {

@@ -148,7 +148,8 @@ pub(crate) struct EachArgs {
     /// The spelling is METHOD/SCHEDULE[/OPTION,...], as printed in results and reports, for example
     /// read/window:l=32,p=2/buffers=fresh. Options are chunk=SIZE, buffers=KIND, order=ORDER,
     /// stripe=N, blocking=N, auto and memory=SIZE. The plan auto adjusts the number of files in flight
-    /// while it runs, and auto:polite is what --polite selects.
+    /// while it runs, and auto:polite is what --polite selects. The option auto needs the method nowait
+    /// and the schedule window.
     #[arg(long, value_name = "PLAN", value_parser = given_plan,
           conflicts_with_all = ["method", "schedule", "chunk", "memory", "buffers", "read_order"])]
     pub(crate) plan: Option<Plan>,

@@ -274,7 +274,8 @@ pub(crate) struct LoadArgs {
 
     /// Send the token in this file
     ///
-    /// For servers that require a token. Needs --protocol v2 or resp.
+    /// The file can be that of the server: the first token is sent. Only the owner of the file may have
+    /// access to it. Needs --protocol v2 or resp.
     #[arg(long, value_name = "FILE")]
     pub(super) token_file: Option<PathBuf>,
 
@@ -349,7 +350,8 @@ pub(crate) struct LoadArgs {
 
     /// Run as the null server
     ///
-    /// Answers every request at ADDRESS:PORT without executing it, until interrupted.
+    /// Answers every request at ADDRESS:PORT without executing it, until SIGINT or SIGTERM, and
+    /// then exits with 0.
     #[arg(long, conflicts_with_all = ["history", "commands", "floors", "json"])]
     pub(super) null_server: bool,
 

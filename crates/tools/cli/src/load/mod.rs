@@ -216,7 +216,7 @@ fn plan(args: &LoadArgs, connections: usize) -> Result<LoadPlan, Failure> {
         _ => Pace::Closed { think: args.think },
     };
     let requests = args.requests.or(args.history.as_ref().map(|_| 100_000));
-    let token = args.token_file.as_deref().map(crate::token_file::read).transpose()?;
+    let token = args.token_file.as_deref().map(crate::token_file::read_first).transpose()?;
     let commands = args.commands.as_deref().map(commands).transpose()?;
     Ok(LoadPlan {
         protocol: args.protocol,
@@ -236,7 +236,7 @@ fn plan(args: &LoadArgs, connections: usize) -> Result<LoadPlan, Failure> {
         random: args.random,
         keep_history: args.history.is_some(),
         name: args.name.clone(),
-        token: token.map(|(_, text)| text),
+        token,
         tls: trust(args)?,
         cpus: args.cpus.clone(),
         conserve: !args.shared,

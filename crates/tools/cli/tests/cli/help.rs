@@ -1,8 +1,9 @@
 //! Help of every command: snapshots of the long form, and checks of the short form, the manual pages
 //! and the completions.
 
-use crate::home::Home;
+use crate::home::{Home, Ran};
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 
 const COMMANDS: &[&str] = &[
@@ -281,6 +282,26 @@ fn every_command_has_a_manual_page() {
     let page = home.run(&["man"]).well().out;
     let file = std::fs::read_to_string(dir.join("ioloom.1")).unwrap();
     assert_eq!(page, file);
+}
+
+#[test]
+fn the_examples_of_completions_and_pages_work_in_an_empty_home() {
+    let directory = Path::new(env!("CARGO_BIN_EXE_ioloom")).parent().unwrap().display();
+    let path = format!("{directory}:{}", std::env::var("PATH").unwrap_or_default());
+    let man = Command::new("man").arg("--version").output();
+    let has_man = man.is_ok_and(|output| output.status.success());
+    for command in ["completions", "man"] {
+        if command == "man" && !has_man {
+            println!("skipped: man is missing");
+            continue;
+        }
+        let home = Home::new();
+        let text = home.run(&[command, "--help"]).well().out;
+        let examples = text.split("Examples:\n").nth(1).unwrap();
+        let mut shell = home.with_home(Command::new("sh"), &["-e", "-c", examples]);
+        shell.env("PATH", &path).env("LC_ALL", "C");
+        Ran::from(shell.output().unwrap()).well();
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::home::Home;
 use ioloom_testbed::Certificate;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// A listening process that is killed at the end of the test.
 struct Listening {
@@ -230,6 +230,17 @@ fn wrong_answers_have_no_scalability() {
     let reason = "scalability law not fitted: answers were wrong or missing with --connections 1";
     assert!(ran.err.contains(reason), "{}", ran.err);
     assert!(!ran.out.contains("scalability law"), "{}", ran.out);
+}
+
+#[test]
+fn a_stopped_null_server_succeeds() {
+    let home = Home::new();
+    for signal in ["-INT", "-TERM"] {
+        let mut server = Listening::new(&home, &["load", "127.0.0.1:0", "--null-server"]);
+        let sent = Command::new("kill").args([signal, &server.child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        assert_eq!(server.child.wait().unwrap().code(), Some(0), "{signal}");
+    }
 }
 
 #[test]

@@ -491,6 +491,10 @@ fn verification_reports_files_and_bytes() {
     assert!(said(&output).contains("verified-cache: 1 file, 3 B read back"), "{}", said(&output));
     let output = cp(dir.path(), &["-n", "--verify", "cache", "file", "x"]);
     assert!(said(&output).contains("not verified: no file was read back"), "{}", said(&output));
+    // Only hashing was requested, so nothing failed.
+    let output = cp(dir.path(), &["--verify", "in-flight", "file", "y"]);
+    let expected = "ioloom: data was hashed while copying; the copies were not read back";
+    assert!(said(&output).contains(expected), "{}", said(&output));
 }
 
 #[test]

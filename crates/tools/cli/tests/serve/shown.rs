@@ -137,7 +137,7 @@ fn set_mode(place: &Workspace, mode: u32) {
 #[test]
 fn a_token_file_closes_the_server_to_those_who_do_not_know_it() {
     let place = place();
-    place.write("token", "correct-horse-battery\n");
+    place.write("token", "correct-horse-battery trade\nsecond-horse-battery read\n");
     set_mode(&place, 0o600);
     let server = Served::in_dir(place.path(), &["--token-file", "token"]);
     let mut guest = Client::plain(&server.address).unwrap();
@@ -146,6 +146,17 @@ fn a_token_file_closes_the_server_to_those_who_do_not_know_it() {
     let greeting = "HELLO stock/2 token=correct-horse-battery";
     assert_eq!(known.ask(greeting).as_deref(), Some("HELLO stock/2 window=128"));
     assert_eq!(known.ask("1 BUY 1 1").as_deref(), Some("1 OK 99999 1"));
+    // The load generator uses the same file.
+    let load = || {
+        let command = &mut place.ours(&["load", &server.address, "--protocol", "v2"]);
+        let few = ["--token-file", "token", "--requests", "20", "--anyway"];
+        ProcessOutput::from(command.args(few).output().unwrap())
+    };
+    load().ended(0);
+    place.write("token", "correct-horse-battery\nshort\n");
+    load().ended(2).one_error(&["token", "line 2", "16 to 256"]);
+    place.write("token", "");
+    load().ended(2).one_error(&["token", "empty"]);
 }
 
 /// A TLS server, a load generator that verifies it, and incompatible clients.
