@@ -422,7 +422,7 @@ fn errors_name_the_offset_and_the_remedy() {
     bytes[30] ^= 1;
     std::fs::write(path(&dir), bytes).unwrap();
     let error = text(bench.options);
-    assert!(error.contains("at byte 0:") && error.contains("remove it"), "{error}");
+    assert!(error.contains("at byte 0:") && error.contains("remove the store"), "{error}");
     std::fs::write(path(&dir), bench.bytes()).unwrap();
     let error = text(options(StoreKind::LogDirect, Durability::Group));
     assert!(error.contains("whole blocks") && error.contains("--store-path"), "{error}");
