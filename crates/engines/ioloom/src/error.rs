@@ -272,11 +272,27 @@ impl<E> Error<E> {
     /// }
     /// assert!(words().unwrap() > 10);
     /// ```
+    ///
+    /// An error of the function becomes an `Error<BoxedFn>`, any other one an `Error`. `downcast` returns
+    /// them.
+    ///
+    /// ```
+    /// let error = ioloom::files(["/nope"])
+    ///     .try_map(|_| Err::<(), ioloom::FnError>("failed".into()))
+    ///     .run()
+    ///     .unwrap_err()
+    ///     .into_boxed();
+    /// assert!(matches!(error.downcast_ref::<ioloom::Error>(), Some(ioloom::Error::File(_))));
+    /// ```
     pub fn into_boxed(self) -> FnError
     where
         E: Into<FnError>,
     {
-        self.map_function(|error| Boxed(error.into())).into()
+        if let Self::File(FileError { cause: Cause::Function(_), .. }) = &self {
+            return self.map_function(|error| BoxedFn(error.into())).into();
+        }
+        let error: Error = self.map_function(|_| unreachable!("no error of the function"));
+        error.into()
     }
 
     /// Returns the system's error, if a system call failed.
@@ -333,22 +349,30 @@ impl<E: StdError + 'static> StdError for Error<E> {
     }
 }
 
-/// A boxed error as an error.
-struct Boxed(FnError);
+/// The error of a function after [`Error::into_boxed`]. A box of any error does not implement
+/// [`Error`](StdError) itself.
+pub struct BoxedFn(FnError);
 
-impl fmt::Debug for Boxed {
+impl BoxedFn {
+    /// Returns the error of the function.
+    pub fn into_inner(self) -> FnError {
+        self.0
+    }
+}
+
+impl fmt::Debug for BoxedFn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl fmt::Display for Boxed {
+impl fmt::Display for BoxedFn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl StdError for Boxed {
+impl StdError for BoxedFn {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         Some(&*self.0)
     }
@@ -379,6 +403,38 @@ mod tests {
         assert_eq!(boxed.to_string(), "cannot process 'x': checksum 1 differs");
         let mut chain = std::iter::successors(boxed.source(), |error| (*error).source());
         assert!(chain.any(|error| error.downcast_ref() == Some(&Own(1))));
+    }
+
+    #[test]
+    fn boxed_errors_keep_their_variants() {
+        let full = || io::Error::from_raw_os_error(28);
+        let path = Path::new("x");
+        let of_files = [
+            FileError::io(0, path, Operation::Open, full()),
+            FileError::rejected(0, path, Operation::Open, "not a regular file"),
+            FileError::of_run(Arc::new(Error::Cancelled { files: 1 })),
+        ];
+        let of_runs = [
+            Error::Refused("no".to_owned()),
+            Error::Cancelled { files: 1 },
+            Error::BudgetHeld { kept: 1, budget: 1 },
+            Error::Trace { path: "t".into(), source: full() },
+            Error::System { operation: START_THREAD, source: full() },
+        ];
+        for error in of_files.map(Error::File).into_iter().chain(of_runs) {
+            let variant = std::mem::discriminant(&error);
+            let (text, number) =
+                (error.to_string(), error.io_error().and_then(io::Error::raw_os_error));
+            let boxed = error.widen::<FnError>().into_boxed();
+            let error = boxed.downcast::<Error>().unwrap();
+            assert_eq!(std::mem::discriminant(&*error), variant);
+            assert_eq!(error.to_string(), text);
+            assert_eq!(error.io_error().and_then(io::Error::raw_os_error), number);
+        }
+        let boxed = Error::File(FileError::function(3, path, FnError::from(Own(1)))).into_boxed();
+        let Error::File(error) = *boxed.downcast::<Error<BoxedFn>>().unwrap() else { panic!() };
+        let Cause::Function(own) = error.cause else { panic!() };
+        assert_eq!((error.index, own.into_inner().downcast_ref()), (3, Some(&Own(1))));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! called for each chunk. A [`Form`] says what its return value means.
 
 use crate::engine::Piece;
+use crate::hold::{Direct, Hold, is_large};
 use crate::view::{Chunk, File};
 use std::convert::Infallible;
 use std::fmt;
@@ -19,24 +20,31 @@ pub trait FileFn: Sync + Sealed {
     /// Whether it takes chunks instead of whole files.
     #[doc(hidden)]
     const CHUNKS: bool;
+    /// Whether results, or states of files, are so large that they are boxed.
+    #[doc(hidden)]
+    const LARGE: bool;
     /// State of a file between its pieces.
     #[doc(hidden)]
-    type State: Send;
+    type State<H: Hold>: Send;
     /// The result for a file.
     type Out: Send;
     /// The error of the function; [`Infallible`] if it cannot fail.
     type Error: Send;
 
     #[doc(hidden)]
-    fn begin(&self, path: &Path) -> Self::State;
+    fn begin<H: Hold>(&self, path: &Path) -> Self::State<H>;
     #[doc(hidden)]
-    fn piece(
+    fn piece<H: Hold>(
         &self,
-        state: &mut Self::State,
+        state: &mut Self::State<H>,
         piece: &Piece<'_>,
     ) -> Result<ControlFlow<()>, Self::Error>;
     #[doc(hidden)]
-    fn finish(&self, state: Self::State, path: &Path) -> Flow<Self::Out, Self::Error>;
+    fn finish<H: Hold>(
+        &self,
+        state: Self::State<H>,
+        path: &Path,
+    ) -> Flow<H::Of<Self::Out>, Self::Error>;
 }
 
 pub(crate) use sealed::Sealed;
@@ -57,7 +65,7 @@ pub trait Form<R>: Sync {
     type Error: Send;
 
     #[doc(hidden)]
-    fn flow(returned: R) -> Flow<Self::Out, Self::Error>;
+    fn flow<H: Hold>(returned: R) -> Flow<H::Of<Self::Out>, Self::Error>;
 }
 
 /// The function returns the result.
@@ -69,8 +77,8 @@ impl<T: Send> Form<T> for Plain {
     type Error = Infallible;
 
     #[inline]
-    fn flow(returned: T) -> Flow<T, Infallible> {
-        Ok(ControlFlow::Continue(returned))
+    fn flow<H: Hold>(returned: T) -> Flow<H::Of<T>, Infallible> {
+        Ok(ControlFlow::Continue(H::of(returned)))
     }
 }
 
@@ -83,8 +91,11 @@ impl<T: Send, E: Send> Form<Result<T, E>> for Fallible {
     type Error = E;
 
     #[inline]
-    fn flow(returned: Result<T, E>) -> Flow<T, E> {
-        returned.map(ControlFlow::Continue)
+    fn flow<H: Hold>(returned: Result<T, E>) -> Flow<H::Of<T>, E> {
+        match returned {
+            Ok(value) => Ok(ControlFlow::Continue(H::of(value))),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -97,8 +108,11 @@ impl<T: Send> Form<ControlFlow<T, T>> for Until {
     type Error = Infallible;
 
     #[inline]
-    fn flow(returned: ControlFlow<T, T>) -> Flow<T, Infallible> {
-        Ok(returned)
+    fn flow<H: Hold>(returned: ControlFlow<T, T>) -> Flow<H::Of<T>, Infallible> {
+        Ok(match returned {
+            ControlFlow::Continue(value) => ControlFlow::Continue(H::of(value)),
+            ControlFlow::Break(value) => ControlFlow::Break(H::of(value)),
+        })
     }
 }
 
@@ -115,27 +129,28 @@ where
     M: Form<R>,
 {
     const CHUNKS: bool = false;
-    type State = Option<ControlFlow<M::Out, M::Out>>;
+    const LARGE: bool = is_large::<M::Out>();
+    type State<H: Hold> = Option<ControlFlow<H::Of<M::Out>, H::Of<M::Out>>>;
     type Out = M::Out;
     type Error = M::Error;
 
     #[inline]
-    fn begin(&self, _: &Path) -> Self::State {
+    fn begin<H: Hold>(&self, _: &Path) -> Self::State<H> {
         None
     }
 
     #[inline]
-    fn piece(
+    fn piece<H: Hold>(
         &self,
-        state: &mut Self::State,
+        state: &mut Self::State<H>,
         piece: &Piece<'_>,
     ) -> Result<ControlFlow<()>, M::Error> {
-        *state = Some(M::flow((self.function)(&File::of(piece)))?);
+        *state = Some(M::flow::<H>((self.function)(&File::of(piece)))?);
         Ok(ControlFlow::Continue(()))
     }
 
     #[inline]
-    fn finish(&self, state: Self::State, _: &Path) -> Flow<M::Out, M::Error> {
+    fn finish<H: Hold>(&self, state: Self::State<H>, _: &Path) -> Flow<H::Of<M::Out>, M::Error> {
         Ok(state.expect("a whole file is one piece"))
     }
 }
@@ -163,17 +178,18 @@ where
     M: Form<R>,
 {
     const CHUNKS: bool = false;
-    type State = Option<ControlFlow<M::Out, M::Out>>;
+    const LARGE: bool = is_large::<M::Out>();
+    type State<H: Hold> = Option<ControlFlow<H::Of<M::Out>, H::Of<M::Out>>>;
     type Out = M::Out;
     type Error = M::Error;
 
-    fn begin(&self, _: &Path) -> Self::State {
+    fn begin<H: Hold>(&self, _: &Path) -> Self::State<H> {
         None
     }
 
-    fn piece(
+    fn piece<H: Hold>(
         &self,
-        state: &mut Self::State,
+        state: &mut Self::State<H>,
         piece: &Piece<'_>,
     ) -> Result<ControlFlow<()>, M::Error> {
         // The guard must not live while the function runs.
@@ -181,11 +197,11 @@ where
         let mut own = idle.unwrap_or_else(&self.init);
         let returned = (self.function)(&mut own, &File::of(piece));
         self.idle().push(own);
-        *state = Some(M::flow(returned)?);
+        *state = Some(M::flow::<H>(returned)?);
         Ok(ControlFlow::Continue(()))
     }
 
-    fn finish(&self, state: Self::State, _: &Path) -> Flow<M::Out, M::Error> {
+    fn finish<H: Hold>(&self, state: Self::State<H>, _: &Path) -> Flow<H::Of<M::Out>, M::Error> {
         Ok(state.expect("a whole file is one piece"))
     }
 }
@@ -209,23 +225,29 @@ where
     M: Form<R, Out = (), Error = E> + Form<Q, Error = E>,
 {
     const CHUNKS: bool = true;
-    type State = S;
+    const LARGE: bool = is_large::<S>() || is_large::<<M as Form<Q>>::Out>();
+    type State<H: Hold> = H::Of<S>;
     type Out = <M as Form<Q>>::Out;
     type Error = E;
 
     #[inline]
-    fn begin(&self, path: &Path) -> S {
-        (self.init)(path)
+    fn begin<H: Hold>(&self, path: &Path) -> H::Of<S> {
+        H::of((self.init)(path))
     }
 
     #[inline]
-    fn piece(&self, state: &mut S, piece: &Piece<'_>) -> Result<ControlFlow<()>, E> {
-        <M as Form<R>>::flow((self.step)(state, &Chunk { piece }))
+    fn piece<H: Hold>(
+        &self,
+        state: &mut H::Of<S>,
+        piece: &Piece<'_>,
+    ) -> Result<ControlFlow<()>, E> {
+        let returned = H::with::<S, _>(state, |state| (self.step)(state, &Chunk { piece }));
+        <M as Form<R>>::flow::<Direct>(returned)
     }
 
     #[inline]
-    fn finish(&self, state: S, path: &Path) -> Flow<Self::Out, E> {
-        <M as Form<Q>>::flow((self.finish)(state, path))
+    fn finish<H: Hold>(&self, state: H::Of<S>, path: &Path) -> Flow<H::Of<Self::Out>, E> {
+        <M as Form<Q>>::flow::<H>((self.finish)(H::out::<S>(state), path))
     }
 }
 
@@ -242,27 +264,28 @@ where
     M: Form<R>,
 {
     const CHUNKS: bool = true;
-    type State = Vec<M::Out>;
+    const LARGE: bool = is_large::<M::Out>();
+    type State<H: Hold> = Vec<M::Out>;
     type Out = Vec<M::Out>;
     type Error = M::Error;
 
-    fn begin(&self, _: &Path) -> Self::State {
+    fn begin<H: Hold>(&self, _: &Path) -> Self::State<H> {
         Vec::new()
     }
 
-    fn piece(
+    fn piece<H: Hold>(
         &self,
-        state: &mut Self::State,
+        state: &mut Self::State<H>,
         piece: &Piece<'_>,
     ) -> Result<ControlFlow<()>, M::Error> {
         let (ControlFlow::Continue(value) | ControlFlow::Break(value)) =
-            M::flow((self.function)(&Chunk { piece }))?;
-        state.push(value);
+            M::flow::<H>((self.function)(&Chunk { piece }))?;
+        state.push(H::out::<M::Out>(value));
         Ok(ControlFlow::Continue(()))
     }
 
-    fn finish(&self, state: Self::State, _: &Path) -> Flow<Self::Out, M::Error> {
-        Ok(ControlFlow::Continue(state))
+    fn finish<H: Hold>(&self, state: Self::State<H>, _: &Path) -> Flow<H::Of<Self::Out>, M::Error> {
+        Ok(ControlFlow::Continue(H::of(state)))
     }
 }
 

@@ -117,7 +117,7 @@ impl<T, E> Channel<T, E> {
 }
 
 /// Both ends of a channel, and the horizon for results in the order of the input.
-pub(crate) type Ends<T, E> = (Channel<T, E>, Results<T, E>, Option<Arc<Horizon>>);
+pub(crate) type Ends<V, E> = (Channel<V, E>, Incoming<V, E>, Option<Arc<Horizon>>);
 
 /// The results of a run, as they become ready or in the order of the input. Failed files are items,
 /// too. Passed to the closure of [`Job::scope`](crate::Job::scope).
@@ -125,9 +125,66 @@ pub(crate) type Ends<T, E> = (Channel<T, E>, Results<T, E>, Option<Arc<Horizon>>
 /// While the caller may still drop values, the run waits for the memory that they retain; if the
 /// caller waits for the next value instead, the run ends with [`Error::BudgetHeld`].
 pub struct Results<T, E = Infallible> {
-    messages: Option<Receiver<Message<T, E>>>,
+    received: Received<T, E>,
+}
+
+/// Values as the run sends them.
+enum Received<T, E> {
+    Direct(Incoming<T, E>),
+    InBox(Incoming<Box<T>, E>),
+}
+
+impl<T, E> Results<T, E> {
+    pub(crate) fn direct(incoming: Incoming<T, E>) -> Self {
+        Self { received: Received::Direct(incoming) }
+    }
+
+    pub(crate) fn in_box(incoming: Incoming<Box<T>, E>) -> Self {
+        Self { received: Received::InBox(incoming) }
+    }
+
+    /// Ends the run: workers that send, rest or wait for paths notice it.
+    pub(crate) fn end(&mut self) {
+        match &mut self.received {
+            Received::Direct(incoming) => incoming.end(),
+            Received::InBox(incoming) => incoming.end(),
+        }
+    }
+
+    /// Reports whether the caller has seen the end.
+    pub(crate) fn has_ended(&self) -> bool {
+        match &self.received {
+            Received::Direct(incoming) => incoming.ended,
+            Received::InBox(incoming) => incoming.ended,
+        }
+    }
+}
+
+impl<T, E> Iterator for Results<T, E> {
+    type Item = Result<T, FileError<E>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match &mut self.received {
+            Received::Direct(incoming) => incoming.next(),
+            Received::InBox(incoming) => match incoming.next()? {
+                Ok(value) => Some(Ok(*value)),
+                Err(error) => Some(Err(error)),
+            },
+        }
+    }
+}
+
+impl<T, E> Drop for Results<T, E> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The receiving end.
+pub(crate) struct Incoming<V, E> {
+    messages: Option<Receiver<Message<V, E>>>,
     /// In the order of the input: results that came early, and what they wait for.
-    order: Option<Early<T, E>>,
+    order: Option<Early<V, E>>,
     /// Whether the caller has seen the end.
     ended: bool,
     cancel: Cancel,
@@ -142,9 +199,9 @@ struct Early<T, E> {
     horizon: Arc<Horizon>,
 }
 
-impl<T, E> Results<T, E> {
+impl<V, E> Incoming<V, E> {
     /// Creates both ends, and the horizon for results in the order of the input.
-    pub(crate) fn channel(ordered: bool, cancel: Cancel, memory_bytes: u64) -> Ends<T, E> {
+    pub(crate) fn channel(ordered: bool, cancel: Cancel, memory_bytes: u64) -> Ends<V, E> {
         let (send, messages) = sync_channel(READY);
         let budget = new_budget(memory_bytes);
         budget.add_releaser();
@@ -154,12 +211,11 @@ impl<T, E> Results<T, E> {
             Early { results, next: 0, horizon }
         });
         let messages = Some(messages);
-        let results = Self { messages, order, ended: false, cancel, budget: budget.clone() };
-        (Channel { send, budget }, results, horizon)
+        let incoming = Self { messages, order, ended: false, cancel, budget: budget.clone() };
+        (Channel { send, budget }, incoming, horizon)
     }
 
-    /// Ends the run: workers that send, rest or wait for paths notice it.
-    pub(crate) fn end(&mut self) {
+    fn end(&mut self) {
         self.cancel.cancel();
         self.messages = None;
         if let Some(early) = &mut self.order {
@@ -168,24 +224,17 @@ impl<T, E> Results<T, E> {
         }
     }
 
-    /// Reports whether the caller has seen the end.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.ended
-    }
-
     /// Receives the next message. The caller takes over its count as a releaser, and must have
     /// stopped counting itself.
-    fn receive(&mut self) -> Option<Message<T, E>> {
+    fn receive(&mut self) -> Option<Message<V, E>> {
         let received = self.messages.as_ref()?.recv().ok();
         if received.is_none() {
             self.messages = None;
         }
         received
     }
-}
 
-impl<T, E> Results<T, E> {
-    fn next_ready(&mut self) -> Option<Result<T, FileError<E>>> {
+    fn next_ready(&mut self) -> Option<Result<V, FileError<E>>> {
         match self.messages.as_ref()?.try_recv() {
             Ok((_, next)) => {
                 self.budget.remove_releaser();
@@ -199,7 +248,7 @@ impl<T, E> Results<T, E> {
         }
     }
 
-    fn next_in_order(&mut self) -> Option<Result<T, FileError<E>>> {
+    fn next_in_order(&mut self) -> Option<Result<V, FileError<E>>> {
         let early = self.order.as_mut()?;
         let wanted = early.next;
         if let Some(next) = early.results.remove(&wanted) {
@@ -223,15 +272,11 @@ impl<T, E> Results<T, E> {
         self.order.as_mut()?.results.clear();
         None
     }
-}
-
-impl<T, E> Iterator for Results<T, E> {
-    type Item = Result<T, FileError<E>>;
 
     /// Waits for the next result. Both the caller while it is not here and each value in the channel
     /// count as releasers. A caller that must wait stops counting first, and takes over the count of
     /// the value that it receives.
-    fn next(&mut self) -> Option<Self::Item> {
+    fn next(&mut self) -> Option<Result<V, FileError<E>>> {
         let next = if self.order.is_some() { self.next_in_order() } else { self.next_ready() };
         if next.is_none() {
             self.ended = true;
@@ -245,12 +290,6 @@ impl<T, E> Early<T, E> {
     fn took(&mut self, index: usize) {
         self.next = index + 1;
         self.horizon.move_to(self.next.saturating_add(AHEAD));
-    }
-}
-
-impl<T, E> Drop for Results<T, E> {
-    fn drop(&mut self) {
-        self.end();
     }
 }
 
@@ -322,12 +361,13 @@ mod tests {
 
     /// Returns what a receiver gets if these positions are sent and the run then ends.
     fn received(sent: &[usize], ordered: bool) -> Vec<usize> {
-        let (channel, results, _) = Results::<usize>::channel(ordered, Cancel::new(), 1 << 20);
+        let (channel, incoming, _) =
+            Incoming::<_, Infallible>::channel(ordered, Cancel::new(), 1 << 20);
         for index in sent {
             assert!(channel.send(*index, Ok(*index)));
         }
         drop(channel);
-        results.map(Result::unwrap).collect()
+        Results::direct(incoming).map(Result::unwrap).collect()
     }
 
     #[test]

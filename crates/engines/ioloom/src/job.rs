@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::file_fn::{Fallible, FileFn, FoldFile, MapChunks, Plain, Until, Whole, WithInit};
 use crate::files::Files;
+use crate::hold::{Direct, Hold, InBox};
 use crate::keep::new_budget;
 use crate::policy::Order;
 use crate::run::{Adapter, Collect, EndedResult, Folded, Run, Sink};
@@ -277,8 +278,13 @@ impl<F: FileFn> Job<'_, F> {
     /// ```
     #[allow(clippy::type_complexity, reason = "the types of a run, which an alias would hide")]
     pub fn run(self) -> Result<Run<Vec<F::Out>, F::Error>, Error<F::Error>> {
+        if F::LARGE { self.run_holding::<InBox>() } else { self.run_holding::<Direct>() }
+    }
+
+    #[allow(clippy::type_complexity, reason = "the types of a run, which an alias would hide")]
+    fn run_holding<H: Hold>(self) -> Result<Run<Vec<F::Out>, F::Error>, Error<F::Error>> {
         let order = self.files.order;
-        Ok(self.execute(&Collect)?.into_values(order))
+        Ok(self.execute::<H, _>(&Collect)?.into_values(order, H::list::<F::Out>))
     }
 
     /// Runs the job and returns the values in the order of the input.
@@ -324,8 +330,21 @@ impl<F: FileFn> Job<'_, F> {
         step: impl Fn(&mut A, F::Out) + Sync,
         merge: impl Fn(&mut A, A),
     ) -> Result<Run<A, F::Error>, Error<F::Error>> {
+        match F::LARGE {
+            true => self.fold_holding::<InBox, A>(init, step, merge),
+            false => self.fold_holding::<Direct, A>(init, step, merge),
+        }
+    }
+
+    fn fold_holding<H: Hold, A: Send>(
+        self,
+        init: impl Fn() -> A + Sync,
+        step: impl Fn(&mut A, F::Out) + Sync,
+        merge: impl Fn(&mut A, A),
+    ) -> Result<Run<A, F::Error>, Error<F::Error>> {
+        let step = |all: &mut A, held: H::Of<F::Out>| step(all, H::out::<F::Out>(held));
         let sink = Folded { init: &init, step: &step };
-        let ended = self.execute(&sink)?;
+        let ended = self.execute::<H, _>(&sink)?;
         Ok(ended.into_run(|locals| {
             let mut locals = locals.into_iter();
             let mut all = locals.next().unwrap_or_else(&init);
@@ -337,9 +356,12 @@ impl<F: FileFn> Job<'_, F> {
     }
 
     /// Runs the function and passes each value to `sink`.
-    pub(crate) fn execute<K: Sink<F::Out>>(self, sink: &K) -> EndedResult<K::Local, F::Error> {
+    pub(crate) fn execute<H: Hold, K: Sink<H::Of<F::Out>>>(
+        self,
+        sink: &K,
+    ) -> EndedResult<K::Local, F::Error> {
         let Self { files, function } = self;
-        let work = Adapter::new(&function, sink, &files);
+        let work = Adapter::<F, H, K>::new(&function, sink, &files);
         let budget = new_budget(files.plan.memory_bytes);
         let driven = files.drive(F::CHUNKS, budget, None, &work).map_err(Error::widen)?;
         work.end(driven)

@@ -47,6 +47,7 @@ mod fetch;
 mod file_fn;
 mod files;
 pub mod guide;
+mod hold;
 mod input;
 mod iter;
 mod job;
@@ -77,7 +78,7 @@ pub use default_plan::fitted_plan;
 pub use default_plan::{default_memory_bytes, default_plan, usable_cores};
 #[doc(hidden)]
 pub use engine::refusal;
-pub use error::{Cause, Error, FileError, FnError, Operation};
+pub use error::{BoxedFn, Cause, Error, FileError, FnError, Operation};
 pub use file_fn::{Fallible, FileFn, FoldFile, Form, MapChunks, Plain, Until, Whole, WithInit};
 pub use files::{Files, Paths, files, list};
 pub use ioloom_model::{

@@ -12,6 +12,7 @@
 use crate::engine::Piece;
 use crate::error::Error;
 use crate::file_fn::{Fallible, FileFn, Flow, Form, Plain, Sealed};
+use crate::hold::{Hold, is_large};
 use crate::job::{Chunks, Job};
 use crate::run::Run;
 use ioloom_model::layout::{Role, layout};
@@ -36,11 +37,15 @@ const CHUNK_LEAST_BYTES: u64 = 512;
 /// What is left to the plan if the memory allows: less is refused.
 const MEMORY_LEAST_BYTES: u64 = ioloom_model::table::MEMORY_LEAST_BYTES;
 
+/// What a function is given instead of the rest of its file.
+const ENDED_EARLY: &str = "the file was not read to its end: a read failed, or the run ended";
+
 /// The contents of a file, which are read as they are requested. Passed to the function of
 /// [`Chunks::map_reader`].
 ///
 /// If the file cannot be read to its end, `read` fails, and so does the file, with the error of the
-/// system, whatever the function returns.
+/// system, whatever the function returns. `read` also fails if the run ends early, because it is cancelled
+/// or another file fails; the file itself does not count as failed then.
 #[derive(Debug)]
 pub struct Reader {
     chunk: Vec<u8>,
@@ -66,7 +71,7 @@ impl BufRead for Reader {
             match self.chunks.recv() {
                 Ok(Message::Data(chunk)) => self.chunk = chunk,
                 Ok(Message::End) => self.ended = true,
-                Err(_) => return Err(io::Error::other("the file could not be read to its end")),
+                Err(_) => return Err(io::Error::other(ENDED_EARLY)),
             }
         }
         Ok(&self.chunk[self.at..])
@@ -90,7 +95,8 @@ impl Read for Reader {
 impl Chunks<'_> {
     /// Runs a function that reads each file through a [`Reader`], for decoders that pull: archives,
     /// compressed files, parsers. Memory is bounded by chunks, whatever the size of the file. If the
-    /// function returns early, the rest of the file is not read.
+    /// function returns early, the rest of the file is not read. If the run ends early, reads of the files in
+    /// progress fail, and what their functions return is dropped.
     ///
     /// Chunks are 256 KiB after [`pieces`](crate::Files::pieces). Each is copied once, and each file in
     /// progress has a thread. The copies count against the memory budget, except with a pinned plan.
@@ -202,11 +208,12 @@ where
     M: Form<R>,
 {
     const CHUNKS: bool = true;
-    type State = Progressing<'scope, R>;
+    const LARGE: bool = is_large::<R>();
+    type State<H: Hold> = Progressing<'scope, H::Of<R>>;
     type Out = M::Out;
     type Error = M::Error;
 
-    fn begin(&self, path: &Path) -> Self::State {
+    fn begin<H: Hold>(&self, path: &Path) -> Self::State<H> {
         let (send_request, requests) = channel();
         let (chunks, receive) = sync_channel(1);
         let (function, path) = (self.function, path.to_owned());
@@ -215,16 +222,16 @@ where
             let (chunk, at, ended) = (Vec::new(), 0, false);
             let mut reader = Reader { chunk, at, ended, requests: send_request, chunks: receive };
             // A function that panics after its run has ended must not end the caller.
-            let returned = catch_unwind(AssertUnwindSafe(|| function(&path, &mut reader)));
+            let returned = catch_unwind(AssertUnwindSafe(|| H::of(function(&path, &mut reader))));
             (returned, thread_cpu_ns())
         });
         let thread = thread.expect("the system starts a thread for a reader");
         Progressing { request: None, requests, chunks, thread }
     }
 
-    fn piece(
+    fn piece<H: Hold>(
         &self,
-        state: &mut Self::State,
+        state: &mut Self::State<H>,
         piece: &Piece<'_>,
     ) -> Result<ControlFlow<()>, M::Error> {
         if state.request.is_none() {
@@ -241,13 +248,14 @@ where
         })
     }
 
-    fn finish(&self, state: Self::State, _: &Path) -> Flow<M::Out, M::Error> {
+    fn finish<H: Hold>(&self, state: Self::State<H>, _: &Path) -> Flow<H::Of<M::Out>, M::Error> {
         let _ = state.chunks.send(Message::End);
         let returned = state.thread.join().and_then(|(returned, cpu_ns)| {
             ioloom_observe::helped(cpu_ns);
             returned
         });
-        M::flow(returned.unwrap_or_else(|payload| resume_unwind(payload)))
+        let returned = returned.unwrap_or_else(|payload| resume_unwind(payload));
+        M::flow::<H>(H::out::<R>(returned))
     }
 }
 

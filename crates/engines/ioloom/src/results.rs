@@ -3,35 +3,41 @@
 use crate::error::{Error, FileError};
 use crate::file_fn::FileFn;
 use crate::files::Driven;
-use crate::iter::{Channel, Ends, Horizon, Iter, Results};
+use crate::hold::{Direct, Hold, InBox};
+use crate::iter::{Channel, Ends, Horizon, Incoming, Iter, Results};
 use crate::job::Job;
 use crate::keep::new_budget;
 use crate::policy::Order;
 use crate::run::{Ended, Passing, Receive, Run, Sink};
+use std::marker::PhantomData;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+
+/// Makes results of what a run sends.
+type Receiving<V, T, E> = fn(Incoming<V, E>) -> Results<T, E>;
 
 impl<F: FileFn> Job<'_, F> {
     /// Runs the function and sends each value and each failure.
-    fn execute_sending(
+    fn execute_sending<H: Hold>(
         self,
-        channel: &Channel<F::Out, F::Error>,
+        channel: &Channel<H::Of<F::Out>, F::Error>,
         horizon: Option<Arc<Horizon>>,
     ) -> Result<Driven<((), u64)>, Error> {
         let Self { files, function } = self;
         let current = files.current.clone();
-        let work = Passing { function: &function, receiver: channel, current };
+        let hold = PhantomData::<H>;
+        let work = Passing { function: &function, receiver: channel, current, hold };
         files.drive(F::CHUNKS, channel.budget(), horizon, &work)
     }
 
     /// Creates both ends of a channel for the results, and makes the run end with the receiver.
-    fn connect(&mut self) -> Ends<F::Out, F::Error> {
+    fn connect<H: Hold>(&mut self) -> Ends<H::Of<F::Out>, F::Error> {
         // The end of this run must not cancel other runs that use the caller's token.
         let cancel = self.files.cancel.child();
         self.files.cancel = cancel.clone();
         let ordered = self.files.order == Order::Input;
-        Results::channel(ordered, cancel, self.files.plan.memory_bytes)
+        Incoming::channel(ordered, cancel, self.files.plan.memory_bytes)
     }
 }
 
@@ -59,15 +65,27 @@ impl<F: FileFn + Send> Job<'_, F> {
     ///
     /// Returns why the run ended early, if not because `consume` returned.
     pub fn scope<R>(
+        self,
+        consume: impl FnOnce(&mut Results<F::Out, F::Error>) -> R,
+    ) -> Result<Run<R, F::Error>, Error<F::Error>> {
+        match F::LARGE {
+            true => self.scope_holding::<InBox, R>(Results::in_box, consume),
+            false => self.scope_holding::<Direct, R>(Results::direct, consume),
+        }
+    }
+
+    fn scope_holding<H: Hold, R>(
         mut self,
+        receiving: Receiving<H::Of<F::Out>, F::Out, F::Error>,
         consume: impl FnOnce(&mut Results<F::Out, F::Error>) -> R,
     ) -> Result<Run<R, F::Error>, Error<F::Error>> {
         let partial = self.files.partial;
-        let (channel, mut results, horizon) = self.connect();
+        let (channel, incoming, horizon) = self.connect::<H>();
+        let mut results = receiving(incoming);
         let (value, stopped, driven) = std::thread::scope(|scope| {
             let engine = std::thread::Builder::new().name("ioloom-scope".to_owned());
             let engine =
-                engine.spawn_scoped(scope, move || self.execute_sending(&channel, horizon));
+                engine.spawn_scoped(scope, move || self.execute_sending::<H>(&channel, horizon));
             let engine =
                 engine.map_err(|source| Error::System { operation: "start a thread", source })?;
             let value = consume(&mut results);
@@ -112,21 +130,27 @@ impl<F: FileFn + Send> Job<'_, F> {
     ) -> Result<Option<F::Out>, Error<F::Error>> {
         let skip = self.files.on_error != crate::OnError::Stop;
         let job = Job { files: self.files.ordered(), function: self.function };
+        // Not returned from the scope, which would copy a large value several times.
+        let mut found = None;
         let run = job.scope(|results| {
             for result in results {
                 match result {
-                    Ok(value) if wanted(&value) => return Ok(Some(value)),
+                    Ok(value) if wanted(&value) => {
+                        found = Some(value);
+                        return Ok(());
+                    }
                     Ok(_) => {}
                     Err(_) if skip => {}
                     Err(error) => return Err(Error::File(error)),
                 }
             }
-            Ok(None)
+            Ok(())
         })?;
-        match run.value {
+        run.value?;
+        match found {
             // What was not processed may be what is wanted.
-            Ok(None) if run.cancelled => Err(Error::Cancelled { files: run.measured.files }),
-            value => value,
+            None if run.cancelled => Err(Error::Cancelled { files: run.measured.files }),
+            found => Ok(found),
         }
     }
 }
@@ -159,10 +183,26 @@ impl<F: FileFn> Job<'_, F> {
         step: impl Fn(&mut A, Result<F::Out, FileError<F::Error>>) + Sync,
         merge: impl Fn(&mut A, A),
     ) -> Result<Run<A, F::Error>, Error<F::Error>> {
+        match F::LARGE {
+            true => self.fold_results_holding::<InBox, A>(init, step, merge),
+            false => self.fold_results_holding::<Direct, A>(init, step, merge),
+        }
+    }
+
+    fn fold_results_holding<H: Hold, A: Send>(
+        self,
+        init: impl Fn() -> A + Sync,
+        step: impl Fn(&mut A, Result<F::Out, FileError<F::Error>>) + Sync,
+        merge: impl Fn(&mut A, A),
+    ) -> Result<Run<A, F::Error>, Error<F::Error>> {
         let Self { files, function } = self;
+        let step = |all: &mut A, held: Result<H::Of<F::Out>, FileError<F::Error>>| {
+            step(all, H::result::<F::Out, _>(held));
+        };
         let receiver = FoldedResults { init: &init, step: &step };
         let (current, partial) = (files.current.clone(), files.partial);
-        let work = Passing { function: &function, receiver: &receiver, current };
+        let hold = PhantomData::<H>;
+        let work = Passing { function: &function, receiver: &receiver, current, hold };
         let budget = new_budget(files.plan.memory_bytes);
         let driven = files.drive(F::CHUNKS, budget, None, &work).map_err(Error::widen)?;
         if driven.executed.cancelled && !partial {
@@ -187,11 +227,22 @@ impl<F: FileFn> Job<'_, F> {
         self,
         wanted: impl Fn(&F::Out) -> bool + Sync,
     ) -> Result<Option<F::Out>, Error<F::Error>> {
+        match F::LARGE {
+            true => self.find_holding::<InBox>(wanted),
+            false => self.find_holding::<Direct>(wanted),
+        }
+    }
+
+    fn find_holding<H: Hold>(
+        self,
+        wanted: impl Fn(&F::Out) -> bool + Sync,
+    ) -> Result<Option<F::Out>, Error<F::Error>> {
+        let wanted = |held: &mut H::Of<F::Out>| H::with::<F::Out, _>(held, |value| wanted(value));
         let sink = Find { wanted, found: Mutex::new(None) };
-        let run = self.execute(&sink)?.into_run(|_| ());
+        let run = self.execute::<H, _>(&sink)?.into_run(|_| ());
         match sink.found.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
             None if run.cancelled => Err(Error::Cancelled { files: run.measured.files }),
-            found => Ok(found),
+            found => Ok(found.map(H::out::<F::Out>)),
         }
     }
 
@@ -207,17 +258,29 @@ impl<F: FileFn> Job<'_, F> {
     /// ```
     #[allow(clippy::type_complexity, reason = "the types of a run, which an alias would hide")]
     pub fn take_results(self, count: usize) -> Result<Run<Vec<F::Out>, F::Error>, Error<F::Error>> {
-        let sink = First { left: AtomicUsize::new(count) };
+        match F::LARGE {
+            true => self.take_holding::<InBox>(count),
+            false => self.take_holding::<Direct>(count),
+        }
+    }
+
+    #[allow(clippy::type_complexity, reason = "the types of a run, which an alias would hide")]
+    fn take_holding<H: Hold>(
+        self,
+        count: usize,
+    ) -> Result<Run<Vec<F::Out>, F::Error>, Error<F::Error>> {
+        let sink = First { left: AtomicUsize::new(count), surplus: AtomicBool::new(false) };
         let files = if count == 0 { self.files.take(0) } else { self.files };
         let in_order = files.order == Order::Input;
-        let ended = Job { files, function: self.function }.execute(&sink)?;
-        Ok(ended.into_run(|locals| {
+        let ended = Job { files, function: self.function }.execute::<H, _>(&sink)?;
+        let run = ended.into_run(|locals| {
             let mut values: Vec<_> = locals.into_iter().flatten().collect();
             if in_order {
                 values.sort_unstable_by_key(|(index, _)| *index);
             }
-            values.into_iter().map(|(_, value)| value).collect()
-        }))
+            H::list::<F::Out>(values)
+        });
+        Ok(Run { stopped: run.stopped || sink.surplus.into_inner(), ..run })
     }
 }
 
@@ -252,13 +315,13 @@ struct Find<P, T> {
     found: Mutex<Option<T>>,
 }
 
-impl<T: Send, P: Fn(&T) -> bool + Sync> Sink<T> for Find<P, T> {
+impl<T: Send, P: Fn(&mut T) -> bool + Sync> Sink<T> for Find<P, T> {
     type Local = ();
 
     fn local(&self) {}
 
-    fn take(&self, (): &mut (), _: usize, value: T) -> ControlFlow<()> {
-        if !(self.wanted)(&value) {
+    fn take(&self, (): &mut (), _: usize, mut value: T) -> ControlFlow<()> {
+        if !(self.wanted)(&mut value) {
             return ControlFlow::Continue(());
         }
         *self.found.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(value);
@@ -269,6 +332,8 @@ impl<T: Send, P: Fn(&T) -> bool + Sync> Sink<T> for Find<P, T> {
 /// Keeps a number of values.
 struct First {
     left: AtomicUsize,
+    /// Whether there were more values.
+    surplus: AtomicBool,
 }
 
 impl<T: Send> Sink<T> for First {
@@ -281,8 +346,9 @@ impl<T: Send> Sink<T> for First {
     fn take(&self, local: &mut Self::Local, index: usize, value: T) -> ControlFlow<()> {
         let left =
             self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
-        if left.is_ok() {
-            local.push((index, value));
+        match left {
+            Ok(_) => local.push((index, value)),
+            Err(_) => self.surplus.store(true, Ordering::Relaxed),
         }
         if left.is_ok_and(|left| left > 1) {
             ControlFlow::Continue(())
@@ -315,17 +381,32 @@ where
     /// assert_eq!(job.into_iter().filter(|item| item.is_err()).count(), 1);
     /// # Ok::<(), ioloom::FileError>(())
     /// ```
-    fn into_iter(mut self) -> Iter<F::Out, F::Error> {
-        let (channel, results, horizon) = self.connect();
-        let partial = self.files.partial;
-        let engine = std::thread::Builder::new().name("ioloom-iter".to_owned());
-        let engine = engine.spawn(move || {
-            let ended = self.execute_sending(&channel, horizon)?.executed;
-            match ended.cancelled && !partial {
-                true => Err(Error::Cancelled { files: ended.files }),
-                false => Ok(()),
-            }
-        });
-        Iter::new(results, engine)
+    fn into_iter(self) -> Iter<F::Out, F::Error> {
+        match F::LARGE {
+            true => iterate::<F, InBox>(self, Results::in_box),
+            false => iterate::<F, Direct>(self, Results::direct),
+        }
     }
+}
+
+fn iterate<F, H: Hold>(
+    mut job: Job<'static, F>,
+    receiving: Receiving<H::Of<F::Out>, F::Out, F::Error>,
+) -> Iter<F::Out, F::Error>
+where
+    F: FileFn + Send + 'static,
+    F::Out: 'static,
+    F::Error: 'static,
+{
+    let (channel, incoming, horizon) = job.connect::<H>();
+    let partial = job.files.partial;
+    let engine = std::thread::Builder::new().name("ioloom-iter".to_owned());
+    let engine = engine.spawn(move || {
+        let ended = job.execute_sending::<H>(&channel, horizon)?.executed;
+        match ended.cancelled && !partial {
+            true => Err(Error::Cancelled { files: ended.files }),
+            false => Ok(()),
+        }
+    });
+    Iter::new(receiving(incoming), engine)
 }

@@ -5,12 +5,14 @@ use crate::engine::{Executed, Piece, Work};
 use crate::error::{Error, FileError};
 use crate::file_fn::FileFn;
 use crate::files::{Driven, Files};
+use crate::hold::Hold;
 use crate::iter::Channel;
 use crate::policy::{Current, OnError, Order};
 use crate::tree::Walked;
 use ioloom_model::units::{format_counted, format_ns, format_size};
 use ioloom_model::{Measured, Plan};
 use std::convert::Infallible;
+use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +32,9 @@ pub struct Run<T, E = Infallible> {
     /// Up to 1000 failures, sorted by position, under [`OnError::Collect`]. If there are more, others with
     /// lower positions may be missing.
     pub errors: Vec<FileError<E>>,
-    /// Whether the function stopped the run before the end of the input.
+    /// Whether the function or the caller stopped the run before the end of the input. A run that they stop
+    /// at the last file of a list has not been stopped early. The end of a stream, or of a walk, may not be
+    /// known yet at its last file; the run then counts as stopped.
     pub stopped: bool,
     /// Whether the run was cancelled, under [`Files::partial`](crate::Files::partial).
     pub cancelled: bool,
@@ -107,7 +111,7 @@ impl<T, A: Send, I: Fn() -> A + Sync, F: Fn(&mut A, T) + Sync> Sink<T> for Folde
 }
 
 /// Makes a function, a sink and a policy into work for the engine.
-pub(crate) struct Adapter<'a, F: FileFn, K> {
+pub(crate) struct Adapter<'a, F: FileFn, H, K> {
     function: &'a F,
     sink: &'a K,
     on_error: OnError,
@@ -118,6 +122,7 @@ pub(crate) struct Adapter<'a, F: FileFn, K> {
     fatal: Mutex<Option<FileError<F::Error>>>,
     /// Whether the sink has all that it wants. Later failures are not those of the run.
     satisfied: AtomicBool,
+    hold: PhantomData<H>,
 }
 
 /// The state of one thread.
@@ -129,12 +134,13 @@ pub(crate) struct Local<L, E> {
     failed_at: Vec<usize>,
 }
 
-impl<'a, F: FileFn, K: Sink<F::Out>> Adapter<'a, F, K> {
+impl<'a, F: FileFn, H: Hold, K: Sink<H::Of<F::Out>>> Adapter<'a, F, H, K> {
     pub(crate) fn new(function: &'a F, sink: &'a K, files: &Files<'_>) -> Self {
         let (on_error, order, partial) = (files.on_error, files.order, files.partial);
         let current = files.current.clone();
         let (fatal, satisfied) = (Mutex::new(None), AtomicBool::new(false));
-        Self { function, sink, on_error, order, partial, current, fatal, satisfied }
+        let hold = PhantomData;
+        Self { function, sink, on_error, order, partial, current, fatal, satisfied, hold }
     }
 
     /// Applies the policy to a failure.
@@ -183,8 +189,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-impl<F: FileFn, K: Sink<F::Out>> Work for Adapter<'_, F, K> {
-    type State = F::State;
+impl<F: FileFn, H: Hold, K: Sink<H::Of<F::Out>>> Work for Adapter<'_, F, H, K> {
+    type State = F::State<H>;
     type Local = Local<K::Local, F::Error>;
     type Error = F::Error;
 
@@ -192,31 +198,31 @@ impl<F: FileFn, K: Sink<F::Out>> Work for Adapter<'_, F, K> {
         Local { values: self.sink.local(), errors: Vec::new(), failed: 0, failed_at: Vec::new() }
     }
 
-    fn begin(&self, _: usize, path: &Path) -> F::State {
+    fn begin(&self, _: usize, path: &Path) -> F::State<H> {
         if let Some(current) = &self.current {
             current.begins(path);
         }
-        self.function.begin(path)
+        self.function.begin::<H>(path)
     }
 
     #[inline]
     fn piece(
         &self,
         _: &mut Self::Local,
-        state: &mut F::State,
+        state: &mut F::State<H>,
         piece: &Piece<'_>,
     ) -> Result<ControlFlow<()>, F::Error> {
-        self.function.piece(state, piece)
+        self.function.piece::<H>(state, piece)
     }
 
     fn finish(
         &self,
         local: &mut Self::Local,
-        state: F::State,
+        state: F::State<H>,
         index: usize,
         path: &Path,
     ) -> Result<ControlFlow<()>, F::Error> {
-        Ok(match self.function.finish(state, path)? {
+        Ok(match self.function.finish::<H>(state, path)? {
             ControlFlow::Continue(value) => {
                 let flow = self.sink.take(&mut local.values, index, value);
                 if flow.is_break() {
@@ -307,9 +313,13 @@ impl<L, E> Ended<L, E> {
 }
 
 impl<T, E> Ended<Vec<(usize, T)>, E> {
-    /// Returns the values. In the order of the input, a run that ended early returns those before the
-    /// first file that has no result.
-    pub(crate) fn into_values(mut self, order: Order) -> Run<Vec<T>, E> {
+    /// Returns the values, from which `list` makes a list. In the order of the input, a run that ended
+    /// early returns those before the first file that has no result.
+    pub(crate) fn into_values<V>(
+        mut self,
+        order: Order,
+        list: impl FnOnce(Vec<(usize, T)>) -> Vec<V>,
+    ) -> Run<Vec<V>, E> {
         let early = self.executed.stopped || self.executed.cancelled;
         let mut failed_at = std::mem::take(&mut self.failed_at);
         self.into_run(|locals| {
@@ -321,7 +331,7 @@ impl<T, E> Ended<Vec<(usize, T)>, E> {
                     values.truncate(before_gap(&values, &failed_at));
                 }
             }
-            values.into_iter().map(|(_, value)| value).collect()
+            list(values)
         })
     }
 }
@@ -371,14 +381,15 @@ impl<T: Send, E: Send> Receive<T, E> for Channel<T, E> {
 }
 
 /// Work that also passes on its failures.
-pub(crate) struct Passing<'a, F, R> {
+pub(crate) struct Passing<'a, F, H, R> {
     pub(crate) function: &'a F,
     pub(crate) receiver: &'a R,
     pub(crate) current: Option<Arc<Current>>,
+    pub(crate) hold: PhantomData<H>,
 }
 
-impl<F: FileFn, R: Receive<F::Out, F::Error>> Work for Passing<'_, F, R> {
-    type State = F::State;
+impl<F: FileFn, H: Hold, R: Receive<H::Of<F::Out>, F::Error>> Work for Passing<'_, F, H, R> {
+    type State = F::State<H>;
     /// The state of the receiver, and failures.
     type Local = (R::Local, u64);
     type Error = F::Error;
@@ -388,32 +399,32 @@ impl<F: FileFn, R: Receive<F::Out, F::Error>> Work for Passing<'_, F, R> {
     }
 
     #[inline]
-    fn begin(&self, _: usize, path: &Path) -> F::State {
+    fn begin(&self, _: usize, path: &Path) -> F::State<H> {
         if let Some(current) = &self.current {
             current.begins(path);
         }
-        self.function.begin(path)
+        self.function.begin::<H>(path)
     }
 
     #[inline]
     fn piece(
         &self,
         _: &mut Self::Local,
-        state: &mut F::State,
+        state: &mut F::State<H>,
         piece: &Piece<'_>,
     ) -> Result<ControlFlow<()>, F::Error> {
-        self.function.piece(state, piece)
+        self.function.piece::<H>(state, piece)
     }
 
     #[inline]
     fn finish(
         &self,
         (local, _): &mut Self::Local,
-        state: F::State,
+        state: F::State<H>,
         index: usize,
         path: &Path,
     ) -> Result<ControlFlow<()>, F::Error> {
-        Ok(match self.function.finish(state, path)? {
+        Ok(match self.function.finish::<H>(state, path)? {
             ControlFlow::Continue(value) => self.receiver.receive(local, index, Ok(value)),
             ControlFlow::Break(value) => {
                 let _ = self.receiver.receive(local, index, Ok(value));

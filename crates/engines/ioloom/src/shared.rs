@@ -141,12 +141,13 @@ impl Shared<'_> {
         ended && self.gauges.files() + self.failed.load(Ordering::Relaxed) == arrived as u64
     }
 
-    /// Returns whether the run was cancelled before all files were done, and whether the work ended it.
+    /// Returns whether the run was cancelled, and whether the work ended it, before all files were done.
     /// Only at the end of a run without an error.
     pub(crate) fn ended_early(&self) -> (bool, bool) {
-        let cancelled = self.cancel.is_cancelled() && !self.has_done_all();
-        let stopped = self.work_stopped.load(Ordering::Relaxed);
-        debug_assert!(cancelled || stopped || self.has_done_all(), "a run leaves no file out");
+        let left = !self.has_done_all();
+        let cancelled = left && self.cancel.is_cancelled();
+        let stopped = left && self.work_stopped.load(Ordering::Relaxed);
+        debug_assert!(cancelled || stopped || !left, "a run leaves no file out");
         (cancelled, stopped)
     }
 

@@ -20,7 +20,7 @@ pub enum Tree {}
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct TreeList {
-    /// The files, sorted by path.
+    /// The files, sorted by the bytes of their paths, as `LC_ALL=C sort` does.
     pub files: PathList,
     /// What could not be walked.
     pub errors: Vec<FileError>,
@@ -193,13 +193,14 @@ impl<'a> Files<'a, Tree> {
         self.with(|tree| tree.ahead = time)
     }
 
-    /// Sets whether files are sorted by path (default: no). The whole tree is then walked before
-    /// the first file is read, and its paths are in memory. [`progress`](Self::progress) reports nothing
+    /// Sets whether files are sorted by the bytes of their paths, as `LC_ALL=C sort` does (default: no).
+    /// [`Path`] compares components: `a/x` is less than `a-b/x` there, but greater by bytes. The whole
+    /// tree is then walked before the first file is read, and its paths are in memory. [`progress`](Self::progress) reports nothing
     /// until then.
     ///
     /// ```
     /// let names = ioloom::tree("src").sorted(true).map(|f| f.path().to_owned()).collect()?;
-    /// assert!(names.is_sorted());
+    /// assert!(names.is_sorted_by_key(|name| name.as_os_str()));
     /// # Ok::<(), ioloom::Error>(())
     /// ```
     pub fn sorted(self, yes: bool) -> Self {

@@ -177,7 +177,7 @@ pub struct Executed<L> {
     pub budget_peak_bytes: u64,
     /// Whether the run was cancelled.
     pub cancelled: bool,
-    /// Whether the work ended the run.
+    /// Whether the work ended the run before all files were done.
     pub stopped: bool,
     /// The trace, if the run was traced.
     pub trace: Option<Box<Trace>>,

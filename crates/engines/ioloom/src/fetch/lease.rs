@@ -97,7 +97,7 @@ pub(crate) fn too_large(shared: &Shared<'_>, bytes: u64) -> String {
 
 /// Returns a memory budget, in whole MiB, in which a file of `bytes` fits. In a larger budget a plan that
 /// is not pinned has more files at once: at most those of 256 MiB, whose first buffers take at most a
-/// fifth of the budget.
+/// fifth of the budget, unless each of many threads has a file ([`of_threads`]).
 fn sufficient(shared: &Shared<'_>, bytes: u64) -> u64 {
     let needed = bytes.saturating_add(1).next_multiple_of(buffer::ALIGN as u64);
     let others = match shared.plan.method {
@@ -105,8 +105,18 @@ fn sufficient(shared: &Shared<'_>, bytes: u64) -> u64 {
         _ => {
             let pinned = shared.at_once.saturating_mul(FIRST_READ);
             let most = pinned.max(FILES_OF_DEFAULT * FIRST_READ);
-            most.min(pinned.max(needed / 4 + (1 << 20)))
+            let permits = u64::from(shared.layout.permits.unwrap_or(0));
+            most.min(pinned.max(needed / 4 + (1 << 20))).max(of_threads(permits, needed))
         }
     };
     needed.saturating_add(others).next_multiple_of(1 << 20)
+}
+
+/// Returns the most that first buffers take of a budget in which `needed` bytes are left, with a file for
+/// each of `threads` and for each blocking thread, of which there is at most one per MiB. First buffers
+/// share half of the budget; rounded up, they take two thirds at most.
+fn of_threads(threads: u64, needed: u64) -> u64 {
+    let own = threads.saturating_mul(FIRST_READ);
+    let blocking = needed.saturating_add(own) / 15;
+    own.saturating_add(blocking).min(needed.saturating_mul(2))
 }

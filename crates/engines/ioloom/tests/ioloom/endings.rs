@@ -5,6 +5,7 @@ use ioloom::{Cancel, Cause, Error, FileError, OnError};
 use std::cell::RefCell;
 use std::error::Error as _;
 use std::fs;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -56,6 +57,24 @@ fn a_scope_that_ends_by_itself_is_no_cancelled_run() {
         let files = ioloom::list(std::iter::repeat_n(&paths[0], count));
         let run = files.map(|f| f.len()).scope(|results| results.take(2).count()).unwrap();
         assert_eq!((run.value, run.stopped, run.cancelled), (2, stopped, false), "{count}");
+    }
+}
+
+#[test]
+fn a_run_that_the_last_file_stops_has_left_nothing() {
+    let (_dir, paths) = make(&roots()[0], &[10; 4]);
+    for count in 1..=3 {
+        for (more, stopped) in [(0, false), (1, true)] {
+            let files = || ioloom::list(&paths[..count + more]);
+            let until = files().pin(plan("read/threads:n=1")).map_until(|f| {
+                let last = f.index() + 1 == count;
+                if last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            let run = until.run().unwrap();
+            assert_eq!((run.value.len(), run.stopped), (count, stopped), "{count} and {more}");
+            let run = files().map(|f| f.len()).take_results(count).unwrap();
+            assert_eq!((run.value.len(), run.stopped), (count, stopped), "{count} and {more}");
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod descriptors;
 mod endings;
 mod fuse;
 mod inputs;
+mod large;
 mod layout;
 mod memory;
 mod policy;

@@ -64,6 +64,27 @@ fn a_file_fits_the_budget_that_its_error_names() {
 }
 
 #[test]
+fn a_file_fits_the_budget_that_its_error_names_with_many_threads() {
+    let mut sizes = vec![100; 20];
+    sizes.push(3 << 20);
+    let (_dir, paths) = make(&roots()[0], &sizes);
+    for threads in [None, Some(1), Some(16), Some(64), Some(200)] {
+        let total = |memory| {
+            let files = ioloom::list(&paths).memory(memory);
+            let files = threads.into_iter().fold(files, |files, threads| files.threads(threads));
+            files.map(|f| f.len()).sum::<u64>()
+        };
+        for memory in [64 << 10, 1 << 20, 3 << 20, 4 << 20] {
+            let Err(error) = total(memory) else { continue };
+            let reason = error.to_string();
+            let named = reason.rsplit_once(" to ").unwrap().1;
+            let named = ioloom_model::units::parse_size(named).unwrap();
+            assert_eq!(total(named).unwrap(), (3 << 20) + 2000, "{threads:?}: {reason}");
+        }
+    }
+}
+
+#[test]
 fn all_chunks_are_read_in_little_memory() {
     let (_dir, paths) = make(&roots()[0], &[600_000; 12]);
     let want = expected(&paths);

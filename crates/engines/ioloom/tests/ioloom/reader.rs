@@ -1,8 +1,9 @@
 //! Files as a `Read`.
 
 use crate::support::{content, guarded, lacks, make, plan, roots};
-use ioloom::{Cause, Error, OnError};
+use ioloom::{Cancel, Cause, Error, OnError};
 use std::io::{BufRead, Read};
+use std::sync::Mutex;
 
 const PLANS: [&str; 5] = [
     "read/window:l=8,p=2",
@@ -109,5 +110,25 @@ fn errors_and_panics_of_readers_come_out() {
             })
         });
         assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"reader"));
+    });
+}
+
+#[test]
+fn a_reader_does_not_blame_its_file_for_the_end_of_the_run() {
+    let (_dir, paths) = make(&roots()[0], &[4 << 20; 4]);
+    guarded("a cancelled run with readers".to_owned(), move || {
+        let token = Cancel::new();
+        let said = Mutex::new(Vec::new());
+        let run = ioloom::list(&paths).cancel(&token).chunks(4096).map_reader(|_, reader| {
+            let begun = reader.read_exact(&mut [0]);
+            token.cancel();
+            if let Err(error) = begun.and_then(|()| std::io::copy(reader, &mut std::io::sink())) {
+                said.lock().unwrap().push(error.to_string());
+            }
+        });
+        assert!(matches!(run, Err(Error::Cancelled { .. })), "{run:?}");
+        let said = said.into_inner().unwrap();
+        let both = |text: &String| text.ends_with("a read failed, or the run ended");
+        assert!(!said.is_empty() && said.iter().all(both), "{said:?}");
     });
 }

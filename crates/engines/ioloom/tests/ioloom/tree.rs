@@ -456,3 +456,18 @@ fn settings_of_a_walk_that_has_ended_are_refused() {
         assert!(known().map(|f| f.len()).run().is_ok());
     }
 }
+
+#[test]
+fn sorted_files_are_in_the_order_of_the_bytes_of_their_paths() {
+    let dir = tempfile::tempdir().unwrap();
+    let names = ["a-b/x", "a.txt", "a/x", "a0/x"].map(|name| dir.path().join(name));
+    for name in &names {
+        fs::create_dir_all(name.parent().unwrap()).unwrap();
+        fs::write(name, "x").unwrap();
+    }
+    let sorted = ioloom::tree(dir.path()).sorted(true).map(|f| f.path().to_owned());
+    assert_eq!(sorted.collect().unwrap(), names);
+    let walked = ioloom::tree(dir.path()).walk().files;
+    assert_eq!(walked.len(), names.len());
+    assert!((0..names.len()).all(|index| walked.path(index) == names[index]));
+}
