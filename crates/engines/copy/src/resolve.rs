@@ -211,7 +211,9 @@ impl TargetResolver<'_> {
             _ => Err(e),
         });
         match to_real {
-            Ok(real) if real.starts_with(&source_real) => Err(into_itself(source, to)),
+            Ok(real) if real.starts_with(&source_real) || contains(attr, &real) => {
+                Err(into_itself(source, to))
+            }
             _ => Ok(()),
         }
     }
@@ -335,6 +337,20 @@ fn changes_no_name(above: &Path, to: &Path, source: Kind) -> bool {
         Kind::Regular => exists(true) && Dir::open_path_only(above).is_ok_and(is_fixed),
         _ => false,
     }
+}
+
+/// Returns true if the directory `source` is above the absolute path `to`, which can lead through a bind mount. The
+/// search ends at the root of the mount: a bind mount of a directory need not include what is mounted below.
+fn contains(source: &Attr, to: &Path) -> bool {
+    for above in to.ancestors() {
+        match attr::of_path(above, true) {
+            Ok(found) if found.identity() == source.identity() => return true,
+            Ok(found) if found.mount_root || found.device != source.device => return false,
+            // The target may not exist yet.
+            _ => {}
+        }
+    }
+    false
 }
 
 /// Returns true if a target ends with `/.` but does not exist: it cannot be created.
