@@ -321,12 +321,7 @@ impl FileTransfer<'_> {
             }
             moved => moved,
         };
-        moved.map_err(|error| match error {
-            TransferError::Unsupported(_) if mode == Mode::Range => {
-                self.refused(mode, plan::NOT_IN_KERNEL)
-            }
-            error => self.route.transfer_error(error),
-        })?;
+        moved.map_err(|error| self.route.moving_error(mode, error))?;
         Ok(mode)
     }
 
