@@ -26,10 +26,11 @@ pub fn advice(operation: Operation, error: &io::Error) -> Option<&'static str> {
         Errno::ACCESS => "run as a user with write permission on the directory",
         Errno::MFILE => "raise the limit with 'ulimit -n'",
         Errno::LOOP if matches!(operation, Operation::Stat | Operation::Access) => {
-            "remove a symbolic link that leads back to itself, or shorten the chain of links"
+            "remove a symbolic link that leads back to itself, shorten the chain of links, or use a \
+             mount without nosymfollow"
         }
         Errno::NFILE => "the system-wide limit of open files is reached: raise fs.file-max",
-        Errno::OPNOTSUPP | Errno::XDEV if operation == Operation::Clone => {
+        Errno::OPNOTSUPP | Errno::XDEV | Errno::INVAL if operation == Operation::Clone => {
             "use --reflink=auto to copy what cannot share blocks"
         }
         Errno::NOSPC => "free space or inodes on the file system",
@@ -63,6 +64,22 @@ mod tests {
         let denied = io::Error::from_raw_os_error(13);
         assert_eq!(advice(Operation::Open, &denied), Some("run as a user with permission"));
         assert!(advice(Operation::Create, &denied).unwrap().contains("write permission"));
+    }
+
+    #[test]
+    fn files_that_cannot_share_blocks_can_be_copied() {
+        // EOPNOTSUPP, EXDEV, and EINVAL for a file of btrfs without checksums.
+        for number in [95, 18, 22] {
+            let error = io::Error::from_raw_os_error(number);
+            assert!(advice(Operation::Clone, &error).unwrap().contains("--reflink=auto"));
+        }
+        assert_eq!(advice(Operation::Read, &io::Error::from_raw_os_error(22)), None);
+    }
+
+    #[test]
+    fn links_are_not_followed_on_some_mounts() {
+        let text = advice(Operation::Stat, &io::Error::from_raw_os_error(40)).unwrap();
+        assert!(text.contains("shorten the chain") && text.ends_with("without nosymfollow"));
     }
 
     #[test]

@@ -321,7 +321,7 @@ impl FileTransfer<'_> {
             }
             moved => moved,
         };
-        moved.map_err(|error| self.route.transfer_error(error))?;
+        moved.map_err(|error| self.route.moving_error(mode, error))?;
         Ok(mode)
     }
 

@@ -8,6 +8,7 @@ use crate::journal::Journal;
 use crate::links::{EarlierCopies, Identity, Links};
 use crate::meta::{MetaError, Rules};
 use crate::mode::Mode;
+use crate::new_file::number_of_hidden_dir;
 use crate::options::{CopyCounters, CopyOptions, Watcher};
 use crate::plan::Facts;
 use crate::report::{Counts, HASHES_KEPT_MAX, Hashed, ModeCounters, Tally};
@@ -51,6 +52,8 @@ pub(crate) struct CopyContext<'a> {
     pub(crate) turns: Turns,
     /// Directories that this copy creates or writes to. They are never copied themselves.
     pub(crate) written: Mutex<HashSet<(Device, u64)>>,
+    /// Numbers in the hidden names of new directories of this copy.
+    hidden_dirs: Mutex<HashSet<u64>>,
     pub(crate) verified: EvidenceCounters,
     /// The number of the first error for lack of space or quota; 0 if there was none.
     lack: AtomicI32,
@@ -107,6 +110,7 @@ impl<'a> CopyContext<'a> {
             no_unnamed: AtomicBool::new(false),
             turns: Turns::default(),
             written: Mutex::default(),
+            hidden_dirs: Mutex::default(),
             verified: EvidenceCounters::default(),
             lack: AtomicI32::new(0),
             resume: OnceLock::new(),
@@ -342,9 +346,17 @@ impl<'a> CopyContext<'a> {
         locked(&self.hashes).retain(|of| !is_one(&of.path));
     }
 
-    /// Records a directory that this copy writes to.
-    pub(crate) fn writes_into(&self, identity: (Device, u64)) {
+    /// Records a directory that this copy writes to, and its hidden name, if it has one.
+    pub(crate) fn writes_into(&self, identity: (Device, u64), hidden: Option<&CStr>) {
         locked(&self.written).insert(identity);
+        if let Some(number) = hidden.and_then(|name| number_of_hidden_dir(name.to_bytes())) {
+            locked(&self.hidden_dirs).insert(number);
+        }
+    }
+
+    /// Returns true if a name is the hidden name of a new directory of this copy.
+    pub(crate) fn is_hidden_dir(&self, name: &[u8]) -> bool {
+        number_of_hidden_dir(name).is_some_and(|it| locked(&self.hidden_dirs).contains(&it))
     }
 
     pub(crate) fn is_written(&self, identity: (Device, u64)) -> bool {

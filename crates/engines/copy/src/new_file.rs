@@ -422,6 +422,11 @@ pub(crate) fn number_of_hidden(name: &[u8]) -> Option<u64> {
     number_in(name, PART)
 }
 
+/// Returns the number in the hidden name of a directory, which can be on a remote file system.
+pub(crate) fn number_of_hidden_dir(name: &[u8]) -> Option<u64> {
+    number_of_hidden(name).or_else(|| number_in(name, REMOTE))
+}
+
 /// Returns true if a name is that of a file that only the process that created it uses.
 pub(crate) fn is_temporary(name: &[u8]) -> bool {
     number_in(name, TEMPORARY).is_some()

@@ -25,6 +25,10 @@ const MEMORY_PARTS: u64 = 2;
 /// Why blocks cannot be shared when contents are hashed.
 pub(crate) const SHARED_NOT_HASHED: &str = "shared blocks are not read, so nothing is hashed";
 
+/// Why the kernel cannot copy; known only after the first call, because some pairs of file systems work.
+pub(crate) const NOT_IN_KERNEL: &str =
+    "the kernel does not copy between these files (copy_file_range)";
+
 /// Facts about a pair of file systems and the machine.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Facts {

@@ -211,7 +211,9 @@ impl TargetResolver<'_> {
             _ => Err(e),
         });
         match to_real {
-            Ok(real) if real.starts_with(&source_real) => Err(into_itself(source, to)),
+            Ok(real) if real.starts_with(&source_real) || contains(source, attr, &real) => {
+                Err(into_itself(source, to))
+            }
             _ => Ok(()),
         }
     }
@@ -335,6 +337,27 @@ fn changes_no_name(above: &Path, to: &Path, source: Kind) -> bool {
         Kind::Regular => exists(true) && Dir::open_path_only(above).is_ok_and(is_fixed),
         _ => false,
     }
+}
+
+/// Returns true if the directory `source`, which has the attributes `attr`, is above the absolute path `to`, which can
+/// lead through a bind mount. The search ends at the root of the mount: a bind mount of a directory need not include
+/// what is mounted below. The source can also have another mount where the target is.
+fn contains(source: &Path, attr: &Attr, to: &Path) -> bool {
+    let mut nearest = None;
+    for above in to.ancestors() {
+        // The target may not exist yet.
+        let Ok(found) = attr::of_path(above, true) else { continue };
+        let (at, identity) = *nearest.get_or_insert((above, found.identity()));
+        if found.identity() == attr.identity() {
+            let inside = at.strip_prefix(above).map(|below| source.join(below));
+            let seen = inside.ok().and_then(|inside| attr::of_path(&inside, true).ok());
+            return seen.is_some_and(|seen| seen.identity() == identity);
+        }
+        if found.mount_root || found.device != attr.device {
+            return false;
+        }
+    }
+    false
 }
 
 /// Returns true if a target ends with `/.` but does not exist: it cannot be created.

@@ -163,7 +163,7 @@ pub(crate) fn copy_pieces(
             hasher = Hasher::new(HashKind::Blake3);
             moved = data::transfer_range(&job, piece.clone(), buffer, &mut hasher);
         }
-        moved.map_err(|error| route.transfer_error(error))?;
+        moved.map_err(|error| route.moving_error(job.plan.mode, error))?;
         transfer::sync_data(new).map_err(|e| route.failed_to(Operation::Sync, e))?;
         journal
             .record_piece(&path, source, &piece, &hasher.finish())

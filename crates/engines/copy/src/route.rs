@@ -5,6 +5,7 @@ use crate::error::{CopyError, Reason};
 use crate::meta::ParentAttr;
 use crate::mode::{Mode, Refused};
 use crate::options::{CopyOptions, Make};
+use crate::plan::NOT_IN_KERNEL;
 use ioloom_failure::{Operation, quoted};
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::descriptor::Descriptor;
@@ -108,6 +109,16 @@ impl Route<'_> {
         let (path, _) = (self.paths)();
         let reason = Reason::Cancelled;
         CopyError { operation: Operation::Copy, path, other: None, reason }
+    }
+
+    /// Returns the error of a transfer by this method.
+    pub(crate) fn moving_error(&self, mode: Mode, error: TransferError) -> CopyError {
+        match error {
+            TransferError::Unsupported(_) if mode == Mode::Range => {
+                self.refused(mode, NOT_IN_KERNEL)
+            }
+            error => self.transfer_error(error),
+        }
     }
 
     pub(crate) fn transfer_error(&self, error: TransferError) -> CopyError {

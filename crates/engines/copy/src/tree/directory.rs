@@ -84,7 +84,7 @@ impl Worker<'_> {
             self.sweep_existing(new, parent, &name, &target.dir);
         }
         if !target.is_hidden || target.hidden_name.is_some() {
-            self.context.writes_into(own.identity());
+            self.context.writes_into(own.identity(), target.hidden_name.as_deref());
         }
         let has_default_acl = match target.is_new {
             true => parent_attr.has_default_acl,

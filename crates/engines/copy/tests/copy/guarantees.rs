@@ -469,6 +469,10 @@ fn unsupported_methods_are_refused_and_the_others_copy_the_same_bytes() {
         assert!(report.errors[0].is_refused(), "{mode}: {}", messages(&report));
         assert!(!to.exists());
     }
+    // Some kernels copy between all file systems.
+    let options = CopyOptions { mode: Some(Mode::Range), ..CopyOptions::default() };
+    let report = one(&from, &memory.path().join("to"), &options);
+    assert!(report.errors.iter().all(CopyError::is_refused), "{}", messages(&report));
 }
 
 #[test]

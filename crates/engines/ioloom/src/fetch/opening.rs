@@ -311,7 +311,8 @@ fn check_direct<S>(cx: &mut Cx<'_, '_>, item: &Item<'_, S>) -> Result<(), FileEr
         }
         None => {
             let reason = format!(
-                "{}: the file system of {} does not support direct I/O; use a buffered method",
+                "{}: the file system of {} does not report direct I/O alignment (no DIOALIGN); use a \
+                 buffered method",
                 cx.shared.plan,
                 quoted(path)
             );

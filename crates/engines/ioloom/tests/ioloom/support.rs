@@ -170,7 +170,7 @@ pub(crate) fn errno(error: &FileError) -> Option<i32> {
 /// Reports whether a refusal is due to something that this machine may lack, and prints it.
 pub(crate) fn lacks<E>(plan: &Plan, error: &Error<E>) -> bool {
     let Error::Refused(reason) = error else { return false };
-    let missing = plan.method.is_direct() && reason.contains("does not support direct I/O")
+    let missing = plan.method.is_direct() && reason.contains("does not report direct I/O")
         || plan.method.needs_ring()
             && (reason.contains("cannot create an io_uring") || reason.contains("cannot register"));
     if missing {

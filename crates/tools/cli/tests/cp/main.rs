@@ -12,6 +12,7 @@ mod scripts;
 mod shards;
 mod together;
 mod typed;
+mod views;
 mod without_proc;
 
 use std::path::Path;

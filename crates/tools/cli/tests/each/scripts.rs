@@ -59,8 +59,14 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
         "echo x > f; $EACH f --per-file --compute sha256 -q > list
          $EACH --check list --compute sha256 --memory 128KiB
          $EACH f --per-file --compute sha256 -q --method direct:read --memory 5MB > direct 2> said
-         cmp list direct || grep -c 'does not support direct' said",
+         cmp list direct || grep -c 'does not report direct' said",
         "f: OK\n",
+    ),
+    (
+        "a file system that may support direct reads but reports no alignment",
+        "d=$(mktemp -d -p /dev/shm) || { echo 1; exit; }; echo x > $d/f
+         $EACH $d/f --method direct:read > out 2> said && echo 1 || grep -c 'alignment (no DIOALIGN)' said; rm -r $d",
+        "1\n",
     ),
     (
         "long output is printed whole",

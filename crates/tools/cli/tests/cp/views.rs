@@ -1,0 +1,58 @@
+//! Copies between two views of one directory: an overlay and its upper directory, and bind mounts.
+
+use crate::{ioloom, place, said};
+use std::process::Command;
+
+/// Runs a script in its own mounts and returns its output. Returns `None`, with a message, if this user may not mount.
+fn run(script: &str) -> Option<String> {
+    let dir = place();
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]).arg(ioloom().get_program());
+    let output = command.env("LC_ALL", "C").current_dir(dir.path()).output().ok()?;
+    let may_not = output.status.code() == Some(99) || said(&output).starts_with("unshare:");
+    if may_not {
+        println!("skipped: {}", said(&output).trim());
+    }
+    (!may_not).then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Goal: a directory that is copied into itself through an overlay ends. Its identities differ from those of the upper
+/// directory.
+#[test]
+fn a_copy_of_an_upper_directory_into_its_overlay_ends() {
+    let script = r#"
+mkdir t; mount -t tmpfs -o size=50m none t && cd t && mkdir L up wk o && echo x > L/f &&
+  mount -t overlay none -o lowerdir=L,upperdir=up,workdir=wk o || exit 99
+echo a > o/a
+timeout 20 "$0" cp -a up o/i 2> said; echo $?; cat said; ls -A o
+rm -r o/i
+timeout 20 "$0" cp -a --resume up o/i 2> said; echo $?; find o -type d | sort
+rm -r o/i o/.i.*; mkdir o/e
+timeout 20 "$0" cp -a up/. o/e 2> said; echo $?; find o -type d | sort
+rm -r o/e; mkdir o/e
+timeout 20 "$0" cp -a --resume up/. o/e 2> said; echo $?; find o -type d | sort
+"#;
+    let Some(output) = run(script) else { return };
+    let expected = "1\nioloom: cannot copy a directory, 'up', into itself, 'o/i'\na\nf\ni\n\
+                    1\no\no/i\n1\no\no/e\no/e/e\n1\no\no/e\n";
+    assert_eq!(output, expected);
+}
+
+/// Goal: a directory is not copied into itself through a bind mount, on any file system. What is mounted over a
+/// directory of the source is not part of a bind mount of the source, and a mount in the source can hide the target.
+#[test]
+fn a_copy_into_the_source_by_a_bind_mount_is_refused_before_it_starts() {
+    let script = r#"
+mkdir -p b/q/s b/m bb other; echo x > b/q/s/f
+mount --bind b bb || exit 99
+"$0" cp -a b/q/s bb/q/s/in 2>&1; echo $?; ls -A b/q/s
+mount --bind other b/m || exit 99
+"$0" cp -a bb b/m/copy 2>&1; echo $?; ls -A other/copy
+mount -t tmpfs none bb/q || exit 99
+"$0" cp -a bb b/q/copy 2>&1; echo $?; ls -A b/q/copy
+"#;
+    let Some(output) = run(script) else { return };
+    let expected = "ioloom: cannot copy a directory, 'b/q/s', into itself, 'bb/q/s/in'\n\
+                    1\nf\n0\nm\nq\n0\nm\nq\n";
+    assert_eq!(output, expected);
+}
