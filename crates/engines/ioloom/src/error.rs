@@ -273,8 +273,8 @@ impl<E> Error<E> {
     /// assert!(words().unwrap() > 10);
     /// ```
     ///
-    /// An error of the function becomes an `Error<BoxedFn>`, any other one an `Error`. `downcast` returns
-    /// them.
+    /// An error of the function becomes an `Error<`[`BoxedFn`]`>`, any other one an `Error`. `downcast`
+    /// returns them.
     ///
     /// ```
     /// let error = ioloom::files(["/nope"])
@@ -350,7 +350,8 @@ impl<E: StdError + 'static> StdError for Error<E> {
 }
 
 /// The error of a function after [`Error::into_boxed`]. A box of any error does not implement
-/// [`Error`](StdError) itself.
+/// [`Error`](StdError) itself. The text is that of the error of the function, which is also the
+/// [`source`](StdError::source), so that it can be downcast from there.
 pub struct BoxedFn(FnError);
 
 impl BoxedFn {

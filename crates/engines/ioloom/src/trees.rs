@@ -195,8 +195,8 @@ impl<'a> Files<'a, Tree> {
 
     /// Sets whether files are sorted by the bytes of their paths, as `LC_ALL=C sort` does (default: no).
     /// [`Path`] compares components: `a/x` is less than `a-b/x` there, but greater by bytes. The whole
-    /// tree is then walked before the first file is read, and its paths are in memory. [`progress`](Self::progress) reports nothing
-    /// until then.
+    /// tree is then walked before the first file is read, and its paths are in memory.
+    /// [`progress`](Self::progress) reports nothing until then.
     ///
     /// ```
     /// let names = ioloom::tree("src").sorted(true).map(|f| f.path().to_owned()).collect()?;
