@@ -34,7 +34,8 @@ pub struct Run<T, E = Infallible> {
     pub errors: Vec<FileError<E>>,
     /// Whether the function or the caller stopped the run before the end of the input. A run that they stop
     /// at the last file of a list has not been stopped early. The end of a stream, or of a walk, may not be
-    /// known yet at its last file; the run then counts as stopped.
+    /// known yet at its last file; the run then counts as stopped. A value that was computed and not wanted by
+    /// `take_results` counts, too; in a `scope`, results that were ready and not taken do not.
     pub stopped: bool,
     /// Whether the run was cancelled, under [`Files::partial`](crate::Files::partial).
     pub cancelled: bool,
