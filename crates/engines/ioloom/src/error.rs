@@ -351,7 +351,7 @@ impl<E: StdError + 'static> StdError for Error<E> {
 
 /// The error of a function after [`Error::into_boxed`]. A box of any error does not implement
 /// [`Error`](StdError) itself. The text is that of the error of the function, which is also the
-/// [`source`](StdError::source), so that it can be downcast from there.
+/// [`source`](StdError::source) and can be downcast from there.
 pub struct BoxedFn(FnError);
 
 impl BoxedFn {
