@@ -333,8 +333,8 @@ impl Answers {
     }
 }
 
-/// Returns true for a regular file and `/dev/null`, whose end has nothing to do with a signal. A closed terminal is no
-/// longer reported as one.
+/// Returns true for a regular file and `/dev/null`, which end without a signal. A closed terminal is not recognised by
+/// `isatty`, so the kinds of input that end by themselves are listed instead.
 fn ends_by_itself(input: &Stdin) -> bool {
     /// The device number of `/dev/null`.
     const NULL: (u32, u32) = (1, 3);
