@@ -290,7 +290,13 @@ impl<F: FileFn> Job<'_, F> {
     /// Runs the job and returns the values in the order of the input.
     pub fn collect(self) -> Result<Vec<F::Out>, Error<F::Error>> {
         let Self { files, function } = self;
-        Job { files: files.order(Order::Input), function }.run().map(|run| run.value)
+        let job = Job { files: files.order(Order::Input), function };
+        if F::LARGE { job.collect_holding::<InBox>() } else { job.collect_holding::<Direct>() }
+    }
+
+    fn collect_holding<H: Hold>(self) -> Result<Vec<F::Out>, Error<F::Error>> {
+        let order = self.files.order;
+        Ok(self.execute::<H, _>(&Collect)?.into_list(order, H::list::<F::Out>))
     }
 
     /// Runs the job and returns the sum of the values.
@@ -300,16 +306,12 @@ impl<F: FileFn> Job<'_, F> {
         let add = |sum: &mut Option<T>, more: T| {
             *sum = Some(sum.take().into_iter().chain([more]).sum());
         };
-        let run = self.fold(
-            || None,
-            |sum, value| add(sum, [value].into_iter().sum()),
-            |sum, other| {
-                if let Some(other) = other {
-                    add(sum, other);
-                }
-            },
-        )?;
-        Ok(run.value.unwrap_or_else(|| std::iter::empty::<T>().sum()))
+        let step = |sum: &mut Option<T>, value| add(sum, [value].into_iter().sum());
+        let sums = match F::LARGE {
+            true => self.accumulate::<InBox, _>(|| None, step)?.into_value(|sums| sums),
+            false => self.accumulate::<Direct, _>(|| None, step)?.into_value(|sums| sums),
+        };
+        Ok(sums.into_iter().flatten().sum())
     }
 
     /// Runs the job and folds the values: `init` creates the accumulator of a thread, `step` adds a
@@ -342,9 +344,7 @@ impl<F: FileFn> Job<'_, F> {
         step: impl Fn(&mut A, F::Out) + Sync,
         merge: impl Fn(&mut A, A),
     ) -> Result<Run<A, F::Error>, Error<F::Error>> {
-        let step = |all: &mut A, held: H::Of<F::Out>| step(all, H::out::<F::Out>(held));
-        let sink = Folded { init: &init, step: &step };
-        let ended = self.execute::<H, _>(&sink)?;
+        let ended = self.accumulate::<H, A>(&init, step)?;
         Ok(ended.into_run(|locals| {
             let mut locals = locals.into_iter();
             let mut all = locals.next().unwrap_or_else(&init);
@@ -353,6 +353,16 @@ impl<F: FileFn> Job<'_, F> {
             }
             all
         }))
+    }
+
+    /// Runs the job with one accumulator per thread.
+    fn accumulate<H: Hold, A: Send>(
+        self,
+        init: impl Fn() -> A + Sync,
+        step: impl Fn(&mut A, F::Out) + Sync,
+    ) -> EndedResult<A, F::Error> {
+        let step = |all: &mut A, held: H::Of<F::Out>| step(all, H::out::<F::Out>(held));
+        self.execute::<H, _>(&Folded { init: &init, step: &step })
     }
 
     /// Runs the function and passes each value to `sink`.

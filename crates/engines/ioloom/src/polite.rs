@@ -94,6 +94,11 @@ impl Polite {
         }
     }
 
+    /// Reports whether the threads of the run lower their priority.
+    pub(crate) fn lowers_priority(&self) -> bool {
+        self.wanted
+    }
+
     /// Lowers the priority of the calling thread, which reads.
     pub(crate) fn begin_thread(&self) {
         if self.wanted

@@ -297,6 +297,11 @@ impl<L, E> Ended<L, E> {
         Self { executed, errors, failed, failed_at, walked, cpus }
     }
 
+    /// Returns only the value, without measurements.
+    pub(crate) fn into_value<T>(self, values: impl FnOnce(Vec<L>) -> T) -> T {
+        values(self.executed.locals)
+    }
+
     pub(crate) fn into_run<T>(mut self, values: impl FnOnce(Vec<L>) -> T) -> Run<T, E> {
         let mut measured = self.executed.measured(usable_cores(), self.cpus);
         measured.errors = self.failed;
@@ -314,27 +319,49 @@ impl<L, E> Ended<L, E> {
 }
 
 impl<T, E> Ended<Vec<(usize, T)>, E> {
-    /// Returns the values, from which `list` makes a list. In the order of the input, a run that ended
-    /// early returns those before the first file that has no result.
+    /// Returns a run with the values, from which `list` makes a list. In the order of the input, a run that
+    /// ended early returns those before the first file that has no result.
     pub(crate) fn into_values<V>(
         mut self,
         order: Order,
         list: impl FnOnce(Vec<(usize, T)>) -> Vec<V>,
     ) -> Run<Vec<V>, E> {
-        let early = self.executed.stopped || self.executed.cancelled;
-        let mut failed_at = std::mem::take(&mut self.failed_at);
-        self.into_run(|locals| {
-            let mut values: Vec<(usize, T)> = locals.into_iter().flatten().collect();
-            if order == Order::Input {
-                values.sort_by_key(|(index, _)| *index);
-                if early {
-                    failed_at.sort_unstable();
-                    values.truncate(before_gap(&values, &failed_at));
-                }
-            }
-            list(values)
-        })
+        let failed_at = self.known_failures();
+        self.into_run(|locals| list(in_order(locals, order, failed_at)))
     }
+
+    /// Returns only the values, as [`Ended::into_values`] does.
+    pub(crate) fn into_list<V>(
+        mut self,
+        order: Order,
+        list: impl FnOnce(Vec<(usize, T)>) -> Vec<V>,
+    ) -> Vec<V> {
+        let failed_at = self.known_failures();
+        list(in_order(self.executed.locals, order, failed_at))
+    }
+
+    /// Returns the positions of the files that failed, if the run ended early.
+    fn known_failures(&mut self) -> Option<Vec<usize>> {
+        let failed_at = std::mem::take(&mut self.failed_at);
+        (self.executed.stopped || self.executed.cancelled).then_some(failed_at)
+    }
+}
+
+/// Returns the values of all threads in an order. `failed_at`: of a run that ended early.
+fn in_order<T>(
+    locals: Vec<Vec<(usize, T)>>,
+    order: Order,
+    failed_at: Option<Vec<usize>>,
+) -> Vec<(usize, T)> {
+    let mut values: Vec<(usize, T)> = locals.into_iter().flatten().collect();
+    if order == Order::Input {
+        values.sort_by_key(|(index, _)| *index);
+        if let Some(mut failed_at) = failed_at {
+            failed_at.sort_unstable();
+            values.truncate(before_gap(&values, &failed_at));
+        }
+    }
+    values
 }
 
 /// Returns how many values are before the first position that has neither a value nor a failure.

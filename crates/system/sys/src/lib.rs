@@ -24,6 +24,7 @@ pub mod disks;
 pub mod extents;
 pub mod fault;
 pub mod file;
+pub mod helper;
 pub mod inode_flags;
 pub mod linked;
 pub mod make;

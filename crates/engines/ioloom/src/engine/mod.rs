@@ -14,6 +14,7 @@ mod alternating;
 mod blocking;
 mod blocking_crew;
 mod choice;
+mod few_files;
 #[cfg(test)]
 mod kept;
 mod limits;

@@ -9,7 +9,7 @@
 //! More threads start only when the running ones wait for reads (`control::Ramp`): workers of a
 //! window of calls that block, and blocking threads once files turn up whose filesystem does not
 //! support `RWF_NOWAIT`. With everything in the page cache that never happens. The calling thread
-//! watches, and reports progress.
+//! watches, and reports progress; over a few files, it is the first worker (`few_files`).
 
 use super::blocking_crew::BlockingCrew;
 use super::pilot::Pilot;
@@ -17,7 +17,7 @@ use super::read_waits::ReadWaits;
 use super::sharing::Sharing;
 use super::traced::{Sampled, Traced};
 use super::work::{Executed, ProgressNow, RunOptions, Work, Worker};
-use super::{blocking, looped, ready, roles, traced};
+use super::{blocking, few_files, looped, ready, roles, traced};
 use crate::error::{Error, START_THREAD};
 use crate::fetch;
 use crate::shared::Shared;
@@ -32,7 +32,7 @@ use ioloom_sys::proc::{self, UsageOf};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::{Condvar, Mutex};
+use std::sync::{Condvar, Mutex, OnceLock};
 use std::thread::{Scope, ScopedJoinHandle, Thread};
 use std::time::Duration;
 
@@ -70,20 +70,29 @@ fn first_of_short_list(at_once: usize, files: usize) -> usize {
     at_once.min(files.max(2))
 }
 
+fn name_of(role: Role, number: usize) -> String {
+    format!("ioloom-{}-{number}", role.name())
+}
+
 /// The result of a thread; `None` after a panic.
-type ThreadResult<L> = Option<(ThreadReport, L, u64)>;
+pub(super) type ThreadResult<L> = Option<(ThreadReport, L, u64)>;
+
+/// The handles of started threads.
+pub(super) type Handles<'scope, L> = Vec<ScopedJoinHandle<'scope, ThreadResult<L>>>;
 
 /// What every thread of a run needs.
-struct Threads<'e, W: Work> {
-    shared: &'e Shared<'e>,
+pub(super) struct Threads<'e, W: Work> {
+    pub(super) shared: &'e Shared<'e>,
     roles: &'e [Role],
-    options: &'e RunOptions<'e>,
+    pub(super) options: &'e RunOptions<'e>,
     work: &'e W,
-    gate: &'e Gate,
+    pub(super) gate: &'e Gate,
     queues: &'e roles::Queues<'e, W::State>,
     ready: &'e ready::Ready<'e, W::State>,
-    main: &'e Thread,
-    traced: Option<&'e Traced>,
+    /// The thread that watches the others, once it is known.
+    pub(super) watcher: &'e OnceLock<Thread>,
+    pub(super) left: &'e few_files::Left<W::Local>,
+    pub(super) traced: Option<&'e Traced>,
 }
 
 impl<W: Work> Clone for Threads<'_, W> {
@@ -105,7 +114,7 @@ pub(super) fn run<W: Work>(
     let queues = roles::Queues::new(shared);
     let workers = shared.layout.max_of(Role::Worker) as usize;
     let ready = ready::Ready::new(workers, shared.gauges.clone());
-    let main = std::thread::current();
+    let (watcher, left) = (OnceLock::new(), few_files::Left::default());
     // Blocking threads seldom start, so that a trace need not reserve space for all of them.
     let recorded = roles.len() - shared.layout.max_of(Role::Blocking) as usize * 3 / 4;
     let traced = options.tracing.map(|wanted| Traced::start(wanted, recorded)).transpose()?;
@@ -117,7 +126,8 @@ pub(super) fn run<W: Work>(
         gate: &gate,
         queues: &queues,
         ready: &ready,
-        main: &main,
+        watcher: &watcher,
+        left: &left,
         traced: traced.as_ref(),
     };
     let Finished { locals, reports, start, ended, usage, sampled, tuned } = run_threads(threads);
@@ -167,14 +177,36 @@ pub(super) fn run<W: Work>(
 }
 
 /// The results of all threads; times are on the monotonic clock.
-struct Finished<L> {
+pub(super) struct Finished<L> {
     locals: Vec<L>,
     reports: Vec<ThreadReport>,
-    start: u64,
+    pub(super) start: u64,
     ended: u64,
     usage: UsageDelta,
     sampled: Sampled,
-    tuned: Option<Tuned>,
+    pub(super) tuned: Option<Tuned>,
+}
+
+impl<L> Finished<L> {
+    /// Adds the result of a thread.
+    pub(super) fn add(&mut self, result: ThreadResult<L>) {
+        let Some((report, local, end)) = result else { return };
+        self.ended = self.ended.max(end);
+        self.reports.push(report);
+        self.locals.push(local);
+    }
+
+    /// Waits for threads and adds their results.
+    pub(super) fn join(&mut self, handles: Handles<'_, L>) {
+        for handle in handles {
+            self.add(handle.join().expect("panics are caught"));
+        }
+    }
+
+    /// Sets the resources used since `before`.
+    pub(super) fn used(&mut self, before: &Usage) {
+        self.usage = Usage::used_since(before, self.ended.saturating_sub(self.start));
+    }
 }
 
 /// Runs the threads from the start gate to the end of the last one.
@@ -189,10 +221,15 @@ fn run_threads<W: Work>(threads: Threads<'_, W>) -> Finished<W::Local> {
         sampled: Vec::new(),
         tuned: None,
     };
-    let _watched = options.cancel.wakes(threads.main.clone());
     std::thread::scope(|scope| {
-        let mut crew = Crew::new(threads);
         let mut handles = Vec::new();
+        if few_files::applies(threads) {
+            few_files::run(threads, scope, &mut all);
+            return;
+        }
+        let watcher = threads.watcher.get_or_init(std::thread::current);
+        let _watched = options.cancel.wakes(watcher.clone());
+        let mut crew = Crew::new(threads);
         let mut start = |numbers: Range<usize>| threads.start(scope, numbers, &mut handles);
         // A single worker has no other to wait for. Its start is then part of the run, and two waits of
         // one thread for another, which take longer than reading two small files, are not.
@@ -220,23 +257,18 @@ fn run_threads<W: Work>(threads: Threads<'_, W>) -> Finished<W::Local> {
             shared.fail(Error::System { operation: START_THREAD, source });
         }
         threads.watch(&mut crew, &mut before, &mut start);
-        all.tuned = crew.pilot.take().map(|pilot| pilot.finish(shared.polite.effect()));
-        for handle in handles {
-            let out = handle.join().expect("panics are caught");
-            let Some((report, local, end)) = out else { continue };
-            all.ended = all.ended.max(end);
-            all.reports.push(report);
-            all.locals.push(local);
-        }
+        all.tuned = crew.tuned();
+        all.join(handles);
         assert_eq!(shared.live.load(Ordering::Acquire), 0, "no thread outlives the measurements");
-        all.usage = Usage::used_since(&before, all.ended.saturating_sub(all.start));
+        all.used(&before);
         all.sampled = sampler.map(GaugeSampler::stop).unwrap_or_default();
     });
+    threads.left.add_to(&mut all);
     all
 }
 
 /// The threads that run, and when to start more of them.
-struct Crew<'e> {
+pub(super) struct Crew<'e> {
     shared: &'e Shared<'e>,
     /// Threads that start without waits: one per permit, or all.
     at_once: usize,
@@ -257,7 +289,7 @@ struct Crew<'e> {
 }
 
 impl<'e> Crew<'e> {
-    fn new<W: Work>(threads: Threads<'e, W>) -> Self {
+    pub(super) fn new<W: Work>(threads: Threads<'e, W>) -> Self {
         let shared = threads.shared;
         let layout = &shared.layout;
         let workers_max = (layout.threads_max() - layout.max_of(Role::Blocking)) as usize;
@@ -300,6 +332,16 @@ impl<'e> Crew<'e> {
     fn begin(&mut self, start: &mut impl FnMut(Range<usize>)) {
         let first = if self.shared.on_demand { 1 } else { self.at_once };
         self.grow(first, start);
+    }
+
+    /// Notes that the calling thread is the first worker.
+    pub(super) fn first_has_started(&mut self) {
+        self.started = 1;
+    }
+
+    /// Ends the controller, if the plan has one, and returns what it did.
+    pub(super) fn tuned(&mut self) -> Option<Tuned> {
+        self.pilot.take().map(|pilot| pilot.finish(self.shared.polite.effect()))
     }
 
     fn grow(&mut self, to: usize, start: &mut impl FnMut(Range<usize>)) {
@@ -375,37 +417,22 @@ impl<'e> Crew<'e> {
 
 impl<'e, W: Work> Threads<'e, W> {
     /// Starts the threads with these numbers.
-    fn start<'scope>(
+    pub(super) fn start<'scope>(
         self,
         scope: &'scope Scope<'scope, 'e>,
         numbers: Range<usize>,
-        handles: &mut Vec<ScopedJoinHandle<'scope, ThreadResult<W::Local>>>,
+        handles: &mut Handles<'scope, W::Local>,
     ) {
         for number in numbers {
             if self.shared.no_more_threads.load(Ordering::Relaxed) {
                 return;
             }
             let role = self.roles[number];
-            let name = format!("ioloom-{}-{number}", role.name());
+            let name = name_of(role, number);
             let shared = self.shared;
-            shared.live.fetch_add(1, Ordering::AcqRel);
-            if role == Role::Worker {
-                shared.window.joins();
-                self.ready.joins();
-            }
-            if role == Role::Blocking {
-                shared.blocking.starts();
-            }
-            let builder = std::thread::Builder::new().name(name.clone());
-            let spawned = builder.spawn_scoped(scope, move || {
-                // Catches panics of the caller's other code: accumulators, path iterators.
-                let out = catch_unwind(AssertUnwindSafe(|| self.thread(number, role, name)));
-                let out = out.map_err(|payload| shared.panicked(payload)).ok();
-                if shared.live.fetch_sub(1, Ordering::AcqRel) == 1 {
-                    self.main.unpark();
-                }
-                out
-            });
+            self.joins(role);
+            let builder = std::thread::Builder::new().name(name);
+            let spawned = builder.spawn_scoped(scope, move || self.caught(number));
             match spawned {
                 Ok(handle) => handles.push(handle),
                 Err(_) if shared.fewer_threads && !handles.is_empty() => {
@@ -418,6 +445,34 @@ impl<'e, W: Work> Threads<'e, W> {
                 }
             }
         }
+    }
+
+    /// Counts a thread that is about to run.
+    pub(super) fn joins(self, role: Role) {
+        let shared = self.shared;
+        shared.live.fetch_add(1, Ordering::AcqRel);
+        if role == Role::Worker {
+            shared.window.joins();
+            self.ready.joins();
+        }
+        if role == Role::Blocking {
+            shared.blocking.starts();
+        }
+    }
+
+    /// Runs a thread on the calling one. Catches panics of the caller's other code: accumulators, path
+    /// iterators.
+    pub(super) fn caught(self, number: usize) -> ThreadResult<W::Local> {
+        let (shared, role) = (self.shared, self.roles[number]);
+        let out =
+            catch_unwind(AssertUnwindSafe(|| self.thread(number, role, name_of(role, number))));
+        let out = out.map_err(|payload| shared.panicked(payload)).ok();
+        if shared.live.fetch_sub(1, Ordering::AcqRel) == 1
+            && let Some(watcher) = self.watcher.get()
+        {
+            watcher.unpark();
+        }
+        out
     }
 
     /// Takes back the counts of a thread that the system refused to start, in a run whose other threads
@@ -486,7 +541,12 @@ impl<'e, W: Work> Threads<'e, W> {
     }
 
     /// Starts threads as they are needed and reports progress, once more when the last thread has ended.
-    fn watch(self, crew: &mut Crew<'e>, before: &mut Usage, start: &mut impl FnMut(Range<usize>)) {
+    pub(super) fn watch(
+        self,
+        crew: &mut Crew<'e>,
+        before: &mut Usage,
+        start: &mut impl FnMut(Range<usize>),
+    ) {
         let shared = self.shared;
         let mut progress = self.options.progress;
         let start_ns = monotonic_ns();
@@ -528,7 +588,7 @@ impl<'e, W: Work> Threads<'e, W> {
 
 /// The start gate: threads set themselves up, then all begin at one moment.
 #[derive(Default)]
-struct Gate {
+pub(super) struct Gate {
     state: Mutex<(usize, Option<u64>)>,
     changed: Condvar,
 }
@@ -554,7 +614,7 @@ impl Gate {
         }
     }
 
-    fn open(&self, start_ns: u64) {
+    pub(super) fn open(&self, start_ns: u64) {
         let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         assert!(state.1.is_none(), "all threads start at one moment, from which times count");
         state.1 = Some(start_ns);

@@ -1,0 +1,129 @@
+//! Runs over a few files: the calling thread is the first worker.
+//!
+//! Starting a thread takes longer than reading a few small files, and so does every wait of one
+//! thread for another. So the calling thread works at once. Another thread watches: it starts more
+//! workers if files wait, and wakes those that rest if the run is cancelled. It starts and ends
+//! while the calling thread works, so that a run over two small files waits for one thread at most.
+//!
+//! Runs that are traced or sampled, that report progress (from the calling thread) or that lower the
+//! priority of their threads do not run this way.
+
+use super::threads::{Crew, Finished, Handles, ThreadResult, Threads};
+use super::work::Work;
+use crate::error::{Error, START_THREAD};
+use ioloom_model::Tuned;
+use ioloom_model::layout::Role;
+use ioloom_observe::{Detail, Usage};
+use ioloom_sys::clock::monotonic_ns;
+use ioloom_sys::helper;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+use std::thread::{Builder, Scope, ScopedJoinHandle};
+
+/// Most files of a list that runs this way.
+const FEW: usize = 16;
+const WATCHER: &str = "ioloom-watcher";
+/// Age of a run at which the watcher begins to sleep: about what a few small files take.
+const SPIN_NS: u64 = 100_000;
+
+/// Reports whether a run is one of these.
+pub(super) fn applies<W: Work>(threads: Threads<'_, W>) -> bool {
+    let (shared, options) = (threads.shared, threads.options);
+    shared.on_demand
+        && shared.source.len().is_some_and(|files| files <= FEW)
+        && matches!(options.detail, Detail::Totals)
+        && !options.sample
+        && options.progress.is_none()
+        && threads.traced.is_none()
+        && !shared.polite.lowers_priority()
+}
+
+/// What the watcher leaves, if it had something to do.
+pub(super) struct Left<L>(Mutex<Option<State<L>>>);
+
+struct State<L> {
+    results: Vec<ThreadResult<L>>,
+    before: Usage,
+    tuned: Option<Tuned>,
+}
+
+impl<L> Default for Left<L> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+impl<L> Left<L> {
+    fn leave(&self, state: State<L>) {
+        *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(state);
+    }
+
+    /// Adds what the watcher has left, after its end, to the results of a run.
+    pub(super) fn add_to(&self, all: &mut Finished<L>) {
+        let state = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        let Some(State { results, before, tuned }) = state else { return };
+        results.into_iter().for_each(|result| all.add(result));
+        all.tuned = tuned;
+        all.used(&before);
+    }
+}
+
+/// Runs the first worker on the calling thread, and the watcher on another.
+pub(super) fn run<'scope, 'e, W: Work>(
+    threads: Threads<'e, W>,
+    scope: &'scope Scope<'scope, 'e>,
+    all: &mut Finished<W::Local>,
+) {
+    let shared = threads.shared;
+    let before = Usage::begin();
+    all.start = monotonic_ns();
+    threads.gate.open(all.start);
+    if let Err(source) = shared.source.start() {
+        shared.fail(Error::System { operation: START_THREAD, source });
+    }
+    threads.joins(Role::Worker);
+    let (start_ns, of_watcher) = (all.start, before.clone());
+    let watch = move || watch(threads, scope, of_watcher.clone(), start_ns);
+    let result = helper::with_help(&watch, || threads.caught(0)).unwrap_or_else(|| {
+        let builder = Builder::new().name(WATCHER.to_owned());
+        if builder.spawn_scoped(scope, watch).is_err() {
+            // The calling thread does all the work.
+            shared.no_more_threads.store(true, Ordering::Relaxed);
+        }
+        threads.caught(0)
+    });
+    all.add(result);
+    // Unless the watcher leaves more.
+    all.tuned = Crew::new(threads).tuned();
+    all.used(&before);
+}
+
+/// Watches the calling thread and starts more if files wait.
+fn watch<'scope, 'e, W: Work>(
+    threads: Threads<'e, W>,
+    scope: &'scope Scope<'scope, 'e>,
+    mut before: Usage,
+    start_ns: u64,
+) {
+    let shared = threads.shared;
+    while shared.live.load(Ordering::Acquire) != 0 {
+        if monotonic_ns() >= start_ns.saturating_add(SPIN_NS) {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    if shared.live.load(Ordering::Acquire) == 0 {
+        return;
+    }
+    let thread = threads.watcher.get_or_init(std::thread::current);
+    let _watched = threads.options.cancel.wakes(thread.clone());
+    let mut crew = Crew::new(threads);
+    crew.first_has_started();
+    let mut handles = Handles::new();
+    let mut start = |numbers: Range<usize>| threads.start(scope, numbers, &mut handles);
+    threads.watch(&mut crew, &mut before, &mut start);
+    let join = |handle: ScopedJoinHandle<'_, _>| handle.join().expect("panics are caught");
+    let results = handles.into_iter().map(join).collect();
+    threads.left.leave(State { results, before, tuned: crew.tuned() });
+}
