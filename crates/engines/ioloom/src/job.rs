@@ -27,7 +27,8 @@ pub struct Chunks<'a> {
 }
 
 impl<'a, K> Files<'a, K> {
-    /// Sets the function to run on each whole file. It borrows the bytes for the call.
+    /// Sets the function to run on each whole file. It borrows the bytes for the call, and may run on the calling
+    /// thread.
     pub fn map<T, F>(self, f: F) -> Job<'a, Whole<F, Plain>>
     where
         T: Send,
