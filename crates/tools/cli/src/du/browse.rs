@@ -13,7 +13,7 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::StopSignals;
 use crate::out::{columns_of, fitted, readable};
 use ioloom_du::remove::{Entry, RemoveError, remove};
-use ioloom_du::tree::Kind;
+use ioloom_du::tree::{Excluded, Kind};
 use ioloom_du::{Measure, Scan, Tree};
 use ioloom_failure::reason;
 use ioloom_model::units::{format_counted, format_size};
@@ -158,6 +158,15 @@ fn read_only(args: &DuArgs, interrupted: bool) -> Option<&'static str> {
         Some("excluded entries would be removed; scan without --exclude")
     } else {
         None
+    }
+}
+
+/// Returns the flag of an entry that an import excludes, as in ncdu.
+const fn excluded_flag(why: Excluded) -> char {
+    match why {
+        Excluded::Pattern => '<',
+        Excluded::OtherFileSystem => '>',
+        Excluded::KernelFileSystem | Excluded::Firmlink => '^',
     }
 }
 
@@ -524,10 +533,12 @@ impl Browser {
         let part = if whole == 0 { 0.0 } else { value as f64 / whole as f64 };
         let arrow = if chosen { '>' } else { ' ' };
         let mark = if self.marked.contains(&at) { '*' } else { ' ' };
-        let flag = match (node.unreadable, node.shared_bytes > 0, node.kind) {
+        let excluded = node.excluded.map(excluded_flag);
+        let flag = match (excluded, node.unreadable, node.shared_bytes > 0, node.kind) {
             _ if self.partial.contains(&at) => '?',
-            (true, ..) => '!',
-            (_, true, _) => 'H',
+            (Some(flag), ..) => flag,
+            (_, true, ..) => '!',
+            (_, _, true, _) => 'H',
             (.., Kind::Symlink) => '@',
             _ => ' ',
         };

@@ -10,7 +10,7 @@ use crate::{out, standard_input, stderr};
 use ioloom_du::scan::{ERRORS_KEPT_MAX, ScanError, ScanProgress, Scanner};
 use ioloom_du::{Scan, ncdu};
 use ioloom_failure::{Operation, PathError, quoted, reason};
-use ioloom_model::units::{format_count, format_size};
+use ioloom_model::units::{format_count, format_counted, format_size};
 use ioloom_walk::TablesUse;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -162,7 +162,18 @@ pub(super) fn import(file: &Path) -> Result<Scan, Failure> {
     let roots = vec![tree];
     let scan = Scan { errors, errors_count, roots, started_unix_s, ..Scan::default() };
     print_errors_of(&scan);
+    if let Some(note) = excluded_note(file, &scan) {
+        stderr::message(&note);
+    }
     Ok(scan)
+}
+
+/// Returns how many entries an import excludes, which its sizes do not show.
+fn excluded_note(file: &Path, scan: &Scan) -> Option<String> {
+    let nodes = scan.roots.iter().flat_map(|tree| tree.nodes());
+    let count = nodes.filter(|node| node.excluded.is_some()).count() as u64;
+    let entries = format_counted(count, "entry", "entries");
+    (count > 0).then(|| format!("{} records {entries} as excluded; see --json", quoted(file)))
 }
 
 /// Prints the messages of errors; `more` is the number of those without a message.
