@@ -198,7 +198,8 @@ pub(crate) struct DuArgs {
 
     /// Read NUL-separated arguments from a file
     ///
-    /// Use - for standard input. The first 65,536 names are read before the scan starts.
+    /// Use - for standard input. Up to 65,536 names are read before the scan starts, or those before a
+    /// pipe pauses.
     #[arg(long, value_name = "FILE", value_parser = path_or_empty())]
     pub(crate) files0_from: Option<PathBuf>,
 

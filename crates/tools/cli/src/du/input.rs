@@ -37,17 +37,22 @@ pub(super) fn scan(args: &DuArgs, lines: &Lines, print: bool) -> Result<Scan, Fa
     };
     signals.share();
     let may_block = || progress.walking.load(Ordering::Relaxed) || reading.load(Ordering::Relaxed);
-    let scan = || scan_all(args, (lines, print), operands_of(args, &reading)?, &signals, &progress);
+    // Of one directory, the end of a list decides whether it is exported.
+    let prompt = print && args.export_ncdu.is_none();
+    let operands = || operands_of(args, prompt, &reading);
+    let scan = || scan_all(args, (lines, print), operands()?, &signals, &progress);
     unless_stuck(&signals.flag, may_block, stuck, scan)
 }
 
-/// Returns the operands, and the rest of a long list of them. `reading` is true while the list is being read.
+/// Returns the operands, and the rest of a list of them that is long, or that pauses if they are scanned promptly.
+/// `reading` is true while the list is being read.
 fn operands_of(
     args: &DuArgs,
+    prompt: bool,
     reading: &Arc<AtomicBool>,
 ) -> Result<(Vec<Operand>, Option<List>), Failure> {
     let (operands, further) = match &args.files0_from {
-        Some(file) => List::open(file, &args.paths, reading.clone())?.begin(),
+        Some(file) => List::open(file, &args.paths, reading.clone())?.begin(prompt),
         None => (operands::given(&args.paths), None),
     };
     if (operands.len() != 1 || further.is_some()) && args.export_ncdu.is_some() {
