@@ -84,6 +84,8 @@ pub struct Entry<'a> {
     pub path: &'a [u8],
     /// The inode that was scanned.
     pub id: FileId,
+    /// Whether it was a directory: file systems soon reuse the numbers of removed inodes.
+    pub is_directory: bool,
     /// A directory at or below the path that was on another device during the scan, relative to the root.
     pub other_device: Option<&'a [u8]>,
 }
@@ -122,10 +124,11 @@ fn check(
     let c_name = CString::new(name).map_err(|e| call(Operation::Stat, path)(e.into()))?;
     let meta =
         parent.meta_at(&c_name, false, Fields::MOUNT).map_err(call(Operation::Stat, path))?;
-    if FileId::new(meta.device, meta.inode) != entry.id {
+    let is_directory = meta.kind == Kind::Directory;
+    if FileId::new(meta.device, meta.inode) != entry.id || is_directory != entry.is_directory {
         return Err(RemoveError::Changed(as_path(path).to_owned()));
     }
-    if meta.kind != Kind::Directory {
+    if !is_directory {
         return if stop() {
             Err(RemoveError::NotBegun(as_path(path).to_owned()))
         } else {
@@ -379,7 +382,7 @@ mod tests {
     }
 
     fn entry(path: &[u8], id: FileId) -> Entry<'_> {
-        Entry { path, id, other_device: None }
+        Entry { path, id, is_directory: path != b"link", other_device: None }
     }
 
     fn id(path: &Path) -> FileId {
@@ -419,6 +422,16 @@ mod tests {
         let error = remove(temp.path(), b"t", seen).unwrap_err();
         assert!(matches!(error, RemoveError::Changed(_)), "{error}");
         assert!(temp.path().join("old").exists());
+    }
+
+    #[test]
+    fn a_directory_with_the_inode_of_a_removed_file_stays() {
+        let temp = tempfile::tempdir().unwrap();
+        fs::create_dir(temp.path().join("t")).unwrap();
+        let file = Entry { is_directory: false, ..entry(b"t", id(&temp.path().join("t"))) };
+        let error = super::remove(temp.path(), &file, &mut || false).unwrap_err();
+        assert!(matches!(error, RemoveError::Changed(_)) && !error.may_be_partial(), "{error}");
+        assert!(temp.path().join("t").exists());
     }
 
     #[test]

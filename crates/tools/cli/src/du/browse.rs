@@ -454,6 +454,7 @@ impl Browser {
         let entry = Entry {
             path: &below,
             id: self.tree.nodes()[at].id,
+            is_directory: self.tree.nodes()[at].kind == Kind::Directory,
             other_device: other_device.as_deref(),
         };
         remove(Path::new(OsStr::from_bytes(&root)), &entry, &mut *self.stops)
