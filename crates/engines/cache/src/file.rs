@@ -199,10 +199,17 @@ pub(crate) fn load_until(
         // Every byte has just been read, but residency cannot be queried.
         _ if stop.load(Ordering::Relaxed) => None,
         None => Some(Incomplete::Unknown),
-        Some(resident) if resident < loadable_pages(&open, &after) => Some(Incomplete::Reclaimed),
+        Some(resident) if at_most(&after, resident) < loadable_pages(&open, &after) => {
+            Some(Incomplete::Reclaimed)
+        }
         Some(_) => None,
     };
     Ok((before, after, incomplete))
+}
+
+/// Returns how many pages may be resident: an estimate leaves out pages in holes.
+fn at_most(state: &State, resident: u64) -> u64 {
+    state.resident_between.map_or(resident, |(_, high)| high)
 }
 
 /// Returns the number of pages that reading a file makes resident: all, except that a file system in memory
