@@ -360,10 +360,25 @@ impl Json<'_> {
             let next = next.and_then(|v| v.checked_add(u64::from(digit - b'0')));
             value = Some(next.ok_or_else(|| self.wrong("number too large"))?);
         }
+        let value = value.ok_or_else(|| self.wrong("missing number"))?;
+        if self.look()? == Some(b'.') {
+            self.take();
+            while let Some(b'0'..=b'9') = self.look()? {
+                self.take();
+            }
+        }
+        match self.look()? {
+            Some(b'e' | b'E') => Err(self.wrong("number with an exponent")),
+            _ => Ok(value),
+        }
+    }
+
+    /// Skips any number.
+    fn skip_number(&mut self) -> Result<(), ImportError> {
         while let Some(b'.' | b'e' | b'E' | b'+' | b'-' | b'0'..=b'9') = self.look()? {
             self.take();
         }
-        value.ok_or_else(|| self.wrong("missing number"))
+        Ok(())
     }
 
     /// Reads the information about the program; returns the time in it, or 0.
@@ -496,13 +511,7 @@ impl Json<'_> {
                     self.take();
                     continue;
                 }
-                b'-' => {
-                    self.take();
-                    self.number()?;
-                }
-                b'0'..=b'9' => {
-                    self.number()?;
-                }
+                b'-' | b'0'..=b'9' => self.skip_number()?,
                 b'a'..=b'z' => {
                     self.word()?;
                 }

@@ -27,6 +27,8 @@ fn ncdu_exports_are_read() {
     let total = tree.root().total;
     assert_eq!((total.apparent_bytes, total.disk_bytes, total.inodes), (8202, 12288, 3));
     assert_eq!(tree.root().shared_bytes, 4096, "a third link is elsewhere");
+    let parts = b"[1,0,{},[{\"name\":\"x\",\"asize\":7.25,\"mtime\":-99999999999999999999.5}]]";
+    assert_eq!(read(parts).unwrap().root().total.apparent_bytes, 7);
     assert_eq!(tree.name(1), b"aA\"\xff");
     assert!(tree.nodes()[3].unreadable);
     assert_eq!(tree.nodes()[3].total.by(Measure::Disk), 4096, "the first path is charged");
@@ -127,6 +129,7 @@ fn faults_are_reported_with_their_offset() {
         b"[1,0,{},[{\"name\":\"x\"},{\"name\":\"a/b\"}]]",
         b"[1,0,{},[{\"name\":\"x\"},{\"name\":\"..\"}]]",
         b"[1,0,{},[{\"name\":\"x\",\"asize\":99999999999999999999}]]",
+        b"[1,0,{},[{\"name\":\"x\",\"asize\":1e3}]]",
         b"[1,0,{},[{\"name\":\"x\"}]",
         b"[1,0,{},[{\"name\":\"x\"}]] x",
         b"[1,0,{},[{\"name\":\"x\\ud800\"}]]",
