@@ -250,7 +250,7 @@ impl Show {
             let (files, size) = (counted(total.unknown_files), size_of(total.unknown_pages));
             note(format!(
                 "unknown: {files} with {size}, for which this user can query neither the kernel nor the \
-                 file system; run as their owner or as root."
+                 file system; run as their owner or as root. On overlayfs, query the files of the layers."
             ));
         }
     }
