@@ -1,7 +1,7 @@
-//! Pages without data. A non-blocking read of one succeeds, whether or not the page is resident, as its zeros need no
-//! device.
+//! Pages that need no device: those in holes, and those of files whose data is in the metadata of the file system. A
+//! non-blocking read of one succeeds, whether or not the page is resident.
 
-use ioloom_sys::{proc, transfer};
+use ioloom_sys::{extents, proc, transfer};
 use std::ops::Range;
 use std::os::fd::AsFd;
 
@@ -13,7 +13,7 @@ pub(crate) struct Holes {
 }
 
 impl Holes {
-    /// Returns whether a page is in a hole. False if the file system does not know.
+    /// Returns whether a page is in a hole or in the metadata. False if the file system does not report it.
     pub(crate) fn contain(&mut self, file: impl AsFd, page: u64) -> bool {
         let page_bytes = proc::page_bytes();
         let (start, end) = (page * page_bytes, (page + 1) * page_bytes);
@@ -23,9 +23,12 @@ impl Holes {
         {
             return end <= data.start;
         }
-        let Ok(found) = transfer::next_data(file, start) else { return false };
+        let Ok(found) = transfer::next_data(&file, start) else { return false };
         let data = found.unwrap_or(u64::MAX..u64::MAX);
         let is_hole = end <= data.start;
+        if page == 0 && !is_hole && data.end <= end && extents::is_inline(&file).unwrap_or(false) {
+            return true;
+        }
         self.known = Some((start, data));
         is_hole
     }

@@ -242,8 +242,8 @@ impl Show {
             let files = counted(total.sampled_files);
             note(format!(
                 "~ estimated: the kernel reports pages only to owners and users with write permission. \
-                 In {files}, up to 256 pages each were probed with non-blocking reads. Pages in holes do \
-                 not count, as these reads find them in any case."
+                 In {files}, up to 256 pages each were probed with non-blocking reads. Pages in holes, \
+                 and files stored in metadata, do not count, as these reads find them in any case."
             ));
         }
         if total.unknown_files > 0 {
