@@ -32,6 +32,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
 /// Columns of a terminal from which entries have bars. On a narrower one, they would leave no room for names.
 const BARS_FROM: usize = 60;
@@ -72,6 +73,8 @@ struct Browser {
     /// Why removal is disabled; `None` if it is enabled.
     read_only: Option<&'static str>,
     complete: bool,
+    /// When it was created, after the scan.
+    opened: SystemTime,
     colour: bool,
     /// Whether the screen must be drawn from scratch.
     redraw: bool,
@@ -191,6 +194,7 @@ impl Browser {
             message: String::new(),
             read_only,
             complete,
+            opened: SystemTime::now(),
             colour: false,
             redraw: false,
             done: false,
@@ -455,6 +459,7 @@ impl Browser {
             path: &below,
             id: self.tree.nodes()[at].id,
             is_directory: self.tree.nodes()[at].kind == Kind::Directory,
+            scanned: self.opened,
             other_device: other_device.as_deref(),
         };
         remove(Path::new(OsStr::from_bytes(&root)), &entry, &mut *self.stops)
