@@ -73,7 +73,7 @@ pub fn state(file: impl AsFd, offset: u64, len: u64) -> io::Result<Option<CacheS
 
 /// Reports whether a file of another file system, which the kernel does not query, has the pages of this one. False
 /// if the call fails.
-fn is_layered(file: impl AsFd) -> bool {
+pub(crate) fn is_layered(file: impl AsFd) -> bool {
     const OVERLAYFS: i64 = 0x794c_7630;
     const AUFS: i64 = 0x6175_6673;
     let found = call("fstatfs", || Ok(rustix::fs::fstatfs(&file)?));
