@@ -7,7 +7,7 @@
 //! cachestat also counts readahead in progress. Readahead is requested one window in advance to
 //! keep more than one request queued on the device.
 
-use crate::state::{State, residency, residency_with_seed, wait_for_samples};
+use crate::state::{Source, State, residency, residency_with_seed, wait_for_samples};
 use ioloom_sys::{cache, file, make, transfer};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -49,6 +49,8 @@ pub enum Incomplete {
     Unknown,
     /// They were read, but reclaimed before they could be queried.
     Reclaimed,
+    /// They were read, but the file system does not keep them in the page cache.
+    Uncached,
 }
 
 impl Incomplete {
@@ -62,6 +64,7 @@ impl Incomplete {
             Self::InUse => "in use by an unknown process: mapped, locked or being read",
             Self::Unknown => "page cache state cannot be queried",
             Self::Reclaimed => "the kernel reclaimed the pages: there is more data than memory",
+            Self::Uncached => "this file system does not keep its data in the page cache",
         }
     }
 
@@ -75,6 +78,7 @@ impl Incomplete {
             Self::InUse => "in use",
             Self::Unknown => "unknown",
             Self::Reclaimed => "reclaimed",
+            Self::Uncached => "uncached",
         }
     }
 }
@@ -199,10 +203,36 @@ pub(crate) fn load_until(
         // Every byte has just been read, but residency cannot be queried.
         _ if stop.load(Ordering::Relaxed) => None,
         None => Some(Incomplete::Unknown),
-        Some(resident) if resident < loadable_pages(&open, &after) => Some(Incomplete::Reclaimed),
+        Some(resident) if at_most(&after, resident) < loadable_pages(&open, &after) => {
+            Some(why_missing(&open, bytes, buffer, &after)?)
+        }
         Some(_) => None,
     };
     Ok((before, after, incomplete))
+}
+
+/// Returns why pages of a file that was read are missing. Reading some again distinguishes file systems without a page
+/// cache, such as sysfs or FUSE with `direct_io`, from reclaim.
+fn why_missing(
+    open: impl AsFd,
+    bytes: u64,
+    buffer: &mut [u8],
+    after: &State,
+) -> io::Result<Incomplete> {
+    let is_empty =
+        |state: &State| state.source == Source::Cachestat && state.pages.resident == Some(0);
+    if is_empty(after) {
+        file::read_at(&open, buffer, 0)?;
+        if is_empty(&residency(&open, bytes)?) {
+            return Ok(Incomplete::Uncached);
+        }
+    }
+    Ok(Incomplete::Reclaimed)
+}
+
+/// Returns how many pages may be resident: an estimate leaves out pages in holes.
+fn at_most(state: &State, resident: u64) -> u64 {
+    state.resident_between.map_or(resident, |(_, high)| high)
 }
 
 /// Returns the number of pages that reading a file makes resident: all, except that a file system in memory
@@ -247,6 +277,23 @@ mod tests {
         let resident = after.pages.resident.unwrap_or(after.total);
         assert!(data_pages(&file).unwrap() <= resident, "{after:?}");
         assert_eq!(incomplete, None);
+    }
+
+    #[test]
+    fn files_without_a_page_cache_are_not_taken_for_reclaimed() {
+        let Ok(file) = File::open("/sys/kernel/uevent_seqnum") else {
+            println!("skipped: no sysfs");
+            return;
+        };
+        let bytes = file.metadata().unwrap().len();
+        let (_, after, incomplete) = load_file(&file, bytes, &mut Vec::new()).unwrap();
+        // Only its owner can query it.
+        let expected = match (after.total, after.pages.resident) {
+            (0, _) => None,
+            (_, None) => Some(Incomplete::Unknown),
+            _ => Some(Incomplete::Uncached),
+        };
+        assert_eq!(incomplete, expected, "{after:?}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The positions of a file's resident pages: the file is split into equal stretches, each with its
 //! own counts.
 
+use crate::holes::Holes;
 use crate::state::{pages_of, stretch};
 use ioloom_sys::cache;
 use std::io;
@@ -11,7 +12,7 @@ use std::os::fd::AsFd;
 pub struct Cell {
     /// Number of pages in the stretch.
     pub total: u64,
-    /// Resident pages. A sampled stretch has the state of its sampled page.
+    /// Resident pages. A sampled stretch has the state of its sampled page, which is unknown in a hole.
     pub resident: Option<u64>,
     /// Dirty pages.
     pub dirty: Option<u64>,
@@ -29,7 +30,7 @@ pub fn map(file: impl AsFd, bytes: u64, cells: usize) -> io::Result<Vec<Cell>> {
     let parts = total.min(cells as u64);
     let page_bytes = ioloom_sys::proc::page_bytes();
     let mut out = Vec::with_capacity(parts as usize);
-    let mut random = false;
+    let (mut random, mut holes) = (false, Holes::default());
     for i in 0..parts {
         let (start, end) = stretch(i, parts, total);
         let (at, len) = (start * page_bytes, (end - start) * page_bytes);
@@ -44,7 +45,10 @@ pub fn map(file: impl AsFd, bytes: u64, cells: usize) -> io::Result<Vec<Cell>> {
                 random = true;
             }
             let hit = cache::read_if_resident(&file, at + len / 2, &mut [0])?;
-            cell.resident = hit.map(|hit| if hit { cell.total } else { 0 });
+            cell.resident = match hit {
+                Some(true) if holes.contain(&file, (at + len / 2) / page_bytes) => None,
+                hit => hit.map(|hit| if hit { cell.total } else { 0 }),
+            };
         }
         out.push(cell);
     }

@@ -1,5 +1,6 @@
 //! The page cache state of one open file, and how it was determined.
 
+use crate::holes::Holes;
 use ioloom_sys::cache;
 use ioloom_sys::file::read_at;
 use ioloom_sys::make;
@@ -19,7 +20,8 @@ pub enum Source {
     Cachestat,
     /// Every page was tested with a non-blocking read.
     Pages,
-    /// A sample of the pages was tested with non-blocking reads; the resident count is an estimate.
+    /// A sample of the pages was tested with non-blocking reads, or some are in holes, where they show nothing; the
+    /// resident count is an estimate without pages in holes.
     Sampled,
     /// The state cannot be determined.
     Unknown,
@@ -144,21 +146,33 @@ fn sample(file: impl AsFd, total: u64, seed: u64) -> io::Result<State> {
     cache::advise_random(&file)?;
     let asked = total.min(SAMPLES_MAX);
     let page_bytes = ioloom_sys::proc::page_bytes();
-    let mut hits = 0;
+    let (mut hits, mut unknown, mut holes) = (0, 0, Holes::default());
     for i in 0..asked {
         let page = page_of_sample(seed, i, asked, total);
         match cache::read_if_resident(&file, page * page_bytes, &mut [0])? {
+            Some(true) if holes.contain(&file, page) => unknown += 1,
             Some(hit) => hits += u64::from(hit),
             None => return Ok(State::unknown(total)),
         }
     }
-    if asked == total {
-        let pages = Pages { resident: Some(hits), ..Pages::default() };
-        return Ok(State { total, pages, resident_between: None, source: Source::Pages });
+    Ok(sampled((hits, unknown), asked, total))
+}
+
+/// Returns the state of a file of which `asked` pages were tested: `hits` are resident, and `unknown` may be.
+fn sampled((hits, unknown): (u64, u64), asked: u64, total: u64) -> State {
+    let state = |resident, resident_between, source| {
+        let pages = Pages { resident: Some(resident), ..Pages::default() };
+        State { total, pages, resident_between, source }
+    };
+    if asked < total {
+        let (resident, (low, _)) = estimate(hits, asked, total);
+        let (_, (_, high)) = estimate(hits + unknown, asked, total);
+        state(resident, Some((low, high)), Source::Sampled)
+    } else if unknown > 0 {
+        state(hits, Some((hits, hits + unknown)), Source::Sampled)
+    } else {
+        state(hits, None, Source::Pages)
     }
-    let (resident, between) = estimate(hits, asked, total);
-    let pages = Pages { resident: Some(resident), ..Pages::default() };
-    Ok(State { total, pages, resident_between: Some(between), source: Source::Sampled })
 }
 
 /// Returns the page for sample `i` of `asked`: a page in its stretch, chosen by `seed`. A second
@@ -213,6 +227,28 @@ mod tests {
             prop_assert!(low <= resident && resident <= high && high <= total);
             prop_assert!(high > low);
         }
+    }
+
+    #[test]
+    fn pages_in_holes_are_not_taken_for_resident() {
+        let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        file.set_len(1 << 20).unwrap();
+        let total = pages_of(1 << 20);
+        if Holes::default().contain(&file, 0) {
+            let state = sample(&file, total, 7).unwrap();
+            assert_eq!(state.pages.resident.unwrap_or(0), 0, "{state:?}");
+            // Where such a read does not fill the page, it is a miss, and the file is cold.
+            assert!(!state.is_warm(), "{state:?}");
+        }
+        let known = |counts, asked| {
+            let state = sampled(counts, asked, 200);
+            (state.pages.resident, state.resident_between, state.source)
+        };
+        assert_eq!(known((7, 0), 200), (Some(7), None, Source::Pages));
+        assert_eq!(known((7, 5), 200), (Some(7), Some((7, 12)), Source::Sampled));
+        let (resident, between, source) = known((50, 50), 100);
+        assert_eq!((resident, source), (Some(100), Source::Sampled));
+        assert_eq!(between, Some((estimate(50, 100, 200).1.0, 200)));
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! hexadecimal.
 
 use crate::scan::{ERRORS_LISTED, Recorded};
-use crate::tree::Kind;
-use crate::{Newest, Scan, Tally};
+use crate::tree::{Kind, Node};
+use crate::{Newest, Scan, Tally, Tree};
 use ioloom_walk::TablesUse;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
@@ -56,6 +56,9 @@ pub struct Document {
     pub directories: Vec<Line>,
     /// File systems below the roots that were not entered.
     pub not_entered: Vec<NotEntered>,
+    /// Entries that an import excludes.
+    #[serde(default)]
+    pub excluded: Vec<ExcludedEntry>,
     /// Number of names that disappeared before they could be read. They take no space and are not
     /// errors.
     #[serde(default)]
@@ -119,6 +122,17 @@ pub struct NotEntered {
     pub file_system: String,
 }
 
+/// An entry that an import excludes. It does not count, unless it is a directory with contents.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExcludedEntry {
+    /// Path, starting with the root as specified.
+    pub path: String,
+    /// The path bytes in hexadecimal if the path is not valid UTF-8; otherwise null.
+    pub path_hex: Option<String>,
+    /// The reason, as in the export: `pattern`, `otherfs`, `kernfs` or `frmlnk`.
+    pub reason: String,
+}
+
 /// The reason why a saved scan cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -173,6 +187,27 @@ impl Line {
     }
 }
 
+/// Returns a path as text and, if it is not UTF-8, also in hexadecimal.
+fn spelled(path: Vec<u8>) -> (String, Option<String>) {
+    match String::from_utf8(path) {
+        Ok(path) => (path, None),
+        Err(e) => {
+            let hex = e.as_bytes().iter().map(|b| format!("{b:02x}")).collect();
+            (String::from_utf8_lossy(e.as_bytes()).into_owned(), Some(hex))
+        }
+    }
+}
+
+/// Returns the excluded entries of a tree.
+fn excluded(tree: &Tree) -> Vec<ExcludedEntry> {
+    let entry = |(at, node): (usize, &Node)| {
+        let reason = node.excluded?.word().to_owned();
+        let (path, path_hex) = spelled(tree.path(at));
+        Some(ExcludedEntry { path, path_hex, reason })
+    };
+    tree.nodes().iter().enumerate().filter_map(entry).collect()
+}
+
 fn tables(used: &TablesUse) -> InodeTables {
     let since = used.synced.duration_since(UNIX_EPOCH).unwrap_or_default();
     InodeTables {
@@ -191,14 +226,8 @@ impl Document {
     pub fn of(scan: &Scan, depth_max: Option<u32>, keep: &dyn Fn(usize, usize) -> bool) -> Self {
         let line = |root: usize, at: usize| {
             let tree = &scan.roots[root];
-            let (node, path) = (&tree.nodes()[at], tree.path(at));
-            let (path, path_hex) = match String::from_utf8(path) {
-                Ok(path) => (path, None),
-                Err(e) => {
-                    let hex = e.as_bytes().iter().map(|b| format!("{b:02x}")).collect();
-                    (String::from_utf8_lossy(e.as_bytes()).into_owned(), Some(hex))
-                }
-            };
+            let node = &tree.nodes()[at];
+            let (path, path_hex) = spelled(tree.path(at));
             Line {
                 path,
                 path_hex,
@@ -245,6 +274,7 @@ impl Document {
                     file_system: kind.clone(),
                 })
                 .collect(),
+            excluded: scan.roots.iter().flat_map(excluded).collect(),
             vanished: scan.vanished,
             errors: scan.errors_count,
             error_samples: scan.errors.iter().take(ERRORS_LISTED).map(String::clone).collect(),
@@ -346,6 +376,7 @@ mod tests {
             roots: vec![],
             directories: lines.iter().map(|(path, bytes)| line(path, *bytes)).collect(),
             not_entered: vec![],
+            excluded: vec![],
             vanished: 0,
             errors: 0,
             error_samples: vec![],

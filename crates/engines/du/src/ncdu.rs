@@ -10,7 +10,7 @@
 use crate::Tally;
 use crate::links::{FileId, LinkSet};
 use crate::node::LINKS_UNKNOWN;
-use crate::tree::{Found, Kind, Part, ROOT, Tree};
+use crate::tree::{Excluded, Found, Kind, Part, ROOT, Tree};
 use std::io::{self, BufRead, Write};
 
 /// Limits of an import.
@@ -110,7 +110,9 @@ pub fn export(
                 write!(out, ",\"nlink\":{}", node.links)?;
             }
         }
-        if matches!(node.kind, Kind::Symlink | Kind::Other) {
+        if let Some(why) = node.excluded {
+            write!(out, ",\"excluded\":\"{}\"", why.word())?;
+        } else if matches!(node.kind, Kind::Symlink | Kind::Other) {
             out.write_all(b",\"notreg\":true")?;
         }
         if node.unreadable || node.incomplete {
@@ -164,7 +166,8 @@ pub struct Imported {
     pub unix_s: u64,
 }
 
-/// Reads an export and recalculates the totals. Hard links are charged as in a scan. Excluded files are left out.
+/// Reads an export and recalculates the totals. Hard links are charged as in a scan. Excluded entries do not count,
+/// except directories with their contents.
 pub fn import(reader: &mut dyn BufRead, limits: Limits) -> Result<Imported, ImportError> {
     let mut json = Json { reader, at: 0, limits };
     json.expect(b'[', "missing opening bracket")?;
@@ -196,7 +199,15 @@ struct Item {
     linked: bool,
     not_regular: bool,
     unreadable: bool,
-    excluded: bool,
+    excluded: Option<Excluded>,
+}
+
+impl Item {
+    /// Returns an excluded entry: the sizes and the type that an export can contain do not matter.
+    fn without_sizes(self) -> Self {
+        let Self { name, device, inode, excluded, .. } = self;
+        Self { name, device, inode, excluded, not_regular: true, ..Self::default() }
+    }
 }
 
 #[derive(Default)]
@@ -227,9 +238,6 @@ impl Import {
                         }
                     }
                     let item = json.item()?;
-                    if item.excluded && !directory {
-                        continue;
-                    }
                     let node = self.node(json, item, directory, Some(parent))?;
                     if directory {
                         open.push(node);
@@ -248,6 +256,8 @@ impl Import {
         directory: bool,
         parent: Option<(u32, u64)>,
     ) -> Result<(u32, u64), ImportError> {
+        let counts = directory || item.excluded.is_none();
+        let item = if counts { item } else { item.without_sizes() };
         let name = item.name.ok_or_else(|| json.wrong("entry without a name"))?;
         if name.is_empty() || name.contains(&0) {
             return Err(json.wrong("empty name or NUL byte in a name"));
@@ -262,7 +272,11 @@ impl Import {
         self.next += 1;
         let device = item.device.or(parent.map(|p| p.1)).unwrap_or(0);
         let id = FileId { device, inode: item.inode };
-        let size = Tally::entry(item.apparent_bytes, item.disk_bytes);
+        let size = if counts {
+            Tally::entry(item.apparent_bytes, item.disk_bytes)
+        } else {
+            Tally::default()
+        };
         // As in ncdu, a count above one suffices.
         let linked = !directory && (item.linked || item.links > 1);
         let kind = match (directory, item.not_regular) {
@@ -278,6 +292,9 @@ impl Import {
         }
         if item.unreadable {
             self.part.unreadable(node);
+        }
+        if let Some(why) = item.excluded {
+            self.part.exclude(node, why);
         }
         Ok((node, device))
     }
@@ -343,10 +360,25 @@ impl Json<'_> {
             let next = next.and_then(|v| v.checked_add(u64::from(digit - b'0')));
             value = Some(next.ok_or_else(|| self.wrong("number too large"))?);
         }
+        let value = value.ok_or_else(|| self.wrong("missing number"))?;
+        if self.look()? == Some(b'.') {
+            self.take();
+            while let Some(b'0'..=b'9') = self.look()? {
+                self.take();
+            }
+        }
+        match self.look()? {
+            Some(b'e' | b'E') => Err(self.wrong("number with an exponent")),
+            _ => Ok(value),
+        }
+    }
+
+    /// Skips any number.
+    fn skip_number(&mut self) -> Result<(), ImportError> {
         while let Some(b'.' | b'e' | b'E' | b'+' | b'-' | b'0'..=b'9') = self.look()? {
             self.take();
         }
-        value.ok_or_else(|| self.wrong("missing number"))
+        Ok(())
     }
 
     /// Reads the information about the program; returns the time in it, or 0.
@@ -479,13 +511,7 @@ impl Json<'_> {
                     self.take();
                     continue;
                 }
-                b'-' => {
-                    self.take();
-                    self.number()?;
-                }
-                b'0'..=b'9' => {
-                    self.number()?;
-                }
+                b'-' | b'0'..=b'9' => self.skip_number()?,
                 b'a'..=b'z' => {
                     self.word()?;
                 }
@@ -493,6 +519,25 @@ impl Json<'_> {
             }
             if depth == 0 {
                 return Ok(());
+            }
+        }
+    }
+
+    /// Reads why an entry is excluded. As in ncdu, an unknown word is a pattern.
+    fn excluded(&mut self) -> Result<Option<Excluded>, ImportError> {
+        match self.peek()? {
+            Some(b'"') => {
+                let word = self.string()?;
+                let known = Excluded::ALL.into_iter().find(|why| why.word().as_bytes() == word);
+                Ok(Some(match word.as_slice() {
+                    b"othfs" => Excluded::OtherFileSystem,
+                    _ => known.unwrap_or(Excluded::Pattern),
+                }))
+            }
+            Some(b't' | b'f' | b'n') => Ok(self.truth()?.then_some(Excluded::Pattern)),
+            _ => {
+                self.skip_value()?;
+                Ok(Some(Excluded::Pattern))
             }
         }
     }
@@ -517,10 +562,7 @@ impl Json<'_> {
                 b"hlnkc" => item.linked = self.truth()?,
                 b"notreg" => item.not_regular = self.truth()?,
                 b"read_error" => item.unreadable = self.truth()?,
-                b"excluded" => {
-                    item.excluded = true;
-                    self.skip_value()?;
-                }
+                b"excluded" => item.excluded = self.excluded()?,
                 _ => self.skip_value()?,
             }
             match self.next_byte()? {
@@ -533,152 +575,4 @@ impl Json<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Measure;
-    use proptest::prelude::*;
-
-    fn read(text: &[u8]) -> Result<Tree, ImportError> {
-        // With a tiny buffer, every token crosses a buffer boundary.
-        let read = import(&mut io::BufReader::with_capacity(3, text), Limits::default());
-        read.map(|imported| imported.tree)
-    }
-
-    fn written(tree: &Tree) -> Vec<u8> {
-        let mut out = Vec::new();
-        export(tree, ("ioloom", "0"), 7, false, &mut out).unwrap();
-        out
-    }
-
-    const REAL: &[u8] = b"[1,0,{\"progname\":\"ncdu\",\"progver\":\"1.18\",\"timestamp\":1},\n\
-        [{\"name\":\"/t\",\"asize\":4096,\"dsize\":4096,\"dev\":65024},\n\
-        {\"name\":\"a\\u0041\\\"\xff\",\"asize\":10,\"dsize\":4096,\"ino\":5,\"hlnkc\":true,\"nlink\":3},\n\
-        {\"name\":\"gone\",\"excluded\":\"pattern\"},\n\
-        [{\"name\":\"sub\",\"asize\":4096,\"dsize\":4096,\"read_error\":true,\"extra\":[{},[1,-2.5e3]]},\n\
-        {\"name\":\"b\",\"asize\":10,\"dsize\":4096,\"ino\":5,\"hlnkc\":true,\"nlink\":3}]]]\n";
-
-    #[test]
-    fn ncdu_exports_are_read() {
-        let tree = read(REAL).unwrap();
-        let total = tree.root().total;
-        assert_eq!((total.apparent_bytes, total.disk_bytes, total.inodes), (8202, 12288, 3));
-        assert_eq!(tree.root().shared_bytes, 4096, "a third link is elsewhere");
-        assert_eq!(tree.name(1), b"aA\"\xff");
-        assert!(tree.nodes()[2].unreadable);
-        assert_eq!(tree.nodes()[2].total.by(Measure::Disk), 4096, "the first path is charged");
-        assert_eq!(written(&tree), written(&read(&written(&tree)).unwrap()));
-    }
-
-    #[test]
-    fn an_import_keeps_the_time_and_what_is_known_of_links() {
-        let time = |header: &str| {
-            let text = format!("[1,2,{header},[{{\"name\":\"x\"}}]]");
-            import(&mut text.as_bytes(), Limits::default()).map(|imported| imported.unix_s).ok()
-        };
-        for (header, expected) in [
-            ("{\"progname\":\"ncdu\", \"timestamp\": 1700000000 }", Some(1_700_000_000)),
-            ("{\"timestamp\":7,\"a\":{\"timestamp\":8}}", Some(7)),
-            ("{\"timestamp\":\"7\"}", Some(0)),
-            ("{}", Some(0)),
-            ("[]", Some(0)),
-            ("{\"timestamp\":7", None),
-        ] {
-            assert_eq!(time(header), expected, "{header}");
-        }
-        let file = |links: &str| {
-            let text =
-                format!("[1,2,{{}},[{{\"name\":\"x\"}},{{\"name\":\"f\",\"ino\":7{links}}}]]");
-            String::from_utf8(written(&read(text.as_bytes()).unwrap())).unwrap()
-        };
-        assert!(file(",\"hlnkc\":true").contains("\"ino\":7,\"hlnkc\":true}"));
-        assert!(file(",\"hlnkc\":true,\"nlink\":3").contains("\"hlnkc\":true,\"nlink\":3}"));
-        assert!(file(",\"nlink\":3").contains("\"hlnkc\":true,\"nlink\":3}"));
-        assert!(file(",\"hlnkc\":true,\"nlink\":1").contains("\"ino\":7,\"hlnkc\":true}"));
-        assert!(!file(",\"nlink\":1").contains("hlnkc"));
-    }
-
-    #[test]
-    fn names_that_an_export_cannot_contain_are_found() {
-        for (name, expected) in [("b", None), ("", Some(2)), (".", Some(2)), ("..", Some(2))] {
-            let mut part = Part::default();
-            let (kind, id) = (Kind::Directory, FileId::new((0, 1), 0));
-            let found = Found { kind, size: Tally::entry(1, 1), id, links: 1, counts: true };
-            part.make(ROOT, ROOT, b"s3://bucket/", found);
-            part.make(1, ROOT, b"a", found);
-            part.make(2, 1, name.as_bytes(), found);
-            let tree = Tree::build(vec![part], &LinkSet::default()).unwrap();
-            assert_eq!(unnamable(&tree), expected, "{name}");
-            assert_eq!(read(&written(&tree)).is_ok(), expected.is_none(), "{name}");
-        }
-    }
-
-    #[test]
-    fn faults_are_reported_with_their_offset() {
-        for text in [
-            &b""[..],
-            b"{}",
-            b"[2,0,{},[{\"name\":\"x\"}]]",
-            b"[1,0,{},{\"name\":\"x\"}]",
-            b"[1,0,{},[{\"asize\":1}]]",
-            b"[1,0,{},[{\"name\":\"x\"},{\"name\":\"a/b\"}]]",
-            b"[1,0,{},[{\"name\":\"x\"},{\"name\":\"..\"}]]",
-            b"[1,0,{},[{\"name\":\"x\",\"asize\":99999999999999999999}]]",
-            b"[1,0,{},[{\"name\":\"x\"}]",
-            b"[1,0,{},[{\"name\":\"x\"}]] x",
-            b"[1,0,{},[{\"name\":\"x\\ud800\"}]]",
-            b"[1,0,{},[{\"name\":\"x",
-        ] {
-            let error = read(text).unwrap_err().to_string();
-            assert!(error.contains("byte"), "{error}");
-        }
-    }
-
-    #[test]
-    fn limits_are_enforced_and_depth_uses_no_stack() {
-        let deep = |levels: usize| {
-            let mut text = b"[1,0,{},[{\"name\":\"r\"}".to_vec();
-            for _ in 1..levels {
-                text.extend_from_slice(b",[{\"name\":\"d\"}");
-            }
-            text.extend(std::iter::repeat_n(b']', levels + 1));
-            text
-        };
-        assert_eq!(read(&deep(50_000)).unwrap().nodes().len(), 50_000);
-        assert!(read(&deep(100_001)).unwrap_err().to_string().contains("deeply"));
-        let tight = Limits { nodes_max: 3, text_bytes_max: 10, ..Limits::default() };
-        assert!(import(&mut &deep(4)[..], tight).is_err());
-        let long = b"[1,0,{},[{\"name\":\"a name that is long\"}]]";
-        assert!(import(&mut &long[..], tight).is_err());
-    }
-
-    #[test]
-    fn device_numbers_are_packed_as_the_c_library_does() {
-        assert_eq!(device_out(254 << 32), 65024);
-        for device in [0, 8 << 32 | 1, 0xfff << 32 | 0xf_ffff, 0x12345 << 32 | 0xabcd_ef01] {
-            assert_eq!(device_in(device_out(device)), device);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = read(&bytes);
-        }
-        #[test]
-        fn near_exports_do_not_panic(cut in 0..REAL.len(), with in any::<u8>(), at in 0..REAL.len()) {
-            let mut text = REAL.to_vec();
-            text[at] = with;
-            let _ = read(&text);
-            let _ = read(&REAL[..cut]);
-        }
-        #[test]
-        fn names_come_back(name in proptest::collection::vec(1u8..=255, 1..40)) {
-            prop_assume!(!name.contains(&b'/'));
-            let mut text = b"[1,0,{},[{\"name\":".to_vec();
-            super::text(&name, &mut text).unwrap();
-            text.extend_from_slice(b"}]]");
-            let tree = read(&text).unwrap();
-            prop_assert_eq!(tree.name(0), &name[..]);
-        }
-    }
-}
+mod tests;

@@ -19,6 +19,35 @@ pub enum Kind {
     Other,
 }
 
+/// Why an entry of an import does not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Excluded {
+    /// It matches a pattern.
+    Pattern,
+    /// It is on another file system.
+    OtherFileSystem,
+    /// It is a file system of the kernel.
+    KernelFileSystem,
+    /// It is a firmlink.
+    Firmlink,
+}
+
+impl Excluded {
+    /// All reasons.
+    pub const ALL: [Self; 4] =
+        [Self::Pattern, Self::OtherFileSystem, Self::KernelFileSystem, Self::Firmlink];
+
+    /// Returns the name in an export.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Pattern => "pattern",
+            Self::OtherFileSystem => "otherfs",
+            Self::KernelFileSystem => "kernfs",
+            Self::Firmlink => "frmlnk",
+        }
+    }
+}
+
 /// A node as recorded by a thread.
 #[derive(Debug, Clone, Copy)]
 pub struct Found {
@@ -49,6 +78,8 @@ pub struct Node {
     pub unreadable: bool,
     /// Whether entries of this directory could not be read, although it could.
     pub incomplete: bool,
+    /// Why an import excludes this entry, which then does not count, unless it is a directory with contents.
+    pub excluded: Option<Excluded>,
     /// Size of the entry itself.
     pub size: Tally,
     /// Totals of the entry itself and the entries below it that are not nodes.
@@ -83,6 +114,7 @@ impl Node {
             kind: found.kind,
             unreadable: false,
             incomplete: false,
+            excluded: None,
             size: found.size,
             own,
             total: Tally::default(),

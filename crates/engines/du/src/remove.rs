@@ -2,10 +2,11 @@
 //!
 //! Every directory is opened relative to the root's descriptor and never through a symbolic link,
 //! so concurrent changes cannot redirect the removal outside the tree. Symbolic links are removed,
-//! not their targets. The entry must still be the scanned inode, also when the removal begins. Directories
-//! below it are opened from its descriptor, so one that replaces it stays. All directories are read before the
-//! first removal: nothing is removed if one is on another device or mount, or cannot be read. Mounts and
-//! subvolumes that appear later are not entered. Depth consumes neither stack nor descriptors.
+//! not their targets. The entry must still be the scanned inode, also when the removal begins, and not a new file
+//! with its number. Directories below it are opened from its descriptor, so one that replaces it stays. All
+//! directories are read before the first removal: nothing is removed if one is on another device or mount, or
+//! cannot be read. Mounts and subvolumes that appear later are not entered. Depth consumes neither stack nor
+//! descriptors.
 
 use crate::links::FileId;
 use crate::mounts::visible;
@@ -16,6 +17,7 @@ use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The reason why an entry was not removed. Paths are relative to the root.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +86,10 @@ pub struct Entry<'a> {
     pub path: &'a [u8],
     /// The inode that was scanned.
     pub id: FileId,
+    /// Whether it was a directory: file systems soon reuse the numbers of removed inodes.
+    pub is_directory: bool,
+    /// A time after the scan. What was created later was not scanned, whatever its inode number.
+    pub scanned: SystemTime,
     /// A directory at or below the path that was on another device during the scan, relative to the root.
     pub other_device: Option<&'a [u8]>,
 }
@@ -122,10 +128,18 @@ fn check(
     let c_name = CString::new(name).map_err(|e| call(Operation::Stat, path)(e.into()))?;
     let meta =
         parent.meta_at(&c_name, false, Fields::MOUNT).map_err(call(Operation::Stat, path))?;
-    if FileId::new(meta.device, meta.inode) != entry.id {
+    let is_directory = meta.kind == Kind::Directory;
+    if FileId::new(meta.device, meta.inode) != entry.id || is_directory != entry.is_directory {
         return Err(RemoveError::Changed(as_path(path).to_owned()));
     }
-    if meta.kind != Kind::Directory {
+    let created = parent.creation_of(name).map_err(call(Operation::Stat, path))?;
+    // A time in the future is that of a clock that was wrong.
+    let is_new =
+        |created| is_later(created, entry.scanned) && !is_later(created, SystemTime::now());
+    if created.is_some_and(is_new) {
+        return Err(RemoveError::Changed(as_path(path).to_owned()));
+    }
+    if !is_directory {
         return if stop() {
             Err(RemoveError::NotBegun(as_path(path).to_owned()))
         } else {
@@ -143,6 +157,12 @@ fn check(
         Some(other) => Err(RemoveError::Changed(as_path(other).to_owned())),
         None => Ok(Some(place)),
     }
+}
+
+/// Returns whether a time, in seconds since 1970 and nanoseconds, is after another one.
+fn is_later(time: (i64, u32), other: SystemTime) -> bool {
+    let since = other.duration_since(UNIX_EPOCH).unwrap_or_default();
+    time > (i64::try_from(since.as_secs()).unwrap_or(i64::MAX), since.subsec_nanos())
 }
 
 /// Directories to process, the last first, relative to the root. Memory is proportional to the names, not to the
@@ -373,13 +393,15 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::{MetadataExt, symlink};
+    use std::time::Duration;
 
     fn remove(root: &Path, path: &[u8], id: FileId) -> Result<(), RemoveError> {
         super::remove(root, &entry(path, id), &mut || false)
     }
 
     fn entry(path: &[u8], id: FileId) -> Entry<'_> {
-        Entry { path, id, other_device: None }
+        let (is_directory, scanned) = (path != b"link", SystemTime::now());
+        Entry { path, id, is_directory, scanned, other_device: None }
     }
 
     fn id(path: &Path) -> FileId {
@@ -419,6 +441,31 @@ mod tests {
         let error = remove(temp.path(), b"t", seen).unwrap_err();
         assert!(matches!(error, RemoveError::Changed(_)), "{error}");
         assert!(temp.path().join("old").exists());
+    }
+
+    #[test]
+    fn a_directory_with_the_inode_of_a_removed_file_stays() {
+        let temp = tempfile::tempdir().unwrap();
+        fs::create_dir(temp.path().join("t")).unwrap();
+        let file = Entry { is_directory: false, ..entry(b"t", id(&temp.path().join("t"))) };
+        let error = super::remove(temp.path(), &file, &mut || false).unwrap_err();
+        assert!(matches!(error, RemoveError::Changed(_)) && !error.may_be_partial(), "{error}");
+        assert!(temp.path().join("t").exists());
+    }
+
+    #[test]
+    fn an_entry_that_was_created_after_the_scan_stays() {
+        let temp = tempfile::tempdir().unwrap();
+        let t = temp.path().join("t");
+        fs::create_dir(&t).unwrap();
+        let parent = Dir::open(temp.path()).unwrap();
+        let is_known = parent.creation_of(b"t").unwrap().is_some();
+        let scanned = SystemTime::now() - Duration::from_secs(60);
+        let again = Entry { scanned, ..entry(b"t", id(&t)) };
+        let removed = super::remove(temp.path(), &again, &mut || false);
+        let refused = matches!(&removed, Err(RemoveError::Changed(_)));
+        assert_eq!((refused, t.exists()), (is_known, is_known), "{removed:?}");
+        assert!(!is_later((-1, 0), UNIX_EPOCH) && is_later((0, 1), UNIX_EPOCH));
     }
 
     #[test]

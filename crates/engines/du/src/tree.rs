@@ -11,7 +11,7 @@
 //! name.
 
 use crate::links::{FileId, LinkSet, Settled};
-pub use crate::node::{Found, Kind, Node};
+pub use crate::node::{Excluded, Found, Kind, Node};
 use crate::shared::Shares;
 use crate::{Measure, Tally};
 use std::collections::HashMap;
@@ -37,6 +37,7 @@ pub struct Part {
     sums: HashMap<u32, Tally>,
     unreadable: Vec<u32>,
     incomplete: Vec<u32>,
+    excluded: Vec<(u32, Excluded)>,
 }
 
 impl Part {
@@ -66,6 +67,11 @@ impl Part {
             self.incomplete.push(node);
         }
     }
+
+    /// Marks an excluded entry.
+    pub fn exclude(&mut self, node: u32, why: Excluded) {
+        self.excluded.push((node, why));
+    }
 }
 
 /// The tree of one root.
@@ -90,6 +96,7 @@ impl Tree {
                 .extend(part.made.into_iter().map(|m| Made { name_at: m.name_at + shift, ..m }));
             joined.unreadable.extend(part.unreadable);
             joined.incomplete.extend(part.incomplete);
+            joined.excluded.extend(part.excluded);
             for (node, sum) in part.sums {
                 joined.add(node, sum);
             }
@@ -167,6 +174,11 @@ impl Tree {
         for node in part.incomplete {
             if let Some(index) = index_of.get(&node) {
                 tree.nodes[*index as usize].incomplete = true;
+            }
+        }
+        for (node, why) in part.excluded {
+            if let Some(index) = index_of.get(&node) {
+                tree.nodes[*index as usize].excluded = Some(why);
             }
         }
         tree.names = names;

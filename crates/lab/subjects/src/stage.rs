@@ -4,7 +4,7 @@
 //! Counters are read at marks between steps, so the numbers of a step are exact differences rather
 //! than interpolated. The counters cover the whole machine, including other work.
 
-use ioloom_cache::residency;
+use ioloom_cache::{Incomplete, residency};
 use ioloom_failure::{Operation, PathError, quoted, reason};
 use ioloom_model::Measured;
 use ioloom_observe::Usage;
@@ -193,10 +193,10 @@ pub(crate) fn make_cold(file: &OwnedFd, bytes: u64) -> Result<(), String> {
         ioloom_cache::evict_file(file, bytes, true).map_err(|e| cannot("evict the file", &e))?;
     match (after.is_cold(), stays) {
         (true, _) => Ok(()),
-        (false, Some(why)) => Err(format!("the file cannot be made cold: {}", why.sentence())),
-        (false, None) => {
+        (false, None | Some(Incomplete::Unknown)) => {
             Err("the file cannot be proved cold: cachestat is not available".to_owned())
         }
+        (false, Some(why)) => Err(format!("the file cannot be made cold: {}", why.sentence())),
     }
 }
 

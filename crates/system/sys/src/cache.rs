@@ -42,7 +42,7 @@ struct CacheRange {
 const SYS_CACHESTAT: libc::c_long = 451;
 
 /// Returns the state of `len` bytes from `offset`; a length of 0 means up to the end of the file.
-/// `None` if the kernel, the file system or the permissions do not allow the query.
+/// `None` if the kernel, the file system or the permissions do not allow the query, as on overlayfs.
 ///
 /// # Errors
 /// Fails on any other error.
@@ -64,10 +64,20 @@ pub fn state(file: impl AsFd, offset: u64, len: u64) -> io::Result<Option<CacheS
         if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     });
     match result {
+        Ok(()) if state.resident == 0 && is_layered(&file) => Ok(None),
         Ok(()) => Ok(Some(state)),
         Err(e) if is_unavailable(&e) => Ok(None),
         Err(e) => Err(e),
     }
+}
+
+/// Reports whether a file of another file system, which the kernel does not query, has the pages of this one. False
+/// if the call fails.
+pub(crate) fn is_layered(file: impl AsFd) -> bool {
+    const OVERLAYFS: i64 = 0x794c_7630;
+    const AUFS: i64 = 0x6175_6673;
+    let found = call("fstatfs", || Ok(rustix::fs::fstatfs(&file)?));
+    found.is_ok_and(|found| matches!(kind_of(&found), OVERLAYFS | AUFS))
 }
 
 fn is_unavailable(error: &io::Error) -> bool {
@@ -229,9 +239,13 @@ fn is_memory(found: &rustix::fs::StatFs) -> bool {
     const TMPFS: i64 = 0x0102_1994;
     const RAMFS: i64 = 0x8584_58f6;
     const HUGETLBFS: i64 = 0x9584_58f6;
-    #[allow(clippy::unnecessary_cast, reason = "the type differs between architectures")]
-    let kind = found.f_type as i64;
-    matches!(kind, TMPFS | RAMFS | HUGETLBFS)
+    matches!(kind_of(found), TMPFS | RAMFS | HUGETLBFS)
+}
+
+/// Returns the number of the file system type.
+#[allow(clippy::unnecessary_cast, reason = "the type differs between architectures")]
+fn kind_of(found: &rustix::fs::StatFs) -> i64 {
+    found.f_type as i64
 }
 
 /// Returns how many bytes have been read from the block device of `file` since boot

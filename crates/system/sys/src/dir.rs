@@ -326,6 +326,19 @@ impl Dir {
         .map(|s| stat_of(&s))
     }
 
+    /// Returns when the child `name` was created, in seconds since 1970 and nanoseconds; `None` if the file system does
+    /// not report it, or on overlayfs, where it is the time of the copy to the upper layer. A symbolic link is not
+    /// followed.
+    pub fn creation_of(&self, name: &[u8]) -> io::Result<Option<(i64, u32)>> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        let found = retry_on_interrupt(|| {
+            call("statx", || Ok(rustix::fs::statx(&self.0, name, flags, StatxFlags::BTIME)?))
+        })?;
+        let is_known =
+            found.stx_mask & StatxFlags::BTIME.bits() != 0 && !crate::cache::is_layered(&self.0);
+        Ok(is_known.then_some((found.stx_btime.tv_sec, found.stx_btime.tv_nsec)))
+    }
+
     /// Creates the child directory `name`; returns whether it is new.
     pub fn make_dir_at(&self, name: &[u8]) -> io::Result<bool> {
         let mode = Mode::from_raw_mode(0o777);

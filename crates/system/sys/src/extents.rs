@@ -20,6 +20,8 @@ const LAST: u32 = 0x1;
 /// Flags of an extent without a usable address: unknown, delayed, encoded, encrypted, inline
 /// or packed.
 const NO_PLACE: u32 = 0x2 | 0x4 | 0x8 | 0x80 | 0x200 | 0x400;
+/// Stored in the metadata of the file system.
+const INLINE: u32 = 0x200;
 /// Allocated but not written: reads as zeros.
 const UNWRITTEN: u32 = 0x800;
 /// Shared with other files.
@@ -86,6 +88,19 @@ pub fn of_file(file: impl AsFd) -> io::Result<Option<Vec<Extent>>> {
     }
 }
 
+/// Returns whether the file begins with data in the metadata of the file system, as small files do on btrfs. False
+/// if the file system has no map.
+///
+/// # Errors
+/// Fails on any other error.
+pub fn is_inline(file: impl AsFd) -> io::Result<bool> {
+    match request(&file, 0) {
+        Ok(answer) => Ok(answer.mapped > 0 && answer.extents[0].flags & INLINE != 0),
+        Err(e) if keeps_no_map(&e) => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
 fn keeps_no_map(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS))
 }
@@ -134,6 +149,16 @@ mod tests {
     fn new_file(dir: &Path, name: &str) -> File {
         let options = &mut OpenOptions::new();
         options.read(true).write(true).create_new(true).open(dir.join(name)).unwrap()
+    }
+
+    #[test]
+    fn data_in_blocks_is_not_inline() {
+        let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        assert!(!is_inline(&file).unwrap());
+        file.set_len(1 << 20).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[1; 100_000], 0).unwrap();
+        transfer::sync_data(&file).unwrap();
+        assert!(!is_inline(&file).unwrap());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::location::Location;
 use super::plan::{One, Settle, Source};
 use super::settle;
 use crate::stage::{Acts, Stage, make_cold, only_file, put, resident_bytes, sync_file_system};
+use ioloom_cache::Incomplete;
 use ioloom_copy::{Report, Target, Verify};
 use ioloom_failure::{Operation, PathError, reason};
 use ioloom_model::record::RunOrder;
@@ -90,11 +91,14 @@ pub(super) fn warm(file: &OwnedFd, bytes: u64) -> Result<(), String> {
             (true, _) => return Ok(()),
             // The eviction of recently evicted pages may still be in progress.
             (false, _) if tries < WARM_TRIES => tries += 1,
+            (false, None | Some(Incomplete::Unknown)) => {
+                let why = "the file cannot be proved warm: cachestat is not available";
+                return Err(why.to_owned());
+            }
             (false, Some(why)) => {
                 let why = why.sentence();
                 return Err(format!("the file cannot be made warm: {why}"));
             }
-            (false, None) => return Err("cannot verify that the file is warm".to_owned()),
         }
     }
 }

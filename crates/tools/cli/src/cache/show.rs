@@ -242,14 +242,15 @@ impl Show {
             let files = counted(total.sampled_files);
             note(format!(
                 "~ estimated: the kernel reports pages only to owners and users with write permission. \
-                 In {files}, up to 256 pages each were probed with non-blocking reads."
+                 In {files}, up to 256 pages each were probed with non-blocking reads. Pages in holes, \
+                 and files stored in metadata, do not count, as these reads find them in any case."
             ));
         }
         if total.unknown_files > 0 {
             let (files, size) = (counted(total.unknown_files), size_of(total.unknown_pages));
             note(format!(
                 "unknown: {files} with {size}, for which this user can query neither the kernel nor the \
-                 file system; run as their owner or as root."
+                 file system; run as their owner or as root. On overlayfs, query the files of the layers."
             ));
         }
     }

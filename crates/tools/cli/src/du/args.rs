@@ -198,7 +198,8 @@ pub(crate) struct DuArgs {
 
     /// Read NUL-separated arguments from a file
     ///
-    /// Use - for standard input. The first 65,536 names are read before the scan starts.
+    /// Use - for standard input. Up to 65,536 names are read before the scan starts, or those before a
+    /// pipe pauses.
     #[arg(long, value_name = "FILE", value_parser = path_or_empty())]
     pub(crate) files0_from: Option<PathBuf>,
 
@@ -250,7 +251,7 @@ pub(crate) struct DuArgs {
     /// Show an ncdu export instead of scanning
     ///
     /// Use - for standard input. Options of the scan such as -x are refused.
-    /// Entries that the export marks as excluded are left out.
+    /// Entries that the export records as excluded do not count.
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "paths", "files0_from", "count_links", "one_file_system", "one_mount", "all_file_systems",
         "dereference", "dereference_args", "no_dereference", "exclude", "exclude_from", "threads",

@@ -13,7 +13,7 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::StopSignals;
 use crate::out::{columns_of, fitted, readable};
 use ioloom_du::remove::{Entry, RemoveError, remove};
-use ioloom_du::tree::Kind;
+use ioloom_du::tree::{Excluded, Kind};
 use ioloom_du::{Measure, Scan, Tree};
 use ioloom_failure::reason;
 use ioloom_model::units::{format_counted, format_size};
@@ -32,6 +32,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
 /// Columns of a terminal from which entries have bars. On a narrower one, they would leave no room for names.
 const BARS_FROM: usize = 60;
@@ -72,6 +73,8 @@ struct Browser {
     /// Why removal is disabled; `None` if it is enabled.
     read_only: Option<&'static str>,
     complete: bool,
+    /// When it was created, after the scan.
+    opened: SystemTime,
     colour: bool,
     /// Whether the screen must be drawn from scratch.
     redraw: bool,
@@ -161,6 +164,15 @@ fn read_only(args: &DuArgs, interrupted: bool) -> Option<&'static str> {
     }
 }
 
+/// Returns the flag of an entry that an import excludes, as in ncdu.
+const fn excluded_flag(why: Excluded) -> char {
+    match why {
+        Excluded::Pattern => '<',
+        Excluded::OtherFileSystem => '>',
+        Excluded::KernelFileSystem | Excluded::Firmlink => '^',
+    }
+}
+
 impl Browser {
     fn new(tree: Tree, measure: Measure, read_only: Option<&'static str>, complete: bool) -> Self {
         Self {
@@ -182,6 +194,7 @@ impl Browser {
             message: String::new(),
             read_only,
             complete,
+            opened: SystemTime::now(),
             colour: false,
             redraw: false,
             done: false,
@@ -445,6 +458,8 @@ impl Browser {
         let entry = Entry {
             path: &below,
             id: self.tree.nodes()[at].id,
+            is_directory: self.tree.nodes()[at].kind == Kind::Directory,
+            scanned: self.opened,
             other_device: other_device.as_deref(),
         };
         remove(Path::new(OsStr::from_bytes(&root)), &entry, &mut *self.stops)
@@ -524,10 +539,12 @@ impl Browser {
         let part = if whole == 0 { 0.0 } else { value as f64 / whole as f64 };
         let arrow = if chosen { '>' } else { ' ' };
         let mark = if self.marked.contains(&at) { '*' } else { ' ' };
-        let flag = match (node.unreadable, node.shared_bytes > 0, node.kind) {
+        let excluded = node.excluded.map(excluded_flag);
+        let flag = match (excluded, node.unreadable, node.shared_bytes > 0, node.kind) {
             _ if self.partial.contains(&at) => '?',
-            (true, ..) => '!',
-            (_, true, _) => 'H',
+            (Some(flag), ..) => flag,
+            (_, true, ..) => '!',
+            (_, _, true, _) => 'H',
             (.., Kind::Symlink) => '@',
             _ => ' ',
         };

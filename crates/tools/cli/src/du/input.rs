@@ -10,7 +10,7 @@ use crate::{out, standard_input, stderr};
 use ioloom_du::scan::{ERRORS_KEPT_MAX, ScanError, ScanProgress, Scanner};
 use ioloom_du::{Scan, ncdu};
 use ioloom_failure::{Operation, PathError, quoted, reason};
-use ioloom_model::units::{format_count, format_size};
+use ioloom_model::units::{format_count, format_counted, format_size};
 use ioloom_walk::TablesUse;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -37,17 +37,22 @@ pub(super) fn scan(args: &DuArgs, lines: &Lines, print: bool) -> Result<Scan, Fa
     };
     signals.share();
     let may_block = || progress.walking.load(Ordering::Relaxed) || reading.load(Ordering::Relaxed);
-    let scan = || scan_all(args, (lines, print), operands_of(args, &reading)?, &signals, &progress);
+    // Of one directory, the end of a list decides whether it is exported.
+    let prompt = print && args.export_ncdu.is_none();
+    let operands = || operands_of(args, prompt, &reading);
+    let scan = || scan_all(args, (lines, print), operands()?, &signals, &progress);
     unless_stuck(&signals.flag, may_block, stuck, scan)
 }
 
-/// Returns the operands, and the rest of a long list of them. `reading` is true while the list is being read.
+/// Returns the operands, and the rest of a list of them that is long, or that pauses if they are scanned promptly.
+/// `reading` is true while the list is being read.
 fn operands_of(
     args: &DuArgs,
+    prompt: bool,
     reading: &Arc<AtomicBool>,
 ) -> Result<(Vec<Operand>, Option<List>), Failure> {
     let (operands, further) = match &args.files0_from {
-        Some(file) => List::open(file, &args.paths, reading.clone())?.begin(),
+        Some(file) => List::open(file, &args.paths, reading.clone())?.begin(prompt),
         None => (operands::given(&args.paths), None),
     };
     if (operands.len() != 1 || further.is_some()) && args.export_ncdu.is_some() {
@@ -162,7 +167,18 @@ pub(super) fn import(file: &Path) -> Result<Scan, Failure> {
     let roots = vec![tree];
     let scan = Scan { errors, errors_count, roots, started_unix_s, ..Scan::default() };
     print_errors_of(&scan);
+    if let Some(note) = excluded_note(file, &scan) {
+        stderr::message(&note);
+    }
     Ok(scan)
+}
+
+/// Returns how many entries an import excludes, which its sizes do not show.
+fn excluded_note(file: &Path, scan: &Scan) -> Option<String> {
+    let nodes = scan.roots.iter().flat_map(|tree| tree.nodes());
+    let count = nodes.filter(|node| node.excluded.is_some()).count() as u64;
+    let entries = format_counted(count, "entry", "entries");
+    (count > 0).then(|| format!("{} records {entries} as excluded; see --json", quoted(file)))
 }
 
 /// Prints the messages of errors; `more` is the number of those without a message.

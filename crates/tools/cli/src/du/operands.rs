@@ -5,16 +5,23 @@ use super::patterns::plain;
 use crate::exit::Failure;
 use crate::standard_input;
 use ioloom_failure::{quoted, reason};
+use ioloom_sys::stream::{self, Ready};
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Maximum number of names of a list that are read before the first is scanned. In a longer list, any file
 /// can be named later, so the scan remembers all files.
 const KNOWN_MAX: usize = 65_536;
+/// How long the next name of a list may take before those already read are scanned: its writer may wait for their
+/// lines.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// A path, or the message about an invalid one, which costs only itself.
 pub(super) type Operand = Result<PathBuf, String>;
@@ -45,12 +52,17 @@ fn operand(mut bytes: &[u8]) -> PathBuf {
 
 /// The paths that a file contains, each ended by a zero byte; `-` is standard input.
 pub(super) struct List {
-    reader: Box<dyn BufRead + Send>,
+    reader: BufReader<File>,
     is_stdin: bool,
     /// The name of the file in messages.
     shown: String,
     /// Number of names read so far.
     count: u64,
+    /// The beginning of the next name, before what the reader contains.
+    partial: Vec<u8>,
+    /// Whether the end of the file was read.
+    at_end: bool,
+    /// Whether the last name was returned.
     ended: bool,
     /// The error that ended the list.
     failed: Option<String>,
@@ -72,27 +84,71 @@ impl List {
             ))));
         }
         let (is_stdin, shown) = (file.as_os_str() == "-", plain(file));
-        let reader: Box<dyn BufRead + Send> = if is_stdin {
-            let input = standard_input::open().map_err(|e| Failure::failed(unread(&shown, &e)))?;
-            Box::new(BufReader::new(input))
+        let opened = if is_stdin {
+            // Without the buffer of the runtime, `wait` can find out whether there is more to read.
+            let input = standard_input::open().and_then(|input| input.as_fd().try_clone_to_owned());
+            File::from(input.map_err(|e| Failure::failed(unread(&shown, &e)))?)
         } else {
             // A pipe is opened when another process opens it for writing.
             reading.store(true, Ordering::Relaxed);
-            let opened = std::fs::File::open(file);
+            let opened = File::open(file);
             reading.store(false, Ordering::Relaxed);
-            let opened = opened.map_err(|e| {
+            opened.map_err(|e| {
                 Failure::failed(format!("cannot open {} for reading: {}", quoted(file), reason(&e)))
-            })?;
-            Box::new(BufReader::new(opened))
+            })?
         };
-        Ok(Self { reader, is_stdin, shown, count: 0, ended: false, failed: None, reading })
+        Ok(Self {
+            reader: BufReader::new(opened),
+            is_stdin,
+            shown,
+            count: 0,
+            partial: Vec::new(),
+            at_end: false,
+            ended: false,
+            failed: None,
+            reading,
+        })
     }
 
-    /// Reads the first names. Returns the list as well, unless it ended.
-    pub(super) fn begin(mut self) -> (Vec<Operand>, Option<Self>) {
-        let first: Vec<Operand> = self.by_ref().take(KNOWN_MAX).collect();
+    /// Reads the first names, with `prompt` only those before a pause. Returns the list as well, unless it ended.
+    pub(super) fn begin(mut self, prompt: bool) -> (Vec<Operand>, Option<Self>) {
+        let mut first: Vec<Operand> = Vec::new();
+        while first.len() < KNOWN_MAX
+            && (!prompt || first.is_empty() || self.arrives())
+            && let Some(operand) = self.next()
+        {
+            first.push(operand);
+        }
         let is_done = self.ended && self.failed.is_none();
         (first, (!is_done).then_some(self))
+    }
+
+    /// Returns whether the whole next name, or the end, arrives without a pause.
+    fn arrives(&mut self) -> bool {
+        self.reading.store(true, Ordering::Relaxed);
+        let arrives = self.read_ahead();
+        self.reading.store(false, Ordering::Relaxed);
+        arrives
+    }
+
+    fn read_ahead(&mut self) -> bool {
+        while !self.ended && !self.reader.buffer().contains(&0) {
+            self.partial.extend_from_slice(self.reader.buffer());
+            self.reader.consume(self.reader.buffer().len());
+            if !stream::wait(self.reader.get_ref(), Ready::Read, PAUSE).unwrap_or(true) {
+                return false;
+            }
+            match self.reader.fill_buf() {
+                Ok([]) => {
+                    self.at_end = true;
+                    return true;
+                }
+                Ok(_) => {}
+                // The next read reports it.
+                Err(_) => return true,
+            }
+        }
+        true
     }
 
     fn operand(&self, name: &[u8]) -> Operand {
@@ -114,9 +170,9 @@ impl Iterator for List {
         if self.ended {
             return self.failed.take().map(Err);
         }
-        let mut name = Vec::new();
+        let mut name = std::mem::take(&mut self.partial);
         self.reading.store(true, Ordering::Relaxed);
-        let read = self.reader.read_until(0, &mut name);
+        let read = if self.at_end { Ok(0) } else { self.reader.read_until(0, &mut name) };
         self.reading.store(false, Ordering::Relaxed);
         if name.last() == Some(&0) {
             name.pop();
@@ -140,6 +196,7 @@ fn unread(shown: &str, error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     fn list(file: &Path, paths: &[OsString]) -> Result<List, Failure> {
         List::open(file, paths, Arc::default())
@@ -190,15 +247,36 @@ mod tests {
         let file = place.path().join("list");
         for (names, remaining) in [(KNOWN_MAX - 1, None), (KNOWN_MAX + 2, Some(2))] {
             std::fs::write(&file, b"g\0".repeat(names)).unwrap();
-            let (first, further) = list(&file, &[]).unwrap().begin();
+            let (first, further) = list(&file, &[]).unwrap().begin(names % 2 == 0);
             assert_eq!(first.len(), names.min(KNOWN_MAX));
             assert_eq!(further.map(Iterator::count), remaining);
         }
         std::fs::write(&file, vec![0; KNOWN_MAX + 1]).unwrap();
-        let (_, further) = list(&file, &[]).unwrap().begin();
+        let (_, further) = list(&file, &[]).unwrap().begin(true);
         let line = KNOWN_MAX + 1;
         let expected = format!("! {}:{line}: invalid zero-length file name", file.display());
         assert_eq!(texts(further.unwrap().collect()), [expected]);
+    }
+
+    #[test]
+    fn names_before_a_pause_are_returned_first() {
+        for (prompt, before, after) in [(true, 1, 2), (false, 3, 0)] {
+            let (reader, mut writer) = io::pipe().unwrap();
+            let mut list = list(Path::new("/dev/null"), &[]).unwrap();
+            list.reader = BufReader::new(File::from(std::os::fd::OwnedFd::from(reader)));
+            writer.write_all(b"a\0b").unwrap();
+            let rest = std::thread::spawn(move || {
+                std::thread::sleep(PAUSE * 3);
+                writer.write_all(b"c\0d").unwrap();
+            });
+            let (first, further) = list.begin(prompt);
+            assert_eq!(first.len(), before);
+            let all = first.into_iter().chain(further.into_iter().flatten());
+            let all = texts(all.collect());
+            assert_eq!(all, ["a", "bc", "d"]);
+            assert_eq!(all.len() - before, after);
+            rest.join().unwrap();
+        }
     }
 
     #[test]

@@ -106,7 +106,7 @@ fn kept(path: &Path) -> Failure {
         }
         _ => {
             "a program has it mapped or locked, it belongs to another user, or its file system cannot \
-             evict; use another directory"
+             evict, or not confirm it, as overlayfs; use another directory"
         }
     };
     Failure::refused(format!("cannot evict {} from the page cache: {why}", quoted(path)))

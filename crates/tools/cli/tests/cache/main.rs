@@ -59,6 +59,41 @@ impl Tree {
     }
 }
 
+/// Goal: the pages of an overlay, which belong to the files of its layers, are unknown instead of absent, and are
+/// evicted nevertheless.
+#[test]
+fn pages_of_an_overlay_are_unknown() {
+    let tree = Tree::new();
+    if !tree.works() {
+        return;
+    }
+    tree.write("lower/f", 1 << 20);
+    let script = r#"
+mkdir upper work over && mount -t overlay none -o lowerdir=lower,upperdir=upper,workdir=work over || exit 99
+sync lower/f; cat over/f > read
+"$0" cache status --json over/f; "$0" cache drop over/f; echo "drop $?"
+# Reclaim can hold clean pages for a while.
+for i in 1 2 3 4 5 6 7 8 9 10; do
+"$0" cache status --json lower/f > state; grep -q '"resident_pages": 0,' state && break
+sleep 1; "$0" cache drop over/f > again
+done
+cat state
+"#;
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script, PROGRAM]).current_dir(tree.path());
+    let ran = command.stdin(Stdio::null()).output();
+    let is_mounted = |ran: &Output| ran.status.success() || text(&ran.stdout).contains("drop ");
+    let Some(ran) = ran.ok().filter(is_mounted) else {
+        println!("skipped: an overlay cannot be mounted here");
+        return;
+    };
+    let out = text(&ran.stdout);
+    assert!(out.contains("\"unknown_files\": 1,"), "{out}");
+    assert!(out.contains("page cache state cannot be queried") && out.contains("drop 1"), "{out}");
+    let lower = out.rsplit("\"command\": \"cache\"").next().unwrap();
+    assert!(lower.contains("\"resident_pages\": 0,"), "{out}");
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -90,6 +90,29 @@ fn lines_of_an_import_and_the_largest_of_it() {
 }
 
 #[test]
+fn excluded_entries_of_an_import_are_listed_and_exported() {
+    let place = fresh();
+    let export = r#"[1,2,{},[{"name":"/srv","asize":9,"dsize":4096},
+        {"name":"tmp","excluded":"pattern"},{"name":"proc","excluded":"kernfs"}]]"#;
+    place.write("x.json", export);
+    let ran = place.du(&["-a", "--import", "x.json"]).ended(0);
+    assert_eq!(ran.text(), "4\t/srv\n");
+    assert_eq!(ran.err, "ioloom: 'x.json' records 2 entries as excluded; see --json\n");
+    place.du(&["--import", "x.json", "--export-ncdu", "y.json"]).ended(0);
+    for file in ["x.json", "y.json"] {
+        let json = place.du(&["--json", "--import", file]).ended(0).json();
+        assert_eq!(
+            json["excluded"],
+            serde_json::json!([
+                { "path": "/srv/proc", "path_hex": null, "reason": "kernfs" },
+                { "path": "/srv/tmp", "path_hex": null, "reason": "pattern" },
+            ])
+        );
+        assert_eq!(json["total"]["inodes"], 1);
+    }
+}
+
+#[test]
 fn scan_flags_of_an_import_and_maps_of_a_comparison_are_refused() {
     let place = imported();
     place.du(&["--save", "s.json", "--import", "x.json"]).ended(1);

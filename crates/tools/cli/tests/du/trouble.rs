@@ -2,7 +2,7 @@
 
 use crate::place::{Du, PROGRAM, ProcessOutput, Workspace, fresh};
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -280,6 +280,37 @@ fn a_signal_while_a_list_is_read_is_reported() {
     let ran: ProcessOutput = child.wait_with_output().unwrap().into();
     assert_eq!(ran.code, Some(130), "{}", ran.err);
     assert_eq!(ran.err, "ioloom: interrupted: the totals are incomplete\n");
+}
+
+#[test]
+fn a_writer_of_names_can_wait_for_their_lines() {
+    let place = fresh();
+    place.write("t/f", vec![1; 5000]);
+    place.write("u/g", vec![1; 5000]);
+    fs::hard_link(place.at("t/f"), place.at("u/f")).unwrap();
+    let mut command = place.our_command(&["-sc", "--inodes", "--files0-from=-"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let (mut names, lines) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(lines).lines() {
+            let _ = sender.send(line.unwrap());
+        }
+    });
+    let mut answers = Vec::new();
+    for name in ["t", "u", "nope", "t/f", "u/f"] {
+        names.write_all(name.as_bytes()).unwrap();
+        names.write_all(b"\0").unwrap();
+        if name.len() == 1 {
+            answers.extend(receiver.recv_timeout(Duration::from_secs(20)));
+        }
+    }
+    drop(names);
+    // Without an answer, it would wait for the end of the list.
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert_eq!(answers, ["2\tt", "2\tu"]);
+    assert_eq!(receiver.recv().unwrap(), "4\ttotal");
 }
 
 fn interrupted_by(signal: &str, code: i32, how: &str) {

@@ -22,7 +22,7 @@ pub(super) const KEYS: &str =
 /// The keys on a narrower terminal.
 pub(super) const FEW_KEYS: &str = "↑↓→← go  d remove  ? help  q quit";
 /// The help that `?` shows.
-pub(super) const HELP: [&str; 15] = [
+pub(super) const HELP: [&str; 16] = [
     "Up and down scroll; any other key closes this help.",
     "",
     "up, k / down, j       select the previous or next entry",
@@ -38,6 +38,7 @@ pub(super) const HELP: [&str; 15] = [
     "ctrl-l                redraw the screen",
     "q, ctrl-c, esc        quit; esc asks before",
     "! not read   ? partly removed   H hard links elsewhere   @ symbolic link",
+    "< excluded by pattern   > other file system   ^ kernel file system, firmlink",
 ];
 /// Time between two looks for a signal and for the end of the terminal.
 const LOOK: Duration = Duration::from_millis(200);

@@ -2,7 +2,7 @@
 
 use crate::out::readable;
 use ioloom_du::{Tally, Tree};
-use ioloom_model::units::{format_count, format_size};
+use ioloom_model::units::{format_count, format_counted, format_size};
 
 /// The word that confirms a removal.
 pub(super) const WORD: &str = "remove";
@@ -39,9 +39,9 @@ impl Question {
         let total = |at: &usize| tree.nodes()[*at].total;
         let sum = self.nodes.iter().map(total).fold(Tally::default(), |sum, total| sum + total);
         let mut what = format!(
-            "{} on disk, {} entries",
+            "{} on disk, {}",
             format_size(sum.disk_bytes),
-            format_count(sum.inodes)
+            format_counted(sum.inodes, "entry", "entries")
         );
         if self.kept_bytes > 0 {
             what += &format!("; {} stay, with links elsewhere", format_size(self.kept_bytes));

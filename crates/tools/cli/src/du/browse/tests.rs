@@ -3,6 +3,7 @@
 use super::keyboard::HELP;
 use super::*;
 use clap::{Args, FromArgMatches};
+use ioloom_du::ncdu::{Limits, import};
 use ioloom_du::scan::{Detail, ScanOptions, scan};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -253,6 +254,19 @@ fn an_import_is_for_looking_only() {
     press(&mut browser, "d");
     assert!(browser.question.is_none());
     assert!(screen(&browser).join("\n").contains("removal is disabled"), "{:?}", screen(&browser));
+}
+
+#[test]
+fn excluded_entries_of_an_import_are_marked() {
+    let text = br#"[1,2,{},[{"name":"r"},{"name":"a","excluded":"pattern"},
+        {"name":"b","excluded":"otherfs"},{"name":"c","excluded":"kernfs"},{"name":"d"}]]"#;
+    let tree = import(&mut &text[..], Limits::default()).unwrap().tree;
+    let mut browser = Browser::new(tree, Measure::Apparent, Some("this is an import"), true);
+    press(&mut browser, "n");
+    let flags: Vec<char> =
+        screen(&browser)[1..5].iter().filter_map(|line| line.chars().nth(2)).collect();
+    assert_eq!(flags, ['<', '>', '^', ' ']);
+    assert!(screen(&browser)[9].contains("2 entries"), "{:?}", screen(&browser));
 }
 
 #[test]
