@@ -12,11 +12,18 @@
 //! of twelve do not invalidate the verdict, four do. At the same threshold, a doubt about single
 //! runs extends to the whole finding. This check can only withhold a verdict, never
 //! reverse it: choosing blocks after seeing them must not create a finding.
+//!
+//! If a session has too few blocks for a verdict, its disturbed blocks are excluded from the effect that is shown.
+//! This cannot create a finding, because no effect of so few blocks decides anything.
 
 use super::finding::Finding;
+use super::gap::Gap;
 use crate::contrast::kind::{Context, Kind};
 use crate::rule::Rule;
+use crate::verdict::Evidence;
+use ioloom_model::units::format_counted;
 use ioloom_model::{Doubt, RunRecord};
+use ioloom_stats::INTERVAL_MIN;
 use std::collections::BTreeSet;
 
 /// Minimum share of quiet blocks among those required for a verdict.
@@ -65,23 +72,26 @@ fn causes(used: &[&RunRecord], of: usize) -> (String, String) {
     (causes.join(" and "), remedies.join("; "))
 }
 
-/// Returns the finding, without its answer if it depends on the disturbed blocks.
-pub(crate) fn withhold<'a>(
+/// Returns the disturbed blocks of these runs.
+fn disturbed_blocks<'a>(behind: &[&'a RunRecord]) -> BTreeSet<Block<'a>> {
+    let marked = behind.iter().filter(|r| r.doubts.iter().any(|doubt| excludes(*doubt)));
+    marked.map(|r| block(r)).collect()
+}
+
+/// Returns the other blocks of the sessions and media of a finding, of which `need` are required.
+fn quiet_blocks<'a>(
     context: &Context<'a>,
     kind: &dyn Kind,
-    finding: Finding<'a>,
-) -> Finding<'a> {
-    let marked = |r: &&&RunRecord| r.doubts.iter().any(|doubt| excludes(*doubt));
-    let behind = finding.behind();
-    let disturbed: BTreeSet<Block<'_>> = behind.iter().filter(marked).map(|r| block(r)).collect();
-    let Some(answer) = finding.holds.filter(|_| !disturbed.is_empty()) else { return finding };
-    let all: BTreeSet<Block<'_>> = behind.iter().map(|r| block(r)).collect();
-    let need = (context.rule.blocks_min as f64 * QUIET_MIN).ceil() as usize;
+    finding: &Finding<'a>,
+    disturbed: &BTreeSet<Block<'a>>,
+    need: usize,
+) -> Context<'a> {
     let sessions = &finding.evidence.sessions;
     // Undisturbed runs on another medium do not show what this one would.
+    let behind = finding.behind();
     let media: BTreeSet<&str> = behind.iter().map(|r| r.key.medium.as_str()).collect();
     let several = kind.on_several_media();
-    let quiet = Context {
+    Context {
         rule: Rule { blocks_min: need, ..context.rule },
         records: context
             .records
@@ -90,8 +100,21 @@ pub(crate) fn withhold<'a>(
             .filter(|r| sessions.contains(&r.key.session) && !disturbed.contains(&block(r)))
             .filter(|r| several || media.contains(r.key.medium.as_str()))
             .collect(),
-    };
-    let quiet = kind.evaluate(&quiet);
+    }
+}
+
+/// Returns the finding, without its answer if it depends on the disturbed blocks.
+pub(crate) fn withhold<'a>(
+    context: &Context<'a>,
+    kind: &dyn Kind,
+    finding: Finding<'a>,
+) -> Finding<'a> {
+    let behind = finding.behind();
+    let disturbed = disturbed_blocks(&behind);
+    let Some(answer) = finding.holds.filter(|_| !disturbed.is_empty()) else { return finding };
+    let all: BTreeSet<Block<'_>> = behind.iter().map(|r| block(r)).collect();
+    let need = (context.rule.blocks_min as f64 * QUIET_MIN).ceil() as usize;
+    let quiet = kind.evaluate(&quiet_blocks(context, kind, &finding, &disturbed, need));
     let (causes, remedies) = causes(&behind, all.len());
     let finding = finding.number("disturbed_blocks", disturbed.len() as f64);
     let without = match quiet {
@@ -107,4 +130,42 @@ pub(crate) fn withhold<'a>(
         finding.words
     );
     Finding { holds: None, p: finding.p.map(|_| 1.0), words, withheld: true, ..finding }
+}
+
+/// What blocks show that are too few for a verdict.
+#[derive(Debug, Default)]
+pub(crate) struct Few {
+    /// The effect, without disturbed blocks.
+    pub(crate) evidence: Evidence,
+    /// Words about the disturbed blocks; empty without any.
+    pub(crate) words: String,
+}
+
+impl Few {
+    /// Returns what these blocks show. Statements about every run use all of them.
+    pub(crate) fn of<'a>(context: &Context<'a>, kind: &dyn Kind, finding: Finding<'a>) -> Self {
+        let behind = finding.behind();
+        let disturbed = disturbed_blocks(&behind);
+        if disturbed.is_empty() || kind.is_about_every_run() {
+            return Self { evidence: finding.evidence, words: String::new() };
+        }
+        let all: BTreeSet<Block<'_>> = behind.iter().map(|r| block(r)).collect();
+        let quiet = kind.evaluate(&quiet_blocks(context, kind, &finding, &disturbed, INTERVAL_MIN));
+        let mut evidence = match quiet {
+            Ok(quiet) => quiet.evidence,
+            Err(gap) => {
+                let blocks = if let Gap::FewBlocks { have, .. } = gap { have } else { 0 };
+                let sessions = finding.evidence.sessions;
+                Evidence { blocks, sessions, ..Evidence::default() }
+            }
+        };
+        evidence.numbers.insert("disturbed_blocks".to_owned(), disturbed.len() as f64);
+        let (causes, remedies) = causes(&behind, all.len());
+        let others = format_counted(evidence.blocks as u64, "other block", "other blocks");
+        let rest = match evidence.effect {
+            Some(_) => format!("the effect is that of {others}"),
+            None => "too few other blocks remain to show an effect".to_owned(),
+        };
+        Self { evidence, words: format!("; {causes}, so {rest}; {remedies}") }
+    }
 }
