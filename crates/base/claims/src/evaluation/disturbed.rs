@@ -39,29 +39,55 @@ fn block(record: &RunRecord) -> Block<'_> {
     (&key.session, &key.experiment, &key.medium, place, key.block)
 }
 
-/// Doubts about single runs that exclude their blocks, each with its cause (`{}` is the number of
-/// blocks) and remedy: the run shared the machine with other programs, missed the condition of the
-/// claim, or skipped files. Such a run does not measure what the claim is about.
-const EXCLUDING: [(Doubt, &str, &str); 4] = [
-    (Doubt::NoisyNeighbour, "other programs disturbed {}", "repeat on an idle machine"),
-    (
-        Doubt::NotCold,
-        "data were already cached in {}",
-        "run as root with --drop-caches, or use a larger file set",
-    ),
-    (Doubt::NotWarm, "data were not cached in {}", "use a smaller file set"),
-    (Doubt::Errors, "files failed in {}", "check which files of the set failed"),
+/// A doubt about single runs that excludes their blocks.
+struct Excluding {
+    doubt: Doubt,
+    /// Why, with `{}` for the number of blocks.
+    cause: &'static str,
+    /// What to do.
+    remedy: &'static str,
+    /// What the runs of blocks that would decide have to have.
+    wanted: &'static str,
+}
+
+/// The run shared the machine with other programs, missed the condition of the claim, or skipped files. Such a run
+/// does not measure what the claim is about.
+const EXCLUDING: [Excluding; 4] = [
+    Excluding {
+        doubt: Doubt::NoisyNeighbour,
+        cause: "other programs disturbed {}",
+        remedy: "repeat on an idle machine",
+        wanted: "on an idle machine",
+    },
+    Excluding {
+        doubt: Doubt::NotCold,
+        cause: "data were already cached in {}",
+        remedy: "run as root with --drop-caches, or use a larger file set",
+        wanted: "with data that are not cached",
+    },
+    Excluding {
+        doubt: Doubt::NotWarm,
+        cause: "data were not cached in {}",
+        remedy: "use a smaller file set",
+        wanted: "with cached data",
+    },
+    Excluding {
+        doubt: Doubt::Errors,
+        cause: "files failed in {}",
+        remedy: "check which files of the set failed",
+        wanted: "without failed files",
+    },
 ];
 
 /// Reports whether a doubt excludes the blocks of the runs that carry it.
 pub(crate) fn excludes(doubt: Doubt) -> bool {
-    EXCLUDING.iter().any(|(excluding, ..)| *excluding == doubt)
+    EXCLUDING.iter().any(|excluding| excluding.doubt == doubt)
 }
 
 /// Returns the causes, each with its number of blocks, and the remedies.
 fn causes(used: &[&RunRecord], of: usize) -> (String, String) {
     let (mut causes, mut remedies) = (Vec::new(), Vec::new());
-    for (doubt, cause, remedy) in EXCLUDING {
+    for Excluding { doubt, cause, remedy, .. } in EXCLUDING {
         let marked = used.iter().filter(|r| r.doubts.contains(&doubt));
         let blocks: BTreeSet<Block<'_>> = marked.map(|r| block(r)).collect();
         if !blocks.is_empty() {
@@ -70,6 +96,20 @@ fn causes(used: &[&RunRecord], of: usize) -> (String, String) {
         }
     }
     (causes.join(" and "), remedies.join("; "))
+}
+
+/// Says what the blocks of another session need, if those of a finding would not decide it in any number: too many
+/// of them were disturbed. Empty otherwise.
+pub(crate) fn wanted(finding: &Finding<'_>) -> String {
+    let behind = finding.behind();
+    let all: BTreeSet<Block<'_>> = behind.iter().map(|r| block(r)).collect();
+    let quiet = all.len() - disturbed_blocks(&behind).len();
+    if !finding.withheld && quiet as f64 >= QUIET_MIN * all.len() as f64 {
+        return String::new();
+    }
+    let is_found = |of: &&Excluding| behind.iter().any(|r| r.doubts.contains(&of.doubt));
+    let words: Vec<&str> = EXCLUDING.iter().filter(is_found).map(|of| of.wanted).collect();
+    words.join(" and ")
 }
 
 /// Returns the disturbed blocks of these runs.

@@ -131,6 +131,51 @@ fn runs_that_missed_their_condition_decide_nothing() {
     assert!(sentence.contains(expected), "{sentence}");
 }
 
+/// What would decide an open claim follows from what disturbed its runs.
+#[test]
+fn an_open_claim_needs_blocks_without_what_disturbed_its_runs() {
+    let needs = |doubts: &[Doubt]| {
+        let mut store = two(80.0, 8);
+        for doubt in doubts {
+            store.doubt("a", *doubt);
+        }
+        let found = judged(&store, "less");
+        assert_eq!(found.verdict == Verdict::Undecided, !found.needs.is_empty(), "{found:?}");
+        found.needs.concat()
+    };
+    for (doubt, words) in [
+        (Doubt::NoisyNeighbour, "12 blocks on an idle machine"),
+        (Doubt::NotCold, "12 blocks with data that are not cached"),
+        (Doubt::NotWarm, "12 blocks with cached data"),
+        (Doubt::Errors, "12 blocks without failed files"),
+    ] {
+        let found = needs(&[doubt]);
+        assert!(found.ends_with(words), "{found}");
+    }
+    let both = needs(&[Doubt::NoisyNeighbour, Doubt::Errors]);
+    assert!(both.ends_with("12 blocks on an idle machine and without failed files"), "{both}");
+    assert_eq!(needs(&[Doubt::Scaled]), "");
+    // No verdict is withheld, but more blocks like these would not decide it either.
+    let open = |doubts: &[Doubt]| {
+        let mut store = Store::new(8);
+        for arm in ["a", "b"] {
+            let times = move |block: u32| {
+                let is_slow = (block % 3 == 0) == (arm == "a");
+                run(if is_slow { 150.0 } else { 100.0 })
+            };
+            store.arm_with(arm, &[], times);
+            for doubt in doubts {
+                store.doubt(arm, *doubt);
+            }
+        }
+        let found = judged(&store, "less");
+        assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
+        found.needs.concat()
+    };
+    assert!(open(&[Doubt::NoisyNeighbour]).ends_with(", on an idle machine"));
+    assert!(!open(&[]).contains("idle machine"));
+}
+
 /// The effect of too few blocks for a verdict is that of the quiet ones, which the sentence counts.
 #[test]
 fn too_few_blocks_show_the_effect_of_the_quiet_ones() {
