@@ -26,6 +26,9 @@ const APPLICATION: u32 = u32::from_be_bytes(*b"iolm");
 /// The name in the directory of a store.
 const NAME: &str = "index.sqlite";
 
+/// SQLite's name of a database in memory.
+const IN_MEMORY: &str = ":memory:";
+
 const TABLES: &str = "
 CREATE TABLE files (path TEXT PRIMARY KEY, session TEXT NOT NULL, bytes INTEGER NOT NULL);
 CREATE TABLE sessions (
@@ -183,7 +186,12 @@ impl Index {
                 return Ok(index);
             }
         }
-        made(Path::new(":memory:"))
+        made(Path::new(IN_MEMORY))
+    }
+
+    /// Returns whether it is a file, rather than in memory because none can be written.
+    pub fn is_file(&self) -> bool {
+        self.path.as_path() != Path::new(IN_MEMORY)
     }
 
     /// Returns the path of the index of a store, which may not exist.

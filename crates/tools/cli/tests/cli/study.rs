@@ -235,6 +235,12 @@ fn two_sessions(home: &Home, studies: &str) {
         assert!(file.unwrap().metadata().unwrap().len() <= 1 << 20);
     }
     home.run(&["results", "index"]).well();
+    // One that cannot be written is not reported as written.
+    let index = home.store().join("index.sqlite");
+    std::fs::remove_file(&index).unwrap();
+    std::os::unix::fs::symlink(home.path("missing/index.sqlite"), &index).unwrap();
+    home.run(&["results", "index"]).one_error(1, &["cannot write to", "index.sqlite"]);
+    std::fs::remove_file(&index).unwrap();
     exports_next_to_other_lines(home);
     let ran = home.run(&["report", "-o", "-", "--store", "results"]).well();
     // Exports have no traces, which is reported once for each session.
