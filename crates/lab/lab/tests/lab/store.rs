@@ -421,6 +421,19 @@ fn exports_are_small_and_read_back_as_a_store() {
 }
 
 #[test]
+fn an_export_names_runs_that_the_session_lacks() {
+    let bench = Bench::new();
+    let (session, path) = finished(&bench);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.remove(5);
+    std::fs::write(&path, lines.join("\n") + "\n").unwrap();
+    let names = [session.header.session];
+    let lacks = export(&bench.store(), &names, &bench.dir.join("kept")).unwrap().lacks;
+    assert!(lacks[0].ends_with("1 planned run is missing from its file"), "{lacks:?}");
+}
+
+#[test]
 fn an_export_does_not_replace_another_session_of_the_same_name() {
     let bench = Bench::new();
     let (session, path) = finished(&bench);
