@@ -11,6 +11,11 @@ fn first(input: &Input) -> String {
     plain_text(&answer(&headlines(&groups), &groups)[0])
 }
 
+fn second(input: &Input) -> String {
+    let groups = groups(input);
+    plain_text(&answer(&headlines(&groups), &groups)[1])
+}
+
 /// An experiment on several sets, or with a metric without a direction, has results.
 #[test]
 fn comparisons_that_rank_nothing_are_not_called_unfinished() {
@@ -45,4 +50,23 @@ fn the_size_of_a_set_is_not_what_runs_read() {
         }
     }
     assert_eq!(first(&input), before);
+}
+
+/// Runs that disagree do not show what limited a plan.
+#[test]
+fn a_limit_is_that_of_most_runs() {
+    let wanted = "uring/window:l=64,p=2 was limited by ";
+    for (odd, is_shown) in [("metadata", true), ("device", false)] {
+        let mut input = sample(1);
+        for record in &mut input.records {
+            let is_odd = record.key.block % 2 == 1;
+            if let Outcome::Done { measured } = &mut record.outcome
+                && let Some(bottleneck) = &mut measured.bottleneck
+            {
+                bottleneck.word = if is_odd { odd } else { "metadata" }.to_owned();
+            }
+        }
+        let text = second(&input);
+        assert_eq!(text.contains(wanted), is_shown, "{text}");
+    }
 }
