@@ -181,6 +181,13 @@ impl Input {
     }
 }
 
+/// Returns what [`runs_done`] does, followed by the noun.
+pub(crate) fn runs_words(input: &Input) -> String {
+    let runs = runs_done(std::slice::from_ref(input));
+    let noun = if runs == "1" { "run" } else { "runs" };
+    format!("{runs} {noun}")
+}
+
 /// Formats milliseconds since 1970 as a time in UTC, to the second.
 pub(crate) fn time(unix_ms: u64) -> String {
     i64::try_from(unix_ms)

@@ -4,7 +4,7 @@ use crate::records::sample;
 use ioloom_model::Outcome;
 use ioloom_report::group::groups;
 use ioloom_report::headline::{answer, headlines, plain_text};
-use ioloom_report::{Input, html};
+use ioloom_report::{Input, html, markdown, terminal};
 
 fn first(input: &Input) -> String {
     let groups = groups(input);
@@ -69,4 +69,15 @@ fn a_limit_is_that_of_most_runs() {
         let text = second(&input);
         assert_eq!(text.contains(wanted), is_shown, "{text}");
     }
+}
+
+#[test]
+fn a_single_run_is_in_the_singular() {
+    let mut input = sample(1);
+    input.records.truncate(1);
+    let text = terminal(&input, 160, false);
+    assert!(text.contains(", 1 run)"), "{text}");
+    let md = markdown(&[input]);
+    assert!(md.contains(" mode, 1 run, "), "{md}");
+    assert!(![&text, &md].iter().any(|text| text.contains(" 1 runs")), "{text}{md}");
 }
