@@ -110,7 +110,7 @@ pub fn export(store: &Store, sessions: &[String], dest: &Path) -> Result<Exporte
     let mut all = Exported::default();
     for name in sessions {
         let session = store.read(name)?;
-        let (parts, mut lacks) = parts(&session).map_err(failed(dest))?;
+        let (parts, mut lacks) = parts(&session).map_err(too_long(dest))?;
         let count = parts.len();
         for part in 0..count {
             check_replaced(&dest.join(file_name(name, part)), &session.header)?;
@@ -138,6 +138,16 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
         path,
         source,
         advice: "choose a writable directory",
+    }
+}
+
+fn too_long(dest: &Path) -> impl FnOnce(io::Error) -> StoreError {
+    let path = dest.to_owned();
+    move |source| StoreError::Io {
+        operation: Operation::Write,
+        path,
+        source,
+        advice: "copy the file of the session instead",
     }
 }
 

@@ -434,6 +434,21 @@ fn an_export_names_runs_that_the_session_lacks() {
 }
 
 #[test]
+fn a_list_of_runs_that_is_too_long_for_an_export_is_named() {
+    let bench = Bench::new();
+    let (session, _) = finished(&bench);
+    let store = bench.store();
+    let mut header = session.header;
+    header.session = "wide".to_owned();
+    header.order = vec![header.order[0]; 100_000];
+    drop(store.create(header).unwrap());
+    let names = ["wide".to_owned()];
+    let error = export(&store, &names, &bench.dir.join("kept")).unwrap_err().to_string();
+    let words = "the list of runs is too long for an export; copy the file of the session instead";
+    assert!(error.ends_with(words), "{error}");
+}
+
+#[test]
 fn an_export_does_not_replace_another_session_of_the_same_name() {
     let bench = Bench::new();
     let (session, path) = finished(&bench);
