@@ -112,7 +112,7 @@ pub(crate) fn wanted(finding: &Finding<'_>) -> String {
     words.join(" and ")
 }
 
-/// Returns the disturbed blocks of these runs.
+/// Returns the blocks in which one of the runs was disturbed.
 fn disturbed_blocks<'a>(behind: &[&'a RunRecord]) -> BTreeSet<Block<'a>> {
     let marked = behind.iter().filter(|r| r.doubts.iter().any(|doubt| excludes(*doubt)));
     marked.map(|r| block(r)).collect()
