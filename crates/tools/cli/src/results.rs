@@ -337,7 +337,8 @@ fn index(args: &IndexArgs) -> Ended {
     let index = Index::open(&store).map_err(Failure::failed)?;
     if !index.is_file() {
         let opened = File::options().append(true).create(true).open(&path);
-        let error = opened.err().unwrap_or_else(|| Error::other("another program uses it"));
+        let reason = index.write_error().unwrap_or("it is not an index of ioloom");
+        let error = opened.err().unwrap_or_else(|| Error::other(reason));
         return Err(Failure::failed(PathError::new(Operation::Write, path, error)));
     }
     let count = index.sessions().map_err(Failure::failed)?.len() as u64;

@@ -271,7 +271,14 @@ fn a_damaged_index_is_rebuilt() {
         assert_eq!(std::fs::read(&file).unwrap(), theirs);
     }
     std::fs::remove_file(&file).unwrap();
-    assert!(Index::open(&store).unwrap().is_file());
+    // One that cannot be written is in memory, with the reason.
+    std::os::unix::fs::symlink(bench.dir.join("missing/index.sqlite"), &file).unwrap();
+    let index = Index::open(&store).unwrap();
+    assert_eq!((all(&index), index.is_file()), (first.clone(), false));
+    assert!(index.write_error().is_some());
+    std::fs::remove_file(&file).unwrap();
+    let index = Index::open(&store).unwrap();
+    assert_eq!((index.is_file(), index.write_error()), (true, None));
     // The index detects a session that lost lines, and a new session.
     let text = std::fs::read_to_string(&path).unwrap();
     let less: Vec<&str> = text.lines().take(5).collect();
