@@ -33,6 +33,8 @@ pub(crate) fn words(
                 )
             });
             match disturbed::wanted(finding) {
+                // Statements about every run use disturbed runs too.
+                _ if contrast.as_kind().is_about_every_run() => blocks,
                 wanted if wanted.is_empty() => blocks,
                 wanted => format!("{blocks}, {wanted}"),
             }

@@ -98,8 +98,8 @@ fn causes(used: &[&RunRecord], of: usize) -> (String, String) {
     (causes.join(" and "), remedies.join("; "))
 }
 
-/// Says what the blocks of another session need, if those of a finding would not decide it in any number: too many
-/// of them were disturbed. Empty otherwise.
+/// Returns the condition for the blocks of another session, if the answer of a finding was withheld or more than a
+/// quarter of its blocks were disturbed. Empty otherwise.
 pub(crate) fn wanted(finding: &Finding<'_>) -> String {
     let behind = finding.behind();
     let all: BTreeSet<Block<'_>> = behind.iter().map(|r| block(r)).collect();
