@@ -253,9 +253,9 @@ fn faster_submission(locked: f64, waited: f64, ran: f64) -> &'static str {
     if locked > 0.5 {
         "The kernel serialises the submissions: use fewer submitting threads, or one ring per thread."
     } else if waited > 0.5 {
-        "The submitting call waits for the device: keep fewer requests in flight, or read directly."
+        "The submitting call waits for the device: keep fewer requests in flight, or use direct I/O."
     } else if ran > 0.5 {
-        "The submitting call runs on a processor: submit from more threads, or read directly."
+        "The submitting call runs on a processor: submit from more threads, or use direct I/O."
     } else {
         "The trace does not show what the submitting call waits for: compare a run with fewer requests \
          in flight."
