@@ -181,7 +181,7 @@ impl Input {
     }
 }
 
-/// Returns what [`runs_done`] does, followed by the noun.
+/// Returns the number of runs as [`runs_done`] does, with the noun.
 pub(crate) fn runs_words(input: &Input) -> String {
     let runs = runs_done(std::slice::from_ref(input));
     let noun = if runs == "1" { "run" } else { "runs" };
