@@ -23,6 +23,7 @@ use crate::combine::{Judged, combine};
 use crate::contrast::Contrast;
 use crate::contrast::kind::{Context, Kind};
 use crate::contrast::ladder::Shape;
+use crate::evaluation::disturbed::Few;
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::runs::at_location;
@@ -178,15 +179,16 @@ fn of_few_blocks(
     session: &SessionRuns<'_>,
     kind: &dyn Kind,
     rule: Rule,
-) -> Evidence {
-    let Err(Gap::FewBlocks { have, .. }) = result else { return Evidence::default() };
+) -> Few {
+    let Err(Gap::FewBlocks { have, .. }) = result else { return Few::default() };
     let rule = Rule { blocks_min: INTERVAL_MIN, ..rule };
     let context = Context { records: session.records.clone(), rule };
     match kind.evaluate(&context) {
-        Ok(finding) => finding.evidence,
+        Ok(finding) => Few::of(&context, kind, finding),
         Err(_) => {
             let sessions = vec![session.name.to_owned()];
-            Evidence { blocks: *have, sessions, ..Evidence::default() }
+            let evidence = Evidence { blocks: *have, sessions, ..Evidence::default() };
+            Few { evidence, ..Few::default() }
         }
     }
 }
@@ -422,7 +424,9 @@ fn judged(assessed: &Assessed<'_, '_>, test: &Test, note: bool, rule: Rule) -> J
             if without_runs && kind.skipped_by_quick() {
                 sentence.push_str(" (quick mode does not run them)");
             }
-            let evidence = assessed.deciding().few.clone();
+            let few = &assessed.deciding().few;
+            sentence.push_str(&few.words);
+            let evidence = few.evidence.clone();
             let part = Part { verdict: gap.verdict(), sentence, evidence, ..blank };
             return Judged { part, without_runs, recomputed };
         }

@@ -4,6 +4,7 @@
 //! simulated sessions, which takes minutes for all claims.
 
 use crate::contrast::Contrast;
+use crate::evaluation::disturbed;
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::power;
@@ -21,10 +22,23 @@ pub(crate) fn words(
     let least = Rule::LOOKS[0];
     let what = match result {
         Ok(finding) if finding.holds.is_some() => return None,
-        Ok(finding) if finding.withheld => format!("{least} blocks on an idle machine"),
-        Ok(finding) => estimated(contrast, finding, session).unwrap_or_else(|| {
-            format!("more blocks, or less noise, than in the {} stored", finding.evidence.blocks)
-        }),
+        Ok(finding) if finding.withheld => {
+            format!("{least} blocks {}", disturbed::wanted(finding))
+        }
+        Ok(finding) => {
+            let blocks = estimated(contrast, finding, session).unwrap_or_else(|| {
+                format!(
+                    "more blocks, or less noise, than in the {} stored",
+                    finding.evidence.blocks
+                )
+            });
+            match disturbed::wanted(finding) {
+                // Statements about every run use disturbed runs too.
+                _ if contrast.as_kind().is_about_every_run() => blocks,
+                wanted if wanted.is_empty() => blocks,
+                wanted => format!("{blocks}, {wanted}"),
+            }
+        }
         Err(Gap::Untested { needs }) => return Some(needs.clone()),
         Err(Gap::BeforeFirstLook { have, first }) => {
             let more = first.saturating_sub(*have);

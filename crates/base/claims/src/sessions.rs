@@ -1,11 +1,12 @@
 //! The results of one contrast in the sessions of a machine, and which of them decides.
 
+use crate::evaluation::disturbed::Few;
 use crate::evaluation::finding::Finding;
 use crate::evaluation::gap::Gap;
 use crate::evaluation::runs::at_location;
 use crate::location::Location;
 use crate::rule::Rule;
-use crate::verdict::{Evidence, SessionEffect};
+use crate::verdict::SessionEffect;
 use ioloom_model::RunRecord;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,7 +65,7 @@ pub(crate) struct InSession<'a> {
     /// The result, without an answer that was withheld.
     pub(crate) result: Result<Finding<'a>, Gap>,
     /// What too few blocks show, which decides nothing; empty otherwise.
-    pub(crate) few: Evidence,
+    pub(crate) few: Few,
     /// The answer of its runs, before other sessions and contrasts are considered.
     answer: Option<bool>,
     /// Whether a set was smaller than the published one.
@@ -83,7 +84,7 @@ impl<'a> InSession<'a> {
     ) -> Self {
         let answer = result.as_ref().ok().and_then(|finding| finding.holds);
         let SessionRuns { name, machine, started, .. } = *of;
-        let few = Evidence::default();
+        let few = Few::default();
         Self { name, machine, started, result, few, answer, scaled, number, adjusted: None }
     }
 

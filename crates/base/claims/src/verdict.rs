@@ -101,7 +101,8 @@ pub struct Evidence {
     pub hi: Option<f64>,
     /// What the effect measures.
     pub effect_is: Effect,
-    /// Number of blocks in which every arm finished; 0 before the first look of a sequential session.
+    /// Number of blocks in which every arm finished, without disturbed ones if all are too few for a verdict; 0
+    /// before the first look of a sequential session.
     pub blocks: usize,
     /// Arms that were compared; empty without an effect.
     pub arms: Vec<String>,

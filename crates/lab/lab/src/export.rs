@@ -60,6 +60,8 @@ struct Lacks {
     traces: u64,
     /// Bytes of a torn last line.
     torn_bytes: u64,
+    /// Planned runs that the session itself lacks.
+    missing: u64,
 }
 
 impl Lacks {
@@ -83,7 +85,17 @@ impl Lacks {
         .into_iter()
         .flatten()
         .collect();
-        (!parts.is_empty()).then(|| format!("{session}: left out {}", parts.join(", ")))
+        let left_out =
+            (!parts.is_empty()).then(|| format!("{session}: left out {}", parts.join(", ")));
+        if self.missing == 0 {
+            return left_out;
+        }
+        let runs = format_counted(self.missing, "planned run is", "planned runs are");
+        let missing = format!("{runs} missing from its file");
+        Some(match left_out {
+            Some(left_out) => format!("{left_out}; {missing}"),
+            None => format!("{session}: {missing}"),
+        })
     }
 }
 
@@ -98,7 +110,7 @@ pub fn export(store: &Store, sessions: &[String], dest: &Path) -> Result<Exporte
     let mut all = Exported::default();
     for name in sessions {
         let session = store.read(name)?;
-        let (parts, mut lacks) = parts(&session).map_err(failed(dest))?;
+        let (parts, mut lacks) = parts(&session).map_err(too_long(dest))?;
         let count = parts.len();
         for part in 0..count {
             check_replaced(&dest.join(file_name(name, part)), &session.header)?;
@@ -126,6 +138,16 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
         path,
         source,
         advice: "choose a writable directory",
+    }
+}
+
+fn too_long(dest: &Path) -> impl FnOnce(io::Error) -> StoreError {
+    let path = dest.to_owned();
+    move |source| StoreError::Io {
+        operation: Operation::Write,
+        path,
+        source,
+        advice: "copy the file of the session instead",
     }
 }
 
@@ -242,7 +264,8 @@ type Content = (Vec<u8>, usize);
 /// Returns the files of a session and what they lack.
 fn parts(session: &Session) -> io::Result<(Vec<Content>, Lacks)> {
     let mut parts = Parts::of(&session.header)?;
-    let mut lacks = Lacks { torn_bytes: session.torn_bytes, ..Lacks::default() };
+    let missing = session.missing().len() as u64;
+    let mut lacks = Lacks { torn_bytes: session.torn_bytes, missing, ..Lacks::default() };
     // Notes precede the runs: a leftover of an earlier, longer export must not repeat them.
     for note in &session.notes {
         if !parts.push(&encode_note(note)?, 0)? {

@@ -26,6 +26,9 @@ const APPLICATION: u32 = u32::from_be_bytes(*b"iolm");
 /// The name in the directory of a store.
 const NAME: &str = "index.sqlite";
 
+/// SQLite's name of a database in memory.
+const IN_MEMORY: &str = ":memory:";
+
 const TABLES: &str = "
 CREATE TABLE files (path TEXT PRIMARY KEY, session TEXT NOT NULL, bytes INTEGER NOT NULL);
 CREATE TABLE sessions (
@@ -72,6 +75,7 @@ pub struct Index {
     connection: Connection,
     path: PathBuf,
     unreadable: Vec<StoreError>,
+    write_error: Option<String>,
 }
 
 /// A session in a list.
@@ -170,9 +174,10 @@ impl Index {
             index.unreadable = index.refresh(store)?;
             Ok(index)
         };
+        let mut write_error = None;
         if owner(&path) != Owner::Other {
             match made(&path) {
-                Err(IndexError::Sqlite { .. }) => {}
+                Err(IndexError::Sqlite { source, .. }) => write_error = Some(source.to_string()),
                 other => return other,
             }
             // It is only a cache, so a damaged one, or one of another version, begins again. Another
@@ -183,7 +188,18 @@ impl Index {
                 return Ok(index);
             }
         }
-        made(Path::new(":memory:"))
+        let index = made(Path::new(IN_MEMORY))?;
+        Ok(Self { write_error, ..index })
+    }
+
+    /// Returns whether it is a file, rather than in memory because none can be written.
+    pub fn is_file(&self) -> bool {
+        self.path.as_path() != Path::new(IN_MEMORY)
+    }
+
+    /// Returns SQLite's reason why it is in memory; `None` if it is a file, or if its name is that of another file.
+    pub fn write_error(&self) -> Option<&str> {
+        self.write_error.as_deref()
     }
 
     /// Returns the path of the index of a store, which may not exist.
@@ -220,7 +236,8 @@ impl Index {
         } else if version != VERSION {
             return Err(fail(rusqlite::Error::InvalidQuery));
         }
-        Ok(Self { connection, path: path.to_owned(), unreadable: Vec::new() })
+        let path = path.to_owned();
+        Ok(Self { connection, path, unreadable: Vec::new(), write_error: None })
     }
 
     fn fail(&self, source: rusqlite::Error) -> IndexError {

@@ -48,7 +48,7 @@ pub struct Headline<'g, 'a> {
     /// Gains over simpler arms, or over the next best: identifier, arm, and the ratio if they share
     /// blocks.
     pub gains: Vec<(String, &'g ArmRuns<'a>, Option<Ratio>)>,
-    /// The most frequent limit of the best arm, and its evidence from a typical run.
+    /// The limit of more than half of the runs of the best arm, and its evidence from a typical run.
     pub limit: Option<(String, String)>,
 }
 
@@ -113,7 +113,9 @@ fn limit(arm: &ArmRuns<'_>) -> Option<(String, String)> {
             *words.entry(b.word.as_str()).or_default() += 1;
         }
     }
-    let (word, _) = words.into_iter().max_by_key(|(_, n)| *n)?;
+    // Fewer do not show what limited the arm.
+    let all: usize = words.values().sum();
+    let (word, _) = words.into_iter().find(|(_, n)| *n * 2 > all)?;
     let typical = arm.typical().and_then(|m| m.bottleneck.as_ref()).filter(|b| b.word == word);
     let sentence = typical
         .or_else(|| arm.measured().filter_map(|m| m.bottleneck.as_ref()).find(|b| b.word == word));

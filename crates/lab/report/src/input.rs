@@ -172,20 +172,32 @@ impl Input {
 
     /// Returns the start time of the study in UTC, to the second.
     pub fn started(&self) -> String {
-        i64::try_from(self.started_unix_ms)
-            .ok()
-            .and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok())
-            .and_then(|t| t.round(jiff::Unit::Second).ok())
-            .map_or_else(
-                || "unknown".to_owned(),
-                |t| t.to_string().replace('T', " ").replace('Z', " UTC"),
-            )
+        time(self.started_unix_ms)
     }
 
     /// Returns the duration of the study in words.
     pub fn duration(&self) -> String {
         ioloom_model::units::format_ns(self.duration_s * 1e9)
     }
+}
+
+/// Returns the number of runs as [`runs_done`] does, with the noun.
+pub(crate) fn runs_words(input: &Input) -> String {
+    let runs = runs_done(std::slice::from_ref(input));
+    let noun = if runs == "1" { "run" } else { "runs" };
+    format!("{runs} {noun}")
+}
+
+/// Formats milliseconds since 1970 as a time in UTC, to the second.
+pub(crate) fn time(unix_ms: u64) -> String {
+    i64::try_from(unix_ms)
+        .ok()
+        .and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok())
+        .and_then(|t| t.round(jiff::Unit::Second).ok())
+        .map_or_else(
+            || "unknown".to_owned(),
+            |t| t.to_string().replace('T', " ").replace('Z', " UTC"),
+        )
 }
 
 /// Returns the number of runs, with that of the planned ones if a session has not ended.

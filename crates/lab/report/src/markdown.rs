@@ -6,7 +6,7 @@ use crate::first_page::FirstPage;
 use crate::fit::NAME_MAX;
 use crate::group::{Group, groups};
 use crate::headline::{answer, headlines, plain_text};
-use crate::input::{Input, runs_done};
+use crate::input::{Input, runs_words};
 use crate::markup::controls;
 
 /// Returns the report of one or more studies as Markdown.
@@ -37,10 +37,10 @@ pub fn markdown(inputs: &[Input]) -> String {
     for (input, groups) in inputs.iter().zip(&all) {
         out.push_str(&format!("\n## {}\n", escaped(&input.study.title)));
         out.push_str(&format!(
-            "\nSession {}, {} mode, {} runs, {}.\n",
+            "\nSession {}, {} mode, {}, {}.\n",
             input.session,
             input.mode.name(),
-            runs_done(std::slice::from_ref(input)),
+            runs_words(input),
             input.started()
         ));
         if page.is_none() {

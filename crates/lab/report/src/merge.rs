@@ -9,6 +9,7 @@
 
 use crate::data::DATA_SCHEMA;
 use crate::estimate::Ends;
+use crate::input::time;
 use crate::markdown::escaped;
 use crate::quantity::{Better, Unit, ratio};
 use ioloom_model::study::AGAIN;
@@ -94,7 +95,8 @@ fn letter(i: usize) -> String {
     one.map_or_else(|| (i + 1).to_string(), String::from)
 }
 
-/// Describes the machine of the first study in a document, and the modes of its studies.
+/// Describes the machine of the first study in a document and when it started, and the modes and program versions
+/// of its studies.
 fn machine(document: &Value) -> String {
     let m = &document["studies"][0]["machine"];
     let word = |key: &str| m[key].as_str().unwrap_or("unknown").to_owned();
@@ -108,6 +110,14 @@ fn machine(document: &Value) -> String {
         .collect();
     modes.dedup();
     modes.extend(list(&document["studies"]).iter().filter_map(unfinished));
+    let started = document["studies"][0]["started_unix_ms"].as_u64();
+    modes.extend(started.map(|unix_ms| format!(", started {}", time(unix_ms))));
+    let mut versions: Vec<&str> =
+        list(&document["studies"]).iter().map(|study| part_of(study, "version")).collect();
+    versions.sort_unstable();
+    versions.dedup();
+    let known = versions.into_iter().filter(|version| !version.is_empty());
+    modes.extend(known.map(|version| format!(", ioloom {version}")));
     let (cpu, kernel) = (word("cpu_model"), word("kernel"));
     escaped(&format!("{cpu}, {cpus} CPUs, {memory} of memory, {kernel}{}", modes.concat()))
 }
@@ -418,6 +428,17 @@ mod tests {
         assert!(text.contains("- ◇ A, pipeline: two regimes (e): "), "{text}");
         assert!(!text.contains("(best)") && !text.contains('×'), "{text}");
         assert!(merged(1.01).contains("(1.05× the lowest)"));
+    }
+
+    /// Sessions of one machine differ in their time, and perhaps in the program.
+    #[test]
+    fn columns_name_their_time_and_program() {
+        let mut one = document("X", [4e6, 2e6], "read/threads:n=8");
+        one["studies"][0]["started_unix_ms"] = 1_795_320_503_000_u64.into();
+        one["studies"][0]["version"] = "0.2.0 (abc)".into();
+        let text = merge(&[("a.json".to_owned(), one)]).unwrap();
+        let line = ", Linux 6.1, started 2026-11-22 04:08:23 UTC, ioloom 0.2.0 (abc)\n";
+        assert!(text.contains(line), "{text}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::first_page::{FirstPage, OF_SESSION};
 use crate::fit::{NAME_MAX, TEXT_MAX, clipped, left_out};
 use crate::group::{NotRunReason, groups, not_run};
 use crate::headline::{Headline, answer, chosen, headlines, plain_text};
-use crate::input::{Input, Verdict, runs_done};
+use crate::input::{Input, Verdict, runs_words};
 use crate::markup::controls;
 use crate::quantity::{bracketed, ratio, ratio_ends};
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
@@ -151,8 +151,8 @@ fn summary(input: &Input, width: usize, color: bool, last: bool) -> String {
     let groups = groups(input);
     let headlines = headlines(&groups);
     let mut out = String::new();
-    let runs = runs_done(std::slice::from_ref(input));
-    let title = format!("{} ({}, {runs} runs)", input.study.title, input.mode.name());
+    let runs = runs_words(input);
+    let title = format!("{} ({}, {runs})", input.study.title, input.mode.name());
     for line in wrap(&title, width, 0) {
         out.push_str(&paint.bold(&line));
         out.push('\n');
@@ -293,7 +293,11 @@ fn doubt_lines(out: &mut String, input: &Input, width: usize, paint: &Paint) {
     out.push_str(&paint.bold("Doubts"));
     out.push('\n');
     for (doubt, runs) in seen {
-        let of = if runs > 0 { format!(" ({runs} runs)") } else { String::new() };
+        let of = match runs {
+            0 => String::new(),
+            1 => " (1 run)".to_owned(),
+            _ => format!(" ({runs} runs)"),
+        };
         push_wrapped(out, &format!("  ◇ {doubt}{of}: {}", input.advice(doubt)), width, 4);
     }
 }

@@ -6,6 +6,7 @@ use crate::out;
 use crate::sessions;
 use clap::{Args, Subcommand};
 use comfy_table::{Cell, CellAlignment};
+use ioloom_failure::{Operation, PathError};
 use ioloom_lab::Store;
 use ioloom_lab::export;
 use ioloom_lab::index::{Index, RunFilter, outcome_word};
@@ -14,6 +15,8 @@ use ioloom_model::units::{format_count, format_counted, format_ns, format_size, 
 use ioloom_model::{Doubt, Outcome};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Error;
 use std::path::PathBuf;
 
 /// Version of the `--json` documents.
@@ -332,6 +335,12 @@ fn index(args: &IndexArgs) -> Ended {
     let path = Index::path(&store);
     Index::remove(&store).map_err(Failure::failed)?;
     let index = Index::open(&store).map_err(Failure::failed)?;
+    if !index.is_file() {
+        let opened = File::options().append(true).create(true).open(&path);
+        let reason = index.write_error().unwrap_or("it is not an index of ioloom");
+        let error = opened.err().unwrap_or_else(|| Error::other(reason));
+        return Err(Failure::failed(PathError::new(Operation::Write, path, error)));
+    }
     let count = index.sessions().map_err(Failure::failed)?.len() as u64;
     let runs = index.runs(&RunFilter::default()).map_err(Failure::failed)?.len() as u64;
     let (count, runs) = (format_count(count), format_count(runs));

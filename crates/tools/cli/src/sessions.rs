@@ -102,13 +102,19 @@ pub(crate) fn pick(store: &Store, word: &str) -> Result<String, Failure> {
     // `latest-N` counts commands, not the studies of one command. The store can lack the first one.
     let mut batches = BTreeSet::new();
     let counted =
-        files.iter().filter(|f| !word.starts_with("latest") || batches.insert(f.header.batch()));
+        files.iter().filter(|f| !word.starts_with("latest") || batches.insert(command_of(f)));
     let names: Vec<String> = counted.map(|f| f.header.session.clone()).collect();
     choose(&names, word).map_err(|reason| {
         Failure::failed(format!("{reason} in {}; `ioloom results list` lists them", {
             short(store.dir())
         }))
     })
+}
+
+/// Returns what identifies the command of a session: its batch and machine. Commands that start on two machines in
+/// the same second have one batch.
+fn command_of(file: &SessionFile) -> (&str, &str) {
+    (file.header.batch(), &file.header.machine.fingerprint)
 }
 
 fn choose(names: &[String], word: &str) -> Result<String, String> {
@@ -154,15 +160,14 @@ pub(crate) fn batch(store: &Store, word: &str) -> Result<Vec<Session>, Failure> 
 pub(crate) fn batch_names(store: &Store, word: &str) -> Result<Vec<String>, Failure> {
     let name = pick(store, word)?;
     let (files, _) = list(store)?;
-    let meant = files.iter().find(|f| f.header.session == name);
-    let Some(batch) = meant.map(|f| f.header.batch().to_owned()) else {
+    let Some(meant) = files.iter().find(|f| f.header.session == name) else {
         return Ok(vec![name]);
     };
     // The name of a later session in a batch selects only that session.
-    let alone = batch != name && !word.starts_with("latest");
+    let alone = meant.header.batch() != name && !word.starts_with("latest");
     let belongs = |f: &&SessionFile| match alone {
         true => f.header.session == name,
-        false => f.header.batch() == batch,
+        false => command_of(f) == command_of(meant),
     };
     Ok(files.iter().filter(belongs).map(|f| f.header.session.clone()).collect())
 }

@@ -12,11 +12,18 @@
 //! of twelve do not invalidate the verdict, four do. At the same threshold, a doubt about single
 //! runs extends to the whole finding. This check can only withhold a verdict, never
 //! reverse it: choosing blocks after seeing them must not create a finding.
+//!
+//! If a session has too few blocks for a verdict, its disturbed blocks are excluded from the effect that is shown.
+//! This cannot create a finding, because no effect of so few blocks decides anything.
 
 use super::finding::Finding;
+use super::gap::Gap;
 use crate::contrast::kind::{Context, Kind};
 use crate::rule::Rule;
+use crate::verdict::Evidence;
+use ioloom_model::units::format_counted;
 use ioloom_model::{Doubt, RunRecord};
+use ioloom_stats::INTERVAL_MIN;
 use std::collections::BTreeSet;
 
 /// Minimum share of quiet blocks among those required for a verdict.
@@ -32,29 +39,55 @@ fn block(record: &RunRecord) -> Block<'_> {
     (&key.session, &key.experiment, &key.medium, place, key.block)
 }
 
-/// Doubts about single runs that exclude their blocks, each with its cause (`{}` is the number of
-/// blocks) and remedy: the run shared the machine with other programs, missed the condition of the
-/// claim, or skipped files. Such a run does not measure what the claim is about.
-const EXCLUDING: [(Doubt, &str, &str); 4] = [
-    (Doubt::NoisyNeighbour, "other programs disturbed {}", "repeat on an idle machine"),
-    (
-        Doubt::NotCold,
-        "data were already cached in {}",
-        "run as root with --drop-caches, or use a larger file set",
-    ),
-    (Doubt::NotWarm, "data were not cached in {}", "use a smaller file set"),
-    (Doubt::Errors, "files failed in {}", "check which files of the set failed"),
+/// A doubt about single runs that excludes their blocks.
+struct Excluding {
+    doubt: Doubt,
+    /// Why, with `{}` for the number of blocks.
+    cause: &'static str,
+    /// What to do.
+    remedy: &'static str,
+    /// What the runs of blocks that would decide have to have.
+    wanted: &'static str,
+}
+
+/// The run shared the machine with other programs, missed the condition of the claim, or skipped files. Such a run
+/// does not measure what the claim is about.
+const EXCLUDING: [Excluding; 4] = [
+    Excluding {
+        doubt: Doubt::NoisyNeighbour,
+        cause: "other programs disturbed {}",
+        remedy: "repeat on an idle machine",
+        wanted: "on an idle machine",
+    },
+    Excluding {
+        doubt: Doubt::NotCold,
+        cause: "data were already cached in {}",
+        remedy: "run as root with --drop-caches, or use a larger file set",
+        wanted: "with data that are not cached",
+    },
+    Excluding {
+        doubt: Doubt::NotWarm,
+        cause: "data were not cached in {}",
+        remedy: "use a smaller file set",
+        wanted: "with cached data",
+    },
+    Excluding {
+        doubt: Doubt::Errors,
+        cause: "files failed in {}",
+        remedy: "check which files of the set failed",
+        wanted: "without failed files",
+    },
 ];
 
 /// Reports whether a doubt excludes the blocks of the runs that carry it.
 pub(crate) fn excludes(doubt: Doubt) -> bool {
-    EXCLUDING.iter().any(|(excluding, ..)| *excluding == doubt)
+    EXCLUDING.iter().any(|excluding| excluding.doubt == doubt)
 }
 
 /// Returns the causes, each with its number of blocks, and the remedies.
 fn causes(used: &[&RunRecord], of: usize) -> (String, String) {
     let (mut causes, mut remedies) = (Vec::new(), Vec::new());
-    for (doubt, cause, remedy) in EXCLUDING {
+    for Excluding { doubt, cause, remedy, .. } in EXCLUDING {
         let marked = used.iter().filter(|r| r.doubts.contains(&doubt));
         let blocks: BTreeSet<Block<'_>> = marked.map(|r| block(r)).collect();
         if !blocks.is_empty() {
@@ -65,23 +98,40 @@ fn causes(used: &[&RunRecord], of: usize) -> (String, String) {
     (causes.join(" and "), remedies.join("; "))
 }
 
-/// Returns the finding, without its answer if it depends on the disturbed blocks.
-pub(crate) fn withhold<'a>(
+/// Returns the condition for the blocks of another session, if the answer of a finding was withheld or more than a
+/// quarter of its blocks were disturbed. Empty otherwise.
+pub(crate) fn wanted(finding: &Finding<'_>) -> String {
+    let behind = finding.behind();
+    let all: BTreeSet<Block<'_>> = behind.iter().map(|r| block(r)).collect();
+    let quiet = all.len() - disturbed_blocks(&behind).len();
+    if !finding.withheld && quiet as f64 >= QUIET_MIN * all.len() as f64 {
+        return String::new();
+    }
+    let is_found = |of: &&Excluding| behind.iter().any(|r| r.doubts.contains(&of.doubt));
+    let words: Vec<&str> = EXCLUDING.iter().filter(is_found).map(|of| of.wanted).collect();
+    words.join(" and ")
+}
+
+/// Returns the blocks in which one of the runs was disturbed.
+fn disturbed_blocks<'a>(behind: &[&'a RunRecord]) -> BTreeSet<Block<'a>> {
+    let marked = behind.iter().filter(|r| r.doubts.iter().any(|doubt| excludes(*doubt)));
+    marked.map(|r| block(r)).collect()
+}
+
+/// Returns the other blocks of the sessions and media of a finding, of which `need` are required.
+fn quiet_blocks<'a>(
     context: &Context<'a>,
     kind: &dyn Kind,
-    finding: Finding<'a>,
-) -> Finding<'a> {
-    let marked = |r: &&&RunRecord| r.doubts.iter().any(|doubt| excludes(*doubt));
-    let behind = finding.behind();
-    let disturbed: BTreeSet<Block<'_>> = behind.iter().filter(marked).map(|r| block(r)).collect();
-    let Some(answer) = finding.holds.filter(|_| !disturbed.is_empty()) else { return finding };
-    let all: BTreeSet<Block<'_>> = behind.iter().map(|r| block(r)).collect();
-    let need = (context.rule.blocks_min as f64 * QUIET_MIN).ceil() as usize;
+    finding: &Finding<'a>,
+    disturbed: &BTreeSet<Block<'a>>,
+    need: usize,
+) -> Context<'a> {
     let sessions = &finding.evidence.sessions;
     // Undisturbed runs on another medium do not show what this one would.
+    let behind = finding.behind();
     let media: BTreeSet<&str> = behind.iter().map(|r| r.key.medium.as_str()).collect();
     let several = kind.on_several_media();
-    let quiet = Context {
+    Context {
         rule: Rule { blocks_min: need, ..context.rule },
         records: context
             .records
@@ -90,8 +140,21 @@ pub(crate) fn withhold<'a>(
             .filter(|r| sessions.contains(&r.key.session) && !disturbed.contains(&block(r)))
             .filter(|r| several || media.contains(r.key.medium.as_str()))
             .collect(),
-    };
-    let quiet = kind.evaluate(&quiet);
+    }
+}
+
+/// Returns the finding, without its answer if it depends on the disturbed blocks.
+pub(crate) fn withhold<'a>(
+    context: &Context<'a>,
+    kind: &dyn Kind,
+    finding: Finding<'a>,
+) -> Finding<'a> {
+    let behind = finding.behind();
+    let disturbed = disturbed_blocks(&behind);
+    let Some(answer) = finding.holds.filter(|_| !disturbed.is_empty()) else { return finding };
+    let all: BTreeSet<Block<'_>> = behind.iter().map(|r| block(r)).collect();
+    let need = (context.rule.blocks_min as f64 * QUIET_MIN).ceil() as usize;
+    let quiet = kind.evaluate(&quiet_blocks(context, kind, &finding, &disturbed, need));
     let (causes, remedies) = causes(&behind, all.len());
     let finding = finding.number("disturbed_blocks", disturbed.len() as f64);
     let without = match quiet {
@@ -107,4 +170,42 @@ pub(crate) fn withhold<'a>(
         finding.words
     );
     Finding { holds: None, p: finding.p.map(|_| 1.0), words, withheld: true, ..finding }
+}
+
+/// What blocks show that are too few for a verdict.
+#[derive(Debug, Default)]
+pub(crate) struct Few {
+    /// The effect, without disturbed blocks.
+    pub(crate) evidence: Evidence,
+    /// Words about the disturbed blocks; empty without any.
+    pub(crate) words: String,
+}
+
+impl Few {
+    /// Returns what these blocks show. Statements about every run use all of them.
+    pub(crate) fn of<'a>(context: &Context<'a>, kind: &dyn Kind, finding: Finding<'a>) -> Self {
+        let behind = finding.behind();
+        let disturbed = disturbed_blocks(&behind);
+        if disturbed.is_empty() || kind.is_about_every_run() {
+            return Self { evidence: finding.evidence, words: String::new() };
+        }
+        let all: BTreeSet<Block<'_>> = behind.iter().map(|r| block(r)).collect();
+        let quiet = kind.evaluate(&quiet_blocks(context, kind, &finding, &disturbed, INTERVAL_MIN));
+        let mut evidence = match quiet {
+            Ok(quiet) => quiet.evidence,
+            Err(gap) => {
+                let blocks = if let Gap::FewBlocks { have, .. } = gap { have } else { 0 };
+                let sessions = finding.evidence.sessions;
+                Evidence { blocks, sessions, ..Evidence::default() }
+            }
+        };
+        evidence.numbers.insert("disturbed_blocks".to_owned(), disturbed.len() as f64);
+        let (causes, remedies) = causes(&behind, all.len());
+        let others = format_counted(evidence.blocks as u64, "other block", "other blocks");
+        let rest = match evidence.effect {
+            Some(_) => format!("the effect is that of {others}"),
+            None => "too few other blocks remain to show an effect".to_owned(),
+        };
+        Self { evidence, words: format!("; {causes}, so {rest}; {remedies}") }
+    }
 }

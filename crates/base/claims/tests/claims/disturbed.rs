@@ -131,6 +131,87 @@ fn runs_that_missed_their_condition_decide_nothing() {
     assert!(sentence.contains(expected), "{sentence}");
 }
 
+/// What would decide an open claim follows from what disturbed its runs.
+#[test]
+fn an_open_claim_needs_blocks_without_what_disturbed_its_runs() {
+    let needs = |doubts: &[Doubt]| {
+        let mut store = two(80.0, 8);
+        for doubt in doubts {
+            store.doubt("a", *doubt);
+        }
+        let found = judged(&store, "less");
+        assert_eq!(found.verdict == Verdict::Undecided, !found.needs.is_empty(), "{found:?}");
+        found.needs.concat()
+    };
+    for (doubt, words) in [
+        (Doubt::NoisyNeighbour, "12 blocks on an idle machine"),
+        (Doubt::NotCold, "12 blocks with data that are not cached"),
+        (Doubt::NotWarm, "12 blocks with cached data"),
+        (Doubt::Errors, "12 blocks without failed files"),
+    ] {
+        let found = needs(&[doubt]);
+        assert!(found.ends_with(words), "{found}");
+    }
+    let both = needs(&[Doubt::NoisyNeighbour, Doubt::Errors]);
+    assert!(both.ends_with("12 blocks on an idle machine and without failed files"), "{both}");
+    assert_eq!(needs(&[Doubt::Scaled]), "");
+    // No verdict is withheld, but more blocks like these would not decide it either.
+    let open = |doubts: &[Doubt]| {
+        let mut store = Store::new(8);
+        for arm in ["a", "b"] {
+            let times = move |block: u32| {
+                let is_slow = (block % 3 == 0) == (arm == "a");
+                run(if is_slow { 150.0 } else { 100.0 })
+            };
+            store.arm_with(arm, &[], times);
+            for doubt in doubts {
+                store.doubt(arm, *doubt);
+            }
+        }
+        let found = judged(&store, "less");
+        assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
+        found.needs.concat()
+    };
+    assert!(open(&[Doubt::NoisyNeighbour]).ends_with(", on an idle machine"));
+    assert!(!open(&[]).contains("idle machine"));
+}
+
+/// The effect of too few blocks for a verdict is that of the quiet ones, which the sentence counts.
+#[test]
+fn too_few_blocks_show_the_effect_of_the_quiet_ones() {
+    let of_blocks = |blocks: u32, hit: &[u32]| {
+        let mut store = two(80.0, blocks);
+        store.disturb("a", hit, 3.0);
+        let text = "[[claim]]\nid = \"000-T\"\nseed = 0\nstatement = \"t\"\nscope = \"t\"\nconfirms = \
+                    \"t\"\nrefutes = \"t\"\n[[claim.contrast]]\nkind = \"ratio\"\nat = { experiment = \
+                    \"e\", set = \"E\" }\na = \"a\"\nb = \"b\"\nclaim = \"less\"\n";
+        verdict(&load([("t", text)]).unwrap()[0], &store.records, Rule::STANDARD)
+    };
+    let most = of_blocks(11, &[0, 2, 4, 6]);
+    assert_eq!(most.verdict, Verdict::Undecided, "{}", most.sentence);
+    let expected = "too few blocks: 11, at least 12 are required; repeat the study with --blocks 12; \
+                    other programs disturbed 4 of 11 blocks, so the effect is that of 7 other blocks; \
+                    repeat on an idle machine";
+    assert_eq!(most.sentence, expected);
+    let evidence = &most.evidence;
+    assert_eq!((evidence.blocks, evidence.numbers["disturbed_blocks"]), (7, 4.0));
+    assert!(evidence.hi.unwrap() < 0.85, "{evidence:?}");
+    let quiet = of_blocks(11, &[]);
+    assert_eq!(quiet.evidence.blocks, 11);
+    assert!(!quiet.sentence.contains("disturbed"), "{}", quiet.sentence);
+    // Fewer than six quiet blocks have no interval.
+    for hit in [&[0, 2, 4][..], &[0, 1, 2, 3, 4, 5, 6, 7]] {
+        let few = of_blocks(8, hit);
+        let words = format!(
+            "other programs disturbed {} of 8 blocks, so too few other blocks remain to show an effect",
+            hit.len()
+        );
+        assert!(few.sentence.contains(&words), "{}", few.sentence);
+        assert_eq!((few.evidence.effect, few.evidence.blocks), (None, 8 - hit.len()));
+        assert_eq!(few.evidence.sessions, ["s1"]);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

@@ -4,7 +4,7 @@ use super::finding::{Finding, line, pct};
 use super::observed::{Observed, median};
 use crate::lane::Thread;
 use crate::shares::{is_program_thread, processors, threads_by_role};
-use crate::span::SpanKind;
+use crate::span::{Span, SpanKind};
 use ioloom_model::State;
 use ioloom_model::units::format_ns;
 
@@ -218,13 +218,12 @@ pub(super) fn submission(seen: &Observed<'_>) -> Option<Finding> {
         if growth < SUBMIT_GROWTH_MIN {
             return None;
         }
-        let locked = thread
-            .spans
-            .iter()
-            .filter(|s| s.kind == SpanKind::Read)
-            .map(|s| lane.within(s.start_ns, s.start_ns + s.ns).of(State::Lock))
-            .sum::<u64>();
-        let locked = locked as f64 / (share * length as f64).max(1.0);
+        let reads = || thread.spans.iter().filter(|s| s.kind == SpanKind::Read);
+        let in_state = |state: State| {
+            let within = |s: &Span| lane.within(s.start_ns, s.start_ns + s.ns).of(state);
+            reads().map(within).sum::<u64>() as f64 / (share * length as f64).max(1.0)
+        };
+        let [locked, waited, ran] = [State::Lock, State::Io, State::OnCpu].map(in_state);
         Some(Finding {
             id: "submission-bottleneck".to_owned(),
             title: "Submitting requests slows down".to_owned(),
@@ -241,17 +240,26 @@ pub(super) fn submission(seen: &Observed<'_>) -> Option<Finding> {
                 line("median of the last quarter", format_ns(late as f64)),
                 line("submissions", count.to_string()),
                 line("share waiting for a kernel lock", pct(locked)),
+                line("share waiting for the device", pct(waited)),
+                line("share running on a processor", pct(ran)),
             ],
-            try_this: if locked > 0.5 {
-                "The kernel serialises the submissions: use fewer submitting threads, or one ring per \
-                 thread."
-            } else {
-                "The device queue is full and the call waits for a free slot: keep fewer requests in \
-                 flight."
-            }
-            .to_owned(),
+            try_this: faster_submission(locked, waited, ran).to_owned(),
         })
     })
+}
+
+/// Returns what to do about slow submissions, from the shares of their time in three states.
+fn faster_submission(locked: f64, waited: f64, ran: f64) -> &'static str {
+    if locked > 0.5 {
+        "The kernel serialises the submissions: use fewer submitting threads, or one ring per thread."
+    } else if waited > 0.5 {
+        "The submitting call waits for the device: keep fewer requests in flight, or use direct I/O."
+    } else if ran > 0.5 {
+        "The submitting call runs on a processor: submit from more threads, or use direct I/O."
+    } else {
+        "The trace does not show what the submitting call waits for: compare a run with fewer requests \
+         in flight."
+    }
 }
 
 /// Threads wait for pages of mapped files.

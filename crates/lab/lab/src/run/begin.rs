@@ -99,6 +99,10 @@ fn resume(
             continue;
         }
         let (mut writer, session) = store.reopen(name)?;
+        // Another command may have finished it since the files were listed.
+        if session.end.is_some() {
+            return Err(already_finished(name));
+        }
         if session.torn_bytes > 0 {
             let text = format!("removed a torn last line of {} bytes", session.torn_bytes);
             options.progress.event(&Event::Note(&text));
@@ -111,11 +115,7 @@ fn resume(
     if has_other_files && options.files.is_some() {
         ended.retain(|f| alike(&f));
         if let Some(session) = newest_with_files(&ended, store, sets, options)? {
-            let name = session.header.session;
-            return Err(LabError::Refused(format!(
-                "nothing to resume: session {name} is finished (`ioloom report {name}` shows it); \
-                 omit --resume to measure again"
-            )));
+            return Err(already_finished(&session.header.session));
         }
     }
     // A finished session counts within a batch only, and if it differs.
@@ -125,6 +125,14 @@ fn resume(
     let text = nothing_to_resume(newest, store, planned, options);
     options.progress.event(&Event::Note(&text));
     Ok(None)
+}
+
+/// Returns the error for a session that has no runs left.
+fn already_finished(name: &str) -> LabError {
+    LabError::Refused(format!(
+        "nothing to resume: session {name} is finished (`ioloom report {name}` shows it); omit --resume to \
+         measure again"
+    ))
 }
 
 /// Returns why the newest session cannot be resumed.

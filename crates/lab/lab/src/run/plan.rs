@@ -27,10 +27,14 @@ pub struct Planned {
     pub spec_hash: String,
 }
 
+/// Maximum number of runs of a session. Its list of runs is in memory, and in the first line of its file.
+const RUNS_MAX: u64 = 1_000_000;
+
 /// Expands a study under the options and draws the order of its runs.
 ///
 /// # Errors
-/// [`LabError::Usage`] if an override specifies something that does not exist, or nothing is left to run.
+/// [`LabError::Usage`] if an override specifies something that does not exist, nothing is left to run, or there
+/// are too many runs.
 pub fn plan(spec: &ioloom_model::StudySpec, options: &RunOptions<'_>) -> Result<Planned, LabError> {
     let mut words = BTreeSet::new();
     if let Some(twice) = options.workspaces.iter().find(|p| !words.insert(&p.medium.name)) {
@@ -49,6 +53,14 @@ pub fn plan(spec: &ioloom_model::StudySpec, options: &RunOptions<'_>) -> Result<
         let mode = options.mode.name();
         return Err(LabError::Usage(format!(
             "study {} has nothing to run in {mode} mode",
+            spec.name
+        )));
+    }
+    let of_comparison = |c: &Comparison| c.arms.len() as u64 * u64::from(c.blocks);
+    let runs: u64 = comparisons.iter().map(of_comparison).sum();
+    if runs > RUNS_MAX {
+        return Err(LabError::Usage(format!(
+            "study {} has {runs} runs, and a session at most {RUNS_MAX}; use fewer blocks",
             spec.name
         )));
     }

@@ -265,11 +265,20 @@ fn a_damaged_index_is_rebuilt() {
     let database = std::fs::read(&file).unwrap();
     for theirs in [database, b"no database, but long enough to look like one".repeat(50)] {
         std::fs::write(&file, &theirs).unwrap();
-        assert_eq!(all(&Index::open(&store).unwrap()), first);
+        let index = Index::open(&store).unwrap();
+        assert_eq!((all(&index), index.is_file()), (first.clone(), false));
         assert!(Index::remove(&store).unwrap_err().to_string().contains("not an index"));
         assert_eq!(std::fs::read(&file).unwrap(), theirs);
     }
     std::fs::remove_file(&file).unwrap();
+    // One that cannot be written is in memory, with the reason.
+    std::os::unix::fs::symlink(bench.dir.join("missing/index.sqlite"), &file).unwrap();
+    let index = Index::open(&store).unwrap();
+    assert_eq!((all(&index), index.is_file()), (first.clone(), false));
+    assert!(index.write_error().is_some());
+    std::fs::remove_file(&file).unwrap();
+    let index = Index::open(&store).unwrap();
+    assert_eq!((index.is_file(), index.write_error()), (true, None));
     // The index detects a session that lost lines, and a new session.
     let text = std::fs::read_to_string(&path).unwrap();
     let less: Vec<&str> = text.lines().take(5).collect();
@@ -416,6 +425,34 @@ fn exports_are_small_and_read_back_as_a_store() {
     assert_eq!(export(&store, &names, &dest).unwrap().files, kept);
     assert!(!stale.exists());
     assert!(Store::open_to_read(&bench.dir.join("nowhere")).is_err());
+}
+
+#[test]
+fn an_export_names_runs_that_the_session_lacks() {
+    let bench = Bench::new();
+    let (session, path) = finished(&bench);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.remove(5);
+    std::fs::write(&path, lines.join("\n") + "\n").unwrap();
+    let names = [session.header.session];
+    let lacks = export(&bench.store(), &names, &bench.dir.join("kept")).unwrap().lacks;
+    assert!(lacks[0].ends_with("1 planned run is missing from its file"), "{lacks:?}");
+}
+
+#[test]
+fn a_list_of_runs_that_is_too_long_for_an_export_is_named() {
+    let bench = Bench::new();
+    let (session, _) = finished(&bench);
+    let store = bench.store();
+    let mut header = session.header;
+    header.session = "wide".to_owned();
+    header.order = vec![header.order[0]; 100_000];
+    drop(store.create(header).unwrap());
+    let names = ["wide".to_owned()];
+    let error = export(&store, &names, &bench.dir.join("kept")).unwrap_err().to_string();
+    let words = "the list of runs is too long for an export; copy the file of the session instead";
+    assert!(error.ends_with(words), "{error}");
 }
 
 #[test]

@@ -4,11 +4,16 @@ use crate::records::sample;
 use ioloom_model::Outcome;
 use ioloom_report::group::groups;
 use ioloom_report::headline::{answer, headlines, plain_text};
-use ioloom_report::{Input, html};
+use ioloom_report::{Input, html, markdown, terminal};
 
 fn first(input: &Input) -> String {
     let groups = groups(input);
     plain_text(&answer(&headlines(&groups), &groups)[0])
+}
+
+fn second(input: &Input) -> String {
+    let groups = groups(input);
+    plain_text(&answer(&headlines(&groups), &groups)[1])
 }
 
 /// An experiment on several sets, or with a metric without a direction, has results.
@@ -45,4 +50,34 @@ fn the_size_of_a_set_is_not_what_runs_read() {
         }
     }
     assert_eq!(first(&input), before);
+}
+
+/// Runs that disagree do not show what limited a plan.
+#[test]
+fn a_limit_is_that_of_most_runs() {
+    let wanted = "uring/window:l=64,p=2 was limited by ";
+    for (odd, is_shown) in [("metadata", true), ("device", false)] {
+        let mut input = sample(1);
+        for record in &mut input.records {
+            let is_odd = record.key.block % 2 == 1;
+            if let Outcome::Done { measured } = &mut record.outcome
+                && let Some(bottleneck) = &mut measured.bottleneck
+            {
+                bottleneck.word = if is_odd { odd } else { "metadata" }.to_owned();
+            }
+        }
+        let text = second(&input);
+        assert_eq!(text.contains(wanted), is_shown, "{text}");
+    }
+}
+
+#[test]
+fn a_single_run_is_in_the_singular() {
+    let mut input = sample(1);
+    input.records.truncate(1);
+    let text = terminal(&input, 160, false);
+    assert!(text.contains(", 1 run)"), "{text}");
+    let md = markdown(&[input]);
+    assert!(md.contains(" mode, 1 run, "), "{md}");
+    assert!(![&text, &md].iter().any(|text| text.contains(" 1 runs")), "{text}{md}");
 }

@@ -21,6 +21,8 @@ fn a_wrong_study_or_ledger_names_file_and_line_and_exits_with_2() {
     home.run(&["study", "tinny", "--studies", &studies]).one_error(2, &["tinny", "tiny"]);
     let args = ["study", "--studies", &studies, "--experiment", "three"];
     home.run(&args).one_error(2, &["three", "two"]);
+    let args = ["study", "tiny", "--studies", &studies, "--blocks", "4294967295"];
+    home.run(&args).one_error(2, &["study tiny has 12884901885 runs", "use fewer blocks"]);
     home.run(&["study", "--budget", "soon"]).one_error(2, &["soon"]);
     std::fs::create_dir(home.path("ledger")).unwrap();
     std::fs::write(home.path("ledger/x.toml"), "[[claim]]\nid = 7\n").unwrap();

@@ -3,6 +3,7 @@
 use crate::home::{Home, TINY};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 #[test]
 fn a_study_ends_with_its_report_and_everything_can_be_shown_again() {
@@ -235,6 +236,12 @@ fn two_sessions(home: &Home, studies: &str) {
         assert!(file.unwrap().metadata().unwrap().len() <= 1 << 20);
     }
     home.run(&["results", "index"]).well();
+    // One that cannot be written is not reported as written.
+    let index = home.store().join("index.sqlite");
+    std::fs::remove_file(&index).unwrap();
+    std::os::unix::fs::symlink(home.path("missing/index.sqlite"), &index).unwrap();
+    home.run(&["results", "index"]).one_error(1, &["cannot write to", "index.sqlite"]);
+    std::fs::remove_file(&index).unwrap();
     exports_next_to_other_lines(home);
     let ran = home.run(&["report", "-o", "-", "--store", "results"]).well();
     // Exports have no traces, which is reported once for each session.
@@ -466,4 +473,30 @@ fn an_unfinished_session_says_so_and_a_pause_does_not_count() {
     assert_eq!(study["ended"], true);
     let took_s = study["duration_s"].as_f64().unwrap();
     assert!(took_s > 0.0 && took_s < PAUSE_MS as f64 / 2e3, "{took_s}");
+}
+
+/// Studies that begin on two machines in the same second have one batch, but are not one command.
+#[test]
+fn a_report_has_studies_of_one_machine() {
+    let home = Home::new();
+    let studies = home.studies(TINY);
+    let first = TINY.replace("name = \"tiny\"", "name = \"before\"");
+    std::fs::write(home.path("studies/before.toml"), first).unwrap();
+    home.run(&["study", "--studies", &studies]).well();
+    let reported = |word: &str| -> Vec<String> {
+        let document = home.run(&["report", word, "--format", "json"]).well().json();
+        let all = document["studies"].as_array().unwrap().iter();
+        all.map(|study| study["study"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(reported("latest"), ["before", "tiny"]);
+    let entries = std::fs::read_dir(home.store().join("sessions")).unwrap();
+    let mut paths = entries.map(|entry| entry.unwrap().path());
+    let is_tiny = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with("tiny");
+    let path = paths.find(is_tiny).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let header: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    let machine = header["session"]["machine"]["fingerprint"].as_str().unwrap();
+    std::fs::write(&path, text.replace(machine, "another")).unwrap();
+    assert_eq!(reported("latest"), ["tiny"]);
+    assert_eq!(reported("latest-1"), ["before"]);
 }
