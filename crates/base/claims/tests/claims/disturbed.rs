@@ -160,7 +160,7 @@ fn an_open_claim_needs_blocks_without_what_disturbed_its_runs() {
         let mut store = Store::new(8);
         for arm in ["a", "b"] {
             let times = move |block: u32| {
-                let is_slow = (block % 3 == 0) == (arm == "a");
+                let is_slow = block.is_multiple_of(3) == (arm == "a");
                 run(if is_slow { 150.0 } else { 100.0 })
             };
             store.arm_with(arm, &[], times);
