@@ -54,6 +54,8 @@ pub(crate) struct CopyContext<'a> {
     pub(crate) written: Mutex<HashSet<(Device, u64)>>,
     /// Numbers in the hidden names of new directories of this copy.
     hidden_dirs: Mutex<HashSet<u64>>,
+    /// Held while the times of a target are changed for a moment.
+    pub(crate) marking: Mutex<()>,
     pub(crate) verified: EvidenceCounters,
     /// The number of the first error for lack of space or quota; 0 if there was none.
     lack: AtomicI32,
@@ -111,6 +113,7 @@ impl<'a> CopyContext<'a> {
             turns: Turns::default(),
             written: Mutex::default(),
             hidden_dirs: Mutex::default(),
+            marking: Mutex::default(),
             verified: EvidenceCounters::default(),
             lack: AtomicI32::new(0),
             resume: OnceLock::new(),

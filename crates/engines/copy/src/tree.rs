@@ -13,6 +13,7 @@ mod directory;
 mod location;
 mod merge;
 mod pairs;
+mod view;
 mod visit;
 
 pub(crate) use directory::{into_itself, same_file};
@@ -43,6 +44,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
+use view::Views;
 
 /// Minimum size of a named file for which remains of interrupted copies are looked for, in bytes.
 const SWEEP_BYTES_MIN: u64 = 1 << 20;
@@ -62,6 +64,7 @@ pub(crate) struct Worker<'r> {
     last_pair: Option<(u64, Arc<DirPair>)>,
     /// The parent of the last source, for long lists of files in one directory.
     above: Option<(PathBuf, Dir)>,
+    views: Views,
     pub(crate) counts: Counts,
 }
 
@@ -79,6 +82,7 @@ impl<'r> Worker<'r> {
             name: Vec::new(),
             last_pair: None,
             above: None,
+            views: Views::default(),
             counts: Counts::default(),
         }
     }

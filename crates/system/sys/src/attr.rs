@@ -13,7 +13,7 @@ use crate::file::retry;
 use crate::open_at::open_to_read;
 use rustix::fs::{
     Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, Statx, StatxAttributes, StatxFlags,
-    Timespec, Timestamps, Uid, XattrFlags, statx,
+    Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, XattrFlags, statx,
 };
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
@@ -115,6 +115,21 @@ pub fn of_file(file: impl AsFd) -> io::Result<Attr> {
 #[inline]
 pub fn of_name(dir: &Dir, name: &CStr, follow: bool) -> io::Result<Attr> {
     let ask = || statx(dir, name, flags(follow), StatxFlags::BASIC_STATS);
+    retry("statx", ask).map(|s| Attr::of(&s))
+}
+
+/// Returns the metadata of an open file as the server or the program behind the file system has it now.
+pub fn uncached_of_file(file: impl AsFd) -> io::Result<Attr> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+    let ask = || statx(&file, c"", flags, StatxFlags::BASIC_STATS);
+    retry("statx", ask).map(|s| Attr::of(&s))
+}
+
+/// Returns the metadata of a name in a directory as the server or the program behind the file system has it now; a
+/// symbolic link is not followed.
+pub fn uncached_of_name(dir: &Dir, name: &CStr) -> io::Result<Attr> {
+    let flags = flags(false) | AtFlags::STATX_FORCE_SYNC;
+    let ask = || statx(dir, name, flags, StatxFlags::BASIC_STATS);
     retry("statx", ask).map(|s| Attr::of(&s))
 }
 
@@ -275,9 +290,27 @@ pub fn set_times(file: impl AsFd, accessed: Time, modified: Time) -> io::Result<
 
 /// Sets the times of a name; a symbolic link is not followed.
 pub fn set_times_at(dir: &Dir, name: &CStr, accessed: Time, modified: Time) -> io::Result<()> {
-    let times = timestamps(accessed, modified);
+    set_name_times(dir, name, &timestamps(accessed, modified))
+}
+
+/// Sets the time of the last access of a name and keeps that of its last modification; a symbolic link is not
+/// followed.
+pub fn set_accessed_at(dir: &Dir, name: &CStr, accessed: Time) -> io::Result<()> {
+    let last_access = Timespec { tv_sec: accessed.0, tv_nsec: accessed.1.into() };
+    let last_modification = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    set_name_times(dir, name, &Timestamps { last_access, last_modification })
+}
+
+/// Sets both times of a name to the current time, for which write permission is enough; a symbolic link is not
+/// followed.
+pub fn touch_at(dir: &Dir, name: &CStr) -> io::Result<()> {
+    let now = || Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    set_name_times(dir, name, &Timestamps { last_access: now(), last_modification: now() })
+}
+
+fn set_name_times(dir: &Dir, name: &CStr, times: &Timestamps) -> io::Result<()> {
     let flags = AtFlags::SYMLINK_NOFOLLOW;
-    retry("utimensat", || rustix::fs::utimensat(dir, name, &times, flags))
+    retry("utimensat", || rustix::fs::utimensat(dir, name, times, flags))
 }
 
 /// Returns the effective user and group, which own new files of this process.

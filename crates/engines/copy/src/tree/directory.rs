@@ -61,7 +61,8 @@ impl Worker<'_> {
             attr::of_file(&from).map_err(|e| CopyError::io(Operation::Stat, paths().0, e))?;
         let root_device = new.parent.map_or(source.device, |above| above.data().root_device);
         let excluded = root_device != source.device && self.context.options.one_file_system;
-        if !excluded && self.context.is_written(source.identity()) {
+        let is_written = self.context.is_written(source.identity());
+        if !excluded && (is_written || self.shows_target(new, &from, &source)) {
             // As in GNU cp, not the paths found, which can have the hidden name of this copy.
             return Err(into_itself(&roots.from[new.root], &roots.to[new.root].path));
         }

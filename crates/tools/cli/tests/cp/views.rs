@@ -34,7 +34,29 @@ timeout 20 "$0" cp -a --resume up/. o/e 2> said; echo $?; find o -type d | sort
 "#;
     let Some(output) = run(script) else { return };
     let expected = "1\nioloom: cannot copy a directory, 'up', into itself, 'o/i'\na\nf\ni\n\
-                    1\no\no/i\n1\no\no/e\no/e/e\n1\no\no/e\n";
+                    1\no\no/i\n1\no\no/e\n1\no\no/e\n";
+    assert_eq!(output, expected);
+}
+
+/// Goal: the same where new directories get their final names at once (`--copy-contents`, append-only directories),
+/// and for a target that has another name in the source. Method: copies in both directions.
+#[test]
+fn a_copy_into_itself_through_an_overlay_ends_without_hidden_names() {
+    let script = r#"
+mkdir t; mount -t tmpfs -o size=50m none t && cd t && mkdir -p L up/e wk o up2/m wk2 o2 && echo x > L/f &&
+  mount -t overlay none -o lowerdir=L,upperdir=up,workdir=wk o &&
+  mount -t overlay none -o lowerdir=L,upperdir=up2/m,workdir=wk2 o2 || exit 99
+timeout 20 "$0" cp -a --copy-contents up o/i 2> said; echo $?; cat said; find o -type d | sort
+timeout 20 "$0" cp -a --copy-contents o/. up/e 2> said; echo $?; cat said; find up -type d | sort
+timeout 20 "$0" cp -aT --copy-contents up2 o2 2> said; echo $?; cat said; find o2 -type d
+chattr +a up/e 2> said
+timeout 20 "$0" cp -a o/. up/e 2> said; [ $? = 124 ] || echo ended
+"#;
+    let Some(output) = run(script) else { return };
+    let expected = "1\nioloom: cannot copy a directory, 'up', into itself, 'o/i'\no\no/e\no/i\no/i/e\n\
+                    1\nioloom: cannot copy a directory, 'o/.', into itself, 'up/e/.'\n\
+                    up\nup/e\nup/e/i\nup/e/i/e\nup/i\nup/i/e\n\
+                    1\nioloom: cannot copy a directory, 'up2', into itself, 'o2'\no2\nended\n";
     assert_eq!(output, expected);
 }
 
