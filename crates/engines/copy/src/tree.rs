@@ -204,13 +204,23 @@ impl<'r> Worker<'r> {
         }
         let _making = context.making(route, kind);
         let ended = self.place_and_copy(route, at, kind);
-        let ended = ended.or_else(|error| self.defer(route, at, kind, error));
+        let ended = ended.or_else(|error| match self.has_appeared(&error) {
+            true => Ok(Outcome::Skipped),
+            false => self.defer(route, at, kind, error),
+        });
         if matches!(ended, Ok(Outcome::Copied(_) | Outcome::Linked(_)))
             && (route.named || kind == Kind::Symlink)
         {
             context.created(route, kind);
         }
         ended
+    }
+
+    /// Returns true if an entry was not created because another program created one of that name during the copy, and
+    /// existing entries are kept.
+    fn has_appeared(&self, error: &CopyError) -> bool {
+        let keeps = self.context.options.existing == Existing::Keep;
+        keeps && error.errno() == Some(Errno::EXIST)
     }
 
     fn place_and_copy(&mut self, route: &Route<'_>, at: Location<'_>, kind: Kind) -> EntryResult {

@@ -3,14 +3,15 @@
 use crate::test_dir::TestDir;
 use ioloom_copy::{
     CopyCounters, CopyError, CopyOptions, Existing, Overwrite, Preserve, Report, Silent, Target,
-    When, copy,
+    Verify, Watcher, When, copy,
 };
 use ioloom_sys::inode_flags::InodeFlags;
 use ioloom_sys_lab::image::can_mount_images;
 use std::ffi::CStr;
 use std::fs::{self, File};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
@@ -230,4 +231,33 @@ fn a_replacement_keeps_the_attributes_of_security_modules() {
     let mut value = [0; 8];
     let got = rustix::fs::getxattr(&to, c"security.foo", &mut value).unwrap();
     assert_eq!(&value[..got], b"x");
+}
+
+/// Creates the target during the copy.
+struct Other(PathBuf);
+
+impl Watcher for Other {
+    fn before_verify(&self, _: BorrowedFd<'_>) {
+        fs::write(&self.0, "other").unwrap();
+    }
+}
+
+#[test]
+fn a_file_that_appears_during_the_copy_is_kept_like_one_that_existed() {
+    let place = TestDir::disk();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    fs::write(&from, "new").unwrap();
+    for (existing, content, skipped) in
+        [(Existing::Keep, "other", 1), (Existing::Replace, "new", 0)]
+    {
+        let options = CopyOptions { existing, verify: Verify::Cache, ..CopyOptions::default() };
+        let (sources, target) = ([from.clone()], Target::As(to.clone()));
+        let counters = CopyCounters::default();
+        let report = copy(&sources, &target, &options, &Other(to.clone()), &counters).unwrap();
+        assert_eq!(report.errors_count, 0, "{}", messages(&report));
+        let counts = (report.counts.skipped, report.counts.files);
+        assert_eq!(counts, (skipped, 1 - skipped), "{existing:?}");
+        assert_eq!(fs::read_to_string(&to).unwrap(), content, "{existing:?}");
+        fs::remove_file(&to).unwrap();
+    }
 }
