@@ -203,11 +203,11 @@ impl<'r> Worker<'r> {
             context.links_in(dir.data().own);
         }
         let _making = context.making(route, kind);
-        let ended = self.place_and_copy(route, at, kind);
-        let ended = ended.or_else(|error| match self.has_appeared(&error) {
-            true => Ok(Outcome::Skipped),
-            false => self.defer(route, at, kind, error),
-        });
+        let mut ended = self.place_and_copy(route, at, kind);
+        if ended.as_ref().is_err_and(|error| self.has_appeared(error)) {
+            ended = self.place_and_copy(route, at, kind);
+        }
+        let ended = ended.or_else(|error| self.defer(route, at, kind, error));
         if matches!(ended, Ok(Outcome::Copied(_) | Outcome::Linked(_)))
             && (route.named || kind == Kind::Symlink)
         {
@@ -216,11 +216,12 @@ impl<'r> Worker<'r> {
         ended
     }
 
-    /// Returns true if an entry was not created because another program created one of that name during the copy, and
-    /// existing entries are kept.
+    /// Returns true if an entry did not get its name because another program created one of that name during the copy.
+    /// It is then treated like one that existed before: kept, backed up, or replaced after a question.
     fn has_appeared(&self, error: &CopyError) -> bool {
         let keeps = self.context.options.existing == Existing::Keep;
-        keeps && error.errno() == Some(Errno::EXIST)
+        let is_late = keeps || error.operation == Operation::Publish;
+        is_late && error.errno() == Some(Errno::EXIST)
     }
 
     fn place_and_copy(&mut self, route: &Route<'_>, at: Location<'_>, kind: Kind) -> EntryResult {

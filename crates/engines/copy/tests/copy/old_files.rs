@@ -2,8 +2,8 @@
 
 use crate::test_dir::TestDir;
 use ioloom_copy::{
-    CopyCounters, CopyError, CopyOptions, Existing, Overwrite, Preserve, Report, Silent, Target,
-    Verify, Watcher, When, copy,
+    Backup, BackupNames, CopyCounters, CopyError, CopyOptions, Existing, Overwrite, Preserve,
+    Report, Silent, Target, Verify, Watcher, When, copy,
 };
 use ioloom_sys::inode_flags::InodeFlags;
 use ioloom_sys_lab::image::can_mount_images;
@@ -243,14 +243,21 @@ impl Watcher for Other {
 }
 
 #[test]
-fn a_file_that_appears_during_the_copy_is_kept_like_one_that_existed() {
+fn a_file_that_appears_during_the_copy_is_treated_like_one_that_existed() {
     let place = TestDir::disk();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
+    let kept = place.path().join("to.old");
     fs::write(&from, "new").unwrap();
-    for (existing, content, skipped) in
-        [(Existing::Keep, "other", 1), (Existing::Replace, "new", 0)]
-    {
-        let options = CopyOptions { existing, verify: Verify::Cache, ..CopyOptions::default() };
+    let simple = || Some(Backup { names: BackupNames::Simple, suffix: ".old".into() });
+    for (existing, backup, content, skipped) in [
+        (Existing::Keep, None, "other", 1),
+        (Existing::Update, None, "other", 1),
+        (Existing::Replace, None, "new", 0),
+        (Existing::Replace, simple(), "new", 0),
+    ] {
+        let backs_up = backup.is_some();
+        let verify = Verify::Cache;
+        let options = CopyOptions { existing, backup, verify, ..CopyOptions::default() };
         let (sources, target) = ([from.clone()], Target::As(to.clone()));
         let counters = CopyCounters::default();
         let report = copy(&sources, &target, &options, &Other(to.clone()), &counters).unwrap();
@@ -258,6 +265,7 @@ fn a_file_that_appears_during_the_copy_is_kept_like_one_that_existed() {
         let counts = (report.counts.skipped, report.counts.files);
         assert_eq!(counts, (skipped, 1 - skipped), "{existing:?}");
         assert_eq!(fs::read_to_string(&to).unwrap(), content, "{existing:?}");
+        assert_eq!(fs::read(&kept).is_ok_and(|bytes| bytes == b"other"), backs_up);
         fs::remove_file(&to).unwrap();
     }
 }

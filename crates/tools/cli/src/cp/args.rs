@@ -93,7 +93,7 @@ pub(crate) struct CpFlags {
 
     /// Print each copied file
     ///
-    /// Prints 'SOURCE' -> 'TARGET' for each entry.
+    /// Prints 'SOURCE' -> 'TARGET' for each entry that was copied. GNU cp prints it before the copy.
     #[arg(short, long)]
     pub(crate) verbose: bool,
 
