@@ -125,14 +125,6 @@ pub fn uncached_of_file(file: impl AsFd) -> io::Result<Attr> {
     retry("statx", ask).map(|s| Attr::of(&s))
 }
 
-/// Returns the metadata of a name in a directory as the server or the program behind the file system has it now; a
-/// symbolic link is not followed.
-pub fn uncached_of_name(dir: &Dir, name: &CStr) -> io::Result<Attr> {
-    let flags = flags(false) | AtFlags::STATX_FORCE_SYNC;
-    let ask = || statx(dir, name, flags, StatxFlags::BASIC_STATS);
-    retry("statx", ask).map(|s| Attr::of(&s))
-}
-
 /// Returns true if this process may write to an existing file; a symbolic link is followed.
 pub fn may_write(path: &Path) -> bool {
     let ask = || rustix::fs::accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS);
@@ -280,37 +272,35 @@ pub fn set_group_at(dir: &Dir, name: &CStr, group: u32) -> io::Result<()> {
 
 /// Sets the times of an open file.
 pub fn set_times(file: impl AsFd, accessed: Time, modified: Time) -> io::Result<()> {
-    let times = timestamps(accessed, modified);
+    put_times(file, &timestamps(accessed, modified))
+}
+
+/// Sets the time of the last access of an open file and keeps that of its last modification.
+pub fn set_accessed(file: impl AsFd, accessed: Time) -> io::Result<()> {
+    let last_access = Timespec { tv_sec: accessed.0, tv_nsec: accessed.1.into() };
+    let last_modification = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    put_times(file, &Timestamps { last_access, last_modification })
+}
+
+/// Sets both times of an open file to the current time, for which write permission is enough.
+pub fn touch(file: impl AsFd) -> io::Result<()> {
+    let now = || Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    put_times(file, &Timestamps { last_access: now(), last_modification: now() })
+}
+
+fn put_times(file: impl AsFd, times: &Timestamps) -> io::Result<()> {
     retry("futimens", || {
-        or_by_path(&file, rustix::fs::futimens(&file, &times), |path| {
-            rustix::fs::utimensat(CWD, path, &times, AtFlags::empty())
+        or_by_path(&file, rustix::fs::futimens(&file, times), |path| {
+            rustix::fs::utimensat(CWD, path, times, AtFlags::empty())
         })
     })
 }
 
 /// Sets the times of a name; a symbolic link is not followed.
 pub fn set_times_at(dir: &Dir, name: &CStr, accessed: Time, modified: Time) -> io::Result<()> {
-    set_name_times(dir, name, &timestamps(accessed, modified))
-}
-
-/// Sets the time of the last access of a name and keeps that of its last modification; a symbolic link is not
-/// followed.
-pub fn set_accessed_at(dir: &Dir, name: &CStr, accessed: Time) -> io::Result<()> {
-    let last_access = Timespec { tv_sec: accessed.0, tv_nsec: accessed.1.into() };
-    let last_modification = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-    set_name_times(dir, name, &Timestamps { last_access, last_modification })
-}
-
-/// Sets both times of a name to the current time, for which write permission is enough; a symbolic link is not
-/// followed.
-pub fn touch_at(dir: &Dir, name: &CStr) -> io::Result<()> {
-    let now = || Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-    set_name_times(dir, name, &Timestamps { last_access: now(), last_modification: now() })
-}
-
-fn set_name_times(dir: &Dir, name: &CStr, times: &Timestamps) -> io::Result<()> {
+    let times = timestamps(accessed, modified);
     let flags = AtFlags::SYMLINK_NOFOLLOW;
-    retry("utimensat", || rustix::fs::utimensat(dir, name, times, flags))
+    retry("utimensat", || rustix::fs::utimensat(dir, name, &times, flags))
 }
 
 /// Returns the effective user and group, which own new files of this process.

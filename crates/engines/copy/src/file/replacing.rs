@@ -6,7 +6,8 @@ use crate::meta::{FileRef, Rules};
 use crate::new_file::NewFile;
 use crate::options::Overwrite;
 use crate::route::TargetState;
-use ioloom_failure::Operation;
+use crate::view;
+use ioloom_failure::{Operation, quoted};
 use ioloom_sys::attr::{self, Attr, FileSystem};
 use ioloom_sys::descriptor::Descriptor;
 use ioloom_sys::dir::Kind;
@@ -16,6 +17,7 @@ use ioloom_sys::{extents, make};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::PoisonError;
 
 impl Attempt<'_> {
     /// Returns true if a replacement gets the owner of the old file, which stays if that of the source
@@ -41,6 +43,30 @@ impl Attempt<'_> {
             }
             _ => self.route.failed_to(Operation::CreateBeside, e),
         })
+    }
+
+    /// Fails if the target is the source, seen through a view with other inode numbers: to write it in place would empty
+    /// both.
+    pub(super) fn spares_source(&self, end: &Attr) -> Result<(), CopyError> {
+        let (context, route, from) = (self.context, self.route, &self.source.file);
+        let is_emptied = !context.options.attributes_only && end.kind == Kind::Regular;
+        if !is_emptied || self.source.is_stream() {
+            return Ok(());
+        }
+        // The target can be the end of a symbolic link. Opening it again reports why that fails.
+        let Ok(target) = make::open_in_place(route.to, route.to_name, false) else { return Ok(()) };
+        if !view::shows_others(from) && !view::shows_others(&target) {
+            return Ok(());
+        }
+        let _one = context.marking.lock().unwrap_or_else(PoisonError::into_inner);
+        match view::is_same(from, &target) {
+            Ok(true) => {
+                let (from, to) = (route.paths)();
+                let text = format!("{} and {} are the same file", quoted(&from), quoted(&to));
+                Err(CopyError::whole(&to, text))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Fails if the new file has other flags (`chattr`) or another project than the old one, as it inherits both from

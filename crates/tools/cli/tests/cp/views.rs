@@ -60,6 +60,25 @@ timeout 20 "$0" cp -a o/. up/e 2> said; [ $? = 124 ] || echo ended
     assert_eq!(output, expected);
 }
 
+/// Goal: a file is not emptied by a copy onto itself through an overlay; one that looks like it is overwritten. Method:
+/// a file with two links, a symbolic link to it, and `--in-place`.
+#[test]
+fn a_file_is_not_written_in_place_through_an_overlay_of_itself() {
+    let script = r#"
+mkdir t; mount -t tmpfs -o size=50m none t && cd t && mkdir L up wk o && echo data > up/f && ln up/f up/h &&
+  cp -p up/f up/g && ln -s o/f l && mount -t overlay none -o lowerdir=L,upperdir=up,workdir=wk o || exit 99
+"$0" cp up/f o/f 2>&1; echo $?; cat up/f
+"$0" cp --in-place up/h l 2>&1; echo $?; cat up/f
+"$0" cp --in-place up/g o/g 2>&1; echo $?; cat up/g
+"$0" cp --in-place up/f o/g 2>&1; echo $?; cat up/g
+"#;
+    let Some(output) = run(script) else { return };
+    let expected = "ioloom: 'up/f' and 'o/f' are the same file\n1\ndata\n\
+                    ioloom: 'up/h' and 'l' are the same file\n1\ndata\n\
+                    ioloom: 'up/g' and 'o/g' are the same file\n1\ndata\n0\ndata\n";
+    assert_eq!(output, expected);
+}
+
 /// Goal: a directory is not copied into itself through a bind mount, on any file system. What is mounted over a
 /// directory of the source is not part of a bind mount of the source, and a mount in the source can hide the target.
 #[test]

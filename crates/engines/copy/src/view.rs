@@ -1,0 +1,75 @@
+//! Recognises a file that has other inode numbers elsewhere: through an overlay, FUSE or a network mount.
+//!
+//! Such a view shows a file that also has another path, with numbers of its own. Two descriptors lead to the same file if a
+//! time that is set through one of them appears through the other. This costs about eight calls and is tried only where
+//! one of the file systems can show files of others, and if times of modification agree.
+
+use ioloom_sys::attr;
+use ioloom_sys::dir::Kind;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// Types of file systems that show only files of their own: ext2 to ext4, XFS, btrfs, F2FS, ZFS, bcachefs,
+/// tmpfs, ramfs.
+const PLAIN: [u64; 8] = [
+    0xef53,
+    0x5846_5342,
+    0x9123_683e,
+    0xf2f5_2010,
+    0x2fc1_2fc1,
+    0xca45_1a4e,
+    0x0102_1994,
+    0x8584_58f6,
+];
+
+/// How far to set back the time of access, in seconds: more than the granularity of any file system.
+const SHIFT_SECONDS: i64 = 400 * 24 * 3600;
+
+/// Maximum number of attempts to see a changed time; another program can change it meanwhile.
+const TRIES: u32 = 3;
+
+/// How long to wait until the current time has another value in a file system.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Returns true if the file system of an open file can show files of another one.
+pub(crate) fn shows_others(file: impl AsFd) -> bool {
+    attr::file_system(file).is_ok_and(|system| !PLAIN.contains(&system.kind))
+}
+
+/// Returns true if a source and a target are the same file or directory. Changes the times of the target and restores
+/// them. Without permission to set them, they become the current time, which is possible in append-only directories, too.
+pub(crate) fn is_same(from: impl AsFd, to: impl AsFd) -> io::Result<bool> {
+    for _ in 0..TRIES {
+        let before = attr::uncached_of_file(&to)?;
+        let seen = attr::uncached_of_file(&from)?;
+        let later = attr::uncached_of_file(&to)?.modified.0;
+        let agree = before.kind == seen.kind
+            && (seen.kind != Kind::Regular || before.bytes == seen.bytes)
+            && (before.modified.0..=later).contains(&seen.modified.0);
+        if !agree {
+            return Ok(false);
+        }
+        let other = (before.accessed.0.saturating_sub(SHIFT_SECONDS), before.accessed.1);
+        let is_set = attr::set_accessed(&to, other).is_ok();
+        if !is_set {
+            attr::touch(&to)?;
+        }
+        let (shown, now) = (attr::uncached_of_file(&to), attr::uncached_of_file(&from));
+        if is_set {
+            // Ignore a failure: only a time of access differs.
+            let _ = attr::set_accessed(&to, before.accessed);
+        }
+        let (shown, now) = (shown?.accessed, now?.accessed);
+        if shown != before.accessed {
+            if now == shown && seen.accessed != shown {
+                return Ok(true);
+            }
+            if now == seen.accessed {
+                return Ok(false);
+            }
+        }
+        std::thread::sleep(TICK);
+    }
+    Ok(false)
+}
