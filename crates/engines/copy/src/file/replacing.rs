@@ -2,6 +2,7 @@
 
 use super::{Attempt, is_unsupported};
 use crate::error::{CopyError, Reason};
+use crate::file_transfer::FileTransfer;
 use crate::meta::{FileRef, Rules};
 use crate::new_file::NewFile;
 use crate::options::Overwrite;
@@ -18,6 +19,7 @@ use rustix::io::Errno;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::PoisonError;
+use std::sync::atomic::AtomicU64;
 
 impl Attempt<'_> {
     /// Returns true if a replacement gets the owner of the old file, which stays if that of the source
@@ -45,21 +47,26 @@ impl Attempt<'_> {
         })
     }
 
-    /// Fails if the target is the source, seen through a view with other inode numbers: to write it in place would empty
-    /// both.
-    pub(super) fn spares_source(&self, end: &Attr) -> Result<(), CopyError> {
-        let (context, route, from) = (self.context, self.route, &self.source.file);
+    /// Fails before a target that is written in place is emptied: if the required method cannot be used, or if the target
+    /// is the source, seen through a view with other inode numbers.
+    pub(super) fn check_before_emptying(&self, end: &Attr) -> Result<(), CopyError> {
+        let (context, route, source) = (self.context, self.route, self.source);
         let is_emptied = !context.options.attributes_only && end.kind == Kind::Regular;
-        if !is_emptied || self.source.is_stream() {
+        if !is_emptied || source.is_stream() {
             return Ok(());
         }
         // The target can be the end of a symbolic link. Opening it again reports why that fails.
         let Ok(target) = make::open_in_place(route.to, route.to_name, false) else { return Ok(()) };
-        if !view::shows_others(from) && !view::shows_others(&target) {
+        let new = NewFile::in_place(route.to, route.to_name, target);
+        let mine = AtomicU64::new(0);
+        let (tolerant, writes_stream) = (self.tolerant, false);
+        FileTransfer { context, route, source, new: &new, mine: &mine, tolerant, writes_stream }
+            .check_method()?;
+        if !view::shows_others(&source.file) && !view::shows_others(new.file()) {
             return Ok(());
         }
         let _one = context.marking.lock().unwrap_or_else(PoisonError::into_inner);
-        match view::is_same(from, &target) {
+        match view::is_same(&source.file, new.file()) {
             Ok(true) => {
                 let (from, to) = (route.paths)();
                 let text = format!("{} and {} are the same file", quoted(&from), quoted(&to));

@@ -2,7 +2,7 @@
 
 use crate::test_dir::TestDir;
 use ioloom_copy::{
-    Backup, BackupNames, CopyCounters, CopyError, CopyOptions, Existing, Overwrite, Preserve,
+    Backup, BackupNames, CopyCounters, CopyError, CopyOptions, Existing, Mode, Overwrite, Preserve,
     Report, Silent, Target, Verify, Watcher, When, copy,
 };
 use ioloom_sys::inode_flags::InodeFlags;
@@ -267,5 +267,20 @@ fn a_file_that_appears_during_the_copy_is_treated_like_one_that_existed() {
         assert_eq!(fs::read_to_string(&to).unwrap(), content, "{existing:?}");
         assert_eq!(fs::read(&kept).is_ok_and(|bytes| bytes == b"other"), backs_up);
         fs::remove_file(&to).unwrap();
+    }
+}
+
+#[test]
+fn a_file_is_not_emptied_by_a_method_that_cannot_be_used() {
+    let place = TestDir::disk();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    fs::write(&from, "new").unwrap();
+    fs::write(&to, "old").unwrap();
+    let (overwrite, mode) = (Overwrite::InPlace, Some(Mode::Range));
+    for (verify, errors, content) in [(Verify::InFlight, 1, "old"), (Verify::None, 0, "new")] {
+        let options = CopyOptions { overwrite, mode, verify, ..CopyOptions::default() };
+        let report = one(&from, &to, &options);
+        assert_eq!(report.errors_count, errors, "{}", messages(&report));
+        assert_eq!(fs::read_to_string(&to).unwrap(), content, "{verify:?}");
     }
 }
