@@ -26,7 +26,7 @@ const PLAIN: [u64; 8] = [
 /// How far to set back the time of access, in seconds: more than the granularity of any file system.
 const SHIFT_SECONDS: i64 = 400 * 24 * 3600;
 
-/// Maximum number of attempts to see a changed time; another program can change it meanwhile.
+/// Maximum number of attempts to see a changed time; another program can change it, too.
 const TRIES: u32 = 3;
 
 /// How long to wait until the current time has another value in a file system.
@@ -72,4 +72,31 @@ pub(crate) fn is_same(from: impl AsFd, to: impl AsFd) -> io::Result<bool> {
         std::thread::sleep(TICK);
     }
     Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+
+    /// Goal: only the same file is taken for one, and its times stay. Method: two files with equal times and sizes, and
+    /// their directory.
+    #[test]
+    fn the_same_file_is_recognised_and_keeps_its_times() {
+        let place = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let (a, b) = (place.path().join("a"), place.path().join("b"));
+        let when = (1_600_000_000, 7);
+        for path in [&a, &b] {
+            fs::write(path, "same").unwrap();
+            attr::set_times(File::open(path).unwrap(), when, when).unwrap();
+        }
+        let open = |path| File::open(path).unwrap();
+        assert!(is_same(open(&a), open(&a)).unwrap());
+        assert!(!is_same(open(&a), open(&b)).unwrap());
+        let dir = place.path().to_owned();
+        assert!(is_same(open(&dir), open(&dir)).unwrap());
+        assert!(!is_same(open(&dir), open(&a)).unwrap());
+        let attr = attr::of_file(open(&b)).unwrap();
+        assert_eq!((attr.accessed, attr.modified), (when, when));
+    }
 }
