@@ -78,6 +78,7 @@ pub(crate) fn is_same(from: impl AsFd, to: impl AsFd) -> io::Result<bool> {
 mod tests {
     use super::*;
     use std::fs::{self, File};
+    use std::path::Path;
 
     /// Goal: only the same file is taken for one, and its times stay. Method: two files with equal times and sizes, and
     /// their directory.
@@ -90,7 +91,7 @@ mod tests {
             fs::write(path, "same").unwrap();
             attr::set_times(File::open(path).unwrap(), when, when).unwrap();
         }
-        let open = |path| File::open(path).unwrap();
+        let open = |path: &Path| File::open(path).unwrap();
         assert!(is_same(open(&a), open(&a)).unwrap());
         assert!(!is_same(open(&a), open(&b)).unwrap());
         let dir = place.path().to_owned();
