@@ -405,6 +405,11 @@ impl CpArgs {
                 let why = "--files0-from cannot be combined with sources on the command line";
                 return Err(Failure::usage(why));
             }
+            if flags.interactive && list.as_os_str() == "-" {
+                let why = "--files0-from - cannot be combined with -i, which reads answers from standard \
+                           input; write the list to a file";
+                return Err(Failure::usage(why));
+            }
             (sources, invalid) = read_sources(list)?;
         } else if sources.is_empty() {
             return Err(tried("missing file operand"));
