@@ -1,4 +1,4 @@
-//! Copies between two views of one directory: an overlay and its upper directory, and bind mounts.
+//! Copies between two views of one directory (an overlay and its upper directory, bind mounts), and of mounts in a source.
 
 use crate::{ioloom, place, said};
 use std::process::Command;
@@ -96,4 +96,17 @@ mount -t tmpfs none bb/q || exit 99
     let expected = "ioloom: cannot copy a directory, 'b/q/s', into itself, 'bb/q/s/in'\n\
                     1\nf\n0\nm\nq\n0\nm\nq\n";
     assert_eq!(output, expected);
+}
+
+/// Goal: a copy that stays on one file system does not report files of others when space is exhausted. Method: no inode
+/// for anything but the new directory.
+#[test]
+fn without_space_files_of_other_file_systems_are_not_reported() {
+    let script = r#"
+mkdir -p s/m t && echo x > s/f && mount -t tmpfs -o nr_inodes=2 none t && mount -t tmpfs none s/m &&
+  echo x > s/m/in || exit 99
+"$0" cp -ax -T s t/c 2> said; echo $?; grep -c "No space left" said; grep "m/in" said; ls -A t
+"#;
+    let Some(output) = run(script) else { return };
+    assert_eq!(output, "1\n2\n");
 }
