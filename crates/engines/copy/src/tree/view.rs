@@ -4,26 +4,22 @@
 //! file system can show directories of others, each directory costs one more statx, and more calls only if its time
 //! of modification is near that of the target. Elsewhere, it costs nothing.
 
-use super::{Worker, locked};
-use crate::context::Device;
+use super::Worker;
 use crate::dirs::CopyDir;
-use crate::view::{is_same, shows_others};
+use crate::view::shows_others;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::Dir;
 use ioloom_walk::NewDir;
-use std::collections::HashMap;
 
 /// Maximum difference of the times of modification of one directory that a cache reports, in seconds.
 const CACHED_SECONDS_MAX: u64 = 120;
 
-/// What a thread knows about file systems.
+/// What a thread knows about targets.
 #[derive(Default)]
 pub(super) struct Views {
     /// The source in which directories were found last, and whether the file system of its target can show directories
     /// of others; `None` while the target has a hidden name.
     target: Option<(usize, Option<bool>)>,
-    /// Whether a file system can show directories of others.
-    shows: HashMap<Device, bool>,
 }
 
 impl Worker<'_> {
@@ -40,8 +36,8 @@ impl Worker<'_> {
             return false;
         }
         let Some(target_shows) = self.target_shows_others(new.root) else { return false };
-        let shows = || shows_others(from);
-        if !target_shows && !*self.views.shows.entry(found.device).or_insert_with(shows) {
+        let file_systems = &self.context.file_systems;
+        if !target_shows && !file_systems.shows_others(found.device, from) {
             return false;
         }
         let to = &self.roots.to[new.root];
@@ -51,8 +47,7 @@ impl Worker<'_> {
             return false;
         }
         let Ok(target) = above.open_child_path_only(&to.name, false) else { return false };
-        let _one = locked(&self.context.marking);
-        is_same(from, &target).unwrap_or(false)
+        file_systems.is_same(from, &target, now.device)
     }
 
     /// Returns whether the file system of the target of a source can show directories of others; `None` while the

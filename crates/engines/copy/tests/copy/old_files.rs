@@ -276,11 +276,15 @@ fn a_file_is_not_emptied_by_a_method_that_cannot_be_used() {
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     fs::write(&from, "new").unwrap();
     fs::write(&to, "old").unwrap();
+    let when = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    File::options().write(true).open(&to).unwrap().set_modified(when).unwrap();
     let (overwrite, mode) = (Overwrite::InPlace, Some(Mode::Range));
     for (verify, errors, content) in [(Verify::InFlight, 1, "old"), (Verify::None, 0, "new")] {
         let options = CopyOptions { overwrite, mode, verify, ..CopyOptions::default() };
         let report = one(&from, &to, &options);
         assert_eq!(report.errors_count, errors, "{}", messages(&report));
+        let is_untouched = fs::metadata(&to).unwrap().modified().unwrap() == when;
+        assert_eq!(is_untouched, errors == 1, "{verify:?}");
         assert_eq!(fs::read_to_string(&to).unwrap(), content, "{verify:?}");
     }
 }
