@@ -405,7 +405,8 @@ impl CpArgs {
                 let why = "--files0-from cannot be combined with sources on the command line";
                 return Err(Failure::usage(why));
             }
-            if flags.interactive && list.as_os_str() == "-" {
+            let asks = matches!(self.existing(), Existing::Ask | Existing::UpdateAsk);
+            if asks && list.as_os_str() == "-" {
                 let why = "--files0-from - cannot be combined with -i, which reads answers from standard \
                            input; write the list to a file";
                 return Err(Failure::usage(why));
