@@ -355,6 +355,17 @@ impl FileTransfer<'_> {
         })
     }
 
+    /// Fails if the required method cannot be used, as far as that is known before the copy.
+    pub(crate) fn check_method(&self) -> Result<(), CopyError> {
+        match self.context.pinned_other_than_buffered() {
+            Some(mode) if mode != Mode::Reflink && self.source.attr.bytes > 0 => {
+                let is_hashed = self.context.options.verify != Verify::None;
+                self.plan(&self.facts()?, is_hashed).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Checks the free space if the file system cannot reserve it, and if zeros will take space.
     fn check_free_space(&self, facts: &Facts) -> Result<(), CopyError> {
         let needed = self.source.attr.blocks_512.saturating_mul(512);

@@ -14,6 +14,7 @@ use crate::plan::Facts;
 use crate::report::{Counts, HASHES_KEPT_MAX, Hashed, ModeCounters, Tally};
 use crate::route::Route;
 use crate::turns::Turns;
+use crate::view::FileSystems;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind};
 use rustix::io::Errno;
@@ -54,6 +55,7 @@ pub(crate) struct CopyContext<'a> {
     pub(crate) written: Mutex<HashSet<(Device, u64)>>,
     /// Numbers in the hidden names of new directories of this copy.
     hidden_dirs: Mutex<HashSet<u64>>,
+    pub(crate) file_systems: FileSystems,
     pub(crate) verified: EvidenceCounters,
     /// The number of the first error for lack of space or quota; 0 if there was none.
     lack: AtomicI32,
@@ -111,6 +113,7 @@ impl<'a> CopyContext<'a> {
             turns: Turns::default(),
             written: Mutex::default(),
             hidden_dirs: Mutex::default(),
+            file_systems: FileSystems::default(),
             verified: EvidenceCounters::default(),
             lack: AtomicI32::new(0),
             resume: OnceLock::new(),
@@ -282,6 +285,11 @@ impl<'a> CopyContext<'a> {
         let facts = Arc::new(facts);
         known.insert(devices, Arc::clone(&facts));
         Ok(facts)
+    }
+
+    /// Returns true if the facts about a pair of devices were gathered.
+    pub(crate) fn has_facts(&self, devices: (Device, Device)) -> bool {
+        locked(&self.facts).contains_key(&devices)
     }
 
     pub(crate) fn facts(&self) -> Vec<Facts> {

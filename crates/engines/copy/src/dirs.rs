@@ -341,20 +341,8 @@ impl TargetDir {
             let (hidden_name, is_hidden, is_new) = (None, true, true);
             return Ok(Self { dir, own, hidden_name, is_hidden, is_new, is_adopted });
         }
-        let existing = open_as_place(above, name.to_bytes());
-        match existing.and_then(|dir| attr::of_file(&dir).map(|own| (dir, own))) {
-            Ok((dir, own)) => {
-                let (hidden_name, is_hidden, is_new, is_adopted) = (None, false, false, false);
-                return Ok(Self { dir, own, hidden_name, is_hidden, is_new, is_adopted });
-            }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Err(e),
-            Err(e) => {
-                return Err(match attr::of_name(above, name, false) {
-                    Ok(there) if there.kind != Kind::Directory => Errno::NOTDIR.into(),
-                    _ => e,
-                });
-            }
+        if let Some(existing) = Self::existing(above, name)? {
+            return Ok(existing);
         }
         sweep();
         let ((hidden, dir, own), is_adopted) = match new_dirs {
@@ -371,8 +359,31 @@ impl TargetDir {
         Ok(Self { dir, own, hidden_name, is_hidden: true, is_new: true, is_adopted })
     }
 
+    /// Opens the directory `name`; `None` if nothing has that name.
+    fn existing(above: &Dir, name: &CStr) -> io::Result<Option<Self>> {
+        let existing = open_as_place(above, name.to_bytes());
+        match existing.and_then(|dir| attr::of_file(&dir).map(|own| (dir, own))) {
+            Ok((dir, own)) => {
+                let (hidden_name, is_hidden, is_new, is_adopted) = (None, false, false, false);
+                Ok(Some(Self { dir, own, hidden_name, is_hidden, is_new, is_adopted }))
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(e),
+            Err(e) => Err(match attr::of_name(above, name, false) {
+                Ok(there) if there.kind != Kind::Directory => Errno::NOTDIR.into(),
+                _ => e,
+            }),
+        }
+    }
+
     fn make_visible(above: &Dir, name: &CStr, mode: u32) -> io::Result<Self> {
-        make::directory(above, name, mode)?;
+        if let Err(error) = make::directory(above, name, mode) {
+            // Another copy has created it since.
+            return match error.kind() {
+                io::ErrorKind::AlreadyExists => Self::existing(above, name)?.ok_or(error),
+                _ => Err(error),
+            };
+        }
         let (dir, own) = open_new(above, name, true)?;
         let (hidden_name, is_hidden, is_new, is_adopted) = (None, false, true, false);
         Ok(Self { dir, own, hidden_name, is_hidden, is_new, is_adopted })
@@ -527,6 +538,23 @@ mod tests {
         let dir = above.open_at(name.to_bytes()).unwrap();
         let own = attr::of_file(&dir).unwrap();
         (dir, own)
+    }
+
+    /// Goal: two copies merge where directories have their final names at once. Method: the other one creates it between
+    /// the search and the creation.
+    #[test]
+    fn a_directory_that_another_copy_creates_is_merged_into() {
+        let place = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let above = Dir::open(place.path()).unwrap();
+        let make = |name: &CStr, other: &dyn Fn()| {
+            TargetDir::make(&above, name, false, 0o700, (NewDirs::Visible, false), other)
+        };
+        let target = make(c"d", &|| drop(made(&above, c"d"))).unwrap();
+        assert!(!target.is_new && !target.is_hidden);
+        assert!(make(c"new", &|| {}).unwrap().is_new);
+        let file = || drop(make::file(&above, c"f", 0o600).unwrap());
+        let refused = make(c"f", &file).err().unwrap();
+        assert_eq!(refused.kind(), io::ErrorKind::NotADirectory);
     }
 
     #[test]

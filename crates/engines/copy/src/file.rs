@@ -339,6 +339,7 @@ impl<'a> Attempt<'a> {
 
     fn open_in_place(&self, end: Attr) -> Result<NewFile<'a>, CopyError> {
         let route = self.route;
+        self.check_before_emptying(&end)?;
         match self.wait_to_open(end) {
             Ok(file) => Ok(NewFile::in_place(route.to, route.to_name, file)),
             Err(e)

@@ -61,6 +61,7 @@ mod target;
 mod tree;
 mod turns;
 mod verify;
+mod view;
 mod xattr_rules;
 
 pub use amount::bytes_to_copy;

@@ -13,6 +13,7 @@ mod directory;
 mod location;
 mod merge;
 mod pairs;
+mod view;
 mod visit;
 
 pub(crate) use directory::{into_itself, same_file};
@@ -43,6 +44,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
+use view::Views;
 
 /// Minimum size of a named file for which remains of interrupted copies are looked for, in bytes.
 const SWEEP_BYTES_MIN: u64 = 1 << 20;
@@ -62,6 +64,7 @@ pub(crate) struct Worker<'r> {
     last_pair: Option<(u64, Arc<DirPair>)>,
     /// The parent of the last source, for long lists of files in one directory.
     above: Option<(PathBuf, Dir)>,
+    views: Views,
     pub(crate) counts: Counts,
 }
 
@@ -79,6 +82,7 @@ impl<'r> Worker<'r> {
             name: Vec::new(),
             last_pair: None,
             above: None,
+            views: Views::default(),
             counts: Counts::default(),
         }
     }
@@ -199,7 +203,10 @@ impl<'r> Worker<'r> {
             context.links_in(dir.data().own);
         }
         let _making = context.making(route, kind);
-        let ended = self.place_and_copy(route, at, kind);
+        let mut ended = self.place_and_copy(route, at, kind);
+        if ended.as_ref().is_err_and(|error| self.has_appeared(error)) {
+            ended = self.place_and_copy(route, at, kind);
+        }
         let ended = ended.or_else(|error| self.defer(route, at, kind, error));
         if matches!(ended, Ok(Outcome::Copied(_) | Outcome::Linked(_)))
             && (route.named || kind == Kind::Symlink)
@@ -207,6 +214,14 @@ impl<'r> Worker<'r> {
             context.created(route, kind);
         }
         ended
+    }
+
+    /// Returns true if an entry did not get its name because another program created one of that name during the copy.
+    /// It is then treated like one that existed before: kept, backed up, or replaced after a question.
+    fn has_appeared(&self, error: &CopyError) -> bool {
+        let keeps = self.context.options.existing == Existing::Keep;
+        let is_late = keeps || error.operation == Operation::Publish;
+        is_late && error.errno() == Some(Errno::EXIST)
     }
 
     fn place_and_copy(&mut self, route: &Route<'_>, at: Location<'_>, kind: Kind) -> EntryResult {

@@ -13,7 +13,7 @@ use crate::file::retry;
 use crate::open_at::open_to_read;
 use rustix::fs::{
     Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, Statx, StatxAttributes, StatxFlags,
-    Timespec, Timestamps, Uid, XattrFlags, statx,
+    Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, XattrFlags, statx,
 };
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
@@ -115,6 +115,13 @@ pub fn of_file(file: impl AsFd) -> io::Result<Attr> {
 #[inline]
 pub fn of_name(dir: &Dir, name: &CStr, follow: bool) -> io::Result<Attr> {
     let ask = || statx(dir, name, flags(follow), StatxFlags::BASIC_STATS);
+    retry("statx", ask).map(|s| Attr::of(&s))
+}
+
+/// Returns the metadata of an open file as the server or the program behind the file system has it now.
+pub fn uncached_of_file(file: impl AsFd) -> io::Result<Attr> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+    let ask = || statx(&file, c"", flags, StatxFlags::BASIC_STATS);
     retry("statx", ask).map(|s| Attr::of(&s))
 }
 
@@ -265,10 +272,26 @@ pub fn set_group_at(dir: &Dir, name: &CStr, group: u32) -> io::Result<()> {
 
 /// Sets the times of an open file.
 pub fn set_times(file: impl AsFd, accessed: Time, modified: Time) -> io::Result<()> {
-    let times = timestamps(accessed, modified);
+    put_times(file, &timestamps(accessed, modified))
+}
+
+/// Sets the time of the last access of an open file and keeps that of its last modification.
+pub fn set_accessed(file: impl AsFd, accessed: Time) -> io::Result<()> {
+    let last_access = Timespec { tv_sec: accessed.0, tv_nsec: accessed.1.into() };
+    let last_modification = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    put_times(file, &Timestamps { last_access, last_modification })
+}
+
+/// Sets both times of an open file to the current time, for which write permission is enough.
+pub fn touch(file: impl AsFd) -> io::Result<()> {
+    let now = || Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    put_times(file, &Timestamps { last_access: now(), last_modification: now() })
+}
+
+fn put_times(file: impl AsFd, times: &Timestamps) -> io::Result<()> {
     retry("futimens", || {
-        or_by_path(&file, rustix::fs::futimens(&file, &times), |path| {
-            rustix::fs::utimensat(CWD, path, &times, AtFlags::empty())
+        or_by_path(&file, rustix::fs::futimens(&file, times), |path| {
+            rustix::fs::utimensat(CWD, path, times, AtFlags::empty())
         })
     })
 }

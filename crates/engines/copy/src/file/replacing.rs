@@ -1,12 +1,13 @@
 //! Replaces an old file: what the new one takes over from it, and when the old one is written in place instead.
 
-use super::{Attempt, is_unsupported};
+use super::{Attempt, PRIVATE, is_unsupported};
 use crate::error::{CopyError, Reason};
+use crate::file_transfer::FileTransfer;
 use crate::meta::{FileRef, Rules};
 use crate::new_file::NewFile;
 use crate::options::Overwrite;
 use crate::route::TargetState;
-use ioloom_failure::Operation;
+use ioloom_failure::{Operation, quoted};
 use ioloom_sys::attr::{self, Attr, FileSystem};
 use ioloom_sys::descriptor::Descriptor;
 use ioloom_sys::dir::Kind;
@@ -15,7 +16,8 @@ use ioloom_sys::open_at::open_to_read;
 use ioloom_sys::{extents, make};
 use rustix::io::Errno;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::AtomicU64;
 
 impl Attempt<'_> {
     /// Returns true if a replacement gets the owner of the old file, which stays if that of the source
@@ -41,6 +43,63 @@ impl Attempt<'_> {
             }
             _ => self.route.failed_to(Operation::CreateBeside, e),
         })
+    }
+
+    /// Fails before a target that is written in place is emptied: if it is the source, seen through a view with other inode
+    /// numbers, or if the required method cannot be used.
+    pub(super) fn check_before_emptying(&self, end: &Attr) -> Result<(), CopyError> {
+        let is_emptied = !self.context.options.attributes_only && end.kind == Kind::Regular;
+        // An empty file loses nothing; most files of the kernel report that size.
+        if !is_emptied || end.bytes == 0 || self.source.is_stream() {
+            return Ok(());
+        }
+        self.check_view(end)?;
+        self.check_method(end)
+    }
+
+    /// Fails if the target is the source. Costs no call where both file systems are known to show only files of their own.
+    fn check_view(&self, end: &Attr) -> Result<(), CopyError> {
+        let (route, source, file_systems) = (self.route, self.source, &self.context.file_systems);
+        let source_shows = file_systems.shows_others(source.attr.device, &source.file);
+        if !source_shows && file_systems.is_plain(end.device) {
+            return Ok(());
+        }
+        // An overlay copies a file of a lower layer when it is opened for writing. The target can be the end of a symbolic
+        // link. Opening it again reports why that fails.
+        let opened = open_to_read(route.to, route.to_name, true)
+            .or_else(|_| make::open_in_place(route.to, route.to_name, false));
+        let Ok(target) = opened.map(Descriptor::new) else { return Ok(()) };
+        let may_be_same = file_systems.shows_others(end.device, &target) || source_shows;
+        if may_be_same && file_systems.is_same(&source.file, &target, end.device) {
+            let (from, to) = (route.paths)();
+            let text = format!("{} and {} are the same file", quoted(&from), quoted(&to));
+            return Err(CopyError::whole(&to, text));
+        }
+        Ok(())
+    }
+
+    /// Fails if the required method cannot be used, as far as that is known before the copy.
+    fn check_method(&self, end: &Attr) -> Result<(), CopyError> {
+        let (context, route, source) = (self.context, self.route, self.source);
+        if context.pinned_other_than_buffered().is_none() {
+            return Ok(());
+        }
+        // Facts are gathered by a write, which must not change the old file.
+        let is_known = context.has_facts((source.attr.device, end.device));
+        let unnamed = if is_known { None } else { make::unnamed_file(route.to, PRIVATE).ok() };
+        let is_there =
+            |file: &OwnedFd| attr::of_file(file).is_ok_and(|new| new.device == end.device);
+        let file = match unnamed.filter(is_there) {
+            Some(file) => Ok(file),
+            None => make::open_in_place(route.to, route.to_name, false),
+        };
+        // Opening it again reports why that fails.
+        let Ok(file) = file else { return Ok(()) };
+        let new = NewFile::in_place(route.to, route.to_name, file);
+        let mine = AtomicU64::new(0);
+        let (tolerant, writes_stream) = (self.tolerant, false);
+        FileTransfer { context, route, source, new: &new, mine: &mine, tolerant, writes_stream }
+            .check_method()
     }
 
     /// Fails if the new file has other flags (`chattr`) or another project than the old one, as it inherits both from

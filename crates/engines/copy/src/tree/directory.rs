@@ -54,14 +54,15 @@ impl Worker<'_> {
         let roots = self.roots;
         let paths = || (new.path(), new_target_path(roots, new));
         if let Some(above) = new.parent.filter(|above| above.data().is_doomed()) {
-            return Ok(Some(self.absent_dir(above, paths().1)));
+            return Ok(Some(self.absent_dir(new, above, paths().1)));
         }
         let Place { above, name, parent_attr, hidden, from } = self.place_of(new)?;
         let source =
             attr::of_file(&from).map_err(|e| CopyError::io(Operation::Stat, paths().0, e))?;
         let root_device = new.parent.map_or(source.device, |above| above.data().root_device);
         let excluded = root_device != source.device && self.context.options.one_file_system;
-        if !excluded && self.context.is_written(source.identity()) {
+        let is_written = self.context.is_written(source.identity());
+        if !excluded && (is_written || self.shows_target(new, &from, &source)) {
             // As in GNU cp, not the paths found, which can have the hidden name of this copy.
             return Err(into_itself(&roots.from[new.root], &roots.to[new.root].path));
         }
@@ -237,7 +238,7 @@ impl Worker<'_> {
                 if above.data().hidden {
                     above.data().doomed.store(true, Ordering::Release);
                 }
-                Ok(self.absent(above))
+                Ok(self.absent(new, above))
             }
             _ => Err(not_created(error, paths)),
         }
@@ -309,13 +310,18 @@ impl Worker<'_> {
     }
 
     /// A directory that could not be created for lack of space. Everything below it is reported.
-    fn absent_dir(&self, above: DirRef<'_, CopyDir>, to: PathBuf) -> CopyDir {
+    fn absent_dir(
+        &self,
+        new: &NewDir<'_, CopyDir>,
+        above: DirRef<'_, CopyDir>,
+        to: PathBuf,
+    ) -> CopyDir {
         let error = self.context.lack();
         self.context.failed(CopyError::io(Operation::CreateDir, to, error));
-        self.absent(above)
+        self.absent(new, above)
     }
 
-    fn absent(&self, above: DirRef<'_, CopyDir>) -> CopyDir {
+    fn absent(&self, new: &NewDir<'_, CopyDir>, above: DirRef<'_, CopyDir>) -> CopyDir {
         let data = above.data();
         CopyDir {
             id: self.dirs.next.fetch_add(1, Ordering::Relaxed),
@@ -330,7 +336,7 @@ impl Worker<'_> {
             swept: AtomicBool::new(true),
             hidden: data.hidden,
             tally: Tally::default(),
-            empty: false,
+            empty: self.is_elsewhere(new, above),
             parent_attr: data.parent_attr,
             made: data.made,
             pair: Arc::default(),

@@ -5,9 +5,7 @@ use super::directory::into_itself;
 use super::location::Location;
 use crate::dirs::{CopyDir, new_target_path, shown_source};
 use crate::error::CopyError;
-use crate::new_file::{hidden_name, journal_name};
 use ioloom_failure::{Operation, PathError, quoted};
-use ioloom_sys::attr;
 use ioloom_sys::dir::Kind;
 use ioloom_walk::{Control, DirRef, Found, NewDir, Visitor};
 use rustix::io::Errno;
@@ -16,24 +14,11 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 impl Worker<'_> {
-    /// Returns true if a directory in the source is one that this copy creates, or the existing target of a copy that
-    /// can be resumed, by their names. Where the source and the target are views of one directory, such as an overlay
-    /// and its upper directory, they have different identities, and the copy would never end.
-    fn is_target(&self, new: &NewDir<'_, CopyDir>) -> bool {
-        let Some(above) = new.parent.filter(|above| !above.data().absent) else { return false };
-        if self.context.is_hidden_dir(new.name) {
-            return true;
-        }
-        let name = &self.roots.to[new.root].name;
-        match self.context.resume.get() {
-            Some(journal) if new.name == name.to_bytes() => {
-                // The journal is in the same directory as the target.
-                let of_this_copy = journal_name(&hidden_name(name, journal.number));
-                self.open_or_take(above)
-                    .is_ok_and(|pair| attr::of_name(&pair.from, &of_this_copy, false).is_ok())
-            }
-            _ => false,
-        }
+    /// Returns true if a directory in the source has the hidden name of one that this copy creates. Through another view,
+    /// such as an overlay, it has another identity.
+    fn is_own_hidden(&self, new: &NewDir<'_, CopyDir>) -> bool {
+        let in_target = new.parent.is_some_and(|above| !above.data().absent);
+        in_target && self.context.is_hidden_dir(new.name)
     }
 }
 
@@ -57,7 +42,7 @@ impl Visitor for Worker<'_> {
         if self.context.alone && new.parent.is_some_and(|above| !self.is_elsewhere(new, above)) {
             return None;
         }
-        if self.is_target(new) {
+        if self.is_own_hidden(new) {
             let (from, to) = (&self.roots.from[new.root], &self.roots.to[new.root].path);
             self.context.failed(into_itself(from, to));
             return None;

@@ -2,15 +2,16 @@
 
 use crate::test_dir::TestDir;
 use ioloom_copy::{
-    CopyCounters, CopyError, CopyOptions, Existing, Overwrite, Preserve, Report, Silent, Target,
-    When, copy,
+    Backup, BackupNames, CopyCounters, CopyError, CopyOptions, Existing, Mode, Overwrite, Preserve,
+    Report, Silent, Target, Verify, Watcher, When, copy,
 };
 use ioloom_sys::inode_flags::InodeFlags;
 use ioloom_sys_lab::image::can_mount_images;
 use std::ffi::CStr;
 use std::fs::{self, File};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
@@ -230,4 +231,60 @@ fn a_replacement_keeps_the_attributes_of_security_modules() {
     let mut value = [0; 8];
     let got = rustix::fs::getxattr(&to, c"security.foo", &mut value).unwrap();
     assert_eq!(&value[..got], b"x");
+}
+
+/// Creates the target during the copy.
+struct Other(PathBuf);
+
+impl Watcher for Other {
+    fn before_verify(&self, _: BorrowedFd<'_>) {
+        fs::write(&self.0, "other").unwrap();
+    }
+}
+
+#[test]
+fn a_file_that_appears_during_the_copy_is_treated_like_one_that_existed() {
+    let place = TestDir::disk();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    let kept = place.path().join("to.old");
+    fs::write(&from, "new").unwrap();
+    let simple = || Some(Backup { names: BackupNames::Simple, suffix: ".old".into() });
+    for (existing, backup, content, skipped) in [
+        (Existing::Keep, None, "other", 1),
+        (Existing::Update, None, "other", 1),
+        (Existing::Replace, None, "new", 0),
+        (Existing::Replace, simple(), "new", 0),
+    ] {
+        let backs_up = backup.is_some();
+        let verify = Verify::Cache;
+        let options = CopyOptions { existing, backup, verify, ..CopyOptions::default() };
+        let (sources, target) = ([from.clone()], Target::As(to.clone()));
+        let counters = CopyCounters::default();
+        let report = copy(&sources, &target, &options, &Other(to.clone()), &counters).unwrap();
+        assert_eq!(report.errors_count, 0, "{}", messages(&report));
+        let counts = (report.counts.skipped, report.counts.files);
+        assert_eq!(counts, (skipped, 1 - skipped), "{existing:?}");
+        assert_eq!(fs::read_to_string(&to).unwrap(), content, "{existing:?}");
+        assert_eq!(fs::read(&kept).is_ok_and(|bytes| bytes == b"other"), backs_up);
+        fs::remove_file(&to).unwrap();
+    }
+}
+
+#[test]
+fn a_file_is_not_emptied_by_a_method_that_cannot_be_used() {
+    let place = TestDir::disk();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    fs::write(&from, "new").unwrap();
+    fs::write(&to, "old").unwrap();
+    let when = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    File::options().write(true).open(&to).unwrap().set_modified(when).unwrap();
+    let (overwrite, mode) = (Overwrite::InPlace, Some(Mode::Range));
+    for (verify, errors, content) in [(Verify::InFlight, 1, "old"), (Verify::None, 0, "new")] {
+        let options = CopyOptions { overwrite, mode, verify, ..CopyOptions::default() };
+        let report = one(&from, &to, &options);
+        assert_eq!(report.errors_count, errors, "{}", messages(&report));
+        let is_untouched = fs::metadata(&to).unwrap().modified().unwrap() == when;
+        assert_eq!(is_untouched, errors == 1, "{verify:?}");
+        assert_eq!(fs::read_to_string(&to).unwrap(), content, "{verify:?}");
+    }
 }

@@ -93,7 +93,7 @@ pub(crate) struct CpFlags {
 
     /// Print each copied file
     ///
-    /// Prints 'SOURCE' -> 'TARGET' for each entry.
+    /// Prints 'SOURCE' -> 'TARGET' for each entry that was copied. GNU cp prints it before the copy.
     #[arg(short, long)]
     pub(crate) verbose: bool,
 
@@ -403,6 +403,12 @@ impl CpArgs {
         if let Some(list) = &flags.files0_from {
             if !sources.is_empty() {
                 let why = "--files0-from cannot be combined with sources on the command line";
+                return Err(Failure::usage(why));
+            }
+            let asks = matches!(self.existing(), Existing::Ask | Existing::UpdateAsk);
+            if asks && list.as_os_str() == "-" {
+                let why = "--files0-from - cannot be combined with -i, which reads answers from standard \
+                           input; write the list to a file";
                 return Err(Failure::usage(why));
             }
             (sources, invalid) = read_sources(list)?;

@@ -100,6 +100,16 @@ fn an_empty_name_in_a_list_is_an_error_and_the_rest_is_copied() {
     assert_eq!(names(&dir.path().join("to")), ["a", "b"]);
 }
 
+/// Goal: no question is answered by the end of the list.
+#[test]
+fn a_list_from_standard_input_excludes_questions() {
+    let dir = place();
+    fs::create_dir(dir.path().join("to")).unwrap();
+    let output = cp(dir.path(), &["-i", "--files0-from", "-", "-t", "to"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("cannot be combined with -i"), "{}", said(&output));
+}
+
 #[test]
 fn a_list_from_a_closed_standard_input_is_an_error() {
     let dir = place();
