@@ -123,8 +123,8 @@ fn steady(timeline: &[Moment]) -> Option<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::grid;
     use crate::machine::rivals::Fixed;
+    use crate::machine::{Sizes, grid};
 
     fn scenario(files: u32) -> Scenario {
         let mut scenario = grid::design().into_iter().find(|s| s.name == "sata 4k 0").unwrap();
@@ -181,6 +181,23 @@ mod tests {
             };
             let ratio = time(4_000) / time(40_000);
             assert!((ratio - 1.0).abs() < 0.02, "{ratio} {order:?}");
+        }
+    }
+
+    /// The requests of a sequence with gaps are read in their order, and a gap takes no longer than reading it.
+    #[test]
+    fn cached_files_make_no_disk_slower() {
+        for (bytes, window) in [(4_096, 1), (4_096, 32), (65_536, 1), (65_536, 32)] {
+            let time = |cached| {
+                let mut scenario = scenario(3_000);
+                scenario.device = grid::DISK;
+                scenario.job.sizes = Sizes::Fixed(bytes);
+                scenario.job.cached = [cached; 2];
+                run(&scenario, 1, 3_000, &mut Fixed::new(window), window).elapsed_s
+            };
+            let times = [0.0, 0.3, 0.7, 0.9].map(time);
+            let is_slower = times.windows(2).any(|pair| pair[1] > 1.02 * pair[0]);
+            assert!(!is_slower, "{bytes} bytes, {window} in flight: {times:?}");
         }
     }
 
