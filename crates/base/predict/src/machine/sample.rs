@@ -59,10 +59,13 @@ pub fn run(
     let (elapsed_s, interval_s) = if rest == 0.0 {
         (own_s, (own_s, own_s))
     } else {
-        let (rate, error) = steady(&outcome.timeline).unwrap_or_else(|| {
-            let all = outcome.completed.max(1) as f64;
-            (all / own_s, outcome.in_flight / all)
-        });
+        let all = outcome.completed.max(1) as f64;
+        let (rate, error) = match steady(&outcome.timeline) {
+            // Few files were computed, and those that were only read would count.
+            _ if left > 0.0 => (all / own_s, all.sqrt().recip()),
+            Some(steady) => steady,
+            None => (all / own_s, outcome.in_flight / all),
+        };
         let time = |rate: f64| own_s + rest / rate;
         let half = (STUDENT * error).min(0.9);
         (time(rate), (time(rate * (1.0 + half)), time(rate * (1.0 - half))))
@@ -222,10 +225,14 @@ mod tests {
         let mut scenario = scenario(3_000);
         scenario.job.compute_ns = 1 << 55;
         scenario.machine.cores = 1;
-        let run = run(&scenario, 1, 3_000, &mut Fixed::new(2), 2);
-        assert!(run.outcome.completed < 3_000);
-        let law = 3_000.0 * (1u64 << 55) as f64 / 1e9;
-        assert!((run.elapsed_s / law - 1.0).abs() < 0.3, "{} {law}", run.elapsed_s);
+        for window in [2, 64] {
+            let run = run(&scenario, 1, 3_000, &mut Fixed::new(window), window);
+            assert!(run.outcome.completed < 3_000);
+            let law = 3_000.0 * (1u64 << 55) as f64 / 1e9;
+            assert!((run.elapsed_s / law - 1.0).abs() < 0.3, "{window}: {} {law}", run.elapsed_s);
+            let (low, high) = run.interval_s;
+            assert!(low < run.elapsed_s && run.elapsed_s < high, "{low} to {high}");
+        }
     }
 
     #[test]
