@@ -17,8 +17,8 @@ const CREATE_S: f64 = 34e-6;
 /// Processor time to copy a byte in memory twice, in seconds.
 const BYTE_S: f64 = 0.2e-9;
 
-/// Copies of one machine, predicted from probes with this law before they were made: predicted and measured
-/// seconds of `after.md` and `copies.md` in `results/predict-cells/2026-11-26-intel-xeon-2c`.
+/// Copies of one machine, predicted from its probes before they were made: predicted and measured seconds of
+/// `after.md` and `copies.md` in `results/predict-cells/2026-11-26-intel-xeon-2c`.
 const PREDICTED_MEASURED_S: [(f64, f64); 24] = [
     (0.523, 0.566),
     (0.751, 1.044),
