@@ -53,7 +53,7 @@ impl Auto {
         }
     }
 
-    /// Returns what time is lost to now; `None` if it is not the controller's.
+    /// Returns what time is lost to now; `None` without a trial or a change of the method.
     fn account(&self) -> Option<Account> {
         match (self.state, self.settling) {
             // The controller did not choose the limit below its window.

@@ -197,7 +197,7 @@ impl<'a> Advice<'a> {
             return "one run does not show an interval".to_owned();
         }
         format!(
-            "an interval is unknown, as the files of the runs have {} on average and all files {}",
+            "the interval is unknown: the files of the runs have {} on average, and all files {}",
             format_size(runs.bytes / runs.files.max(1)),
             format_size(self.total.bytes as u64 / self.total.files.max(1))
         )
