@@ -128,6 +128,8 @@ const ENOUGH: f64 = 0.02;
 const DOUBLING: f64 = 0.05;
 /// Share of a change of a device or of a sync in the elapsed time below which it is not the limit.
 const FELT: f64 = 0.5;
+/// Share of the errors of earlier predictions that an interval covers.
+const COVERED: f64 = 0.9;
 
 impl Answer {
     /// Returns the smallest number of threads whose rate is within [`ENOUGH`] of the highest.
@@ -165,6 +167,13 @@ pub fn ladder(most: u32) -> Vec<u32> {
 /// Returns how many of the threads have a file.
 fn at_once(threads: u32, files: u64) -> u32 {
     u32::try_from(files).map_or(threads, |files| threads.min(files))
+}
+
+/// Returns the quantile [`COVERED`] of some errors.
+fn covering(mut errors: Vec<f64>) -> f64 {
+    errors.sort_by(f64::total_cmp);
+    let rank = (COVERED * errors.len() as f64).ceil() as usize;
+    errors.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
 }
 
 /// Formats probes: the time per file by the number in flight.

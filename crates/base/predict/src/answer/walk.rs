@@ -2,8 +2,8 @@
 
 use super::profile::{Class, Measured};
 use super::{
-    Answer, Beyond, DOUBLING, IN_FLIGHT_MAX, Limit, Point, UNKNOWN_DEVICE, at_once, ladder, one_to,
-    probes,
+    Answer, Beyond, COVERED, DOUBLING, IN_FLIGHT_MAX, Limit, Point, UNKNOWN_DEVICE, at_once,
+    covering, ladder, one_to, probes,
 };
 use crate::PredictError;
 use crate::knee::{self, Knee};
@@ -19,8 +19,6 @@ const THREADS: f64 = 256.0;
 const CORES: u32 = 8;
 /// Inodes in a block of 4 KiB of ext4, with inodes of 256 bytes.
 const INODES_PER_BLOCK: f64 = 16.0;
-/// Share of the held-out errors that an interval covers.
-const COVERED: f64 = 0.9;
 
 /// A question.
 #[derive(Debug, Clone, PartialEq)]
@@ -323,13 +321,6 @@ fn curve_error() -> Result<f64, PredictError> {
         errors.extend(knee::errors(ladder, *busy)?);
     }
     Ok(covering(errors.into_iter().map(f64::abs).collect()))
-}
-
-/// Returns the quantile [`COVERED`] of some errors.
-fn covering(mut errors: Vec<f64>) -> f64 {
-    errors.sort_by(f64::total_cmp);
-    let rank = (COVERED * errors.len() as f64).ceil() as usize;
-    errors.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
 }
 
 /// Divides the times of a whole walk by its files.

@@ -18,8 +18,10 @@ pub(super) struct Request {
 /// The law of a device.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Model {
-    /// A disk with one head. No seek if the gap ahead is below 512 KiB; `near_ns` for near tracks;
-    /// `far_ns + seek_ns · √distance` else; then the rotation; the shortest of 32 requests first.
+    /// A disk with one head. To a request ahead it reads on, unless a seek is shorter: `near_ns` for near
+    /// tracks, `far_ns + seek_ns · √distance` else, then the rotation. Of 32 requests, the next one less than
+    /// 512 KiB ahead is first, then the one with the shortest way. Always taking the shortest way would pass
+    /// over requests of a sequence with gaps and seek back to each, so that reading less would take longer.
     /// The square root for short seeks is from Ruemmler and Wilkes, "An introduction to disk drive
     /// modeling", 1994.
     Disk {
@@ -349,7 +351,7 @@ impl Running {
         let Core::Serial { queue, active, head, open } = &mut self.core else { return };
         let choice = match device {
             Model::Disk { .. } => (0..queue.len().min(DRIVE_QUEUE))
-                .map(|i| (position_ns(&device, now, *head, queue[i].at), i))
+                .map(|i| (rank(&device, now, *head, queue[i].at), i))
                 .min()
                 .map(|(_, i)| i),
             _ => (!queue.is_empty()).then_some(0),
@@ -380,14 +382,20 @@ impl Running {
     }
 }
 
+/// Returns the rank of a request at `to` in the queue of a disk, the first being the least: requests that
+/// reading on reaches soon, then the others by the time until the head is there.
+fn rank(model: &Model, now: u64, head: u64, to: u64) -> (bool, u64) {
+    match to.checked_sub(head).filter(|ahead| *ahead < READ_THROUGH) {
+        Some(ahead) => (false, ahead),
+        None => (true, position_ns(model, now, head, to)),
+    }
+}
+
 /// Returns the time until the head of a disk is at `to`.
 fn position_ns(model: &Model, now: u64, head: u64, to: u64) -> u64 {
     let Model::Disk { near_ns, far_ns, seek_ns, rotation_ns, bytes_per_s, bytes } = *model else {
         return 0;
     };
-    if to >= head && to - head < READ_THROUGH {
-        return ((to - head) as f64 / bytes_per_s * 1e9) as u64;
-    }
     let distance = head.abs_diff(to);
     let seek = if distance < NEAR {
         near_ns
@@ -396,5 +404,9 @@ fn position_ns(model: &Model, now: u64, head: u64, to: u64) -> u64 {
     };
     let angle = (to % TRACK) * rotation_ns / TRACK;
     let at = (now + seek) % rotation_ns;
-    seek + (angle + rotation_ns - at) % rotation_ns
+    let sought = seek + (angle + rotation_ns - at) % rotation_ns;
+    match to >= head {
+        true => sought.min((distance as f64 / bytes_per_s * 1e9) as u64),
+        false => sought,
+    }
 }

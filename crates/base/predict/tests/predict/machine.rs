@@ -311,4 +311,7 @@ fn batches_without_events_are_passed_over_and_change_nothing() {
     let (hours, batches) = run(3_600 * SECOND, true);
     assert_eq!(hours.completed, 500);
     assert!(batches <= 200_000, "{batches}");
+    let (tuned, observed) = run(3_600 * SECOND, false);
+    assert_eq!((tuned.ns, tuned.completed), (hours.ns, hours.completed));
+    assert!(observed <= 5_000, "{observed}");
 }

@@ -9,6 +9,8 @@ use ioloom::Plan;
 
 /// Loss up to which the default is preferred, in addition to the spread between runs.
 pub(super) const TIE: f64 = 0.02;
+/// Factor between the work of a file of the job and of its runs from which the runs do not represent the job.
+const UNLIKE: f64 = 4.0;
 /// Relative error that no trial excludes: the job is longer than its parts, and the machine changes.
 const FLOOR: f64 = 0.05;
 
@@ -120,7 +122,7 @@ pub(super) fn regret(tried: &[Tried], chosen: usize, spread: Spread) -> Option<f
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Expected {
     pub(super) ns: f64,
-    /// 95 % interval; `None` if a single run does not show the spread.
+    /// 95 % interval; `None` if a single run does not show the spread, or the runs do not represent the job.
     pub(super) interval: Option<(f64, f64)>,
 }
 
@@ -148,8 +150,17 @@ pub(super) fn expected(chosen: &Tried, total: Total, spread: Spread) -> Option<E
     let runs = spread.half(1.0) * (missing / runs + share).sqrt();
     let sizes = 2.0 * total.error * total.bytes / whole.max(1.0);
     let log = (runs * runs + sizes * sizes + FLOOR * FLOOR).sqrt();
-    let interval = log.is_finite().then(|| (ns * (-log).exp(), high_ns * log.exp()));
+    let is_known = log.is_finite() && !is_unlike(&all, total);
+    let interval = is_known.then(|| (ns * (-log).exp(), high_ns * log.exp()));
     Some(Expected { ns, interval })
+}
+
+/// Reports whether the files of some runs are much smaller or larger than those of the job on average, as where
+/// a few huge files have most of the bytes.
+pub(super) fn is_unlike(runs: &Trial, total: Total) -> bool {
+    let each = |files: u64, bytes: f64| work(files as f64, bytes) / files as f64;
+    let ratio = each(total.files, total.bytes) / each(runs.files, runs.bytes as f64);
+    runs.files > 0 && !(1.0 / UNLIKE..=UNLIKE).contains(&ratio)
 }
 
 /// Returns the time of `whole` by a straight line through the runs, whose start is at least zero and at
@@ -309,6 +320,18 @@ mod tests {
         assert!((1.06..1.2).contains(&(hi / known.ns)), "only the job itself varies: {known:?}");
         let whole = expected(&chosen, Total { files: 100, ..total }, spread).unwrap();
         assert!(whole.interval.unwrap().1 / whole.ns > 1.2, "each run was the job: {whole:?}");
+    }
+
+    #[test]
+    fn runs_of_files_of_another_size_show_no_interval() {
+        let chosen = tried("nowait/window:l=512,p=2", &[1.0, 1.0, 1.0]);
+        let spread = Spread { deviation: 0.1, freedom: 8 };
+        let interval = |bytes| {
+            let total = Total { files: 20_000, bytes, error: 0.0 };
+            expected(&chosen, total, spread).unwrap().interval
+        };
+        assert!(interval(1e6).is_some());
+        assert_eq!(interval(6e9), None, "one file has most of the bytes");
     }
 
     #[test]

@@ -89,12 +89,13 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Reports whether the trial has compared plans, also with the one known from an earlier trial, and met
-    /// the files in the condition under which its result would be stored.
+    /// Reports whether the trial has compared plans, also with the one known from an earlier trial unless it
+    /// cannot run here, and met the files in the condition under which its result would be stored.
     pub(super) fn teaches(&self, known: Option<Plan>, evict: bool) -> bool {
         let has_cost = |one: &&Tried| one.cost().is_some();
         let compared = self.tried.iter().filter(has_cost).count() > 1;
-        let with = |plan| self.tried.iter().filter(has_cost).any(|one| one.plan == plan);
+        let is_met = |one: &Tried| one.cost().is_some() || one.refused.is_some();
+        let with = |plan| self.tried.iter().any(|one| one.plan == plan && is_met(one));
         compared && known.is_none_or(with) && (evict || self.condition == self.before)
     }
 }

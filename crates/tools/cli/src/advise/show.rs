@@ -1,7 +1,7 @@
 //! The advice as text and as JSON.
 
 use super::candidates::{LARGE, window};
-use super::choice::{Expected, Spread, Tried, Upgrades, expected, regret, upgrades};
+use super::choice::{Expected, Spread, Tried, Upgrades, expected, is_unlike, regret, upgrades};
 use super::profile::{Condition, Profiles};
 use super::sample::Total;
 use super::search::{Budget, COLD, Found, Search};
@@ -183,12 +183,24 @@ impl<'a> Advice<'a> {
                 format_ns(lo),
                 format_ns(hi)
             ),
-            Some(Expected { ns, interval: None }) => format!(
-                "{} for {all}, without the walk; one run does not show an interval",
-                format_ns(ns)
-            ),
+            Some(Expected { ns, interval: None }) => {
+                format!("{} for {all}, without the walk; {}", format_ns(ns), self.no_interval())
+            }
             None => format!("unknown for {all}"),
         }
+    }
+
+    /// Returns why the expected time has no interval.
+    fn no_interval(&self) -> String {
+        let runs = self.found.tried[self.chosen].all();
+        if !is_unlike(&runs, self.total) {
+            return "one run does not show an interval".to_owned();
+        }
+        format!(
+            "the interval is unknown: the files of the runs have {} on average, and all files {}",
+            format_size(runs.bytes / runs.files.max(1)),
+            format_size(self.total.bytes as u64 / self.total.files.max(1))
+        )
     }
 
     fn regret_words(&self) -> String {
