@@ -1,9 +1,10 @@
 //! The result of copying one shard, as lines.
 //!
 //! `total FILES HARD_LINKS DIRECTORIES SYMLINKS SPECIALS SKIPPED BYTES`; `link DEVICE INODE BYTES` for each
-//! file with several names, because other shards can have copied it under another name; and `failed MESSAGE`
-//! with the message as a JSON string. The device is `-` if it is that of the first argument of the
-//! plan: its number can differ between hosts.
+//! file with several names, because other shards can have copied it under another name; `directory INDEX INODE
+//! CREATED` for each directory that was copied without the directories in it, because the last step needs the same
+//! one; and `failed MESSAGE` with the message as a JSON string. The device is `-` if it is that of the first argument
+//! of the plan: its number can differ between hosts.
 
 use std::io::Write;
 
@@ -16,6 +17,17 @@ pub struct Link {
     pub inode: u64,
     /// Its size in bytes.
     pub bytes: u64,
+}
+
+/// A directory of the source that other shards fill, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Shared {
+    /// Its position in the manifest of the shard, from 0.
+    pub index: u64,
+    /// The inode.
+    pub inode: u64,
+    /// When it was created, in nanoseconds since 1970, or nothing if its file system does not record that.
+    pub created_ns: Option<u64>,
 }
 
 /// What was copied.
@@ -37,6 +49,8 @@ pub struct Copied {
     pub bytes: u64,
     /// Files with several names.
     pub links: Vec<Link>,
+    /// Directories that other shards fill, too.
+    pub shared: Vec<Shared>,
     /// Why entries were not copied.
     pub errors: Vec<String>,
 }
@@ -49,8 +63,7 @@ impl Copied {
 
     fn with_counts(self, counts: [u64; 7]) -> Self {
         let [files, hard_links, directories, symlinks, specials, skipped, bytes] = counts;
-        let Self { links, errors, .. } = self;
-        Self { files, hard_links, directories, symlinks, specials, skipped, bytes, links, errors }
+        Self { files, hard_links, directories, symlinks, specials, skipped, bytes, ..self }
     }
 
     /// Adds the counts and errors of another shard.
@@ -74,6 +87,10 @@ pub fn encode(copied: &Copied) -> Vec<u8> {
         let device = device.map_or_else(|| "-".to_owned(), |device| device.to_string());
         let _ = writeln!(out, "link {device} {inode} {bytes}");
     }
+    for Shared { index, inode, created_ns } in &copied.shared {
+        let created = created_ns.map_or_else(|| "-".to_owned(), |time| time.to_string());
+        let _ = writeln!(out, "directory {index} {inode} {created}");
+    }
     for error in &copied.errors {
         let _ = writeln!(out, "failed {}", serde_json::Value::from(error.as_str()));
     }
@@ -94,18 +111,27 @@ pub fn decode(body: &[u8]) -> Option<Copied> {
             "link" => {
                 let words: Vec<&str> = text.split(' ').collect();
                 let [device, inode, bytes] = *words else { return None };
-                let device = match device {
-                    "-" => None,
-                    number => Some(number.parse().ok()?),
-                };
+                let device = number_unless_dash(device)?;
                 let (inode, bytes) = (inode.parse().ok()?, bytes.parse().ok()?);
                 rest.links.push(Link { device, inode, bytes });
+            }
+            "directory" => {
+                let words: Vec<&str> = text.split(' ').collect();
+                let [index, inode, created] = *words else { return None };
+                let created_ns = number_unless_dash(created)?;
+                let (index, inode) = (index.parse().ok()?, inode.parse().ok()?);
+                rest.shared.push(Shared { index, inode, created_ns });
             }
             "failed" => rest.errors.push(serde_json::from_str(text).ok()?),
             _ => return None,
         }
     }
     total.map(|counts| rest.with_counts(counts))
+}
+
+/// Returns a number, or nothing for `-`; `None` if the word is neither.
+fn number_unless_dash(word: &str) -> Option<Option<u64>> {
+    if word == "-" { Some(None) } else { word.parse().ok().map(Some) }
 }
 
 #[cfg(test)]
@@ -116,10 +142,13 @@ mod tests {
     fn any_copied() -> impl Strategy<Value = Copied> {
         let links = proptest::collection::vec(any::<(Option<u64>, u64, u64)>(), 0..9);
         let errors = proptest::collection::vec(any::<String>(), 0..9);
-        (any::<[u64; 7]>(), links, errors).prop_map(|(counts, links, errors)| {
+        let shared = proptest::collection::vec(any::<(u64, u64, Option<u64>)>(), 0..9);
+        (any::<[u64; 7]>(), links, shared, errors).prop_map(|(counts, links, shared, errors)| {
             let link = |(device, inode, bytes)| Link { device, inode, bytes };
             let links = links.into_iter().map(link).collect();
-            Copied { links, errors, ..Copied::default() }.with_counts(counts)
+            let directory = |(index, inode, created_ns)| Shared { index, inode, created_ns };
+            let shared = shared.into_iter().map(directory).collect();
+            Copied { links, shared, errors, ..Copied::default() }.with_counts(counts)
         })
     }
 
@@ -155,6 +184,8 @@ mod tests {
             "total 1 2 3 4 5 6 7\ntotal 1 2 3 4 5 6 7",
             "total 1 2 3 4 5 6 7\nlink - 1",
             "total 1 2 3 4 5 6 7\nlink x 1 2",
+            "total 1 2 3 4 5 6 7\ndirectory 1 2",
+            "total 1 2 3 4 5 6 7\ndirectory 1 2 x",
             "total 1 2 3 4 5 6 7\nfailed x",
             "link - 1 2",
         ] {
