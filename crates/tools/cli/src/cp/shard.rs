@@ -10,8 +10,8 @@ use super::progress::CopyProgress;
 use crate::exit::{Ended, Failure};
 use crate::sharding::absolute;
 use crate::subtrees::{
-    self, Comparison, Outcome, Sharding, Standing, SubtreeCommand, changed, meta, one_file_system,
-    shared, subtree,
+    self, Comparison, Outcome, Sharding, Standing, SubtreeCommand, changed, identity, meta,
+    one_file_system, subtree,
 };
 use crate::{out, remote, stderr};
 use ioloom_copy::{
@@ -131,8 +131,11 @@ impl SubtreeCommand for Copying<'_> {
             let (path, alone) = subtree(name);
             match comparison.standing(&path, alone) {
                 Standing::Same => {
-                    wanted.extend(part_of(&copies, &path, alone));
-                    directories.extend(alone.then(|| shared(index, &path)).flatten());
+                    let part = part_of(&copies, &path, alone);
+                    if let Some(part) = part.as_ref().filter(|part| part.alone) {
+                        directories.push((index, identity(&path), part.target()));
+                    }
+                    wanted.extend(part);
                 }
                 Standing::OtherDevice | Standing::Reported => {}
                 Standing::Changed(directory) => errors.push(changed("copy", &directory)),
@@ -162,7 +165,10 @@ impl SubtreeCommand for Copying<'_> {
         if !self.args.flags.json {
             print_notes(self.args, &copied.report);
         }
-        Ok(Some(outcome(plan, copied, directories, errors)))
+        let shared = directories.into_iter().filter_map(|(index, source, copy)| {
+            Some(Shared { index, source: source?, copy: identity(&copy) })
+        });
+        Ok(Some(outcome(plan, copied, shared.collect(), errors)))
     }
 
     fn print(&self, plan: &Plan, part: &PartHeader, own: bool) -> Result<(), Failure> {
@@ -307,7 +313,7 @@ pub(crate) fn part_of(
 fn outcome(
     plan: &Plan,
     copied: SubtreesReport,
-    directories: Vec<Shared>,
+    shared: Vec<Shared>,
     mut errors: Vec<String>,
 ) -> Outcome {
     let SubtreesReport { report, linked } = copied;
@@ -330,7 +336,7 @@ fn outcome(
         skipped: counts.skipped,
         bytes: report.bytes,
         links: links.collect(),
-        shared: directories,
+        shared,
         errors,
     };
     Outcome {

@@ -83,7 +83,7 @@ pub(super) fn merge(plan: &Plan, census: &Census, shown: Shown<'_>) -> Ended {
         stderr::message(&format!("not all was copied in {shards}"));
     }
     enter(plan)?;
-    let finished = finish(plan, census, &names, &strangers(plan, &names, &seen))?;
+    let finished = finish(plan, census, &names, &seen)?;
     text::print_errors(&finished.errors, finished.errors_count);
     sum.copied.errors.extend(finished.errors.iter().cloned());
     if !finished.new.is_empty() {
@@ -178,13 +178,13 @@ impl Watcher for Notes {
     }
 }
 
-/// Gives directories their attributes, and looks for new ones in them. Leaves out `strangers`, which have an error each,
-/// and directories in them.
+/// Gives directories their attributes, and looks for new ones in them. Leaves out those that are not the ones of the
+/// shards, which have an error each, and directories in them.
 fn finish(
     plan: &Plan,
     census: &Census,
     names: &[(PathBuf, bool)],
-    strangers: &BTreeMap<PathBuf, String>,
+    seen: &Seen,
 ) -> Result<Finished, Failure> {
     let work = census.work.as_ref().and_then(cp::options_of);
     let Some((target, options)) = work else {
@@ -193,6 +193,8 @@ fn finish(
         ));
     };
     let copies = cp::copies(plan, &target)?;
+    let copy_of = |path: &Path| cp::part_of(&copies, path, true).map(|dir| dir.target());
+    let strangers = strangers(plan, names, seen, copy_of);
     let is_same = |path: &Path| !path.ancestors().any(|above| strangers.contains_key(above));
     let alone = names.iter().filter(|(path, alone)| *alone && is_same(path));
     let shared = alone.filter_map(|(path, alone)| cp::part_of(&copies, path, *alone));

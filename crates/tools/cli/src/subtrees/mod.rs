@@ -4,7 +4,7 @@ mod args;
 mod same;
 
 pub(crate) use args::{Others, Sharding, ShardingWith};
-pub(crate) use same::{Seen, shared, strangers};
+pub(crate) use same::{Seen, identity, strangers};
 
 use crate::exit::{Ended, Exit, Failure};
 use crate::interrupt::StopSignals;

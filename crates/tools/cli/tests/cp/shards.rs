@@ -316,7 +316,17 @@ fn directories_that_the_target_lacks_are_counted() {
     let one = run_to(1, dir, &["shard", "merge", "--json", "t.shards", "parts"]);
     assert!(said(&one).contains("many/t': No such file or directory; mount"), "{}", said(&one));
     assert_eq!(json(&one)["errors"], 1);
+    // A mount point without its file system gets no attributes.
     fs::create_dir(dir.join("many/t")).unwrap();
+    let other = run_to(1, dir, &["shard", "merge", "--json", "t.shards", "parts"]);
+    if fs::metadata(dir).unwrap().created().is_ok() {
+        assert!(said(&other).contains("is not the directory to which shard"), "{}", said(&other));
+        assert_eq!(json(&other)["errors"], 1);
+        assert_eq!(json(&other)["completed_directories"], 0);
+    }
+    fs::remove_dir(dir.join("many/t")).unwrap();
+    fs::rename(dir.join("away"), dir.join("many/t")).unwrap();
+    (0..50).for_each(|a| fs::remove_dir_all(dir.join(format!("many/t/a{a}"))).unwrap());
     let all = run_to(1, dir, &["shard", "merge", "--json", "t.shards", "parts"]);
     let lines = String::from_utf8_lossy(&all.stderr).lines().count();
     assert!(lines <= 22, "{lines}: {}", said(&all));
