@@ -12,6 +12,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+/// Network file systems can truncate times of creation: SMB has units of 100 ns.
+const CREATED_STEP_NS: u64 = 1000;
+
 /// The directories that shards copied without the directories in them: the shard, and what identifies the directory.
 pub(crate) type Seen = HashMap<PathBuf, (u64, Shared)>;
 
@@ -73,7 +76,8 @@ pub(crate) fn strangers(
 /// hosts, on FUSE for example. Times of creation do not, but overlayfs changes that of a directory whose entries
 /// change; and the inode of a mount point can be that of the root of its file system.
 fn is_same(was: &Identity, now: &Identity) -> Option<bool> {
-    let created = was.created_ns.zip(now.created_ns).map(|(was, now)| was == now);
+    let created = was.created_ns.zip(now.created_ns);
+    let created = created.map(|(was, now)| was.abs_diff(now) < CREATED_STEP_NS);
     match (was.inode == now.inode, created) {
         (_, Some(true)) | (true, None) => Some(true),
         (false, Some(false)) => Some(false),
@@ -90,10 +94,11 @@ fn replaced(plan: &Plan, shard: u64, path: &Path) -> String {
     )
 }
 
+/// All shards that copied to the directory have to run again, not only the one that copied its files.
 fn replaced_copy(shard: u64, path: &Path) -> String {
     format!(
         "cannot complete the copy: {} is not the directory to which shard {shard} copied; mount the target here, or \
-         run the shard again with --redo if the directory was replaced",
+         run the shards again with --redo if the directory was replaced",
         quoted(path)
     )
 }
@@ -109,8 +114,9 @@ mod tests {
             (of(1, Some(5)), of(1, Some(5)), Some(true)),
             (of(1, Some(5)), of(2, Some(5)), Some(true)),
             (of(1, None), of(1, Some(5)), Some(true)),
-            (of(1, Some(5)), of(2, Some(6)), Some(false)),
-            (of(1, Some(5)), of(1, Some(6)), None),
+            (of(1, Some(1_234_567)), of(2, Some(1_234_500)), Some(true)),
+            (of(1, Some(5)), of(2, Some(1005)), Some(false)),
+            (of(1, Some(5)), of(1, Some(1005)), None),
             (of(1, None), of(2, None), None),
         ] {
             assert_eq!(is_same(&was, &now), same, "{was:?} {now:?}");
