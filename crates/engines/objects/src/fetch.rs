@@ -281,12 +281,19 @@ pub(crate) async fn again(
     attempts: u32,
     started: Started,
 ) -> Option<Option<Started>> {
-    if reason.kind == Kind::Busy {
-        gate.refused(started);
+    match reason.kind {
+        Kind::Busy => gate.refused(started),
+        _ => gate.failed(),
+    }
+    if gate.has_given_up() {
+        return None;
     }
     let pause = reason.is_transient().then(|| retries.take(attempts)).flatten()?;
     tokio::time::sleep(pause).await;
-    Some(gate.again().await)
+    match gate.again().await {
+        None if gate.has_given_up() => None,
+        again => Some(again),
+    }
 }
 
 fn failure(item: &Item, reason: Reason, attempts: u32) -> ObjectError {

@@ -8,6 +8,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
 
+/// Fewer refusals are no outage, however long they take.
+const OUTAGE_REFUSALS: u64 = 16;
+
 /// What the task that starts requests waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Waiting {
@@ -41,6 +44,28 @@ pub(crate) struct Counts {
     pub(crate) memory_max: u64,
 }
 
+/// Refusals during which nothing else was answered.
+#[derive(Debug)]
+struct Outage {
+    /// How long it may last.
+    limit_ns: u64,
+    /// The time of the first refusal.
+    since_ns: u64,
+    refused: u64,
+    is_over_limit: bool,
+}
+
+impl Outage {
+    fn refused(&mut self, now_ns: u64) {
+        if self.refused == 0 {
+            self.since_ns = now_ns;
+        }
+        self.refused += 1;
+        self.is_over_limit |= self.refused >= OUTAGE_REFUSALS
+            && now_ns.saturating_sub(self.since_ns) >= self.limit_ns;
+    }
+}
+
 #[derive(Debug)]
 struct State {
     in_flight: u32,
@@ -48,6 +73,7 @@ struct State {
     memory: u64,
     memory_limit: u64,
     pace: Pace,
+    outage: Outage,
     stopped: bool,
     waiting: Waiting,
     counts: Counts,
@@ -72,6 +98,7 @@ impl Gate {
             memory: 0,
             memory_limit: memory,
             pace: Pace::default(),
+            outage: Outage { limit_ns: u64::MAX, since_ns: 0, refused: 0, is_over_limit: false },
             stopped: false,
             waiting: Waiting::Nothing,
             counts: Counts::default(),
@@ -83,6 +110,12 @@ impl Gate {
             stopped: watch::Sender::new(false),
             start: Instant::now(),
         }
+    }
+
+    /// Stops when the server has refused every request for so long.
+    pub(crate) fn stopping_after(self, outage: Duration) -> Self {
+        self.state().outage.limit_ns = u64::try_from(outage.as_nanos()).unwrap_or(u64::MAX);
+        self
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -177,6 +210,7 @@ impl Gate {
         let now_ns = self.now_ns();
         let mut state = self.state();
         state.pace.admitted(now_ns);
+        state.outage.refused = 0;
         state.counts.answered += 1;
         state.counts.bytes += bytes;
         state.counts.latency_ns += latency_ns;
@@ -188,6 +222,22 @@ impl Gate {
         let mut state = self.state();
         state.pace.refused(now_ns, started);
         state.counts.refused += 1;
+        state.outage.refused(now_ns);
+        let is_over_limit = state.outage.is_over_limit;
+        drop(state);
+        if is_over_limit {
+            self.stop();
+        }
+    }
+
+    /// Notes a request that failed for another reason.
+    pub(crate) fn failed(&self) {
+        self.state().outage.refused = 0;
+    }
+
+    /// Returns whether it has stopped because the server refused every request for too long.
+    pub(crate) fn has_given_up(&self) -> bool {
+        self.state().outage.is_over_limit
     }
 
     /// Notes that a request is no longer in flight.
@@ -294,5 +344,30 @@ impl State {
     fn take_memory(&mut self, bytes: u64) {
         self.memory += bytes;
         self.counts.memory_max = self.counts.memory_max.max(self.memory);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outage_is_many_refusals_over_its_time() {
+        let outage = || Outage { limit_ns: 100, since_ns: 0, refused: 0, is_over_limit: false };
+        let mut few = outage();
+        for at in 1..OUTAGE_REFUSALS {
+            few.refused(at * 1000);
+        }
+        assert!(!few.is_over_limit);
+        let mut short = outage();
+        (0..=99).for_each(|at| short.refused(1000 + at));
+        assert!(!short.is_over_limit);
+        short.refused(1100);
+        assert!(short.is_over_limit);
+        let mut answered = outage();
+        (0..=99).for_each(|at| answered.refused(1000 + at));
+        answered.refused = 0;
+        (0..=99).for_each(|at| answered.refused(1100 + at));
+        assert!(!answered.is_over_limit);
     }
 }

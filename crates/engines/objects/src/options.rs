@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// Time after which a run ends if every request was refused, if the caller sets no other.
+const OUTAGE: Duration = Duration::from_secs(600);
 /// Least memory of a run.
 const MEMORY_LEAST: u64 = 1 << 16;
 
@@ -26,6 +28,9 @@ pub struct Options<'a> {
     /// Pause after the first failed attempt of a request. Each further pause is twice as long, at most
     /// four seconds, and half of it is random.
     pub retry_pause: Duration,
+    /// Ends the run with an error when the server has refused every request for so long because there were too many, and
+    /// at least 16 of them.
+    pub outage: Duration,
     /// Ends the run when it is set.
     pub stop: Arc<AtomicBool>,
     /// Called about ten times a second.
@@ -50,6 +55,7 @@ impl Default for Options<'_> {
             polite: false,
             recursive: true,
             retry_pause: PAUSE,
+            outage: OUTAGE,
             stop: Arc::default(),
             progress: &|_| {},
         }

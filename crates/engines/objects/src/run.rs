@@ -1,7 +1,7 @@
 //! A run: lists, requests, hands over, processes.
 
 use crate::descriptors::requests_max;
-use crate::error::ObjectError;
+use crate::error::{Action, Kind, ObjectError};
 use crate::fetch::{Fetch, Fetched};
 use crate::gate::Gate;
 use crate::hand_over::{Bytes, HandOver, Item, Ready};
@@ -97,7 +97,7 @@ pub fn run<W: Work>(
     let (began, usage) = (Instant::now(), proc::usage(UsageOf::Process).unwrap_or_default());
     let most = requests_max(&store.location, lanes_max(options), options.window.unwrap_or(1))?;
     let mut pilot = Pilot::new(options, most);
-    let gate = Arc::new(Gate::new(options.budget(), pilot.limit(0, false)));
+    let gate = Arc::new(gate_of(options, &pilot));
     let (mut lanes, queue, retries) = start(store, options, work, &gate)?;
     let crew = Crew {
         work,
@@ -158,6 +158,10 @@ pub fn run<W: Work>(
     let requests =
         Requests { sent: counts.sent, refused: counts.refused, repeated: retries.taken() };
     Ok(Run { locals: all, failed, cancelled, requests, measured })
+}
+
+fn gate_of(options: &Options<'_>, pilot: &Pilot) -> Gate {
+    Gate::new(options.budget(), pilot.limit(0, false)).stopping_after(options.outage)
 }
 
 /// Returns how many threads send requests, at most.
@@ -369,7 +373,20 @@ async fn drive<W: Work>(
     // A listing that panicked closed its channel like one that ended.
     listing.abort();
     pass_on(listing.await);
+    if fetch.gate.has_given_up() {
+        let error = given_up(&fetch.store, Action::Read, options.outage);
+        crew.queue.push(Ready::Unlisted(error, None));
+    }
     cancelled
+}
+
+/// Returns the error of a run that ended because the server refused every request for so long.
+pub(crate) fn given_up(store: &Store, action: Action, outage: Duration) -> ObjectError {
+    let text = format!(
+        "the server refused every request for {} s, and the other objects were not tried",
+        outage.as_secs()
+    );
+    ObjectError::new(action, store.location.url(), Kind::Busy, text)
 }
 
 fn progress(done: &Done) -> Progress {

@@ -142,9 +142,8 @@ impl Store {
         let with = |retry, silence| {
             builder.clone().with_retry(retry).with_client_options(connections(silence, plain))
         };
-        let build = |builder: AmazonS3Builder| {
-            builder.build().map(Arc::new).map_err(|error| wrong(innermost(&error)))
-        };
+        let unusable = |error: object_store::Error| wrong(with_name(&variables, innermost(&error)));
+        let build = |builder: AmazonS3Builder| builder.build().map(Arc::new).map_err(unusable);
         let patient = build(with(some, SILENCE))?;
         // A provider of credentials repeats its requests like the client that made it.
         let once = |silence| with(none(), silence).with_credentials(patient.credentials().clone());
@@ -210,6 +209,16 @@ fn without_unset(mut variables: BTreeMap<String, String>) -> BTreeMap<String, St
         variables.retain(|name, _| !["AWS_SESSION_TOKEN", "AWS_TOKEN"].contains(&name.as_str()));
     }
     variables
+}
+
+/// Adds the name of the variable whose value a reason quotes, which the client does not know.
+fn with_name(variables: &BTreeMap<String, String>, reason: String) -> String {
+    let is_quoted = |value: &str| reason.contains(&format!("\"{value}\""));
+    let mut settings = variables.iter().filter(|(name, _)| name.starts_with("AWS_"));
+    match settings.find(|(_, value)| is_quoted(value)) {
+        Some((name, _)) => format!("cannot use {name}: {reason}"),
+        None => reason,
+    }
 }
 
 /// Refuses half a pair of keys. Those of a profile, if they are used, replace a secret without its key.
@@ -468,6 +477,17 @@ mod tests {
             let address = "https://data--use1-az4--x-s3.s3express-use1-az4.us-east-1.amazonaws.com";
             assert_eq!(shown.contains(address), zonal, "{zonal}");
         }
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_used_is_named() {
+        let pairs = [("A", "maybe"), ("AWS_SKIP_SIGNATURE", "maybe"), ("AWS_TOKEN", "x")];
+        let variables: BTreeMap<String, String> =
+            pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let named = |reason: &str| with_name(&variables, reason.to_owned());
+        let reason = "failed to parse \"maybe\" as boolean";
+        assert_eq!(named(reason), format!("cannot use AWS_SKIP_SIGNATURE: {reason}"));
+        assert_eq!(named("maybe"), "maybe");
     }
 
     #[test]

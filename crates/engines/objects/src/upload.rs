@@ -9,7 +9,7 @@ use crate::pilot::{INTERVAL, Pilot};
 use crate::reason::Reason;
 use crate::record::left;
 use crate::retries::Retries;
-use crate::run::{REPORT, Requests};
+use crate::run::{REPORT, Requests, given_up};
 use crate::send::{PART, Sender};
 use crate::store::Store;
 use crate::verify::Sent;
@@ -107,6 +107,15 @@ impl Uploaded {
         self.refused.truncate(1);
         self.gave_up = true;
         self.report_refused();
+    }
+
+    /// Reports why no other file is tried, once.
+    fn end_early(&mut self, error: &ObjectError) {
+        if !self.gave_up {
+            self.report_refused();
+            self.fail(error.to_string());
+            self.gave_up = true;
+        }
     }
 
     /// Counts the refused files, all of which were tried, and reports the first one, if no file succeeded.
@@ -209,7 +218,8 @@ async fn send_all(
     let memory = options.budget();
     let mut pilot = Pilot::new(options, most);
     let files_max = FILES.min(most as usize);
-    let gate = Arc::new(Gate::new(memory.min(FIRST_BYTES), pilot.limit(0, false)));
+    let gate = Gate::new(memory.min(FIRST_BYTES), pilot.limit(0, false));
+    let gate = Arc::new(gate.stopping_after(options.outage));
     let paced = Paced {
         store: store.clone(),
         gate: gate.clone(),
@@ -224,6 +234,9 @@ async fn send_all(
     let mut interval = tokio::time::interval(INTERVAL);
     let mut reported = Instant::now();
     loop {
+        if gate.has_given_up() {
+            done.end_early(&given_up(store, Action::Write, options.outage));
+        }
         while !listed && !done.gave_up && flight.len() < files_max && !files.is_stopped() {
             match files.next() {
                 None => listed = !files.is_stopped(),

@@ -73,6 +73,25 @@ fn a_tree_becomes_objects_despite_faults() {
 }
 
 #[test]
+fn an_upload_ends_when_the_server_refuses_every_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let from = dir.path().join("tree");
+    std::fs::create_dir(&from).unwrap();
+    (0..200).for_each(|number| std::fs::write(from.join(number.to_string()), "x").unwrap());
+    let first = vec![First::new(Target::Write, Fault::Busy, u64::MAX)];
+    let server = Server::start(Law { first, ..Law::default() });
+    let location = Location::parse("s3://bucket/to").unwrap();
+    let store = Store::with_variables(location, server.environment()).unwrap();
+    let (outage, retry_pause) = (Duration::ZERO, Duration::from_millis(2));
+    let options = Options { outage, retry_pause, ..Options::default() };
+    let done = upload(&store, &from, &dir.path().join("records"), &options).unwrap();
+    assert!(done.gave_up && !done.cancelled && done.files == 0, "{done:?}");
+    assert!((1..100).contains(&done.failed), "{done:?}");
+    let ended = done.errors.iter().filter(|error| error.contains("refused every request"));
+    assert_eq!(ended.count(), 1, "{done:?}");
+}
+
+#[test]
 fn a_file_gets_the_name_of_the_location_or_its_own() {
     let (server, dir) = (Server::start(Law::default()), tree());
     let (file, records) = (dir.path().join("tree/empty"), dir.path().join("records"));

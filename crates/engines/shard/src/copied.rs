@@ -1,9 +1,11 @@
 //! The result of copying one shard, as lines.
 //!
 //! `total FILES HARD_LINKS DIRECTORIES SYMLINKS SPECIALS SKIPPED BYTES`; `link DEVICE INODE BYTES` for each
-//! file with several names, because other shards can have copied it under another name; and `failed MESSAGE`
-//! with the message as a JSON string. The device is `-` if it is that of the first argument of the
-//! plan: its number can differ between hosts.
+//! file with several names, because other shards can have copied it under another name; `directory INDEX INODE
+//! CREATED INODE CREATED` for each directory that was copied without the directories in it, and for its copy, because
+//! the last step needs the same ones; and `failed MESSAGE` with the message as a JSON string. The device is `-` if it
+//! is that of the first argument of the plan: its number can differ between hosts. Other words are `-` if they are
+//! unknown.
 
 use std::io::Write;
 
@@ -16,6 +18,26 @@ pub struct Link {
     pub inode: u64,
     /// Its size in bytes.
     pub bytes: u64,
+}
+
+/// What identifies a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Identity {
+    /// The inode.
+    pub inode: u64,
+    /// When it was created, in nanoseconds since 1970, or nothing if its file system does not record that.
+    pub created_ns: Option<u64>,
+}
+
+/// A directory of the source that other shards fill, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Shared {
+    /// Its position in the manifest of the shard, from 0.
+    pub index: u64,
+    /// The directory.
+    pub source: Identity,
+    /// Its copy, or nothing if it was not created.
+    pub copy: Option<Identity>,
 }
 
 /// What was copied.
@@ -37,6 +59,8 @@ pub struct Copied {
     pub bytes: u64,
     /// Files with several names.
     pub links: Vec<Link>,
+    /// Directories that other shards fill, too.
+    pub shared: Vec<Shared>,
     /// Why entries were not copied.
     pub errors: Vec<String>,
 }
@@ -49,8 +73,7 @@ impl Copied {
 
     fn with_counts(self, counts: [u64; 7]) -> Self {
         let [files, hard_links, directories, symlinks, specials, skipped, bytes] = counts;
-        let Self { links, errors, .. } = self;
-        Self { files, hard_links, directories, symlinks, specials, skipped, bytes, links, errors }
+        Self { files, hard_links, directories, symlinks, specials, skipped, bytes, ..self }
     }
 
     /// Adds the counts and errors of another shard.
@@ -74,6 +97,13 @@ pub fn encode(copied: &Copied) -> Vec<u8> {
         let device = device.map_or_else(|| "-".to_owned(), |device| device.to_string());
         let _ = writeln!(out, "link {device} {inode} {bytes}");
     }
+    let word = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |n| n.to_string());
+    for Shared { index, source, copy } in &copied.shared {
+        let (created, inode) = (word(source.created_ns), word(copy.map(|copy| copy.inode)));
+        let copy_created = word(copy.and_then(|copy| copy.created_ns));
+        let _ =
+            writeln!(out, "directory {index} {} {created} {inode} {copy_created}", source.inode);
+    }
     for error in &copied.errors {
         let _ = writeln!(out, "failed {}", serde_json::Value::from(error.as_str()));
     }
@@ -94,18 +124,30 @@ pub fn decode(body: &[u8]) -> Option<Copied> {
             "link" => {
                 let words: Vec<&str> = text.split(' ').collect();
                 let [device, inode, bytes] = *words else { return None };
-                let device = match device {
-                    "-" => None,
-                    number => Some(number.parse().ok()?),
-                };
+                let device = number_unless_dash(device)?;
                 let (inode, bytes) = (inode.parse().ok()?, bytes.parse().ok()?);
                 rest.links.push(Link { device, inode, bytes });
+            }
+            "directory" => {
+                let words: Vec<&str> = text.split(' ').collect();
+                let [index, inode, created, copy_inode, copy_created] = *words else { return None };
+                let created_ns = number_unless_dash(created)?;
+                let source = Identity { inode: inode.parse().ok()?, created_ns };
+                let created_ns = number_unless_dash(copy_created)?;
+                let copy = number_unless_dash(copy_inode)?;
+                let copy = copy.map(|inode| Identity { inode, created_ns });
+                rest.shared.push(Shared { index: index.parse().ok()?, source, copy });
             }
             "failed" => rest.errors.push(serde_json::from_str(text).ok()?),
             _ => return None,
         }
     }
     total.map(|counts| rest.with_counts(counts))
+}
+
+/// Returns a number, or nothing for `-`; `None` if the word is neither.
+fn number_unless_dash(word: &str) -> Option<Option<u64>> {
+    if word == "-" { Some(None) } else { word.parse().ok().map(Some) }
 }
 
 #[cfg(test)]
@@ -116,10 +158,16 @@ mod tests {
     fn any_copied() -> impl Strategy<Value = Copied> {
         let links = proptest::collection::vec(any::<(Option<u64>, u64, u64)>(), 0..9);
         let errors = proptest::collection::vec(any::<String>(), 0..9);
-        (any::<[u64; 7]>(), links, errors).prop_map(|(counts, links, errors)| {
+        let identity = || any::<(u64, Option<u64>)>();
+        let identity = || identity().prop_map(|(inode, created_ns)| Identity { inode, created_ns });
+        let directory = (any::<u64>(), identity(), proptest::option::of(identity()));
+        let shared = proptest::collection::vec(directory, 0..9);
+        (any::<[u64; 7]>(), links, shared, errors).prop_map(|(counts, links, shared, errors)| {
             let link = |(device, inode, bytes)| Link { device, inode, bytes };
             let links = links.into_iter().map(link).collect();
-            Copied { links, errors, ..Copied::default() }.with_counts(counts)
+            let directory = |(index, source, copy)| Shared { index, source, copy };
+            let shared = shared.into_iter().map(directory).collect();
+            Copied { links, shared, errors, ..Copied::default() }.with_counts(counts)
         })
     }
 
@@ -155,6 +203,9 @@ mod tests {
             "total 1 2 3 4 5 6 7\ntotal 1 2 3 4 5 6 7",
             "total 1 2 3 4 5 6 7\nlink - 1",
             "total 1 2 3 4 5 6 7\nlink x 1 2",
+            "total 1 2 3 4 5 6 7\ndirectory 1 2 3 4",
+            "total 1 2 3 4 5 6 7\ndirectory 1 - 3 4 5",
+            "total 1 2 3 4 5 6 7\ndirectory 1 2 3 4 x",
             "total 1 2 3 4 5 6 7\nfailed x",
             "link - 1 2",
         ] {

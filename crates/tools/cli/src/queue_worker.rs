@@ -187,12 +187,13 @@ fn print(joining: &Joining, report: &WorkerReport, ended: &End) -> Result<(), Fa
         format_counted(report.files, "file", "files"),
         format_size(report.bytes),
     );
-    for (count, what) in
-        [(report.late, "finished by others before"), (report.failed, "that could not be run")]
-    {
-        if count > 0 {
-            text += &format!("; {} {what}", format_counted(count, "shard", "shards"));
-        }
+    if report.late > 0 {
+        let late = format_counted(report.late, "shard", "shards");
+        text += &format!("; {late} finished by others before");
+    }
+    // A shard can have several.
+    if report.failed > 0 {
+        text += &format!("; {}", format_counted(report.failed, "failed try", "failed tries"));
     }
     if report.errors > 0 {
         text += &format!("; {}", format_counted(report.errors, "file failed", "files failed"));

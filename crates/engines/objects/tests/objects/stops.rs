@@ -1,8 +1,8 @@
 //! Runs that are stopped, and functions that panic.
 
-use crate::setup::{filled, small, store};
-use ioloom_bucket::Law;
-use ioloom_objects::{Options, objects};
+use crate::setup::{filled, read, small, store};
+use ioloom_bucket::{Fault, First, Law, Target};
+use ioloom_objects::{Kind, Options, objects};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -23,6 +23,19 @@ fn a_run_stops_when_it_is_told() {
     assert!(mapped.run.cancelled && mapped.errors.is_empty());
     assert!((6..all.len()).contains(&mapped.values.len()), "{}", mapped.values.len());
     assert!(server.counts().in_flight_max <= 4, "two requests, the listing and its description");
+}
+
+#[test]
+fn a_run_ends_when_the_server_refuses_every_request() {
+    let first = vec![First::new(Target::Read, Fault::Busy, u64::MAX)];
+    let (server, _) = filled(Law { first, ..Law::default() }, 200, |_| 100);
+    let options = Options { outage: Duration::ZERO, ..small() };
+    let mapped = read(&store(&server, "s3://bucket/dir/"), &options);
+    let last = mapped.errors.last().unwrap();
+    assert_eq!((last.kind, mapped.run.cancelled), (Kind::Busy, false));
+    assert!(last.reason.contains("refused every request"), "{last}");
+    assert!((2..100).contains(&mapped.errors.len()), "{}", mapped.errors.len());
+    assert!(server.counts().requests < 200, "{:?}", server.counts());
 }
 
 #[test]

@@ -10,8 +10,8 @@ use super::progress::CopyProgress;
 use crate::exit::{Ended, Failure};
 use crate::sharding::absolute;
 use crate::subtrees::{
-    self, Comparison, Outcome, Sharding, Standing, SubtreeCommand, changed, meta, one_file_system,
-    subtree,
+    self, Comparison, Outcome, Sharding, Standing, SubtreeCommand, changed, identity, meta,
+    one_file_system, subtree,
 };
 use crate::{out, remote, stderr};
 use ioloom_copy::{
@@ -20,7 +20,7 @@ use ioloom_copy::{
 };
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::units::{format_counted, format_ns, format_size};
-use ioloom_shard::copied::{self, Copied, Link};
+use ioloom_shard::copied::{self, Copied, Link, Shared};
 use ioloom_shard::part::{PartHeader, Work};
 use ioloom_shard::plan::Plan;
 use ioloom_sys::cache::flush_file_system;
@@ -126,11 +126,17 @@ impl SubtreeCommand for Copying<'_> {
         options.overwrite = Overwrite::Replace;
         check_target(&self.target)?;
         let (mut comparison, copies) = (Comparison::new(plan), copies(plan, &self.target)?);
-        let (mut wanted, mut errors) = (Vec::new(), Vec::new());
-        for name in paths {
+        let (mut wanted, mut directories, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, name) in (0..).zip(paths) {
             let (path, alone) = subtree(name);
             match comparison.standing(&path, alone) {
-                Standing::Same => wanted.extend(part_of(&copies, &path, alone)),
+                Standing::Same => {
+                    let part = part_of(&copies, &path, alone);
+                    if let Some(part) = part.as_ref().filter(|part| part.alone) {
+                        directories.push((index, identity(&path), part.target()));
+                    }
+                    wanted.extend(part);
+                }
                 Standing::OtherDevice | Standing::Reported => {}
                 Standing::Changed(directory) => errors.push(changed("copy", &directory)),
             }
@@ -159,7 +165,10 @@ impl SubtreeCommand for Copying<'_> {
         if !self.args.flags.json {
             print_notes(self.args, &copied.report);
         }
-        Ok(Some(outcome(plan, copied, errors)))
+        let shared = directories.into_iter().filter_map(|(index, source, copy)| {
+            Some(Shared { index, source: source?, copy: identity(&copy) })
+        });
+        Ok(Some(outcome(plan, copied, shared.collect(), errors)))
     }
 
     fn print(&self, plan: &Plan, part: &PartHeader, own: bool) -> Result<(), Failure> {
@@ -301,7 +310,12 @@ pub(crate) fn part_of(
     Some(Subtree { root: root.to_owned(), copy: copy.clone(), below, alone })
 }
 
-fn outcome(plan: &Plan, copied: SubtreesReport, mut errors: Vec<String>) -> Outcome {
+fn outcome(
+    plan: &Plan,
+    copied: SubtreesReport,
+    shared: Vec<Shared>,
+    mut errors: Vec<String>,
+) -> Outcome {
     let SubtreesReport { report, linked } = copied;
     let own = plan.header.roots.first().and_then(|root| meta(root.path()).ok()).map(|m| m.device);
     let number = |(major, minor): (u32, u32)| u64::from(major) << 32 | u64::from(minor);
@@ -322,6 +336,7 @@ fn outcome(plan: &Plan, copied: SubtreesReport, mut errors: Vec<String>) -> Outc
         skipped: counts.skipped,
         bytes: report.bytes,
         links: links.collect(),
+        shared,
         errors,
     };
     Outcome {

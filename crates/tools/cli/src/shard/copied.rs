@@ -4,13 +4,13 @@ use super::report::Shown;
 use super::{report, text};
 use crate::exit::{Ended, Exit, Failure};
 use crate::sharding::{enter, failure, place};
-use crate::subtrees::{check_mounted, meta, subtree};
+use crate::subtrees::{Seen, meta, strangers, subtree};
 use crate::{cp, out, stderr};
 use ioloom_copy::{ERRORS_KEPT_MAX, Subtree, Watcher, finish_subtrees};
 use ioloom_failure::{Operation, PathError};
 use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
 use ioloom_shard::census::{Census, Unfinished};
-use ioloom_shard::copied::{self, Copied, Link};
+use ioloom_shard::copied::{self, Copied, Link, Shared};
 use ioloom_shard::part;
 use ioloom_shard::plan::Plan;
 use ioloom_shard::summary::Summary;
@@ -37,6 +37,8 @@ struct Sum {
     shared_files: u64,
     /// Bytes that were copied again for them.
     shared_bytes: u64,
+    /// The directories that each shard copied without the directories in them.
+    directories: BTreeMap<u64, Vec<Shared>>,
 }
 
 impl Sum {
@@ -74,18 +76,14 @@ pub(super) fn merge(plan: &Plan, census: &Census, shown: Shown<'_>) -> Ended {
     let summary = Summary::of(census);
     let mut sum = sum(plan, census)?;
     // Manifests are read first: the plan can have a relative path.
-    let mut names = Vec::new();
-    for entry in plan.entries() {
-        names.extend(plan.names(&entry).map_err(failure)?.iter().map(subtree));
-    }
+    let (names, seen) = manifests(plan, &sum)?;
     let failed_before = summary.errors.saturating_add(plan.header.errors_count);
     text::print_errors(&sum.copied.errors, failed_before);
     if let Some(shards) = text::with_errors(census) {
         stderr::message(&format!("not all was copied in {shards}"));
     }
     enter(plan)?;
-    check_mounted(plan, &names)?;
-    let finished = finish(plan, census, &names)?;
+    let finished = finish(plan, census, &names, &seen)?;
     text::print_errors(&finished.errors, finished.errors_count);
     sum.copied.errors.extend(finished.errors.iter().cloned());
     if !finished.new.is_empty() {
@@ -149,8 +147,26 @@ fn sum(plan: &Plan, census: &Census) -> Result<Sum, Failure> {
         }
         let found = copied::decode(&part.body).ok_or_else(|| changed("it holds no copy"))?;
         sum.add(&found, &mut seen);
+        sum.directories.insert(complete.header.shard, found.shared);
     }
     Ok(sum)
+}
+
+/// Returns all directories of a plan, and what identified those that shards share when they were copied.
+fn manifests(plan: &Plan, sum: &Sum) -> Result<(Vec<(PathBuf, bool)>, Seen), Failure> {
+    let (mut names, mut seen) = (Vec::new(), Seen::new());
+    for entry in plan.entries() {
+        let of_shard: Vec<(PathBuf, bool)> =
+            plan.names(&entry).map_err(failure)?.iter().map(subtree).collect();
+        for directory in sum.directories.get(&entry.shard).into_iter().flatten() {
+            let index = usize::try_from(directory.index).ok();
+            if let Some((path, _)) = index.and_then(|index| of_shard.get(index)) {
+                seen.insert(path.clone(), (entry.shard, *directory));
+            }
+        }
+        names.extend(of_shard);
+    }
+    Ok((names, seen))
 }
 
 /// Prints notes. Errors are printed when all are known.
@@ -162,8 +178,14 @@ impl Watcher for Notes {
     }
 }
 
-/// Gives directories their attributes, and looks for new ones in them.
-fn finish(plan: &Plan, census: &Census, names: &[(PathBuf, bool)]) -> Result<Finished, Failure> {
+/// Gives directories their attributes, and looks for new ones in them. Leaves out those that are not the ones of the
+/// shards, which have an error each, and directories in them.
+fn finish(
+    plan: &Plan,
+    census: &Census,
+    names: &[(PathBuf, bool)],
+    seen: &Seen,
+) -> Result<Finished, Failure> {
     let work = census.work.as_ref().and_then(cp::options_of);
     let Some((target, options)) = work else {
         return Err(Failure::failed(
@@ -171,7 +193,10 @@ fn finish(plan: &Plan, census: &Census, names: &[(PathBuf, bool)]) -> Result<Fin
         ));
     };
     let copies = cp::copies(plan, &target)?;
-    let alone = names.iter().filter(|(_, alone)| *alone);
+    let copy_of = |path: &Path| cp::part_of(&copies, path, true).map(|dir| dir.target());
+    let strangers = strangers(plan, names, seen, copy_of);
+    let is_same = |path: &Path| !path.ancestors().any(|above| strangers.contains_key(above));
+    let alone = names.iter().filter(|(path, alone)| *alone && is_same(path));
     let shared = alone.filter_map(|(path, alone)| cp::part_of(&copies, path, *alone));
     let shared: Vec<Subtree> = shared.collect();
     let mut absences = BTreeMap::new();
@@ -180,7 +205,8 @@ fn finish(plan: &Plan, census: &Census, names: &[(PathBuf, bool)]) -> Result<Fin
     }
     let is_there = |dir: &&Subtree| absences.get(dir.copy.as_path()).is_none_or(Option::is_none);
     let present: Vec<Subtree> = shared.iter().filter(is_there).cloned().collect();
-    let mut errors: Vec<String> = absences.values().flatten().cloned().collect();
+    let gone = absences.values().flatten();
+    let mut errors: Vec<String> = strangers.values().chain(gone).cloned().collect();
     let (failed, failed_count) = finish_subtrees(&present, &options, &Notes);
     let directories = (present.len() as u64).saturating_sub(failed_count);
     let errors_count = failed_count.saturating_add(errors.len() as u64);

@@ -1,8 +1,10 @@
 //! Shards of `du` and `cp`: a command processes the subtrees of a shard and writes its part.
 
 mod args;
+mod same;
 
 pub(crate) use args::{Others, Sharding, ShardingWith};
+pub(crate) use same::{Seen, identity, strangers};
 
 use crate::exit::{Ended, Exit, Failure};
 use crate::interrupt::StopSignals;
@@ -212,10 +214,10 @@ fn one<C: SubtreeCommand>(
         check_arguments(plan, plan.path.clone())?;
     }
     if let Some(root) = not_mounted(plan, &paths)? {
-        return Err(looks_empty(plan, "shard", &root));
+        return Err(Failure::failed(looks_empty(plan, "shard", &root)));
     }
     if let Some(root) = emptied(plan, paths.iter().map(|name| subtree(name).0)) {
-        return Err(is_now_empty(plan, "shard", root));
+        return Err(Failure::failed(is_now_empty(plan, "shard", root)));
     }
     let found = Found {
         ended_ns: now_ns(),
@@ -251,7 +253,7 @@ fn not_mounted(plan: &Plan, paths: &[&[u8]]) -> Result<Option<PathBuf>, Failure>
         let names = plan.names(&entry).map_err(failure)?;
         names.iter().for_each(|name| flat.note(&subtree(name).0));
     }
-    Ok(flat.not_mounted())
+    Ok(flat.planned().min())
 }
 
 /// Directories that are processed alone and contain no directory, and whether the plan has directories in them. Those of
@@ -279,27 +281,9 @@ impl Flat {
         }
     }
 
-    fn not_mounted(self) -> Option<PathBuf> {
-        let planned = self.0.into_iter().filter(|(_, is_planned)| *is_planned);
-        planned.map(|(path, _)| path).min()
-    }
-}
-
-/// Refuses to complete a copy if a directory that several shards filled looks like a mount point without its file system:
-/// the copy would get its attributes. `names` are all directories of the plan.
-pub(crate) fn check_mounted(plan: &Plan, names: &[(PathBuf, bool)]) -> Result<(), Failure> {
-    let alone = || names.iter().filter(|(_, alone)| *alone).map(|(path, _)| path.clone());
-    // Only these can lack planned directories; listing all of them can take long.
-    let above: HashSet<&Path> =
-        names.iter().flat_map(|(path, _)| path.ancestors().skip(1)).collect();
-    let mut flat = Flat::of(alone().filter(|path| above.contains(path.as_path())));
-    names.iter().for_each(|(path, _)| flat.note(path));
-    if let Some(root) = flat.not_mounted() {
-        return Err(looks_empty(plan, "copy", &root));
-    }
-    match emptied(plan, alone()) {
-        Some(root) => Err(is_now_empty(plan, "copy", root)),
-        None => Ok(()),
+    /// Returns those with planned directories, of which none exists.
+    fn planned(self) -> impl Iterator<Item = PathBuf> {
+        self.0.into_iter().filter(|(_, is_planned)| *is_planned).map(|(path, _)| path)
     }
 }
 
@@ -331,22 +315,22 @@ pub(crate) fn is_flat(path: &Path) -> bool {
         && std::fs::read_dir(path).is_ok_and(|mut entries| entries.all(is_file))
 }
 
-fn is_now_empty(plan: &Plan, what: &str, root: &Path) -> Failure {
-    Failure::failed(format!(
+fn is_now_empty(plan: &Plan, what: &str, root: &Path) -> String {
+    format!(
         "cannot complete the {what}: the directory {} is empty, and was not when the plan was made; mount the \
          tree of '{}' here, or plan again if its files were removed",
         quoted(root),
-        plan.header.host
-    ))
+        out::readable(plan.header.host.as_bytes())
+    )
 }
 
-fn looks_empty(plan: &Plan, what: &str, root: &Path) -> Failure {
-    Failure::failed(format!(
+fn looks_empty(plan: &Plan, what: &str, root: &Path) -> String {
+    format!(
         "cannot complete the {what}: no planned directory in {} exists; mount the tree of '{}' here, or plan \
          again if they were removed",
         quoted(root),
-        plan.header.host
-    ))
+        out::readable(plan.header.host.as_bytes())
+    )
 }
 
 fn all_gone(plan: &Plan, paths: usize) -> Failure {

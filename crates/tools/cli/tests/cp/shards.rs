@@ -248,6 +248,56 @@ fn an_empty_mount_point_completes_no_copy() {
     }
 }
 
+/// Goal: the last step gives no directory the attributes of another one at its path. Method: the directory has no
+/// directories that could be missed, and a file in the other one marks it as a mount point.
+#[test]
+fn a_directory_that_was_replaced_is_one_error_of_the_last_step() {
+    let place = place();
+    let dir = place.path();
+    if fs::metadata(dir).unwrap().created().is_err() {
+        return println!("skipped: no times of creation");
+    }
+    source(&dir.join("t"));
+    fs::create_dir_all(dir.join("m")).unwrap();
+    fs::write(dir.join("m/file"), "file").unwrap();
+    fs::create_dir(dir.join("many")).unwrap();
+    let shards = plan(dir, 7, &["--out", "p", "t", "m"]);
+    copy_all(dir, "p", shards, &["-a", "many"]);
+    fs::rename(dir.join("m"), dir.join("away")).unwrap();
+    fs::create_dir(dir.join("m")).unwrap();
+    fs::write(dir.join("m/.not-mounted"), "").unwrap();
+    fs::set_permissions(dir.join("m"), Permissions::from_mode(0o777)).unwrap();
+    let merged = run_to(1, dir, &["shard", "merge", "--json", "p", "parts"]);
+    assert!(said(&merged).contains("'m' is not the directory that shard"), "{}", said(&merged));
+    assert_eq!((&json(&merged)["errors"], &json(&merged)["files"]), (&1.into(), &26.into()));
+    assert_eq!(fs::metadata(dir.join("many/m")).unwrap().mode() & 0o777, 0o700);
+    assert_eq!(fs::metadata(dir.join("many/t")).unwrap().mode() & 0o777, 0o711);
+    fs::remove_dir_all(dir.join("m")).unwrap();
+    fs::rename(dir.join("away"), dir.join("m")).unwrap();
+    run_to(0, dir, &["shard", "merge", "p", "parts"]);
+}
+
+/// Goal: directories of the source that were removed after they were copied do not prevent the last step for others.
+#[test]
+fn removed_directories_are_errors_of_the_last_step() {
+    let place = place();
+    let dir = place.path();
+    source(&dir.join("t"));
+    fs::create_dir(dir.join("many")).unwrap();
+    fs::set_permissions(dir.join("t/a1"), Permissions::from_mode(0o751)).unwrap();
+    let shards = plan(dir, 7, &["t"]);
+    copy_all(dir, "t.shards", shards, &["-a", "many"]);
+    for b in 0..4 {
+        fs::remove_dir_all(dir.join(format!("t/a1/b {b}\n"))).unwrap();
+    }
+    let merged = run_to(1, dir, &["shard", "merge", "--json", "t.shards", "parts"]);
+    assert!(said(&merged).contains("No such file or directory"), "{}", said(&merged));
+    assert_eq!((&json(&merged)["errors"], &json(&merged)["files"]), (&8.into(), &25.into()));
+    assert_eq!(fs::metadata(dir.join("many/t/a1")).unwrap().mode() & 0o777, 0o751);
+    assert_eq!(fs::metadata(dir.join("many/t")).unwrap().mode() & 0o777, 0o711);
+    assert_eq!(names(&dir.join("many/t/a1")).len(), 5);
+}
+
 /// Goal: the errors of the last step are counted, and the first of them printed.
 #[test]
 fn directories_that_the_target_lacks_are_counted() {
@@ -266,7 +316,17 @@ fn directories_that_the_target_lacks_are_counted() {
     let one = run_to(1, dir, &["shard", "merge", "--json", "t.shards", "parts"]);
     assert!(said(&one).contains("many/t': No such file or directory; mount"), "{}", said(&one));
     assert_eq!(json(&one)["errors"], 1);
+    // A mount point without its file system gets no attributes.
     fs::create_dir(dir.join("many/t")).unwrap();
+    let other = run_to(1, dir, &["shard", "merge", "--json", "t.shards", "parts"]);
+    if fs::metadata(dir).unwrap().created().is_ok() {
+        assert!(said(&other).contains("is not the directory to which shard"), "{}", said(&other));
+        assert_eq!(json(&other)["errors"], 1);
+        assert_eq!(json(&other)["completed_directories"], 0);
+    }
+    fs::remove_dir(dir.join("many/t")).unwrap();
+    fs::rename(dir.join("away"), dir.join("many/t")).unwrap();
+    (0..50).for_each(|a| fs::remove_dir_all(dir.join(format!("many/t/a{a}"))).unwrap());
     let all = run_to(1, dir, &["shard", "merge", "--json", "t.shards", "parts"]);
     let lines = String::from_utf8_lossy(&all.stderr).lines().count();
     assert!(lines <= 22, "{lines}: {}", said(&all));
