@@ -212,7 +212,13 @@ impl Locked {
             Some(bytes) => copying::copy_file(&bytes.file, &kept),
             None => return Ok(None),
         };
-        copied.and_then(|()| copying::sync_directory(&kept)).map_err(failed)?;
+        let copied = copied.and_then(|()| copying::sync_directory(&kept)).inspect_err(|error| {
+            // An incomplete copy is no evidence, and each start would leave another one.
+            if error.kind() != io::ErrorKind::AlreadyExists {
+                let _ = copying::remove(&kept);
+            }
+        });
+        copied.map_err(failed)?;
         Ok(Some(kept))
     }
 
