@@ -213,7 +213,7 @@ impl Locked {
             None => return Ok(None),
         };
         let copied = copied.and_then(|()| copying::sync_directory(&kept)).inspect_err(|error| {
-            // An incomplete copy is no evidence, and each start would leave another one.
+            // An incomplete copy proves nothing, and each start would leave another one.
             if error.kind() != io::ErrorKind::AlreadyExists {
                 let _ = copying::remove(&kept);
             }
