@@ -37,7 +37,7 @@ const LINE_SOCKET: &str = "line";
 /// How long to wait for the end of threads that keep the store open, and how often to look.
 const CLOSING_MAX: Duration = Duration::from_secs(2);
 const CLOSING_CHECK: Duration = Duration::from_millis(1);
-/// How long to wait for the port of a killed server.
+/// How long to wait for a port that is in use.
 const PORT_TAKEN_MAX: Duration = Duration::from_millis(500);
 /// Backlog of pending connections.
 const BACKLOG: u32 = 4096;
@@ -356,7 +356,8 @@ fn reserve(
             return Err(ServeError::PortTaken { address, flag: flag_of(is_line) });
         }
         for group in &mut all {
-            let listener = reserve_once_free(address).map_err(no_listener(address, is_line))?;
+            let reserved = once_free(|| Listener::reserve(address));
+            let listener = reserved.map_err(no_listener(address, is_line))?;
             // The kernel replaced port 0 by an actual port, which the other listeners must share.
             address =
                 listener.address().map_err(ServeError::system(SystemOperation::GetAddress))?;
@@ -367,18 +368,19 @@ fn reserve(
     Ok((all, addresses))
 }
 
-/// Reserves an address, unless another program listens there. Waits briefly, because the sockets of a
-/// killed server with requests in a ring outlive its process for a moment.
-fn reserve_once_free(address: SocketAddr) -> io::Result<Listener> {
+/// Repeats a call for a moment while its address is in use: the sockets of a killed server with
+/// requests in a ring outlive its process, and if two servers start to listen at the same moment, the
+/// kernel can refuse both.
+fn once_free<T>(call: impl Fn() -> io::Result<T>) -> io::Result<T> {
     let since = Instant::now();
     loop {
-        match Listener::reserve(address) {
+        match call() {
             Err(error)
                 if error.kind() == io::ErrorKind::AddrInUse && since.elapsed() < PORT_TAKEN_MAX =>
             {
                 std::thread::sleep(CLOSING_CHECK);
             }
-            reserved => return reserved,
+            done => return done,
         }
     }
 }
@@ -464,7 +466,7 @@ fn listen(
             if shares_port && number > 0 {
                 port.listener.share_port().map_err(&failed)?;
             }
-            port.listener.listen(BACKLOG).map_err(&failed)?;
+            once_free(|| port.listener.listen(BACKLOG)).map_err(&failed)?;
             if shares_port && number == 0 {
                 port.listener.share_port().map_err(&failed)?;
             }

@@ -482,10 +482,14 @@ mod tests {
         second.listen(16).unwrap();
         assert_eq!(other.listen(16).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         assert_eq!(Listener::reserve(address).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        let (mut waiter, mut ready) = (Poll::default(), Vec::new());
+        waiter.add(&first, 0, Interest::READ).unwrap();
+        waiter.add(&second, 1, Interest::READ).unwrap();
         // The kernel chooses the listener by a hash of both addresses.
         let mut accepted = [0; 2];
         for _ in 0..64 {
             let _client = Socket::connect(address).unwrap();
+            waiter.wait(&mut ready, None).unwrap();
             for (count, listener) in accepted.iter_mut().zip([&first, &second]) {
                 *count += u32::from(listener.accept(false).is_ok());
             }

@@ -303,7 +303,7 @@ fn no_two_servers_use_one_port() {
 #[test]
 fn of_two_servers_that_start_together_one_uses_the_port() {
     let args = ["--durability", "none", "--model", "reuseport", "--loops", "2"];
-    for _ in 0..8 {
+    let rounds = (0..8).filter(|_| {
         let (one, other) = (place(), place());
         let address = free_address();
         let start = |place: &Workspace| {
@@ -316,9 +316,12 @@ fn of_two_servers_that_start_together_one_uses_the_port() {
             [first.join().unwrap(), second]
         });
         let errors: Vec<&String> = both.iter().filter_map(|one| one.as_ref().err()).collect();
-        assert_eq!(errors.len(), 1, "{errors:?}");
-        assert!(errors[0].contains("Address already in use"), "{errors:?}");
-    }
+        assert!(!errors.is_empty(), "both servers use {address}");
+        assert!(errors.iter().all(|error| error.contains("Address already in use")), "{errors:?}");
+        errors.len() == 1
+    });
+    // Another test can take the free port first.
+    assert!(rounds.count() >= 6);
 }
 
 #[test]
