@@ -143,16 +143,16 @@ impl Writer {
     /// loses them.
     pub(super) fn loss(&self, path: &Path, end: u64) -> io::Result<Option<Loss>> {
         let found = file::identity(self.file())?;
-        let is_elsewhere = match file::stat(path) {
-            Ok(named) => (named.inode, named.device) != (found.inode, found.device),
-            // Other errors say nothing about the file.
-            Err(error) => is_missing(&error),
+        // `None` if the path cannot be read.
+        let is_here = match file::stat(path) {
+            Ok(named) => Some((named.inode, named.device) == (found.inode, found.device)),
+            Err(error) => is_missing(&error).then_some(false),
         };
         Ok(match found.links {
             // Some file systems report no links of any file.
-            0 if is_elsewhere => Some(Loss::Removed),
+            0 if is_here != Some(true) => Some(Loss::Removed),
             _ if found.size < end => Some(Loss::Truncated),
-            _ if is_elsewhere => Some(Loss::Moved),
+            _ if is_here == Some(false) => Some(Loss::Moved),
             _ => None,
         })
     }
