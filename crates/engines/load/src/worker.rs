@@ -500,7 +500,8 @@ impl<'a> Worker<'a> {
     fn fail(&mut self, at: usize, reason: &str, now_ns: u64) {
         let connection = &self.connections[at];
         let (had_room, was_served) = (!connection.was_busy, connection.was_served);
-        let in_handshake = connection.is_handshaking() && !connection.is_connecting;
+        let is_connected = connection.socket.is_some() && !connection.is_connecting;
+        let in_handshake = is_connected && connection.is_handshaking();
         self.tally.outcomes.lost += u64::from(had_room);
         self.tally.outcomes.lost_in_handshake += u64::from(had_room && in_handshake);
         // A live server can close any number of connections that it has served.
