@@ -14,6 +14,10 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Minimum read timeout: zero would disable it.
 pub(crate) const READ_TIMEOUT_LEAST: Duration = Duration::from_millis(1);
 
+/// Reason of a connection that ended before its TLS handshake did.
+pub(crate) const CLOSED_IN_HANDSHAKE: &str =
+    "the server closed the connection during the TLS handshake";
+
 /// The wait for one complete answer, however many parts it arrives in.
 #[derive(Clone, Copy)]
 pub(crate) struct Wait<'a> {
@@ -107,9 +111,9 @@ impl Channel {
         let is_handshaking = self.tls.as_ref().is_some_and(TlsSession::is_handshaking);
         let read = match self.socket.recv(&mut self.buffer) {
             // Before the handshake, a busy server cannot report its state.
-            Ok(0) if is_handshaking => return Err(io::ErrorKind::ConnectionAborted.into()),
+            Ok(0) if is_handshaking => return Err(closed_in_handshake()),
             Err(e) if is_handshaking && e.kind() == io::ErrorKind::ConnectionReset => {
-                return Err(io::ErrorKind::ConnectionAborted.into());
+                return Err(closed_in_handshake());
             }
             Ok(0) => return Err(closed()),
             read => read?,
@@ -131,6 +135,10 @@ impl Channel {
 
 fn closed() -> io::Error {
     io::Error::other("the server closed the connection")
+}
+
+fn closed_in_handshake() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, CLOSED_IN_HANDSHAKE)
 }
 
 fn send(socket: &Socket, mut bytes: &[u8]) -> io::Result<()> {

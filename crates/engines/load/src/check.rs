@@ -5,7 +5,9 @@
 //! and keeps every possible state of the stocks, together with the open requests that have taken
 //! effect in it. When the answer to a request arrives, that request must have taken effect; only
 //! then are other requests tried that must precede it (Lowe, 2017). This limits the number of
-//! states: executed orders commute, and equal states are merged.
+//! states: executed orders commute, and equal states are merged. An order on another stock than the
+//! answered one is tried only if an open list shows another number of shares of its stock: it
+//! commutes with all other requests and can take effect later.
 //!
 //! - Without lists, stocks are independent and each is checked separately; this is sound because
 //!   linearizability is local.
@@ -110,6 +112,21 @@ enum What {
     Trade { place: usize, order: ioloom_exchange::Order, outcome: Outcome },
     /// A read of all stocks, or of the single stock in a separate search.
     List(Vec<u32>),
+}
+
+impl What {
+    /// Returns the contents of a list.
+    fn list(&self) -> Option<&Vec<u32>> {
+        if let Self::List(left) = self { Some(left) } else { None }
+    }
+
+    /// Returns whether a request may have to take effect before the answered one. `lists` are the open
+    /// lists that have not taken effect.
+    fn may_precede(&self, asked: Option<&Self>, left: &[u32], lists: &[&Vec<u32>]) -> bool {
+        let Self::Trade { place, .. } = self else { return true };
+        matches!(asked, Some(Self::Trade { place: other, .. }) if other == place)
+            || lists.iter().any(|shown| shown[*place] != left[*place])
+    }
 }
 
 fn step(event: &Event, places: &BTreeMap<u32, usize>) -> Option<Step> {
@@ -219,6 +236,7 @@ fn answered(
     bit: usize,
     states_max: usize,
 ) -> Option<HashSet<State>> {
+    let asked = open[bit].map(|at| &steps[at].what);
     let mut next = HashSet::new();
     let mut seen: HashSet<State> = states.clone();
     let mut rest: Vec<State> = states.iter().cloned().collect();
@@ -228,8 +246,15 @@ fn answered(
             next.insert(State { happened: state.happened & !(1 << bit), ..state });
             continue;
         }
+        let is_pending = |other: usize| state.happened >> other & 1 == 0;
+        let pending = open.iter().enumerate().filter(|(other, _)| is_pending(*other));
+        let lists: Vec<&Vec<u32>> =
+            pending.filter_map(|(_, at)| steps[(*at)?].what.list()).collect();
         for (other, at) in open.iter().enumerate() {
-            let Some(at) = at.filter(|_| state.happened >> other & 1 == 0) else { continue };
+            let Some(at) = at.filter(|_| is_pending(other)) else { continue };
+            if !steps[at].what.may_precede(asked, &state.left, &lists) {
+                continue;
+            }
             let Some(left) = steps[at].after(&state.left) else { continue };
             let after = State { left, happened: state.happened | 1 << other };
             if seen.insert(after.clone()) {
@@ -372,6 +397,26 @@ mod tests {
         // Also if a list makes all stocks a single search.
         many.push(event(97, (20, 21), Op::Show, Outcome::Shown(vec![8, 7])));
         assert!(matches!(verdict(many), Verdict::Violated { .. }));
+    }
+
+    #[test]
+    fn orders_on_other_stocks_are_not_tried() {
+        let unanswered = |client: u32| {
+            let (op, outcome) = (trade(Side::Sell, client + 2, 1), Outcome::Unknown);
+            Event { client, op, call_ns: 1, ret_ns: None, outcome }
+        };
+        let events = |listed: u32| {
+            let mut events: Vec<Event> = (0..40).map(unanswered).collect();
+            let (op, done) = (trade(Side::Buy, 1, 1), Outcome::Done(Some(4)));
+            events.push(event(50, (2, 3), op, done));
+            let shown = (0..41).map(|at| if at == 0 { 4 } else { 5 + u32::from(at == listed) });
+            events.push(event(51, (4, 5), Op::Show, Outcome::Shown(shown.collect())));
+            history(&[5; 41], events)
+        };
+        // Their number would exceed the limit: each one may have taken effect or not.
+        for listed in [0, 7] {
+            assert_eq!(check(&events(listed), Lists::Atomic, 50), Verdict::Explained, "{listed}");
+        }
     }
 
     /// Tries every order of requests, and both possibilities for each request without an answer.

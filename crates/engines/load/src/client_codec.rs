@@ -124,6 +124,21 @@ pub(crate) fn greeting(
     }
 }
 
+/// The parsed part of an incomplete answer, which can have very many short lines.
+#[derive(Default)]
+struct Begun {
+    /// Number of its bytes.
+    bytes: usize,
+    /// Number of its elements.
+    elements: u64,
+    /// Number of elements that it must have in addition to one, as far as known.
+    further: u64,
+    /// The stocks among them.
+    lines: Vec<Line>,
+    /// The first element, for answers of any kind.
+    first: Option<Response>,
+}
+
 /// Decodes answers from received bytes.
 pub(crate) struct Reader {
     protocol: Protocol,
@@ -133,6 +148,8 @@ pub(crate) struct Reader {
     at: usize,
     /// Number of bytes after `at` that are no complete answer.
     searched: usize,
+    /// What was parsed of the answer that has begun.
+    begun: Begun,
     /// Whether any RESP answer is accepted.
     is_plain: bool,
 }
@@ -144,7 +161,15 @@ impl Reader {
     }
 
     pub(crate) fn new(protocol: Protocol, stocks: usize) -> Self {
-        Self { protocol, stocks, pending: Vec::new(), at: 0, searched: 0, is_plain: false }
+        Self {
+            protocol,
+            stocks,
+            pending: Vec::new(),
+            at: 0,
+            searched: 0,
+            begun: Begun::default(),
+            is_plain: false,
+        }
     }
 
     /// Appends received bytes.
@@ -166,7 +191,7 @@ impl Reader {
             self.searched = bytes.len();
             return self.endless();
         }
-        let mut cursor = Cursor { bytes, at: 0 };
+        let mut cursor = Cursor { bytes, at: 0, begun: &mut self.begun };
         let reply = match self.protocol {
             Protocol::Padded => cursor.padded(),
             Protocol::Line => cursor.lines(asked, self.stocks),
@@ -178,7 +203,7 @@ impl Reader {
         };
         if reply.is_some() {
             self.at += cursor.at;
-            self.searched = 0;
+            (self.searched, self.begun) = (0, Begun::default());
             return reply;
         }
         self.searched = bytes.len();
@@ -191,6 +216,7 @@ impl Reader {
             return None;
         }
         (self.at, self.searched) = (self.pending.len(), 0);
+        self.begun = Begun::default();
         Some(other("endless answer".to_owned()))
     }
 }
@@ -202,6 +228,7 @@ fn other(text: String) -> Reply {
 struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
+    begun: &'a mut Begun,
 }
 
 impl<'a> Cursor<'a> {
@@ -212,6 +239,18 @@ impl<'a> Cursor<'a> {
         let line = &rest[..end];
         // Invalid UTF-8 cannot match any known answer.
         Some(std::str::from_utf8(line.strip_suffix(b"\r").unwrap_or(line)).unwrap_or("?"))
+    }
+
+    /// Continues after the elements that were parsed before.
+    fn resume(&mut self) {
+        self.at = self.at.max(self.begun.bytes);
+    }
+
+    /// Counts an element that ends here, and is a stock or not.
+    fn element(&mut self, stock: Option<Line>) {
+        self.begun.lines.extend(stock);
+        self.begun.elements += 1;
+        self.begun.bytes = self.at;
     }
 
     fn padded(&mut self) -> Option<Reply> {
@@ -225,8 +264,10 @@ impl<'a> Cursor<'a> {
         let from = self.at;
         let first = self.line()?;
         if asked == Expected::Op(Op::Show) && triple(first).is_some() {
-            for _ in 1..stocks {
+            self.resume();
+            while self.begun.elements + 1 < stocks as u64 {
                 self.line()?;
+                self.element(None);
             }
         }
         let text = String::from_utf8_lossy(&self.bytes[from..self.at]);
@@ -254,12 +295,14 @@ impl<'a> Cursor<'a> {
             },
             (Some(_), ["ERR", code]) => refusal(code, line),
             (Some(_), ["STOCKS", count, seq]) => {
-                let count = count.parse::<usize>().unwrap_or(0);
-                let mut lines = Vec::new();
-                for _ in 0..count {
-                    lines.extend(triple(self.line()?));
+                let count = count.parse::<u64>().unwrap_or(0);
+                self.resume();
+                while self.begun.elements < count {
+                    let stock = triple(self.line()?);
+                    self.element(stock);
                 }
-                if lines.len() == count {
+                let lines = std::mem::take(&mut self.begun.lines);
+                if lines.len() as u64 == count {
                     Response::Shown { lines, seq: seq.parse().ok() }
                 } else {
                     Response::Other(line.to_owned())
@@ -272,10 +315,8 @@ impl<'a> Cursor<'a> {
 
     /// Reads any RESP answer, nested or not.
     fn any(&mut self) -> Option<Response> {
-        let mut first = None;
-        let mut left = 1u64;
-        while left > 0 {
-            left -= 1;
+        self.resume();
+        while self.begun.elements <= self.begun.further {
             let line = self.line()?;
             let (mark, rest) = line.split_at_checked(1).unwrap_or(("", line));
             let response = match mark {
@@ -296,14 +337,16 @@ impl<'a> Cursor<'a> {
                 "*" | "%" | "~" | ">" => {
                     let each = if mark == "%" { 2 } else { 1 };
                     let count = rest.parse::<u64>().unwrap_or(0);
-                    left = left.saturating_add(count.saturating_mul(each));
+                    let further = &mut self.begun.further;
+                    *further = further.saturating_add(count.saturating_mul(each));
                     Response::Plain(String::new())
                 }
                 _ => Response::Other(line.to_owned()),
             };
-            first = first.or(Some(response));
+            self.begun.first.get_or_insert(response);
+            self.element(None);
         }
-        first
+        self.begun.first.take()
     }
 
     fn resp(&mut self) -> Option<Reply> {
@@ -317,9 +360,9 @@ impl<'a> Cursor<'a> {
             "+" if rest == "OK" => Response::Hello,
             "-" => refusal(rest.rsplit(' ').next().unwrap_or_default(), line),
             "*" => {
-                let count = rest.parse::<usize>().unwrap_or(0);
-                let mut lines = Vec::new();
-                for _ in 0..count {
+                let count = rest.parse::<u64>().unwrap_or(0);
+                self.resume();
+                while self.begun.elements < count {
                     let head = self.line()?;
                     let mut numbers = [0; 3];
                     for number in &mut numbers {
@@ -330,9 +373,9 @@ impl<'a> Cursor<'a> {
                         *number = value;
                     }
                     let [id, left, price] = numbers;
-                    lines.push(Line { id, left, price });
+                    self.element(Some(Line { id, left, price }));
                 }
-                Response::Shown { lines, seq: None }
+                Response::Shown { lines: std::mem::take(&mut self.begun.lines), seq: None }
             }
             _ if line.starts_with("BUSY") => Response::Busy,
             _ => Response::Other(line.to_owned()),
@@ -511,6 +554,40 @@ mod tests {
             reader.feed(b"\n");
             assert!(reader.next(Expected::Op(Op::Show)).is_some(), "{protocol:?}");
             assert_eq!((reader.searched, reader.at), (0, 3001), "{protocol:?}");
+        }
+    }
+
+    #[test]
+    fn lines_of_incomplete_lists_are_parsed_once() {
+        let stocks = 1000;
+        let lines: Vec<Line> = (1..=stocks).map(|id| Line { id, left: 2, price: 3 }).collect();
+        let plain = |line: &Line| format!("{} {} {}\n", line.id, line.left, line.price);
+        let array =
+            |line: &Line| format!("*3\r\n:{}\r\n:{}\r\n:{}\r\n", line.id, line.left, line.price);
+        let texts = |text: &dyn Fn(&Line) -> String| lines.iter().map(text).collect::<Vec<_>>();
+        for (mut reader, head, parts, seq) in [
+            (Reader::new(Protocol::Line, 1000), "", texts(&plain), None),
+            (Reader::new(Protocol::V2, 0), "7 STOCKS 1000 9\n", texts(&plain), Some(9)),
+            (Reader::new(Protocol::Resp, 0), "*1000\r\n", texts(&array), None),
+            (Reader::plain(), "*1000\r\n", texts(&array), None),
+        ] {
+            reader.feed(head.as_bytes());
+            let (last, others) = parts.split_last().unwrap();
+            for (number, part) in others.iter().enumerate() {
+                reader.feed(part.as_bytes());
+                assert_eq!(reader.next(Expected::Op(Op::Show)), None);
+                // The first line of a list without a head announces it.
+                let is_announced = number > 0 || !head.is_empty();
+                assert!(!is_announced || reader.begun.bytes == reader.pending.len(), "{head}");
+            }
+            reader.feed(last.as_bytes());
+            let response = reader.next(Expected::Op(Op::Show)).unwrap().response;
+            if reader.is_plain {
+                assert_eq!(response, Response::Plain(String::new()));
+            } else {
+                assert_eq!(response, Response::Shown { lines: lines.clone(), seq });
+            }
+            assert_eq!((reader.at, reader.begun.bytes), (reader.pending.len(), 0), "{head}");
         }
     }
 

@@ -126,7 +126,12 @@ impl Connection {
         }
     }
 
-    /// Returns true if a handshake is in progress.
+    /// Returns true if its requests are still to be sent: it is connecting or in a handshake.
+    pub(crate) fn is_starting(&self) -> bool {
+        self.is_connecting || self.is_handshaking()
+    }
+
+    /// Returns true if a handshake is in progress, or follows when it is connected.
     pub(crate) fn is_handshaking(&self) -> bool {
         self.tls.as_ref().is_some_and(TlsSession::is_handshaking)
     }

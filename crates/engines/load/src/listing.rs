@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn connecting_ends_with_the_timeout() {
-        let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), 1, false).unwrap();
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
         let timeout = Duration::from_millis(300);
         let plan = LoadPlan { timeout, ..LoadPlan::new(listener.address().unwrap()) };
         // Connections that are never accepted fill the backlog.

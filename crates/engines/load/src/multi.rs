@@ -270,11 +270,16 @@ impl Client<'_> {
         self.ended_ns.fetch_max(clock::monotonic_ns(), Ordering::Relaxed);
         let Err(reason) = ended else { return };
         let mut tally = self.tally.lock().expect("the lock must not be poisoned");
+        // Requests are sent after the TLS handshake.
+        let was_sent = reason.kind() != io::ErrorKind::ConnectionAborted;
         // An interrupted client has not lost an order, but the outcome of its order is unknown.
         if reason.kind() != io::ErrorKind::Interrupted {
             match reason.kind() {
                 io::ErrorKind::TimedOut => tally.outcomes.timed_out += 1,
-                _ => tally.outcomes.lost += 1,
+                _ => {
+                    tally.outcomes.lost += 1;
+                    tally.outcomes.lost_in_handshake += u64::from(!was_sent);
+                }
             }
             if tally.samples.len() < 10 {
                 tally.samples.push(format!("client {number}: {reason}"));
@@ -285,7 +290,9 @@ impl Client<'_> {
             tally.outcomes.unanswered += 1;
             tally.outcomes.unanswered_counted += 1;
             tally.outcomes.failed += 1;
-            self.unknown(&mut tally, op);
+            if was_sent {
+                self.unknown(&mut tally, op);
+            }
         }
     }
 

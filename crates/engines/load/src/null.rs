@@ -63,7 +63,7 @@ impl NullServer {
     /// # Errors
     /// Returns an error if the system cannot listen there.
     pub fn bind(address: SocketAddr, protocol: Protocol) -> Result<Self, LoadError> {
-        let listener = Listener::bind(address, 1024, false)
+        let listener = Listener::bind(address, 1024)
             .map_err(|source| LoadError::Listen { address, source })?;
         Ok(Self { listener, settings: settings(protocol) })
     }

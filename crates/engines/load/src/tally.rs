@@ -71,6 +71,8 @@ pub struct Outcomes {
     pub wrong: u64,
     /// Connections that closed or failed before all answers had arrived.
     pub lost: u64,
+    /// Those that ended during the TLS handshake, as on a server at its connection limit.
+    pub lost_in_handshake: u64,
     /// Connections closed because an answer timed out.
     pub timed_out: u64,
     /// Requests without an answer, or with an outcome unknown to the server.
@@ -100,6 +102,7 @@ impl Outcomes {
         self.turned_away += other.turned_away;
         self.wrong += other.wrong;
         self.lost += other.lost;
+        self.lost_in_handshake += other.lost_in_handshake;
         self.timed_out += other.timed_out;
         self.unanswered += other.unanswered;
         self.unanswered_counted += other.unanswered_counted;

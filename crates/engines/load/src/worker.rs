@@ -12,6 +12,7 @@
 mod answers;
 
 use crate::arrivals::Arrivals;
+use crate::channel::CLOSED_IN_HANDSHAKE;
 use crate::client_codec::{Expected, Response};
 use crate::connection::Connection;
 use crate::draw::Draw;
@@ -423,6 +424,9 @@ impl<'a> Worker<'a> {
         let now_ns = clock::monotonic_ns();
         match read {
             Ok(None) => return,
+            Ok(Some(0)) if self.connections[at].is_handshaking() => {
+                return self.fail(at, CLOSED_IN_HANDSHAKE, now_ns);
+            }
             Ok(Some(0)) => return self.fail(at, "the server closed the connection", now_ns),
             Err(reason) => return self.fail(at, &reason.to_string(), now_ns),
             Ok(Some(read)) => self.tally.outcomes.received_bytes += read as u64,
@@ -496,7 +500,10 @@ impl<'a> Worker<'a> {
     fn fail(&mut self, at: usize, reason: &str, now_ns: u64) {
         let connection = &self.connections[at];
         let (had_room, was_served) = (!connection.was_busy, connection.was_served);
+        let is_connected = connection.socket.is_some() && !connection.is_connecting;
+        let in_handshake = is_connected && connection.is_handshaking();
         self.tally.outcomes.lost += u64::from(had_room);
+        self.tally.outcomes.lost_in_handshake += u64::from(had_room && in_handshake);
         // A live server can close any number of connections that it has served.
         if had_room && !was_served {
             self.shared.unserved(reason, now_ns);
@@ -506,8 +513,8 @@ impl<'a> Worker<'a> {
 
     /// Closes a connection; its outstanding answers will never arrive.
     fn give_up(&mut self, at: usize, now_ns: u64) {
-        // Requests are sent when the connection is established; until then they have no effect.
-        let was_sent = !self.connections[at].is_connecting;
+        // Until the connection and its TLS session are established, no request is sent.
+        let was_sent = !self.connections[at].is_starting();
         let verdict = if was_sent { Verdict::Refused } else { Verdict::TurnedAway };
         self.close(at);
         let mut requests = 0;

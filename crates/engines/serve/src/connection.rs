@@ -419,7 +419,7 @@ mod tests {
 
     /// Returns a client and the server side of its connection.
     fn connected(service: &Service) -> (Socket, Connection) {
-        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), 1, false).unwrap();
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), 1).unwrap();
         let client = Socket::connect(listener.address().unwrap()).unwrap();
         wait_for(&listener);
         let transport = (service.transport(), Settings::default());

@@ -37,7 +37,7 @@ const LINE_SOCKET: &str = "line";
 /// How long to wait for the end of threads that keep the store open, and how often to look.
 const CLOSING_MAX: Duration = Duration::from_secs(2);
 const CLOSING_CHECK: Duration = Duration::from_millis(1);
-/// How long to wait for the port of a killed server.
+/// How long to wait for a port that is in use.
 const PORT_TAKEN_MAX: Duration = Duration::from_millis(500);
 /// Backlog of pending connections.
 const BACKLOG: u32 = 4096;
@@ -141,6 +141,7 @@ impl Server {
         let identity = options.tls.as_ref().map(identity).transpose()?;
         let Handover { listeners: inherited, locks: mut handed } = handover;
         let loops = model::loops(options.model, options.cores);
+        let shares_port = options.model.shares_port() && loops > 1 && inherited.is_empty();
         let (ports, addresses) = reserve(options, loops, inherited)?;
         let spare_listeners = spares(&ports)?;
         let uses_store = options.database.is_none() && options.durability != Durability::None;
@@ -157,7 +158,7 @@ impl Server {
             // A stock file may not be needed.
             Some(_) => open_with_database(options)?,
         };
-        listen(&ports, &addresses)?;
+        listen(&ports, &addresses, shares_port)?;
         let wakers = (0..loops.max(2)).map(|_| Waker::new().map(Arc::new));
         let wakers = wakers
             .collect::<io::Result<Vec<_>>>()
@@ -339,8 +340,7 @@ fn reserve(
     loops: usize,
     inherited: Vec<Inherited>,
 ) -> Result<(Vec<Vec<Port>>, Vec<SocketAddr>), ServeError> {
-    let shared = options.model.shares_port();
-    let groups = if shared { loops } else { 1 };
+    let groups = if options.model.shares_port() { loops } else { 1 };
     let line = Settings { classic: ClassicForm::Line, ..options.settings };
     if !inherited.is_empty() {
         return adopt(&inherited, groups, [options.settings, line]);
@@ -352,17 +352,11 @@ fn reserve(
     let mut all: Vec<Vec<Port>> = (0..groups).map(|_| Vec::new()).collect();
     let mut addresses: Vec<SocketAddr> = Vec::new();
     for (mut address, settings, is_line) in asked.into_iter().flatten() {
-        // Port 0 is never replaced by a port in use.
-        if shared && address.port() != 0 {
-            // Listeners that share their port would also share it with another server of this user,
-            // or with the other listener of this one.
-            if addresses.contains(&address) {
-                return Err(ServeError::PortTaken { address, flag: flag_of(is_line) });
-            }
-            wait_until_free(address).map_err(no_listener(address, is_line))?;
+        if addresses.contains(&address) {
+            return Err(ServeError::PortTaken { address, flag: flag_of(is_line) });
         }
         for group in &mut all {
-            let reserved = Listener::reserve(address, shared);
+            let reserved = once_free(|| Listener::reserve(address));
             let listener = reserved.map_err(no_listener(address, is_line))?;
             // The kernel replaced port 0 by an actual port, which the other listeners must share.
             address =
@@ -374,18 +368,19 @@ fn reserve(
     Ok((all, addresses))
 }
 
-/// Fails if another program listens at an address. Waits briefly, because the sockets of a killed
-/// server with requests in a ring outlive its process for a moment.
-fn wait_until_free(address: SocketAddr) -> io::Result<()> {
+/// Repeats a call for a moment while its address is in use: the sockets of a killed server with
+/// requests in a ring outlive its process, and if two servers start to listen at the same moment, the
+/// kernel can refuse both.
+fn once_free<T>(call: impl Fn() -> io::Result<T>) -> io::Result<T> {
     let since = Instant::now();
     loop {
-        match Listener::reserve(address, false) {
+        match call() {
             Err(error)
                 if error.kind() == io::ErrorKind::AddrInUse && since.elapsed() < PORT_TAKEN_MAX =>
             {
                 std::thread::sleep(CLOSING_CHECK);
             }
-            reserved => return reserved.map(drop),
+            done => return done,
         }
     }
 }
@@ -458,11 +453,23 @@ fn spares(ports: &[Vec<Port>]) -> Result<Vec<Inherited>, ServeError> {
     spares.map_err(ServeError::system(SystemOperation::PrepareListener))
 }
 
-/// Accepts connections on all ports from now on.
-fn listen(ports: &[Vec<Port>], addresses: &[SocketAddr]) -> Result<(), ServeError> {
-    for group in ports {
+/// Accepts connections on all ports from now on. The first listener at an address does not share its
+/// port before it listens: of several servers that start at the same time, only one can listen.
+fn listen(
+    ports: &[Vec<Port>],
+    addresses: &[SocketAddr],
+    shares_port: bool,
+) -> Result<(), ServeError> {
+    for (number, group) in ports.iter().enumerate() {
         for (port, address) in group.iter().zip(addresses) {
-            port.listener.listen(BACKLOG).map_err(no_listener(*address, port.is_line))?;
+            let failed = no_listener(*address, port.is_line);
+            if shares_port && number > 0 {
+                port.listener.share_port().map_err(&failed)?;
+            }
+            once_free(|| port.listener.listen(BACKLOG)).map_err(&failed)?;
+            if shares_port && number == 0 {
+                port.listener.share_port().map_err(&failed)?;
+            }
         }
     }
     Ok(())

@@ -35,23 +35,19 @@ pub const KEEP_ALIVE_CHECKS: u32 = 4;
 pub struct Listener(OwnedFd);
 
 impl Listener {
-    /// Listens on an address; port 0 selects any free port. With `shared_port`, several listeners
-    /// of one user can use the same port, and the kernel distributes connections among them.
-    pub fn bind(address: SocketAddr, backlog: u32, shared_port: bool) -> io::Result<Self> {
-        let listener = Self::reserve(address, shared_port)?;
+    /// Listens on an address; port 0 selects any free port.
+    pub fn bind(address: SocketAddr, backlog: u32) -> io::Result<Self> {
+        let listener = Self::reserve(address)?;
         listener.listen(backlog)?;
         Ok(listener)
     }
 
     /// Reserves an address like [`bind`](Self::bind), but the kernel refuses connections until
-    /// [`listen`](Self::listen). Fails if another program listens there, except on a port that is
-    /// shared on both sides.
-    pub fn reserve(address: SocketAddr, shared_port: bool) -> io::Result<Self> {
+    /// [`listen`](Self::listen). Fails if another socket listens there. Several sockets can reserve
+    /// an address, but only one of them can listen, unless they [share the port](Self::share_port).
+    pub fn reserve(address: SocketAddr) -> io::Result<Self> {
         let socket = socket_for(address)?;
         fault::call("setsockopt", || Ok(sockopt::set_socket_reuseaddr(&socket, true)?))?;
-        if shared_port {
-            fault::call("setsockopt", || Ok(sockopt::set_socket_reuseport(&socket, true)?))?;
-        }
         fault::call("bind", || Ok(rustix::net::bind(&socket, &address)?))?;
         let listener = Self(socket);
         listener.keep_alive()?;
@@ -68,7 +64,15 @@ impl Listener {
         })
     }
 
-    /// Accepts connections from now on.
+    /// Shares the port with the other listeners of this user that share it: the kernel distributes
+    /// connections among them. Call it when the first one listens, and before the others listen:
+    /// then no other program can share the port by accident.
+    pub fn share_port(&self) -> io::Result<()> {
+        fault::call("setsockopt", || Ok(sockopt::set_socket_reuseport(&self.0, true)?))
+    }
+
+    /// Accepts connections from now on. Fails if another socket listens at the address, except on a
+    /// port that both share.
     pub fn listen(&self, backlog: u32) -> io::Result<()> {
         let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
         fault::call("listen", || Ok(rustix::net::listen(&self.0, backlog)?))
@@ -340,7 +344,7 @@ mod tests {
     use super::*;
 
     fn local() -> Listener {
-        Listener::bind(([127, 0, 0, 1], 0).into(), 16, false).unwrap()
+        Listener::bind(([127, 0, 0, 1], 0).into(), 16).unwrap()
     }
 
     fn pair() -> (Socket, Socket) {
@@ -458,11 +462,39 @@ mod tests {
     }
 
     #[test]
-    fn two_listeners_share_a_port_only_if_both_request_it() {
-        let first = Listener::bind(([127, 0, 0, 1], 0).into(), 16, true).unwrap();
+    fn of_two_listeners_that_reserved_an_address_one_can_listen() {
+        let first = Listener::reserve(([127, 0, 0, 1], 0).into()).unwrap();
         let address = first.address().unwrap();
-        assert!(Listener::bind(address, 16, true).is_ok());
-        let error = Listener::bind(address, 16, false).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        let other = Listener::reserve(address).unwrap();
+        first.listen(16).unwrap();
+        assert_eq!(other.listen(16).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(Listener::reserve(address).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn two_listeners_share_a_port_only_if_both_request_it() {
+        let first = Listener::reserve(([127, 0, 0, 1], 0).into()).unwrap();
+        let address = first.address().unwrap();
+        let [second, other] = [(); 2].map(|()| Listener::reserve(address).unwrap());
+        first.listen(16).unwrap();
+        first.share_port().unwrap();
+        second.share_port().unwrap();
+        second.listen(16).unwrap();
+        assert_eq!(other.listen(16).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(Listener::reserve(address).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        let (mut waiter, mut ready) = (Poll::default(), Vec::new());
+        waiter.add(&first, 0, Interest::READ).unwrap();
+        waiter.add(&second, 1, Interest::READ).unwrap();
+        // The kernel chooses the listener by a hash of both addresses.
+        let mut accepted = [0; 2];
+        for _ in 0..64 {
+            let _client = Socket::connect(address).unwrap();
+            waiter.wait(&mut ready, None).unwrap();
+            for (count, listener) in accepted.iter_mut().zip([&first, &second]) {
+                *count += u32::from(listener.accept(false).is_ok());
+            }
+        }
+        assert_eq!(accepted.iter().sum::<u32>(), 64);
+        assert!(!accepted.contains(&0), "{accepted:?}");
     }
 }

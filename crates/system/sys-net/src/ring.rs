@@ -383,7 +383,7 @@ mod tests {
     use super::*;
 
     fn echo(multishot: bool) {
-        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), 16, false).unwrap();
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), 16).unwrap();
         listener.set_may_block().unwrap();
         let address = listener.address().unwrap();
         let listener = Arc::new(listener);
@@ -437,7 +437,7 @@ mod tests {
     #[test]
     fn a_ring_with_requests_in_flight_can_be_dropped() {
         for multishot in [false, true] {
-            let listener = Listener::bind(([127, 0, 0, 1], 0).into(), 16, false).unwrap();
+            let listener = Listener::bind(([127, 0, 0, 1], 0).into(), 16).unwrap();
             listener.set_may_block().unwrap();
             let waker = Arc::new(Waker::new().unwrap());
             let mut ring = NetRing::new(multishot).unwrap();

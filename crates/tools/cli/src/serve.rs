@@ -498,11 +498,7 @@ fn config(args: &ServeArgs, limits: Limits) -> Result<ServeOptions, Failure> {
         path.push(".store");
         path.into()
     });
-    if is_same_file(&store_path, &args.stock) {
-        let path = quoted(&store_path);
-        let message = format!("--store-path and --stock specify the same file {path}; use another");
-        return Err(Failure::usage(message));
-    }
+    check_names(&store_path, &args.stock)?;
     let kind = match args.store {
         Some(OrderStore::Own(asked)) if args.durability == Durability::None => {
             return Err(Failure::refused(format!(
@@ -548,6 +544,23 @@ fn config(args: &ServeArgs, limits: Limits) -> Result<ServeOptions, Failure> {
         service_time: args.service_time,
         service_in_lock: args.service_in_lock,
     })
+}
+
+/// Refuses a stock file that is the store, or has the name of a file next to it.
+fn check_names(store: &Path, stock: &Path) -> Result<(), Failure> {
+    for suffix in ["", ".mark", "-wal", "-journal"] {
+        let mut name = store.as_os_str().to_owned();
+        name.push(suffix);
+        if is_same_file(Path::new(&name), stock) {
+            let path = quoted(stock);
+            let message = match suffix {
+                "" => format!("--store-path and --stock specify the same file {path}; use another"),
+                _ => format!("--stock specifies {path}, a file of the store; use another"),
+            };
+            return Err(Failure::usage(message));
+        }
+    }
+    Ok(())
 }
 
 /// Returns true if two paths are the same or lead to the same file.

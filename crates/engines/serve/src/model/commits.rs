@@ -385,7 +385,7 @@ mod tests {
     fn gated() -> (Arc<Gate>, Arc<Service>, Port, SocketAddr) {
         let gate = Arc::new(Gate::default());
         let service = Service::with_store(Box::new(Gated(Arc::clone(&gate))));
-        let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), 64, false).unwrap();
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), 64).unwrap();
         let address = listener.address().unwrap();
         (gate, service, Port { listener, settings: Settings::default(), is_line: false }, address)
     }

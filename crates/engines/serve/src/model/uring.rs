@@ -362,7 +362,7 @@ mod tests {
         let service = Service::with_store(Box::new(NullStore));
         let limits = Limits { idle: Duration::from_secs(60), ..Limits::default() };
         service.live.reload(&Reload { access: None, tls: None, limits }, None).unwrap();
-        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), 1, false).unwrap();
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), 1).unwrap();
         listener.set_may_block().unwrap();
         let client = Socket::connect(listener.address().unwrap()).unwrap();
         let socket = listener.accept(true).unwrap();

@@ -23,7 +23,7 @@ const PIECE: usize = 1 << 20;
 /// Maximum number of sets of damaged bytes per store; more are an error rather than a full disk.
 const DAMAGED_MAX: u32 = 1000;
 /// Files of an SQLite database in addition to the main one.
-const SQLITE_ENDS: [&str; 2] = ["-wal", "-journal"];
+pub(super) const SQLITE_ENDS: [&str; 2] = ["-wal", "-journal"];
 /// Directory of the immutable files of a tree in a fjall database.
 const TABLES: &str = "tables";
 

@@ -40,6 +40,9 @@ pub(super) const INTACT: &str = "specify an intact store";
 /// Advice for a store in which acknowledged orders are missing.
 pub(super) const LOST: &str = "restore a backup, or continue without them with --accept-loss; to \
      start over from the stock file, remove the store and its mark";
+/// Advice for a store that was moved while a server used it.
+pub(super) const MOVED: &str = "the server stopped, because acknowledged orders are not at this \
+     path; move the store back, or restore a backup of it";
 /// Advice for a store that another server uses.
 const IN_USE: &str = "stop that server, or specify another store with --store-path";
 /// The same for programs that only read a store.
@@ -159,6 +162,11 @@ pub(super) fn cause(error: &(dyn std::error::Error + 'static)) -> Option<io::Err
         next = inner.source();
     }
     None
+}
+
+/// Returns whether an error means that a path does not exist.
+pub(super) fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
 /// Returns an error for a valid database of another program or version.

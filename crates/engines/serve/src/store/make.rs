@@ -5,13 +5,13 @@
 //! complete or absent, even if its creation is interrupted, and an empty file is a damaged store rather than a new one. This matters: if a truncated store silently
 //! started over, it would execute orders again that clients merely repeat.
 
-use super::copying::{remove, remove_leftovers};
+use super::copying::{SQLITE_ENDS, remove, remove_leftovers};
 use super::interface::{Beginning, StoreError};
-use super::path::directory_of;
+use super::path::{directory_of, with_suffix};
 use super::{fjall, log, redb, sqlite};
 use crate::choice::StoreKind;
 use crate::temporary;
-use ioloom_failure::Operation;
+use ioloom_failure::{Operation, quoted};
 use ioloom_sys::dir::Dir;
 use ioloom_sys::fault;
 use ioloom_sys::file::{self, Kind};
@@ -22,6 +22,9 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+
+/// Advice if a file of a removed database remains.
+const LEFT_OVER: &str = "move it away, or specify another file with --store-path";
 
 /// Returns true if a store must be created: the path does not exist, or it is an empty directory
 /// and the store is a directory.
@@ -58,12 +61,41 @@ pub(super) fn found(path: &Path) -> io::Result<Option<StoreKind>> {
     Ok(marks.into_iter().find(|(mark, _)| first.starts_with(mark)).map(|(_, kind)| kind))
 }
 
+/// Fails, with this advice, if a file exists that SQLite would take for part of a new database at
+/// this path: it would apply the log of a database that was removed to the new one.
+pub(super) fn check_alone(
+    kind: StoreKind,
+    path: &Path,
+    advice: &'static str,
+) -> Result<(), StoreError> {
+    if kind != StoreKind::Sqlite {
+        return Ok(());
+    }
+    for end in SQLITE_ENDS {
+        let left = with_suffix(path, end);
+        let is_free = match fault::call("stat", || fs::symlink_metadata(&left)) {
+            Err(e) if e.kind() == ErrorKind::NotFound => true,
+            // SQLite ignores an empty log.
+            found => found
+                .map(|meta| meta.is_file() && meta.len() == 0)
+                .map_err(StoreError::unusable(Operation::Create, path))?,
+        };
+        if !is_free {
+            let what = format!("{} of another database exists", quoted(&left));
+            let what = io::Error::new(ErrorKind::AlreadyExists, what);
+            return Err(StoreError::new(Operation::Create, path, what, advice));
+        }
+    }
+    Ok(())
+}
+
 /// Creates a store, whose lock the caller holds.
 pub(super) fn make(
     kind: StoreKind,
     path: &Path,
     beginning: &Beginning<'_>,
 ) -> Result<(), StoreError> {
+    check_alone(kind, path, LEFT_OVER)?;
     let unusable = StoreError::unusable(Operation::Create, path);
     remove_leftovers(path).map_err(&unusable)?;
     let temp = temporary::name_for(path);
@@ -172,6 +204,25 @@ mod tests {
                 assert_eq!(made.is_ok(), path.exists());
             }
         }
+    }
+
+    #[test]
+    fn the_log_of_a_removed_database_is_not_applied_to_a_new_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let stocks = ioloom_exchange::Exchange::from_text("1 2 3\n").unwrap();
+        let beginning = Beginning { stocks: &stocks, file_hash: 1 };
+        for end in SQLITE_ENDS {
+            let left = with_suffix(&at("store"), end);
+            fs::write(&left, "of a removed database").unwrap();
+            let error = make(StoreKind::Sqlite, &at("store"), &beginning).unwrap_err().to_string();
+            assert!(error.contains(end) && error.contains("move it away"), "{error}");
+            assert_eq!(fs::read(&left).unwrap(), b"of a removed database");
+            make(StoreKind::Log, &at("store"), &beginning).unwrap();
+            fs::remove_file(at("store")).unwrap();
+            fs::write(&left, "").unwrap();
+        }
+        make(StoreKind::Sqlite, &at("store"), &beginning).unwrap();
     }
 
     #[test]

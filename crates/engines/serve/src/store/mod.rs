@@ -37,11 +37,13 @@ pub(crate) mod words;
 use crate::choice::{Durability, StoreKind};
 use crate::options::StoreChoice;
 pub use interface::StoreError;
-use interface::{Beginning, EachOrder, OTHER_KIND, Position, Proven, Unreadable};
+use interface::{
+    Beginning, EachOrder, MOVED, OTHER_KIND, Position, Proven, Unreadable, is_missing,
+};
 pub(crate) use interface::{ORDERS_KEPT, Store};
 use ioloom_exchange::{Exchange, Record, State};
 use ioloom_failure::{Operation, quoted};
-use ioloom_sys::fault;
+use ioloom_sys::{fault, file};
 use judging::{Facts, Missing, bytes_text};
 use mark::{Found, Guard, Mark, Writer};
 use std::io;
@@ -122,7 +124,10 @@ impl Locked {
         let mark = self.guard.start(first).map_err(mark::failed(&self.path))?;
         let syncs = self.kind == StoreKind::Redb
             || matches!(durability, Durability::Group | Durability::Each);
-        let store = Box::new(Seam { store, path: self.path, latest, mark, syncs });
+        // A raw log checks the file that it writes, which it also replaces itself.
+        let place = (!log::is_log(self.kind)).then(|| place(&self.path)).transpose();
+        let place = place.map_err(StoreError::unusable(Operation::Open, &self.path))?;
+        let store = Box::new(Seam { store, path: self.path, place, latest, mark, syncs });
         Ok(Opened { store, state: proven.state, hashes, is_new, notices })
     }
 
@@ -207,7 +212,13 @@ impl Locked {
             Some(bytes) => copying::copy_file(&bytes.file, &kept),
             None => return Ok(None),
         };
-        copied.and_then(|()| copying::sync_directory(&kept)).map_err(failed)?;
+        let copied = copied.and_then(|()| copying::sync_directory(&kept)).inspect_err(|error| {
+            // An incomplete copy proves nothing, and each start would leave another one.
+            if error.kind() != io::ErrorKind::AlreadyExists {
+                let _ = copying::remove(&kept);
+            }
+        });
+        copied.map_err(failed)?;
         Ok(Some(kept))
     }
 
@@ -309,11 +320,20 @@ pub fn probe_store(kind: StoreKind, dir: &Path) -> Result<(), String> {
     log::probe(kind, dir)
 }
 
+/// Inode and device number of a file or directory.
+type Place = (u64, (u32, u32));
+
+fn place(path: &Path) -> io::Result<Place> {
+    file::stat(path).map(|stat| (stat.inode, stat.device))
+}
+
 /// Passes calls through the fault injection layer, because system calls made by a storage engine
 /// bypass it, checks that commits are consecutive, and updates the mark.
 struct Seam {
     store: Box<dyn Store>,
     path: PathBuf,
+    /// What the path of a database referred to when it was opened.
+    place: Option<Place>,
     /// Log number of the latest stored order.
     latest: u64,
     mark: Writer,
@@ -324,6 +344,21 @@ struct Seam {
 impl Seam {
     fn pass(&self, operation: &'static str) -> Result<(), StoreError> {
         fault::call(operation, || Ok(())).map_err(|e| StoreError::stopped(&self.path, e))
+    }
+
+    /// Fails if the path does not refer to the database that is in use.
+    fn check_place(&self) -> Result<(), StoreError> {
+        let Some(opened) = self.place else { return Ok(()) };
+        let is_moved = match place(&self.path) {
+            Ok(named) => named != opened,
+            // Other errors say nothing about the database.
+            Err(error) => is_missing(&error),
+        };
+        if !is_moved {
+            return Ok(());
+        }
+        let what = io::Error::other("it was removed, renamed or replaced");
+        Err(StoreError::new(Operation::Write, &self.path, what, MOVED))
     }
 }
 
@@ -338,6 +373,9 @@ impl Store for Seam {
             "a store with gaps between orders cannot be reopened"
         );
         self.pass("commit")?;
+        if self.syncs {
+            self.check_place()?;
+        }
         let committed = {
             let _commit = self.mark.pause.enter();
             self.store.commit(records)
@@ -358,6 +396,7 @@ impl Store for Seam {
 
     fn set_stock_hashes(&mut self, hashes: &[u64]) -> Result<(), StoreError> {
         self.pass("set-stock-hashes")?;
+        self.check_place()?;
         let set = {
             let _commit = self.mark.pause.enter();
             self.store.set_stock_hashes(hashes)
@@ -374,6 +413,7 @@ impl Store for Seam {
     }
 
     fn verify(&mut self) -> Result<(), StoreError> {
+        self.check_place()?;
         self.store.verify()
     }
 

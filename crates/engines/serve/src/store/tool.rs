@@ -26,6 +26,8 @@ use std::path::{Path, PathBuf};
 const ATTEMPTS: usize = 5;
 /// Advice for the name of a backup.
 const OTHER_NAME: &str = "specify another name";
+/// The same if a file of a removed database remains.
+const LEFT_OVER: &str = "move it away, or specify another name";
 /// Advice if a backup fails.
 const BACKUP: &str = "the original is unchanged; fix the cause and repeat the backup";
 
@@ -238,6 +240,7 @@ pub fn backup_store(from: &Path, to: &Path) -> Result<StoreFacts, StoreError> {
     if attr::of_path(to, false).is_ok() {
         return Err(target(Errno::EXIST.into()));
     }
+    make::check_alone(kind, to, LEFT_OVER)?;
     let guard = Guard::take(to).map_err(|error| error.with_advice(OTHER_NAME))?;
     remove_leftovers(to).map_err(target)?;
     let temp = temporary::name_for(to);
@@ -406,6 +409,45 @@ mod tests {
         [50, 4146].into_iter().for_each(|at| flip(&mark, at));
         let problem = facts(&whole).problem().unwrap();
         assert!(problem.contains("mark is damaged"), "{problem}");
+    }
+
+    #[test]
+    fn a_backup_is_not_merged_with_the_log_of_a_removed_database() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let stocks = Exchange::from_text("1 1000 10\n").unwrap();
+        let choice = StoreChoice { kind: StoreKind::Sqlite, path: at("store"), accept_loss: false };
+        drop(Locked::take(&choice, &mut Vec::new()).unwrap().open(Durability::Os, &stocks, 7));
+        fs::write(at("copy-wal"), "of a removed database").unwrap();
+        let error = backup_store(&at("store"), &at("copy")).unwrap_err().to_string();
+        assert!(error.contains("copy-wal") && error.contains("move it away"), "{error}");
+        assert!(at("copy-wal").exists() && !at("copy").exists() && !at("copy.mark").exists());
+        fs::remove_file(at("copy-wal")).unwrap();
+        assert_eq!(backup_store(&at("store"), &at("copy")).unwrap().latest, 0);
+    }
+
+    #[test]
+    fn an_incomplete_copy_of_damaged_bytes_does_not_remain() {
+        let name = "store::tool::tests::an_incomplete_copy_of_damaged_bytes_does_not_remain";
+        if !alone(name) {
+            return;
+        }
+        let (_dir, path) = store();
+        let size = fs::metadata(&path).unwrap().len();
+        fs::File::options().write(true).open(&path).unwrap().write_all_at(b"torn", size).unwrap();
+        let stocks = Exchange::from_text("1 1000 10\n").unwrap();
+        let open = || {
+            let (kind, path) = (StoreKind::Log, path.clone());
+            let choice = StoreChoice { kind, path, accept_loss: false };
+            Locked::take(&choice, &mut Vec::new()).unwrap().open(Durability::Os, &stocks, 7)
+        };
+        let kept = with_suffix(&path, ".damaged-1");
+        fault::set("sync-directory:1:5");
+        let refused = open();
+        fault::set("");
+        assert!(refused.is_err() && !kept.exists());
+        assert_eq!(open().unwrap().state.seq(), 30);
+        assert_eq!(fs::read(&kept).unwrap(), b"torn");
     }
 
     #[test]

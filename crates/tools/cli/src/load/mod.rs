@@ -118,7 +118,12 @@ fn check(path: &std::path::Path, json: bool) -> Ended {
 
 /// Chooses the exit code after the report.
 fn end(args: &LoadArgs, document: &Document, interrupted: bool) -> Ended {
+    let late = document.runs.iter().find_map(|run| run.generator.reason.as_ref());
+    let late = late.filter(|_| !args.anyway);
     if interrupted {
+        if let Some(reason) = late {
+            reject(reason);
+        }
         return Ok(Exit::Interrupted);
     }
     if let Some(lost) = document.runs.iter().find_map(|run| run.lost.as_ref()) {
@@ -158,17 +163,20 @@ fn end(args: &LoadArgs, document: &Document, interrupted: bool) -> Ended {
         stderr::message(&format!("cannot check for lost orders: final stocks: {reason}"));
         return Ok(Exit::Failed);
     }
-    let late = document.runs.iter().find_map(|run| run.generator.reason.as_ref());
     match late {
-        Some(reason) if !args.anyway => {
-            stderr::message(&format!(
-                "result rejected: the load generator was the bottleneck: {reason}; use --anyway to \
-                 report it"
-            ));
+        Some(reason) => {
+            reject(reason);
             Ok(Exit::Refused)
         }
-        _ => Ok(Exit::Ok),
+        None => Ok(Exit::Ok),
     }
+}
+
+/// Prints why a report has no result.
+fn reject(reason: &str) {
+    stderr::message(&format!(
+        "result rejected: the load generator was the bottleneck: {reason}; use --anyway to report it"
+    ));
 }
 
 /// Returns why a run has no result although nothing was wrong.

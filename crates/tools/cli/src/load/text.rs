@@ -214,6 +214,8 @@ fn outcomes(outcomes: &Outcomes) -> String {
     part(outcomes.unsent, "due but not sent", "due but not sent");
     part(outcomes.wrong, "WRONG", "WRONG");
     part(outcomes.lost, "connection lost", "connections lost");
+    let in_handshake = "in the TLS handshake";
+    part(outcomes.lost_in_handshake, in_handshake, in_handshake);
     part(outcomes.timed_out, "timed out", "timed out");
     part(outcomes.unanswered, "unanswered", "unanswered");
     let bytes = format!(

@@ -349,6 +349,26 @@ fn tls_errors_are_reported_with_advice() {
 }
 
 #[test]
+fn connections_that_a_full_server_closes_in_the_handshake_are_counted() {
+    let home = Home::new();
+    Certificate::in_dir(&home.path("."));
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--durability", "none", "--connections", "2"];
+    let of_server = ["--tls-cert", "certificate.pem", "--tls-key", "key.pem"];
+    let server = Listening::new(&home, &[&serve[..], &of_server].concat());
+    let load = ["load", &server.address, "-c", "5", "-d", "300ms"];
+    let tls = ["--tls", "--tls-ca", "certificate.pem", "--tls-name", "localhost"];
+    let ran = home.run(&[&load[..], &tls, &["--json"]].concat());
+    let document: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    let outcomes = &document["runs"][0]["outcomes"];
+    let closed = outcomes["lost_in_handshake"].as_u64().unwrap();
+    assert!(closed >= 3, "{outcomes}");
+    assert_eq!(outcomes["lost"].as_u64(), Some(closed), "{outcomes}");
+    assert_eq!(outcomes["turned_away"].as_u64(), Some(0), "{outcomes}");
+    let ran = home.run(&[&load[..], &tls].concat());
+    assert!(ran.out.contains("in the TLS handshake"), "{}{}", ran.out, ran.err);
+}
+
+#[test]
 fn impossible_loads_are_refused_with_one_error() {
     let home = Home::new();
     home.run(&["load", "192.0.2.1:7004"]).one_error(3, &["--remote"]);

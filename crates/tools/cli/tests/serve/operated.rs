@@ -301,6 +301,30 @@ fn no_two_servers_use_one_port() {
 }
 
 #[test]
+fn of_two_servers_that_start_together_one_uses_the_port() {
+    let args = ["--durability", "none", "--model", "reuseport", "--loops", "2"];
+    let rounds = (0..8).filter(|_| {
+        let (one, other) = (place(), place());
+        let address = free_address();
+        let start = |place: &Workspace| {
+            let mut command = place.ours(&["serve", "--listen", &address]);
+            Served::try_start(command.args(args))
+        };
+        let both = std::thread::scope(|scope| {
+            let first = scope.spawn(|| start(&one));
+            let second = start(&other);
+            [first.join().unwrap(), second]
+        });
+        let errors: Vec<&String> = both.iter().filter_map(|one| one.as_ref().err()).collect();
+        assert!(!errors.is_empty(), "both servers use {address}");
+        assert!(errors.iter().all(|error| error.contains("Address already in use")), "{errors:?}");
+        errors.len() == 1
+    });
+    // Another test can take the free port first.
+    assert!(rounds.count() >= 6);
+}
+
+#[test]
 fn sockets_are_inherited_in_every_model() {
     if !has("systemd-socket-activate") {
         return;

@@ -254,6 +254,8 @@ fn wrong_starts_are_refused_with_one_clear_error() {
     }
     refused(&["--token-file", "nowhere"], 1, &["nowhere", "No such file"]);
     refused(&["--durability", "os", "--store-path", "stock.txt"], 2, &["same file 'stock.txt'"]);
+    place.write("x-wal", "1 2 3\n");
+    refused(&["--store-path", "x", "--stock", "x-wal"], 2, &["'x-wal', a file of the store"]);
     refused(&["--durability", "os", "--store-path", "/dev/null"], 1, &["regular file"]);
     refused(&["--limits-file", "/dev/zero"], 1, &["/dev/zero", "not a regular file"]);
     refused(&["--limits-file", "nowhere"], 1, &["nowhere", "No such file"]);

@@ -188,15 +188,18 @@ fn a_mark_that_is_truncated_under_a_server_stops_it_with_an_error() {
 
 #[test]
 fn a_raw_log_that_is_lost_under_a_server_ends_it_with_an_error() {
-    for (level, is_removed) in [("os", true), ("os", false), ("group", true), ("group", false)] {
+    let ways = ["removed", "truncated", "renamed or replaced"];
+    for (level, way) in ["os", "group"].into_iter().flat_map(|level| ways.map(|way| (level, way))) {
         let place = place();
         let args = ["--store", "log", "--durability", level];
         let mut server = Served::in_dir(place.path(), &args);
         let mut client = Client::new(&server.address, "a").unwrap();
         assert_eq!(client.ask("1 BUY 1 1").unwrap(), "1 OK 99999 1");
-        match is_removed {
-            true => std::fs::remove_file(place.at("stock.txt.store")).unwrap(),
-            false => std::fs::write(place.at("stock.txt.store"), "").unwrap(),
+        let store = place.at("stock.txt.store");
+        match way {
+            "removed" => std::fs::remove_file(&store).unwrap(),
+            "truncated" => std::fs::write(&store, "").unwrap(),
+            _ => std::fs::rename(&store, place.at("aside")).unwrap(),
         }
         if level == "group" {
             assert_eq!(client.ask("2 BUY 1 1"), None, "acknowledged without a store");
@@ -205,8 +208,31 @@ fn a_raw_log_that_is_lost_under_a_server_ends_it_with_an_error() {
         }
         let (status, said) = server.ended();
         assert_eq!(status.code(), Some(1), "{level}: {said}");
-        let word = if is_removed { "the file was removed" } else { "the file was truncated" };
-        assert!(said.contains(word) && said.contains("no longer in the store"), "{said}");
+        assert!(said.contains(&format!("the file was {way}; the server stopped")), "{said}");
+        if way == "renamed or replaced" {
+            std::fs::rename(place.at("aside"), &store).unwrap();
+            let mut server = Served::in_dir(place.path(), &args);
+            let mut client = Client::new(&server.address, "a").unwrap();
+            assert_eq!(client.ask("1 BUY 1 1").unwrap(), "1 OK 99999 1", "{level}: lost");
+            server.signal("-TERM");
+            assert_eq!(server.ended().0.code(), Some(0), "{level}");
+        }
+    }
+}
+
+#[test]
+fn a_database_that_is_renamed_under_a_server_ends_it_with_an_error() {
+    for kind in ["sqlite", "redb", "fjall"] {
+        let place = place();
+        let args = ["--store", kind, "--durability", "group"];
+        let mut server = Served::in_dir(place.path(), &args);
+        let mut client = Client::new(&server.address, "a").unwrap();
+        assert_eq!(client.ask("1 BUY 1 1").unwrap(), "1 OK 99999 1");
+        std::fs::rename(place.at("stock.txt.store"), place.at("aside")).unwrap();
+        assert_eq!(client.ask("2 BUY 1 1"), None, "{kind}: acknowledged without a store");
+        let (status, said) = server.ended();
+        assert_eq!(status.code(), Some(1), "{kind}: {said}");
+        assert!(said.contains("renamed or replaced; the server stopped"), "{kind}: {said}");
     }
 }
 

@@ -27,8 +27,8 @@ mod writing;
 
 use super::bytes;
 use super::interface::{
-    Beginning, EachOrder, ORDERS_KEPT, OTHER_KIND, OTHER_PATH, Position, Proven, Store, StoreError,
-    Unreadable, invalid,
+    Beginning, EachOrder, MOVED, ORDERS_KEPT, OTHER_KIND, OTHER_PATH, Position, Proven, Store,
+    StoreError, Unreadable, invalid,
 };
 use crate::choice::{Durability, StoreKind};
 use crate::lock::open_to_lock;
@@ -43,7 +43,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use writing::{Writer, align_of};
+use writing::{Loss, Writer, align_of};
 
 /// The first bytes of a log.
 pub(super) const MARK: [u8; 8] = frame::MARK;
@@ -330,13 +330,15 @@ impl Log {
         if is_full { self.shorten() } else { Ok(()) }
     }
 
-    /// Fails if another program has removed or truncated the file. A write beyond its end would hide
-    /// that.
+    /// Fails if another program has removed, renamed or truncated the file. A write beyond its end
+    /// would hide that.
     fn check(&mut self) -> Result<(), StoreError> {
         let error = match self.tail.writer.loss(&self.path, self.tail.end) {
             Ok(None) => return Ok(()),
             Ok(Some(loss)) => {
-                StoreError::new(Operation::Write, &self.path, io::Error::other(loss), LOST)
+                let advice = if loss == Loss::Moved { MOVED } else { LOST };
+                let loss = io::Error::other(loss.text());
+                StoreError::new(Operation::Write, &self.path, loss, advice)
             }
             Err(error) => StoreError::stopped(&self.path, error),
         };

@@ -11,6 +11,7 @@
 //! change too. Preallocated blocks avoid this, at the cost of writing each byte twice and at least
 //! one block per commit.
 
+use super::super::interface::is_missing;
 use crate::choice::{Durability, StoreKind};
 use ioloom_sys::buffer::{ALIGN, Buffer};
 use ioloom_sys::file::{self, WriteMode, write_full_at};
@@ -50,6 +51,27 @@ enum WriteMethod {
     Direct { file: OwnedFd, buffer: Buffer, each_write: bool, allocated: u64 },
     /// Write and sync in a ring.
     Ring(Box<LinkedWriter>),
+}
+
+/// How another program has taken a log away from its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// The file has no name any more.
+    Removed,
+    /// The file is too short.
+    Truncated,
+    /// The file has another name.
+    Moved,
+}
+
+impl Loss {
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::Removed => "the file was removed",
+            Self::Truncated => "the file was truncated",
+            Self::Moved => "the file was renamed or replaced",
+        }
+    }
 }
 
 /// Writes the frames of one log.
@@ -119,16 +141,18 @@ impl Writer {
 
     /// Returns what another program has done to the file at `path` of at least `end` bytes that
     /// loses them.
-    pub(super) fn loss(&self, path: &Path, end: u64) -> io::Result<Option<&'static str>> {
+    pub(super) fn loss(&self, path: &Path, end: u64) -> io::Result<Option<Loss>> {
         let found = file::identity(self.file())?;
-        // Some file systems report no links of any file.
-        let is_named = || {
-            file::stat(path)
-                .is_ok_and(|named| (named.inode, named.device) == (found.inode, found.device))
+        // `None` if the path cannot be read.
+        let is_here = match file::stat(path) {
+            Ok(named) => Some((named.inode, named.device) == (found.inode, found.device)),
+            Err(error) => is_missing(&error).then_some(false),
         };
         Ok(match found.links {
-            0 if !is_named() => Some("the file was removed"),
-            _ if found.size < end => Some("the file was truncated"),
+            // Some file systems report no links of any file.
+            0 if is_here != Some(true) => Some(Loss::Removed),
+            _ if found.size < end => Some(Loss::Truncated),
+            _ if is_here == Some(false) => Some(Loss::Moved),
             _ => None,
         })
     }
