@@ -46,6 +46,8 @@ pub(super) struct Commands {
     starting: AtomicU64,
     /// Held by the thread that tries again.
     again: Mutex<()>,
+    /// When a command was started last.
+    last_start: Mutex<Option<Instant>>,
     /// A command has ended.
     end: Condvar,
 }
@@ -87,9 +89,18 @@ impl Commands {
         if *interrupted {
             return Err(io::Error::other("the run was interrupted"));
         }
-        let child = command.process_group(0).spawn()?;
+        let child = command.process_group(0).spawn();
+        *self.last_start.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        let child = child?;
         self.running().insert(child.id());
         Ok(child)
+    }
+
+    /// Waits until the commands that are being started have started, and returns when the last one did. Until
+    /// its program runs, a new process has copies of the pipes of commands that are started at the same time.
+    pub(super) fn last_start(&self) -> Option<Instant> {
+        let _none_starts = self.interrupted.write().unwrap_or_else(PoisonError::into_inner);
+        *self.last_start.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until the command has ended. From here on it gets no more signals. One that wants the
@@ -200,5 +211,27 @@ impl Commands {
 
     fn running(&self) -> MutexGuard<'_, BTreeSet<u32>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_is_being_started_is_waited_for() {
+        let commands = Commands::default();
+        assert_eq!(commands.last_start(), None);
+        let mut child = commands.start(&mut Command::new("true")).unwrap();
+        let first = commands.last_start().unwrap();
+        assert!(commands.wait(&mut child).0.unwrap().success());
+        let starting = commands.interrupted.read().unwrap();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| commands.last_start());
+            std::thread::sleep(PAUSE);
+            assert!(!waits.is_finished());
+            drop(starting);
+            assert_eq!(waits.join().unwrap(), Some(first));
+        });
     }
 }

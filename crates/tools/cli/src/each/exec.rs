@@ -28,7 +28,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Descriptors of the program itself: standard streams, signals, the walk.
 const OWN_DESCRIPTORS: u64 = 10;
@@ -145,7 +145,11 @@ impl Exec {
             stdin = started.stdin.take();
             let made = stdin.as_ref().map_or(Ok(()), stream::never_block);
             let stdout = started.stdout.take();
-            match made.and_then(|()| stdout.map(Collector::start).transpose()) {
+            let collect = |stdout| {
+                let commands = Arc::clone(&commands);
+                Collector::start(stdout, move || commands.last_start())
+            };
+            match made.and_then(|()| stdout.map(collect).transpose()) {
                 Ok(thread) => printed = thread,
                 Err(error) => {
                     commands.kill(started);
@@ -164,7 +168,8 @@ impl Running {
     /// Writes bytes to the program's standard input. A program may stop reading early.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<(), FnError> {
         let (Some(stdin), Some(Ok(child))) = (&self.stdin, &self.child) else { return Ok(()) };
-        let taken = waiting_for_child(|| pass(bytes, stdin, child));
+        let last_start = || self.commands.last_start();
+        let taken = waiting_for_child(|| pass(bytes, stdin, child, last_start));
         let taken = taken.map_err(|e| format!("cannot write to {}: {}", self.name, reason(&e)))?;
         if taken == Passed::CutOff {
             self.cut_off.fetch_add(1, Ordering::Relaxed);
@@ -251,18 +256,27 @@ enum Passed {
     CutOff,
 }
 
-/// Writes bytes to the input of a program, a pipe that never blocks.
-fn pass(mut bytes: &[u8], stdin: &ChildStdin, child: &Child) -> io::Result<Passed> {
-    let mut ended = false;
+/// Writes bytes to the input of a program, a pipe that never blocks. `last_start` waits until the commands
+/// that are being started have started.
+fn pass(
+    mut bytes: &[u8],
+    stdin: &ChildStdin,
+    child: &Child,
+    last_start: impl Fn() -> Option<Instant>,
+) -> io::Result<Passed> {
+    let mut looks = 0;
     while !bytes.is_empty() {
         match stream::write(stdin, bytes) {
             Ok(written) => bytes = &bytes[written..],
             Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(Passed::Unwanted),
-            Err(e) if stream::would_block(&e) && ended => return Ok(Passed::CutOff),
+            Err(e) if stream::would_block(&e) && looks == 2 => return Ok(Passed::CutOff),
             Err(e) if stream::would_block(&e) => match ended_by_now(child.id())? {
-                // The pipe may have been closed since, or a command that is just being started holds it open.
+                // The pipe may have been closed since. A command that is just being started holds it open, too.
                 Some(Waited::Ended) => {
-                    ended = true;
+                    if looks == 1 {
+                        last_start();
+                    }
+                    looks += 1;
                     stream::wait(stdin, Ready::Write, LOOK)?;
                 }
                 Some(Waited::WantsTerminal) => return Err(io::Error::other(WANTS_TERMINAL)),

@@ -2,7 +2,9 @@
 //!
 //! A thread reads until the output ends. Programs that the command left in the background can hold
 //! the pipe open for ever, so once the command has ended, the thread waits only [`LINGER`] for the end
-//! of the output. Cost: a thread for each running command.
+//! of the output. A command that another thread is starting has a copy of the pipe, too, until its program runs:
+//! if the output is still open after that time, the thread waits until all such commands have started, and
+//! [`LINGER`] from then. Cost: a thread for each running command.
 
 use ioloom_failure::{quoted, reason};
 use ioloom_sys::stream::{self, Ready};
@@ -45,9 +47,15 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    pub(super) fn start(mut stdout: ChildStdout) -> io::Result<Self> {
+    /// Starts a thread. `last_start` waits until the commands that are being started have started, and returns
+    /// when the last one did.
+    pub(super) fn start(
+        mut stdout: ChildStdout,
+        last_start: impl FnOnce() -> Option<Instant> + Send + 'static,
+    ) -> io::Result<Self> {
         let ended = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&ended);
+        let mut last_start = Some(last_start);
         let read = move || {
             let (mut all, mut buffer, mut left) = (Spool::default(), vec![0; 64 << 10], LEFT_BYTES);
             let mut until: Option<Instant> = None;
@@ -61,7 +69,10 @@ impl Collector {
                 let most = until.map_or(LOOK, rest);
                 if !stream::wait(&stdout, Ready::Read, most)? {
                     if over && most.is_zero() {
-                        return Ok(Spool { is_open: true, ..all });
+                        let Some(last_start) = last_start.take() else {
+                            return Ok(Spool { is_open: true, ..all });
+                        };
+                        until = last_start().map(|at| at + LINGER).or(until);
                     }
                     continue;
                 }
@@ -130,5 +141,33 @@ impl Spool {
         let Some(rest) = &mut self.rest else { return Ok(()) };
         rest.rewind()?;
         io::copy(rest, out).map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::OwnedFd;
+
+    #[test]
+    fn a_command_that_is_being_started_is_not_one_in_the_background() {
+        let (output, copy) = io::pipe().unwrap();
+        let starts = move || {
+            std::thread::sleep(LINGER);
+            drop(copy);
+            Some(Instant::now())
+        };
+        let collector = Collector::start(OwnedFd::from(output).into(), starts).unwrap();
+        assert!(!collector.finish().unwrap().is_open);
+    }
+
+    #[test]
+    fn output_that_stays_open_is_given_up() {
+        for last in [None, Some(Instant::now())] {
+            let (output, held) = io::pipe().unwrap();
+            let collector = Collector::start(OwnedFd::from(output).into(), move || last).unwrap();
+            assert!(collector.finish().unwrap().is_open);
+            drop(held);
+        }
     }
 }
