@@ -9,6 +9,10 @@
 //! consumer that runs concurrently, on values received from a channel, may still drop what it
 //! retains. Other threads of the user are unknown here, so a wait first allows them a grace period.
 //!
+//! The system may refuse memory for bytes that fit. A thread then waits for bytes of others
+//! ([`Budget::await_release`]), unless all of them wait, too. When it leaves, its bytes
+//! count as in use, so the others wait for it.
+//!
 //! Functions that run reserve in an order of their own ([`Budget::reserve_working`]). Only the first
 //! of them counts in `waiting`, which keeps new reads from taking the bytes that it needs: the others
 //! cannot use released bytes yet. A reservation above the limit does not count either, because it
@@ -235,6 +239,37 @@ impl Budget {
         self.idle.fetch_sub(holding, Ordering::SeqCst);
         self.changed.notify_all();
         outcome
+    }
+
+    /// Waits until bytes come back, for a thread that the system refuses memory, and that holds `holding`
+    /// reserved bytes until it goes on. Returns false if it need not wait: all used bytes belong to threads
+    /// that wait, or to a user who may not release any, or the budget is closed.
+    #[cold]
+    pub fn await_release(&self, holding: u64) -> bool {
+        let mut queue = lock(&self.queue);
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        self.idle.fetch_add(holding, Ordering::SeqCst);
+        self.changed.notify_all();
+        fence(Ordering::SeqCst);
+        let mut most = 0;
+        let comes_back = loop {
+            let (used, retained) = (self.used(), self.retained());
+            if used < most {
+                break true;
+            }
+            most = used;
+            let active = used > retained + self.idle.load(Ordering::SeqCst);
+            let released = retained > 0 && self.releasers.load(Ordering::SeqCst) > 0;
+            if !(active || released) || self.closed.load(Ordering::SeqCst) {
+                break false;
+            }
+            queue = self.changed.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
+        };
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.idle.fetch_sub(holding, Ordering::SeqCst);
+        // The bytes of this thread may come back now.
+        self.changed.notify_all();
+        comes_back
     }
 
     /// Releases reserved bytes.

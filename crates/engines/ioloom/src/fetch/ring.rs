@@ -8,7 +8,7 @@
 
 use super::after_read::{Full, Larger, complete, ended, full, next_piece, outgrown, take_over};
 use super::interface::{Cx, Fetch, Reaped, Started};
-use super::lease::{lease_waiting, no_buffer};
+use super::lease::{lease_waiting, no_buffer, try_lease};
 use super::opening::{NotOpen, Opened, ask_first, begin, failed_on, first_lease, open, size_of};
 use super::piece::{Begun, PieceProgress, READ_MAX, is_end, is_end_here, piece_limit};
 use super::pread;
@@ -332,7 +332,7 @@ impl<'p, S> Rings<'p, S> {
         while let Some(Parked { mut job, file, larger: Larger { bytes, grown } }) =
             self.parked.pop_front()
         {
-            let larger = match cx.shared.arena.try_lease(bytes) {
+            let larger = match try_lease(cx.shared, &cx.shared.arena, bytes) {
                 Ok(None) if grown => Err(outgrown(&job.item)),
                 Ok(None)
                     if cx.shared.unbounded()
