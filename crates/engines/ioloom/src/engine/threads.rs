@@ -27,8 +27,8 @@ use ioloom_model::layout::{Driver, Role};
 use ioloom_model::{Method, ReadAhead, Tuned};
 use ioloom_observe::{Detail, GaugeSampler, ThreadReport, Usage, UsageDelta};
 use ioloom_sys::clock::monotonic_ns;
-use ioloom_sys::descriptor_table;
 use ioloom_sys::proc::{self, UsageOf};
+use ioloom_sys::{address_space, descriptor_table};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -59,6 +59,19 @@ const PLACES_OF_OTHERS: u32 = 256;
 /// more threads pay for their switches.
 const NOWAIT_FREELY: u32 = 16;
 const NOWAIT_FILES_PER_WAIT: u64 = 1;
+
+/// Address space for the stack of a thread, and for what the program allocates besides buffers.
+const ADDRESSES_PER_THREAD: u64 = 16 << 20;
+/// Most address space that is left to buffers when a thread starts that the run can do without.
+const ADDRESSES_OF_BUFFERS: u64 = 64 << 20;
+
+/// Returns whether another thread would take address space that buffers, or threads that run, are going to
+/// need. The program cannot go on if the system refuses memory for anything but those.
+fn lacks_addresses(shared: &Shared<'_>) -> bool {
+    let buffers = shared.plan.memory_bytes.saturating_sub(shared.budget.used());
+    let needed = ADDRESSES_PER_THREAD + buffers.min(ADDRESSES_OF_BUFFERS);
+    address_space::left_bytes().is_some_and(|left| left < needed)
+}
 
 /// Returns how many workers of `nowait` start while threads wait now and then, if `at_once` start in any case.
 fn nowait_freely(at_once: u32) -> u32 {
@@ -382,12 +395,16 @@ impl<'e, W: Work> Threads<'e, W> {
         handles: &mut Vec<ScopedJoinHandle<'scope, ThreadResult<W::Local>>>,
     ) {
         for number in numbers {
-            if self.shared.no_more_threads.load(Ordering::Relaxed) {
+            let shared = self.shared;
+            if shared.no_more_threads.load(Ordering::Relaxed) {
                 return;
+            }
+            if shared.fewer_threads && !handles.is_empty() && lacks_addresses(shared) {
+                shared.no_more_threads.store(true, Ordering::Relaxed);
+                return shared.wake_resting();
             }
             let role = self.roles[number];
             let name = format!("ioloom-{}-{number}", role.name());
-            let shared = self.shared;
             shared.live.fetch_add(1, Ordering::AcqRel);
             if role == Role::Worker {
                 shared.window.joins();
