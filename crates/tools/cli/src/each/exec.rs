@@ -10,7 +10,7 @@
 //! leaves, all commands still run. A command gets contents until it ends; if a program in the
 //! background keeps its input open, the rest is lost, with a warning.
 
-use super::commands::{Commands, WANTS_TERMINAL};
+use super::commands::{Commands, WANTS_TERMINAL, is_out_of_processes};
 use super::spool::{Collector, Spool};
 use crate::exit::Failure;
 use crate::slow_reader;
@@ -35,6 +35,10 @@ const OWN_DESCRIPTORS: u64 = 10;
 
 /// Time between two looks whether a command that reads nothing has ended.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// What to do if no command can be started although no other one runs.
+const FEWER_PROCESSES: &str =
+    "run fewer commands at once with -j, or raise the limit on processes (ulimit -u)";
 
 /// Shells, whose option `-c` takes code.
 const SHELLS: [&[u8]; 5] = [b"sh", b"bash", b"dash", b"zsh", b"ksh"];
@@ -139,22 +143,16 @@ impl Exec {
         let mut command = Command::new(program);
         command.args(words).stdin(stdin).stdout(Stdio::piped());
         let commands = Arc::clone(&self.commands);
-        let mut child = commands.start(&mut command);
         let (mut stdin, mut printed) = (None, None);
+        let mut child = commands.start(&mut command).map(|(child, collector)| {
+            printed = Some(collector);
+            child
+        });
         if let Ok(started) = &mut child {
             stdin = started.stdin.take();
-            let made = stdin.as_ref().map_or(Ok(()), stream::never_block);
-            let stdout = started.stdout.take();
-            let collect = |stdout| {
-                let commands = Arc::clone(&commands);
-                Collector::start(stdout, move || commands.last_start())
-            };
-            match made.and_then(|()| stdout.map(collect).transpose()) {
-                Ok(thread) => printed = thread,
-                Err(error) => {
-                    commands.kill(started);
-                    child = Err(error);
-                }
+            if let Err(error) = stdin.as_ref().map_or(Ok(()), stream::never_block) {
+                commands.kill(started);
+                child = Err(error);
             }
         }
         let (to_stderr, child) = (self.to_stderr, Some(child));
@@ -186,6 +184,10 @@ impl Running {
         let name = &self.name;
         let child = match self.child.as_mut() {
             Some(Ok(child)) => child,
+            Some(Err(e)) if is_out_of_processes(e) => {
+                let text = format!("cannot run {name}: {}; {FEWER_PROCESSES}", reason(e));
+                return Err(text.into());
+            }
             Some(Err(e)) => return Err(format!("cannot run {name}: {}", reason(e)).into()),
             None => return Err(format!("{name} has already ended").into()),
         };
