@@ -88,8 +88,12 @@ impl<S> Rings<'_, S> {
         let method = shared.plan.method;
         let mut ring = Ring::new(window).map_err(|e| {
             let (plan, reason) = (shared.plan, reason(&e));
+            let advice = match e.kind() {
+                io::ErrorKind::OutOfMemory => "; raise the limit of locked memory (ulimit -l)",
+                _ => "",
+            };
             Error::Refused(format!(
-                "{plan}: cannot create an io_uring (SINGLE_ISSUER, DEFER_TASKRUN): {reason}"
+                "{plan}: cannot create an io_uring (SINGLE_ISSUER, DEFER_TASKRUN): {reason}{advice}"
             ))
         })?;
         let registered = (method == Method::UringRegistered)
@@ -150,7 +154,15 @@ fn register(ring: &mut Ring, shared: &Shared<'_>, window: u32) -> Result<Registe
             ioloom_model::units::format_size(total)
         )));
     }
-    let mut buffers: Vec<Buffer> = (0..window).map(|_| Buffer::new(bytes)).collect();
+    let made: io::Result<Vec<Buffer>> = (0..window).map(|_| Buffer::try_new(bytes)).collect();
+    let mut buffers = made.map_err(|e| {
+        Error::Refused(format!(
+            "{}: cannot allocate {} of registered buffers: {}; use a smaller window",
+            shared.plan,
+            ioloom_model::units::format_size(total),
+            reason(&e)
+        ))
+    })?;
     ring.register(&mut buffers).map_err(|e| {
         Error::Refused(format!(
             "{}: cannot register {} of buffers: {}; raise the limit of locked memory (ulimit -l) \

@@ -183,4 +183,8 @@ fn a_small_address_space_neither_ends_the_program_nor_loses_files() {
             }
         }
     }
+    // One buffer exceeds it.
+    let plan = "uring:registered/threads:n=1/chunk=1GiB,memory=2GiB";
+    let limit = format!("-v {}", least + 160_000);
+    after(&place, &limit, &["tiny", "--plan", plan]).ended(3).one_error(&[": cannot "]);
 }
