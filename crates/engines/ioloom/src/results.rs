@@ -272,6 +272,7 @@ impl<F: FileFn> Job<'_, F> {
         count: usize,
     ) -> Result<Run<Vec<F::Out>, F::Error>, Error<F::Error>> {
         let sink = First { left: AtomicUsize::new(count), surplus: AtomicBool::new(false) };
+        let is_empty = self.files.input.len_until(self.files.files_max) == Some(0);
         let files = if count == 0 { self.files.take(0) } else { self.files };
         let in_order = files.order == Order::Input;
         let ended = Job { files, function: self.function }.execute::<H, _>(&sink)?;
@@ -282,7 +283,8 @@ impl<F: FileFn> Job<'_, F> {
             }
             H::list::<F::Out>(values)
         });
-        Ok(Run { stopped: run.stopped || sink.surplus.into_inner(), ..run })
+        let left = count == 0 && !is_empty;
+        Ok(Run { stopped: run.stopped || left || sink.surplus.into_inner(), ..run })
     }
 }
 

@@ -109,6 +109,16 @@ fn a_run_that_the_last_file_stops_has_left_nothing() {
 }
 
 #[test]
+fn a_run_of_which_no_result_is_wanted_leaves_what_there_is() {
+    let (_dir, paths) = make(&roots()[0], &[10; 2]);
+    for (count, stopped) in [(0, false), (2, true)] {
+        let run = ioloom::list(&paths[..count]).map(|f| f.len()).take_results(0).unwrap();
+        assert_eq!((run.value.len(), run.stopped), (0, stopped), "{count}");
+    }
+    assert!(ioloom::files(paths).map(|f| f.len()).take_results(0).unwrap().stopped);
+}
+
+#[test]
 fn an_error_that_the_function_returned_is_not_lost_to_a_cancel() {
     let (_dir, paths) = make(&roots()[0], &[10; 50]);
     let token = Cancel::new();
