@@ -243,7 +243,7 @@ impl Budget {
 
     /// Waits until bytes come back, for a thread that the system refuses memory, and that holds `holding`
     /// reserved bytes until it goes on. Returns false if it need not wait: all used bytes belong to threads
-    /// that wait, or to a user who may not release any, or the budget is closed.
+    /// that wait, or to a user who has released none for the grace period, or the budget is closed.
     #[cold]
     pub fn await_release(&self, holding: u64) -> bool {
         let mut queue = lock(&self.queue);
@@ -251,7 +251,7 @@ impl Budget {
         self.idle.fetch_add(holding, Ordering::SeqCst);
         self.changed.notify_all();
         fence(Ordering::SeqCst);
-        let mut most = 0;
+        let (mut most, mut until) = (0, None);
         let comes_back = loop {
             let (used, retained) = (self.used(), self.retained());
             if used < most {
@@ -260,10 +260,20 @@ impl Budget {
             most = used;
             let active = used > retained + self.idle.load(Ordering::SeqCst);
             let released = retained > 0 && self.releasers.load(Ordering::SeqCst) > 0;
-            if !(active || released) || self.closed.load(Ordering::SeqCst) {
+            if self.closed.load(Ordering::SeqCst) || (!active && retained == 0) {
                 break false;
             }
-            queue = self.changed.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
+            if active || released {
+                queue = self.changed.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
+                continue;
+            }
+            let now = Instant::now();
+            let until = *until.get_or_insert(now + self.grace);
+            if now >= until {
+                break false;
+            }
+            let waited = self.changed.wait_timeout(queue, until - now);
+            queue = waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
         };
         self.waiting.fetch_sub(1, Ordering::SeqCst);
         self.idle.fetch_sub(holding, Ordering::SeqCst);
@@ -445,6 +455,29 @@ mod tests {
                 assert_eq!((early, served), (None, [Ok(large), Ok(3)]));
             });
             assert_eq!((budget.used(), budget.is_waited_for()), (0, false));
+        }
+    }
+
+    #[test]
+    fn a_user_has_a_grace_period_to_release_what_the_system_refuses() {
+        for (grace, released) in [(Duration::from_secs(60), true), (Duration::ZERO, false)] {
+            let budget = &Budget::with_grace(10, grace);
+            budget.charge_retained(4);
+            assert_eq!(budget.reserve(2), Reserve::Reserved);
+            std::thread::scope(|scope| {
+                let waits = scope.spawn(|| budget.await_release(2));
+                if released {
+                    while !budget.is_waited_for() && !waits.is_finished() {
+                        std::thread::yield_now();
+                    }
+                    std::thread::sleep(Duration::from_millis(20));
+                    assert!(!waits.is_finished());
+                    budget.release_retained(4);
+                }
+                let comes_back = waits.join().unwrap();
+                // A thread that is held up sees only that nothing is left to wait for.
+                assert!(comes_back == released || budget.retained() == 0);
+            });
         }
     }
 
