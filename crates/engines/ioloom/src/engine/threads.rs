@@ -29,6 +29,7 @@ use ioloom_observe::{Detail, GaugeSampler, ThreadReport, Usage, UsageDelta};
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::proc::{self, UsageOf};
 use ioloom_sys::{address_space, descriptor_table};
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -64,12 +65,17 @@ const NOWAIT_FILES_PER_WAIT: u64 = 1;
 const ADDRESSES_PER_THREAD: u64 = 16 << 20;
 /// Most address space that is left to buffers when a thread starts that the run can do without.
 const ADDRESSES_OF_BUFFERS: u64 = 64 << 20;
+/// Least address space with which any thread starts.
+const ADDRESSES_LEAST: u64 = 4 << 20;
 
 /// Returns whether another thread would take address space that buffers, or threads that run, are going to
 /// need. The program cannot go on if the system refuses memory for anything but those.
 fn lacks_addresses(shared: &Shared<'_>) -> bool {
     let buffers = shared.plan.memory_bytes.saturating_sub(shared.budget.used());
-    let needed = ADDRESSES_PER_THREAD + buffers.min(ADDRESSES_OF_BUFFERS);
+    let needed = match shared.fewer_threads {
+        true => ADDRESSES_PER_THREAD + buffers.min(ADDRESSES_OF_BUFFERS),
+        false => ADDRESSES_LEAST,
+    };
     address_space::left_bytes().is_some_and(|left| left < needed)
 }
 
@@ -399,7 +405,11 @@ impl<'e, W: Work> Threads<'e, W> {
             if shared.no_more_threads.load(Ordering::Relaxed) {
                 return;
             }
-            if shared.fewer_threads && !handles.is_empty() && lacks_addresses(shared) {
+            if !handles.is_empty() && lacks_addresses(shared) {
+                if !shared.fewer_threads {
+                    let source = ErrorKind::OutOfMemory.into();
+                    return shared.fail(Error::System { operation: START_THREAD, source });
+                }
                 shared.no_more_threads.store(true, Ordering::Relaxed);
                 return shared.wake_resting();
             }
