@@ -144,12 +144,7 @@ impl Arena {
     /// if the system refuses memory. `holding`: bytes charged for leases that the calling thread keeps while
     /// it waits.
     pub(crate) fn lease(self: &Arc<Self>, bytes: u64, holding: u64) -> Result<Lease, NoBuffer> {
-        assert!(self.registered.is_none(), "a wait for registered buffers would have no waker");
-        let charged = self.charge_for(bytes);
-        match self.budget.reserve_holding(charged, holding) {
-            Reserve::Reserved => {}
-            other => return Err(NoBuffer::Budget(other)),
-        }
+        let charged = self.reserve(bytes, holding)?;
         loop {
             let buffer = self.buffer(charged);
             if buffer.is_err() && self.budget.await_release(holding.saturating_add(charged)) {
@@ -157,6 +152,23 @@ impl Arena {
             }
             // The last buffer in use may have come back between the attempt and the wait.
             return self.lent_or_released(buffer.or_else(|_| self.buffer(charged)), charged);
+        }
+    }
+
+    /// Like [`Arena::lease`], for a thread that may hold other leases. Does not wait for buffers in use, because
+    /// they may be its own.
+    pub(crate) fn lease_or_fail(self: &Arc<Self>, bytes: u64) -> Result<Lease, NoBuffer> {
+        let charged = self.reserve(bytes, 0)?;
+        self.lend(charged)
+    }
+
+    /// Reserves bytes for a buffer, after waiting for the budget if necessary. Returns their number.
+    fn reserve(&self, bytes: u64, holding: u64) -> Result<u64, NoBuffer> {
+        assert!(self.registered.is_none(), "a wait for registered buffers would have no waker");
+        let charged = self.charge_for(bytes);
+        match self.budget.reserve_holding(charged, holding) {
+            Reserve::Reserved => Ok(charged),
+            other => Err(NoBuffer::Budget(other)),
         }
     }
 

@@ -33,7 +33,8 @@ pub(crate) fn try_lease(
 }
 
 /// Returns a buffer of `bytes`, after waiting for memory if necessary. The wait is timed
-/// separately. `holding`: bytes charged for files that this thread has parked.
+/// separately. `holding`: bytes charged for files that this thread has parked. A thread that may not wait can
+/// hold others, so it does not wait for buffers in use if the system refuses memory.
 pub(crate) fn lease_waiting<S>(
     cx: &mut Cx<'_, '_>,
     item: &Item<'_, S>,
@@ -55,8 +56,11 @@ pub(crate) fn lease_waiting<S>(
             reason,
         ));
     }
-    let arena = &cx.shared.arena;
-    let lease = cx.meter.waiting(CallKind::Memory, item.index, || arena.lease(bytes, holding));
+    let (arena, may_wait) = (&cx.shared.arena, cx.may_wait);
+    let lease = cx.meter.waiting(CallKind::Memory, item.index, || match may_wait {
+        true => arena.lease(bytes, holding),
+        false => arena.lease_or_fail(bytes),
+    });
     lease.map_err(|none| no_buffer(cx.shared, item, bytes, none))
 }
 

@@ -181,6 +181,12 @@ impl<'p, S> Rings<'p, S> {
         self.in_flight() < self.jobs.len()
     }
 
+    /// Returns the bytes charged for jobs that wait for memory or for a descriptor.
+    fn held(&self) -> u64 {
+        let parked = self.parked.iter().map(|parked| &parked.job);
+        parked.chain(&self.unopened).map(|job| job.lease.held()).sum()
+    }
+
     /// Moves the jobs that wait for memory to the queue of another method. Those that have grown stay:
     /// they wait for nothing.
     pub(crate) fn move_parked(&mut self, to: &mut pread::Parked<'p, S>) {
@@ -350,8 +356,7 @@ impl<'p, S> Rings<'p, S> {
                     if cx.shared.unbounded()
                         || (may_wait && self.ring.in_flight() == 0 && out.is_empty()) =>
                 {
-                    let parked: u64 = self.parked.iter().map(|p| p.job.lease.held()).sum();
-                    let holding = job.lease.held() + parked;
+                    let holding = job.lease.held() + self.held();
                     lease_waiting(cx, &job.item, bytes, holding)
                 }
                 Ok(None) => {
@@ -460,7 +465,7 @@ impl<'p, S> Fetch<'p, S> for Rings<'p, S> {
     }
 
     fn holding(&self) -> u64 {
-        self.parked.iter().map(|parked| parked.job.lease.held()).sum()
+        self.held()
     }
 
     fn arena<'a>(&'a self, shared: &'a Shared<'_>) -> &'a Arc<Arena> {
