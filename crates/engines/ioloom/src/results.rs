@@ -272,7 +272,8 @@ impl<F: FileFn> Job<'_, F> {
         count: usize,
     ) -> Result<Run<Vec<F::Out>, F::Error>, Error<F::Error>> {
         let sink = First { left: AtomicUsize::new(count), surplus: AtomicBool::new(false) };
-        let is_empty = self.files.input.len_until(self.files.files_max) == Some(0);
+        let (input, files_max) = (&self.files.input, self.files.files_max);
+        let is_empty = files_max == Some(0) || input.len_until(files_max) == Some(0);
         let files = if count == 0 { self.files.take(0) } else { self.files };
         let in_order = files.order == Order::Input;
         let ended = Job { files, function: self.function }.execute::<H, _>(&sink)?;

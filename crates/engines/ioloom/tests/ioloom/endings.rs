@@ -115,7 +115,10 @@ fn a_run_of_which_no_result_is_wanted_leaves_what_there_is() {
         let run = ioloom::list(&paths[..count]).map(|f| f.len()).take_results(0).unwrap();
         assert_eq!((run.value.len(), run.stopped), (0, stopped), "{count}");
     }
-    assert!(ioloom::files(paths).map(|f| f.len()).take_results(0).unwrap().stopped);
+    for (most, stopped) in [(0, false), (1, true)] {
+        let files = ioloom::files(paths.clone()).take(most);
+        assert_eq!(files.map(|f| f.len()).take_results(0).unwrap().stopped, stopped, "{most}");
+    }
 }
 
 #[test]
