@@ -80,13 +80,16 @@ impl Commands {
         self.starting.fetch_sub(1, Ordering::SeqCst);
         match first {
             Err(error) if is_short(&error) => self.try_again(attempt),
-            started => started,
+            started => {
+                self.gave_up.store(false, Ordering::Relaxed);
+                started
+            }
         }
     }
 
     /// Tries again, one thread at a time, so that threads do not take from each other what is missing.
     /// Gives up after some attempts during which nothing else ran that could return it; later commands then
-    /// make one attempt.
+    /// make one attempt, until one is started.
     fn try_again<T>(&self, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         let _only = self.again.lock().unwrap_or_else(PoisonError::into_inner);
         let attempts = if self.gave_up.load(Ordering::Relaxed) { 0 } else { ATTEMPTS_ALONE };
