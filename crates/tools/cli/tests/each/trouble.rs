@@ -542,7 +542,7 @@ fn a_command_waits_for_the_processes_of_others() {
     }
     let user = 62_000 + std::process::id() % 1_000;
     for words in ["--quiet -j8 --exec 'cat {}'", "--quiet -j8 --exec cat"] {
-        let ran = with_processes(&place, user, 27, words).ended(0);
+        let ran = with_processes(&place, user, 20, words).ended(0);
         assert_eq!(ran.text().lines().count(), 200, "{words}: {}", ran.err);
     }
 }
