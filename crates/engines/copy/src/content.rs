@@ -360,7 +360,8 @@ impl FileTransfer<'_> {
         match self.context.pinned_other_than_buffered() {
             Some(mode) if mode != Mode::Reflink && self.source.attr.bytes > 0 => {
                 let is_hashed = self.context.options.verify != Verify::None;
-                self.plan(&self.facts()?, is_hashed).map(drop)
+                let facts = self.facts()?;
+                self.plan(&facts, is_hashed).map(drop)
             }
             _ => Ok(()),
         }

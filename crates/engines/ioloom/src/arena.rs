@@ -140,13 +140,34 @@ impl Arena {
         self.lend(charged).map(Some)
     }
 
-    /// Returns a buffer of at least `bytes`, after waiting for the budget if necessary. `holding`:
-    /// bytes charged for leases that the calling thread keeps while it waits.
+    /// Returns a buffer of at least `bytes`, after waiting for the budget if necessary, and for buffers in use
+    /// if the system refuses memory. `holding`: bytes charged for leases that the calling thread keeps while
+    /// it waits.
     pub(crate) fn lease(self: &Arc<Self>, bytes: u64, holding: u64) -> Result<Lease, NoBuffer> {
+        let charged = self.reserve(bytes, holding)?;
+        loop {
+            let buffer = self.buffer(charged);
+            if buffer.is_err() && self.budget.await_release(holding.saturating_add(charged)) {
+                continue;
+            }
+            // The last buffer in use may have come back between the attempt and the wait.
+            return self.lent_or_released(buffer.or_else(|_| self.buffer(charged)), charged);
+        }
+    }
+
+    /// Like [`Arena::lease`], for a thread that may hold other leases. Does not wait for buffers in use, because
+    /// they may be its own.
+    pub(crate) fn lease_or_fail(self: &Arc<Self>, bytes: u64) -> Result<Lease, NoBuffer> {
+        let charged = self.reserve(bytes, 0)?;
+        self.lend(charged)
+    }
+
+    /// Reserves bytes for a buffer, after waiting for the budget if necessary. Returns their number.
+    fn reserve(&self, bytes: u64, holding: u64) -> Result<u64, NoBuffer> {
         assert!(self.registered.is_none(), "a wait for registered buffers would have no waker");
         let charged = self.charge_for(bytes);
         match self.budget.reserve_holding(charged, holding) {
-            Reserve::Reserved => self.lend(charged),
+            Reserve::Reserved => Ok(charged),
             other => Err(NoBuffer::Budget(other)),
         }
     }
@@ -170,25 +191,35 @@ impl Arena {
     }
 
     fn lend(self: &Arc<Self>, charged: u64) -> Result<Lease, NoBuffer> {
-        let buffer = match self.pop(charged) {
-            Some(buffer) => buffer,
-            None => {
-                self.make_room();
-                // Free buffers of other sizes may be what takes the memory.
-                let made = self.make(charged as usize).or_else(|_| {
-                    self.free_all();
-                    self.make(charged as usize)
-                });
-                match made {
-                    Ok(buffer) => buffer,
-                    Err(error) => {
-                        self.budget.release(charged);
-                        return Err(NoBuffer::System(error));
-                    }
-                }
+        self.lent_or_released(self.buffer(charged), charged)
+    }
+
+    /// Returns a lease of the buffer, or releases the bytes that were reserved for it.
+    fn lent_or_released(
+        self: &Arc<Self>,
+        buffer: io::Result<Buffer>,
+        charged: u64,
+    ) -> Result<Lease, NoBuffer> {
+        match buffer {
+            Ok(buffer) => Ok(self.lent(buffer, charged)),
+            Err(error) => {
+                self.budget.release(charged);
+                Err(NoBuffer::System(error))
             }
-        };
-        Ok(self.lent(buffer, charged))
+        }
+    }
+
+    /// Returns a free buffer or a new one, for bytes that are reserved.
+    fn buffer(&self, charged: u64) -> io::Result<Buffer> {
+        if let Some(buffer) = self.pop(charged) {
+            return Ok(buffer);
+        }
+        self.make_room();
+        // Free buffers of other sizes may be what takes the memory.
+        self.make(charged as usize).or_else(|_| {
+            self.free_all();
+            self.make(charged as usize)
+        })
     }
 
     fn lent(self: &Arc<Self>, buffer: Buffer, charged: u64) -> Lease {
@@ -530,6 +561,25 @@ mod tests {
         assert!(matches!(arena.try_lease(1 << 60), Err(NoBuffer::System(_))));
         assert!(matches!(arena.lease(1 << 60, 0), Err(NoBuffer::System(_))));
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn a_buffer_that_the_system_refuses_waits_for_those_in_use() {
+        let budget = Arc::new(Budget::new(u64::MAX));
+        let arena = Arena::new(budget.clone(), Buffers::Pool, 8, u64::MAX);
+        let (in_use, held) = (arena.lease(5000, 0).unwrap(), arena.lease(5000, 0).unwrap());
+        let holding = held.charged();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| arena.lease(1 << 60, holding).is_err());
+            while !budget.is_waited_for() && !waits.is_finished() {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert!(!waits.is_finished(), "the buffer in use comes back");
+            drop(in_use);
+            assert!(waits.join().unwrap(), "all others are held by the thread that waits");
+        });
+        assert_eq!(budget.used(), holding);
     }
 
     #[test]

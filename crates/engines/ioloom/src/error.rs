@@ -326,7 +326,8 @@ impl<E: fmt::Display> fmt::Display for Error<E> {
             }
             Self::System { operation, source } => {
                 write!(f, "cannot {operation}: {}", reason(source))?;
-                if *operation == START_THREAD && source.kind() == io::ErrorKind::WouldBlock {
+                let kinds = [io::ErrorKind::WouldBlock, io::ErrorKind::OutOfMemory];
+                if *operation == START_THREAD && kinds.contains(&source.kind()) {
                     f.write_str(
                         "; use fewer threads, or raise the limits on address space and processes \
                          ('ulimit -v', 'ulimit -u')",

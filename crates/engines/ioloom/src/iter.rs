@@ -151,11 +151,11 @@ impl<T, E> Results<T, E> {
         }
     }
 
-    /// Reports whether the caller has seen the end.
-    pub(crate) fn has_ended(&self) -> bool {
+    /// Returns whether the caller has seen the end, and how many results it has taken.
+    pub(crate) fn seen(&self) -> (bool, u64) {
         match &self.received {
-            Received::Direct(incoming) => incoming.ended,
-            Received::InBox(incoming) => incoming.ended,
+            Received::Direct(incoming) => (incoming.ended, incoming.taken),
+            Received::InBox(incoming) => (incoming.ended, incoming.taken),
         }
     }
 }
@@ -187,6 +187,8 @@ pub(crate) struct Incoming<V, E> {
     order: Option<Early<V, E>>,
     /// Whether the caller has seen the end.
     ended: bool,
+    /// Results that the caller has taken.
+    taken: u64,
     cancel: Cancel,
     /// Each value in the channel may return retained bytes to the budget, and so may the caller
     /// while it is not in [`Results::next`].
@@ -211,7 +213,8 @@ impl<V, E> Incoming<V, E> {
             Early { results, next: 0, horizon }
         });
         let messages = Some(messages);
-        let incoming = Self { messages, order, ended: false, cancel, budget: budget.clone() };
+        let (ended, taken) = (false, 0);
+        let incoming = Self { messages, order, ended, taken, cancel, budget: budget.clone() };
         (Channel { send, budget }, incoming, horizon)
     }
 
@@ -278,9 +281,12 @@ impl<V, E> Incoming<V, E> {
     /// the value that it receives.
     fn next(&mut self) -> Option<Result<V, FileError<E>>> {
         let next = if self.order.is_some() { self.next_in_order() } else { self.next_ready() };
-        if next.is_none() {
-            self.ended = true;
-            self.messages = None;
+        match next {
+            Some(_) => self.taken += 1,
+            None => {
+                self.ended = true;
+                self.messages = None;
+            }
         }
         next
     }

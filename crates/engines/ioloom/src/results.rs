@@ -80,34 +80,36 @@ impl<F: FileFn + Send> Job<'_, F> {
         consume: impl FnOnce(&mut Results<F::Out, F::Error>) -> R,
     ) -> Result<Run<R, F::Error>, Error<F::Error>> {
         let partial = self.files.partial;
+        let files = self.files.input.len_until(self.files.files_max);
         let (channel, incoming, horizon) = self.connect::<H>();
         let mut results = receiving(incoming);
-        let (value, stopped, driven) = std::thread::scope(|scope| {
+        let (value, (ended, taken), driven) = std::thread::scope(|scope| {
             let engine = std::thread::Builder::new().name("ioloom-scope".to_owned());
             let engine =
                 engine.spawn_scoped(scope, move || self.execute_sending::<H>(&channel, horizon));
             let engine =
                 engine.map_err(|source| Error::System { operation: "start a thread", source })?;
             let value = consume(&mut results);
-            let stopped = !results.has_ended();
+            let seen = results.seen();
             // Ends the run; workers that wait to send, and the feeder, notice it.
             drop(results);
             match engine.join() {
-                Ok(driven) => Ok((value, stopped, driven)),
+                Ok(driven) => Ok((value, seen, driven)),
                 Err(payload) => std::panic::resume_unwind(payload),
             }
         })
         .map_err(Error::widen)?;
         let driven = driven.map_err(Error::widen)?;
-        // Its end cancels what is left, and may leave nothing.
-        let stopped = stopped && driven.executed.cancelled;
-        // The end of `consume` is not an early one.
-        let cancelled = !stopped && driven.executed.cancelled;
+        // The end of `consume` cancels the run, at a point that depends on the threads. So what the run left
+        // counts only if `consume` has seen its end.
+        let took_all = files == Some(taken);
+        let stopped = !took_all && (!ended || driven.executed.stopped);
+        let cancelled = !took_all && ended && driven.executed.cancelled;
         if cancelled && !partial {
             return Err(Error::Cancelled { files: driven.executed.files });
         }
-        let run = Ended::passed(driven, stopped).into_run(|_| value);
-        Ok(Run { cancelled, ..run })
+        let run = Ended::passed(driven).into_run(|_| value);
+        Ok(Run { stopped, cancelled, ..run })
     }
 
     /// Returns the first value, in the order of the input, for which `wanted` holds. The run ends
@@ -208,7 +210,7 @@ impl<F: FileFn> Job<'_, F> {
         if driven.executed.cancelled && !partial {
             return Err(Error::Cancelled { files: driven.executed.files });
         }
-        Ok(Ended::passed(driven, false).into_run(|locals| {
+        Ok(Ended::passed(driven).into_run(|locals| {
             let mut locals = locals.into_iter();
             let mut all = locals.next().unwrap_or_else(&init);
             locals.for_each(|local| merge(&mut all, local));
@@ -270,6 +272,8 @@ impl<F: FileFn> Job<'_, F> {
         count: usize,
     ) -> Result<Run<Vec<F::Out>, F::Error>, Error<F::Error>> {
         let sink = First { left: AtomicUsize::new(count), surplus: AtomicBool::new(false) };
+        let (input, files_max) = (&self.files.input, self.files.files_max);
+        let is_empty = files_max == Some(0) || input.len_until(files_max) == Some(0);
         let files = if count == 0 { self.files.take(0) } else { self.files };
         let in_order = files.order == Order::Input;
         let ended = Job { files, function: self.function }.execute::<H, _>(&sink)?;
@@ -280,7 +284,8 @@ impl<F: FileFn> Job<'_, F> {
             }
             H::list::<F::Out>(values)
         });
-        Ok(Run { stopped: run.stopped || sink.surplus.into_inner(), ..run })
+        let left = count == 0 && !is_empty;
+        Ok(Run { stopped: run.stopped || left || sink.surplus.into_inner(), ..run })
     }
 }
 

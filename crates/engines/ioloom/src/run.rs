@@ -35,7 +35,11 @@ pub struct Run<T, E = Infallible> {
     /// Whether the function or the caller stopped the run before the end of the input. A run that they stop
     /// at the last file of a list has not been stopped early. The end of a stream, or of a walk, may not be
     /// known yet at its last file; the run then counts as stopped. A value that was computed and not wanted by
-    /// `take_results` counts, too; in a `scope`, results that were ready and not taken do not.
+    /// `take_results` counts, too.
+    ///
+    /// A [`scope`](crate::Job::scope) is stopped by a caller that leaves results, even if they were ready: that
+    /// returns before it has taken one result for each file of a [`list`](crate::list()), or has seen the end
+    /// of the results of a stream or a walk.
     pub stopped: bool,
     /// Whether the run was cancelled, under [`Files::partial`](crate::Files::partial).
     pub cancelled: bool,
@@ -271,15 +275,14 @@ pub(crate) struct Ended<L, E> {
 }
 
 impl<L, E> Ended<L, E> {
-    /// A run that passed on its failures; its threads counted them. `stopped`: the caller ended it.
-    pub(crate) fn passed(driven: Driven<(L, u64)>, stopped: bool) -> Self {
+    /// A run that passed on its failures; its threads counted them.
+    pub(crate) fn passed(driven: Driven<(L, u64)>) -> Self {
         let Driven { executed, walked, cpus } = driven;
         let mut failed = 0;
         let executed = executed.map(|(local, count)| {
             failed += count;
             local
         });
-        let executed = Executed { stopped: executed.stopped || stopped, ..executed };
         Self { executed, errors: Vec::new(), failed, failed_at: Vec::new(), walked, cpus }
     }
 

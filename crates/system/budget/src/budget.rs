@@ -9,6 +9,10 @@
 //! consumer that runs concurrently, on values received from a channel, may still drop what it
 //! retains. Other threads of the user are unknown here, so a wait first allows them a grace period.
 //!
+//! The system may refuse memory for bytes that fit. A thread then waits for bytes of others
+//! ([`Budget::await_release`]), unless all of them wait, too. When it leaves, its bytes
+//! count as in use, so the others wait for it.
+//!
 //! Functions that run reserve in an order of their own ([`Budget::reserve_working`]). Only the first
 //! of them counts in `waiting`, which keeps new reads from taking the bytes that it needs: the others
 //! cannot use released bytes yet. A reservation above the limit does not count either, because it
@@ -237,6 +241,47 @@ impl Budget {
         outcome
     }
 
+    /// Waits until bytes come back, for a thread that the system refuses memory, and that holds `holding`
+    /// reserved bytes until it goes on. Returns false if it need not wait: all used bytes belong to threads
+    /// that wait, or to a user who has released none for the grace period, or the budget is closed.
+    #[cold]
+    pub fn await_release(&self, holding: u64) -> bool {
+        let mut queue = lock(&self.queue);
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        self.idle.fetch_add(holding, Ordering::SeqCst);
+        self.changed.notify_all();
+        fence(Ordering::SeqCst);
+        let (mut most, mut until) = (0, None);
+        let comes_back = loop {
+            let (used, retained) = (self.used(), self.retained());
+            if used < most {
+                break true;
+            }
+            most = used;
+            let active = used > retained + self.idle.load(Ordering::SeqCst);
+            let released = retained > 0 && self.releasers.load(Ordering::SeqCst) > 0;
+            if self.closed.load(Ordering::SeqCst) || (!active && retained == 0) {
+                break false;
+            }
+            if active || released {
+                queue = self.changed.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
+                continue;
+            }
+            let now = Instant::now();
+            let until = *until.get_or_insert(now + self.grace);
+            if now >= until {
+                break false;
+            }
+            let waited = self.changed.wait_timeout(queue, until - now);
+            queue = waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+        };
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.idle.fetch_sub(holding, Ordering::SeqCst);
+        // The bytes of this thread may come back now.
+        self.changed.notify_all();
+        comes_back
+    }
+
     /// Releases reserved bytes.
     #[inline]
     pub fn release(&self, bytes: u64) {
@@ -410,6 +455,29 @@ mod tests {
                 assert_eq!((early, served), (None, [Ok(large), Ok(3)]));
             });
             assert_eq!((budget.used(), budget.is_waited_for()), (0, false));
+        }
+    }
+
+    #[test]
+    fn a_user_has_a_grace_period_to_release_what_the_system_refuses() {
+        for (grace, released) in [(Duration::from_secs(60), true), (Duration::ZERO, false)] {
+            let budget = &Budget::with_grace(10, grace);
+            budget.charge_retained(4);
+            assert_eq!(budget.reserve(2), Reserve::Reserved);
+            std::thread::scope(|scope| {
+                let waits = scope.spawn(|| budget.await_release(2));
+                if released {
+                    while !budget.is_waited_for() && !waits.is_finished() {
+                        std::thread::yield_now();
+                    }
+                    std::thread::sleep(Duration::from_millis(20));
+                    assert!(!waits.is_finished());
+                    budget.release_retained(4);
+                }
+                let comes_back = waits.join().unwrap();
+                // A thread that is held up sees only that nothing is left to wait for.
+                assert!(comes_back == released || budget.retained() == 0);
+            });
         }
     }
 

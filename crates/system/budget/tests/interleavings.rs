@@ -86,6 +86,48 @@ fn waits_end_when_everything_is_retained_or_closed() {
 }
 
 #[test]
+fn a_thread_that_the_system_refuses_memory_waits_while_others_use_some() {
+    explore(|| {
+        let budget = Arc::new(Budget::new(10));
+        assert_eq!(budget.reserve(2), Reserve::Reserved);
+        assert_eq!(budget.reserve(3), Reserve::Reserved);
+        assert!(!budget.await_release(5), "all are its own");
+        let waiter = {
+            let budget = budget.clone();
+            thread::spawn(move || while budget.await_release(2) {})
+        };
+        budget.release(3);
+        // Also if the bytes came back before the wait.
+        waiter.join().unwrap();
+        assert_eq!((budget.used(), budget.is_waited_for()), (2, false));
+        budget.close();
+        assert!(!budget.await_release(0));
+    });
+}
+
+#[test]
+fn threads_that_the_system_refuses_memory_do_not_all_wait() {
+    explore(|| {
+        let budget = Arc::new(Budget::new(10));
+        assert_eq!(budget.reserve(5), Reserve::Reserved);
+        let waiters: Vec<_> = [2, 3]
+            .into_iter()
+            .map(|holding| {
+                let budget = budget.clone();
+                thread::spawn(move || {
+                    while budget.await_release(holding) {}
+                    budget.release(holding);
+                })
+            })
+            .collect();
+        for waiter in waiters {
+            waiter.join().unwrap();
+        }
+        assert_eq!((budget.used(), budget.is_waited_for()), (0, false));
+    });
+}
+
+#[test]
 fn parts_stay_within_the_window_while_its_limit_changes() {
     let case = || {
         let window = Arc::new(Window::new(3, 2));

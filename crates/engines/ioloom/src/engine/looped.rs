@@ -55,7 +55,7 @@ use super::ready::Ready;
 use super::work::{Work, Worker};
 use crate::arena::Lease;
 use crate::claim::Claim;
-use crate::fetch::{Cx, Fetch, Reaped, SHORT_FUNCTION_NS, Started, no_buffer};
+use crate::fetch::{Cx, Fetch, Reaped, SHORT_FUNCTION_NS, Started, no_buffer, try_lease};
 use crate::loaded::Loaded;
 use crate::source::{Item, Next};
 use crate::take::Take;
@@ -303,7 +303,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         let lease = match shared.first_bytes {
             0 => None,
             _ if spare.is_some() => spare,
-            bytes => match self.fetch.arena(shared).try_lease(bytes) {
+            bytes => match try_lease(shared, self.fetch.arena(shared), bytes) {
                 Ok(Some(lease)) => Some(lease),
                 Ok(None) => {
                     self.pending = Some(item);

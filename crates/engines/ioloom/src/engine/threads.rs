@@ -27,8 +27,9 @@ use ioloom_model::layout::{Driver, Role};
 use ioloom_model::{Method, ReadAhead, Tuned};
 use ioloom_observe::{Detail, GaugeSampler, ThreadReport, Usage, UsageDelta};
 use ioloom_sys::clock::monotonic_ns;
-use ioloom_sys::descriptor_table;
 use ioloom_sys::proc::{self, UsageOf};
+use ioloom_sys::{address_space, descriptor_table};
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -59,6 +60,24 @@ const PLACES_OF_OTHERS: u32 = 256;
 /// more threads pay for their switches.
 const NOWAIT_FREELY: u32 = 16;
 const NOWAIT_FILES_PER_WAIT: u64 = 1;
+
+/// Address space for the stack of a thread, and for what the program allocates besides buffers.
+const ADDRESSES_PER_THREAD: u64 = 16 << 20;
+/// Most address space that is left to buffers when a thread starts that the run can do without.
+const ADDRESSES_OF_BUFFERS: u64 = 64 << 20;
+/// Least address space with which any thread starts.
+const ADDRESSES_LEAST: u64 = 4 << 20;
+
+/// Returns whether another thread would take address space that buffers, or threads that run, are going to
+/// need. The program cannot go on if the system refuses memory for anything but those.
+fn lacks_addresses(shared: &Shared<'_>) -> bool {
+    let buffers = shared.plan.memory_bytes.saturating_sub(shared.budget.used());
+    let needed = match shared.fewer_threads {
+        true => ADDRESSES_PER_THREAD + buffers.min(ADDRESSES_OF_BUFFERS),
+        false => ADDRESSES_LEAST,
+    };
+    address_space::left_bytes().is_some_and(|left| left < needed)
+}
 
 /// Returns how many workers of `nowait` start while threads wait now and then, if `at_once` start in any case.
 fn nowait_freely(at_once: u32) -> u32 {
@@ -424,18 +443,27 @@ impl<'e, W: Work> Threads<'e, W> {
         handles: &mut Handles<'scope, W::Local>,
     ) {
         for number in numbers {
-            if self.shared.no_more_threads.load(Ordering::Relaxed) {
+            let shared = self.shared;
+            if shared.no_more_threads.load(Ordering::Relaxed) {
                 return;
             }
+            // The first one does all the work if no other can start.
+            let is_first = number == 0;
+            if !is_first && lacks_addresses(shared) {
+                if !shared.fewer_threads {
+                    let source = ErrorKind::OutOfMemory.into();
+                    return shared.fail(Error::System { operation: START_THREAD, source });
+                }
+                shared.no_more_threads.store(true, Ordering::Relaxed);
+                return shared.wake_resting();
+            }
             let role = self.roles[number];
-            let name = name_of(role, number);
-            let shared = self.shared;
             self.joins(role);
-            let builder = std::thread::Builder::new().name(name);
+            let builder = std::thread::Builder::new().name(name_of(role, number));
             let spawned = builder.spawn_scoped(scope, move || self.caught(number));
             match spawned {
                 Ok(handle) => handles.push(handle),
-                Err(_) if shared.fewer_threads && !handles.is_empty() => {
+                Err(_) if shared.fewer_threads && !is_first => {
                     return self.goes_without(role);
                 }
                 Err(source) => {

@@ -1,14 +1,16 @@
 //! Buffers for files, and the errors of files that get none.
 
 use super::interface::Cx;
-use crate::arena::{Lease, NoBuffer};
+use crate::arena::{Arena, Lease, NoBuffer};
 use crate::error::{Error, FileError, Operation};
 use crate::shared::Shared;
 use crate::source::Item;
 use ioloom_budget::Reserve;
+use ioloom_model::layout::Driver;
 use ioloom_model::units::{format_size, spell_size};
 use ioloom_model::{CallKind, Method};
 use ioloom_sys::buffer;
+use std::sync::Arc;
 
 /// Most bytes of the first read of a file whose size is not known.
 pub(crate) const FIRST_READ: u64 = 64 << 10;
@@ -16,16 +18,33 @@ pub(crate) const FIRST_READ: u64 = 64 << 10;
 /// Most files that the default plan has at once, in a large budget.
 const FILES_OF_DEFAULT: u64 = 768;
 
+/// Returns a buffer of `bytes`, or `None` if memory is short. If the system refuses memory, buffers in use may
+/// come back: so that is an error only in the schedule `roles`, where a thread that waits may be one that
+/// has to return them.
+pub(crate) fn try_lease(
+    shared: &Shared<'_>,
+    arena: &Arc<Arena>,
+    bytes: u64,
+) -> Result<Option<Lease>, NoBuffer> {
+    match arena.try_lease(bytes) {
+        Err(NoBuffer::System(_)) if shared.layout.driver != Driver::Queued => Ok(None),
+        other => other,
+    }
+}
+
 /// Returns a buffer of `bytes`, after waiting for memory if necessary. The wait is timed
-/// separately. `holding`: bytes charged for files that this thread has parked.
+/// separately. `holding`: bytes charged for files that this thread has parked. A thread that may not wait can
+/// hold others, so it does not wait for buffers in use if the system refuses memory.
 pub(crate) fn lease_waiting<S>(
     cx: &mut Cx<'_, '_>,
     item: &Item<'_, S>,
     bytes: u64,
     holding: u64,
 ) -> Result<Lease, FileError> {
-    if let Ok(Some(lease)) = cx.shared.arena.try_lease(bytes) {
-        return Ok(lease);
+    match try_lease(cx.shared, &cx.shared.arena, bytes) {
+        Ok(Some(lease)) => return Ok(lease),
+        Ok(None) => {}
+        Err(none) => return Err(no_buffer(cx.shared, item, bytes, none)),
     }
     if cx.shared.unbounded() {
         let reason = full_of_window(cx.shared, item.index);
@@ -37,8 +56,11 @@ pub(crate) fn lease_waiting<S>(
             reason,
         ));
     }
-    let arena = &cx.shared.arena;
-    let lease = cx.meter.waiting(CallKind::Memory, item.index, || arena.lease(bytes, holding));
+    let (arena, may_wait) = (&cx.shared.arena, cx.may_wait);
+    let lease = cx.meter.waiting(CallKind::Memory, item.index, || match may_wait {
+        true => arena.lease(bytes, holding),
+        false => arena.lease_or_fail(bytes),
+    });
     lease.map_err(|none| no_buffer(cx.shared, item, bytes, none))
 }
 

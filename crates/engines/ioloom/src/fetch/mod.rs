@@ -21,7 +21,7 @@ mod progress;
 mod ring;
 
 pub(crate) use interface::{Cx, Fetch, Reaped, SHORT_FUNCTION_NS, Started};
-pub(crate) use lease::{FIRST_READ, full_of_window, no_buffer};
+pub(crate) use lease::{FIRST_READ, full_of_window, no_buffer, try_lease};
 pub(crate) use missed::Missed;
 pub(crate) use ring::REGISTERED_BYTES;
 

@@ -253,8 +253,8 @@ impl<'p, S> Fetch<'p, S> for NowaitWindow<'p, S> {
         if (wait && out.is_empty() || self.missed.len() >= self.window)
             && let Some(Missed { item, file, lease, progress }) = self.missed.pop_front()
         {
-            // If more are queued, park the file instead of waiting.
-            cx.may_wait &= wait && self.missed.is_empty();
+            // If more are queued or have their buffers, park the file instead of waiting.
+            cx.may_wait &= wait && self.missed.is_empty() && out.is_empty();
             // The blocking read of a miss is timed as the wait for its completion.
             let parked = &mut self.parked;
             out.extend(finish_missed(cx, item, file, lease, progress, parked).came());

@@ -2,7 +2,7 @@
 
 use super::after_read::{Full, Larger, complete, ended, full, outgrown, take_over};
 use super::interface::{Cx, Reaped, Started};
-use super::lease::lease_waiting;
+use super::lease::{lease_waiting, try_lease};
 use super::opening::failed_on;
 use super::piece::{PieceProgress, READ_MAX, is_end_here, piece_limit};
 use crate::arena::Lease;
@@ -46,7 +46,7 @@ pub(crate) fn unpark<'p, S>(
     direct: bool,
 ) {
     let Some(Waiting { item, file, lease, progress, size }) = parked.pop_front() else { return };
-    let larger = match cx.shared.arena.try_lease(size) {
+    let larger = match try_lease(cx.shared, &cx.shared.arena, size) {
         Ok(None) if !wait => {
             parked.push_front(Waiting { item, file, lease, progress, size });
             return;
@@ -112,7 +112,7 @@ pub(crate) fn read_on<'p, S>(
                 Ok(Full::End) => return ended(cx, item, file, lease, progress),
                 Err(error) => return Started::Failed(error),
             };
-            let larger = match cx.shared.arena.try_lease(size) {
+            let larger = match try_lease(cx.shared, &cx.shared.arena, size) {
                 Ok(Some(larger)) => Ok(larger),
                 Ok(None) if grown => return Started::Failed(outgrown(&item)),
                 Ok(None) if !cx.may_wait && !cx.shared.unbounded() => {

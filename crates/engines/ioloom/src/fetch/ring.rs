@@ -8,7 +8,7 @@
 
 use super::after_read::{Full, Larger, complete, ended, full, next_piece, outgrown, take_over};
 use super::interface::{Cx, Fetch, Reaped, Started};
-use super::lease::{lease_waiting, no_buffer};
+use super::lease::{lease_waiting, no_buffer, try_lease};
 use super::opening::{NotOpen, Opened, ask_first, begin, failed_on, first_lease, open, size_of};
 use super::piece::{Begun, PieceProgress, READ_MAX, is_end, is_end_here, piece_limit};
 use super::pread;
@@ -88,8 +88,12 @@ impl<S> Rings<'_, S> {
         let method = shared.plan.method;
         let mut ring = Ring::new(window).map_err(|e| {
             let (plan, reason) = (shared.plan, reason(&e));
+            let advice = match e.kind() {
+                io::ErrorKind::OutOfMemory => "; raise the limit of locked memory (ulimit -l)",
+                _ => "",
+            };
             Error::Refused(format!(
-                "{plan}: cannot create an io_uring (SINGLE_ISSUER, DEFER_TASKRUN): {reason}"
+                "{plan}: cannot create an io_uring (SINGLE_ISSUER, DEFER_TASKRUN): {reason}{advice}"
             ))
         })?;
         let registered = (method == Method::UringRegistered)
@@ -150,7 +154,15 @@ fn register(ring: &mut Ring, shared: &Shared<'_>, window: u32) -> Result<Registe
             ioloom_model::units::format_size(total)
         )));
     }
-    let mut buffers: Vec<Buffer> = (0..window).map(|_| Buffer::new(bytes)).collect();
+    let made: io::Result<Vec<Buffer>> = (0..window).map(|_| Buffer::try_new(bytes)).collect();
+    let mut buffers = made.map_err(|e| {
+        Error::Refused(format!(
+            "{}: cannot allocate {} of registered buffers: {}; use a smaller window",
+            shared.plan,
+            ioloom_model::units::format_size(total),
+            reason(&e)
+        ))
+    })?;
     ring.register(&mut buffers).map_err(|e| {
         Error::Refused(format!(
             "{}: cannot register {} of buffers: {}; raise the limit of locked memory (ulimit -l) \
@@ -167,6 +179,12 @@ impl<'p, S> Rings<'p, S> {
     /// Reports whether one more piece fits.
     pub(crate) fn has_room(&self) -> bool {
         self.in_flight() < self.jobs.len()
+    }
+
+    /// Returns the bytes charged for jobs that wait for memory or for a descriptor.
+    fn held(&self) -> u64 {
+        let parked = self.parked.iter().map(|parked| &parked.job);
+        parked.chain(&self.unopened).map(|job| job.lease.held()).sum()
     }
 
     /// Moves the jobs that wait for memory to the queue of another method. Those that have grown stay:
@@ -332,14 +350,13 @@ impl<'p, S> Rings<'p, S> {
         while let Some(Parked { mut job, file, larger: Larger { bytes, grown } }) =
             self.parked.pop_front()
         {
-            let larger = match cx.shared.arena.try_lease(bytes) {
+            let larger = match try_lease(cx.shared, &cx.shared.arena, bytes) {
                 Ok(None) if grown => Err(outgrown(&job.item)),
                 Ok(None)
                     if cx.shared.unbounded()
                         || (may_wait && self.ring.in_flight() == 0 && out.is_empty()) =>
                 {
-                    let parked: u64 = self.parked.iter().map(|p| p.job.lease.held()).sum();
-                    let holding = job.lease.held() + parked;
+                    let holding = job.lease.held() + self.held();
                     lease_waiting(cx, &job.item, bytes, holding)
                 }
                 Ok(None) => {
@@ -448,7 +465,7 @@ impl<'p, S> Fetch<'p, S> for Rings<'p, S> {
     }
 
     fn holding(&self) -> u64 {
-        self.parked.iter().map(|parked| parked.job.lease.held()).sum()
+        self.held()
     }
 
     fn arena<'a>(&'a self, shared: &'a Shared<'_>) -> &'a Arc<Arena> {

@@ -189,12 +189,17 @@ fn a_ring_that_is_dropped_cancels_what_was_not_submitted() {
     fault::set("");
 }
 
-/// A reader whose first buffer cannot be allocated reports the file instead of waiting for memory.
+/// A reader whose first buffer cannot be allocated reports the file instead of waiting for memory, and so do
+/// threads that would otherwise wait for each other.
 fn files_without_a_buffer_fail_in_a_team(paths: &[std::path::PathBuf]) {
     const ENOMEM: i32 = 12;
     let all: Vec<String> = (1..=400).map(|n| format!("mmap:{n}:{ENOMEM}")).collect();
-    for text in ["read/roles:r=1,c=1,w=2/buffers=fresh", "read/roles:r=0,h=1,c=0,w=2/buffers=fresh"]
-    {
+    for text in [
+        "read/roles:r=1,c=1,w=2/buffers=fresh",
+        "read/roles:r=0,h=1,c=0,w=2/buffers=fresh",
+        "read/threads:n=2/buffers=fresh",
+        "read/window:l=4,p=2/buffers=fresh",
+    ] {
         fault::set(&all.join(","));
         let got = run(list(paths), plan(text)).unwrap();
         fault::set("");

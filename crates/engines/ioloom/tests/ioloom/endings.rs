@@ -1,7 +1,7 @@
 //! How a run ends: complete, cancelled, with an error of the function, or with a panic.
 
 use crate::support::{NEVER, guarded, make, plan, roots};
-use ioloom::{Cancel, Cause, Error, FileError, OnError};
+use ioloom::{Cancel, Cause, Error, FileError, OnError, Order};
 use std::cell::RefCell;
 use std::error::Error as _;
 use std::fs;
@@ -60,6 +60,36 @@ fn a_scope_that_ends_by_itself_is_no_cancelled_run() {
     }
 }
 
+/// However far the run is when the caller leaves.
+#[test]
+fn a_scope_is_stopped_by_a_caller_that_leaves_results() {
+    let (_dir, paths) = make(&roots()[0], &[10; 20]);
+    for order in [Order::Any, Order::Input] {
+        for (is_list, count, stopped) in
+            [(true, 20, false), (true, 19, true), (false, 20, true), (false, 21, false)]
+        {
+            let files = match is_list {
+                true => ioloom::list(&paths),
+                false => ioloom::files(paths.clone()),
+            };
+            let processed = AtomicUsize::new(0);
+            let job = files.order(order).map(|_| processed.fetch_add(1, Ordering::SeqCst));
+            let run = job.scope(|results| {
+                let taken = results.take(count).count();
+                // The other results are then ready, and the end of the stream is known.
+                while processed.load(Ordering::SeqCst) < 20 {
+                    std::thread::yield_now();
+                }
+                std::thread::sleep(Duration::from_millis(20));
+                taken
+            });
+            let run = run.unwrap();
+            let seen = (run.value, run.stopped, run.cancelled);
+            assert_eq!(seen, (count.min(20), stopped, false), "{order:?} {is_list}");
+        }
+    }
+}
+
 #[test]
 fn a_run_that_the_last_file_stops_has_left_nothing() {
     let (_dir, paths) = make(&roots()[0], &[10; 4]);
@@ -75,6 +105,19 @@ fn a_run_that_the_last_file_stops_has_left_nothing() {
             let run = files().map(|f| f.len()).take_results(count).unwrap();
             assert_eq!((run.value.len(), run.stopped), (count, stopped), "{count} and {more}");
         }
+    }
+}
+
+#[test]
+fn a_run_of_which_no_result_is_wanted_leaves_what_there_is() {
+    let (_dir, paths) = make(&roots()[0], &[10; 2]);
+    for (count, stopped) in [(0, false), (2, true)] {
+        let run = ioloom::list(&paths[..count]).map(|f| f.len()).take_results(0).unwrap();
+        assert_eq!((run.value.len(), run.stopped), (0, stopped), "{count}");
+    }
+    for (most, stopped) in [(0, false), (1, true)] {
+        let files = ioloom::files(paths.clone()).take(most);
+        assert_eq!(files.map(|f| f.len()).take_results(0).unwrap().stopped, stopped, "{most}");
     }
 }
 

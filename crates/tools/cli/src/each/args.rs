@@ -210,7 +210,8 @@ pub(crate) struct EachArgs {
     ///
     /// Files of a directory are then sorted by path. While more than 16 MiB of lines wait for an
     /// earlier file, no further files are taken. Lines of objects wait without a limit, and so do
-    /// those of plans that read all files ahead.
+    /// those of plans that read all files ahead. After an interrupt, files that were not done have
+    /// no line, also between others that have one.
     #[arg(long, requires = "per_file", conflicts_with = "exec")]
     pub(crate) ordered: bool,
 

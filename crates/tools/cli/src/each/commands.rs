@@ -8,6 +8,7 @@
 //! Such a group is in the background, so the system stops a command that reads from the terminal. It
 //! would wait for ever, and is killed with an error.
 
+use super::spool::Collector;
 use crate::exit::{Exit, Failure};
 use crate::interrupt;
 use ioloom_failure::{is_out_of_descriptors, reason};
@@ -34,6 +35,17 @@ const ATTEMPTS_ALONE: u32 = 50;
 pub(super) const WANTS_TERMINAL: &str =
     "it uses the terminal, which commands of --exec share; use 'xargs -o' for it";
 
+/// Reports whether a command could not be started for want of what others return when they end: descriptors,
+/// processes or threads.
+fn is_short(error: &io::Error) -> bool {
+    is_out_of_descriptors(error) || is_out_of_processes(error)
+}
+
+/// Reports whether the system refused a process or a thread because of a limit on their number.
+pub(super) fn is_out_of_processes(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
+}
+
 /// The commands that are running.
 #[derive(Debug, Default)]
 pub(super) struct Commands {
@@ -44,52 +56,88 @@ pub(super) struct Commands {
     running: Mutex<BTreeSet<u32>>,
     /// Threads in a first attempt to start a command.
     starting: AtomicU64,
+    /// Whether the last attempts to start a command were in vain.
+    gave_up: AtomicBool,
     /// Held by the thread that tries again.
     again: Mutex<()>,
+    /// When a command was started last.
+    last_start: Mutex<Option<Instant>>,
     /// A command has ended.
     end: Condvar,
 }
 
 impl Commands {
-    /// Starts a command as the leader of its own process group. If descriptors are missing, it waits
-    /// until others have ended or are started.
-    pub(super) fn start(&self, command: &mut Command) -> io::Result<Child> {
+    /// Starts a command as the leader of its own process group, and a thread that collects its output. If
+    /// descriptors or processes are missing, it waits until others have ended or are started.
+    pub(super) fn start(self: &Arc<Self>, command: &mut Command) -> io::Result<(Child, Collector)> {
         with_first_limit(command);
-        self.starting.fetch_add(1, Ordering::SeqCst);
-        let first = self.attempt(command);
-        self.starting.fetch_sub(1, Ordering::SeqCst);
-        match first {
-            Err(error) if is_out_of_descriptors(&error) => self.start_again(command),
-            started => started,
-        }
+        self.persist(|| self.attempt(command))
     }
 
-    /// Tries again, one thread at a time, so that threads do not take descriptors from each other.
-    /// Gives up after some attempts during which nothing else ran that could return descriptors.
-    fn start_again(&self, command: &mut Command) -> io::Result<Child> {
-        let _only = self.again.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut alone = 0;
-        loop {
-            let is_alone = self.starting.load(Ordering::SeqCst) == 0 && self.running().is_empty();
-            match self.attempt(command) {
-                Err(error) if is_out_of_descriptors(&error) && alone < ATTEMPTS_ALONE => {
-                    alone += u32::from(is_alone);
-                    let running = self.running();
-                    drop(self.end.wait_timeout(running, PAUSE));
-                }
-                started => return started,
+    fn persist<T>(&self, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        self.starting.fetch_add(1, Ordering::SeqCst);
+        let first = attempt();
+        self.starting.fetch_sub(1, Ordering::SeqCst);
+        match first {
+            Err(error) if is_short(&error) => self.try_again(attempt),
+            started => {
+                self.gave_up.store(false, Ordering::Relaxed);
+                started
             }
         }
     }
 
-    fn attempt(&self, command: &mut Command) -> io::Result<Child> {
+    /// Tries again, one thread at a time, so that threads do not take from each other what is missing.
+    /// Gives up after some attempts during which nothing else ran that could return it; later commands then
+    /// make one attempt, until one is started.
+    fn try_again<T>(&self, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        let _only = self.again.lock().unwrap_or_else(PoisonError::into_inner);
+        let attempts = if self.gave_up.load(Ordering::Relaxed) { 0 } else { ATTEMPTS_ALONE };
+        let mut alone = 0;
+        loop {
+            let is_alone = self.starting.load(Ordering::SeqCst) == 0 && self.running().is_empty();
+            let result = attempt();
+            let lacks = result.as_ref().is_err_and(is_short);
+            if !lacks || (is_alone && alone >= attempts) {
+                self.gave_up.store(lacks, Ordering::Relaxed);
+                return result;
+            }
+            alone += u32::from(is_alone);
+            let running = self.running();
+            drop(self.end.wait_timeout(running, PAUSE));
+        }
+    }
+
+    fn attempt(self: &Arc<Self>, command: &mut Command) -> io::Result<(Child, Collector)> {
         let interrupted = self.interrupted.read().unwrap_or_else(PoisonError::into_inner);
         if *interrupted {
             return Err(io::Error::other("the run was interrupted"));
         }
-        let child = command.process_group(0).spawn()?;
+        // First, because a command that has begun cannot be tried again.
+        let commands = Arc::clone(self);
+        let collector = Collector::start(move || commands.last_start())?;
+        let child = command.process_group(0).spawn();
+        *self.last_start.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        let mut child = match child {
+            Ok(child) => child,
+            Err(error) => {
+                // Its thread may be the one that is too many.
+                let _ = collector.finish();
+                return Err(error);
+            }
+        };
+        if let Some(stdout) = child.stdout.take() {
+            collector.collect(stdout);
+        }
         self.running().insert(child.id());
-        Ok(child)
+        Ok((child, collector))
+    }
+
+    /// Waits until the commands that are being started have started, and returns when the last one did. Until
+    /// its program runs, a new process has copies of the pipes of commands that are started at the same time.
+    pub(super) fn last_start(&self) -> Option<Instant> {
+        let _none_starts = self.interrupted.write().unwrap_or_else(PoisonError::into_inner);
+        *self.last_start.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until the command has ended. From here on it gets no more signals. One that wants the
@@ -200,5 +248,49 @@ impl Commands {
 
     fn running(&self) -> MutexGuard<'_, BTreeSet<u32>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_is_being_started_is_waited_for() {
+        let commands = Arc::new(Commands::default());
+        assert_eq!(commands.last_start(), None);
+        let (mut child, _) = commands.start(&mut Command::new("true")).unwrap();
+        let first = commands.last_start().unwrap();
+        assert!(commands.wait(&mut child).0.unwrap().success());
+        let starting = commands.interrupted.read().unwrap();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| commands.last_start());
+            std::thread::sleep(PAUSE);
+            assert!(!waits.is_finished());
+            drop(starting);
+            assert_eq!(waits.join().unwrap(), Some(first));
+        });
+    }
+
+    #[test]
+    fn what_others_return_is_waited_for() {
+        const EAGAIN: i32 = 11;
+        const EMFILE: i32 = 24;
+        const ENOENT: i32 = 2;
+        let commands = Commands::default();
+        let attempts = |errno: i32, most: u32| {
+            let mut made = 0;
+            let started = commands.persist(|| {
+                made += 1;
+                if made < most { Err(io::Error::from_raw_os_error(errno)) } else { Ok(()) }
+            });
+            (started.is_ok(), made)
+        };
+        assert_eq!(attempts(EAGAIN, 5), (true, 5));
+        assert_eq!(attempts(EMFILE, 5), (true, 5));
+        assert_eq!(attempts(ENOENT, 5), (false, 1));
+        // Nothing else runs that could end.
+        assert_eq!(attempts(EAGAIN, u32::MAX), (false, ATTEMPTS_ALONE + 2));
+        assert_eq!(attempts(EAGAIN, u32::MAX), (false, 2));
     }
 }

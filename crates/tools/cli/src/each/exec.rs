@@ -10,7 +10,7 @@
 //! leaves, all commands still run. A command gets contents until it ends; if a program in the
 //! background keeps its input open, the rest is lost, with a warning.
 
-use super::commands::{Commands, WANTS_TERMINAL};
+use super::commands::{Commands, WANTS_TERMINAL, is_out_of_processes};
 use super::spool::{Collector, Spool};
 use crate::exit::Failure;
 use crate::slow_reader;
@@ -28,13 +28,17 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Descriptors of the program itself: standard streams, signals, the walk.
 const OWN_DESCRIPTORS: u64 = 10;
 
 /// Time between two looks whether a command that reads nothing has ended.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// What to do if no command can be started although no other one runs.
+const FEWER_PROCESSES: &str =
+    "run fewer commands at once with -j, or raise the limit on processes (ulimit -u)";
 
 /// Shells, whose option `-c` takes code.
 const SHELLS: [&[u8]; 5] = [b"sh", b"bash", b"dash", b"zsh", b"ksh"];
@@ -139,18 +143,16 @@ impl Exec {
         let mut command = Command::new(program);
         command.args(words).stdin(stdin).stdout(Stdio::piped());
         let commands = Arc::clone(&self.commands);
-        let mut child = commands.start(&mut command);
         let (mut stdin, mut printed) = (None, None);
+        let mut child = commands.start(&mut command).map(|(child, collector)| {
+            printed = Some(collector);
+            child
+        });
         if let Ok(started) = &mut child {
             stdin = started.stdin.take();
-            let made = stdin.as_ref().map_or(Ok(()), stream::never_block);
-            let stdout = started.stdout.take();
-            match made.and_then(|()| stdout.map(Collector::start).transpose()) {
-                Ok(thread) => printed = thread,
-                Err(error) => {
-                    commands.kill(started);
-                    child = Err(error);
-                }
+            if let Err(error) = stdin.as_ref().map_or(Ok(()), stream::never_block) {
+                commands.kill(started);
+                child = Err(error);
             }
         }
         let (to_stderr, child) = (self.to_stderr, Some(child));
@@ -164,7 +166,8 @@ impl Running {
     /// Writes bytes to the program's standard input. A program may stop reading early.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<(), FnError> {
         let (Some(stdin), Some(Ok(child))) = (&self.stdin, &self.child) else { return Ok(()) };
-        let taken = waiting_for_child(|| pass(bytes, stdin, child));
+        let last_start = || self.commands.last_start();
+        let taken = waiting_for_child(|| pass(bytes, stdin, child, last_start));
         let taken = taken.map_err(|e| format!("cannot write to {}: {}", self.name, reason(&e)))?;
         if taken == Passed::CutOff {
             self.cut_off.fetch_add(1, Ordering::Relaxed);
@@ -181,6 +184,10 @@ impl Running {
         let name = &self.name;
         let child = match self.child.as_mut() {
             Some(Ok(child)) => child,
+            Some(Err(e)) if is_out_of_processes(e) => {
+                let text = format!("cannot run {name}: {}; {FEWER_PROCESSES}", reason(e));
+                return Err(text.into());
+            }
             Some(Err(e)) => return Err(format!("cannot run {name}: {}", reason(e)).into()),
             None => return Err(format!("{name} has already ended").into()),
         };
@@ -251,18 +258,27 @@ enum Passed {
     CutOff,
 }
 
-/// Writes bytes to the input of a program, a pipe that never blocks.
-fn pass(mut bytes: &[u8], stdin: &ChildStdin, child: &Child) -> io::Result<Passed> {
-    let mut ended = false;
+/// Writes bytes to the input of a program, a pipe that never blocks. `last_start` waits until the commands
+/// that are being started have started.
+fn pass(
+    mut bytes: &[u8],
+    stdin: &ChildStdin,
+    child: &Child,
+    last_start: impl Fn() -> Option<Instant>,
+) -> io::Result<Passed> {
+    let mut looks = 0;
     while !bytes.is_empty() {
         match stream::write(stdin, bytes) {
             Ok(written) => bytes = &bytes[written..],
             Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(Passed::Unwanted),
-            Err(e) if stream::would_block(&e) && ended => return Ok(Passed::CutOff),
+            Err(e) if stream::would_block(&e) && looks == 2 => return Ok(Passed::CutOff),
             Err(e) if stream::would_block(&e) => match ended_by_now(child.id())? {
-                // The pipe may have been closed since, or a command that is just being started holds it open.
+                // The pipe may have been closed since. A command that is just being started holds it open, too.
                 Some(Waited::Ended) => {
-                    ended = true;
+                    if looks == 1 {
+                        last_start();
+                    }
+                    looks += 1;
                     stream::wait(stdin, Ready::Write, LOOK)?;
                 }
                 Some(Waited::WantsTerminal) => return Err(io::Error::other(WANTS_TERMINAL)),

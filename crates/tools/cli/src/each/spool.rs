@@ -2,7 +2,9 @@
 //!
 //! A thread reads until the output ends. Programs that the command left in the background can hold
 //! the pipe open for ever, so once the command has ended, the thread waits only [`LINGER`] for the end
-//! of the output. Cost: a thread for each running command.
+//! of the output. A command that another thread is starting has a copy of the pipe, too, until its program runs:
+//! if the output is still open after that time, the thread waits until all such commands have started, and
+//! [`LINGER`] from then. Cost: a thread for each running command.
 
 use ioloom_failure::{quoted, reason};
 use ioloom_sys::stream::{self, Ready};
@@ -11,6 +13,7 @@ use std::io::{self, Read, Seek, Write};
 use std::process::ChildStdout;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -27,7 +30,7 @@ const LINGER: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The output of a program that has ended.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Spool {
     first: Vec<u8>,
     /// What follows.
@@ -39,16 +42,26 @@ pub(super) struct Spool {
 }
 
 /// A thread that reads the output of a program.
+#[derive(Debug)]
 pub(super) struct Collector {
     thread: JoinHandle<io::Result<Spool>>,
+    /// Passes the output to the thread.
+    output: Sender<ChildStdout>,
     ended: Arc<AtomicBool>,
 }
 
 impl Collector {
-    pub(super) fn start(mut stdout: ChildStdout) -> io::Result<Self> {
+    /// Starts a thread, which waits for an output. `last_start` waits until the commands that are being started
+    /// have started, and returns when the last one did.
+    pub(super) fn start(
+        last_start: impl FnOnce() -> Option<Instant> + Send + 'static,
+    ) -> io::Result<Self> {
+        let (output, outputs) = channel::<ChildStdout>();
         let ended = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&ended);
+        let mut last_start = Some(last_start);
         let read = move || {
+            let Ok(mut stdout) = outputs.recv() else { return Ok(Spool::default()) };
             let (mut all, mut buffer, mut left) = (Spool::default(), vec![0; 64 << 10], LEFT_BYTES);
             let mut until: Option<Instant> = None;
             loop {
@@ -61,7 +74,10 @@ impl Collector {
                 let most = until.map_or(LOOK, rest);
                 if !stream::wait(&stdout, Ready::Read, most)? {
                     if over && most.is_zero() {
-                        return Ok(Spool { is_open: true, ..all });
+                        let Some(last_start) = last_start.take() else {
+                            return Ok(Spool { is_open: true, ..all });
+                        };
+                        until = last_start().map(|at| at + LINGER).or(until);
                     }
                     continue;
                 }
@@ -78,7 +94,13 @@ impl Collector {
                 }
             }
         };
-        Builder::new().spawn(read).map(|thread| Self { thread, ended })
+        Builder::new().spawn(read).map(|thread| Self { thread, output, ended })
+    }
+
+    /// Reads this output.
+    pub(super) fn collect(&self, stdout: ChildStdout) {
+        // The thread ends only after an output.
+        let _ = self.output.send(stdout);
     }
 
     /// Ends the thread soon.
@@ -86,11 +108,13 @@ impl Collector {
         self.ended.store(true, Ordering::Release);
     }
 
-    /// Returns the output. The program has ended.
+    /// Returns the output. The program has ended, or was not started.
     pub(super) fn finish(self) -> io::Result<Spool> {
         self.abandon();
+        let Self { thread, output, .. } = self;
+        drop(output);
         let panicked = |_| io::Error::other("the thread that reads it panicked");
-        self.thread.join().map_err(panicked)?
+        thread.join().map_err(panicked)?
     }
 }
 
@@ -130,5 +154,35 @@ impl Spool {
         let Some(rest) = &mut self.rest else { return Ok(()) };
         rest.rewind()?;
         io::copy(rest, out).map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::OwnedFd;
+
+    #[test]
+    fn a_command_that_is_being_started_is_not_one_in_the_background() {
+        let (output, copy) = io::pipe().unwrap();
+        let starts = move || {
+            std::thread::sleep(LINGER);
+            drop(copy);
+            Some(Instant::now())
+        };
+        let collector = Collector::start(starts).unwrap();
+        collector.collect(OwnedFd::from(output).into());
+        assert!(!collector.finish().unwrap().is_open);
+    }
+
+    #[test]
+    fn output_that_stays_open_is_given_up() {
+        for last in [None, Some(Instant::now())] {
+            let (output, held) = io::pipe().unwrap();
+            let collector = Collector::start(move || last).unwrap();
+            collector.collect(OwnedFd::from(output).into());
+            assert!(collector.finish().unwrap().is_open);
+            drop(held);
+        }
     }
 }

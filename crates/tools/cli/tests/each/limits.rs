@@ -166,7 +166,9 @@ fn a_small_address_space_neither_ends_the_program_nor_loses_files() {
     let least = (20_000..1_000_000).step_by(4000).find(starts).unwrap();
     for dir in ["mid", "tiny"] {
         let expected = place.each(&[dir, "--json"]).ended(0).json()["digest"].clone();
-        for method in [&[][..], &["--method", "uring"], &["--method", "direct"]] {
+        for method in
+            [&[][..], &["--method", "uring"], &["--method", "direct"], &["--threads", "32"]]
+        {
             for more in [20_000, 40_000, 80_000, 160_000] {
                 let kib = least + more;
                 let args = [&[dir, "--json"], method].concat();
@@ -181,4 +183,8 @@ fn a_small_address_space_neither_ends_the_program_nor_loses_files() {
             }
         }
     }
+    // One buffer exceeds it.
+    let plan = "uring:registered/threads:n=1/chunk=1GiB,memory=2GiB";
+    let limit = format!("-v {}", least + 160_000);
+    after(&place, &limit, &["tiny", "--plan", plan]).ended(3).one_error(&[": cannot "]);
 }

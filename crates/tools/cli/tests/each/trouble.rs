@@ -488,34 +488,61 @@ fn a_file_cut_while_it_is_mapped_is_one_error() {
     ran.one_error(&["'t/to-be-cut'", "truncated"]);
 }
 
-/// A limit on processes binds only plain users.
-#[test]
-fn a_process_without_threads_is_one_error_or_a_result() {
+/// Makes the files of a plain user. Returns false if the test cannot switch to that user.
+fn of_plain_user(place: &Workspace, files: u32) -> bool {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
         println!("skipped: not root, so the test cannot switch users");
-        return;
+        return false;
     }
-    let place = fresh();
     let program = place.at("ioloom");
     // Another process copies the program, so that no child of another test has it open for writing.
     assert!(Command::new("cp").arg(PROGRAM).arg(&program).status().unwrap().success());
     fs::create_dir(place.at("t")).unwrap();
-    fs::write(place.at("t/a"), "a").unwrap();
+    (0..files).for_each(|n| fs::write(place.at(format!("t/{n}")), "a\n").unwrap());
     fs::set_permissions(place.at("."), PermissionsExt::from_mode(0o755)).unwrap();
-    // No other user has this number, so nothing else counts.
+    true
+}
+
+/// Runs `each t` with a limit on processes, which binds only plain users. No other one has the number `user`,
+/// so nothing else counts.
+fn with_processes(place: &Workspace, user: u32, most: u32, words: &str) -> ProcessOutput {
+    let program = place.at("ioloom");
+    let limited = format!("ulimit -u {most}; exec {} each t {words}", program.display());
+    let user = user.to_string();
+    let mut command = place.command("setpriv");
+    command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "bash", "-c"]);
+    ProcessOutput::from(command.arg(limited).output().unwrap())
+}
+
+#[test]
+fn a_process_without_threads_is_one_error_or_a_result() {
+    let place = fresh();
+    if !of_plain_user(&place, 1) {
+        return;
+    }
     let user = 61_000 + std::process::id() % 1_000;
     for most in 1..7 {
         for words in ["", "--per-file", "--method mmap", "--exec true -j2"] {
-            let limited = format!("ulimit -u {most}; exec {} each t {words}", program.display());
-            let user = user.to_string();
-            let mut command = place.command("setpriv");
-            command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "bash", "-c"]);
-            let ran = ProcessOutput::from(command.arg(limited).output().unwrap());
+            let ran = with_processes(&place, user, most, words);
             assert!(matches!(ran.code, Some(0..=3)), "{most} {words}: {ran:?}");
             assert!(!ran.err.contains("panicked"), "{most} {words}: {}", ran.err);
             let is_limited = ran.err.contains("cannot start a");
             assert!(is_limited || most > 1, "the limit has no effect on '{words}': {}", ran.err);
         }
+    }
+}
+
+/// The workers leave too few processes for eight commands at once.
+#[test]
+fn a_command_waits_for_the_processes_of_others() {
+    let place = fresh();
+    if !of_plain_user(&place, 200) {
+        return;
+    }
+    let user = 62_000 + std::process::id() % 1_000;
+    for words in ["--quiet -j8 --exec 'cat {}'", "--quiet -j8 --exec cat"] {
+        let ran = with_processes(&place, user, 20, words).ended(0);
+        assert_eq!(ran.text().lines().count(), 200, "{words}: {}", ran.err);
     }
 }
