@@ -37,7 +37,8 @@ const OWN_DESCRIPTORS: u64 = 10;
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Shells, whose option `-c` takes code.
-const SHELLS: [&[u8]; 5] = [b"sh", b"bash", b"dash", b"zsh", b"ksh"];
+const SHELLS: [&[u8]; 10] =
+    [b"sh", b"bash", b"dash", b"zsh", b"ksh", b"mksh", b"ash", b"fish", b"csh", b"tcsh"];
 
 /// The command line that is run for each file.
 #[derive(Debug)]
@@ -355,6 +356,8 @@ mod tests {
             ("sh -c 'cat {} | wc'", true),
             ("/bin/bash -o pipefail -ec 'cat \"{}\"' x", true),
             ("zsh --no-rcs -c -- {}", true),
+            ("fish -c 'cat {}'", true),
+            ("busybox ash -c 'cat {}'", true),
             ("sh -c 'cat \"$1\" | wc' sh {}", false),
             ("sh script -c {}", false),
             ("bash --norc {}", false),
