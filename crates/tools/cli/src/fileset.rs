@@ -46,11 +46,11 @@ enum What {
     /// Create a file set, or complete a partial one
     ///
     /// SPEC is count=N,size=SIZES[,KEY=VALUE...], where SIZES is a size, normal(), exp(),
-    /// lognormal(), pareto(), uniform(), mix() or list(). Alternatives are a preset (tree, or
+    /// lognormal(), pareto(), uniform(), mix() or list(). SPEC can also be a preset (tree;
     /// source000:A to source000:H and source001, the sets of source studies), optionally followed
-    /// by changes such as count=4000, and like:DIR, which has the number and sizes of the files of
-    /// an existing tree, in nested directories; files of the tree that cannot be read are left out,
-    /// and the exit code is 1.
+    /// by changes such as count=4000. like:DIR creates as many files as an existing tree has, with
+    /// the same sizes, in nested directories; files that cannot be read are left out, and the exit
+    /// code is 1.
     ///
     /// Keys: compute=TIMES; layout=flat|nested|tree|deep (one directory; two levels, the default;
     /// five levels; chains of 64 directories); data=written|sparse; order=listed|shuffled, the

@@ -51,9 +51,9 @@ Examples:
     Show(ShowArgs),
     /// Export sessions to files of at most 1 MiB
     ///
-    /// Use it to keep results in a repository. The spans of runs are left out, as are traces and traced
-    /// runs that are too long, and series of more than 64 or curves of more than 512 points are thinned.
-    /// Standard error lists what each session lacks.
+    /// Use it to keep results in a repository. Spans of runs are left out, and so are traces and
+    /// traced runs that are too long. Series of more than 64 points and curves of more than 512
+    /// points are thinned. Standard error lists what each session lacks.
     #[command(after_long_help = "\
 Examples:
   ioloom results keep latest
