@@ -39,7 +39,7 @@ pub(crate) const RUN_WORD: &str = "run-order";
 ///
 /// Runs each plan of a study in a separate process, in random order and under verified conditions,
 /// then judges published claims and writes a report. Without arguments all built-in studies run in
-/// quick mode, which takes several minutes and half a gigabyte of disk space.
+/// quick mode, which takes several minutes and up to 900 MiB of disk space.
 ///
 /// File sets are created in the work directory and results in the store. Ctrl-C stops the study; use
 /// --resume to continue after the last finished run.

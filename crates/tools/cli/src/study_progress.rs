@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ioloom_lab::needs::Needs;
 use ioloom_lab::{Event, Progress};
 use ioloom_model::Outcome;
-use ioloom_model::units::{format_count, format_ns, format_size};
+use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
@@ -186,9 +186,9 @@ fn needs_text(needs: &Needs, width: usize) -> String {
                     _ => format!(", and up to {run} for files of a run"),
                 };
                 format!(
-                    "Space: {} in {} files{written}, created in {dir} ({free}).",
+                    "Space: {} in {}{written}, created in {dir} ({free}).",
                     format_size(place.bytes),
-                    format_count(files),
+                    format_counted(files, "file", "files"),
                 )
             }
         };
@@ -251,6 +251,9 @@ mod tests {
         assert!(needs_text(&needs, 80).contains("about 33.0 s, more than the budget, based on"));
         needs.workspaces[0].files = 0;
         assert!(needs_text(&needs, 80).contains("none, all sets exist in /data"));
+        needs.workspaces[0].files = 1;
+        assert!(needs_text(&needs, 80).contains("in 1 file, created in /data"));
+        needs.workspaces[0].files = 0;
         needs.workspaces[0].run = Room { bytes: 5 << 30, files: 60 };
         assert!(
             needs_text(&needs, 80)
