@@ -386,7 +386,8 @@ fn compare_words(out: &mut String, matched: &Matched<'_>, width: usize) {
     text.push('.');
     push_wrapped(out, &text, width, 0);
     for (difference, arms) in matched.refusals() {
-        let text = format!("  ≠ {arms} arms are not comparable, {}", clean(difference));
+        let arms = format_counted(arms as u64, "arm is", "arms are");
+        let text = format!("  ≠ {arms} not comparable, {}", clean(difference));
         push_wrapped(out, &text, width, 4);
     }
     if matched.has_intervals() {

@@ -169,8 +169,8 @@ fn needs_text(needs: &Needs, width: usize) -> String {
     let bound = needs
         .budget_s
         .map_or_else(String::new, |budget| format!(" (budget {})", format_ns(budget * 1e9)));
-    let runs = format_count(needs.runs as u64);
-    let mut out = wrap(&format!("Needs: {runs} runs, {}{bound}.", needs.time_words()), width, 2);
+    let runs = format_counted(needs.runs as u64, "run", "runs");
+    let mut out = wrap(&format!("Needs: {runs}, {}{bound}.", needs.time_words()), width, 2);
     for place in &needs.workspaces {
         let free = format!("{} free", format_size(place.free_bytes));
         let dir = short(&place.dir);
@@ -253,6 +253,7 @@ mod tests {
         assert!(needs_text(&needs, 80).contains("none, all sets exist in /data"));
         needs.workspaces[0].files = 1;
         assert!(needs_text(&needs, 80).contains("in 1 file, created in /data"));
+        assert!(needs_text(&Needs { runs: 1, ..needs.clone() }, 80).starts_with("Needs: 1 run, "));
         needs.workspaces[0].files = 0;
         needs.workspaces[0].run = Room { bytes: 5 << 30, files: 60 };
         assert!(
