@@ -9,6 +9,7 @@ use crate::run::{Event, RunOptions, Study, Wanted};
 use crate::store::Picture;
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::record::Observe;
+use ioloom_model::units::format_counted;
 use ioloom_model::{Level, Outcome};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,8 @@ impl Study<'_> {
                 return Ok(false);
             }
         };
-        let text = format!("tracing {} runs first, for the timelines", arms.len() - done.len());
+        let runs = format_counted((arms.len() - done.len()) as u64, "run", "runs");
+        let text = format!("tracing {runs} first, for the timelines");
         self.options.progress.event(&Event::Note(&text));
         for (position, (comparison, arm)) in arms.into_iter().enumerate() {
             let position = position as u32;

@@ -15,6 +15,7 @@ use crate::markup::controls;
 use crate::quantity::{bracketed, ratio, ratio_ends};
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 use ioloom_model::Doubt;
+use ioloom_model::units::format_counted;
 use std::collections::BTreeMap;
 
 struct Paint {
@@ -293,11 +294,8 @@ fn doubt_lines(out: &mut String, input: &Input, width: usize, paint: &Paint) {
     out.push_str(&paint.bold("Doubts"));
     out.push('\n');
     for (doubt, runs) in seen {
-        let of = match runs {
-            0 => String::new(),
-            1 => " (1 run)".to_owned(),
-            _ => format!(" ({runs} runs)"),
-        };
+        let counted = || format!(" ({})", format_counted(runs as u64, "run", "runs"));
+        let of = if runs > 0 { counted() } else { String::new() };
         push_wrapped(out, &format!("  ◇ {doubt}{of}: {}", input.advice(doubt)), width, 4);
     }
 }
@@ -373,8 +371,8 @@ fn with_headings(table: &str, matched: &Matched<'_>, width: usize, paint: &Paint
 fn compare_words(out: &mut String, matched: &Matched<'_>, width: usize) {
     let count = |c: Change| matched.rows.iter().filter(|r| r.change == c).count();
     let mut text = format!(
-        "{} arms: {} better, {} worse, {} different, {} the same within 5 %, {} unclear",
-        matched.rows.len(),
+        "{}: {} better, {} worse, {} different, {} the same within 5 %, {} unclear",
+        format_counted(matched.rows.len() as u64, "arm", "arms"),
         count(Change::Better),
         count(Change::Worse),
         count(Change::Different),
@@ -388,7 +386,8 @@ fn compare_words(out: &mut String, matched: &Matched<'_>, width: usize) {
     text.push('.');
     push_wrapped(out, &text, width, 0);
     for (difference, arms) in matched.refusals() {
-        let text = format!("  ≠ {arms} arms are not comparable, {}", clean(difference));
+        let arms = format_counted(arms as u64, "arm is", "arms are");
+        let text = format!("  ≠ {arms} not comparable, {}", clean(difference));
         push_wrapped(out, &text, width, 4);
     }
     if matched.has_intervals() {

@@ -5,7 +5,7 @@ use crate::exit::{Ended, Exit, Failure};
 use crate::{out, stderr};
 use clap::Args;
 use ioloom_failure::{Operation, PathError};
-use ioloom_model::units::{format_count, format_size};
+use ioloom_model::units::{format_counted, format_size};
 use ioloom_subjects::FileSets;
 use std::path::PathBuf;
 
@@ -46,11 +46,15 @@ pub(crate) fn run(args: &CleanArgs) -> Ended {
             failed = true;
             continue;
         }
-        let (count, size) = (format_count(set.files), format_size(set.bytes));
-        text.push_str(&format!("{}  {count} files, {size}\n", short(&set.dir)));
+        let (files, size) = (counted(set.files), format_size(set.bytes));
+        text.push_str(&format!("{}  {files}, {size}\n", short(&set.dir)));
     }
     text.push_str(&summary(left, files, bytes));
     out::then(out::print(&text), Ok(if failed { Exit::Failed } else { Exit::Ok }))
+}
+
+fn counted(files: u64) -> String {
+    format_counted(files, "file", "files")
 }
 
 /// Returns the last line, with the totals.
@@ -61,8 +65,8 @@ fn summary(left: usize, files: u64, bytes: u64) -> String {
         parts.push(format!("{what} of killed studies removed"));
     }
     if files > 0 || left == 0 {
-        let (files, bytes) = (format_count(files), format_size(bytes));
-        parts.push(format!("{files} files removed, {bytes} freed"));
+        let (files, bytes) = (counted(files), format_size(bytes));
+        parts.push(format!("{files} removed, {bytes} freed"));
     }
     format!("{}\n", parts.join("; "))
 }
@@ -74,6 +78,7 @@ mod tests {
     #[test]
     fn leftovers_are_counted_apart_from_files() {
         assert_eq!(summary(0, 0, 0), "0 files removed, 0 B freed\n");
+        assert_eq!(summary(0, 1, 4096), "1 file removed, 4.00 KiB freed\n");
         assert_eq!(summary(1, 0, 0), "1 leftover of killed studies removed\n");
         let both = "2 leftovers of killed studies removed; 40 files removed, 4.00 KiB freed\n";
         assert_eq!(summary(2, 40, 4096), both);

@@ -43,7 +43,10 @@ fn base(variable: &str, below_home: &str, flag: &str) -> Result<PathBuf, Failure
         .and_then(absolute)
         .or_else(|| Some(home()?.join(below_home)))
         .map(|dir| dir.join("ioloom"))
-        .ok_or_else(|| Failure::usage(format!("neither HOME nor {variable} is set; use {flag}")))
+        .ok_or_else(|| {
+            let reason = format!("neither HOME nor {variable} is an absolute path");
+            Failure::usage(format!("{reason}; use {flag}"))
+        })
 }
 
 fn home() -> Option<PathBuf> {

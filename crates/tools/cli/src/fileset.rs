@@ -46,11 +46,11 @@ enum What {
     /// Create a file set, or complete a partial one
     ///
     /// SPEC is count=N,size=SIZES[,KEY=VALUE...], where SIZES is a size, normal(), exp(),
-    /// lognormal(), pareto(), uniform(), mix() or list(). Alternatives are a preset (tree, or
+    /// lognormal(), pareto(), uniform(), mix() or list(). SPEC can also be a preset (tree;
     /// source000:A to source000:H and source001, the sets of source studies), optionally followed
-    /// by changes such as count=4000, and like:DIR, which has the number and sizes of the files of
-    /// an existing tree, in nested directories; files of the tree that cannot be read are left out,
-    /// and the exit code is 1.
+    /// by changes such as count=4000. like:DIR creates as many files as an existing tree has, with
+    /// the same sizes, in nested directories; files that cannot be read are left out, and the exit
+    /// code is 1.
     ///
     /// Keys: compute=TIMES; layout=flat|nested|tree|deep (one directory; two levels, the default;
     /// five levels; chains of 64 directories); data=written|sparse; order=listed|shuffled, the
@@ -181,8 +181,8 @@ fn create(args: &CreateArgs) -> Ended {
         "all files already existed".to_owned()
     } else {
         let time = format_ns(elapsed.as_nanos() as f64);
-        let made = format_count(files_made);
-        format!("created {made} files in {time}, {} files/s", format_count(files_per_s as u64))
+        let made = counted(files_made);
+        format!("created {made} in {time}, {} files/s", format_count(files_per_s as u64))
     };
     out::then(out::print(&format!("{}{speed}\n", described(&set))), Ok(exit))
 }
@@ -206,13 +206,17 @@ fn resolved(text: &SetText) -> Result<(FileSetSpec, Exit), Failure> {
     Ok((shape.spec, Exit::Failed))
 }
 
+fn counted(files: u64) -> String {
+    format_counted(files, "file", "files")
+}
+
 fn described(set: &FileSetRealised) -> String {
     let compute =
         set.compute_ns_mean.map_or(String::new(), |ns| format!(", mean compute {}", format_ns(ns)));
     format!(
-        "{}: {} files, {} in total, mean {}{compute}\nhash {}\n",
+        "{}: {}, {} in total, mean {}{compute}\nhash {}\n",
         set.name,
-        format_count(set.files),
+        counted(set.files),
         format_size(set.bytes_total),
         format_size(set.bytes_mean as u64),
         set.hash,
@@ -275,8 +279,8 @@ fn remove(args: &DirArgs) -> Ended {
         }
         out::print_json(&document)
     } else {
-        let files = format_count(removed.files);
-        out::print(&format!("{}: {files} files removed\n", quoted(&args.dir)))
+        let files = counted(removed.files);
+        out::print(&format!("{}: {files} removed\n", quoted(&args.dir)))
     };
     for dir in &removed.left {
         stderr::message(&format!("{} was not removed: it contains other files", quoted(dir)));

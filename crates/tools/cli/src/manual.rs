@@ -128,10 +128,11 @@ fn page(command: &Command, name: &str) -> io::Result<Vec<u8>> {
     let words = name.replace('-', " ");
     let named = command.clone().bin_name(words).display_name(name);
     let source = concat!("ioloom ", env!("CARGO_PKG_VERSION"));
+    let usage = named.clone().render_usage().to_string();
     let man = Man::new(named).title(name).section("1").manual("ioloom manual").source(source);
     man.render_title(&mut text)?;
     man.render_name_section(&mut text)?;
-    man.render_synopsis_section(&mut text)?;
+    synopsis(&usage).to_writer(&mut text)?;
     man.render_description_section(&mut text)?;
     let after = command.get_after_long_help().or_else(|| command.get_after_help());
     let after = after.map(ToString::to_string).unwrap_or_default();
@@ -153,6 +154,26 @@ fn page(command: &Command, name: &str) -> io::Result<Vec<u8>> {
     exit_status(name).to_writer(&mut text)?;
     see_also(command, name).to_writer(&mut text)?;
     Ok(text)
+}
+
+/// Returns the usage of the help as a synopsis: that of the generator lists options without their values, and
+/// does not show which operands repeat.
+fn synopsis(usage: &str) -> Roff {
+    let mut roff = Roff::new();
+    roff.control("SH", ["SYNOPSIS"]);
+    let usage = usage.strip_prefix("Usage:").unwrap_or(usage);
+    for (at, line) in usage.lines().map(str::trim).enumerate() {
+        if at > 0 {
+            roff.control("br", []);
+        }
+        // The name of the command ends before its first argument.
+        let is_argument = |word: &str| word.starts_with(['[', '<', '-']);
+        let name: Vec<&str> = line.split(' ').take_while(|word| !is_argument(word)).collect();
+        let name = name.join(" ");
+        let rest = line.strip_prefix(&name).unwrap_or_default();
+        roff.text([bold(name), roman(rest)]);
+    }
+    roff
 }
 
 /// Writes a paragraph: prose is filled, and text with indented lines is not.
@@ -355,6 +376,7 @@ mod tests {
             assert_eq!(heads.count(), 1, "{head}: {text}");
         }
         assert!(text.contains("A note.") && text.contains("ioloom\\-inner"), "{text}");
+        assert!(text.contains("\\fBioloom\\fR [COMMAND]\n"), "{text}");
         assert!(!text.contains("Exit codes:"), "{text}");
     }
 

@@ -7,7 +7,7 @@
 //! unavailable, the study is refused.
 
 use crate::exit::{Exit, Failure};
-use crate::out::wrap;
+use crate::out::{columns_of_stderr, wrap};
 use crate::stderr;
 use clap::Args;
 use ioloom_failure::{Operation, PathError};
@@ -122,7 +122,7 @@ impl Media {
                     let text = format!(
                         "not measured: cold names and inodes: {reason}, or use --drop-caches as root"
                     );
-                    stderr::line(wrap(&text, 80, 2).trim_end());
+                    stderr::line(wrap(&text, columns_of_stderr(), 2).trim_end());
                 }
                 Err(reason) => {
                     let text = format!("cannot use --image: {reason}, or omit --image");
@@ -149,7 +149,8 @@ impl Media {
         // The first medium may now be an image, whose sets do not exist yet.
         let options = &RunOptions { workspaces: self.places.clone(), ..options.clone() };
         let missing = |what: &str, reason: &str| {
-            stderr::line(wrap(&format!("not measured: {what}: {reason}"), 80, 2).trim_end());
+            let text = format!("not measured: {what}: {reason}");
+            stderr::line(wrap(&text, columns_of_stderr(), 2).trim_end());
         };
         // Names in memory are never cold, and millions of inodes would fill it.
         if subject.touches() == Touches::Data {

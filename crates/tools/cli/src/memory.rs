@@ -31,8 +31,9 @@ const BYTES_ALLOWED: (usize, usize) = (1 << 20, 4 << 30);
 /// share a core. Each number is the minimum over many short blocks on a pinned thread. Sizes reported
 /// by the kernel and the processor are not used; they are only compared with the results.
 ///
-/// Other programs disturb the results, so run it on an idle machine. The latest result is saved in the
-/// store, and `ioloom machine` draws it. A result of fewer parts than the saved one is not saved.
+/// Other programs disturb the results, so run it on an idle machine. The latest result is saved in
+/// the store, and `ioloom machine` draws it. A result with fewer parts than the saved one is not
+/// saved.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

@@ -100,16 +100,25 @@ pub(crate) fn columns_of_stderr() -> usize {
 }
 
 fn columns_on(terminal: &console::Term) -> usize {
-    let from_variable = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let from_variable = std::env::var("COLUMNS").ok().and_then(|text| columns_in(&text));
     let from_terminal = || terminal.size_checked().map(|(_, columns)| columns.into());
     from_variable.or_else(from_terminal).unwrap_or(COLUMNS).clamp(40, COLUMNS_MAX)
+}
+
+/// Returns the width that `COLUMNS` specifies. Zero specifies none.
+fn columns_in(text: &str) -> Option<usize> {
+    text.parse::<usize>().ok().filter(|columns| *columns > 0)
 }
 
 /// Returns whether to colour standard output.
 pub(crate) fn colour() -> bool {
     let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-    !forbidden && !dumb && io::stdout().is_terminal()
+    !forbidden && !is_dumb() && io::stdout().is_terminal()
+}
+
+/// Returns whether `TERM` says that a terminal cannot be drawn on.
+pub(crate) fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_none_or(|term| term == "dumb")
 }
 
 /// Breaks text at spaces into lines of at most `width` columns, indenting all but the first.
@@ -228,6 +237,14 @@ mod tests {
         assert_eq!(wrap("averyverylongword b", 5, 2), "averyverylongword\n  b\n");
         assert_eq!(wrap("", 5, 2), "\n");
         assert_eq!(labelled("head", 6, "one two", 11), "head   one\n       two\n");
+    }
+
+    #[test]
+    fn columns_are_a_positive_number() {
+        assert_eq!(
+            ["72", "0", "", "-1", "wide"].map(columns_in),
+            [Some(72), None, None, None, None]
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ use ioloom_lab::Store;
 use ioloom_lab::export;
 use ioloom_lab::index::{Index, RunFilter, outcome_word};
 use ioloom_lab::store::{EndReason, Session};
-use ioloom_model::units::{format_count, format_counted, format_ns, format_size, readable};
+use ioloom_model::units::{format_counted, format_ns, format_size, readable};
 use ioloom_model::{Doubt, Outcome};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,9 +54,9 @@ Examples:
     Show(ShowArgs),
     /// Export sessions to files of at most 1 MiB
     ///
-    /// Use it to keep results in a repository. The spans of runs are left out, as are traces and traced
-    /// runs that are too long, and series of more than 64 or curves of more than 512 points are thinned.
-    /// Standard error lists what each session lacks.
+    /// Use it to keep results in a repository. Spans of runs are left out, and so are traces and
+    /// traced runs that are too long. Series of more than 64 points and curves of more than 512
+    /// points are thinned. Standard error lists what each session lacks.
     #[command(after_long_help = "\
 Examples:
   ioloom results keep latest
@@ -324,8 +324,8 @@ fn keep(args: &KeepArgs) -> Result<(), Failure> {
     let exported = export::export(&store, &names, &args.to).map_err(Failure::failed)?;
     exported.lacks.iter().for_each(|lacks| crate::stderr::message(lacks));
     for file in exported.files {
-        let (size, runs) = (format_size(file.bytes), format_count(file.runs as u64));
-        text.push_str(&format!("{}  {size}, {runs} runs\n", file.path.display()));
+        let (size, runs) = (format_size(file.bytes), counted_runs(file.runs as u64));
+        text.push_str(&format!("{}  {size}, {runs}\n", file.path.display()));
     }
     out::print(&text)
 }
@@ -343,10 +343,14 @@ fn index(args: &IndexArgs) -> Ended {
     }
     let count = index.sessions().map_err(Failure::failed)?.len() as u64;
     let runs = index.runs(&RunFilter::default()).map_err(Failure::failed)?.len() as u64;
-    let (count, runs) = (format_count(count), format_count(runs));
+    let (count, runs) = (format_counted(count, "session", "sessions"), counted_runs(runs));
     let exit = report_unreadable(&index);
-    let text = format!("{}  {count} sessions, {runs} runs\n", short(&path));
+    let text = format!("{}  {count}, {runs}\n", short(&path));
     out::then(out::print(&text), Ok(exit))
+}
+
+fn counted_runs(runs: u64) -> String {
+    format_counted(runs, "run", "runs")
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ enum What {
     Verify(FileArgs),
     /// Describe a store and its mark
     ///
-    /// Prints the kind, size, numbers of orders and stocks, and what the mark says.
+    /// Prints the kind, size, numbers of orders and stocks, and the contents of the mark.
     #[command(after_long_help = "Examples:\n  ioloom store inspect --json stock.txt.store")]
     Inspect(FileArgs),
     /// Copy a store, even while a server is using it

@@ -4,7 +4,7 @@ use crate::directories::{StoreArg, short, work_dir};
 use crate::exit::{Ended, Exit, Failure};
 use crate::ledger::Ledger;
 use crate::media::{Media, MediaArgs};
-use crate::out::{self, wrap};
+use crate::out::{self, columns_of_stderr, wrap};
 use crate::resume::{self, Resume};
 use crate::shell_line::{command_line, resume_line};
 use crate::study_end::{self, Outcomes, lab_failure, spec_failure};
@@ -39,7 +39,7 @@ pub(crate) const RUN_WORD: &str = "run-order";
 ///
 /// Runs each plan of a study in a separate process, in random order and under verified conditions,
 /// then judges published claims and writes a report. Without arguments all built-in studies run in
-/// quick mode, which takes several minutes and half a gigabyte of disk space.
+/// quick mode, which takes several minutes and up to 900 MiB of disk space.
 ///
 /// File sets are created in the work directory and results in the store. Ctrl-C stops the study; use
 /// --resume to continue after the last finished run.
@@ -555,7 +555,7 @@ fn say_conditions(
             "Cold: file data is evicted, but names and inodes (metadata) stay warm. As root, use \
              {flag} to make them cold as well."
         );
-        stderr::line(wrap(&text, 80, 2).trim_end());
+        stderr::line(wrap(&text, columns_of_stderr(), 2).trim_end());
     }
     let mode = mode(args);
     let usual = args.blocks.unwrap_or(BLOCKS_FULL);
@@ -570,7 +570,7 @@ fn say_conditions(
              it for the number of --blocks.",
             few.join(", ")
         );
-        stderr::line(wrap(&text, 80, 2).trim_end());
+        stderr::line(wrap(&text, columns_of_stderr(), 2).trim_end());
     }
     let rule = Rule::STANDARD;
     if let Some(blocks) = args.blocks.filter(|blocks| (*blocks as usize) < rule.blocks_min) {
@@ -578,6 +578,6 @@ fn say_conditions(
             "Blocks: {blocks}. Claims that compare runs remain undecided; they need {} blocks.",
             rule.blocks_min
         );
-        stderr::line(wrap(&text, 80, 2).trim_end());
+        stderr::line(wrap(&text, columns_of_stderr(), 2).trim_end());
     }
 }

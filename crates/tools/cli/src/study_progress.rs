@@ -3,12 +3,12 @@
 
 use crate::bar_target;
 use crate::directories::short;
-use crate::out::wrap;
+use crate::out::{columns_of_stderr, wrap};
 use indicatif::{ProgressBar, ProgressStyle};
 use ioloom_lab::needs::Needs;
 use ioloom_lab::{Event, Progress};
 use ioloom_model::Outcome;
-use ioloom_model::units::{format_count, format_ns, format_size};
+use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
@@ -16,8 +16,6 @@ use std::time::{Duration, Instant};
 
 /// Minimum time between two lines.
 const LINE_EVERY: Duration = Duration::from_secs(5);
-/// Text width before the bar starts, columns.
-const WIDTH: usize = 80;
 
 const MAKING: &str = "sets {bar:16} {human_pos}/{human_len} files  {wide_msg}";
 const RUNNING: &str = "runs {bar:16} {pos}/{len}, {eta} left  {wide_msg}";
@@ -134,7 +132,7 @@ impl Progress for StudyProgress {
     fn event(&self, event: &Event<'_>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
-            Event::Needs(needs) => line(&state, needs_text(needs).trim_end()),
+            Event::Needs(needs) => line(&state, needs_text(needs, columns_of_stderr()).trim_end()),
             Event::Preparing(set, medium, done, all) => {
                 self.preparing(&mut state, set, medium, *done, *all);
             }
@@ -158,7 +156,7 @@ impl Progress for StudyProgress {
                 // Many arms can share a reason; the report lists all of them.
                 if state.reasons.insert(reason.clone()) {
                     let text = format!("{}: {}: {reason}", record.key.experiment, record.key.arm);
-                    line(&state, wrap(&text, WIDTH, 2).trim_end());
+                    line(&state, wrap(&text, columns_of_stderr(), 2).trim_end());
                 }
             }
             Event::Note(text) => line(&state, text),
@@ -166,13 +164,13 @@ impl Progress for StudyProgress {
     }
 }
 
-/// Formats the time and space that a study needs.
-fn needs_text(needs: &Needs) -> String {
+/// Formats the time and space that a study needs in lines of `width` columns.
+fn needs_text(needs: &Needs, width: usize) -> String {
     let bound = needs
         .budget_s
         .map_or_else(String::new, |budget| format!(" (budget {})", format_ns(budget * 1e9)));
-    let runs = format_count(needs.runs as u64);
-    let mut out = wrap(&format!("Needs: {runs} runs, {}{bound}.", needs.time_words()), WIDTH, 2);
+    let runs = format_counted(needs.runs as u64, "run", "runs");
+    let mut out = wrap(&format!("Needs: {runs}, {}{bound}.", needs.time_words()), width, 2);
     for place in &needs.workspaces {
         let free = format!("{} free", format_size(place.free_bytes));
         let dir = short(&place.dir);
@@ -188,13 +186,13 @@ fn needs_text(needs: &Needs) -> String {
                     _ => format!(", and up to {run} for files of a run"),
                 };
                 format!(
-                    "Space: {} in {} files{written}, created in {dir} ({free}).",
+                    "Space: {} in {}{written}, created in {dir} ({free}).",
                     format_size(place.bytes),
-                    format_count(files),
+                    format_counted(files, "file", "files"),
                 )
             }
         };
-        out.push_str(&wrap(&line, WIDTH, 2));
+        out.push_str(&wrap(&line, width, 2));
     }
     out
 }
@@ -234,7 +232,7 @@ mod tests {
             runs_known: 0,
             budget_s: Some(90.0),
         };
-        let text = needs_text(&needs).replace("\n  ", " ");
+        let text = needs_text(&needs, 80).replace("\n  ", " ");
         for word in [
             "96 runs",
             "35.0 s on a fast disk to 3.42 min on a slow one (",
@@ -248,17 +246,23 @@ mod tests {
         }
         needs.runs_s = Range { low: 28.0, high: 28.0 };
         needs.runs_known = 96;
-        assert!(needs_text(&needs).contains("about 33.0 s, based on earlier runs here"));
+        assert!(needs_text(&needs, 80).contains("about 33.0 s, based on earlier runs here"));
         needs.budget_s = Some(10.0);
-        assert!(needs_text(&needs).contains("about 33.0 s, more than the budget, based on"));
+        assert!(needs_text(&needs, 80).contains("about 33.0 s, more than the budget, based on"));
         needs.workspaces[0].files = 0;
-        assert!(needs_text(&needs).contains("none, all sets exist in /data"));
+        assert!(needs_text(&needs, 80).contains("none, all sets exist in /data"));
+        needs.workspaces[0].files = 1;
+        assert!(needs_text(&needs, 80).contains("in 1 file, created in /data"));
+        assert!(needs_text(&Needs { runs: 1, ..needs.clone() }, 80).starts_with("Needs: 1 run, "));
+        needs.workspaces[0].files = 0;
         needs.workspaces[0].run = Room { bytes: 5 << 30, files: 60 };
         assert!(
-            needs_text(&needs)
+            needs_text(&needs, 80)
                 .contains("up to 5.00 GiB for files of a run in /data (9.00 GiB free)")
         );
         needs.workspaces[0].files = 1234;
-        assert!(needs_text(&needs).contains("1 234 files, and up to 5.00 GiB for files of a run"));
+        assert!(
+            needs_text(&needs, 80).contains("1 234 files, and up to 5.00 GiB for files of a run")
+        );
     }
 }

@@ -72,10 +72,10 @@ Examples:
     Revoke(grant::UserArgs),
     /// Test the accuracy and cost of the evidence levels
     ///
-    /// Four workers compute, read cold blocks, touch cold pages, wait, sleep and read from a pipe while
-    /// other threads keep the processors busy. Each worker records how long it spent on what, and the
-    /// test compares this with the time shares reported by each level. It then runs 30 us tasks with
-    /// and without recording to measure the cost.
+    /// Four workers compute, read cold blocks, touch cold pages, wait, sleep and read from a pipe
+    /// while other threads keep the processors busy. Each worker records its time for each
+    /// activity, and the test compares these times with the shares reported by each level. It then
+    /// runs 30 us tasks with and without recording to measure the cost.
     #[command(after_long_help = "\
 Examples:
   ioloom trace selftest

@@ -49,6 +49,7 @@ fn changes_from_and_to_zero_are_found() {
         assert_eq!((row.change, row.n(), row.ratio), (change, 12, None), "{words}");
         let (text, page) = (compare(&before, &now), compare_html(&before, &now));
         assert!(text.contains(words) && text.contains("Samples with zeros have no"), "{text}");
+        assert!(text.contains("\n1 arm: "), "{text}");
         assert!(page.contains(words) && !page.contains("too few values"), "{words}");
         let text = since(&before, &now);
         assert_eq!(text.contains("1 of 1 arms worse"), change == Change::Worse, "{text}");

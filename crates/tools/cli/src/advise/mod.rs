@@ -39,7 +39,7 @@ use std::time::Duration;
 Examples:
   ioloom advise ~/src
   ioloom advise /data --compute sha256 --budget-time 30s
-  ioloom advise /data --evict --exhaustive      compare the advice with all plans
+  ioloom advise /data --evict --exhaustive      compare with all plans
   ioloom advise --profile show")]
 pub(crate) struct AdviseArgs {
     /// Files and directories of the job
@@ -71,8 +71,8 @@ pub(crate) struct AdviseArgs {
 
     /// Then run all plans on all files, to check the advice
     ///
-    /// Ignores the budgets and lists all files. The first run would load files that are not in memory,
-    /// so they require --evict.
+    /// Ignores the budgets and lists all files. Files that are not in memory require --evict,
+    /// because the first run would load them.
     #[arg(long)]
     exhaustive: bool,
 

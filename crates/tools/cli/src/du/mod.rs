@@ -87,6 +87,10 @@ fn execute(args: &DuArgs) -> Ended {
     if args.interactive && !terminal {
         return Err(Failure::refused("--interactive needs a terminal"));
     }
+    if args.interactive && out::is_dumb() {
+        let message = "--interactive cannot draw on this terminal: TERM is 'dumb' or not set";
+        return Err(Failure::refused(message));
+    }
     if let Some(old) = &args.diff {
         return compare::run(args, old);
     }

@@ -75,10 +75,11 @@ pub(crate) struct EachArgs {
     ///
     /// xxh3, xxh64, crc32c, blake3, sha256, sha1, sha512, blake2b and md5 hash each file and can be
     /// used with --per-file and --check; all use the instructions that the processor has for them.
-    /// xxh3, xxh64 and crc32c detect accidental changes only. none only reads, or only maps with mmap
-    /// methods. touch reads one byte of each 4 KiB page, for mapped plans. Both have no digest.
-    /// checksum:N sums all bytes N times. spin:TIME and sleep:TIME keep each file busy or asleep for
-    /// TIME, which may be a distribution such as exp(mean=5ms); they simulate work for measurements.
+    /// xxh3, xxh64 and crc32c detect accidental changes only. none only reads files, or maps them
+    /// with mmap methods. touch reads one byte of each 4 KiB page, for mapped plans. Neither has a
+    /// digest. checksum:N sums all bytes N times. spin:TIME and sleep:TIME keep each file busy or
+    /// asleep for TIME, which may be a distribution such as exp(mean=5ms); they simulate work for
+    /// measurements.
     #[arg(long, value_name = "WORK", value_parser = compute_words(), hide_possible_values = true)]
     pub(crate) compute: Option<Compute>,
 
@@ -89,15 +90,15 @@ pub(crate) struct EachArgs {
     ///
     /// With {} in the command, the path takes its place and the command reads the file itself;
     /// without {} the contents arrive on its standard input. The command is split like a shell
-    /// command, but no shell runs: pipes, globs and variables are not expanded. Use
-    /// --exec 'sh -c "..." sh {}' for them. As many commands run at once as there are usable cores;
-    /// -j changes that. What a command writes to standard output is printed at once when it ends, so
-    /// that the output of two commands does not mix; with --json it goes to standard error. What it
-    /// writes to standard error is not held back. A nonzero exit code counts as an error.
+    /// command, but no shell runs: pipes, globs and variables are not expanded. Use --exec 'sh -c
+    /// "..." sh {}' for them. As many commands run at once as there are usable cores; -j changes
+    /// that. The standard output of a command is printed when the command ends, so the output of
+    /// two commands does not mix; with --json it goes to standard error. Standard error is not held
+    /// back. A nonzero exit code counts as an error.
     ///
-    /// Each command runs in its own process group, and one that uses the terminal is an error. SIGINT
-    /// and SIGTERM are forwarded to all commands; one at least 200 ms after the first kills them. They
-    /// stop and go on with ioloom (Ctrl-Z), and end with it (Ctrl-\).
+    /// Each command runs in its own process group; a command that uses the terminal is an error.
+    /// SIGINT and SIGTERM are forwarded to all commands; a second signal at least 200 ms after the
+    /// first kills them. Ctrl-Z stops ioloom and the commands, and Ctrl-\ ends them.
     #[arg(long, value_name = "CMD", conflicts_with_all = ["compute", "per_file", "threads"])]
     pub(crate) exec: Option<OsString>,
 
@@ -122,11 +123,12 @@ pub(crate) struct EachArgs {
     /// How files are read [default: nowait, else read]
     ///
     /// nowait starts a read with RWF_NOWAIT and blocks only for the oldest. read blocks a thread in
-    /// each read; it is the default on file systems without non-blocking reads. uring, uring:open and uring:registered use io_uring: for reads, also for opening
-    /// files, or with registered buffers. direct:read and direct:uring bypass the page cache, which
-    /// suits large cold files that are read once. mmap:plain, mmap:sequential, mmap:willneed and
-    /// mmap:populate map files, in a child process because a truncated file ends it. null reads
-    /// nothing and measures overhead. direct means direct:uring, mmap means mmap:plain.
+    /// each read; it is the default on file systems without non-blocking reads. uring, uring:open
+    /// and uring:registered use io_uring: for reads, also for opening files, or with registered
+    /// buffers. direct:read and direct:uring bypass the page cache, which suits large cold files
+    /// that are read once. mmap:plain, mmap:sequential, mmap:willneed and mmap:populate map files
+    /// in a child process, which is killed if a mapped file is truncated. null reads nothing and
+    /// measures overhead. direct means direct:uring, mmap means mmap:plain.
     #[arg(long, value_name = "METHOD", value_parser = method_words(), hide_possible_values = true)]
     pub(crate) method: Option<Method>,
 
@@ -156,17 +158,18 @@ pub(crate) struct EachArgs {
 
     /// Leave more of the storage to other programs
     ///
-    /// Searches the smallest number of files in flight that keeps 95 % of the throughput, and lowers
-    /// the I/O priority of the threads that read. The summary reports both. The priority has no effect
-    /// with the I/O schedulers mq-deadline, kyber and none, and on FUSE and tmpfs.
+    /// Searches for the smallest number of files in flight that keeps 95 % of the throughput, and
+    /// lowers the I/O priority of the threads that read. The summary reports both. The priority has
+    /// no effect with the I/O schedulers mq-deadline, kyber and none, and on FUSE and tmpfs.
     #[arg(long, conflicts_with_all = ["plan", "schedule", "method"])]
     pub(crate) polite: bool,
 
     /// Read files in pieces of this size
     ///
-    /// Files that are hashed or summed are read in pieces of 256 KiB, or less with a small --memory,
-    /// so their size does not matter. Whole files are read where the work needs them, with roles and
-    /// with mapped plans. Direct methods need a multiple of 4 KiB.
+    /// Files that are hashed or summed are read in pieces of 256 KiB, or less with a small
+    /// --memory, so files can be larger than memory. Files are read as a whole if the work needs
+    /// that, with the schedule roles, and with mapped plans. Direct methods need a multiple of 4
+    /// KiB.
     #[arg(long, value_name = "SIZE", value_parser = chunk_size)]
     pub(crate) chunk: Option<u64>,
 
@@ -188,10 +191,10 @@ pub(crate) struct EachArgs {
 
     /// Read in list or inode order
     ///
-    /// list is the order of the list. inode sorts by inode number, which a disk with a cold cache
-    /// reads faster: a list on standard input and a long list with --ordered in batches of 65536,
-    /// others as a whole. The files of a directory are read by inode number in any case, unless
-    /// --ordered or a mapped method is given.
+    /// list is the order of the list. inode sorts by inode number, which is faster on a disk with a
+    /// cold cache. A list on standard input, and a long list with --ordered, is sorted in batches
+    /// of 65536 paths. Without --ordered or a mapped method, the files of each directory are read
+    /// by inode number in any case.
     #[arg(long, value_name = "ORDER", default_value = "list",
           value_parser = order_words(), hide_possible_values = true)]
     pub(crate) read_order: ReadOrder,

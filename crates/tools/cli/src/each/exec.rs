@@ -41,7 +41,8 @@ const FEWER_PROCESSES: &str =
     "run fewer commands at once with -j, or raise the limit on processes (ulimit -u)";
 
 /// Shells, whose option `-c` takes code.
-const SHELLS: [&[u8]; 5] = [b"sh", b"bash", b"dash", b"zsh", b"ksh"];
+const SHELLS: [&[u8]; 10] =
+    [b"sh", b"bash", b"dash", b"zsh", b"ksh", b"mksh", b"ash", b"fish", b"csh", b"tcsh"];
 
 /// The command line that is run for each file.
 #[derive(Debug)]
@@ -371,6 +372,8 @@ mod tests {
             ("sh -c 'cat {} | wc'", true),
             ("/bin/bash -o pipefail -ec 'cat \"{}\"' x", true),
             ("zsh --no-rcs -c -- {}", true),
+            ("fish -c 'cat {}'", true),
+            ("busybox ash -c 'cat {}'", true),
             ("sh -c 'cat \"$1\" | wc' sh {}", false),
             ("sh script -c {}", false),
             ("bash --norc {}", false),

@@ -34,9 +34,10 @@ pub(crate) struct Selection {
 
     /// Obey .gitignore and .ignore files
     ///
-    /// Those of each directory and those above the argument, up to a directory with a .git. Rules of
-    /// .ignore take precedence; those of .gitignore end at a nested repository. Global rules of git are not
-    /// read. .git itself is not ignored; add --skip-hidden for that. By default every file is processed.
+    /// Applies those of each directory and of the directories above the argument, up to one that
+    /// contains .git. Rules of .ignore take precedence; those of .gitignore end at a nested
+    /// repository. Global rules of git are not read. .git itself is not ignored; add --skip-hidden
+    /// for that. By default every file is processed.
     #[arg(long)]
     ignore: bool,
 

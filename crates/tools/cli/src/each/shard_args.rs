@@ -18,10 +18,10 @@ pub(crate) struct Sharding {
 
     /// Take shards from a queue until none is left
     ///
-    /// The URL is nats://HOST[:PORT]/NAME or tls://HOST[:PORT]/NAME; `ioloom shard submit` makes the
-    /// queue. Any number of workers can take shards, and one that is killed loses its shard to the
-    /// others. --manifest names the plan and --part the directory of parts. Needs a build with the
-    /// cargo feature queue.
+    /// The URL is nats://HOST[:PORT]/NAME or tls://HOST[:PORT]/NAME; `ioloom shard submit` makes
+    /// the queue. Any number of workers can take shards; the shard of a killed worker goes to
+    /// another one. --manifest names the plan and --part the directory of parts. Needs a build with
+    /// the cargo feature queue.
     #[arg(long, value_name = "URL", requires_all = ["manifest", "part"], group = "sharded",
           conflicts_with_all = ["paths", "check", "dereference", "one_file_system", "exclude",
                                 "ignore", "skip_hidden", "redo", "trace", "explain"])]
@@ -41,7 +41,7 @@ pub(crate) struct Sharding {
 
     /// Run the shard although its part exists
     ///
-    /// If it is not recognised as a part, it is moved to part-NNNNNN.damaged-N.
+    /// An existing file that is not recognised as a part is moved to part-NNNNNN.damaged-N.
     #[arg(long, requires = "part")]
     pub(crate) redo: bool,
 

@@ -5,15 +5,17 @@ use ioloom_model::memory::{MemoryResult, SmtResult};
 use ioloom_model::units::{format_ns, format_size};
 use std::fmt::Write as _;
 
-/// Bar width in columns.
+/// Bar width in columns, at most.
 const BAR: usize = 34;
+/// Columns of a line of the ladder in front of the bar.
+const BEFORE_BAR: usize = 31;
 
 pub(super) fn text(result: &MemoryResult, width: usize) -> String {
     let mut all = out::wrap(&ioloom_report::memory::so_what(result), width, 0);
     all.push('\n');
     all.push_str(&levels(result, width));
     all.push('\n');
-    all.push_str(&ladder(result));
+    all.push_str(&ladder(result, width));
     let lines = findings(result);
     if !lines.is_empty() {
         all.push('\n');
@@ -67,10 +69,11 @@ fn levels(result: &MemoryResult, width: usize) -> String {
 }
 
 /// Formats one line per doubling of the working set, with a logarithmic bar.
-fn ladder(result: &MemoryResult) -> String {
+fn ladder(result: &MemoryResult, width: usize) -> String {
     let times = || result.ladder.iter().map(|p| p.ns_min);
     let (low, high) = (times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max));
     let mut out = format!("{:>9}  {:>8}  {:>8}\n", "set", "least", "median");
+    let columns = width.saturating_sub(BEFORE_BAR).min(BAR);
     let mut next = 0.0;
     for p in &result.ladder {
         if (p.bytes as f64) < next {
@@ -78,7 +81,7 @@ fn ladder(result: &MemoryResult) -> String {
         }
         next = p.bytes as f64 * 1.9;
         let part = (p.ns_min / (low * 0.8)).ln() / (high / (low * 0.8)).ln().max(1e-9);
-        let bar = "█".repeat((part.clamp(0.0, 1.0) * BAR as f64).round() as usize);
+        let bar = "█".repeat((part.clamp(0.0, 1.0) * columns as f64).round() as usize);
         let mark = if p.disturbed { "  disturbed" } else { "" };
         let (size, least) = (format_size(p.bytes), format_ns(p.ns_min));
         let _ = writeln!(out, "{size:>9}  {least:>8}  {:>8}  {bar}{mark}", format_ns(p.ns_median));

@@ -51,8 +51,8 @@ enum Kind {
     CopyLarge,
 }
 
-pub(super) fn run(dir: Option<&Path>, how: How, store: &StoreArg, json: bool) -> Ended {
-    let dir = match dir {
+pub(super) fn run(given: Option<&Path>, how: How, store: &StoreArg, json: bool) -> Ended {
+    let dir = match given {
         // A directory that is created would be on the device of its parent.
         Some(dir) => match std::fs::metadata(dir) {
             Ok(found) if found.is_dir() => dir.to_owned(),
@@ -68,6 +68,12 @@ pub(super) fn run(dir: Option<&Path>, how: How, store: &StoreArg, json: bool) ->
                 ioloom_failure::reason(&e)
             ))
         })?;
+    }
+    if given.is_none() {
+        // The first command that needs the default directory creates it.
+        std::fs::create_dir_all(&dir)
+            .map_err(PathError::on(Operation::CreateDir, &dir))
+            .map_err(Failure::failed)?;
     }
     let signals = StopSignals::catch();
     let sets = match how.existing {

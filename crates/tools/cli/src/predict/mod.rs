@@ -34,8 +34,8 @@ const CALIBRATING: [&str; 8] =
 /// Predict times on other devices, with other threads and at other scales
 ///
 /// Prints elapsed time and rate over the number of threads, requests in flight or clients, with an
-/// interval, the limit, and the distance from what the parameters were calibrated with. Parameters are
-/// those of published measurements and data sheets, or of this machine after --calibrate. Nothing is
+/// interval, the limit, and the distance from the calibrated range. Parameters are those of
+/// published measurements and data sheets, or of this machine after --calibrate. Nothing is
 /// measured, except by --calibrate.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -55,8 +55,8 @@ pub(crate) struct PredictArgs {
 
     /// Compare all laws with the published tables
     ///
-    /// Fits the parameters again, and prints the error of each law for fitted and held-out cells apart.
-    /// The exit code is 0 even if a goal is missed.
+    /// Fits the parameters again, and prints the error of each law separately for fitted and
+    /// held-out cells. The exit code is 0 even if a goal is missed.
     #[arg(long, conflicts_with_all = CALIBRATING)]
     verify: bool,
 
@@ -69,8 +69,9 @@ pub(crate) struct PredictArgs {
 
     /// With --verify: also predict the stored runs of a session
     ///
-    /// Ladders of threads are predicted from their times at 1, 4 and 64, next to the time of the nearest
-    /// one. SESSION is a name, an unambiguous prefix, latest or latest-N.
+    /// Predicts ladders of threads from their times at 1, 4 and 64 threads, and shows the error of
+    /// using the nearest measured time instead. SESSION is a name, an unambiguous prefix, latest or
+    /// latest-N.
     #[arg(
         long,
         value_name = "SESSION",
@@ -265,7 +266,7 @@ struct FilesArgs {
           value_parser = order())]
     order: Order,
 
-    /// Per cent of the files in the page cache
+    /// Percentage of files in the page cache
     ///
     /// From 0 to 100.
     #[arg(long, value_name = "PERCENT", default_value_t = 0,

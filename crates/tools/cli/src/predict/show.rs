@@ -10,8 +10,12 @@ use serde::Serialize;
 const SCHEMA: u32 = 1;
 /// Columns of texts.
 pub(super) const WIDTH: usize = 80;
-/// Columns of the curve.
-const CURVE: usize = 40;
+/// Columns of the curve on a terminal with room for it.
+const CURVE_MAX: usize = 40;
+/// Columns of the curve at least.
+const CURVE_MIN: usize = 12;
+/// What separates two columns of a table.
+const GAP: &str = "  ";
 
 /// The document of `predict WHAT --json`.
 #[derive(Serialize)]
@@ -55,14 +59,15 @@ pub(super) fn text(answer: &Answer, saved: Option<&Calibration>, width: usize) -
     all.push_str(&table(&rows, 5));
     all.push('\n');
     let slowest = answer.points.iter().map(|point| point.high_s).fold(0.0, f64::max);
-    let mut rows = vec![[answer.axis, "calibration", ""].map(str::to_owned).to_vec()];
-    rows[0][2] = format!("0 to {}", time(slowest));
+    let mut rows = vec![[answer.axis, "calibration"].map(str::to_owned).to_vec()];
     for point in &answer.points {
-        rows.push(vec![
-            point.threads.to_string(),
-            beyond(point, answer.axis),
-            curve(point, slowest),
-        ]);
+        rows.push(vec![point.threads.to_string(), beyond(point, answer.axis)]);
+    }
+    let before: usize = widths(&rows).iter().map(|columns| columns + GAP.len()).sum();
+    let columns = width.saturating_sub(before).clamp(CURVE_MIN, CURVE_MAX);
+    rows[0].push(format!("0 to {}", time(slowest)));
+    for (row, point) in rows[1..].iter_mut().zip(&answer.points) {
+        row.push(curve(point, slowest, columns));
     }
     all.push_str(&table(&rows, 1));
     all.push('\n');
@@ -123,11 +128,11 @@ fn beyond(point: &Point, axis: &str) -> String {
     if parts.is_empty() { "inside".to_owned() } else { parts.join(", ") }
 }
 
-/// Draws the interval as a line and the prediction as a point, from 0 to the slowest.
-fn curve(point: &Point, slowest: f64) -> String {
+/// Draws the interval as a line and the prediction as a point, from 0 to the slowest, in `columns`, at least 1.
+fn curve(point: &Point, slowest: f64, columns: usize) -> String {
     let column = |seconds: f64| {
         let share = if slowest > 0.0 { seconds / slowest } else { 0.0 };
-        ((share * (CURVE - 1) as f64).round() as usize).min(CURVE - 1)
+        ((share * (columns - 1) as f64).round() as usize).min(columns - 1)
     };
     let (low, at, high) = (column(point.low_s), column(point.elapsed_s), column(point.high_s));
     let mark = |i: usize| match i {
@@ -138,18 +143,24 @@ fn curve(point: &Point, slowest: f64) -> String {
     (0..=high).map(mark).collect()
 }
 
-/// Aligns the first `right` columns to the right and the others to the left.
-fn table(rows: &[Vec<String>], right: usize) -> String {
+/// Returns the width of each column of rows of equal length.
+fn widths(rows: &[Vec<String>]) -> Vec<usize> {
     let columns = rows.first().map_or(0, Vec::len);
     let wide =
         |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(wide).collect();
+    (0..columns).map(wide).collect()
+}
+
+/// Aligns the first `right` columns to the right and the others to the left.
+fn table(rows: &[Vec<String>], right: usize) -> String {
+    let widths = widths(rows);
     let mut all = String::new();
     for row in rows {
         let mut line = String::new();
         for (i, cell) in row.iter().enumerate() {
             let gap = " ".repeat(widths[i] - cell.chars().count());
-            line += &if i < right { format!("{gap}{cell}  ") } else { format!("{cell}{gap}  ") };
+            line += &if i < right { gap + cell } else { cell.clone() + &gap };
+            line += GAP;
         }
         all.push_str(line.trim_end());
         all.push('\n');
@@ -159,7 +170,7 @@ fn table(rows: &[Vec<String>], right: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{enough, rate};
+    use super::{enough, rate, text};
     use ioloom_predict::answer::profile::Class;
     use ioloom_predict::answer::walk;
 
@@ -180,6 +191,21 @@ mod tests {
         ] {
             assert_eq!(rate(per_s), expected);
         }
+    }
+
+    #[test]
+    fn the_curve_fits_the_width() {
+        let (class, measured, cores) = (Class::Hdd, None, None);
+        let asked = walk::Question { class, measured, files: 1000, threads_max: 64, cores };
+        let answer = walk::answer(&asked).unwrap();
+        let longest = |width: usize| {
+            let all = text(&answer, None, width);
+            let (_, curves) = all.split_once("calibration").unwrap();
+            let (curves, _) = curves.split_once("enough").unwrap();
+            curves.lines().map(|line| line.chars().count()).max().unwrap()
+        };
+        assert!(longest(40) <= 40 && longest(52) <= 52, "{} {}", longest(40), longest(52));
+        assert!(longest(52) > 40 && longest(80) == longest(100));
     }
 
     #[test]

@@ -9,9 +9,9 @@ pub(super) struct DatabaseArgs {
     /// Database for --store postgres
     ///
     /// A URL (postgresql://USER@HOST/NAME) or keywords (host=... dbname=... user=...). Default: the
-    /// environment variable IOLOOM_DATABASE. Unlike a command line, it is not visible to other users.
-    /// sslmode=verify-full encrypts the connection and verifies the server's certificate, with the CA
-    /// certificates in sslrootcert=FILE or those of the system.
+    /// environment variable IOLOOM_DATABASE. Other users can read a command line, but not the
+    /// variable. sslmode=verify-full encrypts the connection and verifies the server's certificate,
+    /// with the CA certificates in sslrootcert=FILE or those of the system.
     #[arg(long, value_name = "DATABASE")]
     database: Option<String>,
 

@@ -35,7 +35,7 @@ const ERRORS_KEPT: usize = 1000;
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  ioloom shard plan /data                       data.shards, 4096 files per shard
+  ioloom shard plan /data                       4096 files per shard
   ioloom shard plan /data --shards 100 --out /shared/plan
   find /data -newer stamp -print0 | ioloom shard plan -0 - --files 1000
   ioloom shard plan --subtrees /data            64 shards for ioloom du or cp")]
@@ -52,7 +52,7 @@ pub(super) struct PlanArgs {
     #[arg(short = '0', long = "null")]
     zero: bool,
 
-    /// Number of shards, at most that of the files [default: one for every 4096 files]
+    /// Number of shards, at most one per file [default: one per 4096 files]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=SHARDS_MAX))]
     shards: Option<u64>,
 
@@ -69,9 +69,9 @@ pub(super) struct PlanArgs {
 
     /// List directories for `ioloom du` and `ioloom cp` instead of files
     ///
-    /// Splits the tree at its upper directories and reads nothing below them, so a plan of a billion files
-    /// takes a moment. Sizes of subtrees are unknown: more shards than workers even them out. The default
-    /// is 64 shards.
+    /// Splits the tree at its upper directories and reads nothing below them, so a plan of a
+    /// billion files takes seconds. The sizes of subtrees are unknown; use more shards than workers
+    /// to balance the work. The default is 64 shards.
     #[arg(long, conflicts_with_all = ["files_from", "zero", "files"])]
     subtrees: bool,
 

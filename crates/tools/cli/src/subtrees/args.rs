@@ -37,7 +37,7 @@ pub(crate) struct Sharding {
 
     /// Run the shard although its part exists
     ///
-    /// If it is not recognised as a part, it is moved to part-NNNNNN.damaged-N.
+    /// An existing file that is not recognised as a part is moved to part-NNNNNN.damaged-N.
     #[arg(long, requires = "part")]
     pub(crate) redo: bool,
 

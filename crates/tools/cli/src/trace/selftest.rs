@@ -4,6 +4,7 @@ use crate::exit::{Ended, Exit, Failure};
 use crate::{out, stderr};
 use clap::Args;
 use ioloom_model::Level;
+use ioloom_model::units::format_counted;
 use ioloom_observe::collect::selftest::{LevelReport, SelftestOptions, selftest};
 use serde::Serialize;
 use std::fmt::Write;
@@ -104,7 +105,8 @@ fn text(reports: &[LevelReport], args: &SelftestArgs, width: usize) -> String {
             all.push_str(&out::wrap(&format!("\nLevel {level}: skipped: {why}"), width, 2));
             continue;
         }
-        let _ = writeln!(all, "\nLevel {level}, {} runs of {} ms", report.runs, args.length);
+        let runs = format_counted(report.runs.into(), "run", "runs");
+        let _ = writeln!(all, "\nLevel {level}, {runs} of {} ms", args.length);
         all.push_str("state              known    level   off by  maximum\n");
         for row in &report.states {
             if row.truth_pct < 0.005 && row.level_pct.is_none_or(|pct| pct < 0.005) {

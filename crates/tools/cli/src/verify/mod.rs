@@ -334,9 +334,9 @@ fn spent_words(combine: Combine, least: &[Option<u32>]) -> Option<String> {
     is_claim_out.then(|| format!("{reason}{advice}"))
 }
 
-/// Prints a sentence in lines of 80 columns.
+/// Prints a sentence, wrapped to the width of standard error.
 fn line(text: &str) {
-    stderr::line(out::wrap(text, 80, 2).trim_end());
+    stderr::line(out::wrap(text, out::columns_of_stderr(), 2).trim_end());
 }
 
 /// Prints which claims are left out, and why.

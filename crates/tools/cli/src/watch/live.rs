@@ -5,7 +5,7 @@
 //! runs in the background, the shell has the whole screen.
 
 use super::foreground::may_use_rows;
-use crate::out::fitted;
+use crate::out::{self, fitted};
 use crate::{interrupt, stderr};
 use ioloom_model::units::{format_count, format_ns, format_size};
 use ioloom_observe::counters::{DeviceRates, Field, Sample, Sampler, devices, paging};
@@ -34,8 +34,7 @@ const STOP_POLL: Duration = Duration::from_millis(5);
 /// terminal if that is stopped (Ctrl-S): it must not hold up the end of the observation.
 pub(super) fn with_status<T>(sampler: Option<&Sampler>, work: impl FnOnce() -> T) -> (T, String) {
     let looks = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-    let Some(sampler) = sampler.filter(|_| looks && !dumb) else {
+    let Some(sampler) = sampler.filter(|_| looks && !out::is_dumb()) else {
         return (work(), String::new());
     };
     let screen = Arc::new(Mutex::new(Screen { size: None }));

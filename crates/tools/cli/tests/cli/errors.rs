@@ -115,6 +115,10 @@ fn without_a_home_one_error_names_the_flag() {
     without(&["study"]).one_error(2, &["HOME", "--dir DIR"]);
     without(&["study", "--dir", "d"]).one_error(2, &["HOME", "--store DIR"]);
     without(&["clean"]).one_error(2, &["--dir DIR"]);
+    let mut relative = home.command(&["clean"]);
+    relative.env("HOME", "home").env("XDG_CACHE_HOME", "cache");
+    let ran = crate::home::Ran::from(relative.output().unwrap());
+    ran.one_error(2, &["neither HOME nor XDG_CACHE_HOME is an absolute path", "--dir DIR"]);
     without(&["machine"]).well();
 }
 

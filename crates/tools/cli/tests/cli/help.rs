@@ -271,6 +271,11 @@ fn every_command_has_a_manual_page() {
         let plain = synopsis.lines().nth(1).unwrap().replace("\\fB", "").replace("\\fR", "");
         let plain = plain.replace("\\ ", " ").replace("\\-", "-");
         assert!(plain.starts_with(&words.replace("\\ ", " ")), "{name}: {plain}");
+        // As in the help: one word for all options, and dots after operands that can be repeated.
+        let operands = [("ioloom-each", "[OPTIONS] [PATHS]..."), ("ioloom-watch", "<CMD>...")];
+        for (_, operand) in operands.iter().filter(|(of, _)| *of == title) {
+            assert!(plain.ends_with(operand), "{name}: {plain}");
+        }
         assert!(!page.contains("run\\-order"), "{name}: hidden commands are listed");
         if renders {
             let path = dir.join(name);

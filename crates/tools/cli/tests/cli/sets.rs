@@ -22,6 +22,9 @@ fn a_set_is_created_verified_and_removed() {
     let other = home.run(&["fileset", "create", spec, "other", "--random", "5"]).well();
     assert!(other.out.contains("50 files") && other.out.contains("hash"), "{}", other.out);
     assert!(!other.out.contains(made["set"]["hash"].as_str().unwrap()));
+    let single = home.run(&["fileset", "create", "count=1,size=1KiB", "single"]).well().out;
+    assert!(single.starts_with("single: 1 file, "), "{single}");
+    assert!(single.contains("\ncreated 1 file in "), "{single}");
     home.run(&["fileset", "create", spec, "set", "--random", "5"]).one_error(3, &["another"]);
 
     home.run(&["fileset", "verify", "set"]).well();

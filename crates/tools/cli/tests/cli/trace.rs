@@ -22,7 +22,7 @@ fn a_small_selftest_runs_and_its_shares_add_up() {
     let args = "trace selftest --evidence 0 --runs 1 --length 50 --tasks 20";
     let args: Vec<&str> = args.split(' ').collect();
     let text = home.run(&args).well().out;
-    assert!(text.contains("Level 0, 1 runs of 50 ms"), "{text}");
+    assert!(text.contains("Level 0, 1 run of 50 ms"), "{text}");
     assert!(text.contains("sum to 100.000 to 100.000 %"), "{text}");
 }
 

@@ -482,7 +482,7 @@ mkdir t/d; btrfs subvolume create t/d/m >&2 || { echo cannot; exit 0; }";
             "
 mkdir t; {make}
 echo x > t/d/file; echo x > t/d/m/f
-mkfifo keys; export program=\"$1\" SHELL=/bin/sh
+mkfifo keys; export program=\"$1\" SHELL=/bin/sh TERM=xterm
 shows() {{ for i in $(seq 1200); do grep -aq \"$1\" screen 2> /dev/null && break; sleep .05; done; }}
 run='timeout --foreground -s KILL 180 \"$program\" du -i {flags} t'
 script -qfc \"stty rows 24 cols 120; $run\" screen < keys > /dev/null 2>&1 &

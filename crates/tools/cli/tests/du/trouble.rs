@@ -438,7 +438,25 @@ fn on_terminal(place: &Workspace, script: &str) -> Option<ProcessOutput> {
         return None;
     }
     // `script` runs commands with it.
-    Some(in_shell(place, &format!("export SHELL=/bin/sh\n{script}")))
+    Some(in_shell(place, &format!("export SHELL=/bin/sh TERM=xterm\n{script}")))
+}
+
+#[test]
+fn the_browser_is_refused_on_a_terminal_that_cannot_be_drawn_on() {
+    let place = fresh();
+    place.write("t/f", "x");
+    for term in ["export TERM=dumb", "unset TERM"] {
+        let script = format!(
+            "
+{term}; export program=\"$1\"
+run='timeout --foreground -s KILL 180 \"$program\" du -i t'
+script -qfc \"$run; echo \\$? > code\" screen < /dev/null > /dev/null 2>&1
+cat code; grep -c \"TERM is 'dumb' or not set\" screen; grep -c quit screen
+"
+        );
+        let Some(ran) = on_terminal(&place, &script) else { return };
+        assert_eq!(ran.text(), "1\n1\n0\n", "{term}: {}", ran.err);
+    }
 }
 
 #[test]
