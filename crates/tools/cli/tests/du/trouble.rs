@@ -240,6 +240,9 @@ fn names_that_come_and_go_are_not_errors() {
     });
 }
 
+/// The bits of both signals in a mask of /proc/PID/status.
+const INT_AND_TERM: u64 = 1 << 1 | 1 << 14;
+
 /// Waits until the program handles signals; returns false if it exits first.
 fn listening(child: &mut Child) -> bool {
     let status = format!("/proc/{}/status", child.id());
@@ -249,7 +252,9 @@ fn listening(child: &mut Child) -> bool {
         }
         let text = fs::read_to_string(&status).unwrap_or_default();
         let caught = text.lines().find_map(|l| l.strip_prefix("SigCgt:")).unwrap_or("0");
-        if u64::from_str_radix(caught.trim(), 16).is_ok_and(|mask| mask & 2 != 0) {
+        if u64::from_str_radix(caught.trim(), 16)
+            .is_ok_and(|mask| mask & INT_AND_TERM == INT_AND_TERM)
+        {
             return true;
         }
         std::thread::sleep(Duration::from_millis(1));
