@@ -1,7 +1,7 @@
 //! Tests with the parts of the engine: files that begin by `nowait` and by rings in turns.
 
+use super::execute;
 use super::prepare;
-use super::threads;
 use super::work::{Executed, Piece, RunOptions, Work};
 use crate::cancel::Cancel;
 use crate::error::{Error, FileError};
@@ -164,7 +164,7 @@ fn run(
     let executed = std::thread::scope(|scope| {
         scope.spawn(|| alternate(&shared, &over));
         let _over = Ends(&over);
-        threads::run(&shared, &options, work)
+        execute::run(&shared, &options, work)
     });
     assert_eq!(shared.budget.used(), 0, "{text}: a buffer was not returned");
     if let Some(refused) = shared.methods.refused() {
@@ -256,7 +256,7 @@ fn child_with_few_descriptors() {
     }
     taken.truncate(taken.len() - 24);
     let work = Hashing::default();
-    match threads::run(&shared, &options, &work) {
+    match execute::run(&shared, &options, &work) {
         Err(Error::Refused(reason)) => return println!("skipped: {reason}"),
         other => assert_eq!(other.unwrap().files, 100),
     }

@@ -8,16 +8,14 @@
 //! Runs that are traced or sampled, that report progress (from the calling thread) or that lower the
 //! priority of their threads do not run this way.
 
-use super::threads::{Crew, Finished, Handles, ThreadResult, Threads};
+use super::threads::{Crew, Finished, Handles, Threads};
 use super::work::Work;
 use crate::error::{Error, START_THREAD};
-use ioloom_model::Tuned;
 use ioloom_model::layout::Role;
 use ioloom_observe::{Detail, Usage};
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::helper;
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
@@ -37,36 +35,6 @@ pub(super) fn applies<W: Work>(threads: Threads<'_, W>) -> bool {
         && options.progress.is_none()
         && threads.traced.is_none()
         && !shared.polite.lowers_priority()
-}
-
-/// What the watcher leaves, if it had something to do.
-pub(super) struct Left<L>(Mutex<Option<State<L>>>);
-
-struct State<L> {
-    results: Vec<ThreadResult<L>>,
-    before: Usage,
-    tuned: Option<Tuned>,
-}
-
-impl<L> Default for Left<L> {
-    fn default() -> Self {
-        Self(Mutex::new(None))
-    }
-}
-
-impl<L> Left<L> {
-    fn leave(&self, state: State<L>) {
-        *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(state);
-    }
-
-    /// Adds what the watcher has left, after its end, to the results of a run.
-    pub(super) fn add_to(&self, all: &mut Finished<L>) {
-        let state = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
-        let Some(State { results, before, tuned }) = state else { return };
-        results.into_iter().for_each(|result| all.add(result));
-        all.tuned = tuned;
-        all.used(&before);
-    }
 }
 
 /// Runs the first worker on the calling thread, and the watcher on another.
@@ -125,5 +93,5 @@ fn watch<'scope, 'e, W: Work>(
     threads.watch(&mut crew, &mut before, &mut start);
     let join = |handle: ScopedJoinHandle<'_, _>| handle.join().expect("panics are caught");
     let results = handles.into_iter().map(join).collect();
-    threads.left.leave(State { results, before, tuned: crew.tuned() });
+    threads.left.leave(results, before, crew.tuned());
 }

@@ -14,7 +14,9 @@ mod alternating;
 mod blocking;
 mod blocking_crew;
 mod choice;
+mod execute;
 mod few_files;
+mod gate;
 #[cfg(test)]
 mod kept;
 mod limits;
@@ -93,7 +95,7 @@ pub(crate) fn execute<W: Work>(
     options: &RunOptions<'_>,
     work: &W,
 ) -> Result<Executed<W::Local>, Error> {
-    threads::run(&prepare(source, plan, budget, options)?, options, work)
+    execute::run(&prepare(source, plan, budget, options)?, options, work)
 }
 
 /// Returns why this process cannot run a plan with its limits, if so, whatever the files are.

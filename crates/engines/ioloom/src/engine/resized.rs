@@ -1,9 +1,9 @@
 //! Tests with the parts of the engine: a limit on files in flight that changes during a run, and
 //! threads that rest.
 
+use super::execute;
 use super::pilot::Pilot;
 use super::ready::Ready;
-use super::threads;
 use super::work::{Piece, RunOptions, Work};
 use super::{prepare, window_of};
 use crate::error::FileError;
@@ -137,7 +137,7 @@ fn no_file_is_lost_or_doubled_while_the_limit_changes() {
                     std::thread::yield_now();
                 }
             });
-            let executed = threads::run(&shared, &options, &seen);
+            let executed = execute::run(&shared, &options, &seen);
             over.store(true, Ordering::Relaxed);
             assert_eq!(executed.unwrap().files, FILES as u64, "{text}");
         });

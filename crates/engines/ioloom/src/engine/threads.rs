@@ -1,4 +1,4 @@
-//! The threads of a run: started, released at one moment, watched and joined.
+//! The threads of a run, and when to start more of them.
 //!
 //! The threads of a pinned plan wait at a start gate, so that the run begins when the last of them
 //! is ready. The default plan starts with one worker, which waits for no other, and with one per permit
@@ -12,12 +12,13 @@
 //! watches, and reports progress; over a few files, it is the first worker (`few_files`).
 
 use super::blocking_crew::BlockingCrew;
+use super::gate::Gate;
 use super::pilot::Pilot;
 use super::read_waits::ReadWaits;
 use super::sharing::Sharing;
 use super::traced::{Sampled, Traced};
-use super::work::{Executed, ProgressNow, RunOptions, Work, Worker};
-use super::{blocking, few_files, looped, ready, roles, traced};
+use super::work::{ProgressNow, RunOptions, Work, Worker};
+use super::{blocking, looped, ready, roles};
 use crate::error::{Error, START_THREAD};
 use crate::fetch;
 use crate::shared::Shared;
@@ -25,7 +26,7 @@ use ioloom_budget::Part;
 use ioloom_control::Ramp;
 use ioloom_model::layout::{Driver, Role};
 use ioloom_model::{Method, ReadAhead, Tuned};
-use ioloom_observe::{Detail, GaugeSampler, ThreadReport, Usage, UsageDelta};
+use ioloom_observe::{ThreadReport, Usage, UsageDelta};
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::proc::{self, UsageOf};
 use ioloom_sys::{address_space, descriptor_table};
@@ -33,7 +34,7 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::{Condvar, Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock};
 use std::thread::{Scope, ScopedJoinHandle, Thread};
 use std::time::Duration;
 
@@ -102,15 +103,15 @@ pub(super) type Handles<'scope, L> = Vec<ScopedJoinHandle<'scope, ThreadResult<L
 /// What every thread of a run needs.
 pub(super) struct Threads<'e, W: Work> {
     pub(super) shared: &'e Shared<'e>,
-    roles: &'e [Role],
+    pub(super) roles: &'e [Role],
     pub(super) options: &'e RunOptions<'e>,
-    work: &'e W,
+    pub(super) work: &'e W,
     pub(super) gate: &'e Gate,
-    queues: &'e roles::Queues<'e, W::State>,
-    ready: &'e ready::Ready<'e, W::State>,
+    pub(super) queues: &'e roles::Queues<'e, W::State>,
+    pub(super) ready: &'e ready::Ready<'e, W::State>,
     /// The thread that watches the others, once it is known.
     pub(super) watcher: &'e OnceLock<Thread>,
-    pub(super) left: &'e few_files::Left<W::Local>,
+    pub(super) left: &'e Left<W::Local>,
     pub(super) traced: Option<&'e Traced>,
 }
 
@@ -122,87 +123,14 @@ impl<W: Work> Clone for Threads<'_, W> {
 
 impl<W: Work> Copy for Threads<'_, W> {}
 
-/// Runs all threads of a plan to their end.
-pub(super) fn run<W: Work>(
-    shared: &Shared<'_>,
-    options: &RunOptions<'_>,
-    work: &W,
-) -> Result<Executed<W::Local>, Error> {
-    let gate = Gate::default();
-    let roles: Vec<Role> = shared.layout.roles().collect();
-    let queues = roles::Queues::new(shared);
-    let workers = shared.layout.max_of(Role::Worker) as usize;
-    let ready = ready::Ready::new(workers, shared.gauges.clone());
-    let (watcher, left) = (OnceLock::new(), few_files::Left::default());
-    // Blocking threads seldom start, so that a trace need not reserve space for all of them.
-    let recorded = roles.len() - shared.layout.max_of(Role::Blocking) as usize * 3 / 4;
-    let traced = options.tracing.map(|wanted| Traced::start(wanted, recorded)).transpose()?;
-    let threads = Threads {
-        shared,
-        roles: &roles,
-        options,
-        work,
-        gate: &gate,
-        queues: &queues,
-        ready: &ready,
-        watcher: &watcher,
-        left: &left,
-        traced: traced.as_ref(),
-    };
-    let Finished { locals, reports, start, ended, usage, sampled, tuned } = run_threads(threads);
-    shared.arena.close();
-    let elapsed_ns = ended.saturating_sub(start);
-    let panic = shared.panic.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
-    // If all workers rested when the iterator panicked, none of them has looked again.
-    if let Some(payload) = panic.or_else(|| shared.source.panic()) {
-        std::panic::resume_unwind(payload);
-    }
-    let fatal = shared.fatal.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
-    let trace = traced.map(|traced| {
-        let ran = traced::Ran {
-            elapsed_ns,
-            reports: &reports,
-            usage: &usage,
-            sampled: &sampled,
-            list_end_ns: shared.source.ended_ns().map(|at| at.saturating_sub(start)),
-            function_waits: options.function_waits,
-            failed: fatal.as_ref().map(ToString::to_string).or_else(|| work.failure()),
-        };
-        Box::new(traced.end(shared, &ran))
-    });
-    if let Some(error) = fatal {
-        if let (Some(slot), Some(trace)) = (options.trace_of_failure, trace) {
-            *slot.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(trace);
-        }
-        return Err(error);
-    }
-    let (cancelled, stopped) = shared.ended_early();
-    Ok(Executed {
-        locals,
-        elapsed_ns,
-        files: shared.gauges.files(),
-        bytes: shared.gauges.bytes(),
-        reports,
-        usage,
-        in_flight: sampled.into_iter().map(|(at, (now, _))| (at, now.in_flight)).collect(),
-        budget_peak_bytes: shared.budget.peak(),
-        cancelled,
-        stopped,
-        trace,
-        function_waits: options.function_waits,
-        plan: shared.plan,
-        tuned,
-    })
-}
-
 /// The results of all threads; times are on the monotonic clock.
 pub(super) struct Finished<L> {
-    locals: Vec<L>,
-    reports: Vec<ThreadReport>,
+    pub(super) locals: Vec<L>,
+    pub(super) reports: Vec<ThreadReport>,
     pub(super) start: u64,
-    ended: u64,
-    usage: UsageDelta,
-    sampled: Sampled,
+    pub(super) ended: u64,
+    pub(super) usage: UsageDelta,
+    pub(super) sampled: Sampled,
     pub(super) tuned: Option<Tuned>,
 }
 
@@ -228,62 +156,35 @@ impl<L> Finished<L> {
     }
 }
 
-/// Runs the threads from the start gate to the end of the last one.
-fn run_threads<W: Work>(threads: Threads<'_, W>) -> Finished<W::Local> {
-    let (shared, options) = (threads.shared, threads.options);
-    let mut all = Finished {
-        locals: Vec::new(),
-        reports: Vec::new(),
-        start: 0,
-        ended: 0,
-        usage: UsageDelta::default(),
-        sampled: Vec::new(),
-        tuned: None,
-    };
-    std::thread::scope(|scope| {
-        let mut handles = Vec::new();
-        if few_files::applies(threads) {
-            few_files::run(threads, scope, &mut all);
-            return;
-        }
-        let watcher = threads.watcher.get_or_init(std::thread::current);
-        let _watched = options.cancel.wakes(watcher.clone());
-        let mut crew = Crew::new(threads);
-        let mut start = |numbers: Range<usize>| threads.start(scope, numbers, &mut handles);
-        // A single worker has no other to wait for. Its start is then part of the run, and two waits of
-        // one thread for another, which take longer than reading two small files, are not.
-        let waits = !shared.on_demand;
-        if waits {
-            crew.begin(&mut start);
-            // A thread that could not be started never arrives.
-            threads.gate.wait_until_ready(shared.live.load(Ordering::Acquire));
-        }
-        let sampled = options.sample || threads.traced.is_some();
-        let mut before = match options.detail {
-            Detail::Totals if !sampled => Usage::begin(),
-            _ => Usage::now(options.block_device),
-        };
-        all.start = monotonic_ns();
-        let sampler = sampled.then(|| traced::sample(shared, all.start)).flatten();
-        if let Some(traced) = threads.traced {
-            traced.begin(all.start);
-        }
-        threads.gate.open(all.start);
-        if !waits {
-            crew.begin(&mut start);
-        }
-        if let Err(source) = shared.source.start() {
-            shared.fail(Error::System { operation: START_THREAD, source });
-        }
-        threads.watch(&mut crew, &mut before, &mut start);
-        all.tuned = crew.tuned();
-        all.join(handles);
-        assert_eq!(shared.live.load(Ordering::Acquire), 0, "no thread outlives the measurements");
+/// What the watching thread of a run over a few files leaves to the calling thread, which does not join it.
+pub(super) struct Left<L>(Mutex<Option<LeftBehind<L>>>);
+
+struct LeftBehind<L> {
+    results: Vec<ThreadResult<L>>,
+    before: Usage,
+    tuned: Option<Tuned>,
+}
+
+impl<L> Default for Left<L> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+impl<L> Left<L> {
+    pub(super) fn leave(&self, results: Vec<ThreadResult<L>>, before: Usage, tuned: Option<Tuned>) {
+        let state = LeftBehind { results, before, tuned };
+        *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(state);
+    }
+
+    /// Adds what the watcher has left, after its end, to the results of a run.
+    pub(super) fn add_to(&self, all: &mut Finished<L>) {
+        let state = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        let Some(LeftBehind { results, before, tuned }) = state else { return };
+        results.into_iter().for_each(|result| all.add(result));
+        all.tuned = tuned;
         all.used(&before);
-        all.sampled = sampler.map(GaugeSampler::stop).unwrap_or_default();
-    });
-    threads.left.add_to(&mut all);
-    all
+    }
 }
 
 /// The threads that run, and when to start more of them.
@@ -348,7 +249,7 @@ impl<'e> Crew<'e> {
     }
 
     /// Starts the threads that begin together.
-    fn begin(&mut self, start: &mut impl FnMut(Range<usize>)) {
+    pub(super) fn begin(&mut self, start: &mut impl FnMut(Range<usize>)) {
         let first = if self.shared.on_demand { 1 } else { self.at_once };
         self.grow(first, start);
     }
@@ -611,41 +512,5 @@ impl<'e, W: Work> Threads<'e, W> {
                 }
             }
         }
-    }
-}
-
-/// The start gate: threads set themselves up, then all begin at one moment.
-#[derive(Default)]
-pub(super) struct Gate {
-    state: Mutex<(usize, Option<u64>)>,
-    changed: Condvar,
-}
-
-impl Gate {
-    /// Waits for the start after a thread is set up. Returns the moment of the start.
-    fn arrive(&self) -> u64 {
-        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        state.0 += 1;
-        self.changed.notify_all();
-        loop {
-            if let Some(start_ns) = state.1 {
-                return start_ns;
-            }
-            state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
-        }
-    }
-
-    fn wait_until_ready(&self, threads: usize) {
-        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        while state.0 < threads {
-            state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
-        }
-    }
-
-    pub(super) fn open(&self, start_ns: u64) {
-        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        assert!(state.1.is_none(), "all threads start at one moment, from which times count");
-        state.1 = Some(start_ns);
-        self.changed.notify_all();
     }
 }
