@@ -35,7 +35,7 @@ fn started(place: &Workspace, args: &[&str]) -> Child {
 pub(crate) fn listens(child: &Child) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
     let caught = status.lines().find_map(|l| l.strip_prefix("SigCgt:")).unwrap_or("0");
-    u64::from_str_radix(caught.trim(), 16).is_ok_and(|mask| mask & 2 != 0)
+    u64::from_str_radix(caught.trim(), 16).is_ok_and(|mask| mask & 0x4002 == 0x4002)
 }
 
 /// Returns the process IDs that commands have written, one file for each.

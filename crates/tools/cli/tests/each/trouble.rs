@@ -243,7 +243,7 @@ fn listening(child: &mut Child) {
         assert!(child.try_wait().unwrap().is_none(), "it ended too soon");
         let text = fs::read_to_string(&status).unwrap_or_default();
         let caught = text.lines().find_map(|l| l.strip_prefix("SigCgt:")).unwrap_or("0");
-        if u64::from_str_radix(caught.trim(), 16).is_ok_and(|mask| mask & 2 != 0) {
+        if u64::from_str_radix(caught.trim(), 16).is_ok_and(|mask| mask & 0x4002 == 0x4002) {
             return;
         }
         std::thread::sleep(Duration::from_millis(5));
