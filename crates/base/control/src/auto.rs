@@ -35,10 +35,8 @@ use crate::thresholds::{
     TOLERANCE, TOLERANCE_POLITE, TRIAL_SAMPLES, TRIAL_SAMPLES_MAX,
 };
 use crate::tuner::Tuner;
-use charge::Charge;
 
 mod change;
-mod charge;
 mod climb;
 mod method;
 mod trial;
@@ -187,7 +185,6 @@ pub struct Auto {
     method: Option<Reason>,
     /// Time lost to the choice of the method, which is a part of the cost.
     method_ns: u64,
-    charging: Charge,
     course: Course,
     cost: Cost,
     log: Log,
@@ -238,7 +235,6 @@ impl Auto {
             holds: false,
             method: None,
             method_ns: 0,
-            charging: Charge::default(),
             course: Course::new(limits.remaining),
             cost: Cost::default(),
             log,
@@ -364,6 +360,35 @@ impl Auto {
             idle: batch.idle,
         });
         self.course.add(batch);
+    }
+
+    /// Adds what this batch lost compared with the fastest window. Files in memory lose nothing by it.
+    fn charge(&mut self, batch: &Batch) {
+        let Some(best) = self.best else { return };
+        let is_full = batch.misses > 0 && batch.in_flight >= LIMITED * f64::from(self.window);
+        if batch.hits > batch.misses && !is_full {
+            return;
+        }
+        let mut sample = Sample::default();
+        sample.add(batch, batch.ready);
+        let (_, ratio) = sample.ratios(&best);
+        let lost = ((1.0 - ratio).clamp(0.0, 1.0) * batch.elapsed_ns as f64) as u64;
+        match (self.state, self.settling) {
+            // The controller did not choose the limit below its window.
+            (_, Some(settling)) if settling.cause == Cause::Limit => {}
+            (_, Some(settling)) if settling.cause == Cause::Method => {
+                self.cost.probing_ns += lost;
+                self.method_ns = self.method_ns.saturating_add(lost);
+            }
+            (State::Trial { .. } | State::Climb { .. }, _) | (_, Some(_)) => {
+                self.cost.probing_ns += lost;
+            }
+            _ if self.level.samples >= TRIAL_SAMPLES => {
+                let loss = self.level.loss(&best).0.clamp(0.0, 1.0);
+                self.cost.choice_ns += (loss * batch.elapsed_ns as f64) as u64;
+            }
+            _ => {}
+        }
     }
 
     /// Reports whether what completes now was issued under the present window.

@@ -4,8 +4,6 @@ use crate::batch::Batch;
 
 /// Weight of the past after each batch when the remaining time is predicted.
 const RECENT: f64 = 0.99;
-/// Recent files below which the mean of the whole run predicts better: most batches are empty then.
-const FEW: f64 = 2.0;
 
 /// Time, files, and the latency without a queue.
 #[derive(Debug, Clone, Copy, Default)]
@@ -62,32 +60,10 @@ impl Course {
     /// Predicts the remaining time in nanoseconds. Without a known number of files, as long again
     /// as so far.
     pub(crate) fn remaining_ns(&self) -> f64 {
-        let Some(all) = self.all.filter(|_| self.files > 0) else { return self.now_ns as f64 };
-        let (files, ns) = match self.recent {
-            (files, _) if files < FEW => (self.files as f64, self.now_ns as f64),
-            recent => recent,
-        };
-        all.saturating_sub(self.files) as f64 * ns / files
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// As with a function that computes for a minute on each file.
-    #[test]
-    fn rare_files_continue_at_the_mean_of_the_run() {
-        let mut course = Course::new(Some(20));
-        for i in 1..=6_000 {
-            let files = u64::from(i % 600 == 0);
-            course.add(&Batch { elapsed_ns: 100_000_000, files, ..Batch::default() });
-            if files > 0 || i % 600 == 599 {
-                let left = (20 - course.files) as f64;
-                let each_s = course.remaining_ns() / 1e9 / left;
-                assert!(i < 600 || (59.0..125.0).contains(&each_s), "{i}: {each_s}");
-            }
+        let (files, ns) = self.recent;
+        match self.all {
+            Some(all) if files > 0.0 => all.saturating_sub(self.files) as f64 * ns / files,
+            _ => self.now_ns as f64,
         }
-        assert_eq!(course.remaining_ns(), 600e9, "ten more files");
     }
 }

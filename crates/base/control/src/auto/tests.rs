@@ -117,15 +117,6 @@ fn files_in_memory_during_a_trial_lose_nothing() {
     }
 }
 
-/// Nine of ten batches are empty, and no trial makes a difference.
-#[test]
-fn empty_batches_between_rare_completions_are_not_lost() {
-    let mut auto = Auto::new(AutoLimits { remaining: Some(1 << 40), ..limits() });
-    let window = after(&mut auto, 3_000, 20.0, 0.0005);
-    let lost_ns = auto.cost().probing_ns;
-    assert!(window <= 128 && lost_ns < 60 * BATCH_NS, "{lost_ns}: {}", auto.why());
-}
-
 #[test]
 fn a_refusal_among_files_in_memory_is_ignored() {
     let mut auto = Auto::new(limits());
