@@ -11,7 +11,7 @@ use crate::store::Store;
 use crate::wire::watched;
 use futures_util::StreamExt;
 use ioloom_control::Started;
-use object_store::{GetOptions, GetRange, ObjectStore};
+use object_store::{GetOptions, GetRange};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -170,7 +170,7 @@ impl Fetch {
 
     /// Requests what is known of the present contents.
     async fn present(&self, item: &Item) -> Result<Version, Reason> {
-        let (described, seen) = watched(describe(&self.store.reading, &item.key)).await;
+        let (described, seen) = watched(describe(&*self.store.reading, &item.key)).await;
         let meta = described.map_err(|error| Reason::of(&error, &seen))?;
         Ok(Version { size: meta.size, e_tag: meta.e_tag })
     }

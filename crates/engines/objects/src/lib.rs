@@ -19,6 +19,7 @@
 #![cfg(feature = "s3")]
 
 mod case;
+mod client;
 mod credentials;
 mod descriptors;
 mod download;

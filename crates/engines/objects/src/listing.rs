@@ -1,5 +1,6 @@
 //! The objects below a prefix.
 
+use crate::client::Client;
 use crate::error::{Action, Kind, ObjectError};
 use crate::location::Location;
 use crate::options::until_set;
@@ -8,10 +9,9 @@ use crate::reason::Reason;
 use crate::retries::Retries;
 use crate::store::Store;
 use crate::wire::{REPEATED, Seen, watched};
-use object_store::aws::AmazonS3;
-use object_store::list::{PaginatedListOptions, PaginatedListResult, PaginatedListStore};
+use object_store::list::{PaginatedListOptions, PaginatedListResult};
 use object_store::path::Path;
-use object_store::{GetOptions, ObjectMeta, ObjectStore};
+use object_store::{GetOptions, ObjectMeta};
 use reqwest::header::HeaderValue;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, UNIX_EPOCH};
@@ -64,7 +64,7 @@ impl Listed {
 }
 
 /// Returns the description of one object.
-pub(crate) async fn describe(client: &AmazonS3, key: &Path) -> object_store::Result<ObjectMeta> {
+pub(crate) async fn describe(client: &dyn Client, key: &Path) -> object_store::Result<ObjectMeta> {
     let options = GetOptions { head: true, ..GetOptions::default() };
     Ok(client.get_opts(key, options).await?.meta)
 }
@@ -244,7 +244,7 @@ async fn of_the_prefix(store: &Store) -> Result<Named, ObjectError> {
         return Ok(Named::Absent);
     }
     // Without an answer it may be there.
-    match watched(describe(&store.patient, &location.key)).await {
+    match watched(describe(&*store.patient, &location.key)).await {
         (Ok(meta), _) => Ok(Named::Found(Listed::of(location, meta))),
         (Err(error), seen) => {
             let reason = Reason::of(&error, &seen);
@@ -308,7 +308,7 @@ async fn visit_one<F: Future<Output = bool>>(
             "it is a prefix, not an object; add -r to copy what is below it".to_owned(),
         ));
     }
-    match watched(describe(&store.patient, &location.key)).await {
+    match watched(describe(&*store.patient, &location.key)).await {
         (Ok(meta), _) => {
             each(Listed::of(location, meta)).await;
             Ok(())

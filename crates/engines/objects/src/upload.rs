@@ -16,7 +16,6 @@ use crate::verify::Sent;
 use crate::wire::watched;
 use ioloom_failure::{Operation, PathError};
 use ioloom_sys::fault::call;
-use object_store::multipart::MultipartStore;
 use object_store::path::Path as Key;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

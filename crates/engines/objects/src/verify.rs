@@ -13,7 +13,7 @@ use crate::wire::Seen;
 use futures_util::TryStreamExt;
 use md5::{Digest, Md5};
 use object_store::path::Path as Key;
-use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
+use object_store::{GetOptions, GetRange, ObjectMeta};
 use std::path::Path;
 
 /// How a file was sent.
@@ -98,7 +98,7 @@ impl Paced {
     }
 
     async fn described(&self, key: &Key) -> Result<ObjectMeta, Unsent> {
-        let client = &self.store.reading;
+        let client = &*self.store.reading;
         let described = self.small(|| describe(client, key)).await?;
         Ok(described.0)
     }
