@@ -1,5 +1,7 @@
 //! Failed operations on an object store: operation, URL, reason and advice.
 
+use crate::advice;
+use crate::location::Cloud;
 use std::fmt;
 use std::path::Path;
 
@@ -108,41 +110,6 @@ impl ObjectError {
     ) -> Self {
         Self { action, url: url.into(), kind, reason: reason.into(), attempts: 1 }
     }
-
-    fn advice(&self) -> Option<&'static str> {
-        Some(match self.kind {
-            Kind::Credentials => {
-                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE, or \
-                 AWS_SKIP_SIGNATURE=true for a public bucket"
-            }
-            Kind::Unreachable => "check AWS_ENDPOINT_URL and the network",
-            Kind::NoBucket => "check the name of the bucket, AWS_ENDPOINT_URL and AWS_REGION",
-            Kind::Denied if self.action == Action::List => {
-                "check the credentials, and that they permit s3:ListBucket"
-            }
-            Kind::Denied if self.action == Action::Write => {
-                "check the credentials, and that they permit s3:PutObject"
-            }
-            Kind::Denied if self.action == Action::Abort => {
-                "check the credentials, and that they permit s3:AbortMultipartUpload"
-            }
-            Kind::Denied => "check the credentials, and that they permit s3:GetObject",
-            Kind::Archived => "restore the object from the archive first",
-            Kind::Clock => "set the clock of this machine",
-            Kind::Region => "set AWS_REGION to the region of the bucket",
-            Kind::Changed => "run again when the object is no longer replaced",
-            Kind::Memory => "raise the memory budget",
-            Kind::Descriptors => "raise the limit on open files with 'ulimit -n'",
-            Kind::NoStore => "check that AWS_ENDPOINT_URL is that of an S3 server",
-            Kind::Busy | Kind::Server if self.action == Action::List => {
-                "try again later, or check AWS_ENDPOINT_URL"
-            }
-            Kind::Response | Kind::Refused if self.action == Action::List => {
-                "check that AWS_ENDPOINT_URL is that of an S3 server"
-            }
-            _ => return None,
-        })
-    }
 }
 
 impl fmt::Display for ObjectError {
@@ -152,7 +119,8 @@ impl fmt::Display for ObjectError {
         if self.attempts > 1 {
             write!(f, " (after {} attempts)", self.attempts)?;
         }
-        self.advice().map_or(Ok(()), |advice| write!(f, "; {advice}"))
+        let advice = advice::of(Cloud::of_url(&self.url), self.action, self.kind);
+        advice.map_or(Ok(()), |advice| write!(f, "; {advice}"))
     }
 }
 

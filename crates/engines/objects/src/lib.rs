@@ -18,6 +18,7 @@
 //! Without the feature `s3` the crate is empty: the client needs many other crates.
 #![cfg(feature = "s3")]
 
+mod advice;
 mod case;
 mod client;
 mod credentials;
@@ -41,6 +42,7 @@ mod reason;
 mod record;
 mod retries;
 mod run;
+mod saying;
 mod send;
 mod store;
 mod upload;

@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::error::{Action, Kind, ObjectError};
-use crate::location::Location;
+use crate::location::{Cloud, Location};
 use crate::options::until_set;
 use crate::page::Removed;
 use crate::reason::Reason;
@@ -47,7 +47,11 @@ pub struct Listed {
 
 impl Listed {
     /// Returns a listed object, or the error of one whose version cannot be a header of the request for its contents.
-    fn of(location: &Location, meta: ObjectMeta) -> Result<Self, ObjectError> {
+    fn of(location: &Location, mut meta: ObjectMeta) -> Result<Self, ObjectError> {
+        // Azure lists them without the quotes that the headers of contents have.
+        if location.cloud != Cloud::S3 {
+            meta.e_tag = meta.e_tag.map(quoted);
+        }
         let key = meta.location.as_ref().to_owned();
         if meta.e_tag.as_deref().is_some_and(|text| HeaderValue::from_str(text).is_err()) {
             let url = location.url_of(&key);
@@ -61,6 +65,11 @@ impl Listed {
     pub fn modified(&self) -> std::time::SystemTime {
         UNIX_EPOCH + Duration::from_nanos(self.modified_ns.max(0) as u64)
     }
+}
+
+/// Returns a version with the quotes that a header needs.
+fn quoted(e_tag: String) -> String {
+    if e_tag.ends_with('"') { e_tag } else { format!("\"{e_tag}\"") }
 }
 
 /// Returns the description of one object.
@@ -81,7 +90,7 @@ pub(crate) async fn visit<F: Future<Output = bool>>(
 ) -> Result<(), ObjectError> {
     let location = &store.location;
     let failed = |reason, attempts| unlisted(location, reason, attempts);
-    if !recursive {
+    if !recursive || location.is_web_file() {
         return visit_one(store, each).await;
     }
     let (mut found, mut unknown) = (false, None);
@@ -260,7 +269,8 @@ async fn of_the_prefix(store: &Store) -> Result<Named, ObjectError> {
                 // The listing reports these, if it fails for the same reason.
                 Kind::Missing | Kind::NoBucket | Kind::NoStore | Kind::Region => Ok(Named::Absent),
                 // Lists are not sorted there, and only prefixes with a slash at their end can be listed.
-                _ if location.is_directory_bucket() => {
+                // A list of Azure has only what is below the prefix.
+                _ if location.is_directory_bucket() || location.cloud == Cloud::Azure => {
                     Ok(Named::Unknown(undescribed(location, reason), None))
                 }
                 _ => listed_itself(store, reason).await,
@@ -354,6 +364,14 @@ pub fn list(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions_have_the_quotes_of_a_header() {
+        for (text, expected) in [("0x8", "\"0x8\""), ("\"0x8\"", "\"0x8\""), ("W/\"a\"", "W/\"a\"")]
+        {
+            assert_eq!(quoted(text.to_owned()), expected);
+        }
+    }
 
     #[test]
     fn every_circle_is_found() {

@@ -98,6 +98,10 @@ impl Sender {
             Err(unsent) => return Err(self.paced.failure(Action::Write, &source.key, unsent)),
         };
         let url = self.paced.url(&source.key);
+        // Azure has no uploads that could be aborted: parts without an object expire.
+        if id.is_empty() {
+            return self.parts(&source, &id).await.map(|(sent, _)| sent);
+        }
         let record = match Record::create(&self.records, (&store.endpoint, &url, &id)) {
             Ok(record) => record,
             Err(error) => {
@@ -119,6 +123,9 @@ impl Sender {
     /// run, a server that is silent is not waited for.
     #[allow(clippy::ptr_arg, reason = "the type of MultipartStore")]
     async fn abort(&self, source: &Source, id: &String) -> bool {
+        if id.is_empty() {
+            return true;
+        }
         let limit = async {
             self.paced.gate.until_stopped().await;
             tokio::time::sleep(ABORT_AFTER_STOP).await;

@@ -1,10 +1,13 @@
 //! The clients of a store, made from the settings of its users.
 
+mod azure;
+mod google;
 mod s3;
+mod web;
 
 use crate::client::Client;
 use crate::error::{Action, Kind, ObjectError};
-use crate::location::Location;
+use crate::location::{Cloud, Location};
 use crate::retries::ATTEMPTS_MAX;
 use crate::wire::innermost;
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
@@ -97,7 +100,13 @@ impl Store {
             variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         // Needed once by a process; it fails if it was done before.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let opened = s3::open(&location, variables).map(|clients| clients.at(location.clone()));
+        let at = location.clone();
+        let opened = match location.cloud {
+            Cloud::S3 => s3::open(&location, variables).map(|clients| clients.at(at)),
+            Cloud::Azure => azure::open(&location, variables).map(|clients| clients.at(at)),
+            Cloud::Google => google::open(&location, variables).map(|clients| clients.at(at)),
+            Cloud::Web => web::open(&location).map(|clients| clients.at(at)),
+        };
         opened.map_err(|reason| {
             ObjectError::new(Action::Open, location.url(), Kind::Configuration, reason)
         })
@@ -169,6 +178,12 @@ fn check_value(name: &str, value: &str, is_sent: bool) -> Result<(), String> {
         () => return Ok(()),
     };
     Err(format!("{name} contains {what}; set it without this character"))
+}
+
+/// Returns the beginning of the URLs at a server, as requests have it.
+fn base_of(url: &str) -> Arc<str> {
+    let parsed = reqwest::Url::parse(url).map(String::from);
+    Arc::from(parsed.as_deref().unwrap_or_default().trim_end_matches('/'))
 }
 
 /// Refuses an endpoint that is not the URL of a server. `name`: the variable that sets it. `example`: a URL.

@@ -66,7 +66,7 @@ pub(super) fn open(location: &Location, variables: Variables) -> Result<Clients<
     check_endpoint(&endpoint, "AWS_ENDPOINT_URL", "http://localhost:9000")?;
     // An endpoint with http: is a request for it.
     let plain = endpoint.starts_with("http://");
-    let connector = Connector { services: services(&variables) };
+    let connector = Connector { services: services(&variables), ..Connector::default() };
     let mut builder = builder.with_bucket_name(&location.bucket).with_http_connector(connector);
     // At Amazon: the address of the zone, and credentials of a session.
     if location.is_directory_bucket() && endpoint.is_empty() {
