@@ -178,7 +178,7 @@ fn odd_answer(error: &Error) -> Option<&'static str> {
         () if text.contains("Content-Length") => {
             Some("the server does not say how long the file is")
         }
-        () if text.contains("non-partial response") => {
+        () if text.starts_with("Range request not supported") => {
             Some("the server does not send ranges, in which files larger than 8 MiB are read")
         }
         () => None,
