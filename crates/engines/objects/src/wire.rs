@@ -272,7 +272,9 @@ impl Noting {
         let text = String::from_utf8_lossy(&text).into_owned();
         seen.code = element(&text, "Code").or(seen.code);
         seen.message = element(&text, "Message").or_else(|| json_message(&text));
-        seen.has_document = !text.is_empty() && !text.starts_with('{');
+        // What fake-gcs-server answers for an object that does not exist.
+        let is_plain = cloud == Cloud::Google && text.trim_end() == "Not Found";
+        seen.has_document = !text.is_empty() && !text.starts_with('{') && !is_plain;
         note(seen);
         Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(text)))
     }

@@ -5,8 +5,8 @@ use super::Ran;
 use super::independent::{assert_same, await_server, free_address, installed, tree_in};
 use ioloom_bucket::{Law, Server};
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -220,6 +220,10 @@ fn objects_of_an_emulator_of_google_are_received() {
     let nothing = serde_json::Value::Null;
     let (_, received) = compare(&names, (&tree, &back), ("gs://bucket/up/", &run), &nothing);
     assert_eq!(verified(&received), (5, 0));
+    let target = server.dir.path().join("new").display().to_string();
+    server
+        .run(&["cp", "gs://bucket/none", &target])
+        .one_error(1, "'gs://bucket/none': No such object");
 }
 
 #[test]
@@ -247,6 +251,71 @@ fn refused_requests_of_google_are_counted_and_repeated() {
     let document = document.json();
     assert_eq!(document["files"], 300);
     assert!(document["requests"]["refused"].as_u64().unwrap() > 0, "{document}");
+}
+
+/// A server with the answers of Azure for two objects. The first request for one is refused, and the sum of the other is
+/// wrong. It ends with the test program.
+fn two_blobs() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/me", listener.local_addr().unwrap());
+    let blob = |name: &str| {
+        format!(
+            "<Blob><Name>p/{name}</Name><Properties><Last-Modified>Mon, 30 Nov 2026 20:00:00 GMT</Last-Modified>\
+             <Etag>0x1</Etag><Content-Length>5</Content-Length><Content-Type>x</Content-Type></Properties></Blob>"
+        )
+    };
+    let page = format!(
+        "<EnumerationResults><Blobs>{}</Blobs><NextMarker/></EnumerationResults>",
+        ["good", "odd//key", "wrong"].map(blob).concat()
+    );
+    std::thread::spawn(move || {
+        let mut refused = false;
+        for mut stream in listener.incoming().flatten() {
+            let mut lines = BufReader::new(&stream).lines();
+            let first = lines.next().and_then(Result::ok).unwrap_or_default();
+            while lines.next().and_then(Result::ok).is_some_and(|line| !line.is_empty()) {}
+            let sum = match first.contains("/good") {
+                true => "XUFAKrxLKna5cZ2REBfFkg==",
+                false => "1B2M2Y8AsgTpgAmY7PhCfg==",
+            };
+            let blob = format!("content-md5: {sum}\r\netag: \"0x1\"\r\n");
+            let (status, more, body) = match () {
+                () if first.contains("comp=list") => ("200 OK", String::new(), &*page),
+                () if first.contains("/good") && !refused => {
+                    refused = true;
+                    ("503 Busy", String::new(), "<Error><Code>ServerBusy</Code></Error>")
+                }
+                () => ("200 OK", blob, "hello"),
+            };
+            let _ = write!(
+                stream,
+                "HTTP/1.1 {status}\r\nconnection: close\r\nlast-modified: Mon, 30 Nov 2026 20:00:00 GMT\r\n\
+                 {more}content-length: {}\r\n\r\n{body}",
+                body.len()
+            );
+        }
+    });
+    url
+}
+
+#[test]
+fn refusals_of_azure_are_repeated_and_wrong_sums_are_errors() {
+    let (url, dir) = (two_blobs(), tempfile::tempdir().unwrap());
+    let variables = [
+        ("AZURE_STORAGE_ACCOUNT_NAME", "me".to_owned()),
+        ("AZURE_STORAGE_ACCOUNT_KEY", "a2V5".to_owned()),
+        ("AZURE_STORAGE_ENDPOINT", url),
+    ];
+    let target = dir.path().join("new");
+    let args = ["cp", "-r", "--json", "az://container/p/", &target.display().to_string()];
+    let ran = run(dir.path(), &variables, &[], &args);
+    let document = ran.json();
+    assert_eq!((ran.code, &document["files"]), (Some(1), &1.into()), "{document}");
+    assert_eq!(document["requests"]["refused"], 1, "{document}");
+    assert!(ran.err.contains("the store has d41d8cd98f00b204e9800998ecf8427e"), "{}", ran.err);
+    assert!(ran.err.contains("'az://container/p/odd//key': keys with a slash"), "{}", ran.err);
+    assert_eq!(fs::read(target.join("good")).unwrap(), b"hello");
+    assert!(!target.join("wrong").exists());
 }
 
 #[test]
