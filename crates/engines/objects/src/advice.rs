@@ -1,7 +1,7 @@
 //! What to do after an error, in the words of the cloud.
 
-use crate::error::{Action, Kind};
-use crate::location::Cloud;
+use crate::cloud::Cloud;
+use crate::kind::{Action, Kind};
 
 /// Returns what the user can do.
 pub(crate) fn of(cloud: Cloud, action: Action, kind: Kind) -> Option<&'static str> {

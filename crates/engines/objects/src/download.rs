@@ -10,8 +10,8 @@
 //! same.
 
 use crate::case::{Named, Published, folds_case};
+use crate::cloud::Cloud;
 use crate::error::{Action, Kind, ObjectError};
-use crate::location::Cloud;
 use crate::mode::{DefaultAcl, Modes, Old};
 use crate::options::{Options, until_set};
 use crate::pace::{Pace, paced};

@@ -1,10 +1,10 @@
 //! Reads a range of an object, with verification and retries.
 
+use crate::cloud::Cloud;
 use crate::error::{Action, Kind, ObjectError};
 use crate::gate::Gate;
 use crate::hand_over::{Bytes, Item};
 use crate::listing::describe;
-use crate::location::Cloud;
 use crate::pace::{Pace, SILENCE};
 use crate::reason::Reason;
 use crate::retries::Retries;

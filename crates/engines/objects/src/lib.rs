@@ -21,6 +21,7 @@
 mod advice;
 mod case;
 mod client;
+mod cloud;
 mod credentials;
 mod descriptors;
 mod download;
@@ -28,6 +29,7 @@ mod error;
 mod fetch;
 mod gate;
 mod hand_over;
+mod kind;
 mod lanes;
 mod listing;
 mod location;

@@ -1,8 +1,9 @@
 //! The objects below a prefix.
 
 use crate::client::Client;
+use crate::cloud::Cloud;
 use crate::error::{Action, Kind, ObjectError};
-use crate::location::{Cloud, Location};
+use crate::location::Location;
 use crate::options::until_set;
 use crate::page::Removed;
 use crate::reason::Reason;

@@ -1,53 +1,8 @@
 //! URLs of buckets, prefixes and objects.
 
+use crate::cloud::Cloud;
 use crate::error::{Action, Kind, ObjectError};
 use object_store::path::Path;
-
-/// Who stores the objects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Cloud {
-    /// Amazon S3, and servers with its protocol.
-    #[default]
-    S3,
-    /// Azure Blob Storage.
-    Azure,
-    /// Google Cloud Storage.
-    Google,
-    /// A web server.
-    Web,
-}
-
-impl Cloud {
-    fn of_scheme(scheme: &str) -> Option<Self> {
-        Some(match scheme {
-            "s3" | "s3a" => Self::S3,
-            "az" | "abfs" | "abfss" => Self::Azure,
-            "gs" => Self::Google,
-            "http" | "https" => Self::Web,
-            _ => return None,
-        })
-    }
-
-    /// Returns that of a URL, or S3.
-    pub(crate) fn of_url(url: &str) -> Self {
-        url.split_once("://").and_then(|(scheme, _)| Self::of_scheme(scheme)).unwrap_or_default()
-    }
-
-    /// Returns the scheme of its URLs.
-    fn scheme(self) -> &'static str {
-        match self {
-            Self::S3 => "s3",
-            Self::Azure => "az",
-            Self::Google => "gs",
-            Self::Web => "https",
-        }
-    }
-
-    /// Returns what it calls a bucket.
-    fn bucket(self) -> &'static str {
-        if self == Self::Azure { "container" } else { "bucket" }
-    }
-}
 
 /// A bucket and a key or prefix in it: `s3://BUCKET/KEY`, `az://CONTAINER/KEY` or `gs://BUCKET/KEY`. The key is taken
 /// literally, as the command lines of these stores do: `%` and `+` have no special meaning. `http:` and `https:` URLs

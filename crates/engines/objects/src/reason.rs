@@ -1,7 +1,7 @@
 //! Why an operation failed, and whether another attempt may succeed.
 
+use crate::cloud::Cloud;
 use crate::error::Kind;
-use crate::location::Cloud;
 use crate::wire::{Seen, innermost};
 use object_store::client::{HttpError, HttpErrorKind};
 use object_store::{Error, path};

@@ -1,6 +1,6 @@
 //! What responses say apart from contents: sums in headers, and reasons in error documents.
 
-use crate::location::Cloud;
+use crate::cloud::Cloud;
 use crate::record::digits;
 use reqwest::header::{HeaderMap, HeaderValue};
 

@@ -4,7 +4,7 @@
 //! a transport failure. All requests pass this client, which keeps these facts in a variable of the
 //! task, where the caller of the operation finds them. It costs one small allocation per request.
 
-use crate::location::Cloud;
+use crate::cloud::Cloud;
 use crate::pace::Pace;
 use crate::page::{self, Form, Removed};
 use crate::saying::{element, json_message, md5_of};

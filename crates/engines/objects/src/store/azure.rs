@@ -1,10 +1,11 @@
 //! Azure: settings from the variables of the Azure tools.
 
-use super::{
+use super::settings::{
     Clients, SILENCE, SILENCE_OF_WRITES, Variables, base_of, check_endpoint, check_value,
     connections, no_retries, retries, with_name,
 };
-use crate::location::{Cloud, Location};
+use crate::cloud::Cloud;
+use crate::location::Location;
 use crate::wire::{Connector, innermost};
 use object_store::azure::{
     AzureAccessKey, AzureConfigKey, MicrosoftAzure, MicrosoftAzureBuilder, split_sas,

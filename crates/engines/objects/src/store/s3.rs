@@ -1,6 +1,6 @@
 //! S3: settings from the environment and the files of the AWS tools.
 
-use super::{
+use super::settings::{
     Clients, SILENCE, SILENCE_OF_WRITES, Variables, check_endpoint, connections, no_retries,
     retries, with_name,
 };
@@ -144,7 +144,7 @@ fn with_keys(builder: AmazonS3Builder, profile: &Profile) -> Result<AmazonS3Buil
 /// Refuses a value that a request cannot contain.
 fn check_value(name: &str, value: &str) -> Result<(), String> {
     let word = name.split(' ').next().unwrap_or(name).to_ascii_lowercase();
-    super::check_value(name, value, SENT.contains(&&*word))
+    super::settings::check_value(name, value, SENT.contains(&&*word))
 }
 
 #[cfg(test)]

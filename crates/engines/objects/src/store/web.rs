@@ -1,8 +1,9 @@
 //! Files on web servers: one object for a URL, which can only be read.
 
-use super::{Clients, SILENCE, connections, no_retries, retries};
+use super::settings::{Clients, SILENCE, connections, no_retries, retries};
 use crate::client::{Answer, Client};
-use crate::location::{Cloud, Location};
+use crate::cloud::Cloud;
+use crate::location::Location;
 use crate::wire::{Connector, had_status, innermost};
 use object_store::http::{HttpBuilder, HttpStore};
 use object_store::list::{PaginatedListOptions, PaginatedListResult};

@@ -126,11 +126,14 @@ fn run(
     Ran::of(command.output().unwrap())
 }
 
+/// Runs the program with these arguments.
+type Program<'a> = dyn Fn(&[&str]) -> Ran + 'a;
+
 /// Copies a tree to a store and back, and compares digests and sizes. Returns the documents of both copies.
 fn there_and_back(
     dir: &Path,
     root: &str,
-    run: &dyn Fn(&[&str]) -> Ran,
+    run: &Program<'_>,
 ) -> (serde_json::Value, serde_json::Value) {
     let (tree, names) = tree_in(dir);
     let from = tree.display().to_string();
@@ -143,7 +146,7 @@ fn there_and_back(
 fn compare(
     names: &[PathBuf],
     (tree, back): (&Path, &Path),
-    (below, run): (&str, &dyn Fn(&[&str]) -> Ran),
+    (below, run): (&str, &Program<'_>),
     sent: &serde_json::Value,
 ) -> (serde_json::Value, serde_json::Value) {
     let digest = |path: &str| {
