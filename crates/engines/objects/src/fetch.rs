@@ -1,5 +1,6 @@
 //! Reads a range of an object, with verification and retries.
 
+use crate::cloud::Cloud;
 use crate::error::{Action, Kind, ObjectError};
 use crate::gate::Gate;
 use crate::hand_over::{Bytes, Item};
@@ -8,10 +9,10 @@ use crate::pace::{Pace, SILENCE};
 use crate::reason::Reason;
 use crate::retries::Retries;
 use crate::store::Store;
-use crate::wire::watched;
+use crate::wire::{Seen, watched};
 use futures_util::StreamExt;
 use ioloom_control::Started;
-use object_store::{GetOptions, GetRange, ObjectStore};
+use object_store::{GetOptions, GetRange};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -34,6 +35,8 @@ pub(crate) struct Fetch {
 struct Version {
     size: u64,
     e_tag: Option<String>,
+    /// The MD5, if a description has it.
+    md5: Option<String>,
 }
 
 /// The outcome of a request for a whole object or a range.
@@ -46,11 +49,12 @@ pub(crate) enum Fetched {
 }
 
 impl Version {
-    /// Makes the bytes those of an empty object. The MD5 is known if the server gives it as the `ETag`.
+    /// Makes the bytes those of an empty object. The MD5 is known if the server gives it, as the `ETag` or apart.
     fn show_empty(&self, bytes: &mut Bytes) {
         bytes.data.clear();
         let e_tag = self.e_tag.as_deref().map(|text| text.trim_matches('"'));
-        bytes.md5 = e_tag.filter(|text| *text == MD5_OF_NOTHING).map(str::to_owned);
+        let mut sums = e_tag.into_iter().chain(self.md5.as_deref());
+        bytes.md5 = sums.find(|text| *text == MD5_OF_NOTHING).map(str::to_owned);
     }
 }
 
@@ -77,7 +81,7 @@ impl Fetch {
         mut started: Started,
     ) -> Fetched {
         let whole = range == (0..item.size);
-        let mut version = Version { size: item.size, e_tag: item.e_tag.clone() };
+        let mut version = Version { size: item.size, e_tag: item.e_tag.clone(), md5: None };
         let mut wanted = range;
         if item.size == 0 {
             match self.empty(item, bytes, started).await {
@@ -170,9 +174,21 @@ impl Fetch {
 
     /// Requests what is known of the present contents.
     async fn present(&self, item: &Item) -> Result<Version, Reason> {
-        let (described, seen) = watched(describe(&self.store.reading, &item.key)).await;
+        let (described, seen) = watched(describe(&*self.store.reading, &item.key)).await;
         let meta = described.map_err(|error| Reason::of(&error, &seen))?;
-        Ok(Version { size: meta.size, e_tag: meta.e_tag })
+        Ok(Version { size: meta.size, e_tag: meta.e_tag, md5: seen.md5 })
+    }
+
+    /// Returns the MD5 of the whole object that a response names: apart, or at S3 as the `ETag`.
+    fn sum_of(&self, e_tag: Option<&str>, seen: &Seen) -> Option<String> {
+        let location = &self.store.location;
+        if location.cloud != Cloud::S3 {
+            return seen.md5.clone();
+        }
+        let digits = e_tag.map(|text| text.trim_matches('"')).unwrap_or_default();
+        let is_md5 = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let offered = is_md5 && !seen.no_md5 && !location.is_directory_bucket();
+        offered.then(|| digits.to_ascii_lowercase())
     }
 
     /// Returns the present version of an object if it differs from `old`, with memory for it.
@@ -222,10 +238,7 @@ impl Fetch {
             Some(_) => &version.e_tag,
             None => item.first_e_tag.get_or_init(|| present.clone()),
         };
-        let digits = e_tag.as_deref().map(|text| text.trim_matches('"')).unwrap_or_default();
-        let is_md5 = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let offered = is_md5 && !seen.no_md5 && !self.store.location.is_directory_bucket();
-        bytes.md5 = offered.then(|| digits.to_ascii_lowercase());
+        bytes.md5 = self.sum_of(e_tag.as_deref(), &seen);
         if present.is_none() && e_tag.is_some() {
             return Err(Reason::new(Kind::Response, "the server sent no version (ETag)"));
         }

@@ -18,7 +18,10 @@
 //! Without the feature `s3` the crate is empty: the client needs many other crates.
 #![cfg(feature = "s3")]
 
+mod advice;
 mod case;
+mod client;
+mod cloud;
 mod credentials;
 mod descriptors;
 mod download;
@@ -26,6 +29,7 @@ mod error;
 mod fetch;
 mod gate;
 mod hand_over;
+mod kind;
 mod lanes;
 mod listing;
 mod location;
@@ -40,6 +44,7 @@ mod reason;
 mod record;
 mod retries;
 mod run;
+mod saying;
 mod send;
 mod store;
 mod upload;

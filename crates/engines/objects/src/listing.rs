@@ -1,5 +1,7 @@
 //! The objects below a prefix.
 
+use crate::client::Client;
+use crate::cloud::Cloud;
 use crate::error::{Action, Kind, ObjectError};
 use crate::location::Location;
 use crate::options::until_set;
@@ -8,10 +10,9 @@ use crate::reason::Reason;
 use crate::retries::Retries;
 use crate::store::Store;
 use crate::wire::{REPEATED, Seen, watched};
-use object_store::aws::AmazonS3;
-use object_store::list::{PaginatedListOptions, PaginatedListResult, PaginatedListStore};
+use object_store::list::{PaginatedListOptions, PaginatedListResult};
 use object_store::path::Path;
-use object_store::{GetOptions, ObjectMeta, ObjectStore};
+use object_store::{GetOptions, ObjectMeta};
 use reqwest::header::HeaderValue;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, UNIX_EPOCH};
@@ -47,7 +48,11 @@ pub struct Listed {
 
 impl Listed {
     /// Returns a listed object, or the error of one whose version cannot be a header of the request for its contents.
-    fn of(location: &Location, meta: ObjectMeta) -> Result<Self, ObjectError> {
+    fn of(location: &Location, mut meta: ObjectMeta) -> Result<Self, ObjectError> {
+        // Azure lists them without the quotes that the headers of contents have.
+        if location.cloud != Cloud::S3 {
+            meta.e_tag = meta.e_tag.map(quoted);
+        }
         let key = meta.location.as_ref().to_owned();
         if meta.e_tag.as_deref().is_some_and(|text| HeaderValue::from_str(text).is_err()) {
             let url = location.url_of(&key);
@@ -63,8 +68,13 @@ impl Listed {
     }
 }
 
+/// Returns a version with the quotes that a header needs.
+fn quoted(e_tag: String) -> String {
+    if e_tag.ends_with('"') { e_tag } else { format!("\"{e_tag}\"") }
+}
+
 /// Returns the description of one object.
-pub(crate) async fn describe(client: &AmazonS3, key: &Path) -> object_store::Result<ObjectMeta> {
+pub(crate) async fn describe(client: &dyn Client, key: &Path) -> object_store::Result<ObjectMeta> {
     let options = GetOptions { head: true, ..GetOptions::default() };
     Ok(client.get_opts(key, options).await?.meta)
 }
@@ -81,7 +91,7 @@ pub(crate) async fn visit<F: Future<Output = bool>>(
 ) -> Result<(), ObjectError> {
     let location = &store.location;
     let failed = |reason, attempts| unlisted(location, reason, attempts);
-    if !recursive {
+    if !recursive || location.is_web_file() {
         return visit_one(store, each).await;
     }
     let (mut found, mut unknown) = (false, None);
@@ -244,7 +254,7 @@ async fn of_the_prefix(store: &Store) -> Result<Named, ObjectError> {
         return Ok(Named::Absent);
     }
     // Without an answer it may be there.
-    match watched(describe(&store.patient, &location.key)).await {
+    match watched(describe(&*store.patient, &location.key)).await {
         (Ok(meta), _) => Ok(Named::Found(Listed::of(location, meta))),
         (Err(error), seen) => {
             let reason = Reason::of(&error, &seen);
@@ -260,7 +270,8 @@ async fn of_the_prefix(store: &Store) -> Result<Named, ObjectError> {
                 // The listing reports these, if it fails for the same reason.
                 Kind::Missing | Kind::NoBucket | Kind::NoStore | Kind::Region => Ok(Named::Absent),
                 // Lists are not sorted there, and only prefixes with a slash at their end can be listed.
-                _ if location.is_directory_bucket() => {
+                // A list of Azure has only what is below the prefix.
+                _ if location.is_directory_bucket() || location.cloud == Cloud::Azure => {
                     Ok(Named::Unknown(undescribed(location, reason), None))
                 }
                 _ => listed_itself(store, reason).await,
@@ -308,7 +319,7 @@ async fn visit_one<F: Future<Output = bool>>(
             "it is a prefix, not an object; add -r to copy what is below it".to_owned(),
         ));
     }
-    match watched(describe(&store.patient, &location.key)).await {
+    match watched(describe(&*store.patient, &location.key)).await {
         (Ok(meta), _) => {
             each(Listed::of(location, meta)).await;
             Ok(())
@@ -354,6 +365,14 @@ pub fn list(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions_have_the_quotes_of_a_header() {
+        for (text, expected) in [("0x8", "\"0x8\""), ("\"0x8\"", "\"0x8\""), ("W/\"a\"", "W/\"a\"")]
+        {
+            assert_eq!(quoted(text.to_owned()), expected);
+        }
+    }
 
     #[test]
     fn every_circle_is_found() {

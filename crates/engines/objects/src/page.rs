@@ -16,50 +16,83 @@ pub(crate) struct Removed {
     pub(crate) markers: bool,
 }
 
-const BEGIN: &str = "<Contents>";
-const END: &str = "</Contents>";
+/// The elements of a page.
+#[derive(Debug)]
+pub(crate) struct Form {
+    root: &'static str,
+    begin: &'static str,
+    end: &'static str,
+    key: &'static str,
+    size: &'static str,
+    next: &'static str,
+    /// The parameter with which the next page is requested.
+    pub(crate) token: &'static str,
+}
 
-/// Returns the page without the entries whose keys the client cannot represent, and what was removed.
-pub(crate) fn readable(page: &str) -> (String, Removed) {
-    let (mut text, mut removed) = (String::with_capacity(page.len()), Removed::default());
-    let mut rest = page;
-    while let Some(start) = rest.find(BEGIN) {
-        let Some(len) = rest[start..].find(END) else { break };
-        let end = start + len + END.len();
-        let entry = &rest[start..end];
-        match text_of(entry, "Key").filter(|key| !is_representable(key)) {
-            None => text += &rest[..end],
-            Some(key) => {
-                text += &rest[..start];
-                if key.ends_with('/') && text_of(entry, "Size").as_deref() == Some("0") {
-                    removed.markers = true;
-                } else {
-                    removed.keys.push(key);
+/// Those of S3, which Google has, too.
+pub(crate) const S3: Form = Form {
+    root: "ListBucketResult",
+    begin: "<Contents>",
+    end: "</Contents>",
+    key: "Key",
+    size: "Size",
+    next: "NextContinuationToken",
+    token: "continuation-token",
+};
+
+pub(crate) const AZURE: Form = Form {
+    root: "EnumerationResults",
+    begin: "<Blob>",
+    end: "</Blob>",
+    key: "Name",
+    size: "Content-Length",
+    next: "NextMarker",
+    token: "marker",
+};
+
+impl Form {
+    /// Returns the page without the entries whose keys the client cannot represent, and what was removed.
+    pub(crate) fn readable(&self, page: &str) -> (String, Removed) {
+        let (mut text, mut removed) = (String::with_capacity(page.len()), Removed::default());
+        let mut rest = page;
+        while let Some(start) = rest.find(self.begin) {
+            let Some(len) = rest[start..].find(self.end) else { break };
+            let end = start + len + self.end.len();
+            let entry = &rest[start..end];
+            match text_of(entry, self.key).filter(|key| !is_representable(key)) {
+                None => text += &rest[..end],
+                Some(key) => {
+                    text += &rest[..start];
+                    if key.ends_with('/') && text_of(entry, self.size).as_deref() == Some("0") {
+                        removed.markers = true;
+                    } else {
+                        removed.keys.push(key);
+                    }
                 }
             }
+            rest = &rest[end..];
         }
-        rest = &rest[end..];
+        (text + rest, removed)
     }
-    (text + rest, removed)
-}
 
-/// Returns whether a document is a page of a listing. The client takes any other one for an empty page.
-pub(crate) fn is_list(page: &[u8]) -> bool {
-    const ROOT: &[u8] = b"ListBucketResult";
-    page.windows(ROOT.len()).any(|window| window == ROOT)
-}
+    /// Returns whether a document is a page of a listing. The client takes any other one for an empty page.
+    pub(crate) fn is_list(&self, page: &[u8]) -> bool {
+        let root = self.root.as_bytes();
+        page.windows(root.len()).any(|window| window == root)
+    }
 
-/// Returns whether a page says that it is not the last one, and not how to request the next one.
-pub(crate) fn is_cut(page: &[u8]) -> bool {
-    let Ok(page) = std::str::from_utf8(page) else { return false };
-    let is_truncated = text_of(page, "IsTruncated").is_some_and(|text| text.trim() == "true");
-    is_truncated && text_of(page, "NextContinuationToken").is_none_or(|token| token.is_empty())
-}
+    /// Returns whether a page says that it is not the last one, and not how to request the next one.
+    pub(crate) fn is_cut(&self, page: &[u8]) -> bool {
+        let Ok(page) = std::str::from_utf8(page) else { return false };
+        let is_truncated = text_of(page, "IsTruncated").is_some_and(|text| text.trim() == "true");
+        is_truncated && text_of(page, self.next).is_none_or(|token| token.is_empty())
+    }
 
-/// Returns whether a page names itself as the next one, if it was requested with this token.
-pub(crate) fn is_repeated(page: &[u8], token: &str) -> bool {
-    let Ok(page) = std::str::from_utf8(page) else { return false };
-    text_of(page, "NextContinuationToken").as_deref() == Some(token)
+    /// Returns whether a page names itself as the next one, if it was requested with this token.
+    pub(crate) fn is_repeated(&self, page: &[u8], token: &str) -> bool {
+        let Ok(page) = std::str::from_utf8(page) else { return false };
+        text_of(page, self.next).as_deref() == Some(token)
+    }
 }
 
 /// Returns the text of an element with its references resolved.
@@ -106,22 +139,22 @@ mod tests {
     #[test]
     fn a_page_that_is_not_the_last_names_the_next() {
         let page = |truncated, token| {
-            is_cut(format!("<R><IsTruncated>{truncated}</IsTruncated>{token}</R>").as_bytes())
+            S3.is_cut(format!("<R><IsTruncated>{truncated}</IsTruncated>{token}</R>").as_bytes())
         };
         assert!(page("true", ""));
         assert!(page("true", "<NextContinuationToken></NextContinuationToken>"));
         assert!(page("true", "<NextMarker>b</NextMarker>"));
         assert!(!page("true", "<NextContinuationToken>b</NextContinuationToken>"));
         assert!(!page("false", ""));
-        assert!(!is_cut(b"<R></R>"));
+        assert!(!S3.is_cut(b"<R></R>"));
     }
 
     #[test]
     fn a_page_that_names_itself_as_the_next_is_repeated() {
         let page = b"<R><NextContinuationToken>a&amp;b</NextContinuationToken></R>";
-        assert!(is_repeated(page, "a&b"));
-        assert!(!is_repeated(page, "a"));
-        assert!(!is_repeated(b"<R></R>", ""));
+        assert!(S3.is_repeated(page, "a&b"));
+        assert!(!S3.is_repeated(page, "a"));
+        assert!(!S3.is_repeated(b"<R></R>", ""));
     }
 
     #[test]
@@ -130,7 +163,7 @@ mod tests {
             ["a", "a/b", "a%2Fb", "%", "a b+c", "...", ".x/y.", "a&amp;b", " a", "é", "&lt;"];
         for key in good {
             let page = format!("<R>{}<T/></R>", entry(key, 1));
-            assert_eq!(readable(&page), (page.clone(), Removed::default()), "{key}");
+            assert_eq!(S3.readable(&page), (page.clone(), Removed::default()), "{key}");
         }
         for (written, key) in [
             ("/a", "/a"),
@@ -144,7 +177,7 @@ mod tests {
             ("a&#10;", "a\n"),
         ] {
             let page = format!("<R>{}{}{}</R>", entry("a", 1), entry(written, 2), entry("b", 3));
-            let (text, removed) = readable(&page);
+            let (text, removed) = S3.readable(&page);
             assert_eq!(text, format!("<R>{}{}</R>", entry("a", 1), entry("b", 3)), "{key}");
             assert_eq!(removed, Removed { keys: vec![key.to_owned()], markers: false });
         }
@@ -152,8 +185,29 @@ mod tests {
 
     #[test]
     fn markers_of_directories_are_not_reported() {
-        let (text, removed) = readable(&entry("a/", 0));
+        let (text, removed) = S3.readable(&entry("a/", 0));
         assert_eq!((&*text, removed), ("", Removed { keys: Vec::new(), markers: true }));
+    }
+
+    #[test]
+    fn pages_of_azure_have_other_elements() {
+        let blob = |name: &str, size: u32| {
+            format!(
+                "<Blob><Name>{name}</Name><Properties><Content-Length>{size}</Content-Length>\
+                 </Properties></Blob>"
+            )
+        };
+        let page = |blobs: &str| {
+            format!(
+                "<EnumerationResults><Blobs>{blobs}</Blobs><NextMarker>m</NextMarker></EnumerationResults>"
+            )
+        };
+        let all = page(&[blob("a", 1), blob("b//c", 2), blob("d/", 0)].concat());
+        let (text, removed) = AZURE.readable(&all);
+        assert_eq!(text, page(&blob("a", 1)));
+        assert_eq!(removed, Removed { keys: vec!["b//c".to_owned()], markers: true });
+        assert!(AZURE.is_list(all.as_bytes()) && !S3.is_list(all.as_bytes()));
+        assert!(AZURE.is_repeated(all.as_bytes(), "m") && !AZURE.is_cut(all.as_bytes()));
     }
 
     #[test]
@@ -161,7 +215,7 @@ mod tests {
         for page in
             ["", "no list", "<Contents>", "<Contents></Contents>", "<Contents><Key>a//b</Key>"]
         {
-            assert_eq!(readable(page), (page.to_owned(), Removed::default()));
+            assert_eq!(S3.readable(page), (page.to_owned(), Removed::default()));
         }
     }
 }

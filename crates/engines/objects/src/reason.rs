@@ -1,5 +1,6 @@
 //! Why an operation failed, and whether another attempt may succeed.
 
+use crate::cloud::Cloud;
 use crate::error::Kind;
 use crate::wire::{Seen, innermost};
 use object_store::client::{HttpError, HttpErrorKind};
@@ -60,6 +61,9 @@ impl Reason {
                 Self::new(Kind::Unsupported, "a header of the response is not ASCII")
             }
             // The response began well.
+            Some(_) if seen.cloud == Cloud::Web && odd_answer(error).is_some() => {
+                Self::new(Kind::Unsupported, odd_answer(error).unwrap_or_default())
+            }
             Some(_) => match cause::<HttpError>(error).map(HttpError::kind) {
                 Some(HttpErrorKind::Decode) | None => Self::new(Kind::Response, innermost(error)),
                 Some(_) => Self::new(Kind::Interrupted, innermost(error)),
@@ -73,6 +77,13 @@ impl Reason {
 fn of_credentials(seen: &Seen) -> Reason {
     let fails = |status: &u16| matches!(of_status(*status, seen).kind, Kind::Busy | Kind::Server);
     let why = match (&seen.transport, seen.status.filter(fails)) {
+        // It is there, and knows the keys that it was sent.
+        (None, None) if seen.cloud != Cloud::S3 && seen.has_service => {
+            let status = seen.status.unwrap_or_default();
+            let why = seen.message.clone().unwrap_or_else(|| format!("status {status}"));
+            let text = format!("the credentials were refused: {why}");
+            return Reason::new(Kind::Credentials, text);
+        }
         // A host without the service, or a proxy that answers for it. The client has repeated the request.
         (None, Some(status)) if !seen.has_service => {
             let text = format!(
@@ -97,27 +108,41 @@ fn of_credentials(seen: &Seen) -> Reason {
 fn of_status(status: u16, seen: &Seen) -> Reason {
     let code = seen.code.as_deref().unwrap_or_default();
     let kind = match (status, code) {
-        (_, "NoSuchBucket") => Kind::NoBucket,
-        (_, "SlowDown" | "ServiceUnavailable" | "Throttling" | "RequestLimitExceeded")
+        // Without credentials, the last one is a container that is not public.
+        (
+            _,
+            "NoSuchBucket" | "ContainerNotFound" | "ContainerBeingDeleted" | "ResourceNotFound",
+        ) => Kind::NoBucket,
+        (
+            _,
+            "ServerBusy"
+            | "SlowDown"
+            | "ServiceUnavailable"
+            | "Throttling"
+            | "RequestLimitExceeded",
+        )
         | (429 | 503, _) => Kind::Busy,
         (_, "AuthorizationHeaderMalformed" | "PermanentRedirect") if seen.region.is_some() => {
             Kind::Region
         }
-        (_, "InvalidObjectState") => Kind::Archived,
+        (_, "InvalidObjectState" | "BlobArchived" | "BlobBeingRehydrated") => Kind::Archived,
         (_, "RequestTimeTooSkewed") => Kind::Clock,
-        (_, "ExpiredToken" | "InvalidToken") => Kind::Denied,
+        (_, "ExpiredToken" | "InvalidToken" | "PublicAccessNotPermitted") => Kind::Denied,
         // Another request for the same bucket or object is being carried out.
         (_, "OperationAborted" | "ConditionalRequestConflict") => Kind::Server,
         // Documents of stores have an error code.
-        (404 | 405 | 501, "") if seen.has_document => Kind::NoStore,
+        (404 | 405 | 501, "") if seen.has_document && seen.cloud != Cloud::Web => Kind::NoStore,
+        (410, _) if seen.cloud == Cloud::Web => Kind::Missing,
         (404, _) => Kind::Missing,
         (401 | 403, _) => Kind::Denied,
         (409 | 412, _) if seen.writes => Kind::Conflict,
         (409 | 412, _) => Kind::Changed,
-        (301 | 302 | 307 | 308, _) => Kind::Region,
+        (301 | 302 | 307 | 308, _) if seen.cloud == Cloud::S3 => Kind::Region,
         (408 | 500 | 502..=599, _) | (_, "RequestTimeout") => Kind::Server,
         // What was sent arrived damaged or incomplete.
-        (_, "BadDigest" | "IncompleteBody" | "XAmzContentSHA256Mismatch") => Kind::Response,
+        (_, "BadDigest" | "Md5Mismatch" | "IncompleteBody" | "XAmzContentSHA256Mismatch") => {
+            Kind::Response
+        }
         // The object is shorter than it was listed.
         (416, _) => Kind::Response,
         (400..=499, _) => Kind::Refused,
@@ -128,8 +153,14 @@ fn of_status(status: u16, seen: &Seen) -> Reason {
         (Kind::Changed, ..) => "it was replaced while it was read".to_owned(),
         (_, Some(message), _) if code.is_empty() => message.clone(),
         (_, Some(message), _) => format!("{message} ({code})"),
+        // Answers without a document have only the code.
+        (Kind::NoBucket, None, _) => format!("the bucket or container does not exist ({code})"),
+        (Kind::Missing, None, _) if !code.is_empty() && !seen.writes => {
+            format!("No such object ({code})")
+        }
         (_, None, _) if !code.is_empty() => code.to_owned(),
         _ => match status {
+            404 if seen.cloud == Cloud::Web => "No such file".to_owned(),
             404 if kind != Kind::NoStore && !seen.writes => "No such object".to_owned(),
             403 => "Access denied".to_owned(),
             503 => "too many requests (503)".to_owned(),
@@ -137,6 +168,21 @@ fn of_status(status: u16, seen: &Seen) -> Reason {
         },
     };
     Reason::new(kind, text)
+}
+
+/// Returns why the answer of a web server cannot be used that is what it answers to everybody.
+fn odd_answer(error: &Error) -> Option<&'static str> {
+    let text = innermost(error);
+    // The types of these errors are not public.
+    match () {
+        () if text.contains("Content-Length") => {
+            Some("the server does not say how long the file is")
+        }
+        () if text.starts_with("Range request not supported") => {
+            Some("the server does not send ranges, in which files larger than 8 MiB are read")
+        }
+        () => None,
+    }
 }
 
 /// Returns the first error of a type among the causes.
@@ -230,6 +276,43 @@ mod tests {
             assert_eq!((reason.kind, reason.is_transient()), (Kind::Credentials, false));
             assert!(reason.text.ends_with(&format!("answered with status {status}")), "{reason:?}");
         }
+    }
+
+    #[test]
+    fn each_cloud_has_its_codes() {
+        for (cloud, status, code, has_document, kind) in [
+            (Cloud::Azure, 404, "ContainerNotFound", true, Kind::NoBucket),
+            (Cloud::Azure, 404, "BlobNotFound", false, Kind::Missing),
+            (Cloud::Azure, 503, "ServerBusy", true, Kind::Busy),
+            (Cloud::Azure, 403, "AuthenticationFailed", true, Kind::Denied),
+            (Cloud::Azure, 409, "PublicAccessNotPermitted", true, Kind::Denied),
+            (Cloud::Azure, 409, "BlobArchived", true, Kind::Archived),
+            (Cloud::Azure, 404, "", true, Kind::NoStore),
+            (Cloud::Google, 429, "SlowDown", true, Kind::Busy),
+            (Cloud::Google, 404, "NoSuchBucket", true, Kind::NoBucket),
+            (Cloud::Web, 404, "", true, Kind::Missing),
+            (Cloud::Web, 410, "", true, Kind::Missing),
+            (Cloud::Web, 302, "", false, Kind::Response),
+            (Cloud::S3, 302, "", false, Kind::Region),
+        ] {
+            let code = Some(code.to_owned()).filter(|code| !code.is_empty());
+            let seen = Seen { cloud, code, has_document, ..Seen::default() };
+            assert_eq!(of_status(status, &seen).kind, kind, "{cloud:?} {status}");
+        }
+    }
+
+    #[test]
+    fn refused_credentials_have_the_reason_of_their_service() {
+        let seen = Seen {
+            cloud: Cloud::Azure,
+            status: Some(401),
+            message: Some("AADSTS7: wrong".to_owned()),
+            has_service: true,
+            ..Seen::default()
+        };
+        let reason = of_credentials(&seen);
+        assert_eq!((reason.kind, reason.is_transient()), (Kind::Credentials, false));
+        assert_eq!(reason.text, "the credentials were refused: AADSTS7: wrong");
     }
 
     #[test]

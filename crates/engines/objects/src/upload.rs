@@ -1,7 +1,7 @@
 //! Copies files to objects.
 
 use crate::descriptors::requests_max;
-use crate::error::{Action, ObjectError};
+use crate::error::{Action, Kind, ObjectError};
 use crate::gate::Gate;
 use crate::options::{Options, Progress, until_set};
 use crate::paced::{LONG_SILENCE, Paced, Problem};
@@ -16,7 +16,6 @@ use crate::verify::Sent;
 use crate::wire::watched;
 use ioloom_failure::{Operation, PathError};
 use ioloom_sys::fault::call;
-use object_store::multipart::MultipartStore;
 use object_store::path::Path as Key;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -148,13 +147,22 @@ impl Uploaded {
 ///
 /// # Errors
 ///
-/// Returns an error if the client cannot be started. Failures of files are in [`Uploaded::errors`].
+/// Returns an error if the client cannot be started, or if the location is on a web server. Failures of files are in [`Uploaded::errors`].
 pub fn upload(
     store: &Store,
     source: &Path,
     records: &Path,
     options: &Options<'_>,
 ) -> Result<Uploaded, ObjectError> {
+    if store.location.is_web_file() {
+        let reason = "files on web servers can only be read, not written";
+        return Err(ObjectError::new(
+            Action::Write,
+            store.location.url(),
+            Kind::Unsupported,
+            reason,
+        ));
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(options.threads.clamp(1, 4) as usize)
         .thread_name("ioloom-client")

@@ -2,7 +2,8 @@
 //!
 //! The `ETag` of the answer proves the contents if it is their MD5, or the MD5 of those of the parts.
 //! One that looks like it and differs does not prove damage, since some servers give versions of that
-//! form, so the object is read back. Other objects are compared by their length.
+//! form, so the object is read back. Azure and Google give the MD5 of what was sent whole in a header. Other objects
+//! are compared by their length.
 
 use crate::error::Action;
 use crate::listing::describe;
@@ -13,7 +14,7 @@ use crate::wire::Seen;
 use futures_util::TryStreamExt;
 use md5::{Digest, Md5};
 use object_store::path::Path as Key;
-use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
+use object_store::{GetOptions, GetRange, ObjectMeta};
 use std::path::Path;
 
 /// How a file was sent.
@@ -60,11 +61,12 @@ impl Paced {
         seen: &Seen,
     ) -> Result<Sent, Problem> {
         let found = e_tag.map(plain).unwrap_or_default();
-        if found == sent.e_tag() {
+        let is_whole = |sum: &Option<String>| !sent.in_parts && *sum == Some(sent.e_tag());
+        if found == sent.e_tag() || is_whole(&seen.md5) {
             return Ok(Sent::Verified);
         }
         let failed = |unsent| self.failure(Action::Verify, sent.key, unsent);
-        let meta = match self.described(sent.key).await {
+        let (meta, at) = match self.described(sent.key).await {
             Err(Unsent::Stopped) => return Ok(Sent::Stopped),
             described => described.map_err(failed)?,
         };
@@ -75,7 +77,11 @@ impl Paced {
                 format!("cannot verify {shown}: the object has {found} bytes, the file has {size}");
             return Err(text.into());
         }
-        if seen.no_md5 || !sent.has_form(&found) {
+        if is_whole(&at.md5) {
+            return Ok(Sent::Verified);
+        }
+        let has_other = !sent.in_parts && at.md5.is_some();
+        if !has_other && (seen.no_md5 || !sent.has_form(&found)) {
             return Ok(Sent::LengthOnly);
         }
         match self.reads_the_same(sent, &meta).await {
@@ -91,16 +97,15 @@ impl Paced {
     /// Returns whether the object has the contents that were sent: after a request whose answer was
     /// lost. Anything but a proof counts as no.
     pub(crate) async fn is_there(&self, sent: &Contents<'_>) -> bool {
-        let Ok(meta) = self.described(sent.key).await else { return false };
+        let Ok((meta, _)) = self.described(sent.key).await else { return false };
         let e_tag = meta.e_tag.as_deref().map(plain).unwrap_or_default();
         meta.size == sent.size
             && (e_tag == sent.e_tag() || self.reads_the_same(sent, &meta).await.unwrap_or(false))
     }
 
-    async fn described(&self, key: &Key) -> Result<ObjectMeta, Unsent> {
-        let client = &self.store.reading;
-        let described = self.small(|| describe(client, key)).await?;
-        Ok(described.0)
+    async fn described(&self, key: &Key) -> Result<(ObjectMeta, Seen), Unsent> {
+        let client = &*self.store.reading;
+        self.small(|| describe(client, key)).await
     }
 
     /// Reads an object part by part and compares the sums.

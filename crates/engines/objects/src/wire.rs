@@ -4,15 +4,17 @@
 //! a transport failure. All requests pass this client, which keeps these facts in a variable of the
 //! task, where the caller of the operation finds them. It costs one small allocation per request.
 
+use crate::cloud::Cloud;
 use crate::pace::Pace;
-use crate::page::{self, Removed};
+use crate::page::{self, Form, Removed};
+use crate::saying::{element, json_message, md5_of};
 use futures_util::StreamExt;
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
     HttpResponseBody, HttpService, ReqwestConnector,
 };
-use reqwest::header::{HeaderMap, HeaderName};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use std::cell::RefCell;
 use std::error::Error;
 use std::future::Future;
@@ -31,10 +33,13 @@ const DOCUMENT_BYTES: usize = 1 << 20;
 const COMPLETING: Duration = Duration::from_secs(900);
 /// The metadata service of virtual machines.
 const METADATA: &str = "169.254.169.254";
+const METADATA_OF_GOOGLE: &str = "metadata.google.internal";
 
 /// How the last request of an operation went, and how many there were.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seen {
+    /// Who was asked.
+    pub(crate) cloud: Cloud,
     /// Status of the response.
     pub(crate) status: Option<u16>,
     /// Code and message of an error document.
@@ -51,6 +56,8 @@ pub(crate) struct Seen {
     /// Whether the `ETag` is another sum than the MD5 of the contents: of objects that are encrypted with some keys, or
     /// that consist of segments.
     pub(crate) no_md5: bool,
+    /// MD5 of the whole object, where a header gives it. S3 has none.
+    pub(crate) md5: Option<String>,
     /// Whether the request would have changed the store.
     pub(crate) writes: bool,
     /// Whether the request was for credentials rather than for the store.
@@ -91,6 +98,18 @@ pub(crate) async fn watched<T>(operation: impl Future<Output = T>) -> (T, Seen) 
     SEEN.scope(RefCell::default(), all).await
 }
 
+/// Returns whether the last response of an operation has one of the statuses. If so, the next request is another form
+/// of the same attempt.
+pub(crate) fn had_status(statuses: &[u16]) -> bool {
+    let is_one = |cell: &RefCell<Seen>| {
+        let mut seen = cell.borrow_mut();
+        let is_one = seen.status.is_some_and(|status| statuses.contains(&status));
+        seen.requests -= u32::from(is_one && seen.requests > 0);
+        is_one
+    };
+    SEEN.try_with(is_one).unwrap_or(false)
+}
+
 /// Notes how a request went, for [`watched`].
 pub(crate) fn note(mut seen: Seen) {
     let _ = SEEN.try_with(|cell| {
@@ -120,6 +139,9 @@ pub(crate) fn innermost(error: &(dyn Error + 'static)) -> String {
 /// Connects clients that note how requests went.
 #[derive(Debug, Default)]
 pub(crate) struct Connector {
+    pub(crate) cloud: Cloud,
+    /// The beginning of the URLs of the store, if it is known: other requests are for credentials.
+    pub(crate) store: Arc<str>,
     /// The beginnings of the URLs of services for credentials that the settings name.
     pub(crate) services: Arc<[String]>,
 }
@@ -127,8 +149,9 @@ pub(crate) struct Connector {
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let inner = ReqwestConnector::default().connect(options)?;
-        let services = Arc::clone(&self.services);
-        Ok(HttpClient::new(Noting { inner, services, has_answered: AtomicBool::new(false) }))
+        let (services, store) = (Arc::clone(&self.services), Arc::clone(&self.store));
+        let (cloud, has_answered) = (self.cloud, AtomicBool::new(false));
+        Ok(HttpClient::new(Noting { inner, cloud, store, services, has_answered }))
     }
 }
 
@@ -136,6 +159,8 @@ impl HttpConnector for Connector {
 struct Noting {
     inner: HttpClient,
     /// As in [`Connector`].
+    cloud: Cloud,
+    store: Arc<str>,
     services: Arc<[String]>,
     /// Whether a service for credentials has answered without an error.
     has_answered: AtomicBool,
@@ -169,27 +194,51 @@ impl Noting {
         self.services.iter().any(is_for)
     }
 
-    async fn execute(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let is_list = request.uri().query().is_some_and(|query| query.contains("list-type=2"));
-        let token = if is_list { token_of(&request) } else { None };
+    /// Returns whether a request is for another server than the store. Its credentials come from there.
+    fn is_elsewhere(&self, request: &HttpRequest) -> bool {
+        !self.store.is_empty() && !request.uri().to_string().starts_with(&*self.store)
+    }
+
+    /// Returns the form of the page that a request is for, if it is one of a listing.
+    fn page_of(&self, request: &HttpRequest) -> Option<&'static Form> {
+        let query = request.uri().query()?;
+        match self.cloud {
+            Cloud::S3 | Cloud::Google => query.contains("list-type=2").then_some(&page::S3),
+            Cloud::Azure => query.contains("comp=list").then_some(&page::AZURE),
+            Cloud::Web => None,
+        }
+    }
+
+    async fn execute(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        if self.cloud == Cloud::Google && request.method() == "GET" {
+            // What is stored, and not what the server would make of it.
+            request.headers_mut().insert("accept-encoding", HeaderValue::from_static("gzip"));
+        }
+        let form = self.page_of(&request);
+        let token = form.and_then(|form| token_of(&request, form));
         let writes = !matches!(request.method().as_str(), "GET" | "HEAD");
         // Metadata services of virtual machines and containers.
         let host = request.uri().host().unwrap_or_default();
-        let is_named = self.is_named(&request);
+        let is_metadata = matches!(host, METADATA | METADATA_OF_GOOGLE);
+        let is_named = self.is_named(&request) || (self.is_elsewhere(&request) && !is_metadata);
         let for_credentials = is_named
-            || matches!(host, METADATA | "169.254.170.2" | "169.254.170.23")
-            || host.starts_with("sts.");
+            || is_metadata
+            || (self.cloud == Cloud::S3
+                && (matches!(host, "169.254.170.2" | "169.254.170.23")
+                    || host.starts_with("sts.")));
         // The client tries this one if no credentials are configured.
-        let is_configured = is_named || (for_credentials && host != METADATA);
+        let is_configured = is_named || (for_credentials && !is_metadata);
         let has_service = || is_configured || self.has_answered.load(Ordering::Relaxed);
-        let pace = pace_of_document(&request, for_credentials);
+        let pace = pace_of_document(self.cloud, &request, for_credentials);
+        let cloud = self.cloud;
         let mut response = match self.inner.execute(request).await {
             Ok(response) => response,
             Err(error) => {
                 let transport = Some((error.kind(), innermost(&error)));
                 let cause = root(&error).downcast_ref::<std::io::Error>();
                 let no_descriptor = cause.is_some_and(ioloom_failure::is_out_of_descriptors);
-                let seen = Seen { transport, no_descriptor, for_credentials, ..Seen::default() };
+                let seen =
+                    Seen { cloud, transport, no_descriptor, for_credentials, ..Seen::default() };
                 note(Seen { has_service: has_service(), ..seen });
                 return Err(error);
             }
@@ -200,26 +249,32 @@ impl Noting {
         let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
         let region = header("x-amz-bucket-region").map(str::to_owned);
         let no_md5 = has_other_sum(response.headers());
-        let seen = Seen { status: Some(status), region, no_md5, ..Seen::default() };
+        let md5 = md5_of(cloud, status, response.headers());
+        let seen = Seen { cloud, status: Some(status), region, no_md5, md5, ..Seen::default() };
         let has_service = has_service();
         let mut seen = Seen { for_credentials, has_service, writes, ..seen };
         if status < 300 {
             remove_unreadable(response.headers_mut());
-            return match pace {
-                _ if is_list => without_odd_keys(response, token, seen).await,
-                Some(pace) => with_document(response, seen, pace.restarted()).await,
-                None => Ok(noted(response, seen)),
+            return match (form, pace) {
+                (Some(form), _) => without_odd_keys(response, (form, token), seen).await,
+                (None, Some(pace)) => with_document(response, seen, pace.restarted()).await,
+                (None, None) => Ok(noted(response, seen)),
             };
         }
         let length = header("content-length").and_then(|text| text.parse::<usize>().ok());
         if length.is_some_and(|length| length > ERROR_BYTES) {
             return Ok(noted(response, seen));
         }
+        // Answers without a document have the code in a header.
+        seen.code = header("x-ms-error-code").map(str::to_owned);
         let (parts, body) = response.into_parts();
         let text = at_most(body, ERROR_BYTES, Pace::new()).await.unwrap_or_default();
-        seen.has_document = !text.is_empty();
         let text = String::from_utf8_lossy(&text).into_owned();
-        (seen.code, seen.message) = (element(&text, "Code"), element(&text, "Message"));
+        seen.code = element(&text, "Code").or(seen.code);
+        seen.message = element(&text, "Message").or_else(|| json_message(&text));
+        // What fake-gcs-server answers for an object that does not exist.
+        let is_plain = cloud == Cloud::Google && text.trim_end() == "Not Found";
+        seen.has_document = !text.is_empty() && !text.starts_with('{') && !is_plain;
         note(seen);
         Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(text)))
     }
@@ -263,9 +318,9 @@ const NO_LIST: &str = "the response is not a list of objects";
 pub(crate) const REPEATED: &str = "the server keeps sending the same page of the list";
 
 /// Returns the token with which a page of a listing is requested.
-fn token_of(request: &HttpRequest) -> Option<String> {
+fn token_of(request: &HttpRequest, form: &Form) -> Option<String> {
     let url = reqwest::Url::parse(&request.uri().to_string()).ok()?;
-    let token = url.query_pairs().find(|(name, _)| name == "continuation-token");
+    let token = url.query_pairs().find(|(name, _)| name == form.token);
     token.map(|(_, token)| token.into_owned())
 }
 
@@ -303,12 +358,18 @@ fn noted_error(error: HttpError, mut seen: Seen) -> HttpError {
 
 /// Returns the limit on the pace of a response that is a document, which the client would read without one.
 /// Objects are read with limits, and answers without contents need none.
-fn pace_of_document(request: &HttpRequest, for_credentials: bool) -> Option<Pace> {
+fn pace_of_document(cloud: Cloud, request: &HttpRequest, for_credentials: bool) -> Option<Pace> {
     let query = request.uri().query().unwrap_or_default();
+    // The parameters of signatures are no sign of a document.
+    let is_document = match cloud {
+        Cloud::S3 | Cloud::Google => !query.is_empty(),
+        Cloud::Azure => query.contains("comp="),
+        Cloud::Web => false,
+    };
     match request.method().as_str() {
         "POST" if query.contains("uploadId=") => Some(Pace::with_limit(COMPLETING)),
         "PUT" => None,
-        _ => (for_credentials || !query.is_empty()).then(Pace::new),
+        _ => (for_credentials || is_document).then(Pace::new),
     }
 }
 
@@ -330,16 +391,16 @@ async fn with_document(
 /// Reads a page of a listing, and removes the keys that the client cannot represent.
 async fn without_odd_keys(
     response: HttpResponse,
-    token: Option<String>,
+    (form, token): (&Form, Option<String>),
     mut seen: Seen,
 ) -> Result<HttpResponse, HttpError> {
     let (parts, body) = response.into_parts();
     let bytes = match at_most(body, PAGE_BYTES, Pace::new()).await {
         Ok(bytes) => {
-            seen.is_repeated = token.is_some_and(|token| page::is_repeated(&bytes, &token));
+            seen.is_repeated = token.is_some_and(|token| form.is_repeated(&bytes, &token));
             let wrong = match () {
-                () if !page::is_list(&bytes) => Some(not_a_list(&bytes)),
-                () if page::is_cut(&bytes) => Some(CUT.to_owned()),
+                () if !form.is_list(&bytes) => Some(not_a_list(&bytes)),
+                () if form.is_cut(&bytes) => Some(CUT.to_owned()),
                 () if seen.is_repeated => Some(REPEATED.to_owned()),
                 () => None,
             };
@@ -356,7 +417,7 @@ async fn without_odd_keys(
     };
     let body = match std::str::from_utf8(&bytes) {
         Ok(text) => {
-            let (text, removed) = page::readable(text);
+            let (text, removed) = form.readable(text);
             seen.removed = removed;
             HttpResponseBody::from(text)
         }
@@ -372,17 +433,6 @@ fn not_a_list(document: &[u8]) -> String {
         (Some(message), Some(code)) => format!("{message} ({code})"),
         _ => NO_LIST.to_owned(),
     }
-}
-
-/// Returns the text of an element of an error document.
-fn element(document: &str, name: &str) -> Option<String> {
-    let (_, rest) = document.split_once(&format!("<{name}>"))?;
-    let (text, _) = rest.split_once(&format!("</{name}>"))?;
-    let text = text.trim().trim_end_matches('.');
-    let text = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'"), ("&amp;", "&")]
-        .iter()
-        .fold(text.to_owned(), |text, (from, to)| text.replace(from, to));
-    (!text.is_empty()).then_some(text)
 }
 
 #[cfg(test)]
@@ -413,7 +463,8 @@ mod tests {
     #[tokio::test]
     async fn every_document_has_a_limit_on_its_pace() {
         let of = |method, url, for_credentials| {
-            pace_of_document(&request(method, url), for_credentials).map(|pace| pace.lost())
+            pace_of_document(Cloud::S3, &request(method, url), for_credentials)
+                .map(|pace| pace.lost())
         };
         let seconds = |s| Some(format!("the response brought less than 1024 bytes in {s} s"));
         assert_eq!(of("POST", "http://h/b/k?uploads=", false), seconds(20));
@@ -456,7 +507,9 @@ mod tests {
     async fn an_error_of_a_proxy_is_not_one_of_the_service_for_credentials() {
         let inner = HttpClient::new(Statuses(std::sync::Mutex::new(vec![503, 503, 200, 503])));
         let services = Arc::default();
-        let service = Noting { inner, services, has_answered: AtomicBool::new(false) };
+        let (cloud, store) = (Cloud::S3, Arc::default());
+        let service =
+            Noting { inner, cloud, store, services, has_answered: AtomicBool::new(false) };
         for (host, expected) in
             [(METADATA, false), ("169.254.170.2", true), (METADATA, true), (METADATA, true)]
         {
@@ -470,7 +523,9 @@ mod tests {
     async fn requests_to_a_service_that_the_settings_name_are_for_credentials() {
         let inner = HttpClient::new(Statuses(std::sync::Mutex::new(vec![503, 503, 503])));
         let services = Arc::from(["http://h:1/keys".to_owned()]);
-        let service = Noting { inner, services, has_answered: AtomicBool::new(false) };
+        let (cloud, store) = (Cloud::S3, Arc::default());
+        let service =
+            Noting { inner, cloud, store, services, has_answered: AtomicBool::new(false) };
         for (path, expected) in [("keys", true), ("keys-of/key", false), ("bucket/key", false)] {
             let request = request("GET", &format!("http://h:1/{path}"));
             let (_, seen) = watched(service.execute(request)).await;
@@ -479,12 +534,34 @@ mod tests {
     }
 
     #[test]
-    fn error_documents_are_read() {
-        let text = "<?xml?><Error><Code>NoSuchBucket</Code><Message>No &lt;b&gt; &amp;c.</Message></Error>";
-        assert_eq!(element(text, "Code").as_deref(), Some("NoSuchBucket"));
-        assert_eq!(element(text, "Message").as_deref(), Some("No <b> &c"));
-        assert_eq!(element(text, "Resource"), None);
-        assert_eq!(element("<Code></Code>", "Code"), None);
-        assert_eq!(element("<Code>x", "Code"), None);
+    fn the_parameters_of_a_signature_make_no_document() {
+        for (cloud, url, expected) in [
+            (Cloud::Azure, "http://h/c/k?sv=1&sig=x", false),
+            (Cloud::Azure, "http://h/c?restype=container&comp=list&sv=1", true),
+            (Cloud::Web, "http://h/k?uploads=", false),
+            (Cloud::Google, "http://h/b?list-type=2", true),
+        ] {
+            let found = pace_of_document(cloud, &request("GET", url), false);
+            assert_eq!(found.is_some(), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn requests_to_another_server_than_the_store_are_for_credentials() {
+        let inner = HttpClient::new(Statuses(std::sync::Mutex::new(vec![400, 404, 503])));
+        let (services, store) = (Arc::default(), Arc::from("http://store:1/"));
+        let has_answered = AtomicBool::new(false);
+        let service = Noting { inner, cloud: Cloud::Google, store, services, has_answered };
+        for (url, expected) in [
+            ("http://token:1/", (true, true)),
+            ("http://store:1/b/k", (false, false)),
+            ("http://metadata.google.internal/x", (true, false)),
+        ] {
+            let seen = futures_util::future::FutureExt::now_or_never(watched(
+                service.execute(request("GET", url)),
+            ));
+            let (_, seen) = seen.unwrap();
+            assert_eq!((seen.for_credentials, seen.has_service), expected, "{url}");
+        }
     }
 }

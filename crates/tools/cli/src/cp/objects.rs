@@ -1,4 +1,4 @@
-//! `cp s3://BUCKET/KEY FILE` and `cp -r s3://BUCKET/PREFIX DIR`.
+//! `cp s3://BUCKET/KEY FILE` and `cp -r s3://BUCKET/PREFIX DIR`, and the same for the other schemes of stores.
 
 use super::args::{CpArgs, CpFlags};
 use crate::exit::{Ended, Exit, Failure};
@@ -8,7 +8,7 @@ use crate::{out, remote, stderr};
 use clap::{Args, Command, FromArgMatches};
 use ioloom_failure::quoted;
 use ioloom_model::units::{format_count, format_counted, format_size};
-use ioloom_objects::{Downloaded, Options, Place, Progress, download};
+use ioloom_objects::{Downloaded, Location, Options, Place, Progress, download};
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::Path;
@@ -37,7 +37,7 @@ pub(super) fn run(args: &CpArgs) -> Ended {
     let signals = StopSignals::catch();
     signals.share();
     let _ = ioloom_sys::proc::raise_open_files_limit();
-    let place = place(&args.flags, &store.location().url(), target);
+    let place = place(&args.flags, store.location(), target)?;
     if args.flags.recursive && std::fs::metadata(target).is_ok_and(|found| !found.is_dir()) {
         let target = quoted(target);
         return Err(Failure::failed(format!(
@@ -140,16 +140,29 @@ pub(super) fn check(flags: &CpFlags) -> Result<(), Failure> {
 }
 
 /// Returns where the files go. With -r the contents of the prefix go into the target.
-fn place(flags: &CpFlags, url: &str, target: &Path) -> Place {
+fn place(flags: &CpFlags, location: &Location, target: &Path) -> Result<Place, Failure> {
     let slash = target.as_os_str().as_encoded_bytes().ends_with(b"/");
     let into = slash || target.is_dir();
-    match url.rsplit('/').next() {
+    let is_file = location.is_web_file();
+    if is_file && flags.recursive {
+        return Err(Failure::usage(
+            "-r cannot be used with a file on a web server: there is nothing below it",
+        ));
+    }
+    Ok(match location.name() {
+        None if is_file && into => {
+            let url = quoted(Path::new(&location.url())).to_string();
+            return Err(Failure::usage(format!(
+                "cannot copy {url} into a directory: the URL has no name of a file; give the target one"
+            )));
+        }
+        None if is_file => Place::As(target.to_owned()),
         // Names no object: the copy reports it.
-        Some("") | None => Place::Below(target.to_owned()),
-        _ if flags.recursive => Place::Below(target.to_owned()),
+        None => Place::Below(target.to_owned()),
+        Some(_) if flags.recursive => Place::Below(target.to_owned()),
         Some(name) if into => Place::As(target.join(name)),
         Some(_) => Place::As(target.to_owned()),
-    }
+    })
 }
 
 fn print(args: &CpArgs, done: &Downloaded) -> Result<(), Failure> {

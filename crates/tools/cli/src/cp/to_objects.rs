@@ -1,4 +1,4 @@
-//! `cp FILE s3://BUCKET/KEY` and `cp -r DIR s3://BUCKET/PREFIX`.
+//! `cp FILE s3://BUCKET/KEY` and `cp -r DIR s3://BUCKET/PREFIX`, and the same for the other schemes of stores.
 
 use super::args::CpArgs;
 use super::objects::{check, options, print_errors, print_length_only, with_progress};

@@ -1,4 +1,4 @@
-//! `du s3://BUCKET/PREFIX`: sizes of prefixes, from the listing.
+//! `du s3://BUCKET/PREFIX` and the other schemes of stores: sizes of prefixes, from the listing.
 //!
 //! A prefix that ends with a slash is a directory without a size of its own. Objects have no disk usage
 //! that a client could see, so it equals the apparent size. Inodes are objects.

@@ -1,4 +1,4 @@
-//! `each s3://BUCKET/PREFIX`: the same work on the objects of a store.
+//! `each s3://BUCKET/PREFIX` and the other schemes of stores: the same work on the objects of a store.
 
 use super::args::EachArgs;
 use super::exec::Exec;

@@ -126,9 +126,9 @@ fn errors_have_a_reason_advice_and_a_code() {
     );
     error(&["each", "s3:///x"], 2, "cannot open 's3:///x': the name of the bucket is missing");
     error(
-        &["each", "gs://bucket/x"],
+        &["each", "hdfs://bucket/x"],
         2,
-        "cannot open 'gs://bucket/x': gs: is not supported, only s3: is",
+        "cannot open 'hdfs://bucket/x': hdfs: is not supported, only s3:, az:, gs:, http: and https: are",
     );
     error(&["each", "s3://bucket/a", "s3://bucket/b"], 2, "a URL cannot be combined");
     error(

@@ -8,12 +8,49 @@
 
 use super::Ran;
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const SECRET: &str = "secret";
+
+/// Returns a program that is on the search path. Otherwise says what is skipped, and how to install it.
+pub(super) fn installed(name: &str, how: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|dir| dir.join(name)).find(|path| path.is_file());
+    if found.is_none() {
+        println!("skipped: {name} is missing; {how}");
+    }
+    found
+}
+
+/// Returns an address at which nothing listens.
+pub(super) fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// Waits until a server listens.
+pub(super) fn await_server(address: SocketAddr) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while TcpStream::connect(address).is_err() {
+        assert!(Instant::now() < until, "the server does not answer");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Creates files of several sizes with odd names below `dir`; returns their root, and their paths below it.
+pub(super) fn tree_in(dir: &Path) -> (PathBuf, Vec<PathBuf>) {
+    let tree = dir.join("tree");
+    let names = ["empty", "a/one", "a/b/two words", "a/b/é%20+&=", "large"];
+    for (name, bytes) in names.iter().zip([0, 1, 4096, 70_000, 20 << 20]) {
+        let path = tree.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let contents: Vec<u8> = (0..bytes).map(|at: u32| (at % 251) as u8).collect();
+        fs::write(path, contents).unwrap();
+    }
+    (tree, names.iter().map(PathBuf::from).collect())
+}
 
 struct Independent {
     process: Child,
@@ -23,16 +60,10 @@ struct Independent {
 
 impl Independent {
     fn start() -> Option<Self> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let found =
-            std::env::split_paths(&path).map(|dir| dir.join("s3s-fs")).find(|p| p.is_file());
-        let Some(program) = found else {
-            println!("skipped: s3s-fs is missing; cargo install s3s-fs --features binary");
-            return None;
-        };
+        let program = installed("s3s-fs", "cargo install s3s-fs --features binary")?;
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("root/bucket")).unwrap();
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = free_address();
         let process = Command::new(program)
             .args(["--host", "127.0.0.1", "--port", &address.port().to_string()])
             .args(["--access-key", "id", "--secret-key", SECRET])
@@ -41,11 +72,7 @@ impl Independent {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let until = Instant::now() + Duration::from_secs(60);
-        while TcpStream::connect(address).is_err() {
-            assert!(Instant::now() < until, "the server does not answer");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        await_server(address);
         Some(Self { process, endpoint: format!("http://{address}"), dir })
     }
 
@@ -63,19 +90,6 @@ impl Independent {
             .args(args);
         Ran::of(command.output().unwrap())
     }
-
-    /// Creates files of several sizes with odd names; returns their paths below `tree`.
-    fn tree(&self) -> (PathBuf, Vec<PathBuf>) {
-        let tree = self.dir.path().join("tree");
-        let names = ["empty", "a/one", "a/b/two words", "a/b/é%20+&=", "large"];
-        for (name, bytes) in names.iter().zip([0, 1, 4096, 70_000, 20 << 20]) {
-            let path = tree.join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            let contents: Vec<u8> = (0..bytes).map(|at: u32| (at % 251) as u8).collect();
-            fs::write(path, contents).unwrap();
-        }
-        (tree, names.iter().map(PathBuf::from).collect())
-    }
 }
 
 impl Drop for Independent {
@@ -85,7 +99,7 @@ impl Drop for Independent {
     }
 }
 
-fn assert_same(names: &[PathBuf], one: &Path, other: &Path) {
+pub(super) fn assert_same(names: &[PathBuf], one: &Path, other: &Path) {
     for name in names {
         let read =
             |dir: &Path| fs::read(dir.join(name)).unwrap_or_else(|e| panic!("{name:?}: {e}"));
@@ -96,7 +110,7 @@ fn assert_same(names: &[PathBuf], one: &Path, other: &Path) {
 #[test]
 fn what_an_independent_server_received_and_sent_is_equal() {
     let Some(server) = Independent::start() else { return };
-    let (tree, names) = server.tree();
+    let (tree, names) = tree_in(server.dir.path());
     let from = tree.display().to_string();
     let copied = server.run(SECRET, &["cp", "-r", "--json", &from, "s3://bucket/up"]).well();
     assert_eq!(copied.json()["files"], names.len());

@@ -1,9 +1,11 @@
 //! The program with objects of a server in this process.
 
+mod clouds;
 mod cp;
 mod du;
 mod each;
 mod independent;
+mod web;
 mod wrong;
 
 use ioloom_bucket::Server;

@@ -1,27 +1,14 @@
-//! The client of a bucket, made from the environment and the files of the AWS tools.
+//! S3: settings from the environment and the files of the AWS tools.
 
+use super::settings::{
+    Clients, SILENCE, SILENCE_OF_WRITES, Variables, check_endpoint, connections, no_retries,
+    retries, with_name,
+};
 use crate::credentials::{self, Profile};
-use crate::error::{Action, Kind, ObjectError};
 use crate::location::Location;
-use crate::retries::ATTEMPTS_MAX;
 use crate::wire::{Connector, innermost};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
-use object_store::{BackoffConfig, ClientOptions, RetryConfig};
-use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Time until a connection is established.
-const CONNECT: Duration = Duration::from_secs(5);
-/// Longest time without a byte from the server.
-const SILENCE: Duration = Duration::from_secs(20);
-/// The same while an object is written: the client counts the time in which it sends the body as
-/// silence.
-const SILENCE_OF_WRITES: Duration = Duration::from_secs(300);
-/// Retries of listings, as of other requests, and their longest time.
-const RETRIES: usize = ATTEMPTS_MAX as usize - 1;
-const RETRY_TIME: Duration = Duration::from_secs(60);
 
 /// Variables that replace the keys of a profile.
 const CREDENTIALS: [&str; 5] = [
@@ -44,137 +31,64 @@ const SENT: [&str; 6] = [
     "region",
 ];
 
-/// The clients of a bucket. Cheap to clone.
-#[derive(Clone)]
-pub struct Store {
-    pub(crate) location: Location,
-    /// URL of the server, or nothing for that of the region.
-    pub(crate) endpoint: String,
-    /// Settings of `reading`, with its credentials.
-    settings: Arc<AmazonS3Builder>,
-    /// Repeats nothing, so that each refusal is seen.
-    pub(crate) reading: Arc<AmazonS3>,
-    /// The same for requests that write.
-    pub(crate) writing: Arc<AmazonS3>,
-    /// Repeats what failed for a while.
-    pub(crate) patient: Arc<AmazonS3>,
-}
-
-/// Without the settings, which have the keys.
-impl fmt::Debug for Store {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { location, endpoint, .. } = self;
-        write!(f, "Store {{ {}, endpoint {endpoint:?} }}", location.url())
-    }
-}
-
-impl Store {
-    /// Makes the clients for a location from the environment. Nothing is sent.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error of the kind [`Kind::Configuration`] if a setting is invalid.
-    pub fn open(location: Location) -> Result<Self, ObjectError> {
-        let text = |text: std::ffi::OsString| text.into_string().ok();
-        let all = std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
-        Self::with_variables(location, all)
-    }
-
-    /// Makes the clients for a location from variables with the names and the meaning of those of the
-    /// environment.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error of the kind [`Kind::Configuration`] if a setting is invalid.
-    pub fn with_variables(
-        location: Location,
-        variables: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>,
-    ) -> Result<Self, ObjectError> {
-        let variables: BTreeMap<String, String> =
-            variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        let variables = without_unset(variables);
-        // Needed once by a process; it fails if it was done before.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let wrong = |reason: String| {
-            ObjectError::new(Action::Open, location.url(), Kind::Configuration, reason)
-        };
-        let mut builder = AmazonS3Builder::new();
-        for (name, value) in variables.iter().filter(|(name, _)| name.starts_with("AWS_")) {
-            if let Ok(key) = name.to_ascii_lowercase().parse() {
-                check_value(name, value).map_err(wrong)?;
-                builder = builder.with_config(key, value);
-            }
+/// Makes the clients.
+///
+/// # Errors
+///
+/// Returns which setting is invalid.
+pub(super) fn open(location: &Location, variables: Variables) -> Result<Clients<AmazonS3>, String> {
+    let variables = without_unset(variables);
+    let mut builder = AmazonS3Builder::new();
+    for (name, value) in variables.iter().filter(|(name, _)| name.starts_with("AWS_")) {
+        if let Ok(key) = name.to_ascii_lowercase().parse() {
+            check_value(name, value)?;
+            builder = builder.with_config(key, value);
         }
-        let given = |names: &[&str]| names.iter().any(|name| variables.contains_key(*name));
-        let mut endpoint = ENDPOINTS.iter().find_map(|name| variables.get(*name)).cloned();
-        let profile = credentials::profile(|name| variables.get(name).cloned()).map_err(wrong)?;
-        let has_keys = profile.key_id.is_some() && profile.secret.is_some();
-        check_pair(&variables, !given(&CREDENTIALS) && has_keys).map_err(wrong)?;
-        if !given(&CREDENTIALS) {
-            builder = with_keys(builder, &profile).map_err(wrong)?;
-        }
-        // Also with credentials of the environment: without them the data would go to another server.
-        if let Some(region) = profile.region.filter(|_| !given(&REGIONS)) {
-            check_value("region of the profile", &region).map_err(wrong)?;
-            builder = builder.with_region(region);
-        }
-        if endpoint.is_none() {
-            endpoint = profile.endpoint;
-            builder = endpoint.iter().fold(builder, |builder, url| builder.with_endpoint(url));
-        }
-        let endpoint = endpoint.unwrap_or_default();
-        check_endpoint(&endpoint).map_err(wrong)?;
-        // An endpoint with http: is a request for it.
-        let plain = endpoint.starts_with("http://");
-        let connector = Connector { services: services(&variables) };
-        let mut builder = builder.with_bucket_name(&location.bucket).with_http_connector(connector);
-        // At Amazon: the address of the zone, and credentials of a session.
-        if location.is_directory_bucket() && endpoint.is_empty() {
-            builder = builder.with_s3_express(true);
-        }
-        let none = || RetryConfig { max_retries: 0, ..RetryConfig::default() };
-        let backoff = BackoffConfig {
-            init_backoff: Duration::from_millis(100),
-            max_backoff: Duration::from_secs(8),
-            base: 2.0,
-        };
-        let some = RetryConfig { backoff, max_retries: RETRIES, retry_timeout: RETRY_TIME };
-        let with = |retry, silence| {
-            builder.clone().with_retry(retry).with_client_options(connections(silence, plain))
-        };
-        let unusable = |error: object_store::Error| wrong(with_name(&variables, innermost(&error)));
-        let build = |builder: AmazonS3Builder| builder.build().map(Arc::new).map_err(unusable);
-        let patient = build(with(some, SILENCE))?;
-        // A provider of credentials repeats its requests like the client that made it.
-        let once = |silence| with(none(), silence).with_credentials(patient.credentials().clone());
-        let settings = once(SILENCE);
-        let (reading, writing) = (build(settings.clone())?, build(once(SILENCE_OF_WRITES))?);
-        Ok(Self { location, endpoint, settings: Arc::new(settings), reading, writing, patient })
     }
-
-    /// Returns the same with connections of its own for reading. Credentials are shared.
-    pub(crate) fn with_own_connections(&self) -> Result<Self, ObjectError> {
-        let reading = self.settings.as_ref().clone().build().map_err(|error| {
-            let reason = innermost(&error);
-            ObjectError::new(Action::Open, self.location.url(), Kind::Configuration, reason)
-        })?;
-        Ok(Self { reading: Arc::new(reading), ..self.clone() })
+    let given = |names: &[&str]| names.iter().any(|name| variables.contains_key(*name));
+    let mut endpoint = ENDPOINTS.iter().find_map(|name| variables.get(*name)).cloned();
+    let profile = credentials::profile(|name| variables.get(name).cloned())?;
+    let has_keys = profile.key_id.is_some() && profile.secret.is_some();
+    check_pair(&variables, !given(&CREDENTIALS) && has_keys)?;
+    if !given(&CREDENTIALS) {
+        builder = with_keys(builder, &profile)?;
     }
-
-    /// Returns the error of a client whose threads cannot start.
-    pub(crate) fn no_client(&self, error: &std::io::Error) -> ObjectError {
-        let reason = format!("cannot start the client: {}", ioloom_failure::reason(error));
-        ObjectError::new(Action::Open, self.location.url(), Kind::Configuration, reason)
+    // Also with credentials of the environment: without them the data would go to another server.
+    if let Some(region) = profile.region.filter(|_| !given(&REGIONS)) {
+        check_value("region of the profile", &region)?;
+        builder = builder.with_region(region);
     }
-
-    /// Returns the location that was opened.
-    pub fn location(&self) -> &Location {
-        &self.location
+    if endpoint.is_none() {
+        endpoint = profile.endpoint;
+        builder = endpoint.iter().fold(builder, |builder, url| builder.with_endpoint(url));
     }
+    let endpoint = endpoint.unwrap_or_default();
+    check_endpoint(&endpoint, "AWS_ENDPOINT_URL", "http://localhost:9000")?;
+    // An endpoint with http: is a request for it.
+    let plain = endpoint.starts_with("http://");
+    let connector = Connector { services: services(&variables), ..Connector::default() };
+    let mut builder = builder.with_bucket_name(&location.bucket).with_http_connector(connector);
+    // At Amazon: the address of the zone, and credentials of a session.
+    if location.is_directory_bucket() && endpoint.is_empty() {
+        builder = builder.with_s3_express(true);
+    }
+    let with = |retry, silence| {
+        builder.clone().with_retry(retry).with_client_options(connections(silence, plain))
+    };
+    let unusable = |error: object_store::Error| with_name(&variables, "AWS_", innermost(&error));
+    let build = |builder: AmazonS3Builder| builder.build().map(Arc::new).map_err(unusable);
+    let patient = build(with(retries(), SILENCE))?;
+    // A provider of credentials repeats its requests like the client that made it.
+    let once =
+        |silence| with(no_retries(), silence).with_credentials(patient.credentials().clone());
+    let settings = once(SILENCE);
+    let (reading, writing) = (build(settings.clone())?, build(once(SILENCE_OF_WRITES))?);
+    let make = Arc::new(move || Ok(Arc::new(settings.clone().build()?) as _));
+    Ok(Clients { endpoint, make, reading, writing, patient })
 }
 
 /// Returns the beginnings of the URLs of services for credentials that the settings name.
-fn services(variables: &BTreeMap<String, String>) -> Arc<[String]> {
+fn services(variables: &Variables) -> Arc<[String]> {
     let of_a_container = variables.get("AWS_CONTAINER_CREDENTIALS_FULL_URI").cloned();
     let of_a_machine = variables.get("AWS_METADATA_ENDPOINT");
     of_a_container
@@ -183,20 +97,9 @@ fn services(variables: &BTreeMap<String, String>) -> Arc<[String]> {
         .collect()
 }
 
-/// Returns the settings of connections. `plain`: without TLS.
-fn connections(silence: Duration, plain: bool) -> ClientOptions {
-    ClientOptions::new()
-        .with_timeout_disabled()
-        .with_connect_timeout(CONNECT)
-        .with_read_timeout(silence)
-        .with_pool_max_idle_per_host(4096)
-        .with_http1_only()
-        .with_allow_http(plain)
-}
-
 /// Leaves out variables that set nothing: empty ones, a signature that is not to be left out, and a token without
 /// the key that it belongs to, which the keys of a profile would be combined with.
-fn without_unset(mut variables: BTreeMap<String, String>) -> BTreeMap<String, String> {
+fn without_unset(mut variables: Variables) -> Variables {
     variables.retain(|name, value| match name.as_str() {
         "AWS_SKIP_SIGNATURE" => {
             !["", "0", "false", "n", "no", "off"].contains(&&*value.to_lowercase())
@@ -211,18 +114,8 @@ fn without_unset(mut variables: BTreeMap<String, String>) -> BTreeMap<String, St
     variables
 }
 
-/// Adds the name of the variable whose value a reason quotes, which the client does not know.
-fn with_name(variables: &BTreeMap<String, String>, reason: String) -> String {
-    let is_quoted = |value: &str| reason.contains(&format!("\"{value}\""));
-    let mut settings = variables.iter().filter(|(name, _)| name.starts_with("AWS_"));
-    match settings.find(|(_, value)| is_quoted(value)) {
-        Some((name, _)) => format!("cannot use {name}: {reason}"),
-        None => reason,
-    }
-}
-
 /// Refuses half a pair of keys. Those of a profile, if they are used, replace a secret without its key.
-fn check_pair(variables: &BTreeMap<String, String>, from_profile: bool) -> Result<(), String> {
+fn check_pair(variables: &Variables, from_profile: bool) -> Result<(), String> {
     let [key, secret] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];
     let (set, unset) = match [key, secret].map(|name| variables.contains_key(name)) {
         [true, false] => (key, secret),
@@ -248,41 +141,17 @@ fn with_keys(builder: AmazonS3Builder, profile: &Profile) -> Result<AmazonS3Buil
     Ok(builder.with_token(token))
 }
 
-/// Refuses a value that the headers of a request cannot contain. It is not shown, because it can be secret.
+/// Refuses a value that a request cannot contain.
 fn check_value(name: &str, value: &str) -> Result<(), String> {
     let word = name.split(' ').next().unwrap_or(name).to_ascii_lowercase();
-    let is_sent = SENT.contains(&&*word);
-    let what = match () {
-        () if value.chars().any(char::is_control) => "a line end or another control character",
-        () if is_sent && !value.is_ascii() => "a character that is not ASCII",
-        () => return Ok(()),
-    };
-    Err(format!("{name} contains {what}; set it without this character"))
-}
-
-/// Refuses an endpoint that is not the URL of a server.
-fn check_endpoint(endpoint: &str) -> Result<(), String> {
-    let has_scheme = |url: &str| url.starts_with("http://") || url.starts_with("https://");
-    // The client takes it for the one and then for the other.
-    let is_url = |text: &str| {
-        text.parse::<http::Uri>().is_ok_and(|uri| uri.host().is_some_and(|host| !host.is_empty()))
-            && reqwest::Url::parse(text).is_ok_and(|url| url.has_host())
-    };
-    let reason = match endpoint {
-        "" => return Ok(()),
-        _ if !has_scheme(endpoint) => "does not begin with http:// or https://",
-        _ if !is_url(endpoint) => "is not a URL with a host and a valid port",
-        _ => return Ok(()),
-    };
-    let shown = ioloom_failure::quoted(std::path::Path::new(endpoint));
-    Err(format!(
-        "the endpoint {shown} {reason}; set AWS_ENDPOINT_URL to a URL such as http://localhost:9000"
-    ))
+    super::settings::check_value(name, value, SENT.contains(&&*word))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Kind;
+    use crate::store::Store;
     use std::io::{BufRead, BufReader, Write};
 
     const KEYS: &str = r#"{"AccessKeyId":"id","SecretAccessKey":"secret","Token":"token","Expiration":"2999-01-01T00:00:00Z"}"#;
@@ -315,6 +184,11 @@ mod tests {
         (url, serving)
     }
 
+    fn with(variables: &[(&str, &str)]) -> Clients<AmazonS3> {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        open(&Location::parse("s3://b/k").unwrap(), variables.iter().map(owned).collect()).unwrap()
+    }
+
     #[tokio::test]
     async fn credentials_are_requested_again() {
         let (url, serving) = busy_at_first(&[KEYS]);
@@ -326,7 +200,7 @@ mod tests {
             ("AWS_CONFIG_FILE", ""),
             ("AWS_SHARED_CREDENTIALS_FILE", ""),
         ];
-        let store = Store::with_variables(Location::parse("s3://b/k").unwrap(), variables).unwrap();
+        let store = with(&variables);
         for client in [&store.reading, &store.writing] {
             let found = client.credentials().get_credential().await.unwrap();
             assert_eq!(found.key_id, "id");
@@ -342,7 +216,7 @@ mod tests {
             ("AWS_CONFIG_FILE", ""),
             ("AWS_SHARED_CREDENTIALS_FILE", ""),
         ];
-        let store = Store::with_variables(Location::parse("s3://b/k").unwrap(), variables).unwrap();
+        let store = with(&variables);
         let found = store.reading.credentials().get_credential().await.unwrap();
         assert_eq!(found.key_id, "id");
         let requests = serving.join().unwrap();
@@ -482,9 +356,9 @@ mod tests {
     #[test]
     fn a_value_that_cannot_be_used_is_named() {
         let pairs = [("A", "maybe"), ("AWS_SKIP_SIGNATURE", "maybe"), ("AWS_TOKEN", "x")];
-        let variables: BTreeMap<String, String> =
+        let variables: Variables =
             pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let named = |reason: &str| with_name(&variables, reason.to_owned());
+        let named = |reason: &str| with_name(&variables, "AWS_", reason.to_owned());
         let reason = "failed to parse \"maybe\" as boolean";
         assert_eq!(named(reason), format!("cannot use AWS_SKIP_SIGNATURE: {reason}"));
         assert_eq!(named("maybe"), "maybe");
