@@ -14,7 +14,7 @@ use crate::plan::Facts;
 use crate::report::{Counts, HASHES_KEPT_MAX, Hashed, ModeCounters, Tally};
 use crate::route::Route;
 use crate::turns::Turns;
-use crate::view::FileSystems;
+use crate::view::{Device, FileSystems};
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind};
 use rustix::io::Errno;
@@ -24,9 +24,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
-
-/// A device, as (major, minor).
-pub(crate) type Device = (u32, u32);
 
 /// What a copy created and a later source could overwrite or write through.
 #[derive(Default)]

@@ -44,13 +44,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use view::Views;
 
 /// Minimum size of a named file for which remains of interrupted copies are looked for, in bytes.
 const SWEEP_BYTES_MIN: u64 = 1 << 20;
 
 /// Minimum ratio of the size of such a file to that of the directory, which is listed.
 const SWEEP_RATIO_MIN: u64 = 64;
+
+/// What a thread knows about targets.
+#[derive(Default)]
+struct Views {
+    /// The source in which directories were found last, and whether the file system of its target can show directories
+    /// of others; `None` while the target has a hidden name.
+    target: Option<(usize, Option<bool>)>,
+}
 
 /// One thread of a copy.
 pub(crate) struct Worker<'r> {

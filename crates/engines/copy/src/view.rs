@@ -4,7 +4,6 @@
 //! time that is set through one of them appears through the other. This costs about eight calls and is tried only where
 //! one of the file systems can show files of others, and if times of modification agree.
 
-use crate::context::Device;
 use ioloom_sys::attr;
 use ioloom_sys::dir::Kind;
 use std::collections::{HashMap, HashSet};
@@ -34,6 +33,9 @@ const TRIES: u32 = 3;
 
 /// How long to wait until the current time has another value in a file system.
 const TICK: Duration = Duration::from_millis(10);
+
+/// Device numbers of a file system.
+pub(crate) type Device = (u32, u32);
 
 /// What a copy knows about the file systems of its files.
 #[derive(Default)]

@@ -24,7 +24,6 @@ pub mod disks;
 pub mod extents;
 pub mod fault;
 pub mod file;
-pub mod helper;
 pub mod inode_flags;
 pub mod linked;
 pub mod make;
@@ -40,6 +39,7 @@ pub mod ring;
 pub mod shared;
 #[cfg(feature = "signals")]
 pub mod signals;
+pub mod spare_thread;
 pub mod stdio;
 pub mod stream;
 pub mod transfer;

@@ -14,14 +14,6 @@ use ioloom_walk::NewDir;
 /// Maximum difference of the times of modification of one directory that a cache reports, in seconds.
 const CACHED_SECONDS_MAX: u64 = 120;
 
-/// What a thread knows about targets.
-#[derive(Default)]
-pub(super) struct Views {
-    /// The source in which directories were found last, and whether the file system of its target can show directories
-    /// of others; `None` while the target has a hidden name.
-    target: Option<(usize, Option<bool>)>,
-}
-
 impl Worker<'_> {
     /// Returns true if a directory found in a source is the target of that source. What this copy creates is hidden
     /// until the walk ends, or in a target that has its final name now.

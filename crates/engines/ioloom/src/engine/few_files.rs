@@ -2,8 +2,8 @@
 //!
 //! Starting a thread takes longer than reading a few small files, and so does every wait of one
 //! thread for another. So the calling thread works at once. Another thread watches: it starts more
-//! workers if files wait, and wakes those that rest if the run is cancelled. It starts and ends
-//! while the calling thread works, so that a run over two small files waits for one thread at most.
+//! workers if files wait, and wakes those that rest if the run is cancelled. It is a spare thread of
+//! the process, and if the calling thread ends first, it is not waited for.
 //!
 //! Runs that are traced or sampled, that report progress (from the calling thread) or that lower the
 //! priority of their threads do not run this way.
@@ -14,7 +14,7 @@ use crate::error::{Error, START_THREAD};
 use ioloom_model::layout::Role;
 use ioloom_observe::{Detail, Usage};
 use ioloom_sys::clock::monotonic_ns;
-use ioloom_sys::helper;
+use ioloom_sys::spare_thread;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::thread::{Builder, Scope, ScopedJoinHandle};
@@ -25,7 +25,7 @@ const WATCHER: &str = "ioloom-watcher";
 /// Age of a run at which the watcher begins to sleep: about what a few small files take.
 const SPIN_NS: u64 = 100_000;
 
-/// Reports whether a run is one of these.
+/// Reports whether a run has few files and nothing that needs threads of its own.
 pub(super) fn applies<W: Work>(threads: Threads<'_, W>) -> bool {
     let (shared, options) = (threads.shared, threads.options);
     shared.on_demand
@@ -53,7 +53,7 @@ pub(super) fn run<'scope, 'e, W: Work>(
     threads.joins(Role::Worker);
     let (start_ns, of_watcher) = (all.start, before.clone());
     let watch = move || watch(threads, scope, of_watcher.clone(), start_ns);
-    let result = helper::with_help(&watch, || threads.caught(0)).unwrap_or_else(|| {
+    let result = spare_thread::with_help(&watch, || threads.caught(0)).unwrap_or_else(|| {
         let builder = Builder::new().name(WATCHER.to_owned());
         if builder.spawn_scoped(scope, watch).is_err() {
             // The calling thread does all the work.

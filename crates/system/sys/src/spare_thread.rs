@@ -186,7 +186,7 @@ mod tests {
                 send.send(()).expect("the work waits");
             };
             let result = with_help(&job, || receive.recv_timeout(Duration::from_secs(10)));
-            result.expect("nobody else has the thread").expect("the job runs");
+            result.expect("the thread is free").expect("the job runs");
             assert_eq!(done.load(Ordering::SeqCst), round);
         }
     }
@@ -201,7 +201,7 @@ mod tests {
                 std::thread::yield_now();
                 running.store(false, Ordering::SeqCst);
             };
-            with_help(&job, || ()).expect("nobody else has the thread");
+            with_help(&job, || ()).expect("the thread is free");
             assert!(!running.load(Ordering::SeqCst));
         }
     }
