@@ -24,7 +24,7 @@
 
 use crate::collect::Recorder;
 use crate::largest::{Began, Largest};
-use crate::output::{known_ns, take_known_waits};
+use crate::output::{KnownWaits, known_ns, put_known_waits, take_known_waits};
 use crate::split::{Detail, Weights, part, scaled, split};
 use ioloom_model::{CallKind, ThreadTime, record::Span};
 use ioloom_stats::Histogram;
@@ -113,6 +113,8 @@ pub struct Meter {
     last_lap_ns: Option<u64>,
     detail: Detail,
     recorder: Option<Box<Recorder>>,
+    /// Known waits of this thread before: of an earlier run, or of a function that is running this one.
+    outer: KnownWaits,
     kinds: [Kind; KINDS],
     cpu_start_ns: u64,
     cpu_mark_ns: u64,
@@ -245,7 +247,7 @@ impl Meter {
         spans.clear(); // filled once to allocate its pages before the run
         let sched = Sched::open();
         let cpu_start_ns = thread_cpu_ns();
-        take_known_waits(); // of an earlier run
+        let outer = take_known_waits();
         let now = monotonic_ns();
         Self {
             run_start_ns,
@@ -254,6 +256,7 @@ impl Meter {
             last_lap_ns: None,
             detail,
             recorder: None,
+            outer,
             kinds: std::array::from_fn(|_| Kind::default()),
             cpu_start_ns,
             cpu_mark_ns: cpu_start_ns,
@@ -544,6 +547,7 @@ impl Meter {
         let mut calls_ns = BTreeMap::new();
         let mut tables = Vec::new();
         let known = take_known_waits();
+        put_known_waits(self.outer);
         let (known_ns, mut known_in_calls_ns) = (known.all_ns(), 0);
         let elapsed = self.last_ns - self.start_ns;
         let walls_ns = self.walls_ns(elapsed.saturating_sub(known_ns));

@@ -108,6 +108,11 @@ pub(crate) fn take_known_waits() -> KnownWaits {
     WAITS.take()
 }
 
+/// Sets the waits of this thread, for a caller that had taken them.
+pub(crate) fn put_known_waits(waits: KnownWaits) {
+    WAITS.set(waits);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

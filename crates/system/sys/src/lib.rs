@@ -11,6 +11,7 @@
 
 pub mod address_space;
 pub mod affinity;
+pub mod alongside;
 pub mod attr;
 pub mod buffer;
 mod bus;
@@ -39,7 +40,6 @@ pub mod ring;
 pub mod shared;
 #[cfg(feature = "signals")]
 pub mod signals;
-pub mod spare_thread;
 pub mod stdio;
 pub mod stream;
 pub mod transfer;

@@ -2,8 +2,8 @@
 //!
 //! Starting a thread takes longer than reading a few small files, and so does every wait of one
 //! thread for another. So the calling thread works at once. Another thread watches: it starts more
-//! workers if files wait, and wakes those that rest if the run is cancelled. It is a spare thread of
-//! the process, and if the calling thread ends first, it is not waited for.
+//! workers if files wait, and wakes those that rest if the run is cancelled. If the calling thread ends
+//! before the other has begun, it does not wait for it.
 //!
 //! Runs that are traced or sampled, that report progress (from the calling thread) or that lower the
 //! priority of their threads do not run this way.
@@ -13,11 +13,11 @@ use super::work::Work;
 use crate::error::{Error, START_THREAD};
 use ioloom_model::layout::Role;
 use ioloom_observe::{Detail, Usage};
+use ioloom_sys::alongside;
 use ioloom_sys::clock::monotonic_ns;
-use ioloom_sys::spare_thread;
 use std::ops::Range;
-use std::sync::atomic::Ordering;
-use std::thread::{Builder, Scope, ScopedJoinHandle};
+use std::sync::atomic::{Ordering, fence};
+use std::thread::{Scope, ScopedJoinHandle};
 
 /// Most files of a list that runs this way.
 const FEW: usize = 16;
@@ -53,12 +53,9 @@ pub(super) fn run<'scope, 'e, W: Work>(
     threads.joins(Role::Worker);
     let (start_ns, of_watcher) = (all.start, before.clone());
     let watch = move || watch(threads, scope, of_watcher.clone(), start_ns);
-    let result = spare_thread::with_help(&watch, || threads.caught(0)).unwrap_or_else(|| {
-        let builder = Builder::new().name(WATCHER.to_owned());
-        if builder.spawn_scoped(scope, watch).is_err() {
-            // The calling thread does all the work.
-            shared.no_more_threads.store(true, Ordering::Relaxed);
-        }
+    let result = alongside::run(WATCHER, &watch, || threads.caught(0));
+    let result = result.unwrap_or_else(|source| {
+        shared.fail(Error::System { operation: START_THREAD, source });
         threads.caught(0)
     });
     all.add(result);
@@ -85,6 +82,8 @@ fn watch<'scope, 'e, W: Work>(
         return;
     }
     let thread = threads.watcher.get_or_init(std::thread::current);
+    // Either the calling thread sees this one and wakes it, or this one sees that the other has ended.
+    fence(Ordering::SeqCst);
     let _watched = threads.options.cancel.wakes(thread.clone());
     let mut crew = Crew::new(threads);
     crew.first_has_started();

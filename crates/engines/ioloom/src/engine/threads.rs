@@ -33,7 +33,7 @@ use ioloom_sys::{address_space, descriptor_table};
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Mutex, OnceLock};
 use std::thread::{Scope, ScopedJoinHandle, Thread};
 use std::time::Duration;
@@ -396,9 +396,9 @@ impl<'e, W: Work> Threads<'e, W> {
         let out =
             catch_unwind(AssertUnwindSafe(|| self.thread(number, role, name_of(role, number))));
         let out = out.map_err(|payload| shared.panicked(payload)).ok();
-        if shared.live.fetch_sub(1, Ordering::AcqRel) == 1
-            && let Some(watcher) = self.watcher.get()
-        {
+        let is_last = shared.live.fetch_sub(1, Ordering::AcqRel) == 1;
+        fence(Ordering::SeqCst);
+        if is_last && let Some(watcher) = self.watcher.get() {
             watcher.unpark();
         }
         out
