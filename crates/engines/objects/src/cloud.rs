@@ -15,8 +15,9 @@ pub(crate) enum Cloud {
 }
 
 impl Cloud {
+    /// Returns that of a scheme, in upper or lower case.
     pub(crate) fn of_scheme(scheme: &str) -> Option<Self> {
-        Some(match scheme {
+        Some(match scheme.to_ascii_lowercase().as_str() {
             "s3" | "s3a" => Self::S3,
             "az" | "abfs" | "abfss" => Self::Azure,
             "gs" => Self::Google,

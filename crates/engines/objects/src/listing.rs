@@ -49,8 +49,8 @@ pub struct Listed {
 impl Listed {
     /// Returns a listed object, or the error of one whose version cannot be a header of the request for its contents.
     fn of(location: &Location, mut meta: ObjectMeta) -> Result<Self, ObjectError> {
-        // Azure lists them without the quotes that the headers of contents have.
-        if location.cloud != Cloud::S3 {
+        // Azure lists them without the quotes that the headers of contents have. Those of a web server are used as sent.
+        if matches!(location.cloud, Cloud::Azure | Cloud::Google) {
             meta.e_tag = meta.e_tag.map(quoted);
         }
         let key = meta.location.as_ref().to_owned();

@@ -25,7 +25,8 @@ impl Location {
     ///
     /// Returns an error of the kind [`Kind::Url`] if the scheme, the bucket or the key is invalid.
     pub fn parse(url: &str) -> Result<Self, ObjectError> {
-        let invalid = |reason: &str| ObjectError::new(Action::Open, url, Kind::Url, reason);
+        let invalid =
+            |reason: &str| ObjectError::new(Action::Open, without_secrets(url), Kind::Url, reason);
         let Some((scheme, rest)) = url.split_once("://") else {
             return Err(invalid("not a URL of the form s3://BUCKET/PREFIX"));
         };
@@ -36,6 +37,11 @@ impl Location {
         };
         if cloud == Cloud::Web {
             return Self::of_file(url).map_err(|reason| invalid(&reason));
+        }
+        if cloud == Cloud::Azure && unsigned(rest) != rest {
+            return Err(invalid(
+                "the URL has a shared access signature; remove it, and set AZURE_STORAGE_SAS_TOKEN to it",
+            ));
         }
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
         let what = cloud.bucket();
@@ -122,6 +128,28 @@ impl Location {
     }
 }
 
+/// Returns a URL for a message: without a user name and a password, and without a signature. That of a file on a web
+/// server keeps its signature, which is a part of its name.
+pub(crate) fn without_secrets(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let is_web = Cloud::of_scheme(scheme) == Some(Cloud::Web);
+    let rest = if is_web { rest } else { unsigned(rest) };
+    let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    match authority.rsplit_once('@') {
+        // Without a password it is the container of an account at Azure.
+        Some((user, host)) if is_web || user.contains(':') => format!("{scheme}://{host}{tail}"),
+        _ => format!("{scheme}://{rest}"),
+    }
+}
+
+/// Returns what is before a query with a signature of Azure.
+fn unsigned(rest: &str) -> &str {
+    match rest.split_once('?') {
+        Some((path, query)) if query.split('&').any(|pair| pair.starts_with("sig=")) => path,
+        _ => rest,
+    }
+}
+
 /// Resolves `%XX` in a segment of a URL. What cannot be the name of a file is left as it is.
 fn decoded(segment: &str) -> String {
     let (mut bytes, mut rest) = (Vec::new(), segment.as_bytes());
@@ -174,6 +202,9 @@ mod tests {
             ("gs://b/a", Cloud::Google, "gs://b/a"),
             ("https://h:1/a?b=c#d", Cloud::Web, "https://h:1/a?b=c#d"),
             ("http://h", Cloud::Web, "http://h"),
+            ("HTTPS://h/a", Cloud::Web, "HTTPS://h/a"),
+            ("S3://b/a", Cloud::S3, "s3://b/a"),
+            ("az://c/a?b=1&design=2", Cloud::Azure, "az://c/a?b=1&design=2"),
         ] {
             let location = Location::parse(url).unwrap();
             assert_eq!((location.cloud, &*location.url()), (cloud, shown), "{url}");
@@ -197,6 +228,24 @@ mod tests {
         ] {
             assert_eq!(Location::parse(url).unwrap().name(), name, "{url}");
         }
+    }
+
+    #[test]
+    fn messages_show_no_secrets() {
+        for (url, shown) in [
+            ("https://u:SECRET@h/a@b", "'https://h/a@b'"),
+            ("https://SECRET@h", "'https://h'"),
+            ("s3://KEY:SECRET@b/a", "'s3://b/a'"),
+            ("ftp://u:SECRET@h/a", "'ftp://h/a'"),
+            ("az://c/a?sv=1&sig=SECRET", "'az://c/a'"),
+            ("az://c?sig=SECRET", "'az://c'"),
+            ("abfss://c@me.dfs.core.windows.net/a", "'abfss://c@me.dfs.core.windows.net/a'"),
+        ] {
+            let error = Location::parse(url).unwrap_err().to_string();
+            assert!(error.contains(shown) && !error.contains("SECRET"), "{error}");
+        }
+        let error = Location::parse("az://c/a?sig=x").unwrap_err().to_string();
+        assert!(error.contains("set AZURE_STORAGE_SAS_TOKEN"), "{error}");
     }
 
     #[test]

@@ -60,6 +60,10 @@ impl Reason {
             Some(_) if cause::<ToStrError>(error).is_some() => {
                 Self::new(Kind::Unsupported, "a header of the response is not ASCII")
             }
+            // The client refuses the description of a directory.
+            Some(_) if seen.cloud == Cloud::Azure && matches!(error, Error::NotFound { .. }) => {
+                Self::new(Kind::Missing, "it is a directory, not an object")
+            }
             // The response began well.
             Some(_) if seen.cloud == Cloud::Web && odd_answer(error).is_some() => {
                 Self::new(Kind::Unsupported, odd_answer(error).unwrap_or_default())
@@ -135,9 +139,12 @@ fn of_status(status: u16, seen: &Seen) -> Reason {
         (410, _) if seen.cloud == Cloud::Web => Kind::Missing,
         (404, _) => Kind::Missing,
         (401 | 403, _) => Kind::Denied,
+        (409, "BlobUsesCustomerSpecifiedEncryption") => Kind::Unsupported,
         (409 | 412, _) if seen.writes => Kind::Conflict,
         (409 | 412, _) => Kind::Changed,
         (301 | 302 | 307 | 308, _) if seen.cloud == Cloud::S3 => Kind::Region,
+        // Redirects of these clouds are not followed.
+        (301..=308, _) if matches!(seen.cloud, Cloud::Azure | Cloud::Google) => Kind::Refused,
         (408 | 500 | 502..=599, _) | (_, "RequestTimeout") => Kind::Server,
         // What was sent arrived damaged or incomplete.
         (_, "BadDigest" | "Md5Mismatch" | "IncompleteBody" | "XAmzContentSHA256Mismatch") => {
@@ -294,11 +301,22 @@ mod tests {
             (Cloud::Web, 410, "", true, Kind::Missing),
             (Cloud::Web, 302, "", false, Kind::Response),
             (Cloud::S3, 302, "", false, Kind::Region),
+            (Cloud::Azure, 302, "", false, Kind::Refused),
+            (Cloud::Azure, 409, "BlobUsesCustomerSpecifiedEncryption", true, Kind::Unsupported),
         ] {
             let code = Some(code.to_owned()).filter(|code| !code.is_empty());
             let seen = Seen { cloud, code, has_document, ..Seen::default() };
             assert_eq!(of_status(status, &seen).kind, kind, "{cloud:?} {status}");
         }
+    }
+
+    #[test]
+    fn a_directory_of_azure_is_not_requested_again() {
+        let error = Error::NotFound { path: "dir".to_owned(), source: "Not a file".into() };
+        let seen = Seen { cloud: Cloud::Azure, status: Some(200), ..Seen::default() };
+        let reason = Reason::of(&error, &seen);
+        assert_eq!((reason.kind, reason.is_transient()), (Kind::Missing, false));
+        assert_eq!(reason.text, "it is a directory, not an object");
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! task, where the caller of the operation finds them. It costs one small allocation per request.
 
 use crate::cloud::Cloud;
+use crate::connect;
+use crate::headers::{accept_stored, has_other_sum, mend_headers};
 use crate::pace::Pace;
 use crate::page::{self, Form, Removed};
 use crate::saying::{element, json_message, md5_of};
@@ -12,9 +14,8 @@ use futures_util::StreamExt;
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
-    HttpResponseBody, HttpService, ReqwestConnector,
+    HttpResponseBody, HttpService,
 };
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use std::cell::RefCell;
 use std::error::Error;
 use std::future::Future;
@@ -148,7 +149,7 @@ pub(crate) struct Connector {
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let inner = ReqwestConnector::default().connect(options)?;
+        let inner = connect::client(self.cloud, options)?;
         let (services, store) = (Arc::clone(&self.services), Arc::clone(&self.store));
         let (cloud, has_answered) = (self.cloud, AtomicBool::new(false));
         Ok(HttpClient::new(Noting { inner, cloud, store, services, has_answered }))
@@ -210,9 +211,8 @@ impl Noting {
     }
 
     async fn execute(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        if self.cloud == Cloud::Google && request.method() == "GET" {
-            // What is stored, and not what the server would make of it.
-            request.headers_mut().insert("accept-encoding", HeaderValue::from_static("gzip"));
+        if self.cloud == Cloud::Google && !self.is_elsewhere(&request) {
+            accept_stored(&mut request);
         }
         let form = self.page_of(&request);
         let token = form.and_then(|form| token_of(&request, form));
@@ -254,7 +254,7 @@ impl Noting {
         let has_service = has_service();
         let mut seen = Seen { for_credentials, has_service, writes, ..seen };
         if status < 300 {
-            remove_unreadable(response.headers_mut());
+            mend_headers(cloud, response.headers_mut());
             return match (form, pace) {
                 (Some(form), _) => without_odd_keys(response, (form, token), seen).await,
                 (None, Some(pace)) => with_document(response, seen, pace.restarted()).await,
@@ -277,36 +277,6 @@ impl Noting {
         seen.has_document = !text.is_empty() && !text.starts_with('{') && !is_plain;
         note(seen);
         Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(text)))
-    }
-}
-
-/// Returns whether the `ETag` of a response is not the MD5 of the contents.
-fn has_other_sum(headers: &HeaderMap) -> bool {
-    let is_of_a_key = |name| name != "AES256";
-    headers.get("x-amz-server-side-encryption").is_some_and(is_of_a_key)
-        || headers.contains_key("x-amz-server-side-encryption-customer-algorithm")
-        || headers.contains_key("x-static-large-object")
-        || headers.contains_key("x-object-manifest")
-}
-
-/// Removes the attributes of an object whose values are not visible ASCII. They are not used, and the client would
-/// take the response for a failure.
-fn remove_unreadable(headers: &mut HeaderMap) {
-    let is_attribute = |name: &HeaderName| match name.as_str() {
-        "cache-control"
-        | "content-disposition"
-        | "content-encoding"
-        | "content-language"
-        | "content-type" => true,
-        name => name.starts_with("x-amz-meta-"),
-    };
-    let unreadable: Vec<HeaderName> = headers
-        .iter()
-        .filter(|(name, value)| value.to_str().is_err() && is_attribute(name))
-        .map(|(name, _)| name.clone())
-        .collect();
-    for name in unreadable {
-        headers.remove(name);
     }
 }
 
@@ -438,20 +408,6 @@ fn not_a_list(document: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn objects_with_keys_or_in_segments_have_no_md5() {
-        for (name, value, expected) in [
-            ("x-amz-server-side-encryption", "AES256", false),
-            ("x-amz-server-side-encryption", "aws:kms", true),
-            ("x-amz-server-side-encryption-customer-algorithm", "AES256", true),
-            ("x-static-large-object", "True", true),
-            ("x-object-manifest", "container/prefix", true),
-        ] {
-            let headers = HeaderMap::from_iter([(name.parse().unwrap(), value.parse().unwrap())]);
-            assert_eq!(has_other_sum(&headers), expected, "{name}");
-        }
-    }
 
     fn request(method: &str, url: &str) -> HttpRequest {
         let mut request = HttpRequest::new(object_store::client::HttpRequestBody::empty());

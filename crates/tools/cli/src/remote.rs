@@ -13,7 +13,7 @@ const SCHEMES: [&str; 9] = ["s3", "s3a", "gs", "az", "abfs", "abfss", "http", "h
 pub(crate) fn url_of(path: &Path) -> Option<&str> {
     let text = path.to_str()?;
     let (scheme, _) = text.split_once("://")?;
-    SCHEMES.contains(&scheme).then_some(text)
+    SCHEMES.iter().any(|known| scheme.eq_ignore_ascii_case(known)).then_some(text)
 }
 
 /// Refuses a URL in a build without object storage.
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn only_schemes_of_stores_make_an_argument_a_url() {
-        for url in ["s3://b/k", "gs://b", "https://host/x"] {
+        for url in ["s3://b/k", "gs://b", "https://host/x", "S3://b/k", "HTTPS://host/x"] {
             assert_eq!(url_of(Path::new(url)), Some(url));
         }
         for path in ["s3:/b/k", "./s3://b/k", "file", "c://x", "://", "/s3://b"] {

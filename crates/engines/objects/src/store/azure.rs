@@ -2,7 +2,7 @@
 
 use super::settings::{
     Clients, SILENCE, SILENCE_OF_WRITES, Variables, base_of, check_endpoint, check_value,
-    connections, no_retries, retries, with_name,
+    connections, is_plain, no_retries, retries, with_name,
 };
 use crate::cloud::Cloud;
 use crate::location::Location;
@@ -38,6 +38,7 @@ struct Account {
     key: Option<String>,
     token: Option<String>,
     endpoint: Option<String>,
+    is_emulator: bool,
 }
 
 /// Makes the clients.
@@ -50,22 +51,8 @@ pub(super) fn open(
     mut variables: Variables,
 ) -> Result<Clients<MicrosoftAzure>, String> {
     variables.retain(|_, value| !value.is_empty());
-    let mut builder = MicrosoftAzureBuilder::new();
-    for (name, value) in variables.iter().filter(|(name, _)| name.starts_with("AZURE_")) {
-        check_value(name, value, false)?;
-        match name.to_ascii_lowercase().parse() {
-            // The account is set below, and the client of the emulator reads the environment itself.
-            Ok(AzureConfigKey::UseEmulator | AzureConfigKey::Endpoint | AzureConfigKey::SasKey) => {
-            }
-            Ok(key) => builder = builder.with_config(key, value),
-            Err(_) => {}
-        }
-    }
-    // As the environment of App Service and functions names it.
-    if let Some(url) = variables.get("IDENTITY_ENDPOINT") {
-        builder = builder.with_msi_endpoint(url);
-    }
-    let Account { name, key, token, endpoint } = account(&variables)?;
+    let Account { name, key, token, endpoint, is_emulator } = account(&variables)?;
+    let mut builder = configured(&variables, is_emulator && key.is_some())?;
     let name = name.ok_or_else(|| {
         format!(
             "the storage account is not known; set {} to its name, or set {CONNECTION}",
@@ -89,7 +76,7 @@ pub(super) fn open(
         builder = builder.with_endpoint(url.clone());
     }
     let endpoint = endpoint.unwrap_or_default();
-    let plain = endpoint.starts_with("http://");
+    let plain = is_plain(&endpoint);
     let store = match endpoint.as_str() {
         "" if variables.contains_key("AZURE_USE_FABRIC_ENDPOINT") => String::new(),
         "" => format!("https://{name}.blob.core.windows.net"),
@@ -113,6 +100,33 @@ pub(super) fn open(
     Ok(Clients { endpoint: store, make, reading, writing, patient })
 }
 
+/// Returns the settings other than the account. `has_key`: a token of the environment does not precede the key of the
+/// emulator.
+fn configured(variables: &Variables, has_key: bool) -> Result<MicrosoftAzureBuilder, String> {
+    let mut builder = MicrosoftAzureBuilder::new();
+    for (name, value) in variables.iter().filter(|(name, _)| name.starts_with("AZURE_")) {
+        check_value(name, value, false)?;
+        match name.to_ascii_lowercase().parse() {
+            // Those of the account are not combined with a connection string, and the client of the emulator reads the
+            // environment itself.
+            Ok(
+                AzureConfigKey::UseEmulator
+                | AzureConfigKey::Endpoint
+                | AzureConfigKey::SasKey
+                | AzureConfigKey::AccessKey,
+            ) => {}
+            Ok(AzureConfigKey::Token) if has_key => {}
+            Ok(key) => builder = builder.with_config(key, value),
+            Err(_) => {}
+        }
+    }
+    // As the environment of App Service and functions names it.
+    if let Some(url) = variables.get("IDENTITY_ENDPOINT") {
+        builder = builder.with_msi_endpoint(url);
+    }
+    Ok(builder)
+}
+
 /// Returns the account that the variables name.
 fn account(variables: &Variables) -> Result<Account, String> {
     let one = |names: &[&str]| names.iter().find_map(|name| variables.get(*name)).cloned();
@@ -121,6 +135,7 @@ fn account(variables: &Variables) -> Result<Account, String> {
         key: one(&KEYS),
         token: one(&TOKENS),
         endpoint: one(&ENDPOINTS),
+        is_emulator: false,
     };
     let is_set = |text: &String| !["0", "false", "n", "no", "off"].contains(&&*text.to_lowercase());
     if variables.get(USE_EMULATOR).is_some_and(is_set) {
@@ -144,7 +159,8 @@ fn account(variables: &Variables) -> Result<Account, String> {
         let (_, rest) = endpoint.as_deref()?.split_once("://")?;
         Some(rest.split('.').next().unwrap_or(rest).to_owned())
     });
-    Ok(Account { name, key: of("AccountKey"), token: of("SharedAccessSignature"), endpoint })
+    let (key, token) = (of("AccountKey"), of("SharedAccessSignature"));
+    Ok(Account { name, key, token, endpoint, is_emulator: false })
 }
 
 /// Returns the account of an emulator at this address, unless others are given.
@@ -154,7 +170,8 @@ fn of_emulator(given: Account, url: &str) -> Account {
     let key = given.key.or_else(|| is_known.then(|| EMULATOR_KEY.to_owned()));
     let endpoint =
         given.endpoint.unwrap_or_else(|| format!("{}/{name}", url.trim_end_matches('/')));
-    Account { name: Some(name), key, token: given.token, endpoint: Some(endpoint) }
+    let (name, endpoint) = (Some(name), Some(endpoint));
+    Account { name, key, token: given.token, endpoint, is_emulator: true }
 }
 
 /// Returns the parts of a connection string. Nothing of it is shown, because it has secrets.
@@ -205,6 +222,22 @@ mod tests {
     }
 
     #[test]
+    fn secrets_of_the_environment_do_not_replace_those_of_the_account() {
+        let value = |pairs: &[(&str, &str)], has_key, wanted: AzureConfigKey| {
+            configured(&variables(pairs), has_key).unwrap().get_config_value(&wanted)
+        };
+        let key = (KEYS[0], "a2V5");
+        assert_eq!(value(&[key], false, AzureConfigKey::AccessKey), None);
+        let token = ("AZURE_STORAGE_TOKEN", "t");
+        assert_eq!(value(&[token], false, AzureConfigKey::Token).as_deref(), Some("t"));
+        assert_eq!(value(&[token], true, AzureConfigKey::Token), None);
+        let string = "BlobEndpoint=https://you.blob.core.windows.net;SharedAccessSignature=sv=1";
+        let found = account(&variables(&[key, (CONNECTION, string)])).unwrap();
+        assert_eq!((found.key, found.token.as_deref()), (None, Some("sv=1")));
+        assert!(account(&variables(&[(USE_EMULATOR, "true")])).unwrap().is_emulator);
+    }
+
+    #[test]
     fn invalid_settings_are_named_and_secrets_are_not_shown() {
         let name = ("AZURE_STORAGE_ACCOUNT_NAME", "me");
         let key = ("AZURE_STORAGE_ACCOUNT_KEY", "a2V5");
@@ -214,6 +247,10 @@ mod tests {
             (&[name, ("AZURE_STORAGE_SAS_TOKEN", "secret")], "AZURE_STORAGE_SAS_TOKEN does not"),
             (&[(CONNECTION, "secret")], "AZURE_STORAGE_CONNECTION_STRING does not have the form"),
             (&[name, key, ("AZURE_STORAGE_ENDPOINT", "host:1")], "does not begin with http://"),
+            (
+                &[name, key, ("AZURE_STORAGE_ENDPOINT", "http://h/?sig=secret")],
+                "or a fragment; set",
+            ),
             (&[name, key, ("AZURE_STORAGE_ENDPOINT", "http://")], "set AZURE_STORAGE_ENDPOINT to"),
             (&[name, ("AZURE_STORAGE_ACCOUNT_KEY", "a\n")], "a line end"),
             (&[name, key, ("AZURE_SKIP_SIGNATURE", "maybe")], "cannot use AZURE_SKIP_SIGNATURE"),

@@ -2,7 +2,7 @@
 
 use super::settings::{
     Clients, SILENCE, SILENCE_OF_WRITES, Variables, base_of, check_endpoint, check_value,
-    connections, no_retries, retries, with_name,
+    connections, is_plain, no_retries, retries, with_name,
 };
 use crate::cloud::Cloud;
 use crate::location::Location;
@@ -68,7 +68,7 @@ pub(super) fn open(
         builder = builder.with_credentials(Arc::new(StaticCredentialProvider::new(none)));
     }
     let is_elsewhere = base.is_none() && has_base;
-    let plain = is_elsewhere || base.is_some_and(|url| url.starts_with("http://"));
+    let plain = is_elsewhere || base.is_some_and(|url| is_plain(url));
     let store = base.cloned().unwrap_or_else(|| SERVER.to_owned());
     let known = if is_elsewhere { Arc::default() } else { base_of(&store) };
     let connector = Connector { cloud: Cloud::Google, store: known, services: Arc::default() };

@@ -1,8 +1,8 @@
 //! S3: settings from the environment and the files of the AWS tools.
 
 use super::settings::{
-    Clients, SILENCE, SILENCE_OF_WRITES, Variables, check_endpoint, connections, no_retries,
-    retries, with_name,
+    Clients, SILENCE, SILENCE_OF_WRITES, Variables, check_endpoint, connections, is_plain,
+    no_retries, retries, with_name,
 };
 use crate::credentials::{self, Profile};
 use crate::location::Location;
@@ -65,7 +65,7 @@ pub(super) fn open(location: &Location, variables: Variables) -> Result<Clients<
     let endpoint = endpoint.unwrap_or_default();
     check_endpoint(&endpoint, "AWS_ENDPOINT_URL", "http://localhost:9000")?;
     // An endpoint with http: is a request for it.
-    let plain = endpoint.starts_with("http://");
+    let plain = is_plain(&endpoint);
     let connector = Connector { services: services(&variables), ..Connector::default() };
     let mut builder = builder.with_bucket_name(&location.bucket).with_http_connector(connector);
     // At Amazon: the address of the zone, and credentials of a session.
@@ -283,6 +283,8 @@ mod tests {
             ("AWS_ENDPOINT_URL", "http://server:1\n", "contains a line end"),
             ("AWS_ENDPOINT_URL", "http://two words", "is not a URL with a host"),
             ("AWS_ENDPOINT_URL", "server:1", "does not begin with http://"),
+            ("AWS_ENDPOINT_URL", "https://u:secret@server/", "'https://server/' has a user name"),
+            ("AWS_ENDPOINT_URL", "https://server/?secret", "'https://server/' has a user name"),
             ("AWS_SESSION_TOKEN", "token\r", "AWS_SESSION_TOKEN contains a line end"),
             ("AWS_SESSION_TOKEN", "to\nken", "AWS_SESSION_TOKEN contains a line end"),
             ("AWS_SESSION_TOKEN", "tokén", "a character that is not ASCII"),
@@ -295,7 +297,7 @@ mod tests {
             assert_eq!(error.kind, Kind::Configuration, "{name} {value:?}");
             assert!(error.to_string().contains(words), "{error}");
         }
-        for url in ["http://[::1]:9000", "https://user@server/below/", "http://localhost"] {
+        for url in ["http://[::1]:9000", "https://server/below/", "http://localhost"] {
             assert!(open("AWS_ENDPOINT_URL", url).is_ok(), "{url}");
         }
         assert!(open("AWS_SECRET_ACCESS_KEY", "sécret").is_ok());

@@ -1,6 +1,7 @@
 //! What the clients of all clouds have in common.
 
 use crate::client::Client;
+use crate::location::without_secrets;
 use crate::retries::ATTEMPTS_MAX;
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 use std::collections::BTreeMap;
@@ -87,20 +88,39 @@ pub(super) fn base_of(url: &str) -> Arc<str> {
     Arc::from(parsed.as_deref().unwrap_or_default().trim_end_matches('/'))
 }
 
+/// Returns whether a URL is one without TLS.
+pub(super) fn is_plain(url: &str) -> bool {
+    has_start(url, "http://")
+}
+
+/// Returns whether a URL begins with a scheme, in upper or lower case.
+fn has_start(url: &str, start: &str) -> bool {
+    url.get(..start.len()).is_some_and(|found| found.eq_ignore_ascii_case(start))
+}
+
 /// Refuses an endpoint that is not the URL of a server. `name`: the variable that sets it. `example`: a URL.
 pub(super) fn check_endpoint(endpoint: &str, name: &str, example: &str) -> Result<(), String> {
-    let has_scheme = |url: &str| url.starts_with("http://") || url.starts_with("https://");
+    let has_scheme = |url: &str| is_plain(url) || has_start(url, "https://");
     // The client takes it for the one and then for the other.
     let is_url = |text: &str| {
         text.parse::<http::Uri>().is_ok_and(|uri| uri.host().is_some_and(|host| !host.is_empty()))
             && reqwest::Url::parse(text).is_ok_and(|url| url.has_host())
     };
+    let has_more = |text: &str| {
+        reqwest::Url::parse(text).is_ok_and(|url| {
+            let is_named = !url.username().is_empty() || url.password().is_some();
+            is_named || url.query().is_some() || url.fragment().is_some()
+        })
+    };
     let reason = match endpoint {
         "" => return Ok(()),
         _ if !has_scheme(endpoint) => "does not begin with http:// or https://",
         _ if !is_url(endpoint) => "is not a URL with a host and a valid port",
+        _ if has_more(endpoint) => "has a user name, a password, a query or a fragment",
         _ => return Ok(()),
     };
-    let shown = ioloom_failure::quoted(Path::new(endpoint));
+    // The rest can have a signature.
+    let shown = without_secrets(endpoint.split(['?', '#']).next().unwrap_or_default());
+    let shown = ioloom_failure::quoted(Path::new(&shown));
     Err(format!("the endpoint {shown} {reason}; set {name} to a URL such as {example}"))
 }

@@ -1,6 +1,6 @@
 //! Files on web servers: one object for a URL, which can only be read.
 
-use super::settings::{Clients, SILENCE, connections, no_retries, retries};
+use super::settings::{Clients, SILENCE, connections, is_plain, no_retries, retries};
 use crate::client::{Answer, Client};
 use crate::cloud::Cloud;
 use crate::location::Location;
@@ -27,7 +27,7 @@ pub(super) struct Web {
 /// Returns why the URL cannot be used.
 pub(super) fn open(location: &Location) -> Result<Clients<Web>, String> {
     let url = &location.bucket;
-    let plain = url.starts_with("http://");
+    let plain = is_plain(url);
     let connector =
         Connector { cloud: Cloud::Web, store: Arc::default(), services: Arc::default() };
     let builder = HttpBuilder::new()
@@ -50,14 +50,19 @@ impl Web {
         options.if_match = options.if_match.filter(|version| !version.starts_with("W/"));
         // The URL of the client is that of the file.
         let at = Path::default();
-        let answer = match self.inner.get_opts(&at, options.clone()).await {
-            // URLs that are signed for one method, and pages whose length is only sent with them.
-            Err(_) if options.head && had_status(&[200, 400, 403, 405, 501]) => {
-                let whole = GetOptions { head: false, ..options };
-                self.inner.get_opts(&at, whole).await
-            }
-            answer => answer,
-        };
+        let mut answer = self.inner.get_opts(&at, options.clone()).await;
+        let is_doubtful = options.head
+            && match &answer {
+                // Servers that answer as if every file were empty.
+                Ok(answer) => answer.meta.size == 0 && had_status(&[200]),
+                // URLs that are signed for one method, servers without this method, and pages whose length is only
+                // sent with them.
+                Err(_) => had_status(&[200, 400, 403, 404, 405, 501]),
+            };
+        if is_doubtful {
+            let whole = GetOptions { head: false, ..options };
+            answer = self.inner.get_opts(&at, whole).await;
+        }
         let mut answer = answer?;
         answer.meta.location = key.clone();
         Ok(answer)

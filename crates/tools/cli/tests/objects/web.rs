@@ -48,6 +48,9 @@ fn answer(mut stream: &TcpStream) {
         "/a/denied" => (head("403 Forbidden", "", 0), Vec::new()),
         // As URLs that are signed for one method.
         "/a/signed?sig=x" if is_head => (head("403 Forbidden", "", 0), Vec::new()),
+        // As servers that do not know the length, or the method.
+        "/a/no-length" if is_head => (head("200 OK", version, 0), Vec::new()),
+        "/a/no-head" if is_head => (head("404 Not Found", "", 0), Vec::new()),
         "/a/short" => (head("200 OK", version, length + 1), contents),
         "/a/weak" if lines.iter().any(|line| line.starts_with("if-match")) => {
             (head("412 Precondition Failed", "", 0), Vec::new())
@@ -83,11 +86,12 @@ fn files_are_processed_and_copied() {
     let (url, dir) = (server(), tempfile::tempdir().unwrap());
     let file = |name: &str| format!("{url}/a/{name}");
     let target = dir.path().display().to_string();
-    for name in ["small", "weak", "large", "small%20one?a=b/c", "signed?sig=x"] {
+    let small = ["small", "weak", "small%20one?a=b/c", "signed?sig=x", "no-length", "no-head"];
+    for name in small.into_iter().chain(["large"]) {
         let document = run(&["cp", "--json", &file(name), &target]).well().json();
         assert_eq!((&document["files"], &document["length_only_files"]), (&1.into(), &1.into()));
     }
-    for name in ["small", "weak", "small one", "signed"] {
+    for name in ["small", "weak", "small one", "signed", "no-length", "no-head"] {
         assert_eq!(std::fs::read(dir.path().join(name)).unwrap(), SMALL, "{name}");
     }
     assert!(std::fs::read(dir.path().join("large")).unwrap() == large());
