@@ -2,8 +2,8 @@
 //!
 //! A scoped thread is waited for even if it has not begun, and its start and end take longer than
 //! reading a few small files. Here the caller takes the job back if the thread has not begun it, and
-//! the thread then ends by itself. The thread is new for each job, so that it has the rights, the
-//! working directory and the processors of the caller. The cost is the call that starts it.
+//! the thread then ends by itself. The thread is new for each job: it has the rights, the working
+//! directory and the processors of the caller. The cost is the call that starts it.
 //!
 //! Protocol, under the lock of each job: `Offered` → either `TakenBack` (by the caller, which returns) or
 //! `Running` (by the thread) → `Ended` (the job has returned). The caller returns from `TakenBack` and
