@@ -14,7 +14,7 @@ pub(crate) fn of(cloud: Cloud, action: Action, kind: Kind) -> Option<&'static st
     of_cloud.or(match kind {
         Kind::Archived => Some("restore the object from the archive first"),
         Kind::Clock => Some("set the clock of this machine"),
-        Kind::Changed => Some("run again when the object is no longer replaced"),
+        Kind::Changed => Some("run again after the other program has finished writing"),
         Kind::Memory => Some("raise the memory budget"),
         Kind::Descriptors => Some("raise the limit on open files with 'ulimit -n'"),
         _ => None,
