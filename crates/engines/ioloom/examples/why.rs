@@ -3,7 +3,8 @@
 //! `cargo run --release --example why -- --runs 10 --dir DIR > runs.jsonl` prints one JSON line per
 //! run: the planted limit, the limit that was found, its sentence, and the measurements.
 //! `--plant NAME` runs one plant. Two plants need a slow file system: `--delayfs PROGRAM`, which is
-//! the example of the crate `delayfs`. The neighbours of a run are child processes of this program.
+//! the example of the crate `delayfs`. The plant of a processor quota needs root, because it creates a
+//! control group. The neighbours of a run are child processes of this program.
 
 use ioloom::{File, OnError, Plan, Run};
 use ioloom_model::Measured;
@@ -19,6 +20,8 @@ use std::time::Duration;
 struct Ended {
     measured: Measured,
     why: String,
+    /// Usable processors.
+    cores: u32,
 }
 
 type Planted = Result<Ended, String>;
@@ -26,9 +29,10 @@ type Planted = Result<Ended, String>;
 /// A plant: its name, the limit that it plants, and the run.
 type Plant = (&'static str, &'static str, fn(&Sets) -> Planted);
 
-const PLANTS: [Plant; 18] = [
+const PLANTS: [Plant; 19] = [
     ("slow producer", "input list", slow_producer),
     ("processor hogs", "other programs", processor_hogs),
+    ("a processor quota", "processor quota", processor_quota),
     ("neighbour on the device", "other programs", device_neighbour),
     ("children that compute", "child processes", children_compute),
     ("children that sleep", "child processes", children_sleep),
@@ -111,7 +115,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// Returns the line of a run.
 fn judged(plant: &str, planted: &str, run: u32, done: &Ended) -> serde_json::Value {
-    let (m, cores) = (&done.measured, ioloom::usable_cores());
+    let (m, cores) = (&done.measured, done.cores);
     let limit = m.bottleneck.as_ref();
     serde_json::json!({
         "plant": plant,
@@ -192,6 +196,50 @@ impl Drop for Neighbour {
     }
 }
 
+/// A control group with a tenth of a processor, in which this process is until it is dropped.
+struct Throttled {
+    group: PathBuf,
+    before: PathBuf,
+}
+
+impl Throttled {
+    fn join() -> std::io::Result<Self> {
+        let groups = ioloom_sys::cgroup::own_groups();
+        let controls = |line: &&str| {
+            let names = line.split(':').nth(1).unwrap_or("");
+            names.split(',').any(|name| name == "cpu")
+        };
+        // Version 1, or else version 2.
+        let (root, quota, text, line) = match groups.lines().find(controls) {
+            Some(line) => ("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "10000", line),
+            None => {
+                let line = groups.lines().find(|line| line.starts_with("0::")).unwrap_or("0::/");
+                ("/sys/fs/cgroup", "cpu.max", "10000 100000", line)
+            }
+        };
+        let path = line.splitn(3, ':').nth(2).unwrap_or("/");
+        let before = Path::new(root).join(path.trim_start_matches('/'));
+        let group = Path::new(root).join("ioloom-why");
+        std::fs::create_dir_all(&group)?;
+        let throttled = Self { group, before };
+        std::fs::write(throttled.group.join(quota), text)?;
+        enter(&throttled.group)?;
+        Ok(throttled)
+    }
+}
+
+impl Drop for Throttled {
+    fn drop(&mut self) {
+        let _ = enter(&self.before);
+        let _ = std::fs::remove_dir(&self.group);
+    }
+}
+
+/// Moves this process to a control group.
+fn enter(group: &Path) -> std::io::Result<()> {
+    std::fs::write(group.join("cgroup.procs"), std::process::id().to_string())
+}
+
 /// Reads a file from the device again and again, on four threads.
 fn read_for_ever(path: &Path) -> std::io::Result<()> {
     std::thread::scope(|scope| {
@@ -236,7 +284,7 @@ fn plan(text: &str) -> Plan {
 
 fn ended<T, E: std::fmt::Display>(run: Result<Run<T, E>, ioloom::Error<E>>) -> Planted {
     let run = run.map_err(|error| error.to_string())?;
-    Ok(Ended { why: run.why(), measured: run.measured })
+    Ok(Ended { why: run.why(), measured: run.measured, cores: ioloom::usable_cores() })
 }
 
 fn length(f: &File<'_>) -> u64 {
@@ -259,6 +307,17 @@ fn processor_hogs(sets: &Sets) -> Planted {
     let _hogs: Vec<_> = (0..hogs).filter_map(|_| Neighbour::start(&["hog"]).ok()).collect();
     std::thread::sleep(Duration::from_millis(100));
     ended(ioloom::files(sets.few(200)).map(computes).run())
+}
+
+fn processor_quota(sets: &Sets) -> Planted {
+    // The number of usable processors is remembered for a second.
+    let remembered = Duration::from_millis(1100);
+    let group = Throttled::join().map_err(|e| format!("needs a control group: {e}"))?;
+    std::thread::sleep(remembered);
+    let run = ended(ioloom::files(sets.few(100)).map(computes).run());
+    drop(group);
+    std::thread::sleep(remembered);
+    run
 }
 
 fn device_neighbour(sets: &Sets) -> Planted {

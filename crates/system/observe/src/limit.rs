@@ -20,7 +20,8 @@
 //!    during that time, the wait counts (5).
 //! 2. **Processor time of ended child processes**: `child processes`.
 //! 3. **The quota of the control group**: `processor quota`. The time for which it kept the group from
-//!    running, as far as our threads were ready to run: other processes of the group count, too.
+//!    running, as far as our threads were ready to run: other processes of the group count, too. The
+//!    quota can also keep child processes from running: see the waits for these.
 //! 4. **Other programs on the processors**: `other programs`. The smaller of the rest of the time in which
 //!    our threads were ready to run without running, and the processor time of other programs. Other
 //!    programs on processors that our threads did not want took nothing from the run. What then remains of
@@ -45,9 +46,10 @@
 //!    - Waits in the function for a reader of its results are `output`, if the function reports them
 //!      ([`crate::writing`]), those for a reservation of the function are `memory`
 //!      ([`crate::reserving`]), and reported waits for children ([`crate::waiting_for_child`]) are
-//!      `child processes`, however little the children run. But they are `other programs` as far as the
-//!      children were ready to run without running ([`crate::child_was_ready`]), which no quota
-//!      explains, and other programs ran for longer than they displaced our threads.
+//!      `child processes`, however little the children run. But as far as the children were ready to run
+//!      without running ([`crate::child_was_ready`]), they are `processor quota` for the time that the
+//!      quota did not take from our threads, and `other programs` for the time that other programs ran
+//!      without displacing our threads.
 //! 6. What no wait explains is `unknown`, with time that threads spent outside of any call, time without
 //!    threads, and waits for other threads while hardly any thread did or awaited anything.
 //!

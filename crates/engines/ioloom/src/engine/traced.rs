@@ -172,9 +172,13 @@ impl Traced {
 /// Judges the run as its measurements do.
 fn limit(shared: &Shared<'_>, ran: &Ran<'_>) -> Bottleneck {
     let cores = usable_cores();
+    let largest = ran.reports.iter().map(|report| report.largest).max().unwrap_or_default();
     let mut measured = Measured {
         elapsed_ns: ran.elapsed_ns,
         files: shared.gauges.files(),
+        bytes: shared.gauges.bytes(),
+        largest_file_bytes: largest.bytes,
+        largest_file_ns: largest.ns,
         calls: merge_calls(ran.reports),
         threads: ran.reports.iter().map(|report| report.time.clone()).collect(),
         ..Measured::default()

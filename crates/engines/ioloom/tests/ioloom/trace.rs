@@ -2,6 +2,7 @@
 
 use crate::support::{make, plan, roots};
 use ioloom::Error;
+use ioloom_sys::clock::thread_cpu_ns;
 use ioloom_trace::{SpanKind, Trace};
 
 /// Checks that the shares of every thread add up, and that its lane has neither gap nor overlap.
@@ -51,6 +52,21 @@ fn a_traced_run_explains_all_time_and_names_all_files() {
         assert!(ends.is_some_and(|at| at <= trace.elapsed_ns), "{text}");
     }
     assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 1, "nothing unfinished is left");
+}
+
+#[test]
+fn the_trace_of_a_run_with_one_large_file_has_the_advice_of_the_run() {
+    let (_dir, paths) = make(&roots()[0], &[4 << 20, 10]);
+    let out = tempfile::tempdir().unwrap();
+    let file = out.path().join("run.ioloom");
+    let computes = |f: &ioloom::File<'_>| {
+        let until = thread_cpu_ns() + if f.len() > 10 { 40_000_000 } else { 0 };
+        while thread_cpu_ns() < until {}
+    };
+    let files = ioloom::list(&paths).pin(plan("read/threads:n=2")).trace(&file);
+    let run = files.map(computes).run().unwrap();
+    assert_eq!(run.measured.largest_file_bytes, 4 << 20);
+    assert_eq!(read(&file).limit, run.measured.bottleneck);
 }
 
 #[test]

@@ -132,11 +132,14 @@ impl Parts {
         self.add(function_limit(f), caused(function));
         // Children are also ready while a quota keeps their group from running.
         let own_throttled_ns = f.ready_ns.map_or(0, |ready| ready.min(f.throttled_ns));
-        let ready_ns = f.child_ready_ns.saturating_sub(f.throttled_ns - own_throttled_ns);
-        // They wait for processors, which other children may have.
-        let displaced_ns = (ready_ns as f64).min(others_ns).min(caused(child));
+        let throttled_ns = f.child_ready_ns.min(f.throttled_ns - own_throttled_ns);
+        let quota_ns = (throttled_ns as f64).min(caused(child));
+        self.add(Limit::Quota, quota_ns);
+        // Otherwise they wait for processors, which other children may have.
+        let ready_ns = (f.child_ready_ns - throttled_ns) as f64;
+        let displaced_ns = ready_ns.min(others_ns).min(caused(child) - quota_ns);
         self.add(Limit::OtherPrograms, displaced_ns);
-        self.add(Limit::ChildProcesses, caused(child) - displaced_ns);
+        self.add(Limit::ChildProcesses, caused(child) - quota_ns - displaced_ns);
         self.add(Limit::Output, caused(output));
     }
 }

@@ -11,6 +11,7 @@ use ioloom_observe::limit::{
 use proptest::prelude::*;
 
 mod one_file;
+mod quota;
 
 const RECORDED: &str = include_str!("recorded.jsonl");
 
@@ -73,7 +74,7 @@ fn elsewhere(f: &mut Facts, wait: fn(&mut Facts) -> &mut u64, part: f64) {
 }
 
 /// Plant, the change, and the limit after the whole change.
-const EDGES: [(&str, Change, Limit); 23] = [
+const EDGES: [(&str, Change, Limit); 26] = [
     (
         "slow producer",
         |f, part| shift(&mut f.input_ns, &mut f.function_ns, part),
@@ -84,6 +85,30 @@ const EDGES: [(&str, Change, Limit); 23] = [
     (
         "processor hogs",
         |f, part| f.throttled_ns = (f.ready_ns.unwrap_or(0) as f64 * part) as u64,
+        Limit::Quota,
+    ),
+    // Our threads were ready for as long, and the quota took less of it.
+    ("a processor quota", |f, part| scale(&mut f.throttled_ns, 1.0 - part), Limit::OtherPrograms),
+    // A larger quota lets our threads run.
+    (
+        "a processor quota",
+        |f, part| {
+            let mut given = 0;
+            shift(&mut f.throttled_ns, &mut given, part);
+            f.ready_ns = f.ready_ns.map(|ready| ready - given);
+            f.on_cpu_ns += given;
+            f.user_ns += given;
+        },
+        Limit::Compute,
+    ),
+    // The quota keeps children from running instead of our threads.
+    (
+        "children that compute",
+        |f, part| {
+            (f.child_ns, f.function_ns) = (f.function_ns, 0);
+            shift(&mut f.children_ns, &mut f.child_ready_ns, part);
+            f.throttled_ns = f.child_ready_ns;
+        },
         Limit::Quota,
     ),
     ("neighbour on the device", |f, part| f.others_device *= 1.0 - part, Limit::Device),
@@ -203,8 +228,7 @@ const EDGES: [(&str, Change, Limit); 23] = [
 fn every_limit_is_found_in_recorded_evidence() {
     let all = recorded();
     assert!(all.len() >= 12, "{} plants", all.len());
-    // Quotas are planted by changes of other evidence.
-    for limit in Limit::ALL.into_iter().filter(|limit| *limit != Limit::Quota) {
+    for limit in Limit::ALL {
         assert!(all.iter().any(|r| r.limit == limit.word()), "no plant for {limit:?}");
     }
     for Recorded { plant, limit, facts } in all {
@@ -355,23 +379,6 @@ fn stolen_time_counts_as_other_programs() {
 }
 
 #[test]
-fn throttled_time_counts_as_far_as_threads_were_ready() {
-    let hogs = of("processor hogs");
-    let all = Facts { throttled_ns: hogs.ready_ns.unwrap(), ..hogs };
-    let verdict = decide(&all);
-    assert_eq!(verdict.limit, Limit::Quota, "{}", verdict.sentence(&all));
-    assert!(verdict.sentence(&all).contains("a larger quota"), "{}", verdict.sentence(&all));
-    // Other processes of the group were throttled, too.
-    assert_eq!(decide(&Facts { throttled_ns: u64::MAX, ..all }).shares, verdict.shares);
-    let ran = Facts { throttled_ns: u64::MAX, ..of("a function that computes") };
-    let verdict = decide(&ran);
-    assert_eq!(verdict.limit, Limit::Compute, "{}", verdict.sentence(&ran));
-    // Nothing is known of threads whose time in the queue is not reported.
-    let blind = Facts { ready_ns: None, ..all };
-    assert_eq!(decide(&blind).shares.unwrap().of(Limit::Quota), 0);
-}
-
-#[test]
 fn memory_counts_only_if_the_function_could_use_it() {
     let mut full = of("a budget held by the caller");
     assert_eq!(decide(&full).limit, Limit::Memory);
@@ -472,9 +479,6 @@ fn other_programs_displace_child_processes_that_are_ready() {
     let verdict = decide(&ready);
     assert_eq!(verdict.limit, Limit::OtherPrograms, "{}", verdict.sentence(&ready));
     consistent(&ready);
-    // A quota kept them from running.
-    let throttled = Facts { throttled_ns: all * 80 / 100, ..ready };
-    assert_eq!(decide(&throttled).limit, Limit::ChildProcesses);
     // They waited for each other.
     let crowded = Facts { others_ns: Some(0), ..ready };
     assert_eq!(decide(&crowded).limit, Limit::ChildProcesses);
