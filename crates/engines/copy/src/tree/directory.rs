@@ -570,6 +570,12 @@ pub(crate) fn into_itself(from: &Path, to: &Path) -> CopyError {
     CopyError::whole(from, text)
 }
 
+/// The error for a directory that is a source of a copy that is not recursive.
+pub(crate) fn not_recursive(from: &Path) -> CopyError {
+    let text = format!("-r not specified; omitting directory {}", quoted(from));
+    CopyError::whole(from, text)
+}
+
 /// The error for a directory that is its own target.
 pub(crate) fn same_file(from: &Path, to: &Path) -> CopyError {
     let text = format!("{} and {} are the same file", quoted(from), quoted(to));
