@@ -203,7 +203,8 @@ impl Worker<'_> {
                     Some(_) => "that the source has no more",
                     None => "of another file system",
                 };
-                let text = format!("{path}: removed {removed} entries {which}");
+                let entries = if removed == 1 { "entry" } else { "entries" };
+                let text = format!("{path}: removed {removed} {entries} {which}");
                 self.context.watcher.note(&text);
             }
         }
