@@ -29,12 +29,14 @@ pub(crate) fn link_text(route: &Route<'_>) -> Result<CString, CopyError> {
         .map_err(|_| CopyError::cannot(Operation::Copy, &from, "the name contains a NUL byte"))
 }
 
-/// Quotes a path only if a shell would interpret it.
+/// Quotes a path only if a shell would interpret it. Some characters matter only at its beginning.
 fn bare(path: &Path) -> String {
     let text = quoted(path).to_string();
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%]{}~#".contains(c);
     match text.strip_prefix('\'').and_then(|text| text.strip_suffix('\'')) {
-        Some(name) if name.chars().all(is_plain) => name.to_owned(),
+        Some(name) if name.chars().all(is_plain) && !name.starts_with(['~', '#']) => {
+            name.to_owned()
+        }
         _ => text,
     }
 }

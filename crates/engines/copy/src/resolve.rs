@@ -7,7 +7,7 @@ use crate::meta::ParentAttr;
 use crate::options::{Durable, Existing, Follow, Make};
 use crate::parents;
 use crate::target::{Target, is_repeated, means_content, means_directory, target_path};
-use crate::tree::{into_itself, same_file};
+use crate::tree::{into_itself, not_recursive, same_file};
 use ioloom_failure::{Operation, quoted, reason};
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind};
@@ -102,7 +102,11 @@ impl TargetResolver<'_> {
     fn claim(&mut self, source: &Path, target: (PathBuf, CString)) -> Result<bool, CopyError> {
         let options = self.context.options;
         let earlier = self.claimed.insert(target, source.to_owned());
-        match earlier.filter(|_| !means_content(source)) {
+        // The contents of several directories are merged; those of one that is given twice are there already.
+        let counts = |earlier: &PathBuf| {
+            !means_content(source) || earlier == source && options.follow == Follow::Never
+        };
+        match earlier.filter(counts) {
             None => Ok(true),
             Some(earlier) if is_repeated(&earlier, source, options) => Ok(false),
             // A resumable copy has a single part.
@@ -159,8 +163,8 @@ impl TargetResolver<'_> {
         let attr = attr::of_path(source, options.follow != Follow::Never)
             .map_err(|e| CopyError::io(Operation::Stat, source.to_owned(), e))?;
         if attr.kind == Kind::Directory && !options.recursive {
-            // Reported by the walk; the target does not matter.
-            return Ok((to.clone(), to, attr.kind));
+            // The target does not matter.
+            return Err(not_recursive(source));
         }
         if to.as_os_str().is_empty() {
             let operation = self.creates(attr.kind);
@@ -176,7 +180,9 @@ impl TargetResolver<'_> {
         if attr.kind == Kind::Directory && !into && is_missing_dot(target) {
             return Err(CopyError::io(Operation::CreateDir, to, Errno::NOENT.into()));
         }
-        if attr.kind != Kind::Directory && !into && means_directory(target) {
+        // A file that may be kept is skipped before that is an error, as in GNU cp.
+        let may_stay = || options.existing != Existing::Replace && is_directory_itself(target);
+        if attr.kind != Kind::Directory && !into && means_directory(target) && !may_stay() {
             return Err(self.not_a_directory(source, target, attr.kind));
         }
         let elsewhere = || device_of(&to).is_some_and(|device| device != attr.device);
@@ -358,6 +364,12 @@ fn contains(source: &Path, attr: &Attr, to: &Path) -> bool {
         }
     }
     false
+}
+
+/// Returns true if a path is that of a directory, not of a link to one, whatever slashes are at its end.
+fn is_directory_itself(path: &Path) -> bool {
+    let found = attr::of_path(path.components().as_path(), false);
+    found.is_ok_and(|found| found.kind == Kind::Directory)
 }
 
 /// Returns true if a target ends with `/.` but does not exist: it cannot be created.

@@ -16,7 +16,7 @@ mod pairs;
 mod view;
 mod visit;
 
-pub(crate) use directory::{into_itself, same_file};
+pub(crate) use directory::{into_itself, not_recursive, same_file};
 
 use crate::backup::{Kept, sibling};
 use crate::context::CopyContext;

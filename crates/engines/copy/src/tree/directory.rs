@@ -203,7 +203,8 @@ impl Worker<'_> {
                     Some(_) => "that the source has no more",
                     None => "of another file system",
                 };
-                let text = format!("{path}: removed {removed} entries {which}");
+                let entries = if removed == 1 { "entry" } else { "entries" };
+                let text = format!("{path}: removed {removed} {entries} {which}");
                 self.context.watcher.note(&text);
             }
         }
@@ -567,6 +568,12 @@ impl Above<'_> {
 /// The error for a directory whose target is inside it.
 pub(crate) fn into_itself(from: &Path, to: &Path) -> CopyError {
     let text = format!("cannot copy a directory, {}, into itself, {}", quoted(from), quoted(to));
+    CopyError::whole(from, text)
+}
+
+/// The error for a directory that is a source of a copy that is not recursive.
+pub(crate) fn not_recursive(from: &Path) -> CopyError {
+    let text = format!("-r not specified; omitting directory {}", quoted(from));
     CopyError::whole(from, text)
 }
 

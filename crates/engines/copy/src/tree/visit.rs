@@ -1,7 +1,7 @@
 //! The worker as the visitor of a walk.
 
 use super::Worker;
-use super::directory::into_itself;
+use super::directory::{into_itself, not_recursive};
 use super::location::Location;
 use crate::dirs::{CopyDir, new_target_path, shown_source};
 use crate::error::CopyError;
@@ -34,9 +34,7 @@ impl Visitor for Worker<'_> {
             return None;
         }
         if !self.context.options.recursive {
-            let path = new.path();
-            let text = format!("-r not specified; omitting directory {}", quoted(&path));
-            self.context.failed(CopyError::whole(&path, text));
+            self.context.failed(not_recursive(&new.path()));
             return None;
         }
         if self.context.alone && new.parent.is_some_and(|above| !self.is_elsewhere(new, above)) {

@@ -213,6 +213,39 @@ const SCRIPTS: &[(&str, User, bool, &str, &str)] = &[
         "mkdir -p a/x b/x d; echo 1 > a/x/f; ln a/x/f b/x/g; $CP -a a/x b/x d; [ d/x/f -ef d/x/g ] && echo linked",
         "linked\n",
     ),
+    (
+        "a file that is kept is not written over a directory with a slash at its end",
+        User::Any,
+        true,
+        "echo a > a; mkdir d; ln -s d l; echo n | $CP -iT a d/ 2> said; echo $?; grep -c \"overwrite 'd/'\" said
+         $CP -nT a d/; echo $?; touch -d yesterday a; $CP -uT a d/; echo $?; $CP -T a d/ 2> said; echo $?
+         echo y | $CP -iT a d/ 2> said; echo $?; $CP -iT a l/ 2> said < said; ls -A d; readlink l",
+        "0\n1\n0\n0\n1\n1\nd\n",
+    ),
+    (
+        "a directory is omitted without -r, wherever it would be copied",
+        User::Any,
+        true,
+        "mkdir d e; echo x > f; for to in gone/x f/x e; do $CP d $to 2> said; echo $?; cut -d: -f2- said; done",
+        "1\n -r not specified; omitting directory 'd'\n1\n -r not specified; omitting directory 'd'\n\
+         1\n -r not specified; omitting directory 'd'\n",
+    ),
+    (
+        "the contents of a directory that is given twice are copied once",
+        User::Any,
+        true,
+        "mkdir s d; echo x > s/f; chmod 555 s; $CP -rp s/. s/. d 2> said; echo $?; cut -d: -f2- said
+         chmod 755 s d; ls d; mkdir e; $CP -r s/. e/. d; echo $?",
+        "0\n warning: source directory 's/.' specified more than once\nf\n0\n",
+    ),
+    (
+        "a name in a message is quoted only if a shell would interpret it",
+        User::Any,
+        true,
+        "mkdir d; echo x > f; for to in a~ '#x' '{a}' 'b c' 'd=' e]; do $CP -s f \"d/$to\" 2> said; cut -d: -f2 said
+         done; mkdir '~x' '{x'; $CP -s f '~x/f' 2> said; cut -d: -f2 said; $CP -s f '{x/f' 2> said; cut -d: -f2 said",
+        " d/a~\n d/#x\n d/{a}\n 'd/b c'\n 'd/d='\n d/e]\n '~x/f'\n {x/f\n",
+    ),
 ];
 
 fn run(script: &str, program: &str) -> String {
