@@ -82,8 +82,8 @@ impl<'a> Files<'a, Tree> {
     /// Sets whether `.gitignore` and `.ignore` files are obeyed (default: no): those of the walked
     /// directories, and those above the root up to a directory with a `.git`. `.ignore` prevails
     /// over `.gitignore` in the same directory, and a deeper file prevails over one above it. Rules of
-    /// `.gitignore` end at a directory with a `.git` below them. An ignore file that cannot be read, or
-    /// has a rule that is not valid UTF-8, counts as a failure.
+    /// `.gitignore` end at a directory with a `.git` below them. Patterns match as in git. An ignore file
+    /// that cannot be read counts as a failure.
     ///
     /// ```
     /// let dir = tempfile::tempdir().unwrap();

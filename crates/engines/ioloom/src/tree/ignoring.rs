@@ -1,10 +1,12 @@
 //! Rules of `.gitignore` and `.ignore` files.
 
-use ignore::Match;
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
+mod glob;
+mod rule;
+
 use ioloom_sys::file::{self, Kind};
-use std::borrow::Cow;
+use rule::Rule;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,13 +19,20 @@ const GIT: &str = ".gitignore";
 #[derive(Debug)]
 pub(super) struct Rules {
     /// Those of the files in [`NAMES`].
-    own: [Option<Gitignore>; 2],
+    own: [Option<IgnoreFile>; 2],
     /// Whether it is the directory of a repository in another one, whose rules do not apply to it.
     repository: bool,
     above: Option<Arc<Self>>,
 }
 
-/// An ignore file that could not be read, or not as a whole.
+/// An ignore file with rules.
+#[derive(Debug)]
+struct IgnoreFile {
+    directory: PathBuf,
+    rules: Vec<Rule>,
+}
+
+/// An ignore file that could not be read.
 pub(super) type Unreadable = (PathBuf, io::Error);
 
 impl Rules {
@@ -49,7 +58,7 @@ impl Rules {
         for (own, name) in own.iter_mut().zip(NAMES) {
             let path = dir.join(name);
             match read(&path) {
-                Ok(text) => *own = parse(dir, &path, &text, failed),
+                Ok(text) => *own = IgnoreFile::parse(dir, &text),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => failed.push((path, error)),
             }
@@ -66,19 +75,32 @@ impl Rules {
         let (mut rules, mut outside) = (Some(self), false);
         while let Some(here) = rules {
             for (own, name) in here.own.iter().zip(NAMES) {
-                let Some(matcher) = own.as_ref().filter(|_| !outside || name != GIT) else {
-                    continue;
-                };
-                match matcher.matched(path, directory) {
-                    Match::None => {}
-                    Match::Ignore(_) => return true,
-                    Match::Whitelist(_) => return false,
+                let own = own.as_ref().filter(|_| !outside || name != GIT);
+                if let Some(ignored) = own.and_then(|file| file.ignores(path, directory)) {
+                    return ignored;
                 }
             }
             outside |= here.repository;
             rules = here.above.as_deref();
         }
         false
+    }
+}
+
+impl IgnoreFile {
+    /// Parses an ignore file of a directory. Returns `None` if it has no rules.
+    fn parse(directory: &Path, text: &[u8]) -> Option<Self> {
+        let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+        let lines = text.split(|byte| *byte == b'\n');
+        let rules: Vec<Rule> = lines.filter_map(Rule::read).collect();
+        (!rules.is_empty()).then(|| Self { directory: directory.to_owned(), rules })
+    }
+
+    /// Reports whether an entry is ignored: the last rule that matches it decides. `None` if none does.
+    fn ignores(&self, path: &Path, directory: bool) -> Option<bool> {
+        let path = path.strip_prefix(&self.directory).ok()?.as_os_str().as_bytes();
+        let rule = self.rules.iter().rev().find(|rule| rule.matches(path, directory))?;
+        Some(!rule.negated)
     }
 }
 
@@ -90,73 +112,10 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Parses an ignore file. Lines that are not valid globs are left out, as git does. So are rules that
-/// are not valid UTF-8, which git would match; the first of them is reported.
-fn parse(dir: &Path, path: &Path, text: &[u8], failed: &mut Vec<Unreadable>) -> Option<Gitignore> {
-    let mut builder = GitignoreBuilder::new(dir);
-    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-    let mut reported = false;
-    for (at, line) in text.split(|byte| *byte == b'\n').enumerate() {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        match std::str::from_utf8(line) {
-            Ok(line) => {
-                let _ = builder.add_line(Some(path.to_owned()), &with_plain_braces(line));
-            }
-            Err(_) if reported || line.starts_with(b"#") => {}
-            Err(_) => {
-                reported = true;
-                let reason = format!("line {} is not valid UTF-8", at + 1);
-                let error = io::Error::new(io::ErrorKind::InvalidData, reason);
-                failed.push((path.to_owned(), error));
-            }
-        }
-    }
-    match builder.build() {
-        Ok(rules) => Some(rules),
-        Err(error) => {
-            failed.push((path.to_owned(), io::Error::other(error)));
-            None
-        }
-    }
-}
-
-/// Escapes braces outside of character classes. To git they are ordinary characters, to the crate
-/// `ignore` alternatives, so that `*.{o,rs}` would exclude files that git does not.
-fn with_plain_braces(line: &str) -> Cow<'_, str> {
-    if !line.contains(['{', '}']) {
-        return Cow::Borrowed(line);
-    }
-    let mut out = String::with_capacity(line.len() + 2);
-    // Within a character class, the number of its characters so far.
-    let mut class: Option<usize> = None;
-    let mut chars = line.chars();
-    while let Some(c) = chars.next() {
-        class = match (class, c) {
-            (None, '[') => Some(0),
-            // A bracket that is the first character does not end the class.
-            (Some(1..), ']') => None,
-            (Some(length), _) => Some(length + 1),
-            (None, _) => None,
-        };
-        if class.is_none() && matches!(c, '{' | '}') {
-            out.push('\\');
-        }
-        out.push(c);
-        let is_pair = match c {
-            '\\' => true,
-            '[' => class == Some(0) && chars.as_str().starts_with(['!', '^']),
-            _ => false,
-        };
-        if is_pair {
-            out.extend(chars.next());
-        }
-    }
-    Cow::Owned(out)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsStr;
 
     #[test]
     fn the_nearest_rule_decides() {
@@ -188,29 +147,18 @@ mod tests {
         let ignored = |name: &str| rules.ignores(&dir.path().join(name), false);
         assert!(ignored("first") && ignored("a.{o,rs}") && ignored("x{y") && ignored("z{"));
         assert!(!ignored("a.o") && !ignored("a.rs"));
-        for (line, escaped) in [
-            ("a{b}", "a\\{b\\}"),
-            ("[{}]{", "[{}]\\{"),
-            ("[!]{]{", "[!]{]\\{"),
-            ("[]{]", "[]{]"),
-            ("[!!]{", "[!!]\\{"),
-            ("[[]}", "[[]\\}"),
-            ("\\{}", "\\{\\}"),
-        ] {
-            assert_eq!(with_plain_braces(line), escaped, "{line}");
-        }
     }
 
     #[test]
-    fn a_rule_that_is_not_utf_8_is_reported() {
+    fn rules_and_names_need_not_be_utf_8() {
         let dir = tempfile::tempdir().unwrap();
         let text = b"# caf\xe9\n*.o\r\ncaf\xe9\n*.log\n";
         std::fs::write(dir.path().join(".gitignore"), text).unwrap();
         let mut failed = Vec::new();
         let rules = Rules::of(dir.path(), None, &mut failed).unwrap();
-        assert!(["a.o", "a.log"].iter().all(|name| rules.ignores(&dir.path().join(name), false)));
-        assert_eq!(failed.len(), 1);
-        assert_eq!(failed[0].1.to_string(), "line 3 is not valid UTF-8");
+        let ignored = |name: &[u8]| rules.ignores(&dir.path().join(OsStr::from_bytes(name)), false);
+        assert!(ignored(b"a.o") && ignored(b"caf\xe9") && ignored(b"\xff.log"));
+        assert!(!ignored(b"caf\xe8") && failed.is_empty());
     }
 
     #[test]

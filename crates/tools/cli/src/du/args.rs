@@ -272,7 +272,8 @@ pub(crate) struct DuArgs {
     /// Show changes since a saved scan
     ///
     /// Compares OLD with a new scan, or with a second saved scan if the argument is one. The largest
-    /// changes are printed first. Paths are compared as given: scan ./DIR again as ./DIR.
+    /// changes are printed first. Paths are compared as given: scan ./DIR again as ./DIR. Use - for
+    /// standard input.
     #[arg(long, value_name = "OLD", conflicts_with_all = ["tree", "import", "export_ncdu", "svg"])]
     pub(crate) diff: Option<PathBuf>,
 

@@ -8,7 +8,7 @@ use super::picture::{ROWS, size_in};
 use crate::exit::{Ended, Exit, Failure};
 use crate::out::readable;
 use crate::remote::url_of;
-use crate::{out, stderr};
+use crate::{out, standard_input, stderr};
 use ioloom_du::document::{Change, Document, compare};
 use ioloom_du::scan::Recorded;
 use ioloom_du::{Measure, Tally};
@@ -16,6 +16,7 @@ use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::units::format_count;
 use serde_json::json;
 use std::fs::File;
+use std::io::Read;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
@@ -28,7 +29,7 @@ pub(super) fn run(args: &DuArgs, old: &Path) -> Ended {
             quoted(url)
         )));
     }
-    let old = read(old)?;
+    let old = read_old(args, old)?;
     let refuse = |new: Option<&Recorded>| -> Result<(), Failure> {
         match old.options.as_ref().zip(new).and_then(|(old, new)| old.difference(new)) {
             None => Ok(()),
@@ -109,15 +110,33 @@ fn is_saved(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.is_file() || found.file_type().is_fifo())
 }
 
+/// Reads the value of `--diff`; `-` is standard input.
+fn read_old(args: &DuArgs, file: &Path) -> Result<Document, Failure> {
+    if file.as_os_str() != "-" {
+        return read(file);
+    }
+    let mut others = args.files0_from.iter().chain(&args.exclude_from);
+    if others.any(|file| file.as_os_str() == "-") {
+        return Err(Failure::usage(
+            "--diff - cannot be combined with another option that reads standard input",
+        ));
+    }
+    read_from(standard_input::required()?, "standard input")
+}
+
 fn read(file: &Path) -> Result<Document, Failure> {
     let opened =
         File::open(file).map_err(PathError::on(Operation::Open, file)).map_err(Failure::failed)?;
-    let document = Document::read(opened)
-        .map_err(|e| Failure::failed(format!("cannot read {}: {e}", quoted(file))))?;
+    read_from(opened, &quoted(file).to_string())
+}
+
+/// Reads a saved scan, which messages call `name`.
+fn read_from(reader: impl Read, name: &str) -> Result<Document, Failure> {
+    let document =
+        Document::read(reader).map_err(|e| Failure::failed(format!("cannot read {name}: {e}")))?;
     if document.selected {
         return Err(Failure::refused(format!(
-            "cannot compare {}: it lists only some directories; save the scan with --save",
-            quoted(file)
+            "cannot compare {name}: it lists only some directories; save the scan with --save"
         )));
     }
     Ok(document)

@@ -410,6 +410,16 @@ fn saved_scans_come_from_pipes() {
     let expected = place.du(&["--diff", "old.json", "new.json"]).ended(0).text();
     let script = "\"$1\" du --diff <(cat old.json) <(cat new.json)";
     assert_eq!(in_shell(&place, script).ended(0).text(), expected);
+    let script = "\"$1\" du --diff - new.json < old.json";
+    assert_eq!(in_shell(&place, script).ended(0).text(), expected);
+    for (script, message) in [
+        ("\"$1\" du --diff - t < t/f", "cannot read standard input: not a saved scan"),
+        ("\"$1\" du --diff - t <&-", "cannot read standard input: it is closed"),
+        ("\"$1\" du --diff - --files0-from - < old.json", "--diff - cannot be combined with"),
+    ] {
+        let ran = in_shell(&place, script).ended(1);
+        assert!(ran.err.contains(message), "{script}: {}", ran.err);
+    }
 }
 
 #[test]
