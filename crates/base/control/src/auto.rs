@@ -35,8 +35,10 @@ use crate::thresholds::{
     TOLERANCE, TOLERANCE_POLITE, TRIAL_SAMPLES, TRIAL_SAMPLES_MAX,
 };
 use crate::tuner::Tuner;
+use charge::Stretch;
 
 mod change;
+mod charge;
 mod climb;
 mod method;
 mod trial;
@@ -183,9 +185,11 @@ pub struct Auto {
     holds: bool,
     /// The last decision about the method.
     method: Option<Reason>,
-    /// Time lost to the choice of the method, which is a part of the cost.
+    /// What trials of windows and the choice of the method count as lost where further trials are limited.
+    trials_ns: u64,
     method_ns: u64,
     course: Course,
+    stretch: Stretch,
     cost: Cost,
     log: Log,
 }
@@ -234,8 +238,10 @@ impl Auto {
             changes: 0,
             holds: false,
             method: None,
+            trials_ns: 0,
             method_ns: 0,
             course: Course::new(limits.remaining),
+            stretch: Stretch::default(),
             cost: Cost::default(),
             log,
         }
@@ -269,6 +275,12 @@ impl Auto {
     /// Returns the time lost to trials and to the choice, compared with the fastest window seen.
     pub fn cost(&self) -> Cost {
         self.cost
+    }
+
+    /// Returns what all trials count as lost where further ones are limited: at least [`Cost::probing_ns`] as
+    /// a rule, and more where completions are rarer than batches.
+    pub fn spent_ns(&self) -> u64 {
+        self.trials_ns.saturating_add(self.method_ns)
     }
 
     /// Returns the reason for the present window, and the last decision about the method, in one
@@ -362,35 +374,6 @@ impl Auto {
         self.course.add(batch);
     }
 
-    /// Adds what this batch lost compared with the fastest window. Files in memory lose nothing by it.
-    fn charge(&mut self, batch: &Batch) {
-        let Some(best) = self.best else { return };
-        let is_full = batch.misses > 0 && batch.in_flight >= LIMITED * f64::from(self.window);
-        if batch.hits > batch.misses && !is_full {
-            return;
-        }
-        let mut sample = Sample::default();
-        sample.add(batch, batch.ready);
-        let (_, ratio) = sample.ratios(&best);
-        let lost = ((1.0 - ratio).clamp(0.0, 1.0) * batch.elapsed_ns as f64) as u64;
-        match (self.state, self.settling) {
-            // The controller did not choose the limit below its window.
-            (_, Some(settling)) if settling.cause == Cause::Limit => {}
-            (_, Some(settling)) if settling.cause == Cause::Method => {
-                self.cost.probing_ns += lost;
-                self.method_ns = self.method_ns.saturating_add(lost);
-            }
-            (State::Trial { .. } | State::Climb { .. }, _) | (_, Some(_)) => {
-                self.cost.probing_ns += lost;
-            }
-            _ if self.level.samples >= TRIAL_SAMPLES => {
-                let loss = self.level.loss(&best).0.clamp(0.0, 1.0);
-                self.cost.choice_ns += (loss * batch.elapsed_ns as f64) as u64;
-            }
-            _ => {}
-        }
-    }
-
     /// Reports whether what completes now was issued under the present window.
     fn settled(&mut self, batch: &Batch) -> bool {
         let Some(settling) = &mut self.settling else { return true };
@@ -456,9 +439,8 @@ impl Auto {
         let lost = expected * noticed;
         let remaining = self.course.remaining_ns();
         // The choice of the method has a budget of its own.
-        let probing_ns = self.cost.probing_ns.saturating_sub(self.method_ns);
         lost <= BUDGET * remaining
-            && probing_ns as f64 + lost <= BUDGET_ALL * (self.course.now_ns as f64 + remaining)
+            && self.trials_ns as f64 + lost <= BUDGET_ALL * (self.course.now_ns as f64 + remaining)
     }
 
     /// Reports whether the latency of the first request suggests that `window` is sufficient.

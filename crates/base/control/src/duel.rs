@@ -64,7 +64,7 @@ pub struct Signs {
     pub holds: bool,
     /// Whether this batch made it detect a change of the device.
     pub changed: bool,
-    /// Time that it has lost to trials.
+    /// Time that all trials count as lost, as in [`Auto::spent_ns`](crate::Auto::spent_ns).
     pub probing_ns: u64,
     /// Files left, as far as they are known.
     pub left: u64,

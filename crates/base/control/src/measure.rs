@@ -125,7 +125,7 @@ impl Moments {
 pub(crate) struct Level {
     pub(crate) window: u32,
     pub(crate) samples: u32,
-    ns: f64,
+    pub(crate) ns: f64,
     requests: f64,
     stock: f64,
     sum: [f64; 3],

@@ -98,30 +98,32 @@ pub fn memory_available_in(root: &Path, groups: &str, machine_bytes: Option<u64>
     left.chain(machine_bytes).min()
 }
 
-/// Names of the files of a group with its memory limit and its memory in use, and of the fields of
+/// Names of the files of a group with its memory limits and its memory in use, and of the fields of
 /// `memory.stat` that count the page cache in use.
 struct MemoryFiles {
-    limit: &'static str,
+    limits: &'static [&'static str],
     used: &'static str,
     cache: [&'static str; 2],
 }
 
 const MEMORY_1: MemoryFiles = MemoryFiles {
-    limit: "memory.limit_in_bytes",
+    limits: &["memory.limit_in_bytes"],
     used: "memory.usage_in_bytes",
     cache: ["total_inactive_file", "total_active_file"],
 };
 const MEMORY_2: MemoryFiles = MemoryFiles {
-    limit: "memory.max",
+    // Above the second one, the kernel slows the processes down.
+    limits: &["memory.max", "memory.high"],
     used: "memory.current",
     cache: ["inactive_file", "active_file"],
 };
 
 impl MemoryFiles {
-    /// Returns the limit of the group in `dir`.
+    /// Returns the smallest limit of the group in `dir`.
     fn limit_of(&self, dir: &Path) -> Option<u64> {
         // `max` is not a number, and version 1 represents "no limit" as a huge one.
-        number_in(&dir.join(self.limit)).filter(|bytes| *bytes < 1 << 60)
+        let limits = self.limits.iter().filter_map(|name| number_in(&dir.join(name)));
+        limits.filter(|bytes| *bytes < 1 << 60).min()
     }
 
     /// Returns what the limit of the group in `dir` leaves. As in `MemAvailable`, page cache counts as
@@ -332,6 +334,11 @@ mod tests {
             (of("0::/a/b\n"), of("0::/a\n"), of("0::/\n")),
             (Some(4096), Some(1 << 30), None)
         );
+        write(dir.path(), "e/memory.max", "max\n");
+        write(dir.path(), "e/memory.high", "2048\n");
+        write(dir.path(), "e/f/memory.max", "1024\n");
+        write(dir.path(), "e/f/memory.high", "max\n");
+        assert_eq!((of("0::/e\n"), of("0::/e/f\n")), (Some(2048), Some(1024)));
         let file = "memory.limit_in_bytes";
         write(dir.path(), &format!("memory/{file}"), "9223372036854771712\n");
         write(dir.path(), &format!("memory/c/{file}"), "8192\n");

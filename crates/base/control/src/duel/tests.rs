@@ -93,7 +93,7 @@ impl Job {
             window: self.auto.window(),
             holds: !comparing && self.auto.phase() == Phase::Hold,
             changed,
-            probing_ns: self.auto.cost().probing_ns,
+            probing_ns: self.auto.spent_ns(),
             left: self.left,
             left_known: true,
             ended: self.left == 0,

@@ -63,7 +63,7 @@ impl<'e> Choice<'e> {
             window: auto.window(),
             holds: comparing.is_none() && auto.phase() == Phase::Hold,
             changed: std::mem::replace(&mut self.changes, changes) != changes,
-            probing_ns: auto.cost().probing_ns,
+            probing_ns: auto.spent_ns(),
             left: (arrived as u64).saturating_sub(done),
             left_known,
             ended: shared.source.has_ended(),

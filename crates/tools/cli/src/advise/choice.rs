@@ -185,7 +185,8 @@ fn fitted(chosen: &Tried, whole: f64) -> Option<f64> {
     Some(start + (mean_ns - start) / mean * whole)
 }
 
-/// What other machines would give, in nanoseconds at best; `None` where nothing is gained.
+/// What other machines would give, in nanoseconds at best; `None` where nothing is gained or that is
+/// unknown.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Upgrades {
     /// With storage that takes no time.
@@ -196,6 +197,8 @@ pub(super) struct Upgrades {
     pub(super) busy: f64,
     /// Share of the time in which the work waits, on all threads that compute.
     pub(super) waits: f64,
+    /// Share of the usable processor time that other programs took.
+    pub(super) others: f64,
     /// Whether the files were in memory.
     pub(super) in_memory: bool,
 }
@@ -222,6 +225,7 @@ pub(super) fn upgrades(
         cores_ns: (busy >= BUSY).then_some(expected_ns * (busy / 2.0).max(waits)),
         busy,
         waits,
+        others: (all.others_ns as f64 / (all.elapsed_ns as f64).max(1.0)).min(1.0),
         in_memory,
     }
 }

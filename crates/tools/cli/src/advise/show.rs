@@ -411,6 +411,10 @@ fn measured(found: &Found, share: f64) -> String {
     }
 }
 
+/// Share of the usable processor time that other programs took from which more cores may help although those
+/// present are not busy with the job.
+const OTHERS: f64 = 0.1;
+
 fn upgrade_words(upgrades: Upgrades) -> (String, String) {
     let busy = percent(upgrades.busy);
     let storage = match upgrades.storage_ns {
@@ -423,6 +427,11 @@ fn upgrade_words(upgrades: Upgrades) -> (String, String) {
     };
     let cores = match upgrades.cores_ns {
         Some(ns) => format!("twice as many: at best {}", format_ns(ns)),
+        // They could run on the others.
+        None if upgrades.others >= OTHERS => format!(
+            "unknown: other programs took {} of the usable processor time",
+            percent(upgrades.others)
+        ),
         None => format!("no gain: the processors are busy only {busy} of the time"),
     };
     (storage, cores)
@@ -532,6 +541,17 @@ mod tests {
         let swept = Swept::of(all, chosen);
         assert_eq!(swept.times[0].0, "read/threads:n=8".parse().unwrap());
         assert!((swept.off().unwrap() - 0.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn cores_that_other_programs_use_do_not_show_that_more_of_them_gain_nothing() {
+        let words = |others_ns| {
+            let all = Trial { cpu_ns: 600, elapsed_ns: 1_000, others_ns, ..Trial::default() };
+            upgrade_words(upgrades(&all, None, 1e9, 2)).1
+        };
+        assert_eq!(words(0), "no gain: the processors are busy only 30 % of the time");
+        let unknown = "unknown: other programs took 65 % of the usable processor time";
+        assert_eq!(words(650), unknown);
     }
 
     #[test]

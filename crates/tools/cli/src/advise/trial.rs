@@ -44,6 +44,8 @@ pub(super) struct Trial {
     pub(super) cpu_ns: u64,
     /// Time that the work waited, divided by the threads that may compute at once.
     pub(super) waited_ns: u64,
+    /// Time for which other programs took the usable processors, divided by their number.
+    pub(super) others_ns: u64,
     /// Bytes read from a block device, if known.
     pub(super) device_bytes: Option<u64>,
     /// What limited it, and the evidence.
@@ -100,6 +102,7 @@ impl Trial {
         self.elapsed_ns += other.elapsed_ns;
         self.cpu_ns += other.cpu_ns;
         self.waited_ns += other.waited_ns;
+        self.others_ns += other.others_ns;
         self.device_bytes = self.device_bytes.zip(other.device_bytes).map(|(a, b)| a + b);
         self.cut |= other.cut;
         self.largest = self.largest.max(other.largest);
@@ -298,6 +301,7 @@ pub(super) fn run(
 fn trial(run: Run<Option<String>, FnError>, plan: &Plan, work: &Work<'_>, read: u64) -> Trial {
     let m = run.measured;
     let unfinished = work.unfinished.load(Ordering::Relaxed);
+    let others = m.bottleneck.as_ref().and_then(|b| b.shares.get("other programs")).copied();
     Trial {
         // What was not finished took time, but does not count as work.
         files: m.files.saturating_sub(unfinished),
@@ -307,6 +311,7 @@ fn trial(run: Run<Option<String>, FnError>, plan: &Plan, work: &Work<'_>, read: 
         elapsed_ns: m.elapsed_ns,
         cpu_ns: m.cpu_user_ns + m.cpu_kernel_ns,
         waited_ns: work.waited_ns.load(Ordering::Relaxed) / u64::from(computing(plan)),
+        others_ns: m.elapsed_ns / 100 * u64::from(others.unwrap_or(0)),
         device_bytes: m.device_read_bytes,
         limit: m.bottleneck.map(|b| (b.word, b.sentence)),
         cut: run.cancelled || unfinished > 0,
