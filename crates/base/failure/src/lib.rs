@@ -11,10 +11,12 @@
 mod advice;
 mod operation;
 mod quote;
+mod url;
 
 pub use advice::advice;
 pub use operation::Operation;
 pub use quote::{Quoted, quote_by_locale, quoted};
+pub use url::{without_secrets, without_signature};
 
 use rustix::io::Errno;
 use std::fmt;

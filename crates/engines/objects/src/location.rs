@@ -2,6 +2,7 @@
 
 use crate::cloud::Cloud;
 use crate::error::{Action, Kind, ObjectError};
+use ioloom_failure::{without_secrets, without_signature};
 use object_store::path::Path;
 
 /// A bucket and a key or prefix in it: `s3://BUCKET/KEY`, `az://CONTAINER/KEY` or `gs://BUCKET/KEY`. The key is taken
@@ -38,7 +39,7 @@ impl Location {
         if cloud == Cloud::Web {
             return Self::of_file(url).map_err(|reason| invalid(&reason));
         }
-        if cloud == Cloud::Azure && unsigned(rest) != rest {
+        if cloud == Cloud::Azure && without_signature(rest) != rest {
             return Err(invalid(
                 "the URL has a shared access signature; remove it, and set AZURE_STORAGE_SAS_TOKEN to it",
             ));
@@ -128,28 +129,6 @@ impl Location {
     }
 }
 
-/// Returns a URL for a message: without a user name and a password, and without a signature. That of a file on a web
-/// server keeps its signature, which is a part of its name.
-pub(crate) fn without_secrets(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let is_web = Cloud::of_scheme(scheme) == Some(Cloud::Web);
-    let rest = if is_web { rest } else { unsigned(rest) };
-    let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    match authority.rsplit_once('@') {
-        // Without a password it is the container of an account at Azure.
-        Some((user, host)) if is_web || user.contains(':') => format!("{scheme}://{host}{tail}"),
-        _ => format!("{scheme}://{rest}"),
-    }
-}
-
-/// Returns what is before a query with a signature of Azure.
-fn unsigned(rest: &str) -> &str {
-    match rest.split_once('?') {
-        Some((path, query)) if query.split('&').any(|pair| pair.starts_with("sig=")) => path,
-        _ => rest,
-    }
-}
-
 /// Resolves `%XX` in a segment of a URL. What cannot be the name of a file is left as it is.
 fn decoded(segment: &str) -> String {
     let (mut bytes, mut rest) = (Vec::new(), segment.as_bytes());
@@ -235,6 +214,7 @@ mod tests {
         for (url, shown) in [
             ("https://u:SECRET@h/a@b", "'https://h/a@b'"),
             ("https://SECRET@h", "'https://h'"),
+            ("https://u:SEC/RET:SECRET@h/a", "'https://h/a'"),
             ("s3://KEY:SECRET@b/a", "'s3://b/a'"),
             ("ftp://u:SECRET@h/a", "'ftp://h/a'"),
             ("az://c/a?sv=1&sig=SECRET", "'az://c/a'"),

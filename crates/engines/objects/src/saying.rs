@@ -53,7 +53,24 @@ pub(crate) fn element(document: &str, name: &str) -> Option<String> {
     let text = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'"), ("&amp;", "&")]
         .iter()
         .fold(text.to_owned(), |text, (from, to)| text.replace(from, to));
-    (!text.is_empty()).then_some(text)
+    (!text.is_empty()).then(|| without_signatures(&text))
+}
+
+/// Returns the text of a server without signatures of Azure, which are in the URLs of requests: some servers and proxies
+/// repeat the URL.
+fn without_signatures(text: &str) -> String {
+    let is_of_value = |c: char| c.is_ascii_alphanumeric() || "%+/=-_.".contains(c);
+    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(start) = rest.find("sig=") {
+        let (before, after) = rest.split_at(start + "sig=".len());
+        shown += before;
+        rest = after;
+        if ["?sig=", "&sig="].iter().any(|begin| before.ends_with(begin)) {
+            shown += "...";
+            rest = after.trim_start_matches(is_of_value);
+        }
+    }
+    shown + rest
 }
 
 /// Returns the message of an error document in JSON, as services for credentials send it.
@@ -63,7 +80,7 @@ pub(crate) fn json_message(document: &str) -> Option<String> {
         let rest = rest.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?;
         let (text, _) = rest.split_once('"')?;
         let text = text.split("\\n").next()?.split("\\r").next()?.trim_end_matches('.');
-        (!text.is_empty() && !text.contains('\\')).then(|| text.to_owned())
+        (!text.is_empty() && !text.contains('\\')).then(|| without_signatures(text))
     };
     document.starts_with('{').then_some(())?;
     text("error_description").or_else(|| text("message"))
@@ -104,6 +121,16 @@ mod tests {
         assert_eq!(json_message(text).as_deref(), Some("Not Found"));
         assert_eq!(json_message("<html>\"message\":\"x\""), None);
         assert_eq!(json_message("{}"), None);
+    }
+
+    #[test]
+    fn signatures_that_a_server_repeats_are_not_shown() {
+        let text =
+            "<Message>no /c?sv=1&amp;sig=SEC%2BRET%3D&amp;x=1, /d?sig=SECRET, design=2</Message>";
+        let shown = "no /c?sv=1&sig=...&x=1, /d?sig=..., design=2";
+        assert_eq!(element(text, "Message").as_deref(), Some(shown));
+        let text = r#"{"message": "/c?sv=1&sig=SECRET is refused"}"#;
+        assert_eq!(json_message(text).as_deref(), Some("/c?sv=1&sig=... is refused"));
     }
 
     #[test]

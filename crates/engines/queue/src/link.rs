@@ -218,6 +218,11 @@ fn text(variable: &str) -> Option<String> {
 fn with_login_of_environment(mut options: ConnectOptions) -> Result<ConnectOptions, QueueError> {
     let file = |variable: &'static str| match text(variable) {
         None => Ok(None),
+        Some(value) if is_secret(&value) => {
+            let reason =
+                "it has a secret instead of the name of a file; write the secret to a file";
+            Err(QueueError::Credentials { variable, reason: reason.to_owned() })
+        }
         Some(path) => std::fs::read_to_string(&path)
             .map(Some)
             .map_err(|e| unusable(variable, Path::new(&path), &e)),
@@ -238,6 +243,14 @@ fn with_login_of_environment(mut options: ConnectOptions) -> Result<ConnectOptio
         options = options.user_and_password(user, text("NATS_PASSWORD").unwrap_or_default());
     }
     Ok(options)
+}
+
+/// Returns whether a value is a seed, a token or their file itself, which messages do not show.
+fn is_secret(value: &str) -> bool {
+    let is_of_seed = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit();
+    let value = value.trim();
+    let is_seed = value.len() >= 32 && value.starts_with('S') && value.bytes().all(is_of_seed);
+    is_seed || value.starts_with("eyJ") || value.contains("-----BEGIN")
 }
 
 fn unusable(variable: &'static str, path: &Path, error: &std::io::Error) -> QueueError {
@@ -448,6 +461,17 @@ mod tests {
             let options = options(&address.parse().unwrap()).unwrap();
             let shown = format!("{options:?}");
             assert!(shown.contains(&format!("\"tls_required\": {word}")), "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_secret_in_the_place_of_a_file_is_recognised() {
+        let seed = format!("SU{}", "A2".repeat(28));
+        for secret in [&*seed, "eyJ0eXAi.x.y", "-----BEGIN NATS USER JWT-----\nx"] {
+            assert!(is_secret(secret), "{secret}");
+        }
+        for path in ["gone", "SU", "./SUSER.NK", "/run/secrets/user.creds", "SEEDS"] {
+            assert!(!is_secret(path), "{path}");
         }
     }
 

@@ -16,10 +16,16 @@ pub(crate) fn url_of(path: &Path) -> Option<&str> {
     SCHEMES.iter().any(|known| scheme.eq_ignore_ascii_case(known)).then_some(text)
 }
 
+/// Returns a URL for a message: without a password and a signature.
+pub(crate) fn shown(url: &str) -> String {
+    ioloom_failure::without_secrets(url)
+}
+
 /// Refuses a URL in a build without object storage.
 #[cfg(not(feature = "objects"))]
 pub(crate) fn unsupported(url: &str) -> Failure {
-    let url = ioloom_failure::quoted(Path::new(url));
+    let url = shown(url);
+    let url = ioloom_failure::quoted(Path::new(&url));
     Failure::refused(format!(
         "cannot open {url}: this build has no object storage; rebuild with the cargo feature 'objects'"
     ))

@@ -45,12 +45,12 @@ pub(crate) fn failure(error: ShardError) -> Failure {
 
 /// Refuses the URL of an object store as a plan, a part or a list.
 pub(crate) fn check_file(path: &Path) -> Result<(), Failure> {
-    match remote::url_of(path) {
+    match remote::url_of(path).map(remote::shown) {
         None => Ok(()),
         Some(url) => Err(Failure::refused(format!(
             "cannot use {}: plans, parts and lists are files, not objects; write a local path of this \
              name as ./{url}",
-            quoted(path)
+            quoted(Path::new(&url))
         ))),
     }
 }

@@ -20,6 +20,8 @@ const EMULATOR: &str = "STORAGE_EMULATOR_HOST";
 /// Variables that name a file with credentials.
 const FILES: [&str; 3] =
     ["GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_PATH", "GOOGLE_APPLICATION_CREDENTIALS"];
+/// The variable with a key itself.
+const KEY: &str = "GOOGLE_SERVICE_ACCOUNT_KEY";
 /// The setting of a key file that names another server.
 const BASE_OF_FILE: &str = "gcs_base_url";
 
@@ -35,14 +37,17 @@ pub(super) fn open(
     variables.retain(|_, value| !value.is_empty());
     let mut builder = GoogleCloudStorageBuilder::new();
     for (name, value) in variables.iter().filter(|(name, _)| name.starts_with("GOOGLE_")) {
-        check_value(name, value, false)?;
+        // A key is JSON, which can have several lines.
+        match name.as_str() {
+            KEY => check_key(value)?,
+            name => check_value(name, value, false)?,
+        }
         match name.to_ascii_lowercase().parse() {
             Ok(GoogleConfigKey::BaseUrl | GoogleConfigKey::Bucket) | Err(_) => {}
             Ok(key) => builder = builder.with_config(key, value),
         }
     }
-    let mut has_base =
-        variables.get("GOOGLE_SERVICE_ACCOUNT_KEY").is_some_and(|t| t.contains(BASE_OF_FILE));
+    let mut has_base = variables.get(KEY).is_some_and(|text| text.contains(BASE_OF_FILE));
     for name in FILES {
         if let Some(path) = variables.get(name) {
             has_base |= key_file(name, path)?.contains(BASE_OF_FILE);
@@ -94,8 +99,21 @@ fn is_true(text: &str) -> bool {
     ["1", "true", "on", "yes", "y"].contains(&&*text.to_ascii_lowercase())
 }
 
+/// Refuses a key that is not an object of JSON: the client would show it.
+fn check_key(value: &str) -> Result<(), String> {
+    match value.trim_start().starts_with('{') {
+        true => Ok(()),
+        false => Err(format!("{KEY} is not the key of a service account (JSON)")),
+    }
+}
+
 /// Returns the contents of a file with credentials. It is read here because the client does not name it.
 fn key_file(name: &str, path: &str) -> Result<String, String> {
+    if path.trim_start().starts_with('{') || path.contains("-----BEGIN") {
+        return Err(format!(
+            "{name} has credentials instead of the name of a file; write them to a file"
+        ));
+    }
     let shown = ioloom_failure::quoted(Path::new(path));
     let text = std::fs::read_to_string(path).map_err(|error| {
         let why = ioloom_failure::reason(&error);
@@ -147,10 +165,14 @@ mod tests {
             (EMULATOR, "a b", "is not a URL with a host and a valid port; set STORAGE_EMULATOR_H"),
             (BASE, "host:1", "does not begin with http:// or https://; set GOOGLE_BASE_URL to"),
             ("GOOGLE_SKIP_SIGNATURE", "maybe", "cannot use GOOGLE_SKIP_SIGNATURE"),
-            ("GOOGLE_SERVICE_ACCOUNT_KEY", "x\n", "contains a line end"),
+            ("GOOGLE_BEARER_TOKEN", "x\n", "contains a line end"),
+            (KEY, "{\n}\n", "missing field"),
+            (KEY, "\"SECRET\"", "GOOGLE_SERVICE_ACCOUNT_KEY is not the key of a service account"),
+            (FILES[0], "{\"private_key\": \"SECRET\"}", "instead of the name of a file"),
+            (FILES[2], "-----BEGIN PRIVATE KEY-----SECRET", "instead of the name of a file"),
         ] {
             let error = opened(&[(name, value)]).expect_err(name);
-            assert!(error.contains(words), "{error}");
+            assert!(error.contains(words) && !error.contains("SECRET"), "{error}");
         }
     }
 }

@@ -285,6 +285,8 @@ mod tests {
             ("AWS_ENDPOINT_URL", "server:1", "does not begin with http://"),
             ("AWS_ENDPOINT_URL", "https://u:secret@server/", "'https://server/' has a user name"),
             ("AWS_ENDPOINT_URL", "https://server/?secret", "'https://server/' has a user name"),
+            ("AWS_ENDPOINT_URL", "https://u:sec?ret@server/", "'https://server/' is not a URL"),
+            ("AWS_ENDPOINT_URL", "u:secret@server/", "'server/' does not begin with http://"),
             ("AWS_SESSION_TOKEN", "token\r", "AWS_SESSION_TOKEN contains a line end"),
             ("AWS_SESSION_TOKEN", "to\nken", "AWS_SESSION_TOKEN contains a line end"),
             ("AWS_SESSION_TOKEN", "tokén", "a character that is not ASCII"),

@@ -1,8 +1,8 @@
 //! What the clients of all clouds have in common.
 
 use crate::client::Client;
-use crate::location::without_secrets;
 use crate::retries::ATTEMPTS_MAX;
+use ioloom_failure::without_secrets;
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -120,7 +120,8 @@ pub(super) fn check_endpoint(endpoint: &str, name: &str, example: &str) -> Resul
         _ => return Ok(()),
     };
     // The rest can have a signature.
-    let shown = without_secrets(endpoint.split(['?', '#']).next().unwrap_or_default());
-    let shown = ioloom_failure::quoted(Path::new(&shown));
+    let shown = without_secrets(endpoint);
+    let shown = shown.split(['?', '#']).next().unwrap_or_default();
+    let shown = ioloom_failure::quoted(Path::new(shown));
     Err(format!("the endpoint {shown} {reason}; set {name} to a URL such as {example}"))
 }

@@ -58,7 +58,7 @@ pub(super) fn run(args: &CpArgs) -> Ended {
             ));
         }
     };
-    if let Some(url) = remote::url_of(target) {
+    if let Some(url) = remote::url_of(target).map(remote::shown) {
         return Err(Failure::usage(format!("cannot copy shards to {url}; give a directory")));
     }
     let target = plain(&absolute(target.clone())?, flags.no_target_directory);

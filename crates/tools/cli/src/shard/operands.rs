@@ -19,12 +19,25 @@ pub(super) struct Parts {
 
 /// Refuses the URL of an object store.
 pub(super) fn check_local(path: &Path) -> Result<(), Failure> {
-    match remote::url_of(path) {
+    match remote::url_of(path).map(remote::shown) {
         None => Ok(()),
         Some(url) => Err(Failure::refused(format!(
             "cannot plan {}: objects cannot be split into shards; write a local path of this name as \
              ./{url}",
-            quoted(path)
+            quoted(Path::new(&url))
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_url_is_shown_without_its_secrets() {
+        for url in ["s3://KEY:SEC/RET@b/a", "az://c/a?sv=1&sig=SECRET", "https://u:SECRET@h/a"] {
+            let text = check_local(Path::new(url)).unwrap_err().message;
+            assert!(text.contains("objects cannot be split") && !text.contains("RET"), "{text}");
+        }
     }
 }

@@ -378,6 +378,10 @@ fn a_server_that_wants_a_password_gets_it_from_the_environment() {
     ProcessOutput::from(known).ended(1).one_error(&["no such queue"]);
     let gone = ProcessOutput::from(status().env("NATS_CREDS", "gone").output().unwrap());
     gone.ended(2).one_error(&["NATS_CREDS", "'gone'", "names a file"]);
+    let seed = format!("SU{}", "A2".repeat(28));
+    let inline = ProcessOutput::from(status().env("NATS_NKEY", &seed).output().unwrap()).ended(2);
+    inline.one_error(&["NATS_NKEY", "a secret instead of the name of a file"]);
+    assert!(!inline.err.contains(&seed), "{}", inline.err);
     let wrong = url.replace("nats://", "nats://me:wrong@");
     let denied = space.ours(&["shard", "status", "--queue", &wrong]).output().unwrap();
     let denied = ProcessOutput::from(denied).ended(1);
