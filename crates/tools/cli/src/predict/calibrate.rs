@@ -18,10 +18,14 @@ use crate::interrupt::StopSignals;
 use crate::{out, stderr, version};
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::units::{format_counted, format_ns};
+use ioloom_observe::Usage;
 use ioloom_predict::answer::profile::{Busy, Measured};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Instant;
 
+/// Largest share of the processors that other tasks use during the probes of an idle machine.
+const OTHERS_MAX: f64 = 0.2;
 /// Rounds of all probes.
 const ROUNDS: usize = 3;
 /// Numbers in flight of the probes.
@@ -80,9 +84,9 @@ pub(super) fn run(given: Option<&Path>, how: How, store: &StoreArg, json: bool) 
         true => Sets::existing(&dir, &signals)?,
         false => Sets::create(&dir, how.brief, &signals)?,
     };
-    let (times, cold_files) = measure(&sets, how, &signals)?;
+    let (times, cold_files, disturbed) = observed(&sets, how, &signals)?;
     let mut calibration = calibration(&sets, &dir, how, times, cold_files);
-    drop(sets);
+    calibration.conditions.extend(disturbed);
     // One that cannot be used has no probes to keep.
     let earlier = saved::read(store);
     let dropped = match &earlier {
@@ -91,9 +95,10 @@ pub(super) fn run(given: Option<&Path>, how: How, store: &StoreArg, json: bool) 
     };
     let earlier = earlier.ok().flatten();
     let kept = calibration.clone().with_server_of(earlier);
+    // The removal of the files can take minutes and be interrupted, and the probes of the server can fail.
+    let path = saved::write(store, &kept)?;
+    drop(sets);
     if how.exchange {
-        // The probes of the server can fail, and those of the device take minutes.
-        let path = saved::write(store, &kept)?;
         let is_kept = kept.measured.exchange.is_some();
         let exchange = server_probes::measure(&dir, rounds(how), how.brief, &signals);
         if exchange.is_err()
@@ -119,6 +124,31 @@ pub(super) fn run(given: Option<&Path>, how: How, store: &StoreArg, json: bool) 
     }
     out::print(&(text(&calibration.measured) + &format!("\nsaved as {}\n", path.display())))?;
     Ok(Exit::Ok)
+}
+
+/// Runs all probes as [`measure`] does. Returns also the condition that other programs disturbed them, if they did.
+fn observed(
+    sets: &Sets,
+    how: How,
+    signals: &StopSignals,
+) -> Result<(Times, usize, Option<String>), Failure> {
+    let (start, before) = (Instant::now(), Usage::now(None));
+    let (times, cold_files) = measure(sets, how, signals)?;
+    let others = Usage::now(None).since(&before).others;
+    let others_s = others.map_or(0.0, |others| others.cpu_ns as f64 / 1e9);
+    let condition = disturbed(others_s / start.elapsed().as_secs_f64(), ioloom::usable_cores());
+    if let Some(condition) = &condition {
+        stderr::message(&format!("{condition}; calibrate again when the machine is idle"));
+    }
+    Ok((times, cold_files, condition))
+}
+
+/// Returns the condition that other programs used so many processors on average, of `cores` that the probes can use;
+/// `None` if that is no more than what the kernel uses to write and evict the files of the probes.
+fn disturbed(others: f64, cores: u32) -> Option<String> {
+    let is_disturbed = others > OTHERS_MAX * f64::from(cores);
+    is_disturbed
+        .then(|| format!("other programs used {others:.1} processors on average during the probes"))
 }
 
 /// Returns the failure of the probes of the server, when the others are saved at `path`. `is_kept`: with earlier
@@ -315,6 +345,14 @@ fn text(m: &Measured) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_busy_machine_is_a_condition_of_the_probes() {
+        assert_eq!(disturbed(0.2, 2), None);
+        let condition = "other programs used 1.2 processors on average during the probes";
+        assert_eq!(disturbed(1.17, 2).as_deref(), Some(condition));
+        assert_eq!(disturbed(1.17, 16), None);
+    }
 
     #[test]
     fn failures_of_server_probes_name_what_is_saved() {

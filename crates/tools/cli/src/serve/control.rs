@@ -7,6 +7,8 @@
 //! and service managers send it for that or for reasons that should not end a server, SIGUSR1
 //! prints the state, and SIGUSR2 hands over to the program that is now at the path of this one. A
 //! signal to stop ends a handover until the moment in which the next program replaces this one.
+//! A server that is opening its store completes that first, and then stops; only if that takes long,
+//! the signal ends the process.
 //!
 //! Settings are reloaded by a thread of their own, which does not delay the end of the process: a file
 //! system that does not respond must not delay other signals.
@@ -46,6 +48,8 @@ const REAL_TIME: RangeInclusive<i32> = 34..=64;
 const MILD: [i32; 3] = [SIGHUP, SIGUSR1, SIGUSR2];
 /// Time after the first signal to stop in which others mean the same.
 const SAME_STOP: Duration = Duration::from_secs(1);
+/// Time limit for a start to complete after a signal to stop.
+const START_MAX: Duration = Duration::from_secs(5);
 /// Time limit for a new program to verify its options.
 const CHECK_MAX: Duration = Duration::from_secs(10);
 /// Interval between looks at it.
@@ -61,7 +65,7 @@ pub(super) type ReadSettings =
 
 /// What signals act on.
 pub(super) struct Control {
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
     manager: Option<Manager>,
     /// The command of this process.
     program: Program,
@@ -170,7 +174,7 @@ impl Control {
             Failure::refused(format!("cannot use the socket in NOTIFY_SOCKET: {reason}"))
         })?;
         Ok(Self {
-            state: Mutex::default(),
+            state: Arc::default(),
             manager,
             program,
             is_stopped: Arc::default(),
@@ -190,13 +194,20 @@ impl Control {
         caught.map_err(|e| Failure::failed(format!("cannot install signal handlers: {e}")))
     }
 
-    /// Announces a server that is about to serve; signals act on it from now on.
+    /// Announces a server that is about to serve; signals act on it from now on. It stops at once if
+    /// a signal to stop arrived during its start.
     pub(super) fn set_ready(&self, server: ServerHandle, status: &str) {
         let is_reload_missed = {
             let mut state = self.lock();
-            state.server = Some(server);
             state.servers += 1;
-            std::mem::take(&mut state.is_reload_missed)
+            let is_reload_missed = std::mem::take(&mut state.is_reload_missed);
+            let is_stopping = state.stopping_since.is_some();
+            let server = state.server.insert(server);
+            if is_stopping {
+                server.stop();
+                return;
+            }
+            is_reload_missed
         };
         self.send(&format!("READY=1\nSTATUS={status}\n"));
         if is_reload_missed {
@@ -281,22 +292,39 @@ impl Control {
             state.stopping_since.get_or_insert_with(Instant::now);
             return;
         }
-        let Some(server) = state.server.clone() else {
-            // Nothing has been acknowledged yet, so a slow start can end at once.
-            logging::flush();
-            let _ = emulate_default_handler(signal);
-            std::process::exit(Exit::Interrupted as i32);
-        };
         let Some(since) = state.stopping_since else {
             state.stopping_since = Some(Instant::now());
             self.set_stopping();
-            server.stop();
+            match &state.server {
+                Some(server) => server.stop(),
+                None => self.limit_start(signal),
+            }
             return;
         };
         if matches!(signal, SIGINT | SIGTERM | SIGQUIT) && since.elapsed() >= SAME_STOP {
+            if state.server.is_none() {
+                end_start(signal);
+            }
             tracing::warn!(target: TARGET, "stopped immediately");
             logging::flush();
             std::process::exit(Exit::Interrupted as i32);
+        }
+    }
+
+    /// Lets a signal end the process if the server is not announced in time, for example because a
+    /// database does not respond.
+    fn limit_start(&self, signal: i32) {
+        let state = Arc::clone(&self.state);
+        let limit = move || {
+            std::thread::sleep(START_MAX);
+            // The lock is held until the end: a server must not start to acknowledge orders in between.
+            let state = state.lock().expect("the lock must not be poisoned");
+            if state.server.is_none() {
+                end_start(signal);
+            }
+        };
+        if std::thread::Builder::new().name("start-limit".to_owned()).spawn(limit).is_err() {
+            end_start(signal);
         }
     }
 
@@ -415,6 +443,13 @@ impl Control {
         let lines = state.lines().map(|line| format!("  {line}\n"));
         tracing::info!(target: TARGET, "state:\n{}", lines.collect::<String>().trim_end());
     }
+}
+
+/// Ends the process by a signal during the start of the server, which has acknowledged nothing yet.
+fn end_start(signal: i32) -> ! {
+    logging::flush();
+    let _ = emulate_default_handler(signal);
+    std::process::exit(Exit::Interrupted as i32)
 }
 
 /// Returns the message after a reload of settings with these names.

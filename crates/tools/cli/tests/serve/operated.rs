@@ -50,6 +50,49 @@ fn every_terminating_signal_saves_the_stocks() {
     });
 }
 
+/// Starts a server on a port that is in use, stops it while it waits, and frees the port. Returns its exit code
+/// and messages.
+fn stopped_while_starting(place: &Workspace) -> (Option<i32>, String) {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let mut command = place.ours(&["serve", "--listen", &address]);
+    let child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let catches_term = || {
+        let text = std::fs::read_to_string(&status).unwrap();
+        let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(caught.trim(), 16).unwrap() & (1 << 14) != 0
+    };
+    let pause = |ms| std::thread::sleep(Duration::from_millis(ms));
+    let mut looks = 0..60_000;
+    while !catches_term() {
+        assert!(looks.next().is_some(), "it handles signals");
+        pause(1);
+    }
+    let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+    pause(50);
+    drop(taken);
+    let ended = child.wait_with_output().unwrap();
+    (ended.status.code(), String::from_utf8_lossy(&ended.stderr).into_owned())
+}
+
+#[test]
+fn a_signal_during_a_start_still_writes_the_stocks() {
+    let place = place();
+    let mut server = Served::in_dir(place.path(), &[]);
+    let mut client = Client::new(&server.address, "a").unwrap();
+    assert_eq!(client.ask("1 BUY 1 10").unwrap(), "1 OK 99990 1");
+    server.kill();
+    let stocks = || std::fs::read_to_string(place.at("stock.txt")).unwrap();
+    assert!(stocks().starts_with("1 100000 "), "{}", stocks());
+    // On a busy machine, the server can give up before the port is free.
+    let mut starts = (0..10).map(|_| stopped_while_starting(&place));
+    let (code, text) = starts.find(|(_, text)| !text.contains("already in use")).unwrap();
+    assert_eq!(code, Some(0), "{text}");
+    assert!(stocks().starts_with("1 99990 "), "{}", stocks());
+}
+
 /// `timeout`, for example, sends its signal to a process and then to its group.
 #[test]
 fn repeated_signals_still_save_the_stocks() {
