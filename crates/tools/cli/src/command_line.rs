@@ -154,10 +154,20 @@ pub(crate) fn parse() -> Command {
         let parsed = matches.and_then(|matches| QuickCli::from_arg_matches(&matches));
         parsed.map(|quick| quick.command.into())
     } else {
-        let matches = definition().try_get_matches();
+        let matches = definition().try_get_matches_from(words_without_help_of_help());
         matches.and_then(|matches| Cli::from_arg_matches(&matches)).map(|cli| cli.command)
     };
     parsed.unwrap_or_else(|error| usage::exit(&error))
+}
+
+/// Returns the words of the command line. After `help`, which names commands, `--help` and `-h` are left
+/// out: `ioloom help each --help` is `ioloom help each`.
+fn words_without_help_of_help() -> Vec<OsString> {
+    let mut words: Vec<OsString> = std::env::args_os().collect();
+    if words.get(1).is_some_and(|word| word == "help") {
+        words.retain(|word| word != "--help" && word != "-h");
+    }
+    words
 }
 
 /// Returns the definition with which a command line is parsed: a group without a command, such as

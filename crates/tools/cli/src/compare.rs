@@ -68,6 +68,7 @@ pub(crate) struct CompareArgs {
 pub(crate) fn run(args: &CompareArgs) -> Ended {
     atomic_file::refuse_dash("--html", args.html.as_deref())?;
     let ledger = Ledger::read(None)?;
+    session_report::check_studies(args.studies.as_deref())?;
     let store = sessions::open(&args.store)?;
     let inputs = |word: &str| -> Result<Vec<Input>, Failure> {
         let sitting = sessions::batch(&store, word)?;

@@ -219,6 +219,7 @@ pub(crate) fn run(args: &ReportArgs) -> Ended {
         return merge(args);
     }
     let ledger = Ledger::read(args.claims.as_deref())?;
+    session_report::check_studies(args.studies.as_deref())?;
     let store = sessions::open(&args.store)?;
     let mut sitting = sessions::batch(&store, &args.session)?;
     let name = sitting.first().map(|s| s.header.batch().to_owned()).unwrap_or_default();

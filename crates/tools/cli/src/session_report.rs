@@ -8,6 +8,7 @@
 use crate::exit::Failure;
 use crate::ledger::Ledger;
 use crate::out;
+use crate::study_end::spec_failure;
 use ioloom_claims::{Claim, ClaimVerdict, Contrast, Effect, Part, Verdict};
 use ioloom_lab::expand::{AGAIN, SetSource};
 use ioloom_lab::store::{Picture, SessionHeader};
@@ -40,6 +41,15 @@ pub(crate) fn inputs(
         (input, verdicts)
     };
     sessions.into_iter().map(one).collect()
+}
+
+/// Checks the directory of `--studies`, from which [`inputs`] and [`input`] take only what fits.
+///
+/// # Errors
+/// The directory has no studies, or a study cannot be used.
+pub(crate) fn check_studies(dir: Option<&Path>) -> Result<(), Failure> {
+    let Some(dir) = dir else { return Ok(()) };
+    ioloom_lab::spec::all(Some(dir)).map(|_| ()).map_err(spec_failure)
 }
 
 /// The report input for a session, with verdicts on the study's claims from this session alone.

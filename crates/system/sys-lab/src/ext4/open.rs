@@ -15,6 +15,11 @@ const SPAN_BYTES_MAX: u64 = 512 << 10;
 /// Maximum gap between two wanted inodes that is read as well because a second read costs more.
 const GAP_BYTES_MAX: u64 = 16 << 10;
 
+/// Returns the advice for users who are not root.
+fn as_root() -> &'static str {
+    if rustix::process::geteuid().is_root() { "" } else { "run as root, or " }
+}
+
 /// Why inode tables cannot be read for a path.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -37,7 +42,7 @@ pub enum OpenError {
         minor: u32,
     },
     /// The device cannot be opened.
-    #[error("cannot open {}: {}; run as root, or use statx", quoted(.path), reason(.source))]
+    #[error("cannot open {}: {}; {}use statx", quoted(.path), reason(.source), as_root())]
     Device {
         /// The device file.
         path: PathBuf,

@@ -35,7 +35,7 @@ pub(crate) use shard_args::{Number, number};
 
 use crate::exit::{Ended, Exit};
 use crate::sharding::check_file;
-use crate::{atomic_file, interrupt, out, remote, stderr};
+use crate::{atomic_file, evidence, interrupt, out, remote, stderr};
 use job::Job;
 use run::{run_job, stop_flag_of};
 use signal_hook::consts::SIGXFSZ;
@@ -57,6 +57,9 @@ pub(crate) fn run(args: &EachArgs) -> Ended {
     atomic_file::refuse_dash("--trace", args.trace.as_deref())?;
     if args.explain {
         return output::explain(args);
+    }
+    if args.evidence.is_none() && (args.trace.is_some() || run::is_traced_by_variable()) {
+        evidence::check_variable()?;
     }
     if let Some(list) = &args.check {
         check_file(list)?;

@@ -99,14 +99,17 @@ pub(super) fn run_job(
     Ok(outcome)
 }
 
+/// Reports whether the environment requests a trace.
+pub(super) fn is_traced_by_variable() -> bool {
+    std::env::var_os(ioloom::TRACE_VARIABLE).is_some_and(|path| !path.is_empty())
+}
+
 /// Returns what the run does when the reader of its lines has gone. A part and a trace are written
 /// nevertheless.
 fn without_reader(args: &EachArgs) -> sink::WithoutReader {
-    let by_variable =
-        || std::env::var_os(ioloom::TRACE_VARIABLE).is_some_and(|path| !path.is_empty());
     if args.sharding.part.is_some() {
         sink::WithoutReader::GoesOn
-    } else if args.trace.is_some() || by_variable() {
+    } else if args.trace.is_some() || is_traced_by_variable() {
         sink::WithoutReader::Stops
     } else {
         sink::WithoutReader::Exits

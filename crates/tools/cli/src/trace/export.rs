@@ -17,7 +17,7 @@ const SCALE: u8 = 2;
 pub(crate) struct ExportArgs {
     /// Trace file
     ///
-    /// Written by --trace or watch -o.
+    /// Written by --trace or watch -o. Use - for standard input.
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -129,6 +129,9 @@ pub(super) fn run(args: &ExportArgs) -> Ended {
 }
 
 pub(super) fn compare(args: &CompareArgs) -> Ended {
+    if args.first.as_os_str() == "-" && args.second.as_os_str() == "-" {
+        return Err(Failure::usage("only one of the traces can be standard input"));
+    }
     check_output(&args.output, &[&args.first, &args.second])?;
     let traces = [read(&args.first)?, read(&args.second)?];
     put(&args.output, timeline::timeline_page(&traces).as_bytes())

@@ -1,6 +1,7 @@
 //! Reads trace files.
 
 use crate::exit::Failure;
+use crate::standard_input;
 use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_trace::Trace;
 use ioloom_trace::file::{self, FileError, START_BYTES};
@@ -11,11 +12,20 @@ use std::path::Path;
 /// Maximum size of a trace file after its start, in bytes.
 const REST_MAX: u64 = 2 << 30;
 
-/// Reads a trace.
+/// Reads a trace; `-` is standard input.
 pub(crate) fn read(path: &Path) -> Result<Trace, Failure> {
+    if path.as_os_str() == "-" {
+        return read_from(standard_input::required()?, Path::new("/dev/stdin"));
+    }
+    let opened =
+        File::open(path).map_err(|e| Failure::failed(PathError::new(Operation::Read, path, e)))?;
+    read_from(opened, path)
+}
+
+/// Reads a trace from an open file; errors name `path`.
+fn read_from(mut opened: impl Read, path: &Path) -> Result<Trace, Failure> {
     let failed = |e: io::Error| Failure::failed(PathError::new(Operation::Read, path, e));
     let invalid = |e: FileError| Failure::usage(format!("cannot read {}: {e}", quoted(path)));
-    let mut opened = File::open(path).map_err(failed)?;
     let mut bytes = Vec::new();
     opened.by_ref().take(START_BYTES).read_to_end(&mut bytes).map_err(failed)?;
     // The rest of another file can be large or endless.

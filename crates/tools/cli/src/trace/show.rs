@@ -20,7 +20,7 @@ const NAMES: usize = 22;
 pub(crate) struct ShowArgs {
     /// Trace file
     ///
-    /// Written by --trace or watch -o.
+    /// Written by --trace or watch -o. Use - for standard input.
     #[arg(value_name = "FILE")]
     file: PathBuf,
 

@@ -40,6 +40,8 @@ fn missing_or_unreadable_files_exit_with_1() {
         &["study", "--claims", "missing"],
         &["claims", "--store", "missing"],
         &["report", "--store", "missing"],
+        &["report", "--studies", "missing"],
+        &["compare", "a", "b", "--studies", "missing"],
         &["machine", "--root", "missing"],
         &["clean", "--dir", "missing"],
     ] {

@@ -121,6 +121,18 @@ fn long_help_has_examples_and_fits_the_terminal() {
 }
 
 #[test]
+fn help_with_a_help_flag_prints_the_help_of_the_command() {
+    let home = Home::new();
+    for command in [&["help"][..], &["help", "each"], &["help", "trace", "show"]] {
+        let text = home.run(command).well().out;
+        for flag in ["--help", "-h"] {
+            let args = [command, &[flag]].concat();
+            assert_eq!(home.run(&args).well().out, text, "{args:?}");
+        }
+    }
+}
+
+#[test]
 fn short_help_has_one_line_per_flag() {
     let home = Home::new();
     for command in SHORT.into_iter().chain(EXCHANGE.iter().copied()) {

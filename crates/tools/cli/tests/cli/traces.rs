@@ -43,6 +43,11 @@ fn a_trace_is_recorded_shown_and_exported() {
     for part in ["20 files", "evidence level 0", "worker (2)", "on-cpu", "Threads, with"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
+    let mut piped = home.command(&["trace", "show", "-", "--width", "120"]);
+    let trace = std::fs::File::open(home.path("b.ioloom")).unwrap();
+    assert_eq!(Ran::from(piped.stdin(trace).output().unwrap()).well().out, shown);
+    let both = ["trace", "compare", "-", "-", "-o", "page.html"];
+    home.run(&both).one_error(2, &["only one of the traces can be standard input"]);
     for (format, begins) in [("html", "<!"), ("svg", "<svg"), ("csv", "tid,thread,role")] {
         let export = ["trace", "export", "a.ioloom", "--format", format, "-o", "-"];
         let text = home.run(&export).well().out;
@@ -92,7 +97,7 @@ fn an_impossible_trace_is_one_error() {
         command.output().unwrap().into()
     };
     with("missing/a.ioloom", "0").one_error(1, &["missing/a.ioloom", "No such file", "directory"]);
-    with("a.ioloom", "7").one_error(3, &["'7' for IOLOOM_EVIDENCE", "0, 1 or 2"]);
+    with("a.ioloom", "7").one_error(2, &["'7' for IOLOOM_EVIDENCE", "0, 1 or 2"]);
     std::fs::write(home.path("no"), "not a trace").unwrap();
     home.run(&["trace", "show", "no"]).one_error(2, &["no", "not a trace file"]);
     home.run(&["trace", "show", "gone"]).one_error(1, &["gone", "No such file"]);
