@@ -12,6 +12,7 @@ mod account;
 mod bottleneck;
 pub mod collect;
 pub mod counters;
+mod delay;
 mod gauge;
 mod largest;
 pub mod limit;
@@ -24,6 +25,7 @@ mod usage;
 
 pub use account::{evidence, merge_calls, states};
 pub use bottleneck::bottleneck;
+pub use delay::LaterDelay;
 pub use gauge::{GaugeCounts, GaugeSampler, GaugeTotals, Gauges};
 pub use largest::{Began, Largest};
 pub use meter::{Meter, Reads, Step, TIMED_FIRST, TIMED_ONE_IN, ThreadReport};

@@ -23,15 +23,16 @@
 //! each lap as a span; both use the same clock reading.
 
 use crate::collect::Recorder;
+use crate::delay::{Delay, LaterDelay};
 use crate::largest::{Began, Largest};
 use crate::output::{KnownWaits, known_ns, put_known_waits, take_known_waits};
 use crate::split::{Detail, Weights, part, scaled, split};
 use ioloom_model::{CallKind, ThreadTime, record::Span};
 use ioloom_stats::Histogram;
 use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
-use ioloom_sys::proc::ThreadSched;
 use ioloom_trace::{NO_FILE, SpanKind};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Minimum lap length in nanoseconds after which the processor clock is read.
 const LONG_LAP_NS: u64 = 20_000;
@@ -119,7 +120,7 @@ pub struct Meter {
     cpu_start_ns: u64,
     cpu_mark_ns: u64,
     short_wall_ns: u64,
-    sched: Option<Sched>,
+    sched: Delay,
     reads: Reads,
     /// Known waits at the start of the function.
     known_from_ns: u64,
@@ -151,45 +152,12 @@ pub struct Meter {
     last_compute_ns: Option<u64>,
 }
 
-/// Run-queue delay of the thread.
-struct Sched {
-    stat: ThreadSched,
-    start_ns: u64,
-    mark_ns: u64,
-}
-
-impl Sched {
-    fn open() -> Option<Self> {
-        let mut stat = ThreadSched::open().ok()?;
-        let start_ns = stat.read().ok()?.run_delay_ns;
-        Some(Self { stat, start_ns, mark_ns: start_ns })
-    }
-
-    /// Returns the delay since the last call.
-    fn lap_ns(&mut self) -> u64 {
-        let Ok(now) = self.stat.read() else { return 0 };
-        let ns = now.run_delay_ns.saturating_sub(self.mark_ns);
-        self.mark_ns = now.run_delay_ns;
-        ns
-    }
-
-    /// Returns the delay of the thread so far.
-    fn now_ns(&mut self) -> u64 {
-        self.stat.read().map_or(0, |now| now.run_delay_ns)
-    }
-
-    /// Returns the delay since the start.
-    fn all_ns(&mut self) -> Option<u64> {
-        Some(self.stat.read().ok()?.run_delay_ns.saturating_sub(self.start_ns))
-    }
-}
-
 /// Clocks at the start of a function.
 #[derive(Clone, Copy)]
 struct FunctionClock {
     at_ns: u64,
     cpu_ns: u64,
-    delay_ns: u64,
+    delay_ns: Option<u64>,
 }
 
 /// Number of clock readings of a thread, to estimate the cost.
@@ -239,13 +207,21 @@ impl Meter {
     /// Starts measuring the calling thread; `run_start_ns` is the time of the start barrier on the
     /// monotonic clock.
     pub fn start(run_start_ns: u64, detail: Detail) -> Self {
+        Self::with_delay(run_start_ns, detail, Delay::open())
+    }
+
+    /// Starts measuring the calling thread, whose run-queue delay another thread reads if the run lasts.
+    pub fn start_quickly(run_start_ns: u64, detail: Detail, delay: Arc<LaterDelay>) -> Self {
+        Self::with_delay(run_start_ns, detail, Delay::later(delay))
+    }
+
+    fn with_delay(run_start_ns: u64, detail: Detail, sched: Delay) -> Self {
         let spans_max = match detail {
             Detail::Totals | Detail::Traced => 0,
             Detail::Full { spans_max } => spans_max,
         };
         let mut spans = vec![Span { kind: CallKind::Open, start_ns: 0, ns: 0, file: 0 }; spans_max];
         spans.clear(); // filled once to allocate its pages before the run
-        let sched = Sched::open();
         let cpu_start_ns = thread_cpu_ns();
         let outer = take_known_waits();
         let now = monotonic_ns();
@@ -429,10 +405,10 @@ impl Meter {
             let at = &mut self.kinds[kind as usize];
             at.cpu_ns += used;
             if ns - used > OFF_NS
-                && let Some(sched) = &mut self.sched
+                && let Some(ready_ns) = self.sched.lap_ns()
             {
                 self.reads.delay += 1;
-                at.ready_ns += sched.lap_ns().min(ns - used);
+                at.ready_ns += ready_ns.min(ns - used);
             }
             self.cpu_mark_ns = cpu;
             self.short_wall_ns = 0;
@@ -482,11 +458,11 @@ impl Meter {
     /// Reads the clocks before a function.
     #[cold]
     fn function_starts(&mut self) {
-        let delay_ns = self.sched.as_mut().map_or(0, Sched::now_ns);
+        let delay_ns = self.sched.now_ns();
         let cpu_ns = thread_cpu_ns();
         self.function_from = Some(FunctionClock { at_ns: monotonic_ns(), cpu_ns, delay_ns });
         self.reads.clock += 1;
-        self.reads.delay += 1;
+        self.reads.delay += u64::from(delay_ns.is_some());
     }
 
     /// Reads the clocks after a function that ended at `now`.
@@ -497,10 +473,10 @@ impl Meter {
         let wall = now.saturating_sub(from.at_ns);
         let mut off = wall.saturating_sub(cpu_ns.saturating_sub(from.cpu_ns));
         if off > OFF_NS
-            && let Some(sched) = &mut self.sched
+            && let Some(ready_ns) = self.sched.since_ns(from.delay_ns)
         {
             self.reads.delay += 1;
-            off = off.saturating_sub(sched.now_ns().saturating_sub(from.delay_ns));
+            off = off.saturating_sub(ready_ns);
         }
         let known = known_ns().saturating_sub(self.known_from_ns).min(wall);
         self.function_clocked.0 += wall - known;
@@ -567,7 +543,7 @@ impl Meter {
         weights.known = known;
         weights.function_clocked = self.function_clocked;
         let cpu = thread_cpu_ns() - self.cpu_start_ns;
-        let ready = self.sched.as_mut().and_then(Sched::all_ns);
+        let ready = self.sched.since_ns(None);
         let in_calls = calls_ns.values().sum::<u64>() - known_in_calls_ns;
         let (mut time, async_io_ns) = split(elapsed, cpu, ready, &weights, in_calls);
         time.name = name;

@@ -176,8 +176,14 @@ pub fn read_text(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Returns for how long the first thread of a process was ready to run without running; `None` if the kernel
-/// does not report it. It is kept until a process that has ended is waited for.
+/// Returns the number of the calling thread.
+pub fn thread_id() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
+}
+
+/// Returns for how long a thread was ready to run without running; `None` if the kernel does not report it.
+/// The number of a process is that of its first thread. The delay of a process that has ended is kept until
+/// the process is waited for.
 pub fn run_delay_ns(id: u32) -> Option<u64> {
     let text = read_text(Path::new(&format!("/proc/{id}/schedstat"))).ok()?;
     parse::parse_schedstat(&text).map(|stat| stat.run_delay_ns)

@@ -26,6 +26,7 @@ pub(super) fn run<W: Work>(
     let workers = shared.layout.max_of(Role::Worker) as usize;
     let ready = ready::Ready::new(workers, shared.gauges.clone());
     let (watcher, left) = (OnceLock::new(), Left::default());
+    let of_caller = few_files::Caller::default();
     // Blocking threads seldom start, so that a trace need not reserve space for all of them.
     let recorded = roles.len() - shared.layout.max_of(Role::Blocking) as usize * 3 / 4;
     let traced = options.tracing.map(|wanted| Traced::start(wanted, recorded)).transpose()?;
@@ -40,8 +41,10 @@ pub(super) fn run<W: Work>(
         watcher: &watcher,
         left: &left,
         traced: traced.as_ref(),
+        delay: None,
     };
-    let Finished { locals, reports, start, ended, usage, sampled, tuned } = run_threads(threads);
+    let Finished { locals, reports, start, ended, usage, sampled, tuned } =
+        run_threads(threads, &of_caller);
     shared.arena.close();
     let elapsed_ns = ended.saturating_sub(start);
     let panic = shared.panic.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
@@ -88,7 +91,10 @@ pub(super) fn run<W: Work>(
 }
 
 /// Runs the threads from the start gate to the end of the last one.
-fn run_threads<W: Work>(threads: Threads<'_, W>) -> Finished<W::Local> {
+fn run_threads<'e, W: Work>(
+    threads: Threads<'e, W>,
+    caller: &'e few_files::Caller,
+) -> Finished<W::Local> {
     let (shared, options) = (threads.shared, threads.options);
     let mut all = Finished {
         locals: Vec::new(),
@@ -102,7 +108,7 @@ fn run_threads<W: Work>(threads: Threads<'_, W>) -> Finished<W::Local> {
     std::thread::scope(|scope| {
         let mut handles = Handles::new();
         if few_files::applies(threads) {
-            few_files::run(threads, scope, &mut all);
+            few_files::run(threads, caller, scope, &mut all);
             return;
         }
         let watcher = threads.watcher.get_or_init(std::thread::current);

@@ -12,11 +12,12 @@ use super::threads::{Crew, Finished, Handles, Threads};
 use super::work::Work;
 use crate::error::{Error, START_THREAD};
 use ioloom_model::layout::Role;
-use ioloom_observe::{Detail, Usage};
+use ioloom_observe::{Detail, LaterDelay, Usage};
 use ioloom_sys::alongside;
 use ioloom_sys::clock::monotonic_ns;
 use std::ops::Range;
 use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, OnceLock};
 use std::thread::{Scope, ScopedJoinHandle};
 
 /// Most files of a list that runs this way.
@@ -24,6 +25,9 @@ const FEW: usize = 16;
 const WATCHER: &str = "ioloom-watcher";
 /// Age of a run at which the watcher begins to sleep: about what a few small files take.
 const SPIN_NS: u64 = 100_000;
+
+/// The run-queue delay of the calling thread, which the watcher begins to measure.
+pub(super) type Caller = OnceLock<Arc<LaterDelay>>;
 
 /// Reports whether a run has few files and nothing that needs threads of its own.
 pub(super) fn applies<W: Work>(threads: Threads<'_, W>) -> bool {
@@ -40,6 +44,7 @@ pub(super) fn applies<W: Work>(threads: Threads<'_, W>) -> bool {
 /// Runs the first worker on the calling thread, and the watcher on another.
 pub(super) fn run<'scope, 'e, W: Work>(
     threads: Threads<'e, W>,
+    caller: &'e Caller,
     scope: &'scope Scope<'scope, 'e>,
     all: &mut Finished<W::Local>,
 ) {
@@ -52,11 +57,13 @@ pub(super) fn run<'scope, 'e, W: Work>(
     }
     threads.joins(Role::Worker);
     let (start_ns, of_watcher) = (all.start, before.clone());
-    let watch = move || watch(threads, scope, of_watcher.clone(), start_ns);
-    let result = alongside::run(WATCHER, &watch, || threads.caught(0));
+    let delay = caller.get_or_init(LaterDelay::of_this_thread);
+    let watch = move || watch(threads, delay, scope, of_watcher.clone(), start_ns);
+    let first = Threads { delay: Some(delay), ..threads };
+    let result = alongside::run(WATCHER, &watch, || first.caught(0));
     let result = result.unwrap_or_else(|source| {
         shared.fail(Error::System { operation: START_THREAD, source });
-        threads.caught(0)
+        first.caught(0)
     });
     all.add(result);
     // Unless the watcher leaves more.
@@ -67,6 +74,7 @@ pub(super) fn run<'scope, 'e, W: Work>(
 /// Watches the calling thread and starts more if files wait.
 fn watch<'scope, 'e, W: Work>(
     threads: Threads<'e, W>,
+    of_caller: &LaterDelay,
     scope: &'scope Scope<'scope, 'e>,
     mut before: Usage,
     start_ns: u64,
@@ -81,6 +89,7 @@ fn watch<'scope, 'e, W: Work>(
     if shared.live.load(Ordering::Acquire) == 0 {
         return;
     }
+    of_caller.read();
     let thread = threads.watcher.get_or_init(std::thread::current);
     // Either the calling thread sees this one and wakes it, or this one sees that the other has ended.
     fence(Ordering::SeqCst);

@@ -191,7 +191,8 @@ fn held(files: usize, how: fn(usize) -> Read) -> Held {
         ready.joins();
         shared.window.joins();
         let fetch = Scripted { how, blocked: false, missed: Vec::new(), held: Rc::clone(&held) };
-        let mut worker = Worker::new(shared, 0, &Idle, monotonic_ns(), Detail::Totals);
+        let mut worker =
+            Worker::new(shared, 0, &Idle, Meter::start(monotonic_ns(), Detail::Totals));
         looped::run(&mut worker, Box::new(fetch), Part::new(0, 64), &ready);
         let held = held.take();
         assert_eq!(held.starts.len(), files);

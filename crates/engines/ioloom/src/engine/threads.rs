@@ -26,7 +26,7 @@ use ioloom_budget::Part;
 use ioloom_control::Ramp;
 use ioloom_model::layout::{Driver, Role};
 use ioloom_model::{Method, ReadAhead, Tuned};
-use ioloom_observe::{ThreadReport, Usage, UsageDelta};
+use ioloom_observe::{LaterDelay, Meter, ThreadReport, Usage, UsageDelta};
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::proc::{self, UsageOf};
 use ioloom_sys::{address_space, descriptor_table};
@@ -34,7 +34,7 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{Ordering, fence};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{Scope, ScopedJoinHandle, Thread};
 use std::time::Duration;
 
@@ -113,6 +113,8 @@ pub(super) struct Threads<'e, W: Work> {
     pub(super) watcher: &'e OnceLock<Thread>,
     pub(super) left: &'e Left<W::Local>,
     pub(super) traced: Option<&'e Traced>,
+    /// The run-queue delay of the thread, if another one reads it.
+    pub(super) delay: Option<&'e Arc<LaterDelay>>,
 }
 
 impl<W: Work> Clone for Threads<'_, W> {
@@ -439,7 +441,12 @@ impl<'e, W: Work> Threads<'e, W> {
             shared.polite.begin_thread();
         }
         let start_ns = self.gate.arrive();
-        let mut worker = Worker::new(shared, number, self.work, start_ns, self.options.detail);
+        let detail = self.options.detail;
+        let meter = match self.delay {
+            Some(delay) => Meter::start_quickly(start_ns, detail, delay.clone()),
+            None => Meter::start(start_ns, detail),
+        };
+        let mut worker = Worker::new(shared, number, self.work, meter);
         if let Some((recorder, traced)) = recorder {
             worker.trace(recorder, traced);
         }

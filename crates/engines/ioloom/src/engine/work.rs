@@ -221,14 +221,7 @@ pub(crate) struct Worker<'e, W: Work> {
 }
 
 impl<'e, W: Work> Worker<'e, W> {
-    pub(crate) fn new(
-        shared: &'e Shared<'e>,
-        number: usize,
-        work: &'e W,
-        start_ns: u64,
-        detail: Detail,
-    ) -> Self {
-        let meter = Meter::start(start_ns, detail);
+    pub(crate) fn new(shared: &'e Shared<'e>, number: usize, work: &'e W, meter: Meter) -> Self {
         Self { shared, meter, number, work, local: work.local(), seen: None }
     }
 
