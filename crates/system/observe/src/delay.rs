@@ -35,7 +35,7 @@ impl LaterDelay {
         }
     }
 
-    fn from_ns(&self) -> Option<u64> {
+    fn reading_ns(&self) -> Option<u64> {
         let ns = self.from_ns.load(Ordering::Relaxed);
         (ns != UNREAD).then_some(ns)
     }
@@ -70,7 +70,7 @@ impl Delay {
     /// Opens the statistics if another thread has made the first reading.
     fn begin(&mut self) {
         let Self::Later(later) = self else { return };
-        let Some(from_ns) = later.from_ns() else { return };
+        let Some(from_ns) = later.reading_ns() else { return };
         *self = ThreadSched::open().map_or(Self::Unknown, |stat| Self::from(stat, from_ns));
     }
 
