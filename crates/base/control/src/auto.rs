@@ -35,12 +35,13 @@ use crate::thresholds::{
     TOLERANCE, TOLERANCE_POLITE, TRIAL_SAMPLES, TRIAL_SAMPLES_MAX,
 };
 use crate::tuner::Tuner;
-use charge::Stretch;
+use stretch::Stretch;
 
 mod change;
 mod charge;
 mod climb;
 mod method;
+mod stretch;
 mod trial;
 
 /// Recommended time between two batches, in nanoseconds.
