@@ -68,6 +68,9 @@ pub struct Claim {
     /// Fingerprint of the contrasts and of how they combine, 16 digits.
     #[serde(skip)]
     pub definition: String,
+    /// Fingerprints of the same contrasts under earlier versions of the rule.
+    #[serde(skip)]
+    pub earlier_definitions: Vec<String>,
 }
 
 /// The hardware that a claim is about.

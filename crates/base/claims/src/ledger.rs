@@ -30,8 +30,8 @@ pub fn load<'a>(
         let wrong = |reason: String| ClaimsError::Ledger { file: name.to_owned(), reason };
         let file: LedgerFile = toml::from_str(text).map_err(|e| wrong(e.to_string()))?;
         let definitions = definitions(text);
-        for (mut claim, definition) in file.claims.into_iter().zip(definitions) {
-            claim.definition = definition;
+        for (mut claim, (definition, earlier)) in file.claims.into_iter().zip(definitions) {
+            (claim.definition, claim.earlier_definitions) = (definition, earlier);
             check(&claim).map_err(|reason| wrong(format!("claim {}: {reason}", claim.id)))?;
             if !ids.insert(claim.id.clone()) {
                 return Err(wrong(format!("two claims have the identifier {}", claim.id)));
@@ -55,7 +55,8 @@ fn share_tests(claims: &mut [Claim]) -> Result<(), String> {
         (claim.contrasts, claim.notes) = (first.contrasts, first.notes);
         claim.combine = first.combine;
         claim.caveat = first.caveat;
-        claim.definition = first.definition;
+        (claim.definition, claim.earlier_definitions) =
+            (first.definition, first.earlier_definitions);
     }
     Ok(())
 }
@@ -67,9 +68,13 @@ const WORDS: [&str; 3] = ["says", "reason", "no_size"];
 /// before the first run is not one of a test that was fixed.
 const RULE_VERSION: u32 = 3;
 
-/// Returns the fingerprint of each claim of a valid claims file: contrasts, how they combine, the hardware, and the
-/// rule. Comments, notes, the order of keys and all texts are ignored.
-fn definitions(text: &str) -> Vec<String> {
+/// Earlier versions of the rule, whose fingerprints sessions contain.
+const EARLIER_RULES: [u32; 1] = [2];
+
+/// Returns the fingerprint of each claim of a valid claims file, and those under the earlier versions of the rule:
+/// contrasts, how they combine, the hardware, and the rule. Comments, notes, the order of keys and all texts are
+/// ignored.
+fn definitions(text: &str) -> Vec<(String, Vec<String>)> {
     let file: toml::Table = toml::from_str(text).unwrap_or_default();
     let claims = file.get("claim").and_then(toml::Value::as_array).cloned().unwrap_or_default();
     let definition = |mut claim: toml::Value| {
@@ -81,7 +86,9 @@ fn definitions(text: &str) -> Vec<String> {
         }
         let combine = claim.get("combine").map_or("places", |c| c.as_str().unwrap_or_default());
         let hardware = claim.get("hardware").map(ToString::to_string).unwrap_or_default();
-        format!("{:016x}", fnv1a(&format!("{RULE_VERSION} {combine} {hardware} {tests}")))
+        let by =
+            |rule: u32| format!("{:016x}", fnv1a(&format!("{rule} {combine} {hardware} {tests}")));
+        (by(RULE_VERSION), EARLIER_RULES.map(by).to_vec())
     };
     claims.into_iter().map(definition).collect()
 }

@@ -234,6 +234,8 @@ pub struct PublishedValue {
 pub enum Registered {
     /// The session stored this test before its first run.
     Before,
+    /// The session stored this test before its first run, but an earlier version of the rule was in force.
+    EarlierRule,
     /// The session stored a different test, or none for this claim: it was changed or added after
     /// the runs.
     Changed,
@@ -294,12 +296,20 @@ impl ClaimVerdict {
     }
 
     /// Compares the test of the claim with those that each session stored before its first run, as a
-    /// map from claims to fingerprints by session. A change is added to the sentence.
-    pub fn register(&mut self, stored: &BTreeMap<String, BTreeMap<String, String>>) {
+    /// map from claims to fingerprints by session. `earlier` has the fingerprints of the test under earlier
+    /// versions of the rule. A change of the test or the rule is added to the sentence.
+    pub fn register(
+        &mut self,
+        stored: &BTreeMap<String, BTreeMap<String, String>>,
+        earlier: &[String],
+    ) {
         let of = |session: &str| match stored.get(session).filter(|claims| !claims.is_empty()) {
             None => Registered::Unknown,
-            Some(claims) if claims.get(&self.id) == Some(&self.definition) => Registered::Before,
-            Some(_) => Registered::Changed,
+            Some(claims) => match claims.get(&self.id) {
+                Some(print) if *print == self.definition => Registered::Before,
+                Some(print) if earlier.contains(print) => Registered::EarlierRule,
+                _ => Registered::Changed,
+            },
         };
         // An earlier session with a result counts, too: changing the test after it was seen is a change.
         let apart = self.parts.iter().filter(|part| !part.note).flat_map(|part| &part.apart);
@@ -312,10 +322,14 @@ impl ClaimVerdict {
             self.sentence.push_str(&format!(
                 "; the test of this claim was changed or added after session {session} began"
             ));
+        } else if let Some((session, _)) = any(Registered::EarlierRule) {
+            self.sentence.push_str(&format!(
+                "; the rule of verdicts was changed after session {session} began, the test was not"
+            ));
         }
-        self.registered = [Registered::Changed, Registered::Unknown, Registered::Before]
-            .into_iter()
-            .find(|registered| any(*registered).is_some());
+        let worst_first =
+            [Registered::Changed, Registered::Unknown, Registered::EarlierRule, Registered::Before];
+        self.registered = worst_first.into_iter().find(|registered| any(*registered).is_some());
     }
 }
 
@@ -341,6 +355,10 @@ pub struct Score {
     /// Claims decided by runs whose test is not known to have been fixed before the first of them.
     #[serde(default)]
     pub not_fixed_before: usize,
+    /// Claims decided by runs whose test was fixed before the first of them, but under an earlier version of the
+    /// rule.
+    #[serde(default)]
+    pub earlier_rule: usize,
     /// Contrasts decided by runs.
     pub contrasts_decided: usize,
     /// Maximum expected number of false answers among them.
@@ -369,8 +387,13 @@ impl Score {
             } += 1;
             let is_reproduced =
                 matches!(verdict.verdict, Verdict::Confirmed | Verdict::Refuted | Verdict::Scope);
-            let is_fixed = verdict.registered == Some(Registered::Before);
+            let (is_fixed, is_rule) = match verdict.registered {
+                Some(Registered::Before) => (true, true),
+                Some(Registered::EarlierRule) => (true, false),
+                Some(Registered::Changed | Registered::Unknown) | None => (false, false),
+            };
             score.not_fixed_before += usize::from(is_reproduced && !is_fixed);
+            score.earlier_rule += usize::from(is_reproduced && is_fixed && !is_rule);
             for part in &verdict.parts {
                 if !part.note && part.p.is_some() && part.holds.is_some() {
                     let Evidence { arms, sessions, .. } = &part.evidence;
@@ -415,6 +438,14 @@ impl std::fmt::Display for Score {
                 f,
                 "; the tests of {} reproduced claims are not known to have been fixed before the runs",
                 self.not_fixed_before
+            )?;
+        }
+        if self.earlier_rule > 0 {
+            write!(
+                f,
+                "; the tests of {} reproduced claims were fixed before the runs, and the rule of verdicts was \
+                 changed later",
+                self.earlier_rule
             )?;
         }
         if self.contrasts_decided > 0 {

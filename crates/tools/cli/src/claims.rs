@@ -466,6 +466,9 @@ fn in_full(claim: &Claim, verdict: &ClaimVerdict, machine: Option<&str>, width: 
     let registered = match verdict.registered {
         None => "",
         Some(Registered::Before) => "the test was stored before the first run",
+        Some(Registered::EarlierRule) => {
+            "the test was stored before the first run; the rule of verdicts was changed later"
+        }
         Some(Registered::Changed) => "the test was changed or added after the runs",
         Some(Registered::Unknown) => "the session is older than the registration of tests",
     };

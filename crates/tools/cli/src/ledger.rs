@@ -138,7 +138,9 @@ impl Ledger {
         let Evidence { records, sequential, .. } = evidence;
         let mut verdicts =
             ioloom_claims::verdicts_at_looks(claims, records, Rule::STANDARD, sequential);
-        verdicts.iter_mut().for_each(|verdict| verdict.register(&evidence.registered));
+        for (verdict, claim) in verdicts.iter_mut().zip(claims) {
+            verdict.register(&evidence.registered, &claim.earlier_definitions);
+        }
         verdicts
     }
 

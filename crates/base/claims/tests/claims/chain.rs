@@ -354,17 +354,27 @@ fn a_test_changed_after_the_runs_is_reported() {
         std::collections::BTreeMap::from([("s1".to_owned(), of.collect())])
     };
     let definition = found.definition.clone();
+    let earlier = &claim[0].earlier_definitions;
     for (claims, expected) in [
         (vec![], Registered::Unknown),
         (vec![("000-N0", definition.as_str())], Registered::Before),
+        (vec![("000-N0", earlier[0].as_str())], Registered::EarlierRule),
+        (vec![("000-other", earlier[0].as_str())], Registered::Changed),
         (vec![("000-N0", "0123456789abcdef")], Registered::Changed),
         (vec![("000-other", definition.as_str())], Registered::Changed),
     ] {
         let before = found.sentence.clone();
-        found.register(&stored(&claims));
+        found.register(&stored(&claims), earlier);
         assert_eq!(found.registered, Some(expected));
         let changed = found.sentence.contains("changed or added after session s1 began");
         assert_eq!(changed, expected == Registered::Changed, "{}", found.sentence);
+        let rule = found.sentence.contains("the rule of verdicts was changed after session s1");
+        assert_eq!(rule, expected == Registered::EarlierRule, "{}", found.sentence);
+        let score = Score::of(std::slice::from_ref(&found), 0.05);
+        let is_fixed = matches!(expected, Registered::Before | Registered::EarlierRule);
+        assert_eq!(score.not_fixed_before, usize::from(!is_fixed), "{score}");
+        assert_eq!(score.earlier_rule, usize::from(rule), "{score}");
+        assert_eq!(score.to_string().contains("rule of verdicts was changed"), rule, "{score}");
         found.sentence = before;
     }
 }
@@ -388,4 +398,17 @@ fn a_definition_changes_with_the_test_and_not_with_its_words() {
     assert_ne!(first, definition("x", "less", "size = \"2\"\n"));
     assert_ne!(first, definition("x", "less", "times = 2.0\n"));
     assert_ne!(definition("x", "less", "times = 3.0\n"), definition("x", "less", "times = 2.0\n"));
+}
+
+/// Fingerprints that sessions of an earlier rule stored. Their tests have not changed since.
+#[test]
+fn definitions_of_an_earlier_rule_are_those_that_sessions_stored() {
+    for (id, stored) in [
+        ("000-P07", "c34a43b2d80f71ff"),
+        ("002-31", "dd4bcc17535d370e"),
+        ("004-10", "6d0c33953b12815a"),
+    ] {
+        let claim = ioloom_claims::ledger().iter().find(|claim| claim.id == id).unwrap();
+        assert_eq!(claim.earlier_definitions, [stored], "{id}");
+    }
 }

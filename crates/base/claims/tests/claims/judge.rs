@@ -278,7 +278,7 @@ fn published_numbers_belong_to_no_session() {
     let mut found = judge(&[published, &ratio("less")], &store, Rule::STANDARD);
     assert_eq!((of(&found), found.verdict), (0, Verdict::Confirmed), "{}", found.sentence);
     let other = BTreeMap::from([("000-X".to_owned(), "another test".to_owned())]);
-    found.register(&BTreeMap::from([("s2".to_owned(), other)]));
+    found.register(&BTreeMap::from([("s2".to_owned(), other)]), &[]);
     assert!(!found.sentence.contains("changed or added"), "{}", found.sentence);
 }
 
