@@ -103,9 +103,8 @@ impl TargetResolver<'_> {
         let options = self.context.options;
         let earlier = self.claimed.insert(target, source.to_owned());
         // The contents of several directories are merged; those of one that is given twice are there already.
-        let counts = |earlier: &PathBuf| {
-            !means_content(source) || earlier == source && options.follow == Follow::Never
-        };
+        let counts =
+            |earlier: &PathBuf| !means_content(source) || is_repeated(earlier, source, options);
         match earlier.filter(counts) {
             None => Ok(true),
             Some(earlier) if is_repeated(&earlier, source, options) => Ok(false),
@@ -181,7 +180,11 @@ impl TargetResolver<'_> {
             return Err(CopyError::io(Operation::CreateDir, to, Errno::NOENT.into()));
         }
         // A file that may be kept is skipped before that is an error, as in GNU cp.
-        let may_stay = || options.existing != Existing::Replace && is_directory_itself(target);
+        let may_stay = || match options.existing {
+            Existing::Replace => false,
+            Existing::Keep => attr::of_path(target, true).is_ok(),
+            Existing::Update | Existing::UpdateAsk | Existing::Ask => is_directory_itself(target),
+        };
         if attr.kind != Kind::Directory && !into && means_directory(target) && !may_stay() {
             return Err(self.not_a_directory(source, target, attr.kind));
         }

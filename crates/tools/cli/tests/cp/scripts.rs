@@ -219,8 +219,9 @@ const SCRIPTS: &[(&str, User, bool, &str, &str)] = &[
         true,
         "echo a > a; mkdir d; ln -s d l; echo n | $CP -iT a d/ 2> said; echo $?; grep -c \"overwrite 'd/'\" said
          $CP -nT a d/; echo $?; touch -d yesterday a; $CP -uT a d/; echo $?; $CP -T a d/ 2> said; echo $?
-         echo y | $CP -iT a d/ 2> said; echo $?; $CP -iT a l/ 2> said < said; ls -A d; readlink l",
-        "0\n1\n0\n0\n1\n1\nd\n",
+         echo y | $CP -iT a d/ 2> said; echo $?; $CP -iT a l/ 2> said < said; ls -A d; readlink l
+         $CP -nT a l/; echo $?; readlink l; $CP -nT a gone/ 2> said; echo $?",
+        "0\n1\n0\n0\n1\n1\nd\n0\nd\n1\n",
     ),
     (
         "a directory is omitted without -r, wherever it would be copied",
@@ -235,8 +236,10 @@ const SCRIPTS: &[(&str, User, bool, &str, &str)] = &[
         User::Any,
         true,
         "mkdir s d; echo x > s/f; chmod 555 s; $CP -rp s/. s/. d 2> said; echo $?; cut -d: -f2- said
-         chmod 755 s d; ls d; mkdir e; $CP -r s/. e/. d; echo $?",
-        "0\n warning: source directory 's/.' specified more than once\nf\n0\n",
+         chmod 755 s d; ls d; mkdir e; $CP -r s/. e/. d; echo $?
+         $CP -rL s/. ./s/. e 2> said; echo $?; cut -d: -f2- said",
+        "0\n warning: source directory 's/.' specified more than once\nf\n0\n\
+         0\n warning: source directory './s/.' specified more than once\n",
     ),
     (
         "a name in a message is quoted only if a shell would interpret it",
