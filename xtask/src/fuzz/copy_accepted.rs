@@ -54,7 +54,7 @@ pub(super) const ACCEPTED: [&str; 28] = [
     "a file with several names of which one has a target whose attributes a plain user cannot set: GNU's \
      copies the others apart, ours links them",
     "--parents of a directory whose copy --parents has created, as that of 'source/.': GNU cp 9.1 fails \
-     (File exists) and leaves it empty, ours has its entries and attributes, or links with -l",
+     (File exists) and leaves it empty, ours has its entries, links and attributes",
     "times and extended attributes of the directories above a source with --parents: GNU's sets the times \
      only of those that it creates, and not again after the next source, and copies no user attributes",
     "--parents of a source that a plain user cannot reach: GNU's has created the directories above it, or \

@@ -108,7 +108,13 @@ pub(super) fn retain_unparented(
             && path.starts_with("source")
             && group(path, &ours.1).iter().any(|name| is_copy(name))
             && group(path, &ours.1).iter().all(|name| name.starts_with("source") || is_copy(name));
-        let is_as_source = is_missing || is_of_source(case, difference, &ours.1);
+        // GNU's has not made another name of the copy.
+        let is_alone = difference.field == "links" && {
+            let names = group(path, &ours.1);
+            let is_made = |name: &&PathBuf| system.1.contains_key(*name);
+            names.iter().all(|name| is_copy(name)) && !names.iter().all(is_made)
+        };
+        let is_as_source = is_alone || is_missing || is_of_source(case, difference, &ours.1);
         !(is_copy(path) && is_as_source || is_linked || is_unfinished(path, difference))
     });
     ours.0.code == Some(0)

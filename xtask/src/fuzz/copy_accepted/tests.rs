@@ -149,6 +149,29 @@ fn links_of_a_directory_that_gnu_does_not_enter_are_accepted_if_they_are_copies(
 }
 
 #[test]
+fn a_copy_whose_other_name_gnu_does_not_make_may_have_no_link_to_it() {
+    const EXISTS: &str = "cp: cannot create directory 't/source': File exists";
+    // It has the operands source/it's30, source and t.
+    let case = Case::draw(20_270_197, true);
+    let (first, second) = ("t/source/it's30", "t/source/plain42/ space 79");
+    let linked = [("type", "file"), ("links", "both")];
+    let left = |said: &str, theirs: &Snapshot, other: &str| {
+        let ours = snapshot(&[(first, &linked), (other, &linked)]);
+        let mut differences = compare(theirs, &ours);
+        differences.retain(|difference| *difference.path == *first);
+        retain_unparented(&case, &mut differences, (&run(said, theirs), &run("", &ours)));
+        differences.len()
+    };
+    let alone = [("type", "file"), ("links", "")];
+    let without = snapshot(&[(first, &alone)]);
+    assert_eq!(left(EXISTS, &without, second), 0);
+    assert_eq!(left("", &without, second), 1, "GNU's has not failed");
+    assert_eq!(left(EXISTS, &without, "t/other"), 1, "a name that is not a copy");
+    let apart = snapshot(&[(first, &alone), (second, &alone)]);
+    assert_eq!(left(EXISTS, &apart, second), 1, "GNU's has made both");
+}
+
+#[test]
 fn names_in_messages_are_read_as_the_shell_would() {
     for (text, name) in [
         ("'t/a b'", "t/a b"),
