@@ -62,10 +62,12 @@ fn without_signatures(text: &str) -> String {
     let is_of_value = |c: char| c.is_ascii_alphanumeric() || "%+/=-_.".contains(c);
     let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(start) = rest.find("sig=") {
+        let is_name = !rest[..start].ends_with(|c: char| c.is_ascii_alphanumeric());
         let (before, after) = rest.split_at(start + "sig=".len());
         shown += before;
         rest = after;
-        if ["?sig=", "&sig="].iter().any(|begin| before.ends_with(begin)) {
+        // What is before it is `?` or `&`, which can be written as `&amp;`.
+        if is_name {
             shown += "...";
             rest = after.trim_start_matches(is_of_value);
         }
@@ -131,6 +133,8 @@ mod tests {
         assert_eq!(element(text, "Message").as_deref(), Some(shown));
         let text = r#"{"message": "/c?sv=1&sig=SECRET is refused"}"#;
         assert_eq!(json_message(text).as_deref(), Some("/c?sv=1&sig=... is refused"));
+        let text = r#"{"message": "/c?sv=1&amp;sig=SECRET is refused"}"#;
+        assert_eq!(json_message(text).as_deref(), Some("/c?sv=1&amp;sig=... is refused"));
     }
 
     #[test]

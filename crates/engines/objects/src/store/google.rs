@@ -1,8 +1,8 @@
 //! Google Cloud Storage: settings from the variables of its libraries.
 
 use super::settings::{
-    Clients, SILENCE, SILENCE_OF_WRITES, Variables, base_of, check_endpoint, check_value,
-    connections, is_plain, no_retries, retries, with_name,
+    Clients, SILENCE, SILENCE_OF_WRITES, Variables, base_of, check_endpoint, check_file_name,
+    check_value, connections, is_plain, no_retries, retries, with_name,
 };
 use crate::cloud::Cloud;
 use crate::location::Location;
@@ -109,11 +109,7 @@ fn check_key(value: &str) -> Result<(), String> {
 
 /// Returns the contents of a file with credentials. It is read here because the client does not name it.
 fn key_file(name: &str, path: &str) -> Result<String, String> {
-    if path.trim_start().starts_with('{') || path.contains("-----BEGIN") {
-        return Err(format!(
-            "{name} has credentials instead of the name of a file; write them to a file"
-        ));
-    }
+    check_file_name(name, path)?;
     let shown = ioloom_failure::quoted(Path::new(path));
     let text = std::fs::read_to_string(path).map_err(|error| {
         let why = ioloom_failure::reason(&error);
@@ -170,6 +166,8 @@ mod tests {
             (KEY, "\"SECRET\"", "GOOGLE_SERVICE_ACCOUNT_KEY is not the key of a service account"),
             (FILES[0], "{\"private_key\": \"SECRET\"}", "instead of the name of a file"),
             (FILES[2], "-----BEGIN PRIVATE KEY-----SECRET", "instead of the name of a file"),
+            (FILES[1], "'{\"client_secret\": \"SECRET\"}'", "instead of the name of a file"),
+            (FILES[2], "eyJTRUNSRVQiOiAxfQ==", "instead of the name of a file"),
         ] {
             let error = opened(&[(name, value)]).expect_err(name);
             assert!(error.contains(words) && !error.contains("SECRET"), "{error}");

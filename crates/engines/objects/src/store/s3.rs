@@ -1,8 +1,8 @@
 //! S3: settings from the environment and the files of the AWS tools.
 
 use super::settings::{
-    Clients, SILENCE, SILENCE_OF_WRITES, Variables, check_endpoint, connections, is_plain,
-    no_retries, retries, with_name,
+    Clients, SILENCE, SILENCE_OF_WRITES, Variables, check_endpoint, check_file_name, connections,
+    is_plain, no_retries, retries, with_name,
 };
 use crate::credentials::{self, Profile};
 use crate::location::Location;
@@ -40,6 +40,9 @@ pub(super) fn open(location: &Location, variables: Variables) -> Result<Clients<
     let variables = without_unset(variables);
     let mut builder = AmazonS3Builder::new();
     for (name, value) in variables.iter().filter(|(name, _)| name.starts_with("AWS_")) {
+        if name.ends_with("_TOKEN_FILE") {
+            check_file_name(name, value)?;
+        }
         if let Ok(key) = name.to_ascii_lowercase().parse() {
             check_value(name, value)?;
             builder = builder.with_config(key, value);
@@ -287,6 +290,7 @@ mod tests {
             ("AWS_ENDPOINT_URL", "https://server/?secret", "'https://server/' has a user name"),
             ("AWS_ENDPOINT_URL", "https://u:sec?ret@server/", "'https://server/' is not a URL"),
             ("AWS_ENDPOINT_URL", "u:secret@server/", "'server/' does not begin with http://"),
+            ("AWS_WEB_IDENTITY_TOKEN_FILE", "eyJh.e30.x", "has credentials instead of the name"),
             ("AWS_SESSION_TOKEN", "token\r", "AWS_SESSION_TOKEN contains a line end"),
             ("AWS_SESSION_TOKEN", "to\nken", "AWS_SESSION_TOKEN contains a line end"),
             ("AWS_SESSION_TOKEN", "tokén", "a character that is not ASCII"),

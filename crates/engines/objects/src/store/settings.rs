@@ -82,6 +82,17 @@ pub(super) fn check_value(name: &str, value: &str, is_sent: bool) -> Result<(), 
     Err(format!("{name} contains {what}; set it without this character"))
 }
 
+/// Refuses credentials in the place of the name of a file, which messages show: JSON, a token or a key, also in base64.
+pub(super) fn check_file_name(name: &str, value: &str) -> Result<(), String> {
+    let text = value.trim_start_matches(|c: char| c.is_whitespace() || c == '\'' || c == '"');
+    let is_base64 = text.len() >= 64 && ["eyA", "ewo", "ew0"].iter().any(|of| text.starts_with(of));
+    let is_token = text.starts_with("eyJ") || text.contains("-----BEGIN");
+    if !(text.starts_with('{') || is_base64 || is_token) || Path::new(value).exists() {
+        return Ok(());
+    }
+    Err(format!("{name} has credentials instead of the name of a file; write them to a file"))
+}
+
 /// Returns the beginning of the URLs at a server, as requests have it.
 pub(super) fn base_of(url: &str) -> Arc<str> {
     let parsed = reqwest::Url::parse(url).map(String::from);

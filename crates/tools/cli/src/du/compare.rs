@@ -21,12 +21,12 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 pub(super) fn run(args: &DuArgs, old: &Path) -> Ended {
-    let url = args.paths.iter().map(Path::new).chain([old]).find(|path| url_of(path).is_some());
-    if let Some(url) = url {
+    let url = args.paths.iter().map(Path::new).chain([old]).find_map(url_of);
+    if let Some(url) = url.map(crate::remote::shown) {
         return Err(Failure::refused(format!(
             "cannot compare {}: --diff compares files and saved scans; save the scan of a URL with \
              --save first",
-            quoted(url)
+            quoted(Path::new(&url))
         )));
     }
     let old = read_old(args, old)?;

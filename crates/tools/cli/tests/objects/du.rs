@@ -65,4 +65,6 @@ fn errors_fail_with_code_1() {
 fn a_url_is_not_compared_as_a_path() {
     let ran = run(&server(), &["du", "--diff", "old.json", "s3://bucket/p"]);
     ran.one_error(1, "cannot compare 's3://bucket/p'");
+    let ran = run(&server(), &["du", "--diff", "old.json", "s3://KEY:SEC/RET@bucket/p"]);
+    ran.one_error(1, "cannot compare 's3://bucket/p'");
 }
