@@ -82,13 +82,13 @@ enum Table {
 pub(crate) struct CompareArgs {
     /// First trace
     ///
-    /// Drawn at the top.
+    /// Drawn at the top. Use - for standard input.
     #[arg(value_name = "A")]
     first: PathBuf,
 
     /// Second trace
     ///
-    /// Drawn below the first.
+    /// Drawn below the first. Use - for standard input.
     #[arg(value_name = "B")]
     second: PathBuf,
 
@@ -146,7 +146,11 @@ fn check_output(output: &Path, inputs: &[&Path]) -> Result<(), Failure> {
     let Some(replaced) = identity(output).filter(|_| output.as_os_str() != "-") else {
         return Ok(());
     };
-    if inputs.iter().any(|input| identity(input) == Some(replaced)) {
+    let opened = |input: &Path| match input.as_os_str() == "-" {
+        true => identity(Path::new("/dev/stdin")),
+        false => identity(input),
+    };
+    if inputs.iter().any(|input| opened(input) == Some(replaced)) {
         let path = quoted(output);
         return Err(Failure::usage(format!("{path} is an input; write to another file")));
     }

@@ -60,6 +60,10 @@ fn a_trace_is_recorded_shown_and_exported() {
     // An input is not replaced.
     let export = ["trace", "export", "a.ioloom", "--format", "html", "-o", "./a.ioloom"];
     home.run(&export).one_error(2, &["./a.ioloom", "is an input"]);
+    let mut piped = home.command(&["trace", "export", "-", "--format", "csv", "-o", "a.ioloom"]);
+    let trace = std::fs::File::open(home.path("a.ioloom")).unwrap();
+    let piped = Ran::from(piped.stdin(trace).output().unwrap());
+    piped.one_error(2, &["a.ioloom", "is an input"]);
     let compare = ["trace", "compare", "a.ioloom", "b.ioloom", "-o", "b.ioloom"];
     home.run(&compare).one_error(2, &["b.ioloom", "is an input"]);
     home.run(&["trace", "compare", "a.ioloom", "b.ioloom", "-o", "both.html"]).well();
