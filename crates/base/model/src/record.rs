@@ -129,7 +129,8 @@ pub struct ThreadTime {
     pub elapsed_ns: u64,
     /// Time on a processor.
     pub on_cpu_ns: u64,
-    /// Time waiting for a processor; `None` without /proc/thread-self/schedstat.
+    /// Time waiting for a processor; `None` without /proc/thread-self/schedstat, and if a run over a few
+    /// files ended before it was measured.
     pub ready_ns: Option<u64>,
     /// Time blocked in calls that read data.
     pub io_ns: u64,

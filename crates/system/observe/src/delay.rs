@@ -8,7 +8,7 @@
 //! Protocol of [`LaterDelay`]: the other thread stores one reading at most, and the measured thread
 //! only loads it. The reading is the whole message, so relaxed accesses suffice.
 
-use ioloom_sys::proc::{ThreadSched, run_delay_ns, thread_id};
+use ioloom_sys::proc::{ThreadSched, thread_id, thread_run_delay_ns};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,7 +30,7 @@ impl LaterDelay {
 
     /// Reads the delay of the measured thread, from another one and while that one lives.
     pub fn read(&self) {
-        if let Some(ns) = run_delay_ns(self.thread) {
+        if let Some(ns) = thread_run_delay_ns(self.thread) {
             self.from_ns.store(ns, Ordering::Relaxed);
         }
     }

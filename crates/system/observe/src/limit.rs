@@ -26,8 +26,8 @@
 //!    our threads were ready to run without running, and the processor time of other programs. Other
 //!    programs on processors that our threads did not want took nothing from the run. What then remains of
 //!    the time in which our threads were ready is unknown as far as threads outside of the run were running.
-//!    Time that the hypervisor took is added in proportion to our part of the processor time. If the
-//!    kernel does not report how long threads were ready, the part is unknown. Other programs can displace
+//!    Time that the hypervisor took is added in proportion to our part of the processor time. If it
+//!    is not known how long threads were ready, the part is unknown. Other programs can displace
 //!    child processes, too: see the waits for these.
 //! 5. **Waits** explain the rest. A thread that waits for data, for a path, for memory of the budget or
 //!    inside the user's function waits for a cause; a thread that waits for another thread only passes

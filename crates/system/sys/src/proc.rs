@@ -181,11 +181,20 @@ pub fn thread_id() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }
 
-/// Returns for how long a thread was ready to run without running; `None` if the kernel does not report it.
-/// The number of a process is that of its first thread. The delay of a process that has ended is kept until
-/// the process is waited for.
+/// Returns for how long the first thread of a process was ready to run without running; `None` if the kernel does not
+/// report it. It is kept until a process that has ended is waited for.
 pub fn run_delay_ns(id: u32) -> Option<u64> {
-    let text = read_text(Path::new(&format!("/proc/{id}/schedstat"))).ok()?;
+    delay_in(&format!("/proc/{id}/schedstat"))
+}
+
+/// Returns the same for a thread of this process. `None` also if /proc is that of another PID namespace, where the
+/// number may be that of another program's thread.
+pub fn thread_run_delay_ns(thread: u32) -> Option<u64> {
+    delay_in(&format!("/proc/self/task/{thread}/schedstat"))
+}
+
+fn delay_in(path: &str) -> Option<u64> {
+    let text = read_text(Path::new(path)).ok()?;
     parse::parse_schedstat(&text).map(|stat| stat.run_delay_ns)
 }
 

@@ -28,7 +28,7 @@ pub struct Facts {
     pub threads_ns: u64,
     /// On a processor.
     pub on_cpu_ns: u64,
-    /// Ready to run; `None` if the kernel does not report it.
+    /// Ready to run; `None` if unknown.
     pub ready_ns: Option<u64>,
     /// Blocked in calls that fetch data.
     pub io_ns: u64,
