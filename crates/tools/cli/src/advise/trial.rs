@@ -301,7 +301,8 @@ pub(super) fn run(
 fn trial(run: Run<Option<String>, FnError>, plan: &Plan, work: &Work<'_>, read: u64) -> Trial {
     let m = run.measured;
     let unfinished = work.unfinished.load(Ordering::Relaxed);
-    let others = m.bottleneck.as_ref().and_then(|b| b.shares.get("other programs")).copied();
+    let share = m.bottleneck.as_ref().and_then(|b| b.shares.get("other programs")).copied();
+    let of_machine = m.others_cpu.unwrap_or(0.0) + m.steal_cpu.unwrap_or(0.0);
     Trial {
         // What was not finished took time, but does not count as work.
         files: m.files.saturating_sub(unfinished),
@@ -311,12 +312,25 @@ fn trial(run: Run<Option<String>, FnError>, plan: &Plan, work: &Work<'_>, read: 
         elapsed_ns: m.elapsed_ns,
         cpu_ns: m.cpu_user_ns + m.cpu_kernel_ns,
         waited_ns: work.waited_ns.load(Ordering::Relaxed) / u64::from(computing(plan)),
-        others_ns: m.elapsed_ns / 100 * u64::from(others.unwrap_or(0)),
+        others_ns: others_ns(m.elapsed_ns, share.unwrap_or(0), of_machine * online_per_usable()),
         device_bytes: m.device_read_bytes,
         limit: m.bottleneck.map(|b| (b.word, b.sentence)),
         cut: run.cancelled || unfinished > 0,
         largest: 0,
     }
+}
+
+/// Returns the time for which others took the processors, from their share of a run in percent and what they
+/// used of the usable processors. The share also has waits for a device that they used.
+fn others_ns(elapsed_ns: u64, share_pct: u32, of_usable: f64) -> u64 {
+    let share = (f64::from(share_pct) / 100.0).min(of_usable.max(0.0));
+    (elapsed_ns as f64 * share) as u64
+}
+
+/// Returns how many processors are online for each one that may be used.
+fn online_per_usable() -> f64 {
+    let online = ioloom_sys::proc::system_stat().map_or(1, |stat| stat.cpus.len());
+    (online as f64 / f64::from(ioloom::usable_cores().max(1))).max(1.0)
 }
 
 /// Returns the threads that compute at once.
@@ -331,6 +345,14 @@ fn computing(plan: &Plan) -> u32 {
 mod tests {
     use super::*;
     use crate::advise::sample::{Listing, Sample};
+
+    #[test]
+    fn others_that_use_only_the_device_take_no_processor() {
+        assert_eq!(others_ns(1_000, 60, 0.0), 0);
+        assert_eq!(others_ns(1_000, 60, 0.1), 100);
+        assert_eq!(others_ns(1_000, 30, 0.9), 300);
+        assert!(online_per_usable() >= 1.0);
+    }
 
     #[test]
     fn files_and_bytes_are_work() {
